@@ -1,0 +1,74 @@
+//! Every bound on what the program keeps, each with its reason.
+//!
+//! What a limit drops is counted and shown; no input can make the program hold more than these allow.
+
+/// Bounds on memory. `Limits::default()` suits a workstation; tests lower them to see them work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections followed at once; the one idle longest is given up for a new one. A busy proxy holds thousands.
+    pub connections: usize,
+    /// Bytes received ahead of a hole, for one direction. A full window at 10 Gbit/s and 20 ms is 25 MB; a hole is
+    /// rarely filled after more than a few megabytes.
+    pub reassembly_per_direction: usize,
+    /// Bytes received ahead of holes, over all connections.
+    pub reassembly_total: usize,
+    /// Further packets of a connection after which bytes that the peer has acknowledged and nobody has seen count as lost.
+    /// Reordering by links and capture tools stays far below.
+    pub loss_packets: u32,
+    /// Capture time, in nanoseconds, after which such bytes count as lost.
+    pub loss_time: i64,
+    /// Capture time, in nanoseconds, for which a closed connection is remembered, for late retransmissions.
+    pub linger_time: i64,
+    /// IP datagrams being put together at once, and bytes of each: an IPv4 datagram has at most 65,535.
+    pub datagrams: usize,
+    /// Bytes of an HTTP head. Servers refuse between 8 and 64 KiB.
+    pub head: usize,
+    /// Requests of one connection that wait for their answer. Pipelining clients send tens.
+    pub pipelined: usize,
+    /// Bytes of one JSON-RPC message, as decoded. Images and files travel as base64 in one message.
+    pub message: usize,
+    /// Bytes of messages being collected, over all connections.
+    pub messages_total: usize,
+    /// Decoded bytes for each byte of a compressed body beyond the first mebibyte: zlib itself cannot pass 1,032.
+    pub inflate_ratio: u64,
+    /// Nesting of JSON: deeper is kept, called invalid and not looked into.
+    pub json_depth: usize,
+    /// Members of one batch.
+    pub batch: usize,
+    /// Unanswered requests remembered for one session, oldest forgotten first.
+    pub unanswered: usize,
+    /// Event ids remembered for one session, to recognise what a resumed stream delivers again.
+    pub event_ids: usize,
+    /// Packet numbers listed for one exchange: a stream may stay open for days.
+    pub packets_listed: usize,
+    /// Names of servers remembered from DNS answers.
+    pub names: usize,
+    /// Bytes of packets held for a connection until it is known whether it carries MCP.
+    pub undecided: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connections: 65_536,
+            reassembly_per_direction: 16 << 20,
+            reassembly_total: 64 << 20,
+            loss_packets: 256,
+            loss_time: 1_000_000_000,
+            linger_time: 10_000_000_000,
+            datagrams: 256,
+            head: 64 << 10,
+            pipelined: 4_096,
+            message: 128 << 20,
+            messages_total: 512 << 20,
+            inflate_ratio: 2_048,
+            json_depth: 512,
+            batch: 16_384,
+            unanswered: 65_536,
+            event_ids: 16_384,
+            packets_listed: 65_536,
+            names: 4_096,
+            undecided: 256 << 10,
+        }
+    }
+}

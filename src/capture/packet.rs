@@ -1,0 +1,75 @@
+//! A packet: what was observed, immutable.
+
+use std::fmt;
+
+/// The position of a packet in a capture, 1-based, counted over all files of it, as Wireshark counts frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PacketNumber(pub u64);
+
+impl fmt::Display for PacketNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A moment of capture time: nanoseconds since 1970-01-01T00:00:00Z.
+///
+/// Capture files are not obliged to be in time order, nor to be right: arithmetic saturates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(pub i64);
+
+impl Time {
+    /// Nanoseconds from `earlier` to `self`; negative where the clock went back.
+    pub fn since(self, earlier: Time) -> i64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// This moment, `nanoseconds` later.
+    pub fn plus(self, nanoseconds: i64) -> Time {
+        Time(self.0.saturating_add(nanoseconds))
+    }
+}
+
+/// What stands at the first byte of a packet: a number of the LINKTYPE registry
+/// (<https://www.tcpdump.org/linktypes.html>), as pcap and pcapng files carry it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkType(pub u16);
+
+impl LinkType {
+    /// BSD loopback: a four-byte protocol family in the byte order of the capturing machine.
+    pub const NULL: LinkType = LinkType(0);
+    /// Ethernet II and IEEE 802.3.
+    pub const ETHERNET: LinkType = LinkType(1);
+    /// Raw IPv4 or IPv6, told apart by the version nibble.
+    pub const RAW: LinkType = LinkType(101);
+    /// OpenBSD loopback: a four-byte protocol family in network byte order.
+    pub const LOOP: LinkType = LinkType(108);
+    /// Linux cooked capture, version 1 (`-i any`).
+    pub const LINUX_SLL: LinkType = LinkType(113);
+    /// A chunk of a pipe between an MCP host and its STDIO server, in the form of [`crate::capture::pipe`]. The number is
+    /// LINKTYPE_USER0, reserved for private use.
+    pub const PIPE: LinkType = LinkType(147);
+    /// Raw IPv4.
+    pub const IPV4: LinkType = LinkType(228);
+    /// Raw IPv6.
+    pub const IPV6: LinkType = LinkType(229);
+    /// Linux cooked capture, version 2.
+    pub const LINUX_SLL2: LinkType = LinkType(276);
+}
+
+/// One observed packet. `data` holds what was captured; `original_length` is how long it was on the wire.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    /// Its position in the capture.
+    pub number: PacketNumber,
+    /// When it was captured.
+    pub time: Time,
+    /// What its first byte is.
+    pub link: LinkType,
+    /// The interface it was captured on: the position of its description in the capture.
+    pub interface: u32,
+    /// Bytes on the wire; more than `data.len()` where a snap length cut the packet.
+    pub original_length: u32,
+    /// The captured bytes.
+    pub data: &'a [u8],
+}

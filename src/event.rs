@@ -1,0 +1,149 @@
+//! What the pipeline says, in order. The store, the live printer and the tests read the same events.
+
+use crate::capture::{PacketNumber, PacketRange, Part, StreamId, Time};
+use crate::decode::exchange::{Exchange, ExchangeNumber};
+use crate::decode::tcp::{Analysis, Facts, Flags};
+use crate::decode::{ConnectionId, Direction, Side};
+use crate::findings::Finding;
+use crate::mcp::{Message, Session};
+
+/// One event. Records (`Session`, `Exchange`, `Connection`) come again when they changed: the last one counts.
+///
+/// The variants under "for a store" come only when the pipeline was asked for them ([`Detail::Store`]).
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// A session was opened or changed.
+    Session(Box<Session>),
+    /// A message is complete.
+    Message(Box<Message>),
+    /// An HTTP exchange is over (or the capture is).
+    Exchange(Box<Exchange>),
+    /// Something odd.
+    Finding(Box<Finding>),
+
+    // For a store.
+    /// A connection, its facts so far. First of all that is said of it.
+    Connection(Box<Connection>),
+    /// This connection belongs to a session: its packets are to be kept, those before this moment too.
+    Keep(ConnectionId),
+    /// A connection is over; nothing more is said of it.
+    Closed(ConnectionId),
+    /// The packet just pushed belongs to a connection.
+    Segment(Box<Segment>),
+    /// Bytes `start..end` of one side's stream are a secret: to be masked in every packet that carries them.
+    Secret {
+        /// The connection.
+        connection: ConnectionId,
+        /// The sender.
+        side: Side,
+        /// First byte.
+        start: u64,
+        /// Behind the last.
+        end: u64,
+    },
+    /// Everything below `offset` of one side's stream has been looked at for secrets: packets up to there may be written.
+    Cleared {
+        /// The connection.
+        connection: ConnectionId,
+        /// The sender.
+        side: Side,
+        /// Up to where.
+        offset: u64,
+    },
+    /// A stream that a kept connection's messages stand in.
+    Stream(Stream),
+    /// Parts of a stream that will not be asked for again.
+    Parts(StreamId, Vec<Part>),
+}
+
+/// How much the pipeline says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Detail {
+    /// Sessions, messages, exchanges, findings.
+    #[default]
+    Messages,
+    /// That, and what a store needs to show every layer later.
+    Store,
+}
+
+/// A connection as a record.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Connection {
+    /// Its id in the capture.
+    pub id: ConnectionId,
+    /// What it is.
+    pub kind: ConnectionKind,
+    /// Which side is the client, once known.
+    pub client: Option<Side>,
+    /// What runs on it: `http/1.1`, `tls`, `pipe`, `unknown`.
+    pub protocol: &'static str,
+    /// The server's name (DNS, SNI, Host), where known.
+    pub host: Option<String>,
+    /// The steps of the TLS handshake and runs of TLS application data, in order, where it is TLS.
+    pub tls: Vec<crate::decode::tls::Step>,
+}
+
+/// What a connection is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ConnectionKind {
+    /// A TCP connection.
+    Tcp(Facts),
+    /// The pipes of a wrapped process.
+    Pipe {
+        /// Its id.
+        process: u32,
+        /// When it was first seen.
+        opened: Time,
+    },
+}
+
+/// What the pipeline knows of the packet just pushed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Segment {
+    /// The connection.
+    pub connection: ConnectionId,
+    /// Who sent it (`First` is the host for a pipe: stdin).
+    pub side: Side,
+    /// The packet.
+    pub packet: PacketNumber,
+    /// Offset of its first payload byte in the sender's stream.
+    pub offset: u64,
+    /// Payload bytes on the wire.
+    pub length: u32,
+    /// Up to where of the peer's stream it acknowledges.
+    pub acknowledged: Option<u64>,
+    /// Window in bytes.
+    pub window: u32,
+    /// TCP flags.
+    pub flags: Flags,
+    /// Wireshark's names for it.
+    pub analysis: Analysis,
+    /// Where the payload stands in packets: usually the packet itself, several for fragments.
+    pub origin: Vec<PacketRange>,
+}
+
+/// A stream as a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stream {
+    /// Its id in the capture.
+    pub id: StreamId,
+    /// The connection below.
+    pub connection: ConnectionId,
+    /// What it is.
+    pub kind: StreamKind,
+}
+
+/// What a stream is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamKind {
+    /// One direction of a TCP connection.
+    Tcp(Side),
+    /// One pipe of a process, by file descriptor.
+    Pipe(u8),
+    /// The content of an HTTP message, transfer coding taken off.
+    Body(ExchangeNumber, Direction),
+    /// The same, content coding taken off.
+    Decoded(ExchangeNumber, Direction),
+    /// The data of the server-sent events of a response.
+    EventData(ExchangeNumber),
+}

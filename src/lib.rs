@@ -1,0 +1,22 @@
+//! mcptap shows every MCP message on any transport, with proof down to the packet.
+//!
+//! Five nouns: a **packet** is what was observed; a **stream** is a run of bytes in one direction that knows where its bytes came from;
+//! a **message** is one JSON-RPC message, a range of bytes of a stream; a **session** is an MCP conversation with its messages and calls; a
+//! **finding** is something odd at a place.
+//!
+//! ```text
+//!  source/            decode/                                        mcp/              what people do with it
+//!  file ─┐
+//!  iface ┼─ Packet ─► packet ─► tcp ─► tls │ http1 ─► coding ─► sse ─┐
+//!  stdio ┘               │                                           ├─► jsonrpc ─► session ─► findings ─► store ─► cli tui export
+//!                        └──────────── lines (pipe) ─────────────────┘
+//! ```
+//!
+//! Modules in reading order. `docs/architecture.md` is the guide.
+
+pub mod capture;
+pub mod decode;
+pub mod event;
+pub mod findings;
+pub mod mcp;
+pub mod source;

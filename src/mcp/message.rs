@@ -1,0 +1,116 @@
+//! A message as a record: its text as transmitted, its place, its partner.
+
+use super::session::SessionNumber;
+use crate::capture::{PacketNumber, Span, Time};
+use crate::decode::Direction;
+use crate::decode::exchange::ExchangeNumber;
+use crate::decode::jsonrpc::{Envelope, Kind};
+
+/// The number of a message in a capture, 1-based in order of completion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MessageNumber(pub u64);
+
+/// How a session travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Transport {
+    /// Pipes of a process.
+    Stdio,
+    /// HTTP+SSE of 2024-11-05.
+    HttpSse,
+    /// Streamable HTTP (2025-03-26 and later).
+    StreamableHttp,
+    /// Plain JSON-RPC over POST.
+    Http,
+}
+
+impl Transport {
+    /// All of them, with the word of the JSON lines.
+    pub const NAMES: [(Transport, &'static str); 4] = [
+        (Transport::Stdio, "stdio"),
+        (Transport::HttpSse, "http-sse"),
+        (Transport::StreamableHttp, "streamable-http"),
+        (Transport::Http, "http"),
+    ];
+
+    /// The word of the JSON lines.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(transport, _)| *transport == self).map_or("", |(_, name)| name)
+    }
+}
+
+/// What carried a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Carrier {
+    /// The body of an HTTP request.
+    RequestBody,
+    /// The body of an HTTP response.
+    ResponseBody,
+    /// The data of a server-sent event.
+    SseEvent,
+    /// A line of a pipe.
+    Line,
+}
+
+impl Carrier {
+    /// All of them, with the word of the JSON lines.
+    pub const NAMES: [(Carrier, &'static str); 4] = [
+        (Carrier::RequestBody, "request-body"),
+        (Carrier::ResponseBody, "response-body"),
+        (Carrier::SseEvent, "sse-event"),
+        (Carrier::Line, "line"),
+    ];
+
+    /// The word of the JSON lines.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(carrier, _)| *carrier == self).map_or("", |(_, name)| name)
+    }
+}
+
+/// One JSON-RPC message.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Message {
+    /// Its session.
+    pub session: SessionNumber,
+    /// Its number.
+    pub number: MessageNumber,
+    /// When its last byte was captured.
+    pub time: Time,
+    /// How it travelled.
+    pub transport: Transport,
+    /// Which way.
+    pub direction: Direction,
+    /// What it is.
+    pub kind: Kind,
+    /// The id as JSON text, exactly as sent: `1`, `1.0` and `"1"` are three.
+    pub id: Option<String>,
+    /// The method; for an answer that of the request it answers, where known.
+    pub method: Option<String>,
+    /// The text exactly as transmitted (for a member of a batch its own; for an SSE event its data lines joined).
+    pub raw: Vec<u8>,
+    /// Where its members stand in `raw`.
+    pub envelope: Envelope,
+    /// For a member of a batch: the number of the batch in the capture and the 0-based position in it.
+    pub batch: Option<(u64, u32)>,
+    /// The request it answers.
+    pub answers: Option<MessageNumber>,
+    /// The answer to it; known only to a store, where it may have arrived later.
+    pub answered_by: Option<MessageNumber>,
+    /// For an answer (and, from a store, for an answered request): nanoseconds between the two.
+    pub latency: Option<i64>,
+    /// Where it stands: the stream of bodies, event data or lines.
+    pub span: Span,
+    /// Packets that carried its bytes, each once, in stream order.
+    pub packets: Vec<PacketNumber>,
+    /// What carried it.
+    pub carrier: Carrier,
+    /// The HTTP exchange.
+    pub exchange: Option<ExchangeNumber>,
+    /// The SSE event's id.
+    pub sse_id: Option<String>,
+    /// The line on the pipe, 1-based.
+    pub line: Option<u64>,
+    /// An SSE resume delivered the same event again.
+    pub redelivered: bool,
+    /// Ids of the rules it breaks.
+    pub findings: Vec<&'static str>,
+}

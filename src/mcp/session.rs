@@ -1,0 +1,95 @@
+//! A session as a record: one MCP conversation.
+
+use std::net::SocketAddr;
+
+use super::message::Transport;
+use crate::capture::Time;
+use crate::capture::pipe::Exit;
+use crate::decode::ConnectionId;
+
+/// The number of a session, 1-based in order of appearance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionNumber(pub u32);
+
+/// `clientInfo` or `serverInfo`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Party {
+    /// `name`.
+    pub name: String,
+    /// `version`.
+    pub version: String,
+}
+
+/// Between whom.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Peers {
+    /// Addresses of the first connection; the host's name for the server where DNS, the Host header or SNI told it.
+    Network {
+        /// The client's.
+        client: SocketAddr,
+        /// The server's.
+        server: SocketAddr,
+        /// The server's name.
+        host: Option<String>,
+    },
+    /// A process under the wrapper.
+    Process {
+        /// Its id.
+        process: u32,
+        /// The command line, program first.
+        command: Vec<String>,
+        /// The name the person gave it.
+        name: Option<String>,
+    },
+}
+
+/// One MCP conversation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Session {
+    /// Its number.
+    pub number: SessionNumber,
+    /// How it travels.
+    pub transport: Transport,
+    /// The protocol revision in force, where known.
+    pub protocol_version: Option<String>,
+    /// `Mcp-Session-Id`, or the session's part of the HTTP+SSE endpoint.
+    pub session_id: Option<String>,
+    /// The client, by its own account.
+    pub client: Option<Party>,
+    /// The server, by its own account.
+    pub server: Option<Party>,
+    /// Between whom.
+    pub peers: Peers,
+    /// Connections that carried it, or belong to it otherwise (a redirect's target), in order.
+    pub connections: Vec<ConnectionId>,
+    /// Time of the first message.
+    pub started: Time,
+    /// Time of the last message or of its end.
+    pub ended: Time,
+    /// Messages, members of batches counted each.
+    pub messages: u64,
+    /// Requests of both sides.
+    pub requests: u64,
+    /// Answers with a result.
+    pub responses: u64,
+    /// Notifications.
+    pub notifications: u64,
+    /// Answers with an error.
+    pub errors: u64,
+    /// What was no message.
+    pub invalid: u64,
+    /// Requests without an answer so far.
+    pub unanswered: u64,
+    /// Bytes of its connections that were seen, and that were sent as far as is known.
+    pub bytes: (u64, u64),
+    /// How the wrapped server ended.
+    pub exit: Option<Exit>,
+}
+
+impl Session {
+    /// Bytes seen of bytes sent, 0 to 1.
+    pub fn completeness(&self) -> f64 {
+        let (seen, sent) = self.bytes;
+        if sent == 0 { 1.0 } else { seen as f64 / sent as f64 }
+    }
+}

@@ -1,0 +1,40 @@
+//! The only way traffic gets in: capture files, interfaces, pipes, saved sessions.
+//!
+//! A source yields items; it knows nothing of protocols above the packet.
+
+use crate::capture::Packet;
+
+/// What a source yields.
+#[derive(Debug)]
+pub enum Item<'a> {
+    /// A packet.
+    Packet(Packet<'a>),
+    /// TLS secrets embedded in the capture, as NSS key log lines (pcapng decryption secrets block).
+    Secrets(&'a [u8]),
+    /// The file is broken here: what follows, up to where reading could go on, is not decoded.
+    Damage(Damage),
+    /// Nothing now; more may come (a live interface, a growing file).
+    Idle,
+}
+
+/// Where and how a capture file is broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// The file.
+    pub file: String,
+    /// Offset in it (in the decompressed bytes of a compressed one).
+    pub offset: u64,
+    /// What is wrong, in words that follow "byte N: ".
+    pub reason: String,
+}
+
+/// Where packets come from.
+pub trait Source {
+    /// The next item; `None` at the end. An error is final: it says what was being done, to what, and what to try.
+    fn next(&mut self) -> anyhow::Result<Option<Item<'_>>>;
+
+    /// Bytes read so far, and in all where that is known.
+    fn progress(&self) -> (u64, Option<u64>) {
+        (0, None)
+    }
+}
