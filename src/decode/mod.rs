@@ -13,6 +13,7 @@ pub mod jsonrpc;
 pub mod lines;
 pub mod packet;
 pub mod sse;
+pub mod stack;
 pub mod tcp;
 pub mod tls;
 

@@ -25,3 +25,39 @@ pub enum StepKind {
     /// An alert.
     Alert,
 }
+
+/// What the first bytes of a side are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sniffed {
+    /// A ClientHello begins here.
+    Client,
+    /// A ServerHello or alert of a server begins here.
+    Server,
+    /// Too few bytes to tell.
+    TooFew,
+    /// No TLS.
+    No,
+}
+/// Stub.
+pub fn sniff(_: &[u8]) -> Sniffed {
+    Sniffed::No
+}
+/// Stub.
+#[derive(Debug)]
+pub struct Tls;
+impl Tls {
+    /// Stub.
+    pub fn new(_: crate::capture::Limits) -> Tls {
+        Tls
+    }
+    /// Stub.
+    pub fn push(&mut self, _: super::Direction, _: super::Piece<'_>, _: &[crate::capture::PacketRange], _: Time) {}
+    /// Stub.
+    pub fn steps(&self) -> &[Step] {
+        &[]
+    }
+    /// Stub.
+    pub fn server_name(&self) -> Option<&str> {
+        None
+    }
+}

@@ -1,0 +1,356 @@
+//! What follows what: from the bytes of a connection to texts that may be JSON-RPC.
+//!
+//! ```text
+//!  TCP side ─┬─ http1 ─ content ─ coding ─┬─ whole body ──────► Text
+//!            │                            └─ sse ─ event data ─► Text
+//!            ├─ tls (records without keys)
+//!            └─ nothing known (bytes are counted)
+//!  pipe ──────── lines ─────────────────────────────────────────► Text
+//! ```
+//!
+//! Protocols are found by their bytes, on any port, at the start of a connection or wherever a capture begins. This is the only
+//! place that records where streams come from: each decoder gives back offsets in its input, the stack appends them to [`Provenance`].
+
+mod body;
+mod http;
+mod pipe;
+mod tcp;
+
+use std::borrow::Cow;
+
+use rustc_hash::FxHashMap;
+
+use super::exchange::{Exchange, ExchangeNumber};
+use super::tcp::{Delivery, Facts};
+use super::{Anomaly, ConnectionId, Direction, Endpoints, Side};
+use crate::capture::{Limits, PacketNumber, Part, Provenance, Span, StreamId, Time};
+use crate::event::{Stream, StreamKind};
+
+pub use pipe::Process;
+
+/// What the stack found.
+#[derive(Debug)]
+pub enum Unit<'a> {
+    /// A text that may be JSON-RPC.
+    Text(Text<'a>),
+    /// A head of an exchange is complete: what it holds so far. The request's comes before any text of it.
+    Head(&'a Exchange, Direction, &'a Connected),
+    /// An exchange is over.
+    Exchange(Box<Exchange>),
+    /// Something odd.
+    Anomaly {
+        /// The connection.
+        connection: ConnectionId,
+        /// The exchange, where it is in one.
+        exchange: Option<ExchangeNumber>,
+        /// The packets it is about.
+        packets: Vec<PacketNumber>,
+        /// The bytes it is about.
+        span: Option<Span>,
+        /// Who sent them, where known.
+        direction: Option<Direction>,
+        /// What.
+        anomaly: Anomaly,
+    },
+    /// What runs on a connection, which side is the client, or what TLS says of it, became known.
+    Connected(ConnectionId, &'a Connected),
+    /// Bytes of one side that are a secret.
+    Secret(ConnectionId, Side, u64, u64),
+    /// Bytes of one side below this offset were looked at for secrets.
+    Cleared(ConnectionId, Side, u64),
+    /// A stream of a kept connection.
+    Stream(Stream),
+    /// Parts of such a stream that will not be asked for again.
+    Parts(StreamId, Vec<Part>),
+}
+
+/// A text that may be JSON-RPC, and what carried it.
+#[derive(Debug)]
+pub struct Text<'a> {
+    /// The connection.
+    pub connection: ConnectionId,
+    /// Which way.
+    pub direction: Direction,
+    /// The text as transmitted.
+    pub bytes: Cow<'a, [u8]>,
+    /// Where it stands.
+    pub span: Span,
+    /// Resolves parts of `span` to packets.
+    pub provenance: &'a Provenance,
+    /// When its last byte was captured.
+    pub time: Time,
+    /// What carried it.
+    pub carrier: TextCarrier<'a>,
+}
+
+/// What carried a text.
+#[derive(Debug)]
+pub enum TextCarrier<'a> {
+    /// The body of a request or response.
+    Body(ExchangeNumber),
+    /// A server-sent event.
+    SseEvent {
+        /// The exchange of the stream.
+        exchange: ExchangeNumber,
+        /// The `event` field.
+        kind: Option<&'a str>,
+        /// The id that the event itself set.
+        id: Option<&'a str>,
+    },
+    /// A line of a pipe.
+    Line {
+        /// 1-based number on the pipe.
+        number: u64,
+        /// False where bytes of it are missing.
+        whole: bool,
+    },
+}
+
+/// What is known of a connection above its transport.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Connected {
+    /// The addresses, by side; `None` for pipes.
+    pub endpoints: Option<Endpoints>,
+    /// The process at the other end of the pipes.
+    pub process: Option<Process>,
+    /// Which side is the client.
+    pub client: Option<Side>,
+    /// What runs on it: `http/1.1`, `tls`, `pipe`; `unknown` until found.
+    pub protocol: &'static str,
+    /// The server's name, as TLS says it.
+    pub server_name: Option<String>,
+    /// Steps of TLS.
+    pub tls: Vec<super::tls::Step>,
+    /// Bytes seen, by side.
+    pub seen: [u64; 2],
+    /// Bytes known to be missing, by side.
+    pub lost: [u64; 2],
+}
+
+impl Connected {
+    /// The side that sends in this direction, once the client is known.
+    pub fn sender(&self, direction: Direction) -> Side {
+        let client = self.client.unwrap_or(Side::First);
+        match direction {
+            Direction::ClientToServer => client,
+            Direction::ServerToClient => client.other(),
+        }
+    }
+}
+
+/// How much the stack does.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Hash the decoded bodies of every exchange.
+    pub hash: bool,
+    /// Say what a store needs: secrets, streams and their parts.
+    pub store: bool,
+    /// Leave secret header values as they are.
+    pub keep_secrets: bool,
+}
+
+/// The stacks of all open connections.
+#[derive(Debug)]
+pub struct Stacks {
+    shared: Shared,
+    connections: FxHashMap<ConnectionId, Connection>,
+}
+
+/// What the stacks of all connections have in common.
+#[derive(Debug)]
+struct Shared {
+    limits: Limits,
+    options: Options,
+    provenance: Provenance,
+    exchanges: u64,
+    /// Bytes of messages being collected, over all connections.
+    collected: usize,
+}
+
+#[derive(Debug)]
+struct Connection {
+    id: ConnectionId,
+    connected: Connected,
+    kept: Kept,
+    stack: Stack,
+}
+
+#[derive(Debug)]
+enum Stack {
+    Tcp(Box<tcp::TcpStack>),
+    Pipe(Box<pipe::PipeStack>),
+}
+
+/// Where units go.
+type Sink<'s> = dyn FnMut(Unit<'_>) + 's;
+
+impl Stacks {
+    /// No connection yet.
+    pub fn new(limits: Limits, options: Options) -> Stacks {
+        let shared = Shared { limits, options, provenance: Provenance::default(), exchanges: 0, collected: 0 };
+        Stacks { shared, connections: FxHashMap::default() }
+    }
+
+    /// A TCP connection was opened.
+    pub fn opened(&mut self, id: ConnectionId, facts: &Facts) {
+        let connected = Connected { endpoints: Some(facts.endpoints), protocol: "unknown", ..Connected::default() };
+        let stack = Stack::Tcp(Box::new(tcp::TcpStack::new()));
+        self.connections.insert(id, Connection { id, connected, kept: Kept::default(), stack });
+    }
+
+    /// The next piece of a TCP connection.
+    pub fn delivered(&mut self, delivery: &Delivery<'_>, sink: &mut Sink<'_>) {
+        if let Some(connection) = self.connections.get_mut(&delivery.connection) {
+            let Connection { id, connected, kept, stack } = connection;
+            if let Stack::Tcp(stack) = stack {
+                stack.push(&mut Layer { id: *id, shared: &mut self.shared, connected, kept, sink }, delivery);
+            }
+        }
+    }
+
+    /// A chunk, or the fate, of a process's pipes. `id` names its connection; the first packet opens it.
+    pub fn piped(
+        &mut self,
+        id: ConnectionId,
+        process: u32,
+        content: &crate::capture::pipe::Content<'_>,
+        packet: (PacketNumber, Time),
+        sink: &mut Sink<'_>,
+    ) {
+        let shared = &mut self.shared;
+        let connection = self.connections.entry(id).or_insert_with(|| {
+            let connected = Connected {
+                process: Some(Process::new(process)),
+                client: Some(Side::First),
+                protocol: "pipe",
+                ..Connected::default()
+            };
+            let stack = Stack::Pipe(Box::new(pipe::PipeStack::new(shared)));
+            Connection { id, connected, kept: Kept::default(), stack }
+        });
+        let Connection { id, connected, kept, stack } = connection;
+        if let Stack::Pipe(stack) = stack {
+            stack.push(&mut Layer { id: *id, shared, connected, kept, sink }, content, packet);
+        }
+    }
+
+    /// A connection belongs to a session: its streams are said from now on, those so far at once.
+    pub fn keep(&mut self, id: ConnectionId, sink: &mut Sink<'_>) {
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.kept.keep(sink);
+        }
+    }
+
+    /// A connection is over: whatever is open on it ends, and it is forgotten.
+    pub fn closed(&mut self, id: ConnectionId, sink: &mut Sink<'_>) {
+        if let Some(connection) = self.connections.remove(&id) {
+            let Connection { id, mut connected, mut kept, mut stack } = connection;
+            let layer = &mut Layer { id, shared: &mut self.shared, connected: &mut connected, kept: &mut kept, sink };
+            match &mut stack {
+                Stack::Tcp(stack) => stack.close(layer),
+                Stack::Pipe(stack) => stack.close(layer),
+            }
+        }
+    }
+
+    /// What is known of an open connection.
+    pub fn connected(&self, id: ConnectionId) -> Option<&Connected> {
+        self.connections.get(&id).map(|connection| &connection.connected)
+    }
+
+    /// Where bytes came from.
+    pub fn provenance(&self) -> &Provenance {
+        &self.shared.provenance
+    }
+}
+
+/// What a stack works with while it handles one piece.
+struct Layer<'l, 's> {
+    id: ConnectionId,
+    shared: &'l mut Shared,
+    connected: &'l mut Connected,
+    kept: &'l mut Kept,
+    sink: &'l mut Sink<'s>,
+}
+
+impl Layer<'_, '_> {
+    /// Opens a stream of this connection.
+    fn open(&mut self, kind: StreamKind) -> StreamId {
+        let id = self.shared.provenance.open();
+        if self.shared.options.store {
+            self.kept.stream(Stream { id, connection: self.id, kind }, self.sink);
+        }
+        id
+    }
+
+    /// Forgets what stands before `before`, handing it to the store.
+    fn forget(&mut self, stream: StreamId, before: u64) {
+        let mut parts = Vec::new();
+        let store = self.shared.options.store;
+        self.shared.provenance.forget(stream, before, |part| {
+            if store {
+                parts.push(part);
+            }
+        });
+        self.kept.parts(stream, parts, self.sink);
+    }
+
+    /// Closes a stream, handing what is left of it to the store.
+    fn close(&mut self, stream: StreamId) {
+        let mut parts = Vec::new();
+        let store = self.shared.options.store;
+        self.shared.provenance.close(stream, |part| {
+            if store {
+                parts.push(part);
+            }
+        });
+        self.kept.parts(stream, parts, self.sink);
+    }
+
+    fn anomaly(
+        &mut self,
+        direction: Option<Direction>,
+        exchange: Option<ExchangeNumber>,
+        span: Option<Span>,
+        anomaly: Anomaly,
+    ) {
+        let packets = span.map(|span| self.shared.provenance.packets(span)).unwrap_or_default();
+        (self.sink)(Unit::Anomaly { connection: self.id, exchange, packets, span, direction, anomaly });
+    }
+}
+
+/// Streams and parts of a connection, held until it is known whether anybody wants them.
+#[derive(Debug, Default)]
+struct Kept {
+    kept: bool,
+    streams: Vec<Stream>,
+    parts: Vec<(StreamId, Vec<Part>)>,
+}
+
+impl Kept {
+    /// Runs of parts held for a connection that no session claimed yet: heads and bodies of a handful of exchanges.
+    const HELD: usize = 1_024;
+
+    fn stream(&mut self, stream: Stream, sink: &mut Sink<'_>) {
+        if self.kept {
+            sink(Unit::Stream(stream));
+        } else if self.streams.len() < Self::HELD {
+            self.streams.push(stream);
+        }
+    }
+
+    fn parts(&mut self, stream: StreamId, parts: Vec<Part>, sink: &mut Sink<'_>) {
+        if parts.is_empty() {
+        } else if self.kept {
+            sink(Unit::Parts(stream, parts));
+        } else if self.parts.len() < Self::HELD {
+            self.parts.push((stream, parts));
+        }
+    }
+
+    fn keep(&mut self, sink: &mut Sink<'_>) {
+        self.kept = true;
+        self.streams.drain(..).for_each(|stream| sink(Unit::Stream(stream)));
+        self.parts.drain(..).for_each(|(stream, parts)| sink(Unit::Parts(stream, parts)));
+    }
+}

@@ -1,0 +1,347 @@
+//! The body of an HTTP message: content coding taken off, then whole JSON, server-sent events, or nothing for MCP.
+
+use std::fmt;
+
+use ring::digest;
+
+use super::{Layer, Text, TextCarrier, Unit};
+use crate::capture::{Limits, Origin, Span, StreamId, Time};
+use crate::decode::coding::Coding;
+use crate::decode::exchange::ExchangeNumber;
+use crate::decode::http::Head;
+use crate::decode::sse::{Sse, SseEvent};
+use crate::decode::{Anomaly, Direction, Ending, Piece};
+use crate::event::StreamKind;
+
+/// What became of a body.
+pub(super) struct End {
+    /// Bytes as decoded.
+    pub bytes: u64,
+    /// Their hash, where asked for.
+    pub sha256: Option<[u8; 32]>,
+}
+
+#[derive(Debug)]
+pub(super) struct Body {
+    direction: Direction,
+    limits: Limits,
+    coding: Option<Coding>,
+    /// The stream of the content as sent, and of the decoded content; the same where there is no coding.
+    streams: Option<(StreamId, StreamId)>,
+    content: Content,
+    hash: Option<Hash>,
+    /// Bytes as decoded.
+    bytes: u64,
+    /// Time of the last byte.
+    time: Time,
+    /// Offset in the connection's stream below which nothing of this body is needed any more.
+    floor: Option<u64>,
+}
+
+/// What the bytes are collected for.
+#[derive(Debug)]
+enum Content {
+    /// No MCP: counted only.
+    Ignored,
+    /// The type does not tell: the first byte will.
+    Undecided,
+    /// A JSON text, as far as it came.
+    Json(Vec<u8>),
+    /// Server-sent events, and the stream of their data.
+    Events(Box<Sse>, Option<StreamId>),
+}
+
+/// SHA-256 of what was decoded so far.
+struct Hash(digest::Context);
+
+impl fmt::Debug for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hash")
+    }
+}
+
+impl Body {
+    /// By the head. An unknown coding is odd; the body is then kept as sent.
+    pub(super) fn new(direction: Direction, head: &Head, limits: Limits, hash: bool) -> (Body, Option<Anomaly>) {
+        let (coding, anomaly) = match head.value("content-encoding").map(|value| Coding::new(value, limits)) {
+            None => (None, None),
+            Some(Ok(coding)) => (coding, None),
+            Some(Err(anomaly)) => (None, Some(anomaly)),
+        };
+        let content = match head.media_type().as_deref() {
+            _ if anomaly.is_some() => Content::Ignored,
+            Some("text/event-stream") if direction == Direction::ServerToClient => {
+                Content::Events(Box::new(Sse::new(limits)), None)
+            }
+            Some(json) if json == "application/json" || json.ends_with("+json") => Content::Json(Vec::new()),
+            None | Some("text/plain" | "application/x-www-form-urlencoded" | "application/octet-stream") => {
+                Content::Undecided
+            }
+            Some(_) => Content::Ignored,
+        };
+        let hash = hash.then(|| Hash(digest::Context::new(&digest::SHA256)));
+        let (streams, bytes, time, floor) = (None, 0, Time::default(), None);
+        (Body { direction, limits, coding, streams, content, hash, bytes, time, floor }, anomaly)
+    }
+
+    /// See [`Body::floor`] (the field).
+    pub(super) fn floor(&self) -> Option<u64> {
+        self.floor
+    }
+
+    /// The next bytes of the content, at `below` of the connection's stream.
+    pub(super) fn content(
+        &mut self,
+        layer: &mut Layer<'_, '_>,
+        number: ExchangeNumber,
+        below: Span,
+        bytes: &[u8],
+        time: Time,
+    ) {
+        self.time = self.time.max(time);
+        if let (Content::Undecided, Some(first)) =
+            (&self.content, bytes.iter().find(|byte| !byte.is_ascii_whitespace()))
+        {
+            // A coded body shows its first byte only when decoded; such a body names its type.
+            let json = self.coding.is_none() && matches!(first, b'{' | b'[');
+            self.content = if json { Content::Json(Vec::new()) } else { Content::Ignored };
+        }
+        if matches!(self.content, Content::Ignored) && self.coding.is_none() {
+            return self.count(bytes);
+        }
+        let (sent, decoded) = self.streams(layer, number);
+        let from = layer.shared.provenance.append(
+            sent,
+            below.len(),
+            Origin::Copied { stream: below.stream, offset: below.start },
+        );
+        if self.floor.is_none() {
+            self.floor = Some(below.start);
+        }
+        match self.coding.take() {
+            None => self.decoded(layer, number, decoded, Piece::Data(bytes)),
+            Some(mut coding) => {
+                let result = coding.push(bytes, &mut |bytes| {
+                    layer.shared.provenance.append(decoded, bytes.len() as u64, Origin::Derived(from));
+                    self.decoded(layer, number, decoded, Piece::Data(bytes));
+                });
+                match result {
+                    Ok(()) => self.coding = Some(coding),
+                    Err(anomaly) => self.uncoded(layer, number, from, bytes, anomaly),
+                }
+            }
+        }
+        self.settle(layer);
+    }
+
+    /// The body is not what its coding says. Where that shows at its first byte, it is taken as sent; later, the rest is only counted.
+    fn uncoded(
+        &mut self,
+        layer: &mut Layer<'_, '_>,
+        number: ExchangeNumber,
+        from: Span,
+        bytes: &[u8],
+        anomaly: Anomaly,
+    ) {
+        layer.anomaly(Some(self.direction), Some(number), Some(from), anomaly);
+        if from.start == 0 && self.bytes == 0 {
+            if let Some((sent, decoded)) = self.streams {
+                layer.close(decoded);
+                self.streams = Some((sent, sent));
+            }
+            self.decoded(layer, number, from.stream, Piece::Data(bytes));
+        } else {
+            self.release(layer);
+            self.content = Content::Ignored;
+            self.count(bytes);
+        }
+    }
+
+    /// Content that was never seen.
+    pub(super) fn gap(&mut self, layer: &mut Layer<'_, '_>, number: ExchangeNumber, length: Option<u64>, time: Time) {
+        self.time = self.time.max(time);
+        let length = length.unwrap_or(0);
+        if matches!(self.content, Content::Ignored) {
+            return;
+        }
+        let (sent, decoded) = self.streams(layer, number);
+        layer.shared.provenance.append(sent, length, Origin::Missing);
+        if self.coding.take().is_some() {
+            // Nothing behind the hole can be decoded.
+            self.release(layer);
+            self.content = Content::Ignored;
+            return;
+        }
+        match &self.content {
+            Content::Events(..) => self.decoded(layer, number, decoded, Piece::Gap(length)),
+            _ => {
+                self.release(layer);
+                self.content = Content::Ignored;
+            }
+        }
+        self.settle(layer);
+    }
+
+    /// The body is over.
+    pub(super) fn finish(
+        mut self,
+        layer: &mut Layer<'_, '_>,
+        number: ExchangeNumber,
+        complete: bool,
+        ending: Ending,
+    ) -> End {
+        if let (Some(mut coding), Some((sent, decoded))) = (self.coding.take(), self.streams) {
+            let end = layer.shared.provenance.length(sent);
+            let from = Span { stream: sent, start: end.saturating_sub(1), end };
+            let result = coding.finish(&mut |bytes| {
+                layer.shared.provenance.append(decoded, bytes.len() as u64, Origin::Derived(from));
+                self.decoded(layer, number, decoded, Piece::Data(bytes));
+            });
+            if let (Err(anomaly), true) = (result, complete) {
+                layer.anomaly(Some(self.direction), Some(number), Some(from), anomaly);
+            }
+        }
+        if let Some((_, decoded)) = self.streams {
+            match &mut self.content {
+                Content::Events(..) => self.decoded(layer, number, decoded, Piece::End(ending)),
+                Content::Json(text) if complete && !text.is_empty() => {
+                    let bytes = std::mem::take(text);
+                    layer.shared.collected -= bytes.len();
+                    let span = Span { stream: decoded, start: 0, end: bytes.len() as u64 };
+                    let carrier = TextCarrier::Body(number);
+                    let (connection, direction, time) = (layer.id, self.direction, self.time);
+                    let provenance = &layer.shared.provenance;
+                    let bytes = bytes.into();
+                    (layer.sink)(Unit::Text(Text { connection, direction, bytes, span, provenance, time, carrier }));
+                }
+                _ => {}
+            }
+        }
+        self.release(layer);
+        if let Content::Events(_, Some(events)) = self.content {
+            layer.close(events);
+        }
+        if let Some((sent, decoded)) = self.streams {
+            layer.close(decoded);
+            if sent != decoded {
+                layer.close(sent);
+            }
+        }
+        let sha256 = self.hash.map(|hash| hash.0.finish().as_ref().try_into().expect("SHA-256 has 32 bytes"));
+        End { bytes: self.bytes, sha256 }
+    }
+
+    /// Decoded bytes, or a gap or the end among them.
+    fn decoded(&mut self, layer: &mut Layer<'_, '_>, number: ExchangeNumber, stream: StreamId, piece: Piece<'_>) {
+        if let Piece::Data(bytes) = piece {
+            self.count(bytes);
+        }
+        match (&mut self.content, piece) {
+            (Content::Json(text), Piece::Data(bytes)) => {
+                let collected = layer.shared.collected + bytes.len();
+                let limit = match text.len() + bytes.len() {
+                    length if length > self.limits.message => Some("message"),
+                    _ if collected > self.limits.messages_total => Some("messages_total"),
+                    _ => None,
+                };
+                if let Some(limit) = limit {
+                    let offset = layer.shared.provenance.length(stream);
+                    self.release(layer);
+                    self.content = Content::Ignored;
+                    let anomaly = Anomaly::LimitReached { limit, offset };
+                    return layer.anomaly(Some(self.direction), Some(number), None, anomaly);
+                }
+                layer.shared.collected = collected;
+                text.extend_from_slice(bytes);
+            }
+            (Content::Events(sse, events), piece) => {
+                let events = *events.get_or_insert_with(|| layer.open(StreamKind::EventData(number)));
+                let (connection, direction, time) = (layer.id, self.direction, self.time);
+                let mut anomalies = Vec::new();
+                let (provenance, sink) = (&mut layer.shared.provenance, &mut *layer.sink);
+                sse.push(piece, &mut |event| match event {
+                    SseEvent::Event(event) => {
+                        let Some(data) = event.data.filter(|data| !data.is_empty()) else { return };
+                        let start = provenance.length(events);
+                        for part in event.parts {
+                            let origin = Origin::Copied { stream, offset: part.start };
+                            provenance.append(events, part.end - part.start, origin);
+                        }
+                        let span = Span { stream: events, start, end: start + data.len() as u64 };
+                        let id = event.id.filter(|_| event.sets_id);
+                        let carrier = TextCarrier::SseEvent { exchange: number, kind: event.kind, id };
+                        let (bytes, provenance) = (data.into(), &*provenance);
+                        sink(Unit::Text(Text { connection, direction, bytes, span, provenance, time, carrier }));
+                    }
+                    SseEvent::Anomaly(anomaly) => anomalies.push(anomaly),
+                });
+                for anomaly in anomalies {
+                    let span = match anomaly {
+                        Anomaly::Skipped { offset, length } => {
+                            Some(Span { stream, start: offset, end: offset + length })
+                        }
+                        _ => None,
+                    };
+                    layer.anomaly(Some(direction), Some(number), span, anomaly);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Forgets what no open event needs.
+    fn settle(&mut self, layer: &mut Layer<'_, '_>) {
+        let (Content::Events(sse, events), Some((sent, decoded))) = (&self.content, self.streams) else { return };
+        let low = sse.low_water();
+        if let Some(events) = *events {
+            let end = layer.shared.provenance.length(events);
+            layer.forget(events, end);
+        }
+        // The connection's stream is needed from where the event that is open began.
+        let open = layer.shared.provenance.parents(Span { stream: decoded, start: low, end: low + 1 }).next();
+        self.floor = match open.map(|part| part.origin) {
+            Some(Origin::Copied { offset, .. }) => Some(offset),
+            Some(Origin::Derived(from)) => {
+                let below = layer.shared.provenance.parents(from).next();
+                below.and_then(|part| if let Origin::Copied { offset, .. } = part.origin { Some(offset) } else { None })
+            }
+            _ => None,
+        };
+        let sent_low = match open.map(|part| part.origin) {
+            Some(Origin::Derived(from)) => from.start,
+            _ => layer.shared.provenance.length(sent),
+        };
+        layer.forget(decoded, low);
+        if sent != decoded {
+            layer.forget(sent, sent_low);
+        }
+    }
+
+    /// Gives back what was collected.
+    fn release(&mut self, layer: &mut Layer<'_, '_>) {
+        if let Content::Json(text) = &mut self.content {
+            layer.shared.collected -= text.len();
+            text.clear();
+        }
+        self.floor = None;
+    }
+
+    fn count(&mut self, bytes: &[u8]) {
+        self.bytes += bytes.len() as u64;
+        if let Some(hash) = &mut self.hash {
+            hash.0.update(bytes);
+        }
+    }
+
+    /// The streams of this body, opened with its first byte.
+    fn streams(&mut self, layer: &mut Layer<'_, '_>, number: ExchangeNumber) -> (StreamId, StreamId) {
+        *self.streams.get_or_insert_with(|| {
+            let sent = layer.open(StreamKind::Body(number, self.direction));
+            let decoded = match self.coding {
+                Some(_) => layer.open(StreamKind::Decoded(number, self.direction)),
+                None => sent,
+            };
+            (sent, decoded)
+        })
+    }
+}

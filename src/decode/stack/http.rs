@@ -1,0 +1,248 @@
+//! The exchanges of an HTTP/1 connection: heads, bodies, and the packets that carried them.
+
+use std::collections::BTreeMap;
+
+use super::body::Body;
+use super::{Layer, Unit};
+use crate::capture::{Limits, PacketNumber, Span, StreamId, Time};
+use crate::decode::exchange::{Exchange, ExchangeNumber, Field, Half};
+use crate::decode::http::{self, Head, StartLine};
+use crate::decode::http1::{Http1, HttpEvent, Index, Seen};
+use crate::decode::{Anomaly, Direction, Ending, Piece};
+
+#[derive(Debug)]
+pub(super) struct HttpStack {
+    decoder: Http1,
+    exchanges: Exchanges,
+}
+
+/// What is open on the connection.
+#[derive(Debug)]
+struct Exchanges {
+    /// The stream of each direction.
+    streams: [StreamId; 2],
+    open: BTreeMap<Index, Open>,
+}
+
+/// An exchange that is not over.
+#[derive(Debug)]
+struct Open {
+    exchange: Exchange,
+    bodies: [Option<Body>; 2],
+    ended: [bool; 2],
+}
+
+impl HttpStack {
+    pub(super) fn new(limits: Limits, streams: [StreamId; 2]) -> HttpStack {
+        HttpStack { decoder: Http1::new(limits), exchanges: Exchanges { streams, open: BTreeMap::new() } }
+    }
+
+    /// The next piece of one direction.
+    pub(super) fn push(
+        &mut self,
+        layer: &mut Layer<'_, '_>,
+        direction: Direction,
+        piece: Piece<'_>,
+        seen: Seen,
+        time: Time,
+    ) {
+        let HttpStack { decoder, exchanges } = self;
+        decoder.push(direction, piece, seen, &mut |event| exchanges.event(layer, event, time));
+    }
+
+    /// The lowest offset of this direction that may still be asked for.
+    pub(super) fn low_water(&self, direction: Direction) -> u64 {
+        let bodies = self.exchanges.open.values().filter_map(|open| open.bodies[direction as usize].as_ref());
+        bodies.filter_map(Body::floor).min().unwrap_or(u64::MAX).min(self.decoder.low_water(direction))
+    }
+
+    /// Everything below this offset of this direction was seen for what it is: its secrets were said.
+    pub(super) fn cleared(&self, direction: Direction) -> u64 {
+        self.decoder.low_water(direction)
+    }
+
+    /// The connection is over.
+    pub(super) fn close(&mut self, layer: &mut Layer<'_, '_>, ending: Ending) {
+        for index in self.exchanges.open.keys().copied().collect::<Vec<_>>() {
+            for direction in [Direction::ClientToServer, Direction::ServerToClient] {
+                self.exchanges.end_body(layer, index, direction, false, ending);
+            }
+            self.exchanges.finish(layer, index);
+        }
+    }
+}
+
+impl Exchanges {
+    fn event(&mut self, layer: &mut Layer<'_, '_>, event: HttpEvent<'_>, time: Time) {
+        match event {
+            HttpEvent::Head { exchange, direction, head } => self.head(layer, exchange, direction, &head, time),
+            HttpEvent::Content { exchange, direction, offset, bytes } => {
+                let stream = self.streams[direction as usize];
+                let span = Span { stream, start: offset, end: offset + bytes.len() as u64 };
+                let Some(open) = self.open.get_mut(&exchange) else { return };
+                let number = open.exchange.number;
+                let half = half(&mut open.exchange, direction);
+                list(&mut half.packets, layer.shared.provenance.packets(span), layer.shared.limits.packets_listed);
+                half.ended = half.ended.max(Some(time));
+                if let Some(body) = &mut open.bodies[direction as usize] {
+                    body.content(layer, number, span, bytes, time);
+                }
+            }
+            HttpEvent::ContentGap { exchange, direction, length } => {
+                let Some(open) = self.open.get_mut(&exchange) else { return };
+                let number = open.exchange.number;
+                if let Some(body) = &mut open.bodies[direction as usize] {
+                    body.gap(layer, number, length, time);
+                }
+            }
+            HttpEvent::End { exchange, direction, complete, ending } => {
+                self.end_body(layer, exchange, direction, complete, ending);
+                let over = self.open.get(&exchange).is_some_and(|open| {
+                    let [request, response] = open.ended;
+                    response && (request || open.exchange.method.is_none())
+                });
+                if over {
+                    self.finish(layer, exchange);
+                }
+            }
+            HttpEvent::Switched { .. } | HttpEvent::Opaque { .. } => {}
+            HttpEvent::Anomaly { direction, exchange, anomaly } => self.anomaly(layer, direction, exchange, anomaly),
+        }
+    }
+
+    fn head(&mut self, layer: &mut Layer<'_, '_>, index: Index, direction: Direction, head: &Head, time: Time) {
+        let stream = self.streams[direction as usize];
+        let keep_secrets = layer.shared.options.keep_secrets;
+        let (id, shared) = (layer.id, &mut *layer.shared);
+        let open = self.open.entry(index).or_insert_with(|| {
+            shared.exchanges += 1;
+            let number = ExchangeNumber(shared.exchanges);
+            let exchange = Exchange { number, connection: id, http_version: head.version, ..Exchange::default() };
+            Open { exchange, bodies: [None, None], ended: [false; 2] }
+        });
+        if layer.shared.options.store && !keep_secrets {
+            let side = layer.connected.sender(direction);
+            for (name, value) in &head.fields {
+                if http::is_secret(&head.text[name.start as usize..name.end as usize]) {
+                    let at = |offset: u32| head.offset + u64::from(offset);
+                    (layer.sink)(Unit::Secret(layer.id, side, at(value.start), at(value.end)));
+                }
+            }
+        }
+        let packets = layer.shared.provenance.packets(Span { stream, start: head.offset, end: head.end() });
+        let exchange = &mut open.exchange;
+        let half = half(exchange, direction);
+        half.started = half.started.or(Some(time));
+        half.ended = half.ended.max(Some(time));
+        list(&mut half.packets, packets.clone(), layer.shared.limits.packets_listed);
+        if matches!(head.start, StartLine::Response { status: 100..=199, .. }) && !is_switch(head) {
+            // "A client MUST be able to parse one or more 1xx responses received prior to a final response" (RFC 9110, 15.2): the
+            // exchange shows the final one.
+            return;
+        }
+        half.head_packets = packets;
+        half.head_start = head.offset;
+        half.head_end = head.end();
+        half.fields = fields(head, keep_secrets);
+        match &head.start {
+            StartLine::Request { method, target } => {
+                exchange.method = Some(method.clone());
+                exchange.target = Some(target.clone());
+            }
+            StartLine::Response { status, reason } => {
+                exchange.status = Some(*status);
+                exchange.reason = Some(reason.clone());
+            }
+        }
+        let (body, anomaly) = Body::new(direction, head, layer.shared.limits, layer.shared.options.hash);
+        open.bodies[direction as usize] = Some(body);
+        (layer.sink)(Unit::Head(exchange, direction, layer.connected));
+        if let Some(anomaly) = anomaly {
+            let span = Span { stream, start: head.offset, end: head.end() };
+            layer.anomaly(Some(direction), Some(exchange.number), Some(span), anomaly);
+        }
+    }
+
+    fn end_body(
+        &mut self,
+        layer: &mut Layer<'_, '_>,
+        index: Index,
+        direction: Direction,
+        complete: bool,
+        ending: Ending,
+    ) {
+        let Some(open) = self.open.get_mut(&index) else { return };
+        if std::mem::replace(&mut open.ended[direction as usize], true) {
+            return;
+        }
+        let Some(body) = open.bodies[direction as usize].take() else { return };
+        let number = open.exchange.number;
+        let end = body.finish(layer, number, complete, ending);
+        let half = half(&mut open.exchange, direction);
+        half.body_bytes = end.bytes;
+        half.body_sha256 = end.sha256.filter(|_| complete);
+        half.complete = complete;
+    }
+
+    /// The exchange is over.
+    fn finish(&mut self, layer: &mut Layer<'_, '_>, index: Index) {
+        if let Some(open) = self.open.remove(&index) {
+            (layer.sink)(Unit::Exchange(Box::new(open.exchange)));
+        }
+    }
+
+    fn anomaly(&self, layer: &mut Layer<'_, '_>, direction: Direction, index: Option<Index>, anomaly: Anomaly) {
+        let stream = self.streams[direction as usize];
+        let number = index.and_then(|index| self.open.get(&index)).map(|open| open.exchange.number);
+        let (start, length) = match &anomaly {
+            Anomaly::BareLineFeed { offset } | Anomaly::FoldedHeader { offset } => (*offset, 1),
+            Anomaly::AmbiguousFraming { offset, .. }
+            | Anomaly::NotHttp { offset, .. }
+            | Anomaly::ResponseWithoutRequest { offset }
+            | Anomaly::LimitReached { offset, .. } => (*offset, 1),
+            Anomaly::Skipped { offset, length } => {
+                // A head whose beginning was lost may stand in what was passed over.
+                if layer.shared.options.store && !layer.shared.options.keep_secrets {
+                    let side = layer.connected.sender(direction);
+                    (layer.sink)(Unit::Secret(layer.id, side, *offset, offset + length));
+                }
+                (*offset, *length)
+            }
+            _ => return layer.anomaly(Some(direction), number, None, anomaly),
+        };
+        layer.anomaly(Some(direction), number, Some(Span { stream, start, end: start + length }), anomaly);
+    }
+}
+
+fn half(exchange: &mut Exchange, direction: Direction) -> &mut Half {
+    match direction {
+        Direction::ClientToServer => &mut exchange.request,
+        Direction::ServerToClient => &mut exchange.response,
+    }
+}
+
+fn is_switch(head: &Head) -> bool {
+    matches!(head.start, StartLine::Response { status: 101, .. })
+}
+
+/// Adds the packets that are not listed yet, up to the limit.
+fn list(listed: &mut Vec<PacketNumber>, packets: Vec<PacketNumber>, limit: usize) {
+    for packet in packets {
+        // Streams are in order, so a packet that was listed was nearly always listed last.
+        let known = listed.iter().rev().take(8).any(|known| *known == packet);
+        if !known && listed.len() < limit {
+            listed.push(packet);
+        }
+    }
+}
+
+fn fields(head: &Head, keep_secrets: bool) -> Vec<Field> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    head.fields()
+        .map(|(name, value)| {
+            let masked = !keep_secrets && http::is_secret(name);
+            let value = if masked { "*".repeat(value.len()) } else { text(value) };
+            Field { name: text(name), value }
+        })
+        .collect()
+}
