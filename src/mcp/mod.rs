@@ -1,7 +1,11 @@
 //! Messages to sessions: what belongs together, and which answer belongs to which request.
 
 pub mod message;
+pub mod pairing;
+pub mod peek;
+pub mod places;
 pub mod session;
+pub mod tracker;
 
 pub use message::{Carrier, Message, MessageNumber, Transport};
 pub use session::{Party, Peers, Session, SessionNumber};

@@ -1,0 +1,241 @@
+//! Which session a message belongs to (`docs/architecture.md`, "Sessions"; MCP basic/transports of each revision).
+//!
+//! In order of evidence: the pipes of a process; the session id that the server assigned; the endpoint that an HTTP+SSE stream announced; the
+//! exchange (an answer is where its request was); the copy of a request that was redirected; and for servers that keep no session, the
+//! client's address, the server and the path.
+
+use std::net::{IpAddr, SocketAddr};
+
+use rustc_hash::FxHashMap;
+
+use super::session::SessionNumber;
+use crate::decode::ConnectionId;
+use crate::decode::exchange::{Exchange, ExchangeNumber};
+
+/// What an HTTP exchange says of where its messages belong.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Place {
+    /// Its number.
+    pub exchange: ExchangeNumber,
+    /// The connection.
+    pub connection: ConnectionId,
+    /// The client's address.
+    pub client: SocketAddr,
+    /// The server's address.
+    pub server: SocketAddr,
+    /// The request target, in origin form: path and query. Empty where the request was not seen.
+    pub target: String,
+    /// The request method.
+    pub method: String,
+    /// Host of the request.
+    pub host: Option<String>,
+    /// `Mcp-Session-Id` of the request.
+    pub session_id: Option<String>,
+    /// `MCP-Protocol-Version` of the request.
+    pub version: Option<String>,
+    /// The request accepts `text/event-stream`.
+    pub accepts_events: bool,
+    /// The request resumes a stream (`Last-Event-ID`).
+    pub resumes: bool,
+    /// Status of the response, once seen.
+    pub status: Option<u16>,
+    /// The session its messages belong to, once known.
+    pub session: Option<SessionNumber>,
+    /// Whether the request carried JSON-RPC.
+    pub asked: bool,
+    /// A fingerprint of the request's text, to recognise it when it is sent again to where a redirect points.
+    pub text: Option<u64>,
+}
+
+impl Place {
+    /// By the head of the request, or of the response where no request was seen.
+    pub fn new(exchange: &Exchange, client: SocketAddr, server: SocketAddr) -> Place {
+        let field = |name: &str| {
+            let fields = exchange.request.fields.iter();
+            fields.filter(|field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value.as_str()).next()
+        };
+        let host = field("host").map(|host| host_name(host).to_owned());
+        Place {
+            exchange: exchange.number,
+            connection: exchange.connection,
+            client,
+            server,
+            target: origin_form(exchange.target.as_deref().unwrap_or_default()).to_owned(),
+            method: exchange.method.clone().unwrap_or_default(),
+            host: host.filter(|host| host.parse::<IpAddr>().is_err()),
+            session_id: field("mcp-session-id").map(str::to_owned),
+            version: field("mcp-protocol-version").map(str::to_owned),
+            accepts_events: field("accept").is_some_and(|accept| accept.contains("text/event-stream")),
+            resumes: field("last-event-id").is_some(),
+            status: None,
+            session: None,
+            asked: false,
+            text: None,
+        }
+    }
+
+    /// The path, without the query.
+    pub fn path(&self) -> &str {
+        self.target.split('?').next().unwrap_or_default()
+    }
+
+    fn stateless(&self) -> Stateless {
+        (self.client.ip(), self.server, self.path().to_owned())
+    }
+}
+
+/// The value of a response header.
+pub fn response_field<'a>(exchange: &'a Exchange, name: &str) -> Option<&'a str> {
+    let fields = exchange.response.fields.iter();
+    fields.filter(|field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value.as_str()).next()
+}
+
+/// A client's address, a server and a path: all there is to tell the clients of a server that keeps no session.
+type Stateless = (IpAddr, SocketAddr, String);
+
+/// The ways to a session.
+#[derive(Debug, Default)]
+pub struct Places {
+    by_id: FxHashMap<(u16, String), SessionNumber>,
+    by_endpoint: FxHashMap<(SocketAddr, String), SessionNumber>,
+    by_redirect: FxHashMap<(IpAddr, u64), SessionNumber>,
+    stateless: FxHashMap<Stateless, SessionNumber>,
+    by_connection: FxHashMap<ConnectionId, SessionNumber>,
+    /// Sessions that were opened by `initialize` and for which no answer told yet whether they have an id.
+    unbound: FxHashMap<SessionNumber, Stateless>,
+}
+
+impl Places {
+    /// The session that an exchange's evidence names.
+    pub fn find(&mut self, place: &Place, is_initialize: bool) -> Option<SessionNumber> {
+        if let Some(session) = place.session {
+            return Some(session);
+        }
+        if let Some(id) = &place.session_id {
+            // The id is globally unique (basic/transports "Session Management"); the port keeps weak ones of several servers apart.
+            return self.by_id.get(&(place.server.port(), id.clone())).copied().or_else(|| self.adopt(place));
+        }
+        if let Some(session) = self.by_endpoint.get(&(place.server, place.target.clone())) {
+            return Some(*session);
+        }
+        if let Some(session) = place.text.and_then(|text| self.by_redirect.remove(&(place.client.ip(), text))) {
+            return Some(session);
+        }
+        if is_initialize {
+            return None;
+        }
+        let key = place.stateless();
+        let here = self.by_connection.get(&place.connection).copied();
+        here.filter(|session| self.is_stateless(*session, &key)).or_else(|| self.stateless.get(&key).copied())
+    }
+
+    /// A session whose id was assigned in an answer that the capture does not hold: the only one of this client, server and path that
+    /// waits for its id.
+    fn adopt(&self, place: &Place) -> Option<SessionNumber> {
+        let key = place.stateless();
+        let mut waiting = self.unbound.iter().filter(|(_, waiting)| **waiting == key).map(|(session, _)| *session);
+        let only = waiting.next()?;
+        waiting.next().is_none().then_some(only)
+    }
+
+    fn is_stateless(&self, session: SessionNumber, key: &Stateless) -> bool {
+        self.stateless.get(key) == Some(&session) || self.unbound.get(&session) == Some(key)
+    }
+
+    /// The exchange's messages belong to this session: what it says leads there from now on.
+    pub fn bind(&mut self, place: &mut Place, session: SessionNumber, is_initialize: bool) {
+        place.session = Some(session);
+        if let Some(id) = place.session_id.clone() {
+            self.assign(place.server.port(), id, session);
+        } else if !self.by_endpoint.contains_key(&(place.server, place.target.clone())) {
+            let key = place.stateless();
+            if is_initialize {
+                self.unbound.insert(session, key.clone());
+            }
+            self.stateless.insert(key, session);
+        }
+        self.by_connection.insert(place.connection, session);
+    }
+
+    /// The server assigned an id: the session is found by it alone.
+    pub fn assign(&mut self, port: u16, id: String, session: SessionNumber) {
+        self.unbound.remove(&session);
+        self.stateless.retain(|_, known| *known != session);
+        self.by_id.entry((port, id)).or_insert(session);
+    }
+
+    /// The answer to `initialize` came without an id: the server keeps no session.
+    pub fn settle(&mut self, session: SessionNumber) {
+        self.unbound.remove(&session);
+    }
+
+    /// An HTTP+SSE stream announced where to post to.
+    pub fn announce(&mut self, server: SocketAddr, target: &str, session: SessionNumber) {
+        self.by_endpoint.insert((server, target.to_owned()), session);
+    }
+
+    /// The session of an announced endpoint.
+    pub fn announced(&self, server: SocketAddr, target: &str) -> Option<SessionNumber> {
+        self.by_endpoint.get(&(server, target.to_owned())).copied()
+    }
+
+    /// The request of this exchange was redirected: its copy belongs to the same session.
+    pub fn redirect(&mut self, place: &Place) {
+        if let (Some(text), Some(session)) = (place.text, place.session) {
+            self.by_redirect.insert((place.client.ip(), text), session);
+        }
+    }
+
+    /// The connection is over.
+    pub fn closed(&mut self, connection: ConnectionId) {
+        self.by_connection.remove(&connection);
+    }
+
+    /// These sessions are forgotten.
+    pub fn forget(&mut self, gone: impl Fn(SessionNumber) -> bool) {
+        self.by_id.retain(|_, session| !gone(*session));
+        self.by_endpoint.retain(|_, session| !gone(*session));
+        self.by_redirect.retain(|_, session| !gone(*session));
+        self.stateless.retain(|_, session| !gone(*session));
+        self.by_connection.retain(|_, session| !gone(*session));
+        self.unbound.retain(|session, _| !gone(*session));
+    }
+}
+
+/// A host without its port: `example.org:80`, `[::1]:80`.
+fn host_name(host: &str) -> &str {
+    match host.strip_prefix('[') {
+        Some(bracketed) => bracketed.split(']').next().unwrap_or(bracketed),
+        None => host.split(':').next().unwrap_or(host),
+    }
+}
+
+/// Path and query of a request target or URI (RFC 9112 section 3.2): `http://host/a?b` becomes `/a?b`.
+pub fn origin_form(target: &str) -> &str {
+    match target.split_once("://") {
+        Some((_, rest)) => rest.find('/').map_or("/", |path| &rest[path..]),
+        None => target,
+    }
+}
+
+/// The host of a URI.
+pub fn uri_host(uri: &str) -> Option<&str> {
+    let (_, rest) = uri.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    Some(host_name(authority.rsplit('@').next()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_and_uris_are_taken_apart() {
+        assert_eq!(origin_form("/mcp?x=1"), "/mcp?x=1");
+        assert_eq!(origin_form("http://h:80/mcp?x=1"), "/mcp?x=1");
+        assert_eq!(origin_form("http://h"), "/");
+        assert_eq!(uri_host("https://u@a.example:1/x"), Some("a.example"));
+        assert_eq!(uri_host("https://[::1]:1/x"), Some("::1"));
+        assert_eq!(uri_host("/x"), None);
+    }
+}

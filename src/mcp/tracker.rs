@@ -1,0 +1,685 @@
+//! From texts to messages: each in its session, each answer with its request.
+
+use std::hash::Hasher;
+
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
+
+use super::message::{Carrier, Message, MessageNumber, Transport};
+use super::pairing::{Answered, Pairing, Pending, Scope};
+use super::peek;
+use super::places::{self, Place, Places};
+use super::session::{Peers, Session, SessionNumber};
+use crate::capture::{Limits, Span};
+use crate::decode::exchange::{Exchange, ExchangeNumber};
+use crate::decode::jsonrpc::{self, Envelope, Fault, Kind, Parsed};
+use crate::decode::stack::{Connected, Process, Text, TextCarrier};
+use crate::decode::{ConnectionId, Direction};
+
+/// Something odd about a message; `findings/` words it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Oddity {
+    /// The text is no message.
+    NoMessage(Fault),
+    /// Bytes of the line are missing, or it is over the limit.
+    NotWhole,
+    /// No `jsonrpc: "2.0"`.
+    VersionField,
+    /// A member name occurs twice.
+    DuplicateMember,
+    /// `result` and `error` in one.
+    ResultAndError,
+    /// A request whose id is null.
+    NullId,
+    /// A request whose id is still in flight.
+    IdInFlight,
+    /// An answer that no request asked for.
+    UnknownId,
+    /// A second answer to one request.
+    AnsweredAgain,
+    /// An answer that fits several requests.
+    Ambiguous,
+}
+
+/// What the tracker says.
+#[derive(Debug)]
+pub enum Tracked {
+    /// A session was opened.
+    Opened(Box<Session>),
+    /// A connection carries a session.
+    Carries(ConnectionId, SessionNumber),
+    /// A message is complete. Its findings are still to be judged.
+    Message(Box<Message>, Vec<Oddity>),
+}
+
+/// Everything known of a session that is not over.
+#[derive(Debug)]
+struct State {
+    session: Session,
+    pairing: Pairing,
+    /// Fingerprints of the events that were delivered, by their ids.
+    events: FxHashSet<u64>,
+    /// Whether the capture holds its beginning.
+    begun: bool,
+    /// An answer is looked for in the exchange of its request alone.
+    stateless: bool,
+    /// Where the server redirected to.
+    redirected_to: Option<String>,
+    changed: bool,
+}
+
+/// Sessions kept in memory; beyond it those idle longest are ended. A session is two kilobytes.
+const SESSIONS: usize = 2_048;
+
+type Sink<'s> = dyn FnMut(Tracked) + 's;
+
+/// The sessions of a capture.
+#[derive(Debug)]
+pub struct Tracker {
+    limits: Limits,
+    sessions: FxHashMap<SessionNumber, State>,
+    /// Exchanges that are open.
+    exchanges: FxHashMap<ExchangeNumber, Place>,
+    places: Places,
+    pipes: FxHashMap<ConnectionId, SessionNumber>,
+    /// Records of sessions that were ended for the limit and not said yet.
+    ended: Vec<Session>,
+    last_session: u32,
+    last_message: u64,
+    last_batch: u64,
+}
+
+impl Tracker {
+    /// No session yet.
+    pub fn new(limits: Limits) -> Tracker {
+        Tracker {
+            limits,
+            sessions: FxHashMap::default(),
+            exchanges: FxHashMap::default(),
+            places: Places::default(),
+            pipes: FxHashMap::default(),
+            ended: Vec::new(),
+            last_session: 0,
+            last_message: 0,
+            last_batch: 0,
+        }
+    }
+
+    /// A head of an HTTP exchange is complete.
+    pub fn head(&mut self, exchange: &Exchange, direction: Direction, connected: &Connected) {
+        let Some(endpoints) = connected.endpoints else { return };
+        let place = self.exchanges.entry(exchange.number).or_insert_with(|| {
+            let client = endpoints[connected.sender(Direction::ClientToServer).index()];
+            let server = endpoints[connected.sender(Direction::ServerToClient).index()];
+            Place::new(exchange, client, server)
+        });
+        if direction == Direction::ClientToServer {
+            return;
+        }
+        place.status = exchange.status;
+        let Some(session) =
+            place.session.or_else(|| place.session_id.as_ref().and_then(|_| self.places.find(place, false)))
+        else {
+            return;
+        };
+        let Some(state) = self.sessions.get_mut(&session) else { return };
+        if let Some(id) = places::response_field(exchange, "mcp-session-id") {
+            if state.session.session_id.is_none() {
+                state.session.session_id = Some(id.to_owned());
+                state.session.transport = Transport::StreamableHttp;
+                state.changed = true;
+                self.places.assign(place.server.port(), id.to_owned(), session);
+            }
+        } else if matches!(exchange.status, Some(200..=299)) {
+            self.places.settle(session);
+        }
+        let events =
+            places::response_field(exchange, "content-type").is_some_and(|t| t.starts_with("text/event-stream"));
+        if events && state.session.transport == Transport::Http {
+            state.session.transport = Transport::StreamableHttp;
+            state.changed = true;
+        }
+        if let (Some(301 | 302 | 307 | 308), Some(to)) = (exchange.status, places::response_field(exchange, "location"))
+        {
+            state.redirected_to = places::uri_host(to).map(str::to_owned);
+            state.pairing.redirected(exchange.number);
+            self.places.redirect(place);
+        }
+    }
+
+    /// An exchange is over.
+    pub fn exchange_over(&mut self, exchange: ExchangeNumber) {
+        self.exchanges.remove(&exchange);
+    }
+
+    /// A connection is over.
+    pub fn connection_over(&mut self, connection: ConnectionId) {
+        self.places.closed(connection);
+        self.pipes.remove(&connection);
+    }
+
+    /// What is known of a wrapped process changed. The first word of it opens its session.
+    pub fn process(
+        &mut self,
+        connection: ConnectionId,
+        process: &Process,
+        time: crate::capture::Time,
+        sink: &mut Sink<'_>,
+    ) {
+        let number = self.pipe_session(connection, process, time, sink);
+        if let Some(state) = self.sessions.get_mut(&number) {
+            state.session.peers = process_peers(process);
+            state.session.ended = state.session.ended.max(time);
+            state.session.exit = process.exit;
+            state.changed = true;
+        }
+    }
+
+    /// A TLS connection to a host that a session was redirected to belongs to that session.
+    pub fn encrypted(&mut self, connection: ConnectionId, connected: &Connected, sink: &mut Sink<'_>) {
+        let Some(name) = connected.server_name.as_deref() else { return };
+        let fits = |state: &State| state.redirected_to.as_deref() == Some(name);
+        let found = self.sessions.values_mut().filter(|state| fits(state)).max_by_key(|state| state.session.number);
+        if let Some(state) = found
+            && !state.session.connections.contains(&connection)
+        {
+            state.session.connections.push(connection);
+            state.changed = true;
+            sink(Tracked::Carries(connection, state.session.number));
+        }
+    }
+
+    /// A text that may be JSON-RPC.
+    pub fn text(&mut self, text: Text<'_>, connected: &Connected, sink: &mut Sink<'_>) {
+        if let TextCarrier::SseEvent { kind: Some("endpoint"), exchange, .. } = text.carrier {
+            return self.endpoint(exchange, &text, connected, sink);
+        }
+        let parsed = match text.carrier {
+            TextCarrier::Line { .. } if text.bytes.iter().all(u8::is_ascii_whitespace) => return,
+            TextCarrier::Line { whole: false, .. } => Parsed::Invalid(Fault::NotAMessage),
+            _ => jsonrpc::parse(&text.bytes, self.limits.json_depth, self.limits.batch),
+        };
+        let initialize = match &parsed {
+            Parsed::Single(envelope) => is_initialize(envelope),
+            Parsed::Batch(members) => {
+                // An array of anything else is somebody else's JSON.
+                if text.is_http() && !members.iter().any(|(_, member)| member.is_ok()) {
+                    return;
+                }
+                members.iter().any(|(_, member)| member.as_ref().is_ok_and(is_initialize))
+            }
+            Parsed::Invalid(_) if !self.expects_message(&text) => return,
+            Parsed::Invalid(_) => false,
+        };
+        let params = match &parsed {
+            Parsed::Single(Envelope { params: Some(params), .. }) => text.bytes.get(params.clone()),
+            _ => None,
+        };
+        let Some(session) = self.session_of(&text, params, initialize, connected, sink) else { return };
+        match parsed {
+            Parsed::Single(envelope) => {
+                let span = text.span;
+                let bytes = text.bytes.clone().into_owned();
+                self.message(&text, session, bytes, span, Ok(envelope), None, sink);
+            }
+            Parsed::Batch(members) => {
+                self.last_batch += 1;
+                let batch = self.last_batch;
+                for (index, (range, member)) in members.into_iter().enumerate() {
+                    let start = text.span.start + range.start as u64;
+                    let span = Span { start, end: start + range.len() as u64, ..text.span };
+                    let bytes = text.bytes[range].to_vec();
+                    self.message(&text, session, bytes, span, member, Some((batch, index as u32)), sink);
+                }
+            }
+            Parsed::Invalid(fault) => {
+                let span = text.span;
+                let bytes = text.bytes.clone().into_owned();
+                self.message(&text, session, bytes, span, Err(fault), None, sink);
+            }
+        }
+    }
+
+    /// Whether what is no message should have been one: on a pipe always; over HTTP where MCP is spoken and nothing failed.
+    fn expects_message(&self, text: &Text<'_>) -> bool {
+        let Some(exchange) = text.exchange() else { return true };
+        let Some(place) = self.exchanges.get(&exchange) else { return false };
+        let successful = matches!(place.status, None | Some(200..=299));
+        match (&text.carrier, text.direction) {
+            (TextCarrier::SseEvent { kind, .. }, _) => {
+                matches!(kind, None | Some("message")) && (place.asked || place.session_id.is_some())
+            }
+            (_, Direction::ClientToServer) => place.session_id.is_some(),
+            (_, Direction::ServerToClient) => place.asked && successful,
+        }
+    }
+
+    /// An HTTP+SSE stream says where to post to (2024-11-05, basic/transports "HTTP with SSE"): the session begins here.
+    fn endpoint(&mut self, exchange: ExchangeNumber, text: &Text<'_>, connected: &Connected, sink: &mut Sink<'_>) {
+        let Some(place) = self.exchanges.get(&exchange) else { return };
+        let uri = String::from_utf8_lossy(&text.bytes).into_owned();
+        let target = places::origin_form(uri.trim());
+        let server = place.server;
+        let number = match self.places.announced(server, target) {
+            Some(number) => number,
+            None => {
+                let place = place.clone();
+                let number = self.open(Transport::HttpSse, network_peers(&place, connected), text.time, sink);
+                if let Some(state) = self.sessions.get_mut(&number) {
+                    let id = target.split_once('?').and_then(|(_, query)| {
+                        let values = query.split('&').filter_map(|pair| pair.split_once('='));
+                        let mut named = values.filter(|(name, _)| name.to_ascii_lowercase().contains("session"));
+                        named.next().map(|(_, value)| value.to_owned())
+                    });
+                    state.session.session_id = id;
+                    state.begun = true;
+                }
+                self.places.announce(server, target, number);
+                number
+            }
+        };
+        if let Some(place) = self.exchanges.get_mut(&exchange) {
+            place.session = Some(number);
+        }
+        self.carries(text.connection, number, sink);
+    }
+
+    /// The session that a text belongs to; opened where it begins one.
+    fn session_of(
+        &mut self,
+        text: &Text<'_>,
+        params: Option<&[u8]>,
+        initialize: bool,
+        connected: &Connected,
+        sink: &mut Sink<'_>,
+    ) -> Option<SessionNumber> {
+        let Some(exchange) = text.exchange() else {
+            let process = connected.process.as_ref()?;
+            let number = self.pipe_session(text.connection, process, text.time, sink);
+            self.revise(number, None, params, initialize);
+            return Some(number);
+        };
+        let place = self.exchanges.get_mut(&exchange)?;
+        if text.direction == Direction::ClientToServer {
+            place.asked = true;
+            place.text = Some(fingerprint(&text.bytes));
+        }
+        let number = match self.places.find(place, initialize).filter(|number| self.sessions.contains_key(number)) {
+            Some(number) => number,
+            None => {
+                let place = place.clone();
+                let streamable = place.accepts_events || place.session_id.is_some() || place.version.is_some();
+                let transport = if streamable { Transport::StreamableHttp } else { Transport::Http };
+                let number = self.open(transport, network_peers(&place, connected), text.time, sink);
+                if let Some(state) = self.sessions.get_mut(&number) {
+                    state.session.session_id = place.session_id.clone();
+                    state.begun = place.session_id.is_none();
+                }
+                number
+            }
+        };
+        let place = self.exchanges.get_mut(&exchange)?;
+        self.places.bind(place, number, initialize);
+        let (session_id, version) = (place.session_id.clone(), place.version.clone());
+        if let Some(state) = self.sessions.get_mut(&number) {
+            if state.session.session_id.is_none() && session_id.is_some() {
+                state.session.session_id = session_id;
+                state.changed = true;
+            }
+            state.stateless = state.session.session_id.is_none() && state.session.transport != Transport::HttpSse;
+        }
+        self.revise(number, version, params, initialize);
+        self.carries(text.connection, number, sink);
+        Some(number)
+    }
+
+    /// What a request says of the revision and of its sender (`mcp/facts`, "Recognising the era and version").
+    fn revise(&mut self, number: SessionNumber, header: Option<String>, params: Option<&[u8]>, initialize: bool) {
+        let Some(state) = self.sessions.get_mut(&number) else { return };
+        let session = &mut state.session;
+        let said = match params {
+            Some(params) if initialize => peek::handshake(params),
+            Some(params) if session.client.is_none() || session.protocol_version.is_none() => {
+                peek::modern(params).unwrap_or_default()
+            }
+            _ => peek::Handshake::default(),
+        };
+        if initialize && session.protocol_version.is_none() || session.protocol_version.is_none() {
+            session.protocol_version = said.version.or(header);
+        }
+        if let Some(party) = said.party {
+            session.client = Some(party);
+        }
+        state.changed = true;
+    }
+
+    fn pipe_session(
+        &mut self,
+        connection: ConnectionId,
+        process: &Process,
+        time: crate::capture::Time,
+        sink: &mut Sink<'_>,
+    ) -> SessionNumber {
+        if let Some(number) = self.pipes.get(&connection) {
+            return *number;
+        }
+        let number = self.open(Transport::Stdio, process_peers(process), time, sink);
+        if let Some(state) = self.sessions.get_mut(&number) {
+            state.begun = process.start.is_some();
+        }
+        self.pipes.insert(connection, number);
+        self.carries(connection, number, sink);
+        number
+    }
+
+    fn open(
+        &mut self,
+        transport: Transport,
+        peers: Peers,
+        time: crate::capture::Time,
+        sink: &mut Sink<'_>,
+    ) -> SessionNumber {
+        self.last_session += 1;
+        let number = SessionNumber(self.last_session);
+        let session = Session {
+            number,
+            transport,
+            protocol_version: None,
+            session_id: None,
+            client: None,
+            server: None,
+            peers,
+            connections: Vec::new(),
+            started: time,
+            ended: time,
+            messages: 0,
+            requests: 0,
+            responses: 0,
+            notifications: 0,
+            errors: 0,
+            invalid: 0,
+            unanswered: 0,
+            bytes: (0, 0),
+            exit: None,
+        };
+        sink(Tracked::Opened(Box::new(session.clone())));
+        let state = State {
+            session,
+            pairing: Pairing::default(),
+            events: FxHashSet::default(),
+            begun: true,
+            stateless: false,
+            redirected_to: None,
+            changed: true,
+        };
+        self.sessions.insert(number, state);
+        if self.sessions.len() > SESSIONS {
+            self.end_idle();
+        }
+        number
+    }
+
+    /// Ends the half of the sessions that were idle longest.
+    fn end_idle(&mut self) {
+        let mut by_age: Vec<_> = self.sessions.values().map(|s| (s.session.ended, s.session.number)).collect();
+        by_age.sort_unstable();
+        let gone: FxHashSet<SessionNumber> = by_age[..by_age.len() / 2].iter().map(|(_, number)| *number).collect();
+        self.places.forget(|session| gone.contains(&session));
+        let mut ended: Vec<Session> =
+            gone.iter().filter_map(|number| self.sessions.remove(number)).map(State::record).collect();
+        ended.sort_by_key(|session| session.number);
+        self.ended.extend(ended);
+    }
+
+    fn carries(&mut self, connection: ConnectionId, number: SessionNumber, sink: &mut Sink<'_>) {
+        if let Some(state) = self.sessions.get_mut(&number)
+            && state.session.connections.last() != Some(&connection)
+            && !state.session.connections.contains(&connection)
+        {
+            state.session.connections.push(connection);
+            state.changed = true;
+            sink(Tracked::Carries(connection, number));
+        }
+    }
+
+    /// One message of a text.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one message, each made elsewhere")]
+    fn message(
+        &mut self,
+        text: &Text<'_>,
+        number: SessionNumber,
+        raw: Vec<u8>,
+        span: Span,
+        envelope: Result<Envelope, Fault>,
+        batch: Option<(u64, u32)>,
+        sink: &mut Sink<'_>,
+    ) {
+        let Some(state) = self.sessions.get_mut(&number) else { return };
+        let exchange = text.exchange();
+        let place = exchange.and_then(|exchange| self.exchanges.get(&exchange));
+        self.last_message += 1;
+        let (carrier, line, sse_id) = match &text.carrier {
+            TextCarrier::Line { number, .. } => (Carrier::Line, Some(*number), None),
+            TextCarrier::SseEvent { id, .. } => (Carrier::SseEvent, None, id.map(str::to_owned)),
+            TextCarrier::Body(_) if text.direction == Direction::ClientToServer => (Carrier::RequestBody, None, None),
+            TextCarrier::Body(_) => (Carrier::ResponseBody, None, None),
+        };
+        let mut oddities = Vec::new();
+        let envelope = match envelope {
+            Ok(envelope) => envelope,
+            Err(_) if matches!(text.carrier, TextCarrier::Line { whole: false, .. }) => {
+                oddities.push(Oddity::NotWhole);
+                Envelope::default()
+            }
+            Err(fault) => {
+                oddities.push(Oddity::NoMessage(fault));
+                Envelope::default()
+            }
+        };
+        let redelivered = match &sse_id {
+            Some(id) => {
+                let new = state.events.insert(fingerprint(id.as_bytes()));
+                if state.events.len() > self.limits.event_ids {
+                    state.events.clear();
+                }
+                !new && place.is_some_and(|place| place.resumes)
+            }
+            None => false,
+        };
+        let mut message = Message {
+            session: number,
+            number: MessageNumber(self.last_message),
+            time: text.time,
+            transport: state.session.transport,
+            direction: text.direction,
+            kind: envelope.kind.unwrap_or(Kind::Invalid),
+            id: envelope.id.clone().and_then(|id| String::from_utf8(raw.get(id)?.to_vec()).ok()),
+            method: envelope.method_name.clone(),
+            raw,
+            envelope,
+            batch,
+            answers: None,
+            answered_by: None,
+            latency: None,
+            span,
+            packets: match text.carrier {
+                TextCarrier::Line { .. } => Vec::new(),
+                _ => text.provenance.packets(span),
+            },
+            carrier,
+            exchange,
+            sse_id,
+            line,
+            redelivered,
+            findings: Vec::new(),
+        };
+        let scope = match (exchange, text.direction) {
+            // A client's answer comes in an exchange of its own.
+            (None, _) | (_, Direction::ClientToServer) => Scope::Session(None),
+            (Some(exchange), Direction::ServerToClient) if state.stateless => Scope::Exchange(exchange),
+            (exchange, Direction::ServerToClient) => Scope::Session(exchange),
+        };
+        state.pair(&mut message, scope, &self.limits, &mut oddities);
+        state.count(&message);
+        sink(Tracked::Message(Box::new(message), oddities));
+    }
+
+    /// The records of sessions that changed since they were last asked for, in order of their numbers; `traffic` gives the bytes seen and lost
+    /// of a connection that is open.
+    pub fn changed(&mut self) -> Vec<Session> {
+        let mut changed = std::mem::take(&mut self.ended);
+        let states = self.sessions.values_mut().filter(|state| state.changed);
+        changed.extend(states.map(|state| {
+            state.changed = false;
+            state.fresh()
+        }));
+        changed.sort_by_key(|session| session.number);
+        changed
+    }
+
+    /// Bytes of a session's connection were seen, or found missing.
+    pub fn traffic(&mut self, number: SessionNumber, seen: u64, lost: u64) {
+        if let Some(state) = self.sessions.get_mut(&number) {
+            state.session.bytes.0 += seen;
+            state.session.bytes.1 += seen + lost;
+        }
+    }
+
+    /// The requests of a session that wait for their answer, and were not cancelled.
+    pub fn unanswered(&self, number: SessionNumber) -> Vec<&Pending> {
+        let pending = self.sessions.get(&number).map(|state| state.pairing.pending()).unwrap_or_default();
+        pending.into_iter().filter(|pending| !pending.cancelled).collect()
+    }
+
+    /// The sessions in memory, in order.
+    pub fn open_sessions(&self) -> Vec<SessionNumber> {
+        let mut numbers: Vec<SessionNumber> = self.sessions.keys().copied().collect();
+        numbers.sort_unstable();
+        numbers
+    }
+}
+
+impl State {
+    fn pair(&mut self, message: &mut Message, scope: Scope, limits: &Limits, oddities: &mut Vec<Oddity>) {
+        let envelope = &message.envelope;
+        if envelope.kind.is_some() {
+            let version = envelope.jsonrpc.clone().and_then(|range| message.raw.get(range));
+            if version != Some(b"\"2.0\"") {
+                oddities.push(Oddity::VersionField);
+            }
+            if envelope.duplicate {
+                oddities.push(Oddity::DuplicateMember);
+            }
+            if envelope.result.is_some() && envelope.error.is_some() {
+                oddities.push(Oddity::ResultAndError);
+            }
+        }
+        let sender = message.direction;
+        match (message.kind, &message.id) {
+            (Kind::Request, Some(id)) if id == "null" => oddities.push(Oddity::NullId),
+            (Kind::Request, Some(id)) => {
+                let (number, time, method) = (message.number, message.time, message.method.clone());
+                let pending = Pending { number, time, method, exchange: message.exchange, cancelled: false };
+                if self.pairing.request(sender, id, pending, limits.unanswered) {
+                    oddities.push(Oddity::IdInFlight);
+                }
+            }
+            (Kind::Notification, _) if message.method.as_deref() == Some("notifications/cancelled") => {
+                let params = message.envelope.params.clone().and_then(|range| message.raw.get(range));
+                if let Some(id) = params.and_then(peek::cancelled) {
+                    self.pairing.cancel(sender, &id);
+                }
+            }
+            (Kind::Response | Kind::Error, Some(id)) if !message.redelivered && id != "null" => {
+                match self.pairing.answer(sender, id, scope, limits.event_ids) {
+                    Answered::Request(request) => {
+                        message.answers = Some(request.number);
+                        message.latency = Some(message.time.since(request.time));
+                        message.method = request.method;
+                        self.learn(message);
+                    }
+                    Answered::Unknown if self.begun => oddities.push(Oddity::UnknownId),
+                    Answered::Unknown => {}
+                    Answered::Again => oddities.push(Oddity::AnsweredAgain),
+                    Answered::Ambiguous => oddities.push(Oddity::Ambiguous),
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What an answer says of the revision and of the server.
+    fn learn(&mut self, message: &Message) {
+        let Some(result) = message.envelope.result.clone().and_then(|range| message.raw.get(range)) else { return };
+        let said = match message.method.as_deref() {
+            Some("initialize") => {
+                let said = peek::handshake(result);
+                if said.version.is_some() {
+                    self.session.protocol_version = said.version;
+                }
+                said.party
+            }
+            _ if self.session.server.is_none() => peek::modern(result).and_then(|said| said.party),
+            _ => None,
+        };
+        if said.is_some() {
+            self.session.server = said;
+        }
+    }
+
+    fn count(&mut self, message: &Message) {
+        let session = &mut self.session;
+        session.messages += 1;
+        *match message.kind {
+            Kind::Request => &mut session.requests,
+            Kind::Notification => &mut session.notifications,
+            Kind::Response => &mut session.responses,
+            Kind::Error => &mut session.errors,
+            Kind::Invalid => &mut session.invalid,
+        } += 1;
+        session.started = session.started.min(message.time);
+        session.ended = session.ended.max(message.time);
+        self.changed = true;
+    }
+
+    fn fresh(&self) -> Session {
+        Session { unanswered: self.pairing.open() as u64, ..self.session.clone() }
+    }
+
+    fn record(self) -> Session {
+        self.fresh()
+    }
+}
+
+impl Text<'_> {
+    /// The exchange, where it came over HTTP.
+    fn exchange(&self) -> Option<ExchangeNumber> {
+        match self.carrier {
+            TextCarrier::Body(exchange) | TextCarrier::SseEvent { exchange, .. } => Some(exchange),
+            TextCarrier::Line { .. } => None,
+        }
+    }
+
+    fn is_http(&self) -> bool {
+        self.exchange().is_some()
+    }
+}
+
+fn is_initialize(envelope: &Envelope) -> bool {
+    envelope.kind == Some(Kind::Request) && envelope.method_name.as_deref() == Some("initialize")
+}
+
+fn network_peers(place: &Place, connected: &Connected) -> Peers {
+    let host = place.host.clone().or_else(|| connected.server_name.clone());
+    Peers::Network { client: place.client, server: place.server, host }
+}
+
+fn process_peers(process: &Process) -> Peers {
+    let start = process.start.clone().unwrap_or_default();
+    Peers::Process { process: process.id, command: start.command, name: start.name }
+}
+
+fn fingerprint(bytes: &[u8]) -> u64 {
+    let mut hasher = FxHasher::default();
+    hasher.write(bytes);
+    hasher.finish()
+}
