@@ -19,4 +19,5 @@ pub mod decode;
 pub mod event;
 pub mod findings;
 pub mod mcp;
+pub mod pipeline;
 pub mod source;

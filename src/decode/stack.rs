@@ -32,7 +32,7 @@ pub use pipe::Process;
 #[derive(Debug)]
 pub enum Unit<'a> {
     /// A text that may be JSON-RPC.
-    Text(Text<'a>),
+    Text(Text<'a>, &'a Connected),
     /// A head of an exchange is complete: what it holds so far. The request's comes before any text of it.
     Head(&'a Exchange, Direction, &'a Connected),
     /// An exchange is over.
@@ -256,6 +256,11 @@ impl Stacks {
     /// What is known of an open connection.
     pub fn connected(&self, id: ConnectionId) -> Option<&Connected> {
         self.connections.get(&id).map(|connection| &connection.connected)
+    }
+
+    /// The connections that are open.
+    pub fn open(&self) -> impl Iterator<Item = (ConnectionId, &Connected)> {
+        self.connections.values().map(|connection| (connection.id, &connection.connected))
     }
 
     /// Where bytes came from.

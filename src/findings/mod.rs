@@ -1,7 +1,25 @@
 //! What is odd: rules, and the places that break them.
 
+pub mod jsonrpc;
+pub mod transport;
+
 use crate::capture::{PacketNumber, Span};
 use crate::mcp::{MessageNumber, SessionNumber};
+
+/// Declares the rules of one file: constants, and the list of them.
+macro_rules! rules {
+    ($($(#[$doc:meta])* $name:ident = $severity:ident $id:literal, $title:literal, $spec:literal;)*) => {
+        $($(#[$doc])* pub static $name: $crate::findings::Rule = $crate::findings::Rule {
+            id: $id,
+            severity: $crate::findings::Severity::$severity,
+            title: $title,
+            spec: $spec,
+        };)*
+        /// The rules of this file.
+        pub const RULES: &[&$crate::findings::Rule] = &[$(&$name),*];
+    };
+}
+use rules;
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,10 +73,33 @@ pub struct Finding {
     pub text: String,
 }
 
+impl Finding {
+    /// A finding of this rule, its place and sentence still to be filled in.
+    pub fn of(rule: &'static Rule) -> Finding {
+        Finding { rule, session: None, messages: Vec::new(), packets: Vec::new(), span: None, text: String::new() }
+    }
+}
+
 /// Every rule, by topic.
-pub const RULES: &[&Rule] = &[];
+pub fn all() -> impl Iterator<Item = &'static Rule> {
+    transport::RULES.iter().chain(jsonrpc::RULES).copied()
+}
 
 /// The rule of this id.
 pub fn rule(id: &str) -> Option<&'static Rule> {
-    RULES.iter().find(|rule| rule.id == id).copied()
+    all().find(|rule| rule.id == id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_unique() {
+        let mut ids: Vec<&str> = all().map(|rule| rule.id).collect();
+        let count = ids.len();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), count);
+    }
 }

@@ -212,7 +212,8 @@ impl Body {
                     let (connection, direction, time) = (layer.id, self.direction, self.time);
                     let provenance = &layer.shared.provenance;
                     let bytes = bytes.into();
-                    (layer.sink)(Unit::Text(Text { connection, direction, bytes, span, provenance, time, carrier }));
+                    let text = Text { connection, direction, bytes, span, provenance, time, carrier };
+                    (layer.sink)(Unit::Text(text, layer.connected));
                 }
                 _ => {}
             }
@@ -258,7 +259,8 @@ impl Body {
                 let events = *events.get_or_insert_with(|| layer.open(StreamKind::EventData(number)));
                 let (connection, direction, time) = (layer.id, self.direction, self.time);
                 let mut anomalies = Vec::new();
-                let (provenance, sink) = (&mut layer.shared.provenance, &mut *layer.sink);
+                let (provenance, connected) = (&mut layer.shared.provenance, &*layer.connected);
+                let sink = &mut *layer.sink;
                 sse.push(piece, &mut |event| match event {
                     SseEvent::Event(event) => {
                         let Some(data) = event.data.filter(|data| !data.is_empty()) else { return };
@@ -271,7 +273,8 @@ impl Body {
                         let id = event.id.filter(|_| event.sets_id);
                         let carrier = TextCarrier::SseEvent { exchange: number, kind: event.kind, id };
                         let (bytes, provenance) = (data.into(), &*provenance);
-                        sink(Unit::Text(Text { connection, direction, bytes, span, provenance, time, carrier }));
+                        let text = Text { connection, direction, bytes, span, provenance, time, carrier };
+                        sink(Unit::Text(text, connected));
                     }
                     SseEvent::Anomaly(anomaly) => anomalies.push(anomaly),
                 });

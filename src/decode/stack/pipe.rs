@@ -91,20 +91,14 @@ impl PipeStack {
             Piece::End(_) => one.ended = true,
         }
         let id = layer.id;
-        let (provenance, sink) = (&layer.shared.provenance, &mut *layer.sink);
+        let (provenance, connected) = (&layer.shared.provenance, &*layer.connected);
+        let sink = &mut *layer.sink;
         one.lines.push(piece, &mut |event| match event {
             LineEvent::Line { number, start, bytes, whole, .. } => {
                 let span = Span { stream, start, end: start + bytes.len() as u64 };
                 let carrier = TextCarrier::Line { number, whole };
-                sink(Unit::Text(Text {
-                    connection: id,
-                    direction,
-                    bytes: bytes.into(),
-                    span,
-                    provenance,
-                    time,
-                    carrier,
-                }));
+                let text = Text { connection: id, direction, bytes: bytes.into(), span, provenance, time, carrier };
+                sink(Unit::Text(text, connected));
             }
             LineEvent::Anomaly(anomaly) => {
                 let (packets, span, exchange) = (vec![packet], None, None);

@@ -1,0 +1,249 @@
+//! The command line: `mcptap --help` is made from this file.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Wireshark for MCP: every Model Context Protocol message on any transport, with proof down to the packet.
+#[derive(Debug, Parser)]
+#[command(name = "mcptap", version, max_term_width = 100, arg_required_else_help = false)]
+#[command(after_help = "TARGET is a capture file (.pcap, .pcapng, also gzip or zstd; - for standard input), a saved \
+    session (7, latest) or a database file. Exit status: 0 fine, 1 the answer is \"no\", 2 it could not be done.")]
+pub struct Arguments {
+    /// What to do; without it, the terminal UI.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// Where sessions are saved [default: $MCPTAP_DB, else mcptap/mcptap.db in the XDG data directory]
+    #[arg(long, global = true, value_name = "PATH", env = "MCPTAP_DB", hide_env = true)]
+    pub db: Option<PathBuf>,
+    /// Colour: on a terminal unless NO_COLOR is set, always, or never
+    #[arg(long, global = true, value_enum, default_value_t = Colour::Auto, value_name = "WHEN")]
+    pub color: Colour,
+}
+
+/// When to colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Colour {
+    /// On a terminal.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Decode captures: one line per message as it is completed, then a summary
+    Read(Read),
+    /// Capture live from an interface: print messages as they complete, and save them
+    #[cfg(feature = "live")]
+    Sniff(Sniff),
+    /// Run an STDIO server with its pipes teed into the database, undisturbed
+    Wrap(Wrap),
+    /// List sessions
+    Sessions(Sessions),
+    /// One session as a timeline, or one message whole
+    Show(Show),
+    /// Layer by layer: the steps of a session, or one message from the link up
+    Layers(Layers),
+    /// Write a session in another format
+    Export(Export),
+    /// Every rule that messages are held to
+    Rules(Rules),
+    /// Write a completion script for a shell
+    Completions(Completions),
+}
+
+/// How captures are decoded.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Decoding {
+    /// TLS secrets, as SSLKEYLOGFILE holds them
+    #[arg(long, value_name = "FILE")]
+    pub keylog: Option<PathBuf>,
+    /// Show and save Authorization, Cookie and the like as sent, not masked
+    #[arg(long)]
+    pub keep_secrets: bool,
+}
+
+/// `mcptap read`.
+#[derive(Debug, Args)]
+pub struct Read {
+    /// Capture files, read as one capture; - for standard input
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Decoding.
+    #[command(flatten)]
+    pub decoding: Decoding,
+    /// Only messages that fit this filter (docs/filter.md)
+    #[arg(long, value_name = "EXPR")]
+    pub filter: Option<String>,
+    /// Save the sessions in the database too
+    #[arg(long)]
+    pub save: bool,
+    /// JSON lines instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// Say the SHA-256 of the decoded bodies of each exchange
+    #[arg(long, requires = "json")]
+    pub hash: bool,
+    /// Keep reading while the file grows
+    #[arg(long)]
+    pub follow: bool,
+}
+
+/// `mcptap sniff`.
+#[cfg(feature = "live")]
+#[derive(Debug, Args)]
+pub struct Sniff {
+    /// The interface; any for all of them
+    #[arg(short, long, value_name = "IFACE", required_unless_present = "list_interfaces")]
+    pub interface: Option<String>,
+    /// Capture only what fits this BPF filter, as for tcpdump
+    #[arg(short = 'f', long = "capture-filter", value_name = "BPF")]
+    pub capture_filter: Option<String>,
+    /// Write the raw packets to this pcapng file too
+    #[arg(short, long, value_name = "FILE")]
+    pub write: Option<PathBuf>,
+    /// List interfaces and stop
+    #[arg(long)]
+    pub list_interfaces: bool,
+    /// See packets that are not for this machine
+    #[arg(long)]
+    pub promiscuous: bool,
+    /// Kernel buffer in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 64)]
+    pub buffer: u32,
+    /// Stop after so many seconds
+    #[arg(long, value_name = "SECONDS")]
+    pub duration: Option<f64>,
+    /// Stop after so many messages
+    #[arg(long, value_name = "N")]
+    pub count: Option<u64>,
+    /// Decoding.
+    #[command(flatten)]
+    pub decoding: Decoding,
+    /// Print only messages that fit this filter
+    #[arg(long, value_name = "EXPR")]
+    pub filter: Option<String>,
+    /// JSON lines instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// Do not save
+    #[arg(long)]
+    pub no_save: bool,
+}
+
+/// `mcptap wrap`.
+#[derive(Debug, Args)]
+pub struct Wrap {
+    /// A name for the server in lists
+    #[arg(long)]
+    pub name: Option<String>,
+    /// The server's command and its arguments
+    #[arg(required = true, last = true, value_name = "CMD")]
+    pub command: Vec<std::ffi::OsString>,
+}
+
+/// `mcptap sessions`.
+#[derive(Debug, Args)]
+pub struct Sessions {
+    /// A capture or database instead of the default database
+    pub target: Option<String>,
+    /// Decoding.
+    #[command(flatten)]
+    pub decoding: Decoding,
+    /// JSON lines instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `mcptap show`.
+#[derive(Debug, Args)]
+pub struct Show {
+    /// What to show
+    pub target: String,
+    /// One message whole
+    #[arg(long, short, value_name = "N")]
+    pub message: Option<u64>,
+    /// One session of a capture with several
+    #[arg(long, value_name = "N")]
+    pub session: Option<u32>,
+    /// Only messages that fit this filter (docs/filter.md)
+    #[arg(long, value_name = "EXPR")]
+    pub filter: Option<String>,
+    /// Decoding.
+    #[command(flatten)]
+    pub decoding: Decoding,
+    /// JSON lines instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// Keep printing as messages arrive
+    #[arg(long)]
+    pub follow: bool,
+}
+
+/// `mcptap layers`.
+#[derive(Debug, Args)]
+pub struct Layers {
+    /// What to show
+    pub target: String,
+    /// One message from the link up
+    #[arg(long, short, value_name = "N")]
+    pub message: Option<u64>,
+    /// One session of a capture with several
+    #[arg(long, value_name = "N")]
+    pub session: Option<u32>,
+    /// Decoding.
+    #[command(flatten)]
+    pub decoding: Decoding,
+    /// JSON lines instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `mcptap export`.
+#[derive(Debug, Args)]
+pub struct Export {
+    /// What to write
+    pub target: String,
+    /// The format
+    #[arg(long, short, value_enum)]
+    pub format: Format,
+    /// Where to; standard output otherwise
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// One session of a capture with several
+    #[arg(long, value_name = "N")]
+    pub session: Option<u32>,
+    /// Only messages that fit this filter (docs/filter.md); jsonl only
+    #[arg(long, value_name = "EXPR")]
+    pub filter: Option<String>,
+    /// Decoding.
+    #[command(flatten)]
+    pub decoding: Decoding,
+}
+
+/// Formats of `mcptap export`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// JSON lines: sessions, messages, exchanges, findings
+    Jsonl,
+    /// The packets, as a capture file
+    Pcapng,
+}
+
+/// `mcptap rules`.
+#[derive(Debug, Args)]
+pub struct Rules {
+    /// One rule
+    pub rule: Option<String>,
+}
+
+/// `mcptap completions`.
+#[derive(Debug, Args)]
+pub struct Completions {
+    /// The shell
+    pub shell: clap_complete::Shell,
+}

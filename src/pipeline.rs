@@ -1,0 +1,218 @@
+//! Input to events: the decoders, the sessions and the findings, joined. It does no input or output and reads no clock.
+//!
+//! A file, a live interface, a wrapped server and a saved session are the same thing to it, so live gives exactly what offline gives, and every
+//! test is a plain function call.
+
+mod sessions;
+
+use rustc_hash::FxHashMap;
+
+use crate::capture::pipe::{self, Content};
+use crate::capture::{Limits, Packet, PacketNumber, Time};
+use crate::decode::packet::{Decoded, Packets};
+use crate::decode::stack::{Options as StackOptions, Stacks};
+use crate::decode::tcp::{self, Delivery, Facts, SegmentFact, Tcp};
+use crate::decode::{Anomaly, ConnectionId, Side};
+use crate::event::{ConnectionKind, Detail, Event};
+use crate::findings::{Finding, transport};
+use crate::source::Damage;
+use sessions::Sessions;
+
+pub use sessions::Counts;
+
+/// Where events go.
+pub type Emit<'e> = dyn FnMut(Event) + 'e;
+
+/// What the pipeline is fed.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// A packet.
+    Packet(Packet<'a>),
+    /// TLS secrets that came with the capture.
+    Secrets(&'a [u8]),
+    /// The capture is broken here.
+    Damage(&'a Damage),
+    /// The clock, where no packet tells it: what is due is done, and changed records are said.
+    Tick(Time),
+    /// The capture is over.
+    End,
+}
+
+/// How the pipeline works.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Bounds.
+    pub limits: Limits,
+    /// How much it says.
+    pub detail: Detail,
+    /// Hash bodies.
+    pub hash: bool,
+    /// Leave secrets as they are.
+    pub keep_secrets: bool,
+}
+
+/// The whole way from packets to events.
+#[derive(Debug)]
+pub struct Pipeline {
+    packets: Packets,
+    tcp: Tcp,
+    above: Above,
+}
+
+/// Everything above TCP: what the reassembler tells its news to.
+#[derive(Debug)]
+struct Above {
+    stacks: Stacks,
+    sessions: Sessions,
+    /// Connections of wrapped processes, by process id.
+    pipes: FxHashMap<u32, ConnectionId>,
+}
+
+/// Ids of pipes count down from the top, so that they never meet those of TCP connections.
+const FIRST_PIPE: u32 = u32::MAX;
+
+impl Pipeline {
+    /// At the first packet of a capture.
+    pub fn new(options: Options) -> Pipeline {
+        let limits = options.limits;
+        let store = options.detail == Detail::Store;
+        let stack = StackOptions { hash: options.hash, store, keep_secrets: options.keep_secrets };
+        Pipeline {
+            packets: Packets::new(limits),
+            tcp: Tcp::new(limits),
+            above: Above {
+                stacks: Stacks::new(limits, stack),
+                sessions: Sessions::new(options),
+                pipes: FxHashMap::default(),
+            },
+        }
+    }
+
+    /// The next input; events go to `emit` in order.
+    pub fn push(&mut self, input: Input<'_>, emit: &mut Emit<'_>) {
+        match input {
+            Input::Packet(packet) => self.packet(&packet, emit),
+            // Kept for the decryption of TLS.
+            Input::Secrets(_) => {}
+            Input::Damage(damage) => {
+                let text = format!("{}, byte {}: {}", damage.file, damage.offset, damage.reason);
+                emit(Event::Finding(Box::new(Finding { text, ..Finding::of(&transport::CAPTURE_DAMAGED) })));
+            }
+            Input::Tick(now) => {
+                self.tcp.advance(now, &mut Junction { above: &mut self.above, emit });
+                self.above.refresh(emit);
+            }
+            Input::End => {
+                self.tcp.finish(&mut Junction { above: &mut self.above, emit });
+                self.above.finish(emit);
+            }
+        }
+    }
+
+    /// Figures of the capture so far.
+    pub fn counts(&self) -> &Counts {
+        &self.above.sessions.counts
+    }
+
+    fn packet(&mut self, packet: &Packet<'_>, emit: &mut Emit<'_>) {
+        self.above.sessions.counts.packet(packet);
+        let mut junction = Junction { above: &mut self.above, emit };
+        self.tcp.advance(packet.time, &mut junction);
+        match self.packets.push(packet) {
+            Decoded::Tcp(segment) => {
+                junction.above.sessions.counts.cut += u64::from(segment.missing > 0);
+                self.tcp.push(&segment, &mut junction);
+            }
+            Decoded::Dns(message) => junction.above.sessions.names(message),
+            Decoded::Pipe => junction.above.pipe(packet, junction.emit),
+            Decoded::Fragment => {}
+            Decoded::Skipped(reason) => *junction.above.sessions.counts.skipped.entry(reason).or_default() += 1,
+        }
+    }
+}
+
+/// The reassembler's way to everything above it.
+struct Junction<'a, 'e, 'f> {
+    above: &'a mut Above,
+    emit: &'e mut Emit<'f>,
+}
+
+impl tcp::Sink for Junction<'_, '_, '_> {
+    fn opened(&mut self, connection: ConnectionId, facts: &Facts) {
+        self.above.stacks.opened(connection, facts);
+        self.above.sessions.opened(connection, ConnectionKind::Tcp(*facts), self.emit);
+    }
+
+    fn segment(&mut self, fact: &SegmentFact<'_>) {
+        self.above.sessions.segment(fact, self.emit);
+    }
+
+    fn delivered(&mut self, delivery: Delivery<'_>) {
+        let Above { stacks, sessions, .. } = self.above;
+        stacks.delivered(&delivery, &mut |unit| sessions.unit(unit, self.emit));
+        self.above.keep(self.emit);
+    }
+
+    fn anomaly(&mut self, connection: ConnectionId, side: Side, packet: PacketNumber, anomaly: Anomaly) {
+        self.above.sessions.tcp_anomaly(connection, side, packet, anomaly, self.emit);
+    }
+
+    fn closed(&mut self, connection: ConnectionId, facts: &Facts) {
+        self.above.closed(connection, ConnectionKind::Tcp(*facts), self.emit);
+    }
+}
+
+impl Above {
+    /// A chunk of a pipe.
+    fn pipe(&mut self, packet: &Packet<'_>, emit: &mut Emit<'_>) {
+        let Some((process, content)) = pipe::decode(packet.data) else { return };
+        let opened = packet.time;
+        // A process id that starts again is another process.
+        if let (Content::Start(_), Some(old)) = (&content, self.pipes.remove(&process)) {
+            self.closed(old, ConnectionKind::Pipe { process, opened }, emit);
+        }
+        let next = ConnectionId(FIRST_PIPE - self.sessions.pipes);
+        let id = *self.pipes.entry(process).or_insert_with(|| {
+            self.sessions.pipes += 1;
+            self.sessions.opened(next, ConnectionKind::Pipe { process, opened }, emit);
+            next
+        });
+        self.sessions.piped(id, &content, packet, emit);
+        let sessions = &mut self.sessions;
+        self.stacks.piped(id, process, &content, (packet.number, packet.time), &mut |unit| sessions.unit(unit, emit));
+        self.keep(emit);
+    }
+
+    /// Connections that turned out to carry a session: their streams are wanted from now on.
+    fn keep(&mut self, emit: &mut Emit<'_>) {
+        for connection in std::mem::take(&mut self.sessions.kept) {
+            let sessions = &mut self.sessions;
+            self.stacks.keep(connection, &mut |unit| sessions.unit(unit, emit));
+        }
+    }
+
+    fn closed(&mut self, connection: ConnectionId, kind: ConnectionKind, emit: &mut Emit<'_>) {
+        let Above { stacks, sessions, .. } = self;
+        stacks.closed(connection, &mut |unit| sessions.unit(unit, emit));
+        self.keep(emit);
+        self.sessions.closed(connection, kind, emit);
+    }
+
+    /// Says what changed since it was last said.
+    fn refresh(&mut self, emit: &mut Emit<'_>) {
+        for (connection, connected) in self.stacks.open() {
+            self.sessions.account(connection, connected);
+        }
+        self.sessions.refresh(emit);
+    }
+
+    fn finish(&mut self, emit: &mut Emit<'_>) {
+        let mut pipes: Vec<_> = self.pipes.drain().collect();
+        pipes.sort_by_key(|(_, connection)| std::cmp::Reverse(*connection));
+        for (process, connection) in pipes {
+            let opened = self.sessions.counts.last.unwrap_or_default();
+            self.closed(connection, ConnectionKind::Pipe { process, opened }, emit);
+        }
+        self.sessions.finish(emit);
+    }
+}

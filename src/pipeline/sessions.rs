@@ -1,0 +1,351 @@
+//! From what the stacks found to events: sessions, messages, findings, and what a store needs.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use rustc_hash::FxHashMap;
+
+use super::{Emit, Options};
+use crate::capture::pipe::{Content, HEAD, Pipe};
+use crate::capture::{Packet, PacketNumber, PacketRange, Time};
+use crate::decode::stack::{Connected, Unit};
+use crate::decode::tcp::{Analysis, Flags, SegmentFact};
+use crate::decode::{Anomaly, ConnectionId, Side, dns};
+use crate::event::{Connection, ConnectionKind, Detail, Event, Segment};
+use crate::findings::{Finding, jsonrpc, transport};
+use crate::mcp::tracker::{Tracked, Tracker};
+use crate::mcp::{MessageNumber, Peers, Session, SessionNumber};
+
+/// Figures of the capture so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Packets.
+    pub packets: u64,
+    /// Captured bytes.
+    pub bytes: u64,
+    /// Packets that hold nothing for mcptap, by reason.
+    pub skipped: BTreeMap<&'static str, u64>,
+    /// TCP connections.
+    pub tcp_connections: u64,
+    /// HTTP exchanges that are over.
+    pub exchanges: u64,
+    /// Messages.
+    pub messages: u64,
+    /// Time of the earliest packet.
+    pub first: Option<Time>,
+    /// Time of the latest packet.
+    pub last: Option<Time>,
+    /// TCP segments that the snap length cut.
+    pub cut: u64,
+}
+
+impl Counts {
+    /// One more packet.
+    pub(super) fn packet(&mut self, packet: &Packet<'_>) {
+        self.packets += 1;
+        self.bytes += packet.data.len() as u64;
+        self.first = Some(self.first.map_or(packet.time, |first| first.min(packet.time)));
+        self.last = Some(self.last.map_or(packet.time, |last| last.max(packet.time)));
+    }
+}
+
+/// Anomalies held for a connection until it is known what runs on it.
+const HELD: usize = 64;
+
+/// Sessions, and what is known of the connections that carry them.
+#[derive(Debug)]
+pub(super) struct Sessions {
+    options: Options,
+    tracker: Tracker,
+    pub(super) counts: Counts,
+    names: FxHashMap<IpAddr, String>,
+    connections: FxHashMap<ConnectionId, Known>,
+    /// Pipes seen so far.
+    pub(super) pipes: u32,
+    /// Connections to be kept, for the stacks to be told.
+    pub(super) kept: Vec<ConnectionId>,
+}
+
+/// What is known of an open connection.
+#[derive(Debug)]
+struct Known {
+    record: Connection,
+    sessions: Vec<SessionNumber>,
+    /// Bytes seen and lost that its sessions were told of.
+    told: (u64, u64),
+    /// Findings that wait until it is known what runs on the connection.
+    held: Vec<Finding>,
+    /// Offsets in the streams of pipes, which no reassembler counts.
+    offsets: [u64; 3],
+}
+
+impl Sessions {
+    pub(super) fn new(options: Options) -> Sessions {
+        Sessions {
+            options,
+            tracker: Tracker::new(options.limits),
+            counts: Counts::default(),
+            names: FxHashMap::default(),
+            connections: FxHashMap::default(),
+            pipes: 0,
+            kept: Vec::new(),
+        }
+    }
+
+    fn stores(&self) -> bool {
+        self.options.detail == Detail::Store
+    }
+
+    /// A connection was seen for the first time.
+    pub(super) fn opened(&mut self, id: ConnectionId, kind: ConnectionKind, emit: &mut Emit<'_>) {
+        if let ConnectionKind::Tcp(_) = kind {
+            self.counts.tcp_connections += 1;
+        }
+        let record = Connection { id, kind, client: None, protocol: "unknown", host: None, tls: Vec::new() };
+        if self.stores() {
+            emit(Event::Connection(Box::new(record.clone())));
+        }
+        let known = Known { record, sessions: Vec::new(), told: (0, 0), held: Vec::new(), offsets: [0; 3] };
+        self.connections.insert(id, known);
+    }
+
+    /// A TCP segment arrived.
+    pub(super) fn segment(&mut self, fact: &SegmentFact<'_>, emit: &mut Emit<'_>) {
+        if self.stores() {
+            emit(Event::Segment(Box::new(Segment {
+                connection: fact.connection,
+                side: fact.side,
+                packet: fact.packet,
+                offset: fact.offset,
+                length: fact.length,
+                acknowledged: fact.acknowledged,
+                window: fact.window,
+                flags: fact.flags,
+                analysis: fact.analysis,
+                origin: fact.origin.to_vec(),
+            })));
+        }
+    }
+
+    /// A chunk of a pipe arrived: for a store it is a segment of its connection.
+    pub(super) fn piped(&mut self, id: ConnectionId, content: &Content<'_>, packet: &Packet<'_>, emit: &mut Emit<'_>) {
+        let stores = self.stores();
+        let Some(known) = self.connections.get_mut(&id) else { return };
+        let (pipe, length) = match content {
+            Content::Data(pipe, bytes) => (*pipe, bytes.len() as u64),
+            Content::Lost(pipe, bytes) => (*pipe, *bytes),
+            _ => (Pipe::Stdin, 0),
+        };
+        let offset = known.offsets[pipe as usize];
+        known.offsets[pipe as usize] += length;
+        if stores {
+            let (start, end) = (HEAD as u32, packet.data.len() as u32);
+            let origin = vec![PacketRange { packet: packet.number, start, end }];
+            emit(Event::Segment(Box::new(Segment {
+                connection: id,
+                side: if pipe == Pipe::Stdin { Side::First } else { Side::Second },
+                packet: packet.number,
+                offset,
+                length: length as u32,
+                acknowledged: None,
+                window: 0,
+                flags: Flags::default(),
+                analysis: Analysis::default(),
+                origin: if matches!(content, Content::Data(..)) { origin } else { Vec::new() },
+            })));
+        }
+    }
+
+    /// A DNS answer: names of servers, for people.
+    pub(super) fn names(&mut self, message: &[u8]) {
+        for name in dns::names(message) {
+            if self.names.len() < self.options.limits.names {
+                self.names.insert(name.address, name.name);
+            }
+        }
+    }
+
+    /// What a stack found.
+    pub(super) fn unit(&mut self, unit: Unit<'_>, emit: &mut Emit<'_>) {
+        match unit {
+            Unit::Text(text, connected) => {
+                let Sessions { tracker, .. } = self;
+                let mut said = Vec::new();
+                tracker.text(text, connected, &mut |tracked| said.push(tracked));
+                said.into_iter().for_each(|tracked| self.tracked(tracked, emit));
+            }
+            Unit::Head(exchange, direction, connected) => {
+                self.tracker.head(exchange, direction, connected);
+                if self.stores() && self.connections.get(&exchange.connection).is_some_and(|k| !k.sessions.is_empty()) {
+                    emit(Event::Exchange(Box::new(exchange.clone())));
+                }
+            }
+            Unit::Exchange(exchange) => {
+                self.tracker.exchange_over(exchange.number);
+                self.counts.exchanges += 1;
+                emit(Event::Exchange(exchange));
+            }
+            Unit::Anomaly { connection, packets, span, anomaly, .. } => {
+                let (rule, text) = transport::judge(&anomaly);
+                let finding = Finding { packets, span, text, ..Finding::of(rule) };
+                self.found(connection, finding, emit);
+            }
+            Unit::Connected(id, connected) => self.connected(id, connected, emit),
+            Unit::Secret(connection, side, start, end) => emit(Event::Secret { connection, side, start, end }),
+            Unit::Cleared(connection, side, offset) => emit(Event::Cleared { connection, side, offset }),
+            Unit::Stream(stream) => emit(Event::Stream(stream)),
+            Unit::Parts(stream, parts) => emit(Event::Parts(stream, parts)),
+        }
+    }
+
+    /// What runs on a connection, or who is at its ends, became known.
+    fn connected(&mut self, id: ConnectionId, connected: &Connected, emit: &mut Emit<'_>) {
+        self.account(id, connected);
+        let stores = self.stores();
+        let Some(known) = self.connections.get_mut(&id) else { return };
+        let record = &mut known.record;
+        record.client = connected.client;
+        record.protocol = connected.protocol;
+        record.tls = connected.tls.clone();
+        let server =
+            connected.endpoints.map(|endpoints| endpoints[connected.client.map_or(1, |side| side.other().index())]);
+        record.host = connected.server_name.clone().or_else(|| self.names.get(&server?.ip()).cloned());
+        if stores {
+            emit(Event::Connection(Box::new(record.clone())));
+        }
+        if matches!(record.protocol, "http/1.1" | "pipe") {
+            for finding in std::mem::take(&mut known.held) {
+                emit(Event::Finding(Box::new(finding)));
+            }
+        }
+        let mut said = Vec::new();
+        match &connected.process {
+            Some(process) => {
+                let time = self.counts.last.unwrap_or_default();
+                self.tracker.process(id, process, time, &mut |tracked| said.push(tracked));
+            }
+            None => self.tracker.encrypted(id, connected, &mut |tracked| said.push(tracked)),
+        }
+        said.into_iter().for_each(|tracked| self.tracked(tracked, emit));
+    }
+
+    /// Something odd in a TCP stream.
+    pub(super) fn tcp_anomaly(
+        &mut self,
+        id: ConnectionId,
+        _: Side,
+        packet: PacketNumber,
+        anomaly: Anomaly,
+        emit: &mut Emit<'_>,
+    ) {
+        let (rule, text) = transport::judge(&anomaly);
+        self.found(id, Finding { packets: vec![packet], text, ..Finding::of(rule) }, emit);
+    }
+
+    /// A finding about a connection. What is odd on a connection that is neither HTTP nor a pipe is no concern of MCP.
+    fn found(&mut self, id: ConnectionId, finding: Finding, emit: &mut Emit<'_>) {
+        let Some(known) = self.connections.get_mut(&id) else { return };
+        let finding = Finding { session: known.sessions.last().copied(), ..finding };
+        match known.record.protocol {
+            "http/1.1" | "pipe" => emit(Event::Finding(Box::new(finding))),
+            "unknown" if known.held.len() < HELD => known.held.push(finding),
+            _ => {}
+        }
+    }
+
+    /// What the tracker said.
+    fn tracked(&mut self, tracked: Tracked, emit: &mut Emit<'_>) {
+        match tracked {
+            Tracked::Opened(session) => emit(Event::Session(Box::new(self.named(*session)))),
+            Tracked::Carries(connection, session) => {
+                if let Some(known) = self.connections.get_mut(&connection) {
+                    if known.sessions.is_empty() && self.options.detail == Detail::Store {
+                        emit(Event::Keep(connection));
+                        self.kept.push(connection);
+                    }
+                    known.sessions.push(session);
+                }
+            }
+            Tracked::Message(mut message, oddities) => {
+                let mut found = Vec::new();
+                for oddity in oddities {
+                    let (rule, text) = jsonrpc::judge(&message, &oddity);
+                    message.findings.push(rule.id);
+                    found.push(Finding {
+                        session: Some(message.session),
+                        messages: vec![message.number],
+                        packets: message.packets.clone(),
+                        span: Some(message.span),
+                        text,
+                        ..Finding::of(rule)
+                    });
+                }
+                self.counts.messages += 1;
+                emit(Event::Message(message));
+                found.into_iter().for_each(|finding| emit(Event::Finding(Box::new(finding))));
+            }
+        }
+    }
+
+    /// A session whose server has a name that DNS told, where nothing better is known.
+    fn named(&self, mut session: Session) -> Session {
+        if let Peers::Network { server, host: host @ None, .. } = &mut session.peers {
+            *host = self.names.get(&server.ip()).cloned();
+        }
+        session
+    }
+
+    /// Tells the sessions of a connection how many of its bytes were seen and lost since they were last told.
+    pub(super) fn account(&mut self, id: ConnectionId, connected: &Connected) {
+        let Some(known) = self.connections.get_mut(&id) else { return };
+        if known.sessions.is_empty() {
+            return;
+        }
+        let now = (connected.seen.iter().sum::<u64>(), connected.lost.iter().sum::<u64>());
+        let (seen, lost) = (now.0 - known.told.0, now.1 - known.told.1);
+        known.told = now;
+        for session in &known.sessions {
+            self.tracker.traffic(*session, seen, lost);
+        }
+    }
+
+    /// A connection is over.
+    pub(super) fn closed(&mut self, id: ConnectionId, kind: ConnectionKind, emit: &mut Emit<'_>) {
+        self.tracker.connection_over(id);
+        let Some(mut known) = self.connections.remove(&id) else { return };
+        if self.stores() {
+            if let (ConnectionKind::Tcp(_), _) | (_, ConnectionKind::Tcp(_)) = (&known.record.kind, &kind) {
+                known.record.kind = kind;
+            }
+            emit(Event::Connection(Box::new(known.record)));
+            emit(Event::Closed(id));
+        }
+    }
+
+    /// Says the records of sessions that changed.
+    pub(super) fn refresh(&mut self, emit: &mut Emit<'_>) {
+        for session in self.tracker.changed() {
+            let session = self.named(session);
+            emit(Event::Session(Box::new(session)));
+        }
+    }
+
+    /// The capture is over.
+    pub(super) fn finish(&mut self, emit: &mut Emit<'_>) {
+        for session in self.tracker.open_sessions() {
+            for pending in self.tracker.unanswered(session) {
+                let method = pending.method.as_deref().unwrap_or("request");
+                let text = format!("{method} (message {}) has no answer", pending.number.0);
+                let messages = vec![MessageNumber(pending.number.0)];
+                let session = Some(session);
+                let finding = Finding { session, messages, text, ..Finding::of(&jsonrpc::UNANSWERED) };
+                emit(Event::Finding(Box::new(finding)));
+            }
+        }
+        if self.counts.cut > 0 {
+            let text = format!("{} packets were cut by the snap length: capture with -s 0", self.counts.cut);
+            emit(Event::Finding(Box::new(Finding { text, ..Finding::of(&transport::SNAP_LENGTH) })));
+        }
+        self.refresh(emit);
+    }
+}
