@@ -1,0 +1,108 @@
+//! The one file that joins a source to the pipeline and to those who listen.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use anyhow::Result;
+
+use crate::capture::{Packet, Time};
+use crate::event::Event;
+use crate::pipeline::{Input, Pipeline};
+use crate::source::{Item, Source};
+
+/// Who listens. An error ends the run.
+pub trait Listener {
+    /// A packet, before the events it causes.
+    fn packet(&mut self, _packet: &Packet<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    /// An event.
+    fn event(&mut self, event: Event) -> Result<()>;
+
+    /// Nothing comes for the moment: what is held back should be shown or written.
+    fn idle(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Called now and then with the bytes read, and those there are.
+    fn progress(&mut self, _read: u64, _total: Option<u64>) {}
+
+    /// No more is wanted.
+    fn is_satisfied(&self) -> bool {
+        false
+    }
+}
+
+/// Packets between two looks at progress and at whether to stop.
+const LOOK: u64 = 4_096;
+
+/// Runs a source to its end, or until `stop`, and finishes the pipeline: what is open is completed as far as it goes.
+pub fn run(source: &mut dyn Source, pipeline: &mut Pipeline, listener: &mut dyn Listener, stop: &AtomicBool) -> Result<()> {
+    let mut failed = None;
+    let mut clock = Clock::default();
+    let mut packets = 0u64;
+    while failed.is_none() && !listener.is_satisfied() {
+        let input = match source.next()? {
+            None => break,
+            Some(Item::Packet(packet)) => {
+                packets += 1;
+                if packets.is_multiple_of(LOOK) && stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                clock.set(packet.time);
+                listener.packet(&packet)?;
+                Input::Packet(packet)
+            }
+            Some(Item::Secrets(secrets)) => Input::Secrets(secrets),
+            Some(Item::Damage(damage)) => {
+                pipeline.push(Input::Damage(&damage), &mut |event| note(&mut failed, listener.event(event)));
+                continue;
+            }
+            Some(Item::Idle) => {
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                let tick = Input::Tick(clock.now());
+                pipeline.push(tick, &mut |event| note(&mut failed, listener.event(event)));
+                listener.idle()?;
+                continue;
+            }
+        };
+        pipeline.push(input, &mut |event| note(&mut failed, listener.event(event)));
+        if packets.is_multiple_of(LOOK) {
+            let (read, total) = source.progress();
+            listener.progress(read, total);
+        }
+    }
+    if failed.is_none() {
+        pipeline.push(Input::End, &mut |event| note(&mut failed, listener.event(event)));
+    }
+    match failed {
+        None => Ok(()),
+        Some(error) => Err(error),
+    }
+}
+
+fn note(failed: &mut Option<anyhow::Error>, result: Result<()>) {
+    if let (Err(error), None) = (result, &failed) {
+        *failed = Some(error);
+    }
+}
+
+/// Capture time while nothing is captured: that of the last packet, and what has gone since.
+#[derive(Debug, Default)]
+struct Clock {
+    last: Option<(Time, Instant)>,
+}
+
+impl Clock {
+    fn set(&mut self, time: Time) {
+        self.last = Some((time, Instant::now()));
+    }
+
+    fn now(&self) -> Time {
+        let Some((time, since)) = self.last else { return Time(i64::MIN) };
+        time.plus(i64::try_from(since.elapsed().as_nanos()).unwrap_or(i64::MAX))
+    }
+}

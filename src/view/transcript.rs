@@ -1,0 +1,260 @@
+//! A session as lines for people: the call first, the plumbing second.
+//!
+//! ```text
+//!    4  0.013400 →  tools/call   get_weather city=Quito              id 3                   #31
+//!    8  0.251300 ←  tools/call   get_weather  tool error             id 3    238 ms  ✗      #52
+//! ```
+
+use super::about::about;
+use super::paint::{Paint, Tone};
+use super::safe;
+use super::units::{count, duration, relative};
+use crate::capture::{PacketNumber, Time};
+use crate::decode::Direction;
+use crate::decode::jsonrpc::Kind;
+use crate::findings::{Finding, Severity};
+use crate::mcp::{Message, Party, Peers, Session};
+
+/// How lines are drawn.
+#[derive(Clone, Copy, Debug)]
+pub struct Lines {
+    /// Colour or none.
+    pub paint: Paint,
+    /// Columns of the terminal; where there is none, [`Lines::WIDTH`].
+    pub width: usize,
+    /// Time zero.
+    pub start: Time,
+    /// Name the session on each line: several are interleaved.
+    pub sessions: bool,
+}
+
+impl Lines {
+    /// Columns where no terminal says: wide enough for a call and its packets.
+    pub const WIDTH: usize = 120;
+
+    /// What a session is, in one line.
+    pub fn session(&self, session: &Session) -> String {
+        let paint = self.paint;
+        let party = |party: &Option<Party>, unknown: &str| match party {
+            Some(party) => safe::text(format!("{} {}", party.name, party.version).trim()).into_owned(),
+            None => unknown.to_owned(),
+        };
+        let place = match &session.peers {
+            Peers::Network { server, host: Some(host), .. } => format!("{} ({server})", safe::text(host)),
+            Peers::Network { server, .. } => server.to_string(),
+            Peers::Process { process, command, name } => {
+                let command = safe::fit(&command.join(" "), 48);
+                let name = name.as_deref().map(|name| format!("{}  ", safe::text(name))).unwrap_or_default();
+                format!("{name}pid {process}  {}", command.trim_end())
+            }
+        };
+        let id = session.session_id.as_deref().map(|id| format!("  id {}", shortened(&safe::text(id))));
+        let version = session.protocol_version.as_deref().unwrap_or("revision unknown");
+        format!(
+            "{}  {}  {}  {} {} {}  {}{}",
+            paint.paint(Tone::Strong, &format!("session {}", session.number.0)),
+            session.transport.name(),
+            safe::text(version),
+            paint.paint(Tone::Client, &party(&session.client, "client")),
+            paint.paint(Tone::Dim, "→"),
+            paint.paint(Tone::Server, &party(&session.server, "server")),
+            place,
+            paint.paint(Tone::Dim, &id.unwrap_or_default()),
+        )
+    }
+
+    /// A message in one line.
+    pub fn message(&self, message: &Message) -> String {
+        let paint = self.paint;
+        let (arrow, side) = match (message.direction, message.kind) {
+            (Direction::ClientToServer, Kind::Notification) => ("⇢", Tone::Client),
+            (Direction::ClientToServer, _) => ("→", Tone::Client),
+            (Direction::ServerToClient, Kind::Notification) => ("⇠", Tone::Server),
+            (Direction::ServerToClient, _) => ("←", Tone::Server),
+        };
+        let failed = is_failure(message);
+        let tone = match message.kind {
+            _ if failed => Tone::Error,
+            Kind::Invalid => Tone::Warning,
+            Kind::Request => Tone::Strong,
+            Kind::Notification => Tone::Dim,
+            Kind::Response | Kind::Error => Tone::Plain,
+        };
+        let method = match (&message.method, message.kind) {
+            (Some(method), _) => safe::text(method).into_owned(),
+            (None, Kind::Invalid) => "no message".to_owned(),
+            (None, _) => "(answers no request seen)".to_owned(),
+        };
+        let session = if self.sessions { format!("{:>3} ", message.session.0) } else { String::new() };
+        let id = message.id.as_deref().map(|id| format!("id {}", safe::text(id))).unwrap_or_default();
+        let latency = message.latency.map(duration).unwrap_or_default();
+        let mark = match (failed, message.findings.is_empty()) {
+            (true, _) => "✗",
+            (false, false) => "!",
+            (false, true) if message.redelivered => "↻",
+            (false, true) => "",
+        };
+        // Fixed columns: number 6, time 11, arrow 1, method 24, id 14, latency 9, mark 1, and the blanks between.
+        let left = 6 + 2 + 11 + 1 + session.len() + 1 + 2 + 24 + 1;
+        let right = 1 + 14 + 1 + 9 + 2 + 1 + 2;
+        let packets = packets(&message.packets);
+        let room = self.width.saturating_sub(left + right + packets.chars().count().max(8)).clamp(16, 60);
+        let rules = if message.findings.is_empty() {
+            String::new()
+        } else {
+            format!("  {}", paint.paint(Tone::Warning, &message.findings.join(" ")))
+        };
+        let line = format!(
+            "{:>6}  {:>11} {session}{}  {} {} {} {:>9}  {}  {}{rules}",
+            message.number.0,
+            relative(message.time, self.start),
+            paint.paint(side, arrow),
+            paint.paint(tone, &safe::pad(&method, 24)),
+            paint.paint(if failed { Tone::Error } else { Tone::Plain }, &safe::pad(&about(message), room)),
+            paint.paint(Tone::Dim, &safe::pad(&id, 14)),
+            latency,
+            paint.paint(if failed { Tone::Error } else { Tone::Warning }, &format!("{mark:<1}")),
+            paint.paint(Tone::Dim, &packets),
+        );
+        line.trim_end().to_owned()
+    }
+
+    /// A finding in one line.
+    pub fn finding(&self, finding: &Finding) -> String {
+        let tone = match finding.rule.severity {
+            Severity::Error => Tone::Error,
+            Severity::Warning => Tone::Warning,
+            Severity::Info => Tone::Dim,
+        };
+        let packets = packets(&finding.packets);
+        let gap = if packets.is_empty() { "" } else { "  " };
+        format!(
+            "        {} {}: {}{gap}{}",
+            self.paint.paint(tone, &format!("! {}", finding.rule.severity.name())),
+            finding.rule.id,
+            safe::text(&finding.text),
+            self.paint.paint(Tone::Dim, &packets),
+        )
+    }
+}
+
+/// Packets as people name them: `#18 #19`, `#18 … #44 (27 packets)`.
+pub fn packets(packets: &[PacketNumber]) -> String {
+    match packets {
+        [] => String::new(),
+        [one] => format!("#{one}"),
+        [one, two] => format!("#{one} #{two}"),
+        [one, two, three] => format!("#{one} #{two} #{three}"),
+        [first, .., last] => format!("#{first} … #{last} ({} packets)", packets.len()),
+    }
+}
+
+/// Whether a message says that something failed: a protocol error, or a tool result with `isError`.
+pub fn is_failure(message: &Message) -> bool {
+    message.kind == Kind::Error || super::about::is_tool_error(message)
+}
+
+/// The head and tail of a long id.
+fn shortened(id: &str) -> String {
+    let length = id.chars().count();
+    if length <= 13 {
+        return id.to_owned();
+    }
+    let head: String = id.chars().take(4).collect();
+    let tail: String = id.chars().skip(length - 4).collect();
+    format!("{head}…{tail}")
+}
+
+/// The figures of some sessions, for the last line.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Totals {
+    /// Sessions.
+    pub sessions: u64,
+    /// Messages.
+    pub messages: u64,
+    /// Answers with a result.
+    pub responses: u64,
+    /// Answers with an error.
+    pub errors: u64,
+    /// Requests without an answer.
+    pub unanswered: u64,
+    /// Latencies of answers in nanoseconds, at most [`Totals::LATENCIES`]: then every other one goes and every other one is passed over.
+    latencies: Vec<i64>,
+    step: u64,
+    seen: u64,
+    /// Bytes seen and sent.
+    pub bytes: (u64, u64),
+    /// Findings, by severity: info, warning, error.
+    pub findings: [u64; 3],
+}
+
+impl Totals {
+    /// Latencies kept for the percentiles.
+    const LATENCIES: usize = 65_536;
+
+    /// One more message.
+    pub fn message(&mut self, message: &Message) {
+        self.messages += 1;
+        self.responses += u64::from(message.kind == Kind::Response);
+        self.errors += u64::from(message.kind == Kind::Error);
+        let Some(latency) = message.latency else { return };
+        if self.seen.is_multiple_of(self.step.max(1)) {
+            self.latencies.push(latency);
+            if self.latencies.len() >= Self::LATENCIES {
+                let mut keep = false;
+                self.latencies.retain(|_| {
+                    keep = !keep;
+                    keep
+                });
+                self.step = self.step.max(1) * 2;
+            }
+        }
+        self.seen += 1;
+    }
+
+    /// The last record of a session.
+    pub fn session(&mut self, session: &Session) {
+        self.sessions += 1;
+        self.unanswered += session.unanswered;
+        self.bytes.0 += session.bytes.0;
+        self.bytes.1 += session.bytes.1;
+    }
+
+    /// One more finding.
+    pub fn finding(&mut self, severity: Severity) {
+        self.findings[severity as usize] += 1;
+    }
+
+    /// The last line.
+    pub fn line(&mut self, paint: Paint) -> String {
+        self.latencies.sort_unstable();
+        let percentile = |p: usize| {
+            let index = self.latencies.len().checked_sub(1).map(|last| last * p / 100);
+            index.and_then(|index| self.latencies.get(index)).map(|latency| duration(*latency))
+        };
+        let latency = match (percentile(50), percentile(95)) {
+            (Some(p50), Some(p95)) => format!(" · p50 {p50} p95 {p95}"),
+            _ => String::new(),
+        };
+        let (seen, sent) = self.bytes;
+        let complete = if sent == 0 { 100.0 } else { seen as f64 * 100.0 / sent as f64 };
+        // Never claim wholeness by rounding.
+        let complete = if seen < sent { complete.min(99.9) } else { complete };
+        let findings: u64 = self.findings.iter().sum();
+        let errors = match self.findings[Severity::Error as usize] {
+            0 => String::new(),
+            errors => format!(" ({})", count(errors, "error")),
+        };
+        let text = format!(
+            "{} · {} · {} ({} ok, {}, {} unanswered){latency} · complete {complete:.1} % · {}{errors}",
+            count(self.sessions, "session"),
+            count(self.messages, "message"),
+            count(self.responses + self.errors + self.unanswered, "call"),
+            self.responses,
+            count(self.errors, "error"),
+            self.unanswered,
+            count(findings, "finding"),
+        );
+        paint.paint(Tone::Strong, &text)
+    }
+}

@@ -1,0 +1,83 @@
+//! Numbers with their units, in few characters.
+
+use crate::capture::Time;
+
+/// Nanoseconds as people say them: `340 ns`, `17 µs`, `5.7 ms`, `1.24 s`, `3 min 05 s`, `2 h 07 min`.
+pub fn duration(nanoseconds: i64) -> String {
+    let sign = if nanoseconds < 0 { "-" } else { "" };
+    let n = nanoseconds.unsigned_abs();
+    let scaled = |unit: u64| n as f64 / unit as f64;
+    let text = match n {
+        0..=999 => format!("{n} ns"),
+        1_000..=99_949 => format!("{:.1} µs", scaled(1_000)),
+        99_950..=999_499 => format!("{:.0} µs", scaled(1_000)),
+        999_500..=99_949_999 => format!("{:.1} ms", scaled(1_000_000)),
+        99_950_000..=999_499_999 => format!("{:.0} ms", scaled(1_000_000)),
+        999_500_000..=59_999_999_999 => format!("{:.2} s", scaled(1_000_000_000)),
+        _ => {
+            let seconds = n / 1_000_000_000;
+            match seconds {
+                0..=3_599 => format!("{} min {:02} s", seconds / 60, seconds % 60),
+                _ => format!("{} h {:02} min", seconds / 3_600, seconds / 60 % 60),
+            }
+        }
+    };
+    format!("{sign}{text}")
+}
+
+/// Bytes as people say them: `417 B`, `12.3 KB`, `5.0 GB` (powers of ten).
+pub fn size(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["B", "KB", "MB", "GB", "TB", "PB"];
+    let mut unit = 0;
+    let mut value = bytes as f64;
+    while value >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1_000.0;
+        unit += 1;
+    }
+    match unit {
+        0 => format!("{bytes} B"),
+        _ if value < 99.95 => format!("{value:.1} {}", UNITS[unit]),
+        _ => format!("{value:.0} {}", UNITS[unit]),
+    }
+}
+
+/// A count with its noun: `1 message`, `3 messages`.
+pub fn count(number: u64, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
+/// Seconds since the beginning: `12.004310`.
+pub fn relative(time: Time, start: Time) -> String {
+    let nanoseconds = time.since(start);
+    let sign = if nanoseconds < 0 { "-" } else { "" };
+    let micros = nanoseconds.unsigned_abs() / 1_000;
+    format!("{sign}{}.{:06}", micros / 1_000_000, micros % 1_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_two_or_three_digits() {
+        let said = [0, 999, 1_000, 17_049, 250_000, 5_700_000, 240_000_000, 1_240_000_000, 185_000_000_000, 7_620_000_000_000];
+        let said: Vec<String> = said.into_iter().map(duration).collect();
+        let wanted = ["0 ns", "999 ns", "1.0 µs", "17.0 µs", "250 µs", "5.7 ms", "240 ms", "1.24 s", "3 min 05 s", "2 h 07 min"];
+        assert_eq!(said, wanted);
+        assert_eq!(duration(-1_500), "-1.5 µs");
+        assert_eq!(duration(i64::MIN).chars().next(), Some('-'));
+    }
+
+    #[test]
+    fn sizes_never_show_four_digits() {
+        let said = [0, 999, 1_000, 12_345, 999_600, 5_000_000_000].map(size);
+        assert_eq!(said, ["0 B", "999 B", "1.0 KB", "12.3 KB", "1.0 MB", "5.0 GB"]);
+        assert_eq!(size(u64::MAX), "18447 PB");
+    }
+
+    #[test]
+    fn time_before_the_beginning_is_negative() {
+        assert_eq!(relative(Time(1_500_000), Time(0)), "0.001500");
+        assert_eq!(relative(Time(0), Time(2_000_001_000)), "-2.000001");
+    }
+}
