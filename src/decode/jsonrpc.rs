@@ -114,7 +114,7 @@ pub fn parse(text: &[u8], json_depth: usize, batch: usize) -> Parsed {
     // than treating it as an error."
     let json = text.strip_prefix('\u{feff}').unwrap_or(text);
     let parsed = match first_byte(json) {
-        Some(b'[') => read_batch(text, json, json_depth, batch).map(Parsed::Batch),
+        Some(b'[') => read_batch(text, json, json_depth, batch),
         Some(b'{') => read_object(text, json, json_depth).map(Parsed::Single),
         _ => Err(match serde_json::from_str::<&RawValue>(json) {
             Ok(_) => Fault::NotAMessage,
@@ -131,12 +131,7 @@ fn first_byte(json: &str) -> Option<u8> {
 
 /// JSON-RPC 2.0 section 6: "To send several Request objects at the same time, the Client MAY send an Array filled with
 /// Request objects." An empty one is an error to answer, yet what was sent is a batch.
-fn read_batch(
-    text: &str,
-    json: &str,
-    json_depth: usize,
-    batch: usize,
-) -> Result<Vec<(Range<usize>, Result<Envelope, Fault>)>, Fault> {
+fn read_batch(text: &str, json: &str, json_depth: usize, batch: usize) -> Result<Parsed, Fault> {
     let mut members = Vec::new();
     let mut excess: Option<Range<usize>> = None;
     let read = each_element(json, |element| {
@@ -151,7 +146,7 @@ fn read_batch(
     });
     read.map_err(|error| not_json(text, json, &error))?;
     members.extend(excess.map(|range| (range, Err(Fault::NotAMessage))));
-    Ok(members)
+    Ok(Parsed::Batch(members))
 }
 
 /// Reads `json`, an object; ranges count from the start of `text`, which `json` is a part of.

@@ -250,7 +250,7 @@ proptest! {
                 let id = envelope.id.map(|id| text[id].to_owned());
                 Ok((envelope.kind, envelope.method_name, envelope.unknown, id))
             }
-            other => Err(other),
+            other => Err(Box::new(other)),
         };
         let close = object.to_string();
         if object.get("id").is_none_or(|id| !id.is_object() && !id.is_array()) {
