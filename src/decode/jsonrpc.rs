@@ -1,6 +1,21 @@
 //! The JSON-RPC envelope, lossless: where each member stands in the text, never re-serialised.
+//!
+//! serde_json checks the text and finds the members (`members.rs`); what a message is follows from which members are there
+//! (JSON-RPC 2.0, sections 4 to 6), judged leniently: an analyzer has to show what was sent, and leaves blame to findings.
 
+mod depth;
+mod fuzz;
+mod members;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
 use std::ops::Range;
+
+use serde_json::value::RawValue;
+
+pub use fuzz::fuzz_jsonrpc;
+use members::{each_element, each_member, range_in, unescaped};
 
 /// What a JSON value is as a JSON-RPC message, judged leniently: a missing `jsonrpc` member is a finding, not a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,7 +61,7 @@ pub enum Fault {
 /// The members of one message, as ranges of its text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Envelope {
-    /// What it is; `None` stands for [`Kind::Invalid`].
+    /// What it is; `None` stands for [`Kind::Invalid`]. What [`parse`] gives out always has one.
     pub kind: Option<Kind>,
     /// `jsonrpc`.
     pub jsonrpc: Option<Range<usize>>,
@@ -54,7 +69,7 @@ pub struct Envelope {
     pub id: Option<Range<usize>>,
     /// `method`.
     pub method: Option<Range<usize>>,
-    /// `method`, unescaped, where it is a string.
+    /// `method`, unescaped, where it is a string. Half a surrogate pair, which only an escape can spell, becomes U+FFFD.
     pub method_name: Option<String>,
     /// `params`.
     pub params: Option<Range<usize>>,
@@ -62,25 +77,158 @@ pub struct Envelope {
     pub result: Option<Range<usize>>,
     /// `error`.
     pub error: Option<Range<usize>>,
-    /// A top-level member name occurs twice (the last one counts, as in JavaScript and Python).
+    /// A top-level member name occurs twice (the last one counts, as in JavaScript and Python). Of the names that JSON-RPC
+    /// does not define the first [`NAMES_COMPARED`] are compared.
     pub duplicate: bool,
     /// Members that JSON-RPC does not define.
     pub unknown: u32,
 }
+
+/// Undefined member names of one message that are compared with each other. Real messages have a few at most; the bound
+/// keeps the cost linear for one with a million.
+pub const NAMES_COMPARED: usize = 32;
 
 /// A text read as JSON-RPC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parsed {
     /// One message.
     Single(Envelope),
-    /// A batch: each member's range of the text, and its envelope or why it has none.
+    /// A batch: each member's range of the text, and its envelope or why it has none. Ranges in an envelope count from the
+    /// start of its member, which is a message of its own. What exceeds the limit of members stands as one last
+    /// [`Fault::NotAMessage`] that reaches to the end of the last member.
     Batch(Vec<(Range<usize>, Result<Envelope, Fault>)>),
     /// No message.
     Invalid(Fault),
 }
 
 /// Reads a text. Surrounding blanks are tolerated. Cost is linear; nesting never grows the stack.
+///
+/// `json_depth` is the nesting that is looked into, the message's own braces being the first level; `batch` bounds the
+/// members of a batch. Both are members of `Limits`.
 pub fn parse(text: &[u8], json_depth: usize, batch: usize) -> Parsed {
-    let _ = (text, json_depth, batch);
-    Parsed::Invalid(Fault::NotAMessage)
+    let text = match simdutf8::compat::from_utf8(text) {
+        Ok(text) => text,
+        Err(error) => return Parsed::Invalid(Fault::NotUtf8(error.valid_up_to())),
+    };
+    // RFC 8259 section 8.1: "implementations that parse JSON texts MAY ignore the presence of a byte order mark rather
+    // than treating it as an error."
+    let json = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let parsed = match first_byte(json) {
+        Some(b'[') => read_batch(text, json, json_depth, batch),
+        Some(b'{') => read_object(text, json, json_depth).map(Parsed::Single),
+        _ => Err(match serde_json::from_str::<&RawValue>(json) {
+            Ok(_) => Fault::NotAMessage,
+            Err(error) => not_json(text, json, &error),
+        }),
+    };
+    parsed.unwrap_or_else(Parsed::Invalid)
+}
+
+/// The first byte that is no blank (RFC 8259 section 2: space, tab, line feed, carriage return).
+fn first_byte(json: &str) -> Option<u8> {
+    json.bytes().find(|byte| !matches!(byte, b' ' | b'\t' | b'\n' | b'\r'))
+}
+
+/// JSON-RPC 2.0 section 6: "To send several Request objects at the same time, the Client MAY send an Array filled with
+/// Request objects." An empty one is an error to answer, yet what was sent is a batch.
+fn read_batch(text: &str, json: &str, json_depth: usize, batch: usize) -> Result<Parsed, Fault> {
+    let mut members = Vec::new();
+    let mut excess: Option<Range<usize>> = None;
+    let read = each_element(json, |element| {
+        let range = range_in(text, element);
+        if members.len() == batch {
+            excess.get_or_insert(range.clone()).end = range.end;
+        } else if element.starts_with('{') {
+            members.push((range, read_object(element, element, json_depth)));
+        } else {
+            members.push((range, Err(Fault::NotAMessage)));
+        }
+    });
+    read.map_err(|error| not_json(text, json, &error))?;
+    members.extend(excess.map(|range| (range, Err(Fault::NotAMessage))));
+    Ok(Parsed::Batch(members))
+}
+
+/// Reads `json`, an object; ranges count from the start of `text`, which `json` is a part of.
+fn read_object(text: &str, json: &str, json_depth: usize) -> Result<Envelope, Fault> {
+    let mut envelope = Envelope::default();
+    let mut method = None;
+    let mut error = None;
+    let mut others: Vec<Cow<'_, str>> = Vec::new();
+    let read = each_member(json, |name, value| {
+        let member = match &*name {
+            "jsonrpc" => &mut envelope.jsonrpc,
+            "id" => &mut envelope.id,
+            "method" => {
+                method = Some(value);
+                &mut envelope.method
+            }
+            "params" => &mut envelope.params,
+            "result" => &mut envelope.result,
+            "error" => {
+                error = Some(value);
+                &mut envelope.error
+            }
+            _ => {
+                envelope.unknown = envelope.unknown.saturating_add(1);
+                if others.contains(&name) {
+                    envelope.duplicate = true;
+                } else if others.len() < NAMES_COMPARED {
+                    others.push(name);
+                }
+                return;
+            }
+        };
+        envelope.duplicate |= member.replace(range_in(text, value)).is_some();
+    });
+    read.map_err(|error| not_json(text, json, &error))?;
+    if depth::exceeds(json, json_depth) {
+        return Err(Fault::TooDeep);
+    }
+    envelope.method_name = method.and_then(unescaped).map(Cow::into_owned);
+    envelope.kind = Some(judge(&envelope, error).ok_or(Fault::NotAMessage)?);
+    Ok(envelope)
+}
+
+/// What a message is, by the members it has; `error` is the text of that member.
+fn judge(envelope: &Envelope, error: Option<&str>) -> Option<Kind> {
+    if envelope.method_name.is_some() {
+        // Section 4.1: "A Notification is a Request object without an "id" member." One with a null id is a Request.
+        return Some(if envelope.id.is_some() { Kind::Request } else { Kind::Notification });
+    }
+    if envelope.method.is_some() {
+        return None;
+    }
+    // Any JSON may have a member `error` or `result`, OAuth's {"error":"invalid_request"} for one: something else has to
+    // say that it answers a request.
+    let answers = envelope.id.is_some() || envelope.jsonrpc.is_some();
+    match (envelope.result.is_some(), error) {
+        // JSON-RPC 1.0 section 1.2: error "must be null if there was no error".
+        (true, None | Some("null")) => answers.then_some(Kind::Response),
+        (_, Some(error)) => (answers || has_code(error)).then_some(Kind::Error),
+        (false, None) => None,
+    }
+}
+
+/// Whether this is an error object: section 5.1 gives it a member `code`.
+fn has_code(error: &str) -> bool {
+    let mut found = false;
+    error.starts_with('{') && each_member(error, |name, _| found |= name == "code").is_ok() && found
+}
+
+/// What serde_json said of `json`, at an offset of `text`, which `json` is a part of.
+fn not_json(text: &str, json: &str, error: &serde_json::Error) -> Fault {
+    let offset = if error.is_eof() { json.len() } else { offset_of(json, error.line(), error.column()) };
+    let said = error.to_string();
+    let why = said.split(" at line ").next().unwrap_or_default().to_owned();
+    Fault::NotJson(range_in(text, json).start + offset, why)
+}
+
+/// The offset of a line and column, both 1-based and counted in bytes.
+fn offset_of(json: &str, line: usize, column: usize) -> usize {
+    let start = match line.checked_sub(2) {
+        None => 0,
+        Some(line_feed) => memchr::memchr_iter(b'\n', json.as_bytes()).nth(line_feed).map_or(json.len(), |at| at + 1),
+    };
+    start.saturating_add(column.saturating_sub(1)).min(json.len())
 }

@@ -1,0 +1,93 @@
+//! The body of the fuzz target.
+
+use super::{Envelope, Fault, Parsed, parse};
+use crate::capture::Limits;
+
+/// Reads any bytes and holds the laws: serde_json's own reader agrees on what is JSON; every range lies in the text and
+/// holds one JSON value; blanks around the text move the ranges and change nothing else; a batch's members read the same
+/// alone; no limit is passed.
+///
+/// # Panics
+///
+/// Where a law is broken.
+pub fn fuzz_jsonrpc(data: &[u8]) {
+    let Limits { json_depth, .. } = Limits::default();
+    const BATCH: usize = 8;
+    let parsed = parse(data, json_depth, BATCH);
+    match &parsed {
+        Parsed::Single(envelope) => check_envelope(data, envelope),
+        Parsed::Batch(members) => {
+            assert!(members.len() <= BATCH + 1, "the batch is bounded");
+            let mut end = 0;
+            for (index, (range, member)) in members.iter().enumerate() {
+                assert!(end < range.start && range.end <= data.len(), "members follow each other");
+                end = range.end;
+                let text = &data[range.clone()];
+                match (member, parse(text, json_depth, BATCH)) {
+                    (Ok(envelope), Parsed::Single(alone)) => {
+                        assert_eq!(envelope, &alone);
+                        check_envelope(text, envelope);
+                    }
+                    (Err(fault), Parsed::Invalid(alone)) if index < BATCH => assert_eq!(fault, &alone),
+                    (Err(Fault::NotAMessage), _) => {}
+                    (member, alone) => panic!("{member:?} in its batch, {alone:?} alone"),
+                }
+            }
+        }
+        Parsed::Invalid(Fault::NotUtf8(offset)) => {
+            assert!(std::str::from_utf8(&data[..*offset]).is_ok() && std::str::from_utf8(data).is_err());
+        }
+        Parsed::Invalid(Fault::NotJson(offset, _)) => {
+            assert!(*offset <= data.len());
+            assert!(serde_json::from_slice::<serde_json::Value>(data).is_err());
+        }
+        Parsed::Invalid(Fault::TooDeep | Fault::NotAMessage) => {}
+    }
+    let mut spaced = b"\r\n\t ".to_vec();
+    let blanks = spaced.len();
+    spaced.extend_from_slice(data);
+    spaced.push(b'\n');
+    if !data.starts_with("\u{feff}".as_bytes()) {
+        assert_eq!(without_offsets(parse(&spaced, json_depth, BATCH), blanks), without_offsets(parsed, 0));
+    }
+}
+
+/// Every range holds one JSON value, and the method is the string it stands for.
+fn check_envelope(text: &[u8], envelope: &Envelope) {
+    assert!(envelope.kind.is_some());
+    let Envelope { jsonrpc, id, method, params, result, error, .. } = envelope;
+    for range in [jsonrpc, id, method, params, result, error].into_iter().flatten() {
+        let value = &text[range.clone()];
+        let read = serde_json::from_slice::<&serde_json::value::RawValue>(value).expect("one JSON value");
+        assert_eq!(read.get().as_bytes(), value, "without blanks around it");
+    }
+    if let Some(name) = &envelope.method_name {
+        let value = method.clone().map(|range| &text[range]).unwrap_or_default();
+        if let Ok(read) = serde_json::from_slice::<String>(value) {
+            assert_eq!(&read, name);
+        }
+    }
+}
+
+/// The same with `blanks` taken off every offset. The place of a fault in the JSON is dropped: where the text just ends, it is
+/// behind the blanks at the end.
+fn without_offsets(parsed: Parsed, blanks: usize) -> Parsed {
+    match parsed {
+        Parsed::Single(mut envelope) => {
+            let Envelope { jsonrpc, id, method, params, result, error, .. } = &mut envelope;
+            for range in [jsonrpc, id, method, params, result, error].into_iter().flatten() {
+                *range = range.start - blanks..range.end - blanks;
+            }
+            Parsed::Single(envelope)
+        }
+        Parsed::Batch(mut members) => {
+            for (range, _) in &mut members {
+                *range = range.start - blanks..range.end - blanks;
+            }
+            Parsed::Batch(members)
+        }
+        Parsed::Invalid(Fault::NotJson(..)) => Parsed::Invalid(Fault::NotJson(0, String::new())),
+        Parsed::Invalid(Fault::NotUtf8(offset)) => Parsed::Invalid(Fault::NotUtf8(offset - blanks)),
+        fault @ Parsed::Invalid(_) => fault,
+    }
+}

@@ -1,0 +1,170 @@
+//! JSON lines: one object per line, `type` first, then the members in the order of `docs/cli.md`; those without a value are
+//! left out.
+//!
+//! Whatever could move a terminal's cursor or turn its text around is escaped: a line is safe to look at, and says the same
+//! when parsed. Messages are most of the output, so lines are written straight into a buffer that the caller uses again.
+
+mod object;
+mod summary;
+mod text;
+mod time;
+
+#[cfg(test)]
+mod tests;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::decode::exchange::{Exchange, Field};
+use crate::findings::Finding;
+use crate::mcp::{Message, Party, Peers, Session, Transport};
+
+use object::Object;
+pub use summary::{Summary, write_summary};
+pub use time::write_time;
+
+/// Writes the `message` line of a message.
+pub fn write_message(out: &mut Vec<u8>, message: &Message) {
+    // Quotes and backslashes make a message about a sixth longer; room for that saves moving it while it is written.
+    out.reserve(message.raw.len() + message.raw.len() / 4 + 512);
+    let mut line = Object::line(out, "message");
+    line.number("session", message.session.0);
+    line.number("number", message.number.0);
+    line.time("time", message.time);
+    line.word("transport", message.transport.name());
+    line.word("direction", message.direction.name());
+    line.word("kind", message.kind.name());
+    line.maybe(&message.id, |line, id| line.json("id", id));
+    line.maybe(&message.method, |line, method| line.text("method", method));
+    match simdutf8::basic::from_utf8(&message.raw) {
+        Ok(raw) => line.text("raw", raw),
+        Err(_) => line.word("raw_base64", &STANDARD.encode(&message.raw)),
+    }
+    if let Some((number, index)) = message.batch {
+        line.object("batch", |batch| {
+            batch.number("number", number);
+            batch.number("index", index);
+        });
+    }
+    line.maybe(&message.answers, |line, number| line.number("answers", number.0));
+    line.maybe(&message.answered_by, |line, number| line.number("answered_by", number.0));
+    line.maybe(&message.latency, |line, nanoseconds| line.signed("latency_ns", *nanoseconds));
+    // The packets of a pipe are chunks that the wrapper read: a number that says nothing to anybody.
+    if message.transport != Transport::Stdio {
+        line.numbers("packets", message.packets.iter().map(|packet| packet.0));
+    }
+    line.word("carrier", message.carrier.name());
+    line.maybe(&message.exchange, |line, number| line.number("exchange", number.0));
+    line.maybe(&message.sse_id, |line, id| line.text("sse_id", id));
+    line.maybe(&message.line, |line, number| line.number("line", *number));
+    if message.redelivered {
+        line.truth("redelivered", true);
+    }
+    if !message.findings.is_empty() {
+        line.array("findings", &message.findings, |out, rule| text::write_string(out, rule));
+    }
+    line.end_line();
+}
+
+/// Writes the `exchange` line of an HTTP exchange.
+pub fn write_exchange(out: &mut Vec<u8>, exchange: &Exchange) {
+    let Exchange { request, response, .. } = exchange;
+    let mut line = Object::line(out, "exchange");
+    line.number("number", exchange.number.0);
+    line.number("connection", exchange.connection.0);
+    line.maybe(&exchange.h2_stream, |line, stream| line.number("h2_stream", *stream));
+    line.maybe(&exchange.method, |line, method| line.text("method", method));
+    line.maybe(&exchange.target, |line, target| line.text("target", target));
+    line.text("http_version", exchange.http_version);
+    line.maybe(&exchange.status, |line, status| line.number("status", *status));
+    line.array("request_headers", &request.fields, write_field);
+    line.array("response_headers", &response.fields, write_field);
+    line.number("request_body_bytes", request.body_bytes);
+    line.number("response_body_bytes", response.body_bytes);
+    line.numbers("request_packets", request.packets.iter().map(|packet| packet.0));
+    line.numbers("response_packets", response.packets.iter().map(|packet| packet.0));
+    line.truth("complete", request.complete && response.complete);
+    line.maybe(&request.body_sha256, |line, hash| line.hexadecimal("request_body_sha256", hash));
+    line.maybe(&response.body_sha256, |line, hash| line.hexadecimal("response_body_sha256", hash));
+    line.end_line();
+}
+
+fn write_field(out: &mut Vec<u8>, field: &Field) {
+    out.push(b'[');
+    text::write_string(out, &field.name);
+    out.push(b',');
+    text::write_string(out, &field.value);
+    out.push(b']');
+}
+
+/// Writes the `session` line of a session.
+pub fn write_session(out: &mut Vec<u8>, session: &Session) {
+    let mut line = Object::line(out, "session");
+    line.number("number", session.number.0);
+    line.word("transport", session.transport.name());
+    line.maybe(&session.protocol_version, |line, version| line.text("protocol_version", version));
+    line.maybe(&session.session_id, |line, id| line.text("session_id", id));
+    line.maybe(&session.client, |line, client| line.object("client", |object| write_party(object, client)));
+    line.maybe(&session.server, |line, server| line.object("server", |object| write_party(object, server)));
+    line.object("peers", |object| write_peers(object, &session.peers));
+    line.time("started", session.started);
+    line.time("ended", session.ended);
+    line.number("messages", session.messages);
+    line.number("requests", session.requests);
+    line.number("responses", session.responses);
+    line.number("notifications", session.notifications);
+    line.number("errors", session.errors);
+    line.number("invalid", session.invalid);
+    line.number("unanswered", session.unanswered);
+    line.float("completeness", rounded_share(session.completeness()));
+    line.maybe(&session.exit, |line, exit| {
+        line.object("exit", |object| {
+            object.maybe(&exit.code, |object, code| object.signed("code", *code));
+            object.maybe(&exit.signal, |object, signal| object.signed("signal", *signal));
+        });
+    });
+    line.end_line();
+}
+
+fn write_party(object: &mut Object<'_>, party: &Party) {
+    object.text("name", &party.name);
+    object.text("version", &party.version);
+}
+
+fn write_peers(object: &mut Object<'_>, peers: &Peers) {
+    match peers {
+        Peers::Network { client, server, host } => {
+            object.display("client", client);
+            object.display("server", server);
+            object.maybe(host, |object, host| object.text("host", host));
+        }
+        Peers::Process { process, command, name } => {
+            object.array("command", command, |out, argument| text::write_string(out, argument));
+            object.number("pid", *process);
+            object.maybe(name, |object, name| object.text("name", name));
+        }
+    }
+}
+
+/// A share from 0 to 1 with six digits; 1 only where nothing at all is missing.
+fn rounded_share(share: f64) -> f64 {
+    let rounded = (share.clamp(0.0, 1.0) * 1e6).round() / 1e6;
+    if share < 1.0 { rounded.min(0.999_999) } else { rounded }
+}
+
+/// Writes the `finding` line of a finding.
+pub fn write_finding(out: &mut Vec<u8>, finding: &Finding) {
+    let mut line = Object::line(out, "finding");
+    line.text("rule", finding.rule.id);
+    line.word("severity", finding.rule.severity.name());
+    line.maybe(&finding.session, |line, session| line.number("session", session.0));
+    if !finding.messages.is_empty() {
+        line.numbers("messages", finding.messages.iter().map(|message| message.0));
+    }
+    if !finding.packets.is_empty() {
+        line.numbers("packets", finding.packets.iter().map(|packet| packet.0));
+    }
+    line.text("text", &finding.text);
+    line.text("spec", finding.rule.spec);
+    line.end_line();
+}

@@ -1,0 +1,153 @@
+//! One JSON object, member by member, straight into a buffer.
+
+use std::fmt::Display;
+use std::io::Write;
+
+use super::text::{write_digits, write_json, write_string};
+use super::time::write_time;
+use crate::capture::Time;
+
+/// An object being written.
+pub(super) struct Object<'a> {
+    out: &'a mut Vec<u8>,
+    empty: bool,
+}
+
+impl Object<'_> {
+    /// Begins a line; [`Object::end_line`] ends it.
+    pub(super) fn line<'a>(out: &'a mut Vec<u8>, kind: &str) -> Object<'a> {
+        out.push(b'{');
+        let mut object = Object { out, empty: true };
+        object.word("type", kind);
+        object
+    }
+
+    /// Ends the object and its line.
+    pub(super) fn end_line(self) {
+        self.out.extend_from_slice(b"}\n");
+    }
+
+    fn name(&mut self, name: &str) {
+        if !self.empty {
+            self.out.push(b',');
+        }
+        self.empty = false;
+        write_string(self.out, name);
+        self.out.push(b':');
+    }
+
+    /// What `write` writes of a value, where there is one.
+    pub(super) fn maybe<T>(&mut self, value: &Option<T>, write: impl FnOnce(&mut Self, &T)) {
+        if let Some(value) = value {
+            write(self, value);
+        }
+    }
+
+    /// A word of the program's own, which needs no escapes.
+    pub(super) fn word(&mut self, name: &str, word: &str) {
+        self.name(name);
+        self.out.push(b'"');
+        self.out.extend_from_slice(word.as_bytes());
+        self.out.push(b'"');
+    }
+
+    /// Any text.
+    pub(super) fn text(&mut self, name: &str, text: &str) {
+        self.name(name);
+        write_string(self.out, text);
+    }
+
+    /// What is shown in plain words and digits, such as an address.
+    pub(super) fn display(&mut self, name: &str, value: &impl Display) {
+        self.text(name, &value.to_string());
+    }
+
+    /// A moment.
+    pub(super) fn time(&mut self, name: &str, time: Time) {
+        self.name(name);
+        self.out.push(b'"');
+        write_time(self.out, time);
+        self.out.push(b'"');
+    }
+
+    /// A JSON text as it stands; left out where it is none.
+    pub(super) fn json(&mut self, name: &str, json: &str) {
+        if serde_json::from_str::<&serde_json::value::RawValue>(json).is_ok() {
+            self.name(name);
+            write_json(self.out, json);
+        }
+    }
+
+    /// A count or a number of the program's own.
+    pub(super) fn number(&mut self, name: &str, number: impl Into<u64>) {
+        self.name(name);
+        write_digits(self.out, number.into());
+    }
+
+    /// A number that may be negative.
+    pub(super) fn signed(&mut self, name: &str, number: impl Into<i64>) {
+        let number = number.into();
+        self.name(name);
+        if number < 0 {
+            self.out.push(b'-');
+        }
+        write_digits(self.out, number.unsigned_abs());
+    }
+
+    /// A fraction; left out where it is no number.
+    pub(super) fn float(&mut self, name: &str, number: f64) {
+        if number.is_finite() {
+            self.name(name);
+            // Writing into a vector cannot fail.
+            let _ = write!(self.out, "{number}");
+        }
+    }
+
+    /// True or false.
+    pub(super) fn truth(&mut self, name: &str, truth: bool) {
+        self.name(name);
+        self.out.extend_from_slice(if truth { b"true" } else { b"false" });
+    }
+
+    /// Bytes as hexadecimal digits.
+    pub(super) fn hexadecimal(&mut self, name: &str, bytes: &[u8]) {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        self.name(name);
+        self.out.push(b'"');
+        for byte in bytes {
+            self.out.extend_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+        }
+        self.out.push(b'"');
+    }
+
+    /// A list of numbers.
+    pub(super) fn numbers(&mut self, name: &str, numbers: impl IntoIterator<Item = u64>) {
+        self.array(name, numbers, write_digits);
+    }
+
+    /// A list, `write` writing each element.
+    pub(super) fn array<T>(
+        &mut self,
+        name: &str,
+        elements: impl IntoIterator<Item = T>,
+        write: impl Fn(&mut Vec<u8>, T),
+    ) {
+        self.name(name);
+        self.out.push(b'[');
+        for (index, element) in elements.into_iter().enumerate() {
+            if index > 0 {
+                self.out.push(b',');
+            }
+            write(self.out, element);
+        }
+        self.out.push(b']');
+    }
+
+    /// An object in this one, `write` writing its members.
+    pub(super) fn object(&mut self, name: &str, write: impl FnOnce(&mut Object<'_>)) {
+        self.name(name);
+        self.out.push(b'{');
+        write(&mut Object { out: self.out, empty: true });
+        self.out.push(b'}');
+    }
+}

@@ -1,0 +1,131 @@
+//! Strings, JSON texts and digits.
+//!
+//! RFC 8259 section 7 wants quotation mark, backslash and U+0000 to U+001F escaped. Escaped as well is what a terminal or a
+//! reader could be misled by: DEL and the C1 controls (U+007F to U+009F), which begin escape sequences; the line and
+//! paragraph separators (U+2028, U+2029), which end a line for some readers; and the controls that turn text around (U+202A
+//! to U+202E, U+2066 to U+2069). The string stays the same when parsed.
+
+/// How a byte is written, wherever it stands in UTF-8.
+#[derive(Clone, Copy)]
+struct Written {
+    /// The byte itself, or the letter of its two-character escape.
+    byte: u8,
+    /// Backslashes before it: 0 or 1.
+    backslash: u8,
+    /// Whether more has to be known: it is a control without such an escape, or may begin a character to be escaped. 0xC2
+    /// leads U+0080 to U+00BF, 0xE2 leads U+2000 to U+2FFF.
+    careful: bool,
+}
+
+const WRITTEN: [Written; 256] = {
+    let mut written = [Written { byte: 0, backslash: 0, careful: false }; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        written[byte].byte = byte as u8;
+        written[byte].careful = byte < 0x20 || matches!(byte, 0x7f | 0xc2 | 0xe2);
+        byte += 1;
+    }
+    let escapes = [(b'"', b'"'), (b'\\', b'\\'), (b'\n', b'n'), (b'\r', b'r'), (b'\t', b't')];
+    let mut index = 0;
+    while index < escapes.len() {
+        let (byte, letter) = escapes[index];
+        written[byte as usize] = Written { byte: letter, backslash: 1, careful: false };
+        index += 1;
+    }
+    written
+};
+
+const BLOCK: usize = 32;
+
+/// Writes a JSON string, quotes included.
+///
+/// Messages are JSON themselves, with a quote every few bytes, which no processor can foresee: a block is written without
+/// a branch, and again with care where that was not enough.
+pub(super) fn write_string(out: &mut Vec<u8>, text: &str) {
+    let bytes = text.as_bytes();
+    out.push(b'"');
+    let mut at = 0;
+    while at < bytes.len() {
+        let block = &bytes[at..bytes.len().min(at + BLOCK)];
+        let mut escaped = [0; 2 * BLOCK];
+        let mut length = 0;
+        let mut careful = false;
+        for &byte in block {
+            let written = WRITTEN[usize::from(byte)];
+            escaped[length] = b'\\';
+            length += usize::from(written.backslash);
+            escaped[length] = written.byte;
+            length += 1;
+            careful |= written.careful;
+        }
+        if careful {
+            at = write_carefully(out, bytes, at, at + block.len());
+        } else {
+            out.extend_from_slice(&escaped[..length]);
+            at += block.len();
+        }
+    }
+    out.push(b'"');
+}
+
+/// Writes the bytes from `at` to `end`, and the rest of a character to be escaped that begins before `end`. Gives back the
+/// offset of the next.
+fn write_carefully(out: &mut Vec<u8>, bytes: &[u8], mut at: usize, end: usize) -> usize {
+    while at < end {
+        let (unit, length) = match bytes[at..] {
+            [byte @ (..0x20 | 0x7f), ..] if WRITTEN[usize::from(byte)].backslash == 0 => (u16::from(byte), 1),
+            [0xc2, last @ 0x80..=0x9f, ..] => (u16::from(last), 2),
+            [0xe2, 0x80, last @ 0xa8..=0xae, ..] => (0x2000 | u16::from(last & 0x3f), 3),
+            [0xe2, 0x81, last @ 0xa6..=0xa9, ..] => (0x2040 | u16::from(last & 0x3f), 3),
+            [byte, ..] => {
+                let written = WRITTEN[usize::from(byte)];
+                if written.backslash > 0 {
+                    out.push(b'\\');
+                }
+                out.push(written.byte);
+                at += 1;
+                continue;
+            }
+            [] => break,
+        };
+        write_unit(out, unit);
+        at += length;
+    }
+    at
+}
+
+/// Writes a JSON text on one line. Outside its strings a control can only be a blank; inside, only DEL and what is no ASCII
+/// stand unescaped.
+pub(super) fn write_json(out: &mut Vec<u8>, json: &str) {
+    for character in json.chars() {
+        match character {
+            '\n' | '\r' | '\t' => out.push(b' '),
+            '\u{7f}'..='\u{9f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                write_unit(out, character as u16)
+            }
+            _ => out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+}
+
+/// Writes `\uXXXX`.
+fn write_unit(out: &mut Vec<u8>, unit: u16) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |shift: u16| DIGITS[usize::from(unit >> shift & 15)];
+    out.extend_from_slice(&[b'\\', b'u', digit(12), digit(8), digit(4), digit(0)]);
+}
+
+/// Writes a decimal number.
+pub(super) fn write_digits(out: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0; 20];
+    let mut start = digits.len();
+    loop {
+        start -= 1;
+        digits[start] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[start..]);
+}

@@ -1,0 +1,3 @@
+//! Records to the formats that other tools read.
+
+pub mod jsonl;
