@@ -1,0 +1,396 @@
+//! One packet, header by header, for people: every field in words. Clarity before speed.
+
+use etherparse::{
+    EtherType, IpNumber, Ipv4HeaderSlice, Ipv6FragmentHeaderSlice, Ipv6HeaderSlice, SingleVlanHeaderSlice,
+    TcpHeaderSlice, TcpOptionElement, TcpOptionReadError, TcpOptionsIterator, UdpHeaderSlice,
+};
+
+use super::view::{Kind, Trace, View};
+use super::{decode, link, unwrap};
+use crate::capture::{LinkType, Packet};
+
+/// One header of a packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// `link`, `network`, `transport` or `tunnel`.
+    pub layer: &'static str,
+    /// Its name: `Ethernet II`, `Linux cooked v1`, `802.1Q`, `IPv4`, `TCP` ...
+    pub protocol: String,
+    /// Offset of its first byte in the packet's data.
+    pub start: u32,
+    /// Offset behind its last byte.
+    pub end: u32,
+    /// Names and values, in the order of the header.
+    pub fields: Vec<(&'static str, String)>,
+}
+
+/// The headers of a packet from the outside in, as far as they were captured and are understood. Empty for a chunk of a pipe.
+pub fn headers(packet: &Packet<'_>) -> Vec<Header> {
+    if packet.link == LinkType::PIPE {
+        return Vec::new();
+    }
+    let mut path = Path::default();
+    // Why decoding ended is for the caller of `Packets::push`; here it is shown by what is not there.
+    let _ = unwrap(packet, &mut path).and_then(|carried| decode(carried, &mut path));
+    path.0.iter().filter_map(|place| header(place, packet.data)).collect()
+}
+
+/// The headers met on the way down.
+#[derive(Default)]
+struct Path(Vec<Place>);
+
+struct Place {
+    kind: Kind,
+    start: usize,
+    end: usize,
+    /// Bytes that this layer carries behind the header, as sent.
+    payload: usize,
+}
+
+impl Trace for Path {
+    fn header(&mut self, kind: Kind, view: &View<'_>, length: usize) {
+        let end = view.start + length;
+        self.0.push(Place { kind, start: view.start, end, payload: view.end.saturating_sub(end) });
+    }
+}
+
+/// The header at `place`; `None` where it is cut off.
+fn header(place: &Place, data: &[u8]) -> Option<Header> {
+    let bytes = data.get(place.start..place.end)?;
+    let (layer, protocol, fields) = match place.kind {
+        Kind::Ethernet => ("link", "Ethernet II".to_owned(), ethernet(bytes)?),
+        Kind::Snap => ("link", "802.2 SNAP".to_owned(), vec![("type", ether_type(word(bytes, 6)?))]),
+        Kind::Null => ("link", "BSD loopback".to_owned(), vec![("family", null(bytes)?)]),
+        Kind::Sll => ("link", "Linux cooked v1".to_owned(), sll(bytes)?),
+        Kind::Sll2 => ("link", "Linux cooked v2".to_owned(), sll2(bytes)?),
+        Kind::Vlan => ("link", "802.1Q".to_owned(), vlan(bytes)?),
+        Kind::Mpls => ("link", "MPLS".to_owned(), mpls(bytes)?),
+        Kind::Pppoe => ("link", "PPPoE".to_owned(), vec![("session", word(bytes, 2)?.to_string())]),
+        Kind::Ipv4 => ("network", "IPv4".to_owned(), ipv4(bytes)?),
+        Kind::Ipv6 => ("network", "IPv6".to_owned(), ipv6(bytes)?),
+        Kind::Fragment => ("network", "IPv6 fragment".to_owned(), fragment(bytes)?),
+        Kind::Extension(number) => {
+            let fields =
+                vec![("next header", ip_number(IpNumber(*bytes.first()?))), ("length", bytes.len().to_string())];
+            ("network", extension(number).to_owned(), fields)
+        }
+        Kind::Gre => ("tunnel", "GRE".to_owned(), gre(bytes)?),
+        Kind::Vxlan => ("tunnel", "VXLAN".to_owned(), vec![("network identifier", network_identifier(bytes)?)]),
+        Kind::Geneve => {
+            let fields =
+                vec![("protocol", ether_type(word(bytes, 2)?)), ("network identifier", network_identifier(bytes)?)];
+            ("tunnel", "Geneve".to_owned(), fields)
+        }
+        Kind::Udp => ("transport", "UDP".to_owned(), udp(bytes)?),
+        Kind::Tcp => ("transport", "TCP".to_owned(), tcp(bytes, place.payload)?),
+    };
+    Some(Header { layer, protocol, start: place.start as u32, end: place.end as u32, fields })
+}
+
+type Fields = Option<Vec<(&'static str, String)>>;
+
+fn ethernet(bytes: &[u8]) -> Fields {
+    let number = word(bytes, 12)?;
+    let kind = if number <= link::ether_type::LENGTH_MAX {
+        ("length", number.to_string())
+    } else {
+        ("type", ether_type(number))
+    };
+    Some(vec![("destination", mac(bytes.get(..6)?)), ("source", mac(bytes.get(6..12)?)), kind])
+}
+
+fn null(bytes: &[u8]) -> Option<String> {
+    let family = link::family(*bytes.first_chunk()?);
+    Some(if family == 2 { "IPv4 (2)".to_owned() } else { format!("IPv6 ({family})") })
+}
+
+fn sll(bytes: &[u8]) -> Fields {
+    let length = usize::from(word(bytes, 4)?).min(8);
+    Some(vec![
+        ("packet type", packet_type(word(bytes, 0)?)),
+        ("device type", word(bytes, 2)?.to_string()),
+        ("source", mac(bytes.get(6..6 + length)?)),
+        ("protocol", ether_type(word(bytes, 14)?)),
+    ])
+}
+
+fn sll2(bytes: &[u8]) -> Fields {
+    let length = usize::from(*bytes.get(11)?).min(8);
+    Some(vec![
+        ("protocol", ether_type(word(bytes, 0)?)),
+        ("interface index", double(bytes, 4)?.to_string()),
+        ("device type", word(bytes, 8)?.to_string()),
+        ("packet type", packet_type(u16::from(*bytes.get(10)?))),
+        ("source", mac(bytes.get(12..12 + length)?)),
+    ])
+}
+
+fn vlan(bytes: &[u8]) -> Fields {
+    let tag = SingleVlanHeaderSlice::from_slice(bytes).ok()?;
+    let mut fields = vec![
+        ("identifier", tag.vlan_identifier().value().to_string()),
+        ("priority", tag.priority_code_point().value().to_string()),
+    ];
+    if tag.drop_eligible_indicator() {
+        fields.push(("drop eligible", "yes".to_owned()));
+    }
+    fields.push(("type", ether_type(tag.ether_type().0)));
+    Some(fields)
+}
+
+/// Label (20 bits), traffic class (3), bottom of stack (1), time to live (8): RFC 3032 section 2.1.
+fn mpls(bytes: &[u8]) -> Fields {
+    let entry = double(bytes, 0)?;
+    Some(vec![
+        ("label", (entry >> 12).to_string()),
+        ("traffic class", (entry >> 9 & 7).to_string()),
+        ("bottom of stack", yes(entry >> 8 & 1 == 1)),
+        ("time to live", (entry & 0xff).to_string()),
+    ])
+}
+
+fn ipv4(bytes: &[u8]) -> Fields {
+    let header = Ipv4HeaderSlice::from_slice(bytes).ok()?;
+    let flags = match (header.dont_fragment(), header.more_fragments()) {
+        (false, false) => "none",
+        (true, false) => "don't fragment",
+        (false, true) => "more fragments",
+        (true, true) => "don't fragment, more fragments",
+    };
+    let expected = header.to_header().calc_header_checksum();
+    let verdict = match header.header_checksum() {
+        sum if sum == expected => "correct".to_owned(),
+        // The network card fills it in behind the point of capture.
+        0 => "not filled in".to_owned(),
+        _ => format!("incorrect, should be {expected:#06x}"),
+    };
+    let mut fields = vec![
+        ("source", header.source_addr().to_string()),
+        ("destination", header.destination_addr().to_string()),
+        ("header length", header.slice().len().to_string()),
+        ("dscp", header.dcp().value().to_string()),
+        ("ecn", ecn(header.ecn().value())),
+        ("total length", header.total_len().to_string()),
+        ("identification", format!("{:#06x}", header.identification())),
+        ("flags", flags.to_owned()),
+        ("fragment offset", header.fragments_offset().byte_offset().to_string()),
+        ("time to live", header.ttl().to_string()),
+        ("protocol", ip_number(header.protocol())),
+        ("header checksum", format!("{:#06x} ({verdict})", header.header_checksum())),
+    ];
+    if !header.options().is_empty() {
+        fields.push(("options", hex(header.options())));
+    }
+    Some(fields)
+}
+
+fn ipv6(bytes: &[u8]) -> Fields {
+    let header = Ipv6HeaderSlice::from_slice(bytes).ok()?;
+    Some(vec![
+        ("source", header.source_addr().to_string()),
+        ("destination", header.destination_addr().to_string()),
+        ("dscp", header.dscp().value().to_string()),
+        ("ecn", ecn(header.ecn().value())),
+        ("flow label", format!("{:#07x}", header.flow_label().value())),
+        ("payload length", header.payload_length().to_string()),
+        ("next header", ip_number(header.next_header())),
+        ("hop limit", header.hop_limit().to_string()),
+    ])
+}
+
+fn fragment(bytes: &[u8]) -> Fields {
+    let header = Ipv6FragmentHeaderSlice::from_slice(bytes).ok()?;
+    Some(vec![
+        ("next header", ip_number(header.next_header())),
+        ("fragment offset", header.fragment_offset().byte_offset().to_string()),
+        ("more fragments", yes(header.more_fragments())),
+        ("identification", format!("{:#010x}", header.identification())),
+    ])
+}
+
+/// The options that are there follow in the order of their flags: checksum, key, sequence number (RFC 2890 section 2).
+fn gre(bytes: &[u8]) -> Fields {
+    let flags = word(bytes, 0)?;
+    let mut fields = vec![("protocol", ether_type(word(bytes, 2)?))];
+    let mut at = 4;
+    for (flag, name) in [(0x8000, "checksum"), (0x2000, "key"), (0x1000, "sequence number")] {
+        if flags & flag != 0 {
+            let value = double(bytes, at)?;
+            let text = if name == "checksum" { format!("{:#06x}", value >> 16) } else { value.to_string() };
+            fields.push((name, text));
+            at += 4;
+        }
+    }
+    Some(fields)
+}
+
+/// VXLAN and Geneve hold it in the same 24 bits.
+fn network_identifier(bytes: &[u8]) -> Option<String> {
+    Some((double(bytes, 4)? >> 8).to_string())
+}
+
+fn udp(bytes: &[u8]) -> Fields {
+    let header = UdpHeaderSlice::from_slice(bytes).ok()?;
+    Some(vec![
+        ("source port", header.source_port().to_string()),
+        ("destination port", header.destination_port().to_string()),
+        ("length", header.length().to_string()),
+        ("checksum", format!("{:#06x}", header.checksum())),
+    ])
+}
+
+fn tcp(bytes: &[u8], payload: usize) -> Fields {
+    let header = TcpHeaderSlice::from_slice(bytes).ok()?;
+    let flags = [
+        (header.ns(), "NS"),
+        (header.cwr(), "CWR"),
+        (header.ece(), "ECE"),
+        (header.urg(), "URG"),
+        (header.syn(), "SYN"),
+        (header.fin(), "FIN"),
+        (header.rst(), "RST"),
+        (header.psh(), "PSH"),
+        (header.ack(), "ACK"),
+    ];
+    let flags: Vec<&str> = flags.iter().filter(|(set, _)| *set).map(|(_, name)| *name).collect();
+    let mut fields = vec![
+        ("source port", header.source_port().to_string()),
+        ("destination port", header.destination_port().to_string()),
+        ("sequence number (raw)", header.sequence_number().to_string()),
+        ("acknowledgment number (raw)", header.acknowledgment_number().to_string()),
+        ("header length", bytes.len().to_string()),
+        ("flags", format!("[{}]", flags.join(", "))),
+        ("window", header.window_size().to_string()),
+        ("checksum", format!("{:#06x}", header.checksum())),
+    ];
+    if header.urg() || header.urgent_pointer() != 0 {
+        fields.push(("urgent pointer", header.urgent_pointer().to_string()));
+    }
+    if !header.options().is_empty() {
+        fields.push(("options", options(header.options()).join(", ")));
+    }
+    fields.push(("payload length", payload.to_string()));
+    Some(fields)
+}
+
+/// The options of a TCP header, one text each; runs of padding are one.
+fn options(mut rest: &[u8]) -> Vec<String> {
+    use TcpOptionElement::*;
+    let mut texts: Vec<String> = Vec::new();
+    // etherparse stops at an option that it does not know; its length byte leads past it (RFC 9293 section 3.1).
+    loop {
+        let mut elements = TcpOptionsIterator::from_slice(rest);
+        let (text, length) = match elements.next() {
+            None => break,
+            Some(Ok(element)) => {
+                let text = match element {
+                    Noop => "NOP".to_owned(),
+                    MaximumSegmentSize(size) => format!("MSS {size}"),
+                    WindowScale(shift) => format!("WS {shift} (multiply by {})", 1u64 << shift.min(14)),
+                    SelectiveAcknowledgementPermitted => "SACK permitted".to_owned(),
+                    SelectiveAcknowledgement(first, others) => {
+                        let blocks = std::iter::once(first).chain(others.into_iter().flatten());
+                        let blocks: Vec<String> = blocks.map(|(left, right)| format!("{left}-{right}")).collect();
+                        format!("SACK {}", blocks.join(" "))
+                    }
+                    Timestamp(value, echo) => format!("TSval {value} TSecr {echo}"),
+                };
+                (text, rest.len() - elements.rest().len())
+            }
+            Some(Err(TcpOptionReadError::UnknownId(kind))) => match rest.get(1).map(|length| usize::from(*length)) {
+                Some(length) if (2..=rest.len()).contains(&length) => {
+                    (format!("{} {}", option_name(kind), hex(&rest[2..length])), length)
+                }
+                _ => (format!("{} (malformed)", option_name(kind)), rest.len()),
+            },
+            Some(Err(_)) => (format!("malformed option {}", hex(rest)), rest.len()),
+        };
+        rest = &rest[length..];
+        if text != "NOP" || texts.last().is_none_or(|last| last != "NOP") {
+            texts.push(text.trim_end().to_owned());
+        }
+    }
+    texts
+}
+
+/// Kinds of the IANA registry that etherparse does not know.
+fn option_name(kind: u8) -> String {
+    match kind {
+        19 => "MD5 signature".to_owned(),
+        28 => "user timeout".to_owned(),
+        29 => "authentication".to_owned(),
+        30 => "multipath TCP".to_owned(),
+        34 => "fast open cookie".to_owned(),
+        _ => format!("option {kind}"),
+    }
+}
+
+fn extension(number: u8) -> &'static str {
+    match number {
+        0 => "IPv6 hop-by-hop options",
+        43 => "IPv6 routing header",
+        60 => "IPv6 destination options",
+        51 => "authentication header",
+        _ => "IPv6 extension header",
+    }
+}
+
+fn ecn(value: u8) -> String {
+    ["not ECN-capable", "ECT(1)", "ECT(0)", "congestion experienced"][usize::from(value & 3)].to_owned()
+}
+
+/// The packet types of a cooked header.
+fn packet_type(number: u16) -> String {
+    match number {
+        0 => "sent to us".to_owned(),
+        1 => "broadcast".to_owned(),
+        2 => "multicast".to_owned(),
+        3 => "sent to another host".to_owned(),
+        4 => "sent by us".to_owned(),
+        _ => number.to_string(),
+    }
+}
+
+fn ether_type(number: u16) -> String {
+    let name = match EtherType(number) {
+        EtherType::IPV4 => "IPv4",
+        EtherType::IPV6 => "IPv6",
+        EtherType::ARP => "ARP",
+        EtherType::VLAN_TAGGED_FRAME => "802.1Q",
+        EtherType::PROVIDER_BRIDGING => "802.1ad",
+        EtherType::VLAN_DOUBLE_TAGGED_FRAME => "QinQ",
+        EtherType(link::ether_type::MPLS | link::ether_type::MPLS_MULTICAST) => "MPLS",
+        EtherType(link::ether_type::PPPOE_SESSION) => "PPPoE session",
+        EtherType(link::ether_type::TRANSPARENT_ETHERNET) => "Ethernet",
+        _ => return format!("{number:#06x}"),
+    };
+    format!("{name} ({number:#06x})")
+}
+
+fn ip_number(number: IpNumber) -> String {
+    match number.keyword_str() {
+        Some(name) => format!("{name} ({})", number.0),
+        None => number.0.to_string(),
+    }
+}
+
+fn mac(bytes: &[u8]) -> String {
+    let parts: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    parts.join(":")
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn yes(value: bool) -> String {
+    if value { "yes" } else { "no" }.to_owned()
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..)?.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
+}
+
+fn double(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..)?.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
+}
