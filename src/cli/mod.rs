@@ -2,6 +2,7 @@
 
 pub mod args;
 mod output;
+mod printer;
 mod read;
 mod rules;
 
@@ -36,7 +37,7 @@ pub fn main() -> ExitCode {
 fn run(arguments: Arguments) -> Result<ExitCode> {
     let Arguments { command, db, color } = arguments;
     match command {
-        Some(Command::Read(read)) => read::run(read, db, color),
+        Some(Command::Read(read)) => read::run(read, color),
         Some(Command::Rules(rules)) => rules::run(rules, color),
         Some(Command::Completions(completions)) => {
             clap_complete::generate(completions.shell, &mut Arguments::command(), "mcptap", &mut std::io::stdout());

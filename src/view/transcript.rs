@@ -22,8 +22,8 @@ pub struct Lines {
     pub paint: Paint,
     /// Columns of the terminal; where there is none, [`Lines::WIDTH`].
     pub width: usize,
-    /// Time zero.
-    pub start: Time,
+    /// Time zero: that of the first thing shown.
+    pub start: Option<Time>,
     /// Name the session on each line: several are interleaved.
     pub sessions: bool,
 }
@@ -107,7 +107,7 @@ impl Lines {
         let line = format!(
             "{:>6}  {:>11} {session}{}  {} {} {} {:>9}  {}  {}{rules}",
             message.number.0,
-            relative(message.time, self.start),
+            relative(message.time, self.start.unwrap_or(message.time)),
             paint.paint(side, arrow),
             paint.paint(tone, &safe::pad(&method, 24)),
             paint.paint(if failed { Tone::Error } else { Tone::Plain }, &safe::pad(&about(message), room)),

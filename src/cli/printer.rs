@@ -1,0 +1,162 @@
+//! Events to lines on standard output: text for people, or JSON lines.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::time::Instant;
+
+use anyhow::Result;
+
+use super::args::Colour;
+use super::output::{self, Output, Progress};
+use crate::engine::Listener;
+use crate::event::Event;
+use crate::export::jsonl::{self, Summary};
+use crate::findings::Severity;
+use crate::mcp::{Session, SessionNumber};
+use crate::pipeline::Counts;
+use crate::view::transcript::{Lines, Totals};
+
+/// Prints events as they come.
+#[derive(Debug)]
+pub struct Printer {
+    out: Output,
+    json: bool,
+    lines: Lines,
+    /// A line of JSON being written.
+    line: Vec<u8>,
+    totals: Totals,
+    /// The last record of each session, said at the end.
+    sessions: BTreeMap<SessionNumber, Session>,
+    shown: Option<SessionNumber>,
+    progress: Progress,
+    began: Instant,
+}
+
+impl Printer {
+    /// To standard output.
+    pub fn new(json: bool, colour: Colour) -> Printer {
+        let lines = Lines { paint: output::paint(colour), width: output::width(), start: None, sessions: false };
+        Printer {
+            out: output::stdout(),
+            json,
+            lines,
+            line: Vec::new(),
+            totals: Totals::default(),
+            sessions: BTreeMap::new(),
+            shown: None,
+            progress: Progress::new(),
+            began: Instant::now(),
+        }
+    }
+
+    /// The sessions and the summary.
+    pub fn finish(&mut self, counts: &Counts) -> Result<()> {
+        self.progress.clear();
+        for session in self.sessions.values() {
+            self.totals.session(session);
+        }
+        if self.json {
+            for session in std::mem::take(&mut self.sessions).into_values() {
+                self.write(|line| jsonl::write_session(line, &session))?;
+            }
+            let summary = self.summary(counts);
+            self.write(|line| jsonl::write_summary(line, &summary))?;
+        } else {
+            if !self.sessions.is_empty() {
+                writeln!(self.out)?;
+            }
+            for session in std::mem::take(&mut self.sessions).into_values() {
+                writeln!(self.out, "{}", self.lines.session(&session))?;
+            }
+            writeln!(self.out, "{}", self.totals.line(self.lines.paint))?;
+            if self.totals.messages == 0 {
+                writeln!(self.out, "{}", nothing(counts))?;
+            }
+        }
+        self.out.flush()?;
+        Ok(())
+    }
+
+    fn summary(&self, counts: &Counts) -> Summary {
+        let severities = [Severity::Info, Severity::Warning, Severity::Error];
+        let findings = severities.into_iter().map(|severity| (severity, self.totals.findings[severity as usize]));
+        Summary {
+            packets: counts.packets,
+            bytes: counts.bytes,
+            skipped: counts.skipped.iter().map(|(reason, count)| (reason.to_string(), *count)).collect(),
+            tcp_connections: counts.tcp_connections,
+            exchanges: counts.exchanges,
+            sessions: self.totals.sessions,
+            messages: counts.messages,
+            findings: findings.filter(|(_, count)| *count > 0).collect(),
+            first_time: counts.first,
+            last_time: counts.last,
+            elapsed_seconds: self.began.elapsed().as_secs_f64(),
+        }
+    }
+
+    fn write(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
+        self.line.clear();
+        write(&mut self.line);
+        self.out.write_all(&self.line)?;
+        Ok(())
+    }
+}
+
+impl Listener for Printer {
+    fn event(&mut self, event: Event) -> Result<()> {
+        match event {
+            Event::Session(session) => {
+                if !self.json && self.shown.is_none() {
+                    self.lines.start.get_or_insert(session.started);
+                    writeln!(self.out, "{}", self.lines.session(&session))?;
+                    self.shown = Some(session.number);
+                } else if !self.json && !self.sessions.contains_key(&session.number) {
+                    self.lines.sessions = true;
+                    writeln!(self.out, "{}", self.lines.session(&session))?;
+                }
+                self.sessions.insert(session.number, *session);
+            }
+            Event::Message(message) => {
+                self.totals.message(&message);
+                if self.json {
+                    self.write(|line| jsonl::write_message(line, &message))?;
+                } else {
+                    self.progress.clear();
+                    writeln!(self.out, "{}", self.lines.message(&message))?;
+                }
+            }
+            Event::Exchange(exchange) if self.json => self.write(|line| jsonl::write_exchange(line, &exchange))?,
+            Event::Finding(finding) => {
+                self.totals.finding(finding.rule.severity);
+                if self.json {
+                    self.write(|line| jsonl::write_finding(line, &finding))?;
+                } else if finding.messages.is_empty() {
+                    // A message's own line names its findings.
+                    writeln!(self.out, "{}", self.lines.finding(&finding))?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn idle(&mut self) -> Result<()> {
+        self.out.flush()?;
+        Ok(())
+    }
+
+    fn progress(&mut self, read: u64, total: Option<u64>) {
+        self.progress.set(read, total);
+    }
+}
+
+/// Why there is nothing to see, where nothing was seen.
+fn nothing(counts: &Counts) -> String {
+    let skipped: Vec<String> = counts.skipped.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+    let skipped = if skipped.is_empty() { String::new() } else { format!("; passed over: {}", skipped.join(", ")) };
+    format!(
+        "no MCP in {} packets, {} TCP connections, {} HTTP exchanges{skipped}",
+        counts.packets, counts.tcp_connections, counts.exchanges
+    )
+}
