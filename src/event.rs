@@ -1,11 +1,13 @@
 //! What the pipeline says, in order. The store, the live printer and the tests read the same events.
 
 use crate::capture::{PacketNumber, PacketRange, Part, StreamId, Time};
-use crate::decode::exchange::{Exchange, ExchangeNumber};
+use crate::decode::exchange::Exchange;
 use crate::decode::tcp::{Analysis, Facts, Flags};
-use crate::decode::{ConnectionId, Direction, Side};
+use crate::decode::{ConnectionId, Side};
 use crate::findings::Finding;
 use crate::mcp::{Message, Session};
+
+pub use crate::decode::stream::{Stream, StreamKind};
 
 /// One event. Records (`Session`, `Exchange`, `Connection`) come again when they changed: the last one counts.
 ///
@@ -120,30 +122,4 @@ pub struct Segment {
     pub analysis: Analysis,
     /// Where the payload stands in packets: usually the packet itself, several for fragments.
     pub origin: Vec<PacketRange>,
-}
-
-/// A stream as a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stream {
-    /// Its id in the capture.
-    pub id: StreamId,
-    /// The connection below.
-    pub connection: ConnectionId,
-    /// What it is.
-    pub kind: StreamKind,
-}
-
-/// What a stream is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StreamKind {
-    /// One direction of a TCP connection.
-    Tcp(Side),
-    /// One pipe of a process, by file descriptor.
-    Pipe(u8),
-    /// The content of an HTTP message, transfer coding taken off.
-    Body(ExchangeNumber, Direction),
-    /// The same, content coding taken off.
-    Decoded(ExchangeNumber, Direction),
-    /// The data of the server-sent events of a response.
-    EventData(ExchangeNumber),
 }

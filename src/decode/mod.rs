@@ -14,6 +14,7 @@ pub mod lines;
 pub mod packet;
 pub mod sse;
 pub mod stack;
+pub mod stream;
 pub mod tcp;
 pub mod tls;
 

@@ -21,10 +21,10 @@ use std::borrow::Cow;
 use rustc_hash::FxHashMap;
 
 use super::exchange::{Exchange, ExchangeNumber};
+use super::stream::{Stream, StreamKind};
 use super::tcp::{Delivery, Facts};
 use super::{Anomaly, ConnectionId, Direction, Endpoints, Side};
 use crate::capture::{Limits, PacketNumber, Part, Provenance, Span, StreamId, Time};
-use crate::event::{Stream, StreamKind};
 
 pub use pipe::Process;
 

@@ -10,8 +10,8 @@ use crate::decode::coding::Coding;
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::http::Head;
 use crate::decode::sse::{Sse, SseEvent};
+use crate::decode::stream::StreamKind;
 use crate::decode::{Anomaly, Direction, Ending, Piece};
-use crate::event::StreamKind;
 
 /// What became of a body.
 pub(super) struct End {

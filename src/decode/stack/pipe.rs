@@ -4,8 +4,8 @@ use super::{Layer, Shared, Text, TextCarrier, Unit};
 use crate::capture::pipe::{Content, Exit, HEAD, Pipe, Start};
 use crate::capture::{Origin, PacketNumber, Span, StreamId, Time};
 use crate::decode::lines::{LineEvent, Lines};
+use crate::decode::stream::StreamKind;
 use crate::decode::{Direction, Ending, Piece, Side};
-use crate::event::StreamKind;
 
 /// The process at the other end of the pipes.
 #[derive(Clone, Debug, PartialEq, Eq)]

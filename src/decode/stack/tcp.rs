@@ -6,10 +6,10 @@ use super::http::HttpStack;
 use super::{Layer, Unit};
 use crate::capture::{Origin, StreamId, Time};
 use crate::decode::http1::{self, Seen};
+use crate::decode::stream::StreamKind;
 use crate::decode::tcp::Delivery;
 use crate::decode::tls::{self, Tls};
 use crate::decode::{Direction, Ending, Piece, Side};
-use crate::event::StreamKind;
 
 /// Bytes looked at, at most, to recognise a protocol at the start of a side: the longest method and a target's first bytes.
 const SNIFFED: usize = 32;
