@@ -1,3 +1,6 @@
 //! Everything that is tested from outside: one binary.
 
+mod corpus;
+mod program;
+mod samples;
 mod tidy;

@@ -1,0 +1,77 @@
+//! Golden samples: what mcptap says of each folder of `samples/`, as text that a person can read.
+//!
+//! Regenerate with `UPDATE_SAMPLES=1 cargo test --test it samples`, and read the difference before you commit it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::program::{mcptap, root};
+
+/// The captures of a sample: what was on the network, and what passed through pipes.
+fn captures(sample: &Path) -> Vec<PathBuf> {
+    ["capture.pcapng", "stdio.pcapng"].map(|name| sample.join(name)).into_iter().filter(|path| path.exists()).collect()
+}
+
+fn samples() -> Vec<PathBuf> {
+    let folders = fs::read_dir(root().join("samples")).expect("samples is readable");
+    let folders = folders.map(|entry| entry.expect("samples is readable").path());
+    let mut samples: Vec<PathBuf> = folders.filter(|path| path.is_dir() && !captures(path).is_empty()).collect();
+    samples.sort();
+    assert!(samples.len() >= 3, "the samples were found");
+    samples
+}
+
+/// The golden file says what mcptap says, or a difference is shown.
+fn hold(path: &Path, said: &str) {
+    if std::env::var_os("UPDATE_SAMPLES").is_some() {
+        fs::write(path, said).expect("samples is writable");
+        return;
+    }
+    let wanted = fs::read_to_string(path).unwrap_or_default();
+    if wanted != said {
+        let diff = similar::TextDiff::from_lines(&wanted, said);
+        let name = path.strip_prefix(root()).unwrap_or(path).display().to_string();
+        panic!("{name} differs:\n{}", diff.unified_diff().context_radius(2).header("wanted", "said"));
+    }
+}
+
+fn text(arguments: &[&str], captures: &[PathBuf]) -> String {
+    let done = mcptap().args(arguments).args(captures).output().expect("mcptap runs");
+    assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).expect("text is UTF-8")
+}
+
+#[test]
+fn messages() {
+    for sample in samples() {
+        hold(&sample.join("messages.txt"), &text(&["read"], &captures(&sample)));
+    }
+}
+
+#[test]
+fn layers() {
+    for sample in samples() {
+        let tables = captures(&sample).into_iter().map(|capture| text(&["layers"], &[capture]));
+        hold(&sample.join("layers.txt"), &tables.collect::<Vec<_>>().join("\n"));
+    }
+}
+
+#[test]
+fn findings() {
+    for sample in samples() {
+        let lines = text(&["read", "--json"], &captures(&sample));
+        let mut said = String::new();
+        for line in lines.lines() {
+            let value: Value = serde_json::from_str(line).expect("lines are JSON");
+            if value["type"] == "finding" {
+                let list = |name: &str| value.get(name).map(|list| format!("  {name} {list}")).unwrap_or_default();
+                let word = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
+                let place = format!("{}{}", list("messages"), list("packets"));
+                said += &format!("{:<8} {}{place}\n         {}\n", word("severity"), word("rule"), word("text"));
+            }
+        }
+        hold(&sample.join("findings.txt"), &said);
+    }
+}
