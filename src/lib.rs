@@ -17,6 +17,7 @@
 pub mod capture;
 pub mod decode;
 pub mod event;
+pub mod export;
 pub mod findings;
 pub mod mcp;
 pub mod source;

@@ -1,0 +1,3 @@
+//! What mcptap writes for other programs.
+
+pub mod pcapng;
