@@ -1,3 +1,4 @@
-//! Records to the formats that other tools read.
+//! What was observed, in forms that others read: one file per format.
 
 pub mod jsonl;
+pub mod pcapng;

@@ -1,6 +1,28 @@
 //! The only way traffic gets in: capture files, interfaces, pipes, saved sessions.
 //!
 //! A source yields items; it knows nothing of protocols above the packet.
+//!
+//! ```text
+//!  file.rs      several files as one capture           path, "-"
+//!  input.rs     where bytes come from                  file │ stdin │ gzip │ zstd
+//!  window.rs    the bytes being looked at              one growable buffer
+//!  pcap.rs      bytes to units, without input/output   Step::Need │ Step::Unit
+//!  pcapng.rs
+//!  reader.rs    all of that as a Source                Item::Packet │ Secrets │ Damage │ Idle
+//! ```
+
+pub mod file;
+mod input;
+pub mod pcap;
+pub mod pcapng;
+pub mod reader;
+pub mod unit;
+mod window;
+
+#[cfg(test)]
+mod samples;
+#[cfg(test)]
+mod tests;
 
 use crate::capture::Packet;
 

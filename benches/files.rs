@@ -1,0 +1,83 @@
+//! How fast capture files are read: 64 MB in memory, packets of the sizes that MCP traffic has.
+
+use divan::Bencher;
+use divan::counter::{BytesCount, ItemsCount};
+use mcptap::capture::{LinkType, Packet, PacketNumber, Time};
+use mcptap::export::pcapng::Writer;
+use mcptap::source::reader::Reader;
+use mcptap::source::{Item, Source};
+
+const SIZE: usize = 64 << 20;
+/// Acknowledgements, small messages, full segments: 593 bytes on average.
+const LENGTHS: [usize; 5] = [66, 66, 320, 1_000, 1_514];
+
+fn main() {
+    divan::main();
+}
+
+fn pcap() -> Vec<u8> {
+    let mut file = b"\xd4\xc3\xb2\xa1\x02\0\x04\0\0\0\0\0\0\0\0\0\0\0\x04\0\x01\0\0\0".to_vec();
+    for length in LENGTHS.iter().cycle() {
+        if file.len() >= SIZE {
+            break;
+        }
+        for number in [1_700_000_000, 0, *length as u32, *length as u32] {
+            file.extend(number.to_le_bytes());
+        }
+        file.resize(file.len() + length, 0x55);
+    }
+    file
+}
+
+fn pcapng() -> Vec<u8> {
+    let mut writer = Writer::new(Vec::new()).expect("memory takes everything");
+    let data = [0x55; 1_514];
+    let mut written = 0;
+    for length in LENGTHS.iter().cycle() {
+        if written >= SIZE {
+            break;
+        }
+        written += length + 32;
+        let packet = Packet {
+            number: PacketNumber(0),
+            time: Time(1_700_000_000_000_000_000),
+            link: LinkType::ETHERNET,
+            interface: 0,
+            original_length: *length as u32,
+            data: &data[..*length],
+        };
+        writer.packet(&packet, None).expect("memory takes everything");
+    }
+    writer.finish().expect("memory takes everything")
+}
+
+/// Reads to the end; gives back packets and their bytes.
+fn read(file: &[u8]) -> (usize, usize) {
+    let mut reader = Reader::new("bench", file);
+    let (mut packets, mut bytes) = (0, 0);
+    while let Ok(Some(item)) = reader.next() {
+        if let Item::Packet(packet) = item {
+            packets += 1;
+            bytes += packet.data.len();
+        }
+    }
+    (packets, bytes)
+}
+
+fn measure(bencher: Bencher<'_, '_>, file: &[u8]) {
+    let (packets, _) = read(file);
+    bencher
+        .counter(BytesCount::new(file.len()))
+        .counter(ItemsCount::new(packets))
+        .bench(|| read(divan::black_box(file)));
+}
+
+#[divan::bench]
+fn read_pcap(bencher: Bencher<'_, '_>) {
+    measure(bencher, &pcap());
+}
+
+#[divan::bench]
+fn read_pcapng(bencher: Bencher<'_, '_>) {
+    measure(bencher, &pcapng());
+}

@@ -1,0 +1,259 @@
+//! Packets as a pcapng file (draft-ietf-opsawg-pcapng), which Wireshark and `mcptap` itself read.
+
+use std::io::{self, Write};
+
+use crate::capture::{LinkType, Packet};
+
+const SECTION: u32 = 0x0a0d_0d0a;
+const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
+const INTERFACE: u32 = 1;
+const ENHANCED_PACKET: u32 = 6;
+const SECRETS: u32 = 10;
+/// "TLSK": the secrets are a TLS key log.
+const TLS_KEY_LOG: u32 = 0x544c_534b;
+
+const COMMENT: u16 = 1;
+const INTERFACE_NAME: u16 = 2;
+const TIME_RESOLUTION: u16 = 9;
+const APPLICATION: u16 = 4;
+
+/// Writes one section, in little-endian byte order, with times in nanoseconds.
+///
+/// An interface is described when its first packet comes, one for each link type: a file may mix them. The file is whole after every
+/// call, up to what `out` itself buffers.
+#[derive(Debug)]
+pub struct Writer<W> {
+    out: W,
+    interfaces: Vec<LinkType>,
+    /// The block being written; it goes out in one piece.
+    block: Vec<u8>,
+}
+
+impl<W: Write> Writer<W> {
+    /// Begins the file.
+    ///
+    /// # Errors
+    ///
+    /// Those of `out`, here as everywhere.
+    pub fn new(out: W) -> io::Result<Writer<W>> {
+        let mut writer = Writer { out, interfaces: Vec::new(), block: Vec::new() };
+        writer.begin(SECTION);
+        writer.number(BYTE_ORDER_MAGIC);
+        writer.block.extend_from_slice(&[1, 0, 0, 0]); // version 1.0
+        writer.block.extend_from_slice(&(-1i64).to_le_bytes()); // "the size of the section is not specified"
+        writer.option(APPLICATION, b"mcptap");
+        writer.end_of_options();
+        writer.end()?;
+        Ok(writer)
+    }
+
+    /// Describes the interface of all packets of a link type, to give it a name; without effect once it is described.
+    pub fn interface(&mut self, link: LinkType, name: Option<&str>) -> io::Result<u32> {
+        if let Some(known) = self.interfaces.iter().position(|known| *known == link) {
+            return Ok(known as u32);
+        }
+        self.begin(INTERFACE);
+        self.number(link.0.into()); // 16 bits, followed by 16 that are reserved
+        self.number(0); // no snap length
+        if let Some(name) = name {
+            self.option(INTERFACE_NAME, name.as_bytes());
+        }
+        self.option(TIME_RESOLUTION, &[9]);
+        self.end_of_options();
+        self.end()?;
+        self.interfaces.push(link);
+        Ok(self.interfaces.len() as u32 - 1)
+    }
+
+    /// Writes a packet. Its number is its place in the file. The format has no times before 1970: they are written in two's complement, as
+    /// others do, and so read again here.
+    pub fn packet(&mut self, packet: &Packet<'_>, comment: Option<&str>) -> io::Result<()> {
+        let interface = self.interface(packet.link, None)?;
+        let captured = u32::try_from(packet.data.len()).map_err(|_| too_long("a packet"))?;
+        let ticks = packet.time.0 as u64;
+        self.begin(ENHANCED_PACKET);
+        self.number(interface);
+        self.number((ticks >> 32) as u32);
+        self.number(ticks as u32);
+        self.number(captured);
+        self.number(packet.original_length);
+        self.padded(packet.data);
+        if let Some(comment) = comment {
+            self.option(COMMENT, comment.as_bytes());
+            self.end_of_options();
+        }
+        self.end()
+    }
+
+    /// Embeds TLS secrets, as NSS key log lines. Wireshark applies them to the packets that follow.
+    pub fn secrets(&mut self, key_log: &[u8]) -> io::Result<()> {
+        let length = u32::try_from(key_log.len()).map_err(|_| too_long("a key log"))?;
+        self.begin(SECRETS);
+        self.number(TLS_KEY_LOG);
+        self.number(length);
+        self.padded(key_log);
+        self.end()
+    }
+
+    /// Hands on what `out` buffers.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
+    /// Ends the file, and gives `out` back.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.out.flush()?;
+        Ok(self.out)
+    }
+
+    fn number(&mut self, number: u32) {
+        self.block.extend_from_slice(&number.to_le_bytes());
+    }
+
+    /// Every field of variable length is padded to 32 bits.
+    fn padded(&mut self, bytes: &[u8]) {
+        self.block.extend_from_slice(bytes);
+        self.block.resize(self.block.len().next_multiple_of(4), 0);
+    }
+
+    /// An option's length has 16 bits: a longer text is cut, between two characters.
+    fn option(&mut self, code: u16, value: &[u8]) {
+        let mut length = value.len().min(usize::from(u16::MAX));
+        while length < value.len() && value[length] & 0xc0 == 0x80 {
+            length -= 1;
+        }
+        self.block.extend_from_slice(&code.to_le_bytes());
+        self.block.extend_from_slice(&(length as u16).to_le_bytes());
+        self.padded(&value[..length]);
+    }
+
+    fn end_of_options(&mut self) {
+        self.number(0);
+    }
+
+    fn begin(&mut self, kind: u32) {
+        self.block.clear();
+        self.number(kind);
+        self.number(0); // the length, once it is known
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        let length = u32::try_from(self.block.len() + 4).map_err(|_| too_long("a block"))?;
+        self.block[4..8].copy_from_slice(&length.to_le_bytes());
+        self.number(length);
+        self.out.write_all(&self.block)
+    }
+}
+
+fn too_long(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, format!("{what} of more than 4 GiB does not fit into a pcapng block"))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::Writer;
+    use crate::capture::{LinkType, Packet, PacketNumber, Time};
+    use crate::source::reader::Reader;
+    use crate::source::{Item, Source};
+
+    #[derive(Clone, Debug)]
+    enum Entry {
+        Packet { time: i64, link: u16, beyond: u32, data: Vec<u8>, comment: Option<String> },
+        Secrets(Vec<u8>),
+        Name(u16, String),
+    }
+
+    fn entries() -> impl Strategy<Value = Vec<Entry>> {
+        let link = prop::sample::select(vec![0u16, 1, 101, 113, 147, 276]);
+        let comment = prop::option::of(".{0,20}");
+        let packet = (any::<i64>(), link.clone(), any::<u16>(), vec(any::<u8>(), 0..80), comment).prop_map(
+            |(time, link, beyond, data, comment)| Entry::Packet { time, link, beyond: beyond.into(), data, comment },
+        );
+        let secrets = vec(any::<u8>(), 0..50).prop_map(Entry::Secrets);
+        let name = (link, ".{0,9}").prop_map(|(link, name)| Entry::Name(link, name));
+        vec(prop_oneof![6 => packet, 1 => secrets, 1 => name], 0..20)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+
+        #[test]
+        fn what_is_written_is_read_again(entries in entries()) {
+            let mut writer = Writer::new(Vec::new()).unwrap();
+            for entry in &entries {
+                match entry {
+                    Entry::Packet { time, link, beyond, data, comment } => {
+                        let packet = Packet {
+                            number: PacketNumber(0),
+                            time: Time(*time),
+                            link: LinkType(*link),
+                            interface: 9,
+                            original_length: data.len() as u32 + beyond,
+                            data,
+                        };
+                        writer.packet(&packet, comment.as_deref()).unwrap();
+                    }
+                    Entry::Secrets(lines) => writer.secrets(lines).unwrap(),
+                    Entry::Name(link, name) => drop(writer.interface(LinkType(*link), Some(name)).unwrap()),
+                }
+            }
+            let file = writer.finish().unwrap();
+            let mut reader = Reader::new("written", &file[..]);
+            let mut links = Vec::new();
+            let mut number = 0;
+            for entry in &entries {
+                match entry {
+                    Entry::Name(link, _) if !links.contains(link) => links.push(*link),
+                    Entry::Name(..) => {}
+                    Entry::Secrets(lines) => {
+                        let item = reader.next().unwrap();
+                        prop_assert!(matches!(item, Some(Item::Secrets(read)) if read == lines));
+                    }
+                    Entry::Packet { time, link, beyond, data, .. } => {
+                        if !links.contains(link) {
+                            links.push(*link);
+                        }
+                        number += 1;
+                        let Some(Item::Packet(packet)) = reader.next().unwrap() else { panic!("a packet") };
+                        prop_assert_eq!(packet.number, PacketNumber(number));
+                        prop_assert_eq!(packet.time, Time(*time));
+                        prop_assert_eq!(packet.link, LinkType(*link));
+                        prop_assert_eq!(links.get(packet.interface as usize), Some(link));
+                        prop_assert_eq!(packet.original_length, data.len() as u32 + beyond);
+                        prop_assert_eq!(packet.data, &data[..]);
+                    }
+                }
+            }
+            prop_assert!(matches!(reader.next(), Ok(None)));
+        }
+    }
+
+    #[test]
+    fn an_empty_file_is_a_section_without_interfaces() {
+        let file = Writer::new(Vec::new()).unwrap().finish().unwrap();
+        assert_eq!(file.len(), 44);
+        assert!(file.windows(6).any(|part| part == b"mcptap"));
+    }
+
+    #[test]
+    fn a_long_comment_is_cut_between_characters() {
+        let mut writer = Writer::new(Vec::new()).unwrap();
+        let packet = Packet {
+            number: PacketNumber(1),
+            time: Time(-1),
+            link: LinkType::ETHERNET,
+            interface: 0,
+            original_length: 1,
+            data: b"x",
+        };
+        writer.packet(&packet, Some(&"ü".repeat(40_000))).unwrap();
+        let file = writer.finish().unwrap();
+        let start = file.windows(2).position(|pair| pair == "ü".as_bytes()).unwrap();
+        assert_eq!(file[start - 2..start], 65_534u16.to_le_bytes());
+        let mut reader = Reader::new("written", &file[..]);
+        assert!(matches!(reader.next(), Ok(Some(Item::Packet(packet))) if packet.time == Time(-1)));
+    }
+}

@@ -1,0 +1,138 @@
+//! Capture files as a source: one, or several that are one capture.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{anyhow, bail};
+
+use super::input::{Input, is_standard_input};
+use super::reader::{Found, Reader};
+use super::{Item, Source};
+use crate::capture::Time;
+
+/// Capture files, read one after another in the order of their first packets, as a rotating capture tool leaves them. Packets and interfaces
+/// are numbered over all of them.
+///
+/// pcap and pcapng are told apart by their first bytes, gzip and zstd are decompressed. The path `-` is standard input.
+pub struct Files {
+    /// Not begun yet.
+    waiting: VecDeque<PathBuf>,
+    current: Option<Reader<Input>>,
+    follow: bool,
+    packets: u64,
+    interfaces: u32,
+    /// Bytes of the files that are done.
+    done: u64,
+    total: Option<u64>,
+}
+
+impl Files {
+    /// Files as one capture. With `follow`, the end of the last one is taken for a pause ([`Item::Idle`]) if it is an uncompressed regular file:
+    /// it is still being written.
+    ///
+    /// # Errors
+    ///
+    /// A file that does not exist; of several, also one that cannot be read or is no capture. Of a single one that is said when
+    /// it is read, so that opening never waits for a pipe.
+    pub fn open(paths: &[PathBuf], follow: bool) -> anyhow::Result<Files> {
+        let mut total = Some(0);
+        let mut regular = true;
+        for path in paths {
+            let length = regular_length(path)?;
+            regular &= length.is_some();
+            total = total.zip(length).map(|(total, length)| total + length);
+        }
+        let mut waiting = paths.to_vec();
+        // What is not a regular file cannot be read twice, and a file being written is the last whatever it holds: these
+        // stay in the order given.
+        if paths.len() > 1 && regular && !follow {
+            let mut dated = waiting
+                .into_iter()
+                .map(|path| Ok((first_time(&path)?, path)))
+                .collect::<anyhow::Result<Vec<(Option<Time>, PathBuf)>>>()?;
+            dated.sort_by_key(|(time, _)| *time);
+            waiting = dated.into_iter().map(|(_, path)| path).collect();
+        }
+        Ok(Files {
+            waiting: waiting.into(),
+            current: None,
+            follow,
+            packets: 0,
+            interfaces: 0,
+            done: 0,
+            total: total.filter(|_| !follow),
+        })
+    }
+
+    /// Takes leave of a file that has ended, and begins the next; `false` where there is none.
+    fn turn(&mut self) -> anyhow::Result<bool> {
+        if let Some(reader) = self.current.take() {
+            self.packets = reader.packets();
+            self.interfaces = reader.interfaces();
+            self.done += reader.input().bytes_read();
+        }
+        let Some(path) = self.waiting.pop_front() else { return Ok(false) };
+        let follow = self.follow && self.waiting.is_empty() && regular_length(&path)?.is_some();
+        self.current = Some(open(&path, follow)?.continuing(self.packets, self.interfaces));
+        Ok(true)
+    }
+}
+
+impl Source for Files {
+    fn next(&mut self) -> anyhow::Result<Option<Item<'_>>> {
+        loop {
+            let found = match &mut self.current {
+                Some(reader) => reader.advance()?,
+                None => None,
+            };
+            match found {
+                Some(found) => return Ok(self.current.as_ref().map(|reader| reader.item(found))),
+                None if self.turn()? => {}
+                None => return Ok(None),
+            }
+        }
+    }
+
+    fn progress(&self) -> (u64, Option<u64>) {
+        let current = self.current.as_ref().map_or(0, |reader| reader.input().bytes_read());
+        (self.done + current, self.total)
+    }
+}
+
+/// The length of a regular file; `None` for a pipe.
+fn regular_length(path: &Path) -> anyhow::Result<Option<u64>> {
+    if is_standard_input(path) {
+        return Ok(None);
+    }
+    let about = fs::metadata(path).map_err(|error| cannot_open(path, &error))?;
+    if about.is_dir() {
+        bail!("cannot open capture {:?}: it is a directory; name the capture files in it", path.display().to_string());
+    }
+    Ok(about.is_file().then_some(about.len()))
+}
+
+fn open(path: &Path, follow: bool) -> anyhow::Result<Reader<Input>> {
+    let name = if is_standard_input(path) { "standard input".into() } else { path.display().to_string() };
+    let input = Input::open(path).map_err(|error| cannot_open(path, &error))?;
+    let follow = follow && input.is_plain();
+    Ok(Reader::new(name, input).follow(follow))
+}
+
+fn cannot_open(path: &Path, error: &std::io::Error) -> anyhow::Error {
+    anyhow!("cannot open capture {:?}: {error}", path.display().to_string())
+}
+
+/// When the first packet of a file was captured.
+fn first_time(path: &Path) -> anyhow::Result<Option<Time>> {
+    let mut reader = open(path, false)?;
+    while let Some(found) = reader.advance()? {
+        if let Found::Packet(packet) = found {
+            return Ok(Some(packet.time));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,104 @@
+//! Where the bytes of a capture come from: a file or standard input, as it is or decompressed.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::Path;
+
+use flate2::bufread::MultiGzDecoder;
+
+/// What stands for standard input on the command line.
+const STANDARD_INPUT: &str = "-";
+/// Bytes of compressed data read at once.
+const COMPRESSED_CHUNK: usize = 64 << 10;
+
+/// Tells whether this path means standard input.
+pub(super) fn is_standard_input(path: &Path) -> bool {
+    path.as_os_str() == STANDARD_INPUT
+}
+
+/// An opened capture, its bytes decompressed where need be.
+pub(super) enum Input {
+    Plain(Raw),
+    /// One member or several.
+    Gzip(Box<MultiGzDecoder<BufReader<Raw>>>),
+    /// One frame or several.
+    Zstd(Box<zstd::Decoder<'static, BufReader<Raw>>>),
+}
+
+impl Input {
+    /// Opens a path, and reads as many bytes of it as it takes to recognise a compressed file.
+    pub(super) fn open(path: &Path) -> io::Result<Input> {
+        let inner: Box<dyn Read + Send> =
+            if is_standard_input(path) { Box::new(io::stdin()) } else { Box::new(File::open(path)?) };
+        Input::new(inner)
+    }
+
+    /// Looks at the first bytes of `inner`.
+    pub(super) fn new(mut inner: Box<dyn Read + Send>) -> io::Result<Input> {
+        let mut first = Vec::new();
+        inner.by_ref().take(4).read_to_end(&mut first)?;
+        let read = first.len() as u64;
+        let gzip = first.starts_with(b"\x1f\x8b");
+        let zstd = first.starts_with(b"\x28\xb5\x2f\xfd");
+        let raw = Raw { first, inner, read };
+        Ok(if gzip {
+            Input::Gzip(Box::new(MultiGzDecoder::new(BufReader::with_capacity(COMPRESSED_CHUNK, raw))))
+        } else if zstd {
+            Input::Zstd(Box::new(zstd::Decoder::with_buffer(BufReader::with_capacity(COMPRESSED_CHUNK, raw))?))
+        } else {
+            Input::Plain(raw)
+        })
+    }
+
+    /// Tells whether the bytes are those of the file.
+    pub(super) fn is_plain(&self) -> bool {
+        matches!(self, Input::Plain(_))
+    }
+
+    /// Bytes read, before decompression.
+    pub(super) fn bytes_read(&self) -> u64 {
+        match self {
+            Input::Plain(raw) => raw.read,
+            Input::Gzip(decoder) => decoder.get_ref().get_ref().read,
+            Input::Zstd(decoder) => decoder.get_ref().get_ref().read,
+        }
+    }
+}
+
+impl Read for Input {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Input::Plain(raw) => raw.read(buffer),
+            Input::Gzip(decoder) => decoder.read(buffer).map_err(|error| broken("gzip", error)),
+            Input::Zstd(decoder) => decoder.read(buffer).map_err(|error| broken("zstd", error)),
+        }
+    }
+}
+
+/// Says that a decompressor cannot go on; errors of the operating system pass through.
+fn broken(format: &str, error: io::Error) -> io::Error {
+    if error.raw_os_error().is_some() || error.kind() == io::ErrorKind::Interrupted {
+        return error;
+    }
+    io::Error::new(error.kind(), format!("the {format} data is broken or cut short from here on ({error})"))
+}
+
+/// The bytes of a file, counted. The first of them were read to see what it is.
+pub(super) struct Raw {
+    first: Vec<u8>,
+    inner: Box<dyn Read + Send>,
+    read: u64,
+}
+
+impl Read for Raw {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if !self.first.is_empty() {
+            let length = self.first.as_slice().read(buffer)?;
+            self.first.drain(..length);
+            return Ok(length);
+        }
+        let length = self.inner.read(buffer)?;
+        self.read += length as u64;
+        Ok(length)
+    }
+}

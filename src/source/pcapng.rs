@@ -1,0 +1,300 @@
+//! The pcapng file format: sections of blocks, each block framed by its length, before and behind.
+//!
+//! By draft-ietf-opsawg-pcapng. What is broken inside one block costs that block; where the framing itself is broken, the next
+//! block is searched for: a block type that exists, and two lengths that agree.
+//!
+//! ```text
+//!  type │ total length │ body (padded to 32 bits) │ total length again
+//! ```
+
+mod block;
+#[cfg(test)]
+mod tests;
+
+use nom::bytes::streaming::take;
+use nom::number::Endianness;
+use nom::number::streaming::u32;
+use nom::{IResult, Needed, Offset, Parser};
+
+use super::unit::{Captured, Content, MAX_UNIT, Step, cut_short};
+use crate::capture::Time;
+use block::{Interface, PacketBody};
+
+/// Numbers of block types.
+mod kind {
+    pub const SECTION: u32 = 0x0a0d_0d0a;
+    pub const INTERFACE: u32 = 1;
+    pub const OBSOLETE_PACKET: u32 = 2;
+    pub const SIMPLE_PACKET: u32 = 3;
+    pub const NAMES: u32 = 4;
+    pub const STATISTICS: u32 = 5;
+    pub const ENHANCED_PACKET: u32 = 6;
+    pub const JOURNAL: u32 = 9;
+    pub const SECRETS: u32 = 10;
+    pub const CUSTOM: u32 = 0xbad;
+    pub const CUSTOM_NOT_COPIED: u32 = 0x4000_0bad;
+
+    /// What the draft calls it; `None` for a type that is not assigned.
+    pub fn name(kind: u32) -> Option<&'static str> {
+        Some(match kind {
+            SECTION => "section header block",
+            INTERFACE => "interface description block",
+            OBSOLETE_PACKET => "packet block",
+            SIMPLE_PACKET => "simple packet block",
+            NAMES => "name resolution block",
+            STATISTICS => "interface statistics block",
+            ENHANCED_PACKET => "enhanced packet block",
+            JOURNAL => "systemd journal block",
+            SECRETS => "decryption secrets block",
+            CUSTOM | CUSTOM_NOT_COPIED => "custom block",
+            _ => return None,
+        })
+    }
+}
+
+/// Type and two lengths.
+const FRAME: usize = 12;
+/// Bytes of the longest block that a search believes in. Packets end at 256 KiB but for a few; a search that waited for the end
+/// of every larger claim would read megabytes ahead for noise.
+const SEARCH_REACH: usize = 1 << 20;
+/// Interfaces of one section. Captures of whole data centres have hundreds; each one costs a few bytes as long as the section lasts.
+const MAX_INTERFACES: usize = 65_536;
+
+/// What can be wrong with a block.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum Fault {
+    #[error("block type {0:#010x} has length {1}, below the {FRAME} bytes of an empty block")]
+    TooShort(u32, u32),
+    #[error("block type {0:#010x} has length {1}, not a multiple of 4")]
+    NotAligned(u32, u32),
+    #[error("block type {0:#010x} claims {1} bytes, which no block has")]
+    TooLong(u32, u32),
+    #[error("block type {0:#010x} begins with length {1} and ends with length {2}")]
+    LengthsDiffer(u32, u32, u32),
+    #[error("the section's byte-order magic is {0:08x}")]
+    ByteOrder(u32),
+    #[error("malformed block")]
+    Malformed,
+}
+
+impl nom::error::ParseError<&[u8]> for Fault {
+    fn from_error_kind(_: &[u8], _: nom::error::ErrorKind) -> Fault {
+        Fault::Malformed
+    }
+
+    fn append(_: &[u8], _: nom::error::ErrorKind, other: Fault) -> Fault {
+        other
+    }
+}
+
+/// Tells whether a file that begins with these bytes is a pcapng file: the section header's type is the same in both byte orders.
+pub fn recognises(bytes: &[u8]) -> bool {
+    bytes.starts_with(&kind::SECTION.to_be_bytes())
+}
+
+/// The byte order of the section that begins here; `None` where none does.
+fn section_order(input: &[u8]) -> IResult<&[u8], Option<Endianness>, Fault> {
+    if !recognises(input) {
+        return Ok((input, None));
+    }
+    let (rest, (_, magic)) = (take(8usize), u32(Endianness::Big)).parse(input)?;
+    match magic {
+        0x1a2b_3c4d => Ok((rest, Some(Endianness::Big))),
+        0x4d3c_2b1a => Ok((rest, Some(Endianness::Little))),
+        other => Err(nom::Err::Failure(Fault::ByteOrder(other))),
+    }
+}
+
+/// A block without its frame.
+struct Block<'a> {
+    kind: u32,
+    body: &'a [u8],
+}
+
+/// A whole block, of at most `limit` bytes.
+fn block<'a>(order: Endianness, limit: usize) -> impl Fn(&'a [u8]) -> IResult<&'a [u8], Block<'a>, Fault> {
+    move |input| {
+        let (rest, (kind, length)) = (u32(order), u32(order)).parse(input)?;
+        let fault = if length < FRAME as u32 {
+            Some(Fault::TooShort(kind, length))
+        } else if length % 4 != 0 {
+            // "This value MUST be a multiple of 4."
+            Some(Fault::NotAligned(kind, length))
+        } else if length as usize > limit {
+            Some(Fault::TooLong(kind, length))
+        } else {
+            None
+        };
+        if let Some(fault) = fault {
+            return Err(nom::Err::Failure(fault));
+        }
+        let (rest, body) = take(length as usize - FRAME)(rest)?;
+        let (rest, again) = u32(order)(rest)?;
+        match again == length {
+            true => Ok((rest, Block { kind, body })),
+            false => Err(nom::Err::Failure(Fault::LengthsDiffer(kind, length, again))),
+        }
+    }
+}
+
+/// Decodes one pcapng file, step by step.
+#[derive(Debug)]
+pub struct Decoder {
+    order: Endianness,
+    /// Those of this section, by id; `None` for one whose description is broken beyond use.
+    interfaces: Vec<Option<Interface>>,
+    /// Interfaces of the sections before.
+    earlier: u32,
+    /// When the last packet was captured, for the blocks that do not say.
+    time: Time,
+    /// The framing is broken: the next block is being searched for.
+    lost: bool,
+}
+
+impl Default for Decoder {
+    fn default() -> Decoder {
+        let order = Endianness::Little;
+        Decoder { order, interfaces: Vec::new(), earlier: 0, time: Time(0), lost: false }
+    }
+}
+
+impl Decoder {
+    /// Looks at the bytes behind the last unit. With `last`, nothing follows them: what would need more is not there.
+    pub fn step(&mut self, bytes: &[u8], last: bool) -> Step {
+        if self.lost {
+            return self.search(bytes, last);
+        }
+        let block = section_order(bytes).and_then(|(_, order)| {
+            if let Some(order) = order {
+                self.begin_section(order);
+            }
+            block(self.order, MAX_UNIT)(bytes)
+        });
+        match block {
+            Ok((rest, block)) => {
+                let content = self.content(bytes, &block).unwrap_or_else(|fault| {
+                    Content::Damage(format!("{}: {fault}", kind::name(block.kind).unwrap_or("block")))
+                });
+                Step::Unit(bytes.offset(rest), content)
+            }
+            Err(nom::Err::Incomplete(needed)) => Step::Need(bytes.len().saturating_add(missing(needed))),
+            Err(nom::Err::Error(fault) | nom::Err::Failure(fault)) => {
+                self.lost = true;
+                Step::Unit(bytes.len().min(4), Content::Damage(fault.to_string()))
+            }
+        }
+    }
+
+    /// Interfaces described so far.
+    pub fn interfaces(&self) -> u32 {
+        self.earlier.saturating_add(self.interfaces.len() as u32)
+    }
+
+    /// What the file breaks off in, given the bytes behind its last whole unit.
+    pub fn cut(&self, bytes: &[u8]) -> String {
+        let have = bytes.len();
+        let head: IResult<_, _, Fault> = (u32(self.order), u32(self.order)).parse(bytes);
+        match head {
+            Ok((_, (kind, length))) => match kind::name(kind) {
+                Some(name) => cut_short(name, have, length as usize),
+                None => cut_short(&format!("block of type {kind:#010x}"), have, length as usize),
+            },
+            Err(_) => cut_short("block head", have, 8),
+        }
+    }
+
+    /// "Interface IDs are unique within a section", and only there.
+    fn begin_section(&mut self, order: Endianness) {
+        self.earlier = self.interfaces();
+        self.interfaces.clear();
+        self.order = order;
+    }
+
+    /// Goes to the next block: its type is known, and its lengths agree.
+    fn search(&mut self, bytes: &[u8], last: bool) -> Step {
+        for at in 0..bytes.len() {
+            let here = &bytes[at..];
+            let order = match section_order(here) {
+                Ok((_, order)) => order.unwrap_or(self.order),
+                // Cut inside a section's head: that is for the block parser to say.
+                Err(nom::Err::Incomplete(_)) => self.order,
+                Err(_) => continue,
+            };
+            let number: IResult<_, _, Fault> = u32(order)(here);
+            if number.is_ok_and(|(_, number)| kind::name(number).is_none()) {
+                continue;
+            }
+            match block(order, SEARCH_REACH)(here) {
+                Ok(_) => {
+                    self.lost = false;
+                    return Step::Unit(at, Content::Other);
+                }
+                Err(nom::Err::Incomplete(_)) if last => {}
+                Err(nom::Err::Incomplete(needed)) if at == 0 => {
+                    return Step::Need(bytes.len().saturating_add(missing(needed)));
+                }
+                Err(nom::Err::Incomplete(_)) => return Step::Unit(at, Content::Other),
+                Err(_) => {}
+            }
+        }
+        match bytes.len() {
+            0 => Step::Need(1),
+            all => Step::Unit(all, Content::Other),
+        }
+    }
+
+    /// What a whole block says.
+    fn content(&mut self, bytes: &[u8], block: &Block<'_>) -> Result<Content, block::Fault> {
+        let order = self.order;
+        match block.kind {
+            kind::SECTION => block::section(order, block.body).map(|()| Content::Other),
+            kind::INTERFACE if self.interfaces.len() >= MAX_INTERFACES => Err(block::Fault::TooManyInterfaces),
+            kind::INTERFACE => {
+                let (interface, fault) = block::interface(order, block.body);
+                self.interfaces.push(interface);
+                fault.map_or(Ok(Content::Other), Err)
+            }
+            kind::ENHANCED_PACKET => self.packet(bytes, block::enhanced_packet(order, block.body)?),
+            kind::OBSOLETE_PACKET => self.packet(bytes, block::obsolete_packet(order, block.body)?),
+            kind::SIMPLE_PACKET => {
+                let snap_length = self.interface(0)?.snap_length;
+                self.packet(bytes, block::simple_packet(order, block.body, snap_length)?)
+            }
+            kind::SECRETS => Ok(match block::key_log(order, block.body)? {
+                Some(lines) => Content::Secrets(range(bytes, lines)),
+                None => Content::Other,
+            }),
+            // "Readers MUST skip unknown blocks." Names and statistics tell nothing that packets do not.
+            _ => Ok(Content::Other),
+        }
+    }
+
+    fn packet(&mut self, bytes: &[u8], packet: PacketBody<'_>) -> Result<Content, block::Fault> {
+        let interface = self.interface(packet.interface)?;
+        let link = interface.link;
+        if let Some(ticks) = packet.ticks {
+            self.time = interface.clock.time(ticks);
+        }
+        let number = self.earlier.saturating_add(packet.interface);
+        let data = range(bytes, packet.data);
+        Ok(Content::Packet(Captured::new(self.time, link, number, packet.original_length, data)))
+    }
+
+    fn interface(&self, id: u32) -> Result<&Interface, block::Fault> {
+        let known = self.interfaces.get(id as usize).and_then(Option::as_ref);
+        known.ok_or(block::Fault::UnknownInterface(id))
+    }
+}
+
+/// Where `part` stands in `whole`, of which it is a slice.
+fn range(whole: &[u8], part: &[u8]) -> std::ops::Range<usize> {
+    let start = whole.offset(part);
+    start..start + part.len()
+}
+
+fn missing(needed: Needed) -> usize {
+    match needed {
+        Needed::Size(size) => size.get(),
+        Needed::Unknown => 1,
+    }
+}

@@ -1,0 +1,293 @@
+//! One capture file as a source, from anything that can be read.
+
+use std::io::{self, Read};
+use std::mem;
+use std::ops::Range;
+
+use anyhow::anyhow;
+
+use super::unit::{Captured, Content, Step};
+use super::window::Window;
+use super::{Damage, Item, Source, pcap, pcapng};
+use crate::capture::{Packet, PacketNumber};
+
+/// Reads a pcap or pcapng file; which of them, its first bytes tell.
+#[derive(Debug)]
+pub struct Reader<R> {
+    file: String,
+    window: Window<R>,
+    format: Format,
+    /// At the end of the data, more may come.
+    follow: bool,
+    /// The input has ended: what is at hand is all there is.
+    last: bool,
+    ended: bool,
+    /// Bytes of the unit handed out last, which its borrower has given back by asking for the next.
+    spent: usize,
+    packets: u64,
+    /// Interfaces of the files before this one.
+    interfaces: u32,
+}
+
+#[derive(Debug)]
+enum Format {
+    Unknown,
+    Pcap(pcap::Decoder),
+    Pcapng(pcapng::Decoder),
+}
+
+/// An item without its bytes: what [`Reader::advance`] found, for [`Reader::item`].
+#[derive(Debug)]
+pub(super) enum Found {
+    Packet(Captured),
+    Secrets(Range<usize>),
+    Damage(Damage),
+    Idle,
+}
+
+impl<R: Read> Reader<R> {
+    /// A reader of `input`, which is called `file` in messages. Nothing is read yet.
+    pub fn new(file: impl Into<String>, input: R) -> Reader<R> {
+        Reader {
+            file: file.into(),
+            window: Window::new(input),
+            format: Format::Unknown,
+            follow: false,
+            last: false,
+            ended: false,
+            spent: 0,
+            packets: 0,
+            interfaces: 0,
+        }
+    }
+
+    /// Goes on from the numbers of a reader that has ended: packets and interfaces are numbered over all files of a capture.
+    pub fn continuing(mut self, packets: u64, interfaces: u32) -> Reader<R> {
+        self.packets = packets;
+        self.interfaces = interfaces;
+        self
+    }
+
+    /// Takes the end of the data for a pause: the file is still being written.
+    pub fn follow(mut self, follow: bool) -> Reader<R> {
+        self.follow = follow;
+        self
+    }
+
+    /// Packets up to here, in this file and those before.
+    pub fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// Interfaces up to here, in this file and those before.
+    pub fn interfaces(&self) -> u32 {
+        self.interfaces.saturating_add(match &self.format {
+            Format::Unknown => 0,
+            Format::Pcap(decoder) => decoder.interfaces(),
+            Format::Pcapng(decoder) => decoder.interfaces(),
+        })
+    }
+
+    /// Where the bytes come from.
+    pub fn input(&self) -> &R {
+        self.window.input()
+    }
+
+    /// Bytes of memory held.
+    pub fn memory(&self) -> usize {
+        self.window.memory()
+    }
+
+    /// Goes to the next item; `None` at the end.
+    pub(super) fn advance(&mut self) -> anyhow::Result<Option<Found>> {
+        self.window.consume(mem::take(&mut self.spent));
+        while !self.ended {
+            match self.step()? {
+                Step::Need(wanted) => match self.window.fill(wanted) {
+                    Ok(true) => {}
+                    Ok(false) if self.follow => return Ok(Some(Found::Idle)),
+                    // Once more: a search may still find something in what is at hand.
+                    Ok(false) if !self.last => self.last = true,
+                    Ok(false) => return Ok(self.cut()),
+                    Err(error) => return self.failed(error).map(Some),
+                },
+                Step::Unit(length, content) => {
+                    self.spent = length;
+                    match content {
+                        Content::Other => self.window.consume(mem::take(&mut self.spent)),
+                        Content::Packet(mut packet) => {
+                            self.packets += 1;
+                            packet.interface = packet.interface.saturating_add(self.interfaces);
+                            return Ok(Some(Found::Packet(packet)));
+                        }
+                        Content::Secrets(lines) => return Ok(Some(Found::Secrets(lines))),
+                        Content::Damage(reason) => return Ok(Some(self.damage(reason))),
+                    }
+                }
+                Step::End(reason) => {
+                    self.ended = true;
+                    return Ok(Some(self.damage(reason)));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The item that [`Reader::advance`] has just found.
+    pub(super) fn item(&self, found: Found) -> Item<'_> {
+        match found {
+            Found::Packet(Captured { time, link, interface, original_length, data }) => Item::Packet(Packet {
+                number: PacketNumber(self.packets),
+                time,
+                link,
+                interface,
+                original_length,
+                data: &self.window.bytes()[data],
+            }),
+            Found::Secrets(lines) => Item::Secrets(&self.window.bytes()[lines]),
+            Found::Damage(damage) => Item::Damage(damage),
+            Found::Idle => Item::Idle,
+        }
+    }
+
+    fn step(&mut self) -> anyhow::Result<Step> {
+        let bytes = self.window.bytes();
+        match &mut self.format {
+            Format::Pcap(decoder) => return Ok(decoder.step(bytes)),
+            Format::Pcapng(decoder) => return Ok(decoder.step(bytes, self.last)),
+            Format::Unknown if bytes.len() < 4 && !self.last => return Ok(Step::Need(4)),
+            Format::Unknown => {}
+        }
+        self.format = if pcap::recognises(bytes) {
+            Format::Pcap(pcap::Decoder::default())
+        } else if pcapng::recognises(bytes) {
+            Format::Pcapng(pcapng::Decoder::default())
+        } else {
+            self.ended = true;
+            // A few bytes more tell what it is instead; where they cannot be had, the message does without.
+            let _ = self.window.fill(16);
+            return Err(anyhow!("cannot open capture {:?}: {}", self.file, no_capture(self.window.bytes())));
+        };
+        self.step()
+    }
+
+    fn damage(&self, reason: String) -> Found {
+        Found::Damage(Damage { file: self.file.clone(), offset: self.window.offset(), reason })
+    }
+
+    /// The input has ended. Between two units that is the end; inside one it is damage.
+    fn cut(&mut self) -> Option<Found> {
+        self.ended = true;
+        let bytes = self.window.bytes();
+        let reason = match &self.format {
+            _ if bytes.is_empty() => return None,
+            Format::Unknown => return None,
+            Format::Pcap(decoder) => decoder.cut(bytes),
+            Format::Pcapng(decoder) => decoder.cut(bytes),
+        };
+        Some(self.damage(reason))
+    }
+
+    /// Reading failed. What the operating system refuses is an error; what a decompressor cannot go on with is damage to the file.
+    fn failed(&mut self, error: io::Error) -> anyhow::Result<Found> {
+        self.ended = true;
+        match error.raw_os_error() {
+            Some(_) => Err(anyhow!("cannot read capture {:?}: {error}", self.file)),
+            None => Ok(self.damage(error.to_string())),
+        }
+    }
+}
+
+impl<R: Read> Source for Reader<R> {
+    fn next(&mut self) -> anyhow::Result<Option<Item<'_>>> {
+        let found = self.advance()?;
+        Ok(found.map(|found| self.item(found)))
+    }
+
+    fn progress(&self) -> (u64, Option<u64>) {
+        (self.window.offset(), None)
+    }
+}
+
+/// What people open by mistake, by its first bytes, and what to do with it.
+const FOREIGN: [(&[u8], &str); 9] = [
+    (
+        b"SQLite format 3\0",
+        "It is an SQLite database: \"mcptap sessions FILE\" lists the sessions that mcptap saved in one.",
+    ),
+    (b"\xfd7zXZ\0", "It is compressed with xz: decompress it first."),
+    (b"BZh", "It is compressed with bzip2: decompress it first."),
+    (b"\x04\x22\x4d\x18", "It is compressed with lz4: decompress it first."),
+    (b"PK\x03\x04", "It is a zip archive: unpack it first."),
+    (b"snoop\0\0\0", "It is a snoop capture: convert it with \"editcap -F pcapng\"."),
+    (b"GMBU", "It is a Network Monitor capture: convert it with \"editcap -F pcapng\"."),
+    (b"\x1f\x8b", "It is compressed twice: decompress it first."),
+    (b"\x28\xb5\x2f\xfd", "It is compressed twice: decompress it first."),
+];
+
+/// Why a file that begins with these bytes is no capture, and what to try.
+fn no_capture(first: &[u8]) -> String {
+    if first.is_empty() {
+        return "the file is empty".into();
+    }
+    let shown: Vec<String> = first.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    let mut message = format!("not a pcap or pcapng file (first bytes {})", shown.join(" "));
+    let text = first.iter().take(16).all(|byte| matches!(byte, b'\t' | b'\n' | b'\r' | b' '..=b'~'));
+    if let Some((_, hint)) = FOREIGN.iter().find(|(magic, _)| first.starts_with(magic)) {
+        message = format!("{message}. {hint}");
+    } else if text {
+        message += ". A JSON-RPC log? Wrap the server with \"mcptap wrap\" to record one.";
+    }
+    message
+}
+
+/// The body of the fuzz target for capture files: any bytes at all are read without a panic, in bounded memory, to an end; how they
+/// arrive changes nothing.
+///
+/// # Panics
+///
+/// When one of these does not hold.
+pub fn fuzz_capture_file(data: &[u8]) {
+    /// Gives so many bytes at a time.
+    struct Pieces<'a>(&'a [u8], usize);
+
+    impl Read for Pieces<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let length = self.1.min(buffer.len()).min(self.0.len());
+            let (piece, rest) = self.0.split_at(length);
+            buffer[..length].copy_from_slice(piece);
+            self.0 = rest;
+            Ok(length)
+        }
+    }
+
+    let read = |size| {
+        let mut reader = Reader::new("fuzz", Pieces(data, size));
+        let mut items = Vec::new();
+        let mut captured = 0;
+        loop {
+            match reader.next() {
+                Ok(None) => break,
+                Ok(Some(Item::Packet(packet))) => {
+                    assert!(packet.original_length as usize >= packet.data.len());
+                    captured += packet.data.len();
+                    items.push(format!("{packet:?}"));
+                }
+                Ok(Some(item)) => items.push(format!("{item:?}")),
+                Err(error) => {
+                    items.push(error.to_string());
+                    assert!(matches!(reader.next(), Ok(None)), "an error is final");
+                    break;
+                }
+            }
+            assert!(items.len() <= data.len(), "every item stands for bytes");
+        }
+        assert!(captured <= data.len(), "no byte is handed out twice");
+        assert!(reader.memory() <= (4 * data.len()).max(256 << 10), "memory grows only with what arrived");
+        assert!(matches!(reader.next(), Ok(None)), "the end is final");
+        items
+    };
+    let whole = read(usize::MAX);
+    assert_eq!(read(1), whole);
+    assert_eq!(read(7), whole);
+}

@@ -1,0 +1,158 @@
+//! Capture files for the tests of this folder, made byte by byte, so that they can be wrong in any place.
+
+use nom::number::Endianness;
+
+use super::reader::{Reader, fuzz_capture_file};
+use super::{Item, Source};
+
+/// An item with its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seen {
+    Packet { number: u64, time: i64, link: u16, interface: u32, original: u32, data: Vec<u8> },
+    Secrets(Vec<u8>),
+    Damage { offset: u64, reason: String },
+    Idle,
+}
+
+impl Seen {
+    pub fn from(item: Item<'_>) -> Seen {
+        match item {
+            Item::Packet(packet) => Seen::Packet {
+                number: packet.number.0,
+                time: packet.time.0,
+                link: packet.link.0,
+                interface: packet.interface,
+                original: packet.original_length,
+                data: packet.data.to_vec(),
+            },
+            Item::Secrets(lines) => Seen::Secrets(lines.to_vec()),
+            Item::Damage(damage) => Seen::Damage { offset: damage.offset, reason: damage.reason },
+            Item::Idle => Seen::Idle,
+        }
+    }
+
+    pub fn is_packet(&self) -> bool {
+        matches!(self, Seen::Packet { .. })
+    }
+
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Seen::Damage { .. })
+    }
+}
+
+/// Everything up to the end, or up to an error.
+pub fn drain(source: &mut dyn Source) -> anyhow::Result<Vec<Seen>> {
+    let mut seen = Vec::new();
+    while let Some(item) = source.next()? {
+        seen.push(Seen::from(item));
+    }
+    Ok(seen)
+}
+
+/// What a file of these bytes holds, read whole; that reading it in pieces gives the same is checked on the way.
+pub fn seen(bytes: &[u8]) -> Vec<Seen> {
+    fuzz_capture_file(bytes);
+    drain(&mut Reader::new("sample", bytes)).expect("a capture file")
+}
+
+/// A short account of items, one line each, to compare with.
+pub fn account(seen: &[Seen]) -> String {
+    let line = |item: &Seen| match item {
+        Seen::Packet { number, time, link, interface, original, data } => {
+            let text = String::from_utf8_lossy(data);
+            format!("packet {number} time {time} link {link} interface {interface} length {original} {text:?}\n")
+        }
+        Seen::Secrets(lines) => format!("secrets {:?}\n", String::from_utf8_lossy(lines)),
+        Seen::Damage { offset, reason } => format!("byte {offset}: {reason}\n"),
+        Seen::Idle => "idle\n".into(),
+    };
+    seen.iter().map(line).collect()
+}
+
+/// A file being written in one byte order.
+#[derive(Clone)]
+pub struct Bytes {
+    pub order: Endianness,
+    pub bytes: Vec<u8>,
+}
+
+impl Bytes {
+    pub fn new(order: Endianness) -> Bytes {
+        Bytes { order, bytes: Vec::new() }
+    }
+
+    pub fn u16(mut self, number: u16) -> Bytes {
+        let bytes = if self.order == Endianness::Big { number.to_be_bytes() } else { number.to_le_bytes() };
+        self.bytes.extend(bytes);
+        self
+    }
+
+    pub fn u32(mut self, number: u32) -> Bytes {
+        let bytes = if self.order == Endianness::Big { number.to_be_bytes() } else { number.to_le_bytes() };
+        self.bytes.extend(bytes);
+        self
+    }
+
+    pub fn raw(mut self, bytes: &[u8]) -> Bytes {
+        self.bytes.extend(bytes);
+        self
+    }
+
+    /// Bytes, padded to 32 bits.
+    pub fn padded(mut self, bytes: &[u8]) -> Bytes {
+        self.bytes.extend(bytes);
+        self.bytes.resize(self.bytes.len() + bytes.len().next_multiple_of(4) - bytes.len(), 0);
+        self
+    }
+
+    fn empty(&self) -> Bytes {
+        Bytes::new(self.order)
+    }
+
+    // pcap
+
+    pub fn pcap_header(self, magic: u32, link: u32) -> Bytes {
+        self.u32(magic).u16(2).u16(4).u32(0).u32(0).u32(65_535).u32(link)
+    }
+
+    pub fn record(self, seconds: u32, fraction: u32, data: &[u8]) -> Bytes {
+        let length = data.len() as u32;
+        self.u32(seconds).u32(fraction).u32(length).u32(length).raw(data)
+    }
+
+    // pcapng
+
+    pub fn block(self, kind: u32, body: Bytes) -> Bytes {
+        let length = body.bytes.len() as u32 + 12;
+        self.u32(kind).u32(length).raw(&body.bytes).u32(length)
+    }
+
+    pub fn section(self) -> Bytes {
+        let body = self.empty().u32(0x1a2b_3c4d).u16(1).u16(0).raw(&[0xff; 8]);
+        self.block(0x0a0d_0d0a, body)
+    }
+
+    pub fn interface(self, link: u16, snap_length: u32, options: &[(u16, &[u8])]) -> Bytes {
+        let mut body = self.empty().u16(link).u16(0).u32(snap_length);
+        for (code, value) in options {
+            body = body.u16(*code).u16(value.len() as u16).padded(value);
+        }
+        self.block(1, body)
+    }
+
+    pub fn enhanced(self, interface: u32, ticks: u64, data: &[u8]) -> Bytes {
+        let length = data.len() as u32;
+        let body = self.empty().u32(interface).u32((ticks >> 32) as u32).u32(ticks as u32).u32(length).u32(length);
+        self.block(6, body.padded(data))
+    }
+
+    pub fn simple(self, original: u32, data: &[u8]) -> Bytes {
+        let body = self.empty().u32(original).padded(data);
+        self.block(3, body)
+    }
+
+    pub fn secrets(self, kind: u32, lines: &[u8]) -> Bytes {
+        let body = self.empty().u32(kind).u32(lines.len() as u32).padded(lines);
+        self.block(10, body)
+    }
+}
