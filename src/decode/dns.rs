@@ -1,18 +1,281 @@
 //! Names of servers, from DNS answers (RFC 1035).
+//!
+//! A message is a header, questions and records. A name in it is a chain of labels that may end in a pointer to an
+//! earlier name. Only what leads from the question to its addresses is looked at: aliases (CNAME) and addresses (A, AAAA).
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use nom::bytes::complete::take;
+use nom::error::{Error, ErrorKind};
+use nom::multi::length_data;
+use nom::number::complete::{be_u8, be_u16, be_u32};
+use nom::{IResult, Parser};
 
 /// The name asked for and an address it stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
-    /// The name of the question, lower case, without the final dot.
+    /// The name of the question, lower case, without the final dot. Bytes other than letters, digits, `-` and `_` are
+    /// escaped as in zone files (`\.`, `\007`; RFC 1035 section 5.1), so it is safe to print.
     pub name: String,
     /// An address of the answer, directly or behind aliases (CNAME).
     pub address: IpAddr,
 }
 
-/// The names that a DNS message tells; empty for a query, an error or bytes that are no DNS.
+/// Aliases followed from a question. Resolvers give up after 8 to 16; the bound also ends circles.
+const ALIASES: usize = 16;
+
+/// The names that a DNS message tells; empty for a query, an error or bytes that are no DNS. A message that is cut off
+/// tells what its whole records say.
+///
+/// Multicast DNS answers without a question (RFC 6762 section 6): there each address stands for the name of its record.
 pub fn names(message: &[u8]) -> Vec<Name> {
-    let _ = message;
-    Vec::new()
+    let Some((mut rest, header)) = header(message).ok().filter(|(_, header)| header.is_answer()) else {
+        return Vec::new();
+    };
+    let mut asked = None;
+    for _ in 0..header.questions {
+        let Ok((behind, question)) = question(message, rest) else { return Vec::new() };
+        rest = behind;
+        asked.get_or_insert(question);
+    }
+    let mut aliases = Vec::new();
+    let mut addresses = Vec::new();
+    for _ in 0..header.answers {
+        let Ok((behind, (owner, data))) = record(message, rest) else { break };
+        rest = behind;
+        match data {
+            Data::Alias(target) => aliases.push((owner, target)),
+            Data::Address(address) => addresses.push((owner, address)),
+            Data::Other => {}
+        }
+    }
+    let Some(asked) = asked else {
+        return addresses.into_iter().map(|(name, address)| Name { name, address }).collect();
+    };
+    let mut chain = vec![asked.as_str()];
+    while let Some((_, target)) = aliases.iter().find(|(owner, _)| chain.last() == Some(&owner.as_str())) {
+        if chain.len() > ALIASES {
+            break;
+        }
+        chain.push(target);
+    }
+    let answers = addresses.iter().filter(|(owner, _)| chain.contains(&owner.as_str()));
+    answers.map(|(_, address)| Name { name: asked.clone(), address: *address }).collect()
+}
+
+/// RFC 1035 section 4.1.1, as far as it is needed.
+struct Header {
+    flags: u16,
+    questions: u16,
+    answers: u16,
+}
+
+impl Header {
+    /// A response (QR) to a standard query (opcode 0) without error (RCODE 0).
+    fn is_answer(&self) -> bool {
+        const RESPONSE: u16 = 0x8000;
+        const OPCODE: u16 = 0x7800;
+        const RCODE: u16 = 0x000f;
+        self.flags & (RESPONSE | OPCODE | RCODE) == RESPONSE
+    }
+}
+
+/// What a record says.
+enum Data {
+    Alias(String),
+    Address(IpAddr),
+    Other,
+}
+
+fn header(input: &[u8]) -> IResult<&[u8], Header> {
+    let (rest, (_identification, flags, questions, answers, _authorities, _additional)) =
+        (be_u16, be_u16, be_u16, be_u16, be_u16, be_u16).parse(input)?;
+    Ok((rest, Header { flags, questions, answers }))
+}
+
+/// A name, a type and a class (RFC 1035 section 4.1.2).
+fn question<'a>(message: &'a [u8], input: &'a [u8]) -> IResult<&'a [u8], String> {
+    let (rest, name) = name(message, input)?;
+    let (rest, _type_and_class) = be_u32(rest)?;
+    Ok((rest, name))
+}
+
+/// A name, a type, a class, a time to live and data behind its length (RFC 1035 section 4.1.3).
+fn record<'a>(message: &'a [u8], input: &'a [u8]) -> IResult<&'a [u8], (String, Data)> {
+    const A: u16 = 1;
+    const CNAME: u16 = 5;
+    const AAAA: u16 = 28;
+    // The upper bit is "cache flush" in multicast DNS (RFC 6762 section 10.2).
+    const INTERNET: u16 = 1;
+    let (rest, owner) = name(message, input)?;
+    let (rest, (kind, class, _time_to_live, bytes)) = (be_u16, be_u16, be_u32, length_data(be_u16)).parse(rest)?;
+    let data = match kind {
+        _ if class & 0x7fff != INTERNET => Data::Other,
+        A => <[u8; 4]>::try_from(bytes).map_or(Data::Other, |bytes| Data::Address(Ipv4Addr::from(bytes).into())),
+        AAAA => <[u8; 16]>::try_from(bytes).map_or(Data::Other, |bytes| Data::Address(Ipv6Addr::from(bytes).into())),
+        CNAME => Data::Alias(name(message, &input[input.len() - rest.len() - bytes.len()..])?.1),
+        _ => Data::Other,
+    };
+    Ok((rest, (owner, data)))
+}
+
+/// A name (RFC 1035 sections 3.1 and 4.1.4). `input` is the rest of `message`.
+fn name<'a>(message: &'a [u8], input: &'a [u8]) -> IResult<&'a [u8], String> {
+    let failed = |kind| Err(nom::Err::Error(Error::new(input, kind)));
+    let mut text = String::new();
+    let mut labels = input;
+    // "The total length of a domain name (i.e., label octets and label length octets) is restricted to 255 octets or less."
+    let mut left = 255_usize;
+    // The input goes on behind the first pointer.
+    let mut behind = None;
+    // A pointer leads to "a prior occurance of the same name": each must lead further back, so there are no circles.
+    let mut before = message.len() - input.len();
+    loop {
+        let (rest, length) = be_u8(labels)?;
+        match length {
+            0 => return Ok((behind.unwrap_or(rest), text)),
+            1..=63 => {
+                let (rest, label) = take(length)(rest)?;
+                let Some(less) = left.checked_sub(label.len() + 1) else { return failed(ErrorKind::TooLarge) };
+                (left, labels) = (less, rest);
+                push_label(label, &mut text);
+            }
+            0xc0.. => {
+                let (rest, low) = be_u8(rest)?;
+                let target = usize::from(u16::from_be_bytes([length & 0x3f, low]));
+                if target >= before {
+                    return failed(ErrorKind::Verify);
+                }
+                before = target;
+                behind.get_or_insert(rest);
+                labels = &message[target..];
+            }
+            // "The 10 and 01 combinations are reserved for future use."
+            _ => return failed(ErrorKind::Switch),
+        }
+    }
+}
+
+/// Names are compared without regard to case (RFC 1035 section 2.3.3).
+fn push_label(label: &[u8], text: &mut String) {
+    if !text.is_empty() {
+        text.push('.');
+    }
+    for byte in label.to_ascii_lowercase() {
+        match byte {
+            b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' => text.push(char::from(byte)),
+            b'!'..=b'~' => text.extend(['\\', char::from(byte)]),
+            _ => text.push_str(&format!("\\{byte:03}")),
+        }
+    }
+}
+
+/// The body of the fuzz target of this module: any bytes are a DNS message. Names are printable, there are no more than
+/// the bytes can hold, and a message that is cut off tells nothing that the whole one does not.
+pub fn fuzz_dns(data: &[u8]) {
+    let whole = names(data);
+    for name in &whole {
+        assert!(name.name.bytes().all(|byte| byte.is_ascii_graphic()), "a name is safe to print");
+        assert!(name.name.len() <= 4 * 255, "a name is as long as the wire allows");
+    }
+    assert!(whole.len() <= data.len() / 15, "the shortest record of an address has fifteen bytes");
+    let cut = names(&data[..data.len() / 2]);
+    assert!(cut.iter().all(|name| whole.contains(name)), "a part of the records tells a part of the names");
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// `mcp.Example.com` is an alias of `edge.example.net`, which has two addresses; a stranger is in the answer, too.
+    fn answer() -> Vec<u8> {
+        let mut message = b"\x12\x34\x81\x80\0\x01\0\x05\0\0\0\0".to_vec();
+        message.extend(b"\x03mcp\x07Example\x03com\0\0\x01\0\x01"); // 12: the question; 16: "Example.com"; 24: "com"
+        message.extend(b"\xc0\x0c\0\x05\0\x01\0\0\0\x3c\0\x12\x04edge\x07example\x03net\0"); // 45: "edge.example.net"
+        message.extend(b"\xc0\x2d\0\x01\0\x01\0\0\0\x3c\0\x04\xd8\x18\x39\x07");
+        message.extend(b"\xc0\x2d\0\x1c\0\x01\0\0\0\x3c\0\x10\x26\x06\x47\0\0\0\0\0\0\0\0\0\0\0\0\x01");
+        message.extend(b"\xc0\x10\0\x01\0\x01\0\0\0\x3c\0\x04\x0a\0\0\x01");
+        message.extend(b"\xc0\x2d\0\x10\0\x01\0\0\0\x3c\0\x03\x02hi");
+        message
+    }
+
+    fn name(name: &str, address: &str) -> Name {
+        Name { name: name.to_owned(), address: address.parse().unwrap() }
+    }
+
+    #[test]
+    fn the_question_stands_for_the_addresses_behind_its_alias() {
+        assert_eq!(names(&answer()), [name("mcp.example.com", "216.24.57.7"), name("mcp.example.com", "2606:4700::1")]);
+    }
+
+    #[test]
+    fn a_cut_message_tells_its_whole_records() {
+        let (whole, all) = (answer(), names(&answer()));
+        for cut in 0..whole.len() {
+            let some = names(&whole[..cut]);
+            assert_eq!(some, all[..some.len()], "cut to {cut}");
+        }
+        let mut trailing = whole.clone();
+        trailing.extend(b"\xc0\x0c trailing");
+        assert_eq!(names(&trailing), all);
+    }
+
+    #[test]
+    fn queries_and_errors_tell_nothing() {
+        let mut message = answer();
+        for (flags, what) in [(0x01, "a query"), (0x89, "opcode 1")] {
+            message[2] = flags;
+            assert_eq!(names(&message), [], "{what}");
+        }
+        message[2..4].copy_from_slice(b"\x81\x83");
+        assert_eq!(names(&message), [], "no such name");
+    }
+
+    #[test]
+    fn pointers_lead_back_or_nowhere() {
+        let head = b"\0\0\x84\0\0\0\0\x01\0\0\0\0".to_vec();
+        for pointer in [b"\xc0\x0c", b"\xc0\x0d", b"\xc0\xff", b"\x80\0", b"\x40\0"] {
+            let mut message = head.clone();
+            message.extend(pointer);
+            message.extend(b"\0\x01\0\x01\0\0\0\0\0\x04\x7f\0\0\x01");
+            assert_eq!(names(&message), [], "{pointer:?}");
+        }
+    }
+
+    #[test]
+    fn circles_of_aliases_end() {
+        let mut message = b"\0\0\x81\x80\0\x01\0\x03\0\0\0\0\x01a\0\0\x01\0\x01".to_vec();
+        message.extend(b"\xc0\x0c\0\x05\0\x01\0\0\0\0\0\x03\x01b\0"); // 31: "b"
+        message.extend(b"\xc0\x1f\0\x05\0\x01\0\0\0\0\0\x02\xc0\x0c");
+        message.extend(b"\xc0\x1f\0\x01\0\x01\0\0\0\0\0\x04\x7f\0\0\x01");
+        assert_eq!(names(&message), [name("a", "127.0.0.1")]);
+    }
+
+    #[test]
+    fn multicast_answers_name_themselves_and_print_safely() {
+        let mut message = b"\0\0\x84\0\0\0\0\x01\0\0\0\0".to_vec();
+        message.extend(b"\x06My.\x1b\xc3\xa9\x05local\0\0\x01\x80\x01\0\0\0\x78\0\x04\x0a\0\0\x05");
+        assert_eq!(names(&message), [name("my\\.\\027\\195\\169.local", "10.0.0.5")]);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(256))]
+
+        #[test]
+        fn any_bytes_are_a_message(data in proptest::collection::vec(any::<u8>(), 0..300)) {
+            fuzz_dns(&data);
+        }
+
+        #[test]
+        fn damaged_answers_are_messages(damage in proptest::collection::vec((0usize..140, any::<u8>()), 1..8)) {
+            let mut message = answer();
+            for (place, byte) in damage {
+                let place = place % message.len();
+                message[place] = byte;
+            }
+            fuzz_dns(&message);
+        }
+    }
 }
