@@ -17,6 +17,8 @@
 pub mod capture;
 pub mod decode;
 pub mod event;
+pub mod filter;
 pub mod findings;
 pub mod mcp;
 pub mod source;
+pub mod view;
