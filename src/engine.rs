@@ -38,7 +38,12 @@ pub trait Listener {
 const LOOK: u64 = 4_096;
 
 /// Runs a source to its end, or until `stop`, and finishes the pipeline: what is open is completed as far as it goes.
-pub fn run(source: &mut dyn Source, pipeline: &mut Pipeline, listener: &mut dyn Listener, stop: &AtomicBool) -> Result<()> {
+pub fn run(
+    source: &mut dyn Source,
+    pipeline: &mut Pipeline,
+    listener: &mut dyn Listener,
+    stop: &AtomicBool,
+) -> Result<()> {
     let mut failed = None;
     let mut clock = Clock::default();
     let mut packets = 0u64;

@@ -15,10 +15,14 @@
 //! Modules in reading order. `docs/architecture.md` is the guide.
 
 pub mod capture;
+pub mod cli;
 pub mod decode;
+pub mod engine;
 pub mod event;
 pub mod export;
+pub mod filter;
 pub mod findings;
 pub mod mcp;
 pub mod pipeline;
 pub mod source;
+pub mod view;

@@ -1,5 +1,6 @@
 //! Events to lines on standard output: text for people, or JSON lines.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::Instant;
@@ -83,7 +84,7 @@ impl Printer {
         Summary {
             packets: counts.packets,
             bytes: counts.bytes,
-            skipped: counts.skipped.iter().map(|(reason, count)| (reason.to_string(), *count)).collect(),
+            skipped: counts.skipped.iter().map(|(reason, count)| (Cow::Borrowed(*reason), *count)).collect(),
             tcp_connections: counts.tcp_connections,
             exchanges: counts.exchanges,
             sessions: self.totals.sessions,

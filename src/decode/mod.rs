@@ -9,6 +9,7 @@ pub mod dns;
 pub mod exchange;
 pub mod http;
 pub mod http1;
+pub mod json;
 pub mod jsonrpc;
 pub mod lines;
 pub mod packet;

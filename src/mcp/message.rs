@@ -85,6 +85,8 @@ pub struct Message {
     pub id: Option<String>,
     /// The method; for an answer that of the request it answers, where known.
     pub method: Option<String>,
+    /// The tool that is called; for an answer that of the request it answers, where known.
+    pub tool: Option<String>,
     /// The text exactly as transmitted (for a member of a batch its own; for an SSE event its data lines joined).
     pub raw: Vec<u8>,
     /// Where its members stand in `raw`.

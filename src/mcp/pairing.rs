@@ -22,6 +22,8 @@ pub struct Pending {
     pub time: Time,
     /// Its method.
     pub method: Option<String>,
+    /// The tool that it calls.
+    pub tool: Option<String>,
     /// The exchange that carried it.
     pub exchange: Option<ExchangeNumber>,
     /// Its sender asked to cancel it.
@@ -178,7 +180,7 @@ mod tests {
     fn request(pairing: &mut Pairing, sender: Direction, id: &str, number: u64, exchange: Option<u64>) -> bool {
         let exchange = exchange.map(ExchangeNumber);
         let number = MessageNumber(number);
-        let pending = Pending { number, time: Time(0), method: None, exchange, cancelled: false };
+        let pending = Pending { number, time: Time(0), method: None, tool: None, exchange, cancelled: false };
         pairing.request(sender, id, pending, LIMIT)
     }
 

@@ -4,6 +4,7 @@ use std::hash::Hasher;
 
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 
+use super::facts;
 use super::message::{Carrier, Message, MessageNumber, Transport};
 use super::pairing::{Answered, Pairing, Pending, Scope};
 use super::peek;
@@ -494,6 +495,7 @@ impl Tracker {
             kind: envelope.kind.unwrap_or(Kind::Invalid),
             id: envelope.id.clone().and_then(|id| String::from_utf8(raw.get(id)?.to_vec()).ok()),
             method: envelope.method_name.clone(),
+            tool: None,
             raw,
             envelope,
             batch,
@@ -574,11 +576,13 @@ impl State {
             }
         }
         let sender = message.direction;
+        message.tool = facts::tool(message);
         match (message.kind, &message.id) {
             (Kind::Request, Some(id)) if id == "null" => oddities.push(Oddity::NullId),
             (Kind::Request, Some(id)) => {
-                let (number, time, method) = (message.number, message.time, message.method.clone());
-                let pending = Pending { number, time, method, exchange: message.exchange, cancelled: false };
+                let (number, time) = (message.number, message.time);
+                let (method, tool) = (message.method.clone(), message.tool.clone());
+                let pending = Pending { number, time, method, tool, exchange: message.exchange, cancelled: false };
                 if self.pairing.request(sender, id, pending, limits.unanswered) {
                     oddities.push(Oddity::IdInFlight);
                 }
@@ -595,6 +599,7 @@ impl State {
                         message.answers = Some(request.number);
                         message.latency = Some(message.time.since(request.time));
                         message.method = request.method;
+                        message.tool = request.tool;
                         self.learn(message);
                     }
                     Answered::Unknown if self.begun => oddities.push(Oddity::UnknownId),

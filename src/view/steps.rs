@@ -101,7 +101,14 @@ impl Ends {
         Ends { addresses: facts.endpoints.map(|endpoint| endpoint.ip().to_string()), client, port }
     }
 
-    fn step(&self, session: SessionNumber, layer: &'static str, from: Side, packets: Vec<PacketNumber>, detail: String) -> Step {
+    fn step(
+        &self,
+        session: SessionNumber,
+        layer: &'static str,
+        from: Side,
+        packets: Vec<PacketNumber>,
+        detail: String,
+    ) -> Step {
         Step {
             number: 0,
             session,
@@ -179,21 +186,21 @@ fn exchange_steps<'m>(
     let mut steps = Vec::new();
     let server = ends.client.other();
     if let Some(method) = &exchange.method {
-        let target = safe::text(exchange.target.as_deref().unwrap_or_default());
-        let detail = format!("HTTP {} {target}{}", safe::text(method), content(&exchange.request));
+        let target = safe::visible(exchange.target.as_deref().unwrap_or_default());
+        let detail = format!("HTTP {} {target}{}", safe::visible(method), content(&exchange.request));
         let step = ends.step(session, "L7", ends.client, exchange.request.packets.clone(), detail);
         steps.push(with_messages(step, &messages(Carrier::RequestBody)));
     }
     if let Some(status) = exchange.status {
-        let reason = safe::text(exchange.reason.as_deref().unwrap_or_default());
-        let location = field(&exchange.response, "location").map(|to| format!(" → {}", safe::text(to)));
+        let reason = safe::visible(exchange.reason.as_deref().unwrap_or_default());
+        let location = field(&exchange.response, "location").map(|to| format!(" → {}", safe::visible(to)));
         let detail = format!("HTTP {status} {reason}{}{}", location.unwrap_or_default(), content(&exchange.response));
         let events = messages(Carrier::SseEvent);
         let packets = if events.is_empty() { &exchange.response.packets } else { &exchange.response.head_packets };
         let step = ends.step(session, "L7", server, packets.clone(), detail);
         steps.push(with_messages(step, &messages(Carrier::ResponseBody)));
         for event in events {
-            let id = event.sse_id.as_deref().map(|id| format!("  id {}", safe::text(id)));
+            let id = event.sse_id.as_deref().map(|id| format!("  id {}", safe::visible(id)));
             let detail = format!("SSE event{}  {}", id.unwrap_or_default(), units::size(event.raw.len() as u64));
             let step = ends.step(session, "L7", server, event.packets.clone(), detail);
             steps.push(with_messages(step, &[event]));
@@ -208,7 +215,7 @@ fn field<'e>(half: &'e Half, name: &str) -> Option<&'e str> {
 
 fn content(half: &Half) -> String {
     let media = field(half, "content-type").map(|value| value.split(';').next().unwrap_or(value));
-    let media = media.map(|media| format!("  {}", safe::text(media))).unwrap_or_default();
+    let media = media.map(|media| format!("  {}", safe::visible(media))).unwrap_or_default();
     let size = if half.body_bytes > 0 { format!("  {}", units::size(half.body_bytes)) } else { String::new() };
     let cut = if half.complete || half.head_end == 0 { "" } else { "  (cut)" };
     format!("{media}{size}{cut}")
@@ -217,7 +224,7 @@ fn content(half: &Half) -> String {
 fn pipe(session: &Session) -> Step {
     let detail = match &session.peers {
         Peers::Process { process, command, .. } => {
-            let command = safe::text(&command.join(" "));
+            let command = safe::fit(&command.join(" "), 80);
             format!("link, network, transport: none (pipes inside one machine)  pid {process}  {command}")
         }
         Peers::Network { .. } => "link, network, transport: none".to_owned(),
@@ -266,8 +273,8 @@ fn line(message: &Message) -> Step {
 fn with_messages(step: Step, messages: &[&Message]) -> Step {
     let Some(first) = messages.first() else { return step };
     let more = if messages.len() > 1 { format!(" and {} more", messages.len() - 1) } else { String::new() };
-    let id = first.id.as_deref().map(|id| format!(" id {}", safe::text(id))).unwrap_or_default();
-    let about = format!("{}{id}{more}", safe::text(first.method.as_deref().unwrap_or("no known method")));
+    let id = first.id.as_deref().map(|id| format!(" id {}", safe::visible(id))).unwrap_or_default();
+    let about = format!("{}{id}{more}", safe::visible(first.method.as_deref().unwrap_or("no known method")));
     Step { role: role(first), messages: messages.iter().map(|message| message.number).collect(), about, ..step }
 }
 

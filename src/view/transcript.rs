@@ -5,14 +5,15 @@
 //!    8  0.251300 ←  tools/call   get_weather  tool error             id 3    238 ms  ✗      #52
 //! ```
 
-use super::about::about;
 use super::paint::{Paint, Tone};
-use super::safe;
+use super::safe::{self, Align};
+use super::text::about;
 use super::units::{count, duration, relative};
 use crate::capture::{PacketNumber, Time};
 use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
 use crate::findings::{Finding, Severity};
+use crate::mcp::facts::{self, Status};
 use crate::mcp::{Message, Party, Peers, Session};
 
 /// How lines are drawn.
@@ -36,25 +37,25 @@ impl Lines {
     pub fn session(&self, session: &Session) -> String {
         let paint = self.paint;
         let party = |party: &Option<Party>, unknown: &str| match party {
-            Some(party) => safe::text(format!("{} {}", party.name, party.version).trim()).into_owned(),
+            Some(party) => safe::visible(format!("{} {}", party.name, party.version).trim()).into_owned(),
             None => unknown.to_owned(),
         };
         let place = match &session.peers {
-            Peers::Network { server, host: Some(host), .. } => format!("{} ({server})", safe::text(host)),
+            Peers::Network { server, host: Some(host), .. } => format!("{} ({server})", safe::visible(host)),
             Peers::Network { server, .. } => server.to_string(),
             Peers::Process { process, command, name } => {
                 let command = safe::fit(&command.join(" "), 48);
-                let name = name.as_deref().map(|name| format!("{}  ", safe::text(name))).unwrap_or_default();
+                let name = name.as_deref().map(|name| format!("{}  ", safe::visible(name))).unwrap_or_default();
                 format!("{name}pid {process}  {}", command.trim_end())
             }
         };
-        let id = session.session_id.as_deref().map(|id| format!("  id {}", shortened(&safe::text(id))));
+        let id = session.session_id.as_deref().map(|id| format!("  id {}", shortened(&safe::visible(id))));
         let version = session.protocol_version.as_deref().unwrap_or("revision unknown");
         format!(
             "{}  {}  {}  {} {} {}  {}{}",
             paint.paint(Tone::Strong, &format!("session {}", session.number.0)),
             session.transport.name(),
-            safe::text(version),
+            safe::visible(version),
             paint.paint(Tone::Client, &party(&session.client, "client")),
             paint.paint(Tone::Dim, "→"),
             paint.paint(Tone::Server, &party(&session.server, "server")),
@@ -81,12 +82,12 @@ impl Lines {
             Kind::Response | Kind::Error => Tone::Plain,
         };
         let method = match (&message.method, message.kind) {
-            (Some(method), _) => safe::text(method).into_owned(),
+            (Some(method), _) => safe::visible(method).into_owned(),
             (None, Kind::Invalid) => "no message".to_owned(),
             (None, _) => "(answers no request seen)".to_owned(),
         };
         let session = if self.sessions { format!("{:>3} ", message.session.0) } else { String::new() };
-        let id = message.id.as_deref().map(|id| format!("id {}", safe::text(id))).unwrap_or_default();
+        let id = message.id.as_deref().map(|id| format!("id {}", safe::visible(id))).unwrap_or_default();
         let latency = message.latency.map(duration).unwrap_or_default();
         let mark = match (failed, message.findings.is_empty()) {
             (true, _) => "✗",
@@ -109,9 +110,12 @@ impl Lines {
             message.number.0,
             relative(message.time, self.start.unwrap_or(message.time)),
             paint.paint(side, arrow),
-            paint.paint(tone, &safe::pad(&method, 24)),
-            paint.paint(if failed { Tone::Error } else { Tone::Plain }, &safe::pad(&about(message), room)),
-            paint.paint(Tone::Dim, &safe::pad(&id, 14)),
+            paint.paint(tone, &safe::pad(&method, 24, Align::Left)),
+            paint.paint(
+                if failed { Tone::Error } else { Tone::Plain },
+                &safe::pad(&about(message, message.tool.as_deref()), room, Align::Left)
+            ),
+            paint.paint(Tone::Dim, &safe::pad(&id, 14, Align::Left)),
             latency,
             paint.paint(if failed { Tone::Error } else { Tone::Warning }, &format!("{mark:<1}")),
             paint.paint(Tone::Dim, &packets),
@@ -132,7 +136,7 @@ impl Lines {
             "        {} {}: {}{gap}{}",
             self.paint.paint(tone, &format!("! {}", finding.rule.severity.name())),
             finding.rule.id,
-            safe::text(&finding.text),
+            safe::visible(&finding.text),
             self.paint.paint(Tone::Dim, &packets),
         )
     }
@@ -151,7 +155,7 @@ pub fn packets(packets: &[PacketNumber]) -> String {
 
 /// Whether a message says that something failed: a protocol error, or a tool result with `isError`.
 pub fn is_failure(message: &Message) -> bool {
-    message.kind == Kind::Error || super::about::is_tool_error(message)
+    message.kind == Kind::Error || facts::status(message) == Some(Status::ToolError)
 }
 
 /// The head and tail of a long id.

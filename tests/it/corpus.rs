@@ -13,7 +13,12 @@ fn whole(tier: &str) {
         .env_remove("MCPTAP_DB")
         .output()
         .expect("python3 runs");
-    assert!(done.status.success(), "{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    assert!(
+        done.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&done.stdout),
+        String::from_utf8_lossy(&done.stderr)
+    );
 }
 
 #[test]

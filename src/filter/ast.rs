@@ -1,0 +1,257 @@
+//! A filter as a tree, and printed: `parse(print(expression))` gives the same tree.
+
+use std::fmt;
+
+use super::Field;
+use super::fields::Type;
+use super::literal::print_duration;
+use crate::capture::Time;
+
+/// A filter expression. Its depth is bounded by the parser, so walking it by recursion is safe.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Expr {
+    /// All of these; of none at all: true.
+    All(Vec<Expr>),
+    /// At least one of these.
+    Any(Vec<Expr>),
+    /// Not this.
+    Not(Box<Expr>),
+    /// The field has a value.
+    Has(Field),
+    /// A value of the field passes the test.
+    Test(Field, Test),
+    /// The message's text as transmitted contains this, in any case.
+    Text(Search),
+}
+
+/// What is asked of a field's value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Test {
+    /// An order between the value and this one.
+    Compare(Comparison, Value),
+    /// It is one of these.
+    In(Vec<Value>),
+    /// It contains this text, letter for letter.
+    Contains(String),
+    /// A part of it matches this regular expression.
+    Matches(Pattern),
+}
+
+/// The six comparisons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// `=`
+    Equal,
+    /// `!=`: there is a value, and none equals this one.
+    NotEqual,
+    /// `<`
+    Less,
+    /// `<=`
+    LessOrEqual,
+    /// `>`
+    Greater,
+    /// `>=`
+    GreaterOrEqual,
+}
+
+impl Comparison {
+    /// As written in a filter and in SQL alike.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            Comparison::Equal => "=",
+            Comparison::NotEqual => "!=",
+            Comparison::Less => "<",
+            Comparison::LessOrEqual => "<=",
+            Comparison::Greater => ">",
+            Comparison::GreaterOrEqual => ">=",
+        }
+    }
+}
+
+/// A value to compare with, of the field's type.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// Text, or one of the field's words.
+    Text(String),
+    /// A number; bytes of a size; nanoseconds of a duration; nanoseconds since 1970 of a time.
+    Integer(i64),
+    /// Yes or no.
+    Flag(bool),
+    /// A JSON value.
+    Json(Scalar),
+}
+
+/// A JSON value that is neither object nor array.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Scalar {
+    /// `null`
+    Null,
+    /// `true` or `false`
+    Bool(bool),
+    /// A number, as written.
+    Number(String),
+    /// A string.
+    Text(String),
+}
+
+/// Heap for one compiled expression. A filter has few, and none that a person writes comes near.
+const COMPILED: usize = 4 << 20;
+
+/// A regular expression; letters match in either case unless it says `(?-i)`, as in Wireshark.
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    source: String,
+    regex: regex::Regex,
+}
+
+impl Pattern {
+    /// Compiles it, or says in a few words why not.
+    pub fn new(source: &str) -> Result<Pattern, String> {
+        let regex = regex::RegexBuilder::new(source)
+            .case_insensitive(true)
+            .size_limit(COMPILED)
+            .dfa_size_limit(COMPILED)
+            .nest_limit(64)
+            .build()
+            .map_err(|error| why(&error))?;
+        Ok(Pattern { source: source.to_owned(), regex })
+    }
+
+    /// Whether a part of the text matches. Time is linear in the text, whatever the expression.
+    pub fn is_match(&self, text: &str) -> bool {
+        self.regex.is_match(text)
+    }
+}
+
+/// The last line of what the regex crate says; the lines before draw the expression, which our own error does.
+fn why(error: &regex::Error) -> String {
+    match error {
+        regex::Error::CompiledTooBig(_) => "too large once compiled".to_owned(),
+        error => {
+            let text = error.to_string();
+            let last = text.lines().last().unwrap_or_default();
+            last.strip_prefix("error: ").unwrap_or(last).to_owned()
+        }
+    }
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Pattern) -> bool {
+        self.source == other.source
+    }
+}
+
+/// A word searched for in bytes, letters in either case (Unicode simple case folding).
+#[derive(Clone, Debug)]
+pub struct Search {
+    word: String,
+    regex: regex::bytes::Regex,
+}
+
+impl Search {
+    /// Prepares the search, or says why it cannot.
+    pub fn new(word: &str) -> Result<Search, String> {
+        let regex = regex::bytes::RegexBuilder::new(&regex::escape(word))
+            .case_insensitive(true)
+            .size_limit(COMPILED)
+            .dfa_size_limit(COMPILED)
+            .build()
+            .map_err(|error| why(&error))?;
+        Ok(Search { word: word.to_owned(), regex })
+    }
+
+    /// Whether the bytes, UTF-8 or not, contain the word.
+    pub fn is_match(&self, bytes: &[u8]) -> bool {
+        self.regex.is_match(bytes)
+    }
+}
+
+impl PartialEq for Search {
+    fn eq(&self, other: &Search) -> bool {
+        self.word == other.word
+    }
+}
+
+/// A text in double quotes, so that the parser reads the same text back.
+pub(super) fn quote(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '\t' => quoted.push_str("\\t"),
+            c if c.is_control() => quoted.extend(c.escape_unicode()),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+impl fmt::Display for Expr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Expr::All(terms) => joined(f, terms, " and "),
+            Expr::Any(terms) => joined(f, terms, " or "),
+            Expr::Not(term) => {
+                f.write_str("not ")?;
+                operand(f, term)
+            }
+            Expr::Has(field) => field.fmt(f),
+            Expr::Test(field, test) => match test {
+                Test::Compare(comparison, value) => {
+                    write!(f, "{field} {} ", comparison.symbol())?;
+                    value.print(field.kind(), f)
+                }
+                Test::In(values) => {
+                    write!(f, "{field} in {{")?;
+                    for (position, value) in values.iter().enumerate() {
+                        f.write_str(if position == 0 { "" } else { ", " })?;
+                        value.print(field.kind(), f)?;
+                    }
+                    f.write_str("}")
+                }
+                Test::Contains(text) => write!(f, "{field} contains {}", quote(text)),
+                Test::Matches(pattern) => write!(f, "{field} matches {}", quote(&pattern.source)),
+            },
+            Expr::Text(search) => f.write_str(&quote(&search.word)),
+        }
+    }
+}
+
+fn joined(f: &mut fmt::Formatter<'_>, terms: &[Expr], word: &str) -> fmt::Result {
+    for (position, term) in terms.iter().enumerate() {
+        if position > 0 {
+            f.write_str(word)?;
+        }
+        operand(f, term)?;
+    }
+    Ok(())
+}
+
+/// Inside another expression `and` and `or` stand in parentheses: nobody has to know which binds tighter.
+fn operand(f: &mut fmt::Formatter<'_>, term: &Expr) -> fmt::Result {
+    match term {
+        Expr::All(_) | Expr::Any(_) => write!(f, "({term})"),
+        _ => write!(f, "{term}"),
+    }
+}
+
+impl Value {
+    fn print(&self, kind: Type, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Text(word) if kind == Type::Word => f.write_str(word),
+            Value::Text(text) | Value::Json(Scalar::Text(text)) => f.write_str(&quote(text)),
+            Value::Integer(nanoseconds) if kind == Type::Duration => f.write_str(&print_duration(*nanoseconds)),
+            Value::Integer(nanoseconds) if kind == Type::Time => {
+                f.write_str(&super::literal::print_time(Time(*nanoseconds)))
+            }
+            Value::Integer(number) => write!(f, "{number}"),
+            Value::Flag(flag) | Value::Json(Scalar::Bool(flag)) => write!(f, "{flag}"),
+            Value::Json(Scalar::Null) => f.write_str("null"),
+            Value::Json(Scalar::Number(number)) => f.write_str(number),
+        }
+    }
+}

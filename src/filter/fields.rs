@@ -1,0 +1,284 @@
+//! The fields: one table for the parser, the completion, both evaluators and the manual.
+
+use std::fmt;
+
+use super::path::Path;
+
+/// What a field's values are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Type {
+    /// A whole number.
+    Number,
+    /// Bytes.
+    Size,
+    /// Nanoseconds, written with a unit.
+    Duration,
+    /// A moment.
+    Time,
+    /// Any text.
+    Text,
+    /// One of the field's words.
+    Word,
+    /// Yes or no.
+    Flag,
+    /// A JSON-RPC id: `1`, `1.0` and `"1"` are three.
+    Id,
+    /// Any JSON value.
+    Json,
+}
+
+impl Type {
+    /// The word for it in messages and in the manual.
+    pub fn name(self) -> &'static str {
+        match self {
+            Type::Number => "number",
+            Type::Size => "size",
+            Type::Duration => "duration",
+            Type::Time => "time",
+            Type::Text => "text",
+            Type::Word => "word",
+            Type::Flag => "yes or no",
+            Type::Id => "id",
+            Type::Json => "JSON value",
+        }
+    }
+
+    /// The operators that make sense.
+    pub fn operators(self) -> &'static [&'static str] {
+        match self {
+            Type::Number | Type::Size | Type::Duration | Type::Time => &["=", "!=", "<", "<=", ">", ">=", "in"],
+            Type::Text | Type::Id | Type::Json => &["=", "!=", "<", "<=", ">", ">=", "in", "contains", "matches"],
+            Type::Word => &["=", "!=", "in", "contains", "matches"],
+            Type::Flag => &["=", "!="],
+        }
+    }
+}
+
+/// When the last fact that a field rests on is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Settled {
+    /// With the message itself.
+    #[default]
+    WithMessage,
+    /// When the message's HTTP exchange is over.
+    WithExchange,
+    /// Only when the capture is over: later messages may still change it.
+    AtEnd,
+}
+
+/// Names a field of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the table says what each is")]
+pub enum Key {
+    Method,
+    Tool,
+    Kind,
+    Id,
+    Status,
+    Latency,
+    Direction,
+    Number,
+    Time,
+    Elapsed,
+    Size,
+    Session,
+    SessionId,
+    Server,
+    Client,
+    Revision,
+    Transport,
+    Carrier,
+    Host,
+    Process,
+    Packet,
+    Batch,
+    Answers,
+    Answered,
+    Redelivered,
+    Finding,
+    Line,
+    SseId,
+    Exchange,
+    HttpMethod,
+    HttpTarget,
+    HttpStatus,
+    IpAddr,
+    TcpPort,
+    TcpConnection,
+}
+
+/// One field of the table.
+#[derive(PartialEq, Eq)]
+pub struct Entry {
+    /// Which.
+    pub key: Key,
+    /// As written in a filter.
+    pub name: &'static str,
+    /// What its values are.
+    pub kind: Type,
+    /// The values it can have ([`Type::Word`]), or some that it often has.
+    pub values: &'static [&'static str],
+    /// When its value is final.
+    pub settled: Settled,
+    /// What it is, in one line.
+    pub help: &'static str,
+    /// A filter that uses it.
+    pub example: &'static str,
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+const fn entry(key: Key, name: &'static str, kind: Type, help: &'static str, example: &'static str) -> Entry {
+    Entry { key, name, kind, values: &[], settled: Settled::WithMessage, help, example }
+}
+
+impl Entry {
+    const fn values(mut self, values: &'static [&'static str]) -> Entry {
+        self.values = values;
+        self
+    }
+
+    const fn settled(mut self, settled: Settled) -> Entry {
+        self.settled = settled;
+        self
+    }
+}
+
+/// Methods worth offering; any other can be written as well.
+const METHODS: &[&str] = &[
+    "initialize",
+    "ping",
+    "tools/list",
+    "tools/call",
+    "resources/list",
+    "resources/templates/list",
+    "resources/read",
+    "resources/subscribe",
+    "resources/unsubscribe",
+    "prompts/list",
+    "prompts/get",
+    "completion/complete",
+    "logging/setLevel",
+    "sampling/createMessage",
+    "elicitation/create",
+    "roots/list",
+    "tasks/get",
+    "tasks/result",
+    "tasks/list",
+    "tasks/cancel",
+    "server/discover",
+    "subscriptions/listen",
+    "notifications/initialized",
+    "notifications/cancelled",
+    "notifications/progress",
+    "notifications/message",
+    "notifications/resources/updated",
+    "notifications/resources/list_changed",
+    "notifications/tools/list_changed",
+    "notifications/prompts/list_changed",
+    "notifications/roots/list_changed",
+];
+
+/// Revisions worth offering.
+const REVISIONS: &[&str] = &["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
+
+/// Every field, those that people ask for most first.
+#[rustfmt::skip]
+pub static FIELDS: &[Entry] = &[
+    entry(Key::Method, "method", Type::Text, "the method; for an answer that of its request", "method = tools/call").values(METHODS),
+    entry(Key::Tool, "tool", Type::Text, "the tool that is called, for the call and its answer", "tool = get_weather"),
+    entry(Key::Kind, "kind", Type::Word, "what the message is", "kind = request").values(&["request", "notification", "response", "error", "invalid"]),
+    entry(Key::Id, "id", Type::Id, "the JSON-RPC id with its JSON type: 1 is a number, \"1\" a string", "id = 7"),
+    entry(Key::Status, "status", Type::Word, "how a request was answered, for the answer", "status != ok").values(&["ok", "error", "tool-error"]),
+    entry(Key::Latency, "latency", Type::Duration, "from request to answer, for the answer", "latency > 200ms"),
+    entry(Key::Direction, "direction", Type::Word, "which way; c2s and s2c for short", "direction = s2c").values(&["client-to-server", "server-to-client"]),
+    entry(Key::Number, "number", Type::Number, "the message's number in the capture", "number <= 100"),
+    entry(Key::Time, "time", Type::Time, "when its last byte was captured", "time >= 2025-11-25T14:03:20Z"),
+    entry(Key::Elapsed, "elapsed", Type::Duration, "since the first message of the session", "elapsed < 2.5s"),
+    entry(Key::Size, "size", Type::Size, "bytes of its text", "size > 4KB"),
+    entry(Key::Session, "session", Type::Number, "the session's number", "session = 2"),
+    entry(Key::SessionId, "session_id", Type::Text, "the Mcp-Session-Id, or that of the SSE endpoint", "session_id contains 8b56").settled(Settled::AtEnd),
+    entry(Key::Server, "server", Type::Text, "the server's name: by its own account, or as given to wrap", "server = files").settled(Settled::AtEnd),
+    entry(Key::Client, "client", Type::Text, "the client's name, by its own account", "client matches claude").settled(Settled::AtEnd),
+    entry(Key::Revision, "revision", Type::Text, "the protocol revision in force in the session", "revision >= 2025-06-18").values(REVISIONS).settled(Settled::AtEnd),
+    entry(Key::Transport, "transport", Type::Word, "how the session travels", "transport = stdio").values(&["stdio", "http-sse", "streamable-http", "http"]),
+    entry(Key::Carrier, "carrier", Type::Word, "what carried the message", "carrier = sse-event").values(&["request-body", "response-body", "sse-event", "line"]),
+    entry(Key::Host, "host", Type::Text, "the server's name on the network (DNS, Host, SNI)", "host = mcp.example.com").settled(Settled::AtEnd),
+    entry(Key::Process, "process", Type::Number, "the process id of a wrapped server", "process = 4711"),
+    entry(Key::Packet, "packet", Type::Number, "a packet that carried bytes of it", "packet = 52"),
+    entry(Key::Batch, "batch", Type::Number, "the batch it is a member of", "batch"),
+    entry(Key::Answers, "answers", Type::Number, "the number of the request it answers", "answers = 12"),
+    entry(Key::Answered, "answered", Type::Flag, "whether a request has its answer, for the request", "answered = false").values(&["true", "false"]).settled(Settled::AtEnd),
+    entry(Key::Redelivered, "redelivered", Type::Flag, "whether a resumed SSE stream delivered it again", "not redelivered").values(&["true", "false"]),
+    entry(Key::Finding, "finding", Type::Text, "a rule that it breaks", "finding contains jsonrpc").settled(Settled::AtEnd),
+    entry(Key::Line, "line", Type::Number, "its line on the pipe", "line = 3"),
+    entry(Key::SseId, "sse_id", Type::Text, "the id of its server-sent event", "sse_id"),
+    entry(Key::Exchange, "exchange", Type::Number, "the number of its HTTP exchange", "exchange = 5"),
+    entry(Key::HttpMethod, "http.method", Type::Text, "the method of its HTTP request", "http.method = GET").values(&["POST", "GET", "DELETE"]).settled(Settled::WithExchange),
+    entry(Key::HttpTarget, "http.target", Type::Text, "the target of its HTTP request", "http.target contains /mcp").settled(Settled::WithExchange),
+    entry(Key::HttpStatus, "http.status", Type::Number, "the status of its HTTP response", "http.status >= 400").settled(Settled::WithExchange),
+    entry(Key::IpAddr, "ip.addr", Type::Text, "the client's or the server's address", "ip.addr = 127.0.0.1"),
+    entry(Key::TcpPort, "tcp.port", Type::Number, "the client's or the server's port", "tcp.port = 8080"),
+    entry(Key::TcpConnection, "tcp.connection", Type::Number, "the number of the connection that carried it over HTTP", "tcp.connection = 3").settled(Settled::WithExchange),
+];
+
+/// What every header field's name begins with.
+pub const HEADER: &str = "http.header.";
+
+/// What a filter can ask for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Field {
+    /// A field of the table.
+    Known(&'static Entry),
+    /// A header field of the HTTP exchange, of either direction; its name in lower case.
+    Header(String),
+    /// A value inside the message.
+    Path(Path),
+}
+
+impl Field {
+    /// What its values are.
+    pub fn kind(&self) -> Type {
+        match self {
+            Field::Known(entry) => entry.kind,
+            Field::Header(_) => Type::Text,
+            Field::Path(_) => Type::Json,
+        }
+    }
+
+    /// When its value is final.
+    pub fn settled(&self) -> Settled {
+        match self {
+            Field::Known(entry) => entry.settled,
+            Field::Header(_) => Settled::WithExchange,
+            Field::Path(_) => Settled::WithMessage,
+        }
+    }
+
+    /// The values it can have, or some that it often has.
+    pub fn values(&self) -> &'static [&'static str] {
+        match self {
+            Field::Known(entry) => entry.values,
+            Field::Header(_) | Field::Path(_) => &[],
+        }
+    }
+
+    /// The field of the table with this name.
+    pub fn known(name: &str) -> Option<Field> {
+        FIELDS.iter().find(|entry| entry.name == name).map(Field::Known)
+    }
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Field::Known(entry) => f.write_str(entry.name),
+            Field::Header(name) => write!(f, "{HEADER}{name}"),
+            Field::Path(path) => path.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Values as people write them: `200ms`, `4KB`, `2025-11-25T14:03:20Z`, `-32602`, `"text"`.
+
+use jiff::Timestamp;
+use jiff::civil::{Date, DateTime};
+use jiff::tz::TimeZone;
+use nom::character::complete::{char, digit1, one_of};
+use nom::combinator::{all_consuming, opt, recognize};
+use nom::{IResult, Parser};
+
+use super::ast::{Scalar, Value};
+use super::fields::{Key, Type};
+use super::{Field, error};
+use crate::capture::Time;
+
+/// A value as it stands in a filter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Literal {
+    /// Its text, quotes and escapes taken off.
+    pub text: String,
+    /// Whether it stood in quotes.
+    pub quoted: bool,
+}
+
+/// Why a literal is no value of a field: what is wrong, and what would be right.
+pub(super) struct Mismatch {
+    /// What is wrong.
+    pub message: String,
+    /// What was expected.
+    pub expected: Vec<String>,
+}
+
+/// Reads a literal as a value of a field's type.
+pub(super) fn read(field: &Field, literal: &Literal) -> Result<Value, Mismatch> {
+    let text = literal.text.as_str();
+    let wrong = |expected: &str| Mismatch {
+        message: format!("{} is no {} for {field}", super::ast::quote(text), field.kind().name()),
+        expected: vec![expected.to_owned()],
+    };
+    let integer = |value: Option<i64>, expected: &str| value.map(Value::Integer).ok_or_else(|| wrong(expected));
+    match field.kind() {
+        Type::Text => Ok(Value::Text(text.to_owned())),
+        Type::Number => integer(text.parse().ok(), "a whole number such as 12"),
+        Type::Size => integer(size(text), "a size such as 512, 4KB or 1.5MiB"),
+        Type::Duration => integer(duration(text), "a duration such as 200ms, 1.5s, 30us or 2m"),
+        Type::Time => {
+            integer(time(text), "a time such as 2025-11-25T14:03:20Z; for seconds since the start use elapsed")
+        }
+        Type::Flag => match text {
+            "true" | "yes" | "1" => Ok(Value::Flag(true)),
+            "false" | "no" | "0" => Ok(Value::Flag(false)),
+            _ => Err(wrong("true or false")),
+        },
+        Type::Word => word(field, text),
+        Type::Id | Type::Json => {
+            Ok(Value::Json(if literal.quoted { Scalar::Text(text.to_owned()) } else { scalar(text) }))
+        }
+    }
+}
+
+fn word(field: &Field, text: &str) -> Result<Value, Mismatch> {
+    let text = match (field, text) {
+        (Field::Known(entry), "c2s" | "→") if entry.key == Key::Direction => "client-to-server",
+        (Field::Known(entry), "s2c" | "←") if entry.key == Key::Direction => "server-to-client",
+        _ => text,
+    };
+    if field.values().contains(&text) {
+        return Ok(Value::Text(text.to_owned()));
+    }
+    let near = error::nearest(text, field.values().iter().copied());
+    let expected = if near.is_empty() { field.values().iter().map(|&word| word.to_owned()).collect() } else { near };
+    Err(Mismatch { message: format!("{field} is never {}", super::ast::quote(text)), expected })
+}
+
+/// Without quotes a value is what JSON would call it; what JSON has no name for is text.
+fn scalar(text: &str) -> Scalar {
+    match text {
+        "null" => Scalar::Null,
+        "true" => Scalar::Bool(true),
+        "false" => Scalar::Bool(false),
+        number if all_consuming(json_number).parse(number).is_ok() => Scalar::Number(number.to_owned()),
+        text => Scalar::Text(text.to_owned()),
+    }
+}
+
+/// A number of JSON (RFC 8259 section 6): `[ minus ] int [ frac ] [ exp ]`, no leading zeros.
+fn json_number(input: &str) -> IResult<&str, &str> {
+    let whole = recognize((one_of("123456789"), opt(digit1))).or(recognize(char('0')));
+    let fraction = (char('.'), digit1);
+    let exponent = (one_of("eE"), opt(one_of("+-")), digit1);
+    recognize((opt(char('-')), whole, opt(fraction), opt(exponent))).parse(input)
+}
+
+/// A decimal number of units, in units of `1 / scale`, what is finer cut off. `None` where it does not fit.
+fn decimal(number: &str, scale: i64) -> Option<i64> {
+    let (negative, number) = number.strip_prefix('-').map_or((false, number), |rest| (true, rest));
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    let digits = |text: &str, most| (1..=most).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(whole, 19) || !digits(fraction, 18) {
+        return None;
+    }
+    let (scale, unit) = (i128::from(scale), 10_i128.pow(fraction.len() as u32));
+    let value = whole.parse::<i128>().ok()? * scale + fraction.parse::<i128>().ok()? * scale / unit;
+    i64::try_from(if negative { -value } else { value }).ok()
+}
+
+/// Splits `1.5MiB` into number and unit.
+fn unit(text: &str) -> (&str, &str) {
+    let end = text.find(|c: char| !matches!(c, '0'..='9' | '.' | '-')).unwrap_or(text.len());
+    text.split_at(end)
+}
+
+fn size(text: &str) -> Option<i64> {
+    let (number, unit) = unit(text);
+    let scale = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        "kib" => 1 << 10,
+        "mib" => 1 << 20,
+        "gib" => 1 << 30,
+        _ => return None,
+    };
+    decimal(number, scale)
+}
+
+const SECOND: i64 = 1_000_000_000;
+
+fn duration(text: &str) -> Option<i64> {
+    let (number, unit) = unit(text);
+    let scale = match unit {
+        "ns" => 1,
+        "us" | "µs" | "μs" => 1_000,
+        "ms" => 1_000_000,
+        "s" => SECOND,
+        "m" | "min" => 60 * SECOND,
+        "h" => 3_600 * SECOND,
+        // Nothing is nothing in any unit; any other bare number would be a guess.
+        "" if decimal(number, 1) == Some(0) => 1,
+        _ => return None,
+    };
+    decimal(number, scale)
+}
+
+/// A duration in the largest unit that says it exactly.
+pub(super) fn print_duration(nanoseconds: i64) -> String {
+    [(SECOND, "s"), (1_000_000, "ms"), (1_000, "us")]
+        .iter()
+        .find(|(scale, _)| nanoseconds % scale == 0)
+        .map_or_else(|| format!("{nanoseconds}ns"), |(scale, unit)| format!("{}{unit}", nanoseconds / scale))
+}
+
+/// RFC 3339; a date alone is its midnight; without an offset it is UTC, as in the JSON lines.
+fn time(text: &str) -> Option<i64> {
+    let moment = text.parse::<Timestamp>().ok().or_else(|| {
+        let civil = text.parse::<DateTime>().or_else(|_| text.parse::<Date>().map(|date| date.at(0, 0, 0, 0))).ok()?;
+        Some(civil.to_zoned(TimeZone::UTC).ok()?.timestamp())
+    })?;
+    i64::try_from(moment.as_nanosecond()).ok()
+}
+
+/// A moment as RFC 3339 in UTC.
+pub(super) fn print_time(time: Time) -> String {
+    // 64-bit nanoseconds end in the year 2262, well inside the range of `Timestamp`.
+    Timestamp::from_nanosecond(i128::from(time.0)).map_or_else(|_| time.0.to_string(), |moment| moment.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units() {
+        assert_eq!(duration("200ms"), Some(200_000_000));
+        assert_eq!(duration("1.5s"), Some(1_500_000_000));
+        assert_eq!(duration("3µs"), Some(3_000));
+        assert_eq!(duration("2m"), Some(120 * SECOND));
+        assert_eq!(duration("-1ns"), Some(-1));
+        assert_eq!(duration("0"), Some(0));
+        assert_eq!(duration("5"), None);
+        assert_eq!(duration("9999999999999999h"), None);
+        assert_eq!(size("4KB"), Some(4_000));
+        assert_eq!(size("1.5MiB"), Some(3 << 19));
+        assert_eq!(size("..5"), None);
+        assert_eq!(time("1970-01-01T00:00:01.5+00:00"), Some(1_500_000_000));
+        assert_eq!(time("1970-01-02"), Some(86_400 * SECOND));
+        assert_eq!(time("1970-01-01T00:00:01"), Some(SECOND));
+        assert_eq!(time("9000-01-01"), None);
+        assert_eq!(print_time(Time(1_500_000_000)), "1970-01-01T00:00:01.5Z");
+    }
+
+    #[test]
+    fn bare_values_are_what_json_calls_them() {
+        assert_eq!(scalar("-32602"), Scalar::Number("-32602".into()));
+        assert_eq!(scalar("1.0e3"), Scalar::Number("1.0e3".into()));
+        for text in ["007", "1.", "+1", ".5", "1a", "abc", ""] {
+            assert_eq!(scalar(text), Scalar::Text(text.into()));
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Filters: the language in which people say which messages they want to see.
+//!
+//! ```text
+//! tool = get_weather and latency > 200ms
+//! kind = error or status = tool-error
+//! params.arguments.email matches "@example\.(com|org)$"
+//! quito                                                    a word in the message's text
+//! ```
+//!
+//! `docs/filter.md` is the manual. One table ([`fields`]) says which fields there are; [`parse`](Filter::parse) makes a
+//! tree of a text; the tree is either evaluated on a message with what is known around it ([`Row`]) or becomes a
+//! condition of SQL ([`Condition`]). Both give the same answer for the same records. [`Stream`] is for messages that
+//! pass by once: it holds them until the records that a filter asks for are there.
+
+mod ast;
+mod complete;
+mod error;
+mod eval;
+pub mod fields;
+mod lex;
+mod literal;
+mod parse;
+mod path;
+mod sql;
+mod stream;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::fmt;
+use std::str::FromStr;
+
+pub use ast::{Comparison, Expr, Pattern, Scalar, Search, Test, Value};
+pub use complete::{Completion, complete};
+pub use error::FilterError;
+pub use fields::{FIELDS, Field, Settled};
+pub use path::{Path, Step};
+pub use sql::{Condition, FUNCTION, Parameter, Term};
+pub use stream::Stream;
+
+use crate::decode::exchange::Exchange;
+use crate::mcp::{Message, Session};
+
+/// A message and what is known around it.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'a> {
+    /// The message.
+    pub message: &'a Message,
+    /// The tool that is called: [`facts::tool`] of the request, for the request and for its answer.
+    pub tool: Option<&'a str>,
+    /// Whether an answer to it is known.
+    pub answered: bool,
+    /// The rules that it breaks, as far as is known.
+    pub findings: &'a [&'static str],
+    /// The message's session.
+    pub session: Option<&'a Session>,
+    /// The message's HTTP exchange.
+    pub exchange: Option<&'a Exchange>,
+}
+
+/// A filter, ready to run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Filter {
+    expression: Expr,
+}
+
+impl Filter {
+    /// Reads a filter. One of nothing but blanks lets every message through.
+    pub fn parse(text: &str) -> Result<Filter, FilterError> {
+        parse::filter(text).map(|expression| Filter { expression })
+    }
+
+    /// The filter as a tree.
+    pub fn expression(&self) -> &Expr {
+        &self.expression
+    }
+
+    /// Whether the filter lets this message through.
+    pub fn matches(&self, row: &Row<'_>) -> bool {
+        self.expression.matches(row)
+    }
+
+    /// The same as a condition of SQL, whose parameters are numbered from `first` on.
+    pub fn condition(&self, first: usize) -> Condition {
+        Condition::new(&self.expression, first)
+    }
+
+    /// When the last fact that the filter rests on is known; before that its answer may still change.
+    pub fn settled(&self) -> Settled {
+        self.fields().iter().map(|field| field.settled()).max().unwrap_or_default()
+    }
+
+    /// The fields that the filter asks for.
+    fn fields(&self) -> Vec<&Field> {
+        fn collect<'a>(expression: &'a Expr, fields: &mut Vec<&'a Field>) {
+            match expression {
+                Expr::All(terms) | Expr::Any(terms) => terms.iter().for_each(|term| collect(term, fields)),
+                Expr::Not(term) => collect(term, fields),
+                Expr::Has(field) | Expr::Test(field, _) => fields.push(field),
+                Expr::Text(_) => {}
+            }
+        }
+        let mut fields = Vec::new();
+        collect(&self.expression, &mut fields);
+        fields
+    }
+}
+
+impl FromStr for Filter {
+    type Err = FilterError;
+
+    fn from_str(text: &str) -> Result<Filter, FilterError> {
+        Filter::parse(text)
+    }
+}
+
+impl fmt::Display for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.expression.fmt(f)
+    }
+}
+
+/// The body of the fuzz target: no text makes the parser, the printer, the renderer or the completion fail; an error
+/// points into the text; what was read prints as a text that reads the same.
+pub fn fuzz_filter(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let characters = text.chars().count();
+    match Filter::parse(&text) {
+        Ok(filter) => {
+            let printed = filter.to_string();
+            // Printing adds parentheses, quotes and escapes; what then is too long is refused, never misread.
+            match Filter::parse(&printed) {
+                Ok(again) => assert_eq!(again, filter, "{printed}"),
+                Err(error) => assert!(printed.len() > parse::LENGTH, "{printed}: {error}"),
+            }
+            let condition = filter.condition(1);
+            assert_eq!(condition.sql.matches('?').count(), condition.parameters.len(), "{}", condition.sql);
+        }
+        Err(error) => {
+            assert!((1..=characters + 1).contains(&error.column), "{error}");
+            assert!(error.column - 1 + error.length <= characters, "{error}");
+            assert!(!error.message.is_empty());
+            error.render(characters % 100);
+        }
+    }
+    for (cursor, _) in text.char_indices().step_by(characters / 8 + 1).chain([(text.len(), ' ')]) {
+        for completion in complete(&text, cursor) {
+            assert!(completion.start <= cursor && text.is_char_boundary(completion.start));
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! The grammar.
+//!
+//! ```text
+//! filter   = [ any ]                                    an empty filter lets everything through
+//! any      = all { ( "or" | "||" ) all }
+//! all      = operand { [ "and" | "&&" ] operand }       "and" may be left out between two words to search for
+//! operand  = ( "not" | "!" ) operand | "(" any ")" | term
+//! term     = field operator value
+//!          | field "in" "{" value { [ "," ] value } "}"
+//!          | field                                      it has a value
+//!          | word | quoted                              text to search for
+//! ```
+
+use nom::character::complete::char;
+use nom::combinator::{cut, opt};
+use nom::multi::{many0, many1};
+use nom::sequence::{delimited, preceded};
+use nom::{Offset, Parser};
+
+use super::ast::{Comparison, Expr, Pattern, Search, Test, Value};
+use super::error::{FilterError, nearest};
+use super::fields::{FIELDS, Field, HEADER, Type};
+use super::lex::{
+    Fault, Operator, Parsed, blank, is_keyword, is_word_character, keyword, literal as value, name, operator, quoted,
+    word,
+};
+use super::literal::{self, Literal, Mismatch};
+use super::path::{Path, ROOTS, Step};
+
+/// Characters of a filter. The longest that people write are a few hundred.
+pub const LENGTH: usize = 8_192;
+/// Parentheses and `not`s inside one another: the parser and the evaluators call themselves so deep.
+pub const DEPTH: usize = 64;
+/// Terms and listed values. SQLite refuses expressions deeper than 1,000, and a chain of `and` is as deep as it is
+/// long.
+pub const TERMS: usize = 512;
+
+/// What a term can begin with.
+const TERM: &[&str] = &["a field", "a word to search for", "not", "("];
+
+/// Reads a filter.
+pub(super) fn filter(text: &str) -> Result<Expr, FilterError> {
+    if text.chars().count() > LENGTH {
+        return Err(located(text, Fault::new(text, format!("a filter has at most {LENGTH} characters"))));
+    }
+    let start = text.trim_start();
+    if start.is_empty() {
+        return Ok(Expr::All(Vec::new()));
+    }
+    let (rest, expression) = any(start, 0).map_err(|error| match error {
+        nom::Err::Error(fault) | nom::Err::Failure(fault) => located(text, fault),
+        // Parsers of complete input never ask for more.
+        nom::Err::Incomplete(_) => located(text, Fault::new("", "the filter ends too early")),
+    })?;
+    let rest = rest.trim_start();
+    if !rest.is_empty() {
+        return Err(located(text, trailing(text, rest)));
+    }
+    if terms(&expression) > TERMS {
+        return Err(located(text, Fault::new(text, format!("a filter has at most {TERMS} terms"))));
+    }
+    Ok(expression)
+}
+
+fn any(input: &str, depth: usize) -> Parsed<'_, Expr> {
+    let operand = |input| all(input, depth);
+    let (rest, (first, others)) = (operand, many0(preceded(keyword("or", "||"), cut(operand)))).parse(input)?;
+    Ok((rest, joined(first, others, Expr::Any)))
+}
+
+fn all(input: &str, depth: usize) -> Parsed<'_, Expr> {
+    let (mut rest, first) = operand(input, depth)?;
+    let mut others = Vec::new();
+    loop {
+        let before = others.last().unwrap_or(&first);
+        let (after, next) = match opt(keyword("and", "&&")).parse(rest)? {
+            (after, Some(())) => operand(after, depth)?,
+            (after, None) if matches!(before, Expr::Text(_)) => match preceded(blank, term).parse(after) {
+                Ok((after, word @ Expr::Text(_))) => (after, word),
+                Err(fault @ nom::Err::Failure(_)) => return Err(fault),
+                _ => break,
+            },
+            _ => break,
+        };
+        rest = after;
+        others.push(next);
+    }
+    Ok((rest, joined(first, others, Expr::All)))
+}
+
+fn joined(first: Expr, mut others: Vec<Expr>, join: fn(Vec<Expr>) -> Expr) -> Expr {
+    if others.is_empty() {
+        return first;
+    }
+    others.insert(0, first);
+    join(others)
+}
+
+fn operand(input: &str, depth: usize) -> Parsed<'_, Expr> {
+    let (inside, negated) = opt(keyword("not", "!")).parse(input)?;
+    let group = input.strip_prefix('(');
+    if depth >= DEPTH && (negated.is_some() || group.is_some()) {
+        return Fault::new(first(input), format!("nested deeper than {DEPTH}")).fatal();
+    }
+    if negated.is_some() {
+        let (rest, term) = operand(inside, depth + 1)?;
+        return Ok((rest, Expr::Not(Box::new(term))));
+    }
+    if let Some(inside) = group {
+        let (rest, expression) = any(inside.trim_start(), depth + 1)?;
+        let rest = rest.trim_start();
+        return match rest.strip_prefix(')') {
+            Some(rest) => Ok((rest, expression)),
+            None if rest.is_empty() => Fault::new(first(input), "this ( is not closed").fatal(),
+            None => unexpected(rest, &["and", "or", ")"]).fatal(),
+        };
+    }
+    match term(input) {
+        Err(nom::Err::Error(_)) => unexpected(input, TERM).fatal(),
+        parsed => parsed,
+    }
+}
+
+fn term(input: &str) -> Parsed<'_, Expr> {
+    if let (rest, Some(text)) = opt(quoted).parse(input)? {
+        let written = &input[..input.len() - rest.len()];
+        return match preceded(blank, operator).parse(rest) {
+            Ok(_) => Fault::new(written, "a text in quotes is searched for: it has no value to compare").fatal(),
+            Err(_) => search(rest, written, &text),
+        };
+    }
+    let (rest, written, field) = match name(input) {
+        Ok((rest, (written, steps))) => (rest, written, resolve(written, steps)),
+        Err(fault @ nom::Err::Failure(_)) => return Err(fault),
+        Err(_) => word(input).map(|(rest, written)| (rest, written, None))?,
+    };
+    if is_keyword(written) {
+        return Err(nom::Err::Error(unexpected(input, TERM)));
+    }
+    match (preceded(blank, operator).parse(rest), field) {
+        (Ok((rest, (sign, operator))), Some(field)) => test(rest, field, sign, operator),
+        (Ok(_), None) => unknown(written).fatal(),
+        // A yes-or-no field alone asks for yes: whether it is known at all is no question.
+        (Err(_), Some(field)) if field.kind() == Type::Flag => {
+            Ok((rest, Expr::Test(field, Test::Compare(Comparison::Equal, Value::Flag(true)))))
+        }
+        (Err(_), Some(field)) => Ok((rest, Expr::Has(field))),
+        (Err(_), None) => search(rest, written, written),
+    }
+}
+
+fn search<'a>(rest: &'a str, written: &'a str, text: &str) -> Parsed<'a, Expr> {
+    match Search::new(text) {
+        Ok(search) => Ok((rest, Expr::Text(search))),
+        Err(why) => Fault::new(written, why).fatal(),
+    }
+}
+
+/// The field of this name, as written and as steps.
+pub(super) fn resolve(written: &str, steps: Vec<Step>) -> Option<Field> {
+    if let Some(field) = Field::known(written) {
+        return Some(field);
+    }
+    match written.strip_prefix(HEADER) {
+        Some(header) if !header.contains(['[', '*']) => Some(Field::Header(header.to_ascii_lowercase())),
+        _ => Path::new(steps).map(Field::Path),
+    }
+}
+
+/// A field's test: `input` follows the operator, `sign` is the operator as written.
+fn test<'a>(input: &'a str, field: Field, sign: &'a str, operator: Operator) -> Parsed<'a, Expr> {
+    let kind = field.kind();
+    if !kind.operators().contains(&operator.name()) {
+        let message = format!("{field} is a {}: it has no {}", kind.name(), operator.name());
+        return Fault::new(sign, message).expected(kind.operators()).fatal();
+    }
+    let wanted = wanted(&field);
+    let read = |(at, literal): (&'a str, Literal)| {
+        literal::read(&field, &literal)
+            .map_err(|Mismatch { message, expected }| nom::Err::Failure(Fault { at, message, expected }))
+    };
+    let input = input.trim_start();
+    if operator == Operator::In {
+        let Some(inside) = input.strip_prefix('{') else {
+            return unexpected(input, &["values in braces, as in {1, 2}"]).fatal();
+        };
+        let listed = delimited(blank, value, (blank, opt(char(','))));
+        let (rest, values) = many1(listed).parse(inside).map_err(|error| expecting(error, inside, &[&wanted]))?;
+        let rest = rest.trim_start();
+        let Some(after) = rest.strip_prefix('}') else {
+            return unexpected(rest, &["another value", "}"]).fatal();
+        };
+        let values = values.into_iter().map(read).collect::<Result<_, _>>()?;
+        return Ok((after, Expr::Test(field, Test::In(values))));
+    }
+    let (rest, (at, literal)) = value(input).map_err(|error| expecting(error, input, &[&wanted]))?;
+    let test = match operator {
+        Operator::Compare(comparison) => Test::Compare(comparison, read((at, literal))?),
+        Operator::Contains | Operator::In => Test::Contains(literal.text),
+        Operator::Matches => match Pattern::new(&literal.text) {
+            Ok(pattern) => Test::Matches(pattern),
+            Err(why) => return Fault::new(at, format!("not a regular expression: {why}")).fatal(),
+        },
+    };
+    Ok((rest, Expr::Test(field, test)))
+}
+
+/// What a field is compared with, in words.
+fn wanted(field: &Field) -> String {
+    match field.kind() {
+        Type::Word | Type::Flag => field.values().join(", "),
+        Type::Size => "a size such as 4KB".to_owned(),
+        Type::Duration => "a duration such as 200ms".to_owned(),
+        Type::Time => "a time such as 2025-11-25T14:03:20Z".to_owned(),
+        Type::Number => "a number".to_owned(),
+        Type::Text | Type::Id | Type::Json => "a value, in quotes if it has blanks".to_owned(),
+    }
+}
+
+/// The first character.
+fn first(input: &str) -> &str {
+    &input[..input.chars().next().map_or(0, char::len_utf8)]
+}
+
+/// Something else stands at `input`, or nothing does.
+fn unexpected<'a>(input: &'a str, expected: &[&str]) -> Fault<'a> {
+    let input = input.trim_start();
+    let at = match word(input) {
+        Ok((_, word)) => word,
+        Err(_) => first(input),
+    };
+    let message =
+        if at.is_empty() { "the filter ends too early".to_owned() } else { format!("{at} makes no sense here") };
+    Fault::new(at, message).expected(expected)
+}
+
+/// Gives a mere mismatch its words; a fault that has its own keeps them.
+fn expecting<'a>(error: nom::Err<Fault<'a>>, input: &'a str, expected: &[&str]) -> nom::Err<Fault<'a>> {
+    match error {
+        nom::Err::Error(_) => nom::Err::Failure(unexpected(input, expected)),
+        fault => fault,
+    }
+}
+
+fn unknown(written: &str) -> Fault<'_> {
+    let mut fault = Fault::new(written, format!("no field is called {written}"));
+    fault.expected = nearest(written, FIELDS.iter().map(|entry| entry.name).chain(ROOTS));
+    if fault.expected.is_empty() {
+        fault.expected = vec!["a field, or a path that begins with params, result, error or json".to_owned()];
+    }
+    fault
+}
+
+/// What stands behind a whole filter.
+fn trailing<'a>(text: &str, rest: &'a str) -> Fault<'a> {
+    let touches = text[..text.offset(rest)].chars().next_back().is_some_and(is_word_character);
+    match rest.chars().next() {
+        Some(')') => Fault::new(first(rest), "this ) closes nothing").expected(&["and", "or", "the end"]),
+        Some('"' | '\'' | '=' | '!' | '<' | '>' | '~' | '{' | '}' | ',' | '&' | '|') if touches => {
+            Fault::new(first(rest), "this sign ends the word before it")
+                .expected(&["quotes around a value with such signs"])
+        }
+        _ => unexpected(rest, &["and", "or", "the end"]),
+    }
+}
+
+/// Terms and listed values of an expression.
+fn terms(expression: &Expr) -> usize {
+    match expression {
+        Expr::All(terms_of) | Expr::Any(terms_of) => terms_of.iter().map(terms).sum(),
+        Expr::Not(term) => terms(term),
+        Expr::Test(_, Test::In(values)) => values.len(),
+        Expr::Has(_) | Expr::Test(..) | Expr::Text(_) => 1,
+    }
+}
+
+/// A fault with its place in characters.
+fn located(text: &str, fault: Fault<'_>) -> FilterError {
+    let inside = !fault.at.is_empty();
+    let start = if inside { text.offset(fault.at) } else { text.len() };
+    FilterError {
+        filter: text.to_owned(),
+        column: text[..start].chars().count() + 1,
+        length: fault.at.chars().count(),
+        message: fault.message,
+        expected: fault.expected,
+    }
+}

@@ -1,0 +1,278 @@
+//! A filter as a condition of SQL.
+//!
+//! The condition speaks of one table, `message`, and reaches the others through subqueries, so it can stand in any
+//! query over that. What SQLite can compare itself it compares, with its indexes; everything else (regular expressions,
+//! paths, ids, searches) is one function of two arguments, [`FUNCTION`]: a value, and the term of the filter as text.
+//! The function reads the term with the same parser and judges it with the same code as a filter on a stream.
+//!
+//! The store offers it two more, `text(x)`, the text of a `message_text.text`, and `numbers(x)`, the numbers of a
+//! `packets` blob as a JSON array, and registers ours once for each connection:
+//!
+//! ```text
+//! create_scalar_function(FUNCTION, 2, UTF8 | DETERMINISTIC, |context| {
+//!     let term = context.get_or_create_aux(1, |value| Term::parse(value.as_str()?))?;
+//!     NULL for NULL, else term.matches(bytes of argument 0)
+//! })
+//! ```
+
+use super::ast::{Comparison, Expr, Test, Value};
+use super::fields::{Field, Key, Type};
+use super::{FilterError, parse};
+
+/// The name of the SQL function: `mcptap_filter(value, term)`.
+pub const FUNCTION: &str = "mcptap_filter";
+
+/// A value for one parameter of a condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Parameter {
+    /// INTEGER
+    Integer(i64),
+    /// TEXT
+    Text(String),
+}
+
+/// A condition for `WHERE`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// The text; true, false or NULL for a message, NULL meaning false. Parameters are numbered (`?1`), so that it can stand
+    /// anywhere among others.
+    pub sql: String,
+    /// The number of the first parameter.
+    pub first: usize,
+    /// The parameters in order of their numbers.
+    pub parameters: Vec<Parameter>,
+}
+
+/// One term of a filter, as the second argument of the SQL function.
+#[derive(Clone, Debug)]
+pub struct Term(Expr);
+
+impl Term {
+    /// Reads a term that a [`Condition`] holds as a parameter.
+    pub fn parse(text: &str) -> Result<Term, FilterError> {
+        parse::filter(text).map(Term)
+    }
+
+    /// Judges the first argument: the bytes of a TEXT or BLOB.
+    pub fn matches(&self, value: &[u8]) -> bool {
+        self.0.matches_subject(value)
+    }
+}
+
+/// Where a field stands in the store.
+enum Column {
+    /// An expression: one value, or NULL.
+    One(&'static str),
+    /// An expression: the position, counted from this number, of one of the field's words.
+    Word(&'static str, usize),
+    /// A query of one column called `value`: any number of values.
+    Many(&'static str),
+    /// The same, of texts that the field's value has to be taken out of: the function does.
+    Inside(&'static str),
+}
+
+/// The message's text as transmitted.
+const TEXT: &str = "(SELECT text(text) FROM message_text WHERE message_text.id = message.id)";
+
+/// Header fields of one name; behind it follows the name in lower case. SQLite's `lower` folds ASCII only, as header names
+/// do.
+const HEADERS: &str = "SELECT value ->> 1 AS value FROM (\
+     SELECT value FROM exchange, json_each(request_fields) \
+     WHERE exchange.id = message.capture << 40 | message.exchange \
+     UNION ALL \
+     SELECT value FROM exchange, json_each(response_fields) \
+     WHERE exchange.id = message.capture << 40 | message.exchange) \
+     WHERE lower(value ->> 0) =";
+
+/// Both addresses of a session, each with its port.
+const ADDRESSES: &str = "SELECT client_address AS value FROM session WHERE id = message.session \
+     UNION ALL SELECT server_address FROM session WHERE id = message.session";
+
+/// Field by field: the only place that knows the tables.
+fn column(key: Key) -> Column {
+    match key {
+        Key::Method => Column::One("message.method"),
+        Key::Tool => Column::One("CASE message.method WHEN 'tools/call' THEN message.subject END"),
+        Key::Kind => Column::Word("message.kind", 0),
+        Key::Id => Column::One("message.json_id"),
+        // The store notes an answer's status and latency on its request too; a stream cannot.
+        Key::Status => Column::Word("CASE WHEN message.kind IN (2, 3) THEN message.status END", 1),
+        Key::Latency => Column::One("CASE WHEN message.kind IN (2, 3) THEN message.latency END"),
+        Key::Direction => Column::Word("message.direction", 0),
+        Key::Number => Column::One("message.number"),
+        Key::Time => Column::One("message.time"),
+        Key::Elapsed => Column::One("message.time - (SELECT started FROM session WHERE id = message.session)"),
+        Key::Size => Column::One("message.size"),
+        Key::Session => Column::One("message.session"),
+        Key::SessionId => Column::One("(SELECT session_id FROM session WHERE id = message.session)"),
+        Key::Server => Column::Many(
+            "SELECT server_name AS value FROM session WHERE id = message.session \
+             UNION ALL SELECT process_name FROM session WHERE id = message.session",
+        ),
+        Key::Client => Column::One("(SELECT client_name FROM session WHERE id = message.session)"),
+        Key::Revision => Column::One("(SELECT protocol_version FROM session WHERE id = message.session)"),
+        Key::Transport => Column::Word("message.transport", 0),
+        Key::Carrier => Column::Word("message.carrier", 0),
+        Key::Host => Column::One("(SELECT host FROM session WHERE id = message.session)"),
+        Key::Process => Column::One("(SELECT process FROM session WHERE id = message.session)"),
+        Key::Packet => Column::Many("SELECT value FROM json_each(numbers(message.packets))"),
+        Key::Batch => Column::One("message.batch"),
+        Key::Answers => Column::One("message.answers"),
+        Key::Answered => Column::One("CASE message.kind WHEN 0 THEN message.answered_by IS NOT NULL END"),
+        Key::Redelivered => Column::One("message.redelivered"),
+        Key::Finding => Column::Many(
+            "SELECT rule AS value FROM finding_message JOIN finding ON finding.id = finding_message.finding \
+             WHERE finding_message.message = message.id",
+        ),
+        Key::Line => Column::One("message.line"),
+        Key::SseId => Column::One("message.sse_id"),
+        Key::Exchange => Column::One("message.exchange"),
+        Key::HttpMethod => {
+            Column::One("(SELECT method FROM exchange WHERE id = message.capture << 40 | message.exchange)")
+        }
+        Key::HttpTarget => {
+            Column::One("(SELECT target FROM exchange WHERE id = message.capture << 40 | message.exchange)")
+        }
+        Key::HttpStatus => {
+            Column::One("(SELECT status FROM exchange WHERE id = message.capture << 40 | message.exchange)")
+        }
+        Key::TcpConnection => Column::One(
+            "(SELECT connection & 0xFFFFFFFFFF FROM exchange WHERE id = message.capture << 40 | message.exchange)",
+        ),
+        Key::IpAddr | Key::TcpPort => Column::Inside(ADDRESSES),
+    }
+}
+
+impl Condition {
+    /// The condition that is true for exactly the messages that the filter lets through.
+    pub(super) fn new(expression: &Expr, first: usize) -> Condition {
+        let mut condition = Condition { sql: String::new(), first, parameters: Vec::new() };
+        condition.expression(expression);
+        condition
+    }
+
+    fn push(&mut self, sql: &str) {
+        self.sql.push_str(sql);
+    }
+
+    fn bind(&mut self, value: Parameter) {
+        let number = self.first + self.parameters.len();
+        self.push(&format!("?{number}"));
+        self.parameters.push(value);
+    }
+
+    /// NULL is false wherever it ends up: under AND and OR and in WHERE it acts so by itself, under NOT by `IS NOT
+    /// TRUE`.
+    fn expression(&mut self, expression: &Expr) {
+        match expression {
+            Expr::All(terms) if terms.is_empty() => self.push("TRUE"),
+            Expr::Any(terms) if terms.is_empty() => self.push("FALSE"),
+            Expr::All(terms) => self.joined(terms, " AND "),
+            Expr::Any(terms) => self.joined(terms, " OR "),
+            Expr::Not(term) => {
+                self.push("(");
+                self.expression(term);
+                self.push(") IS NOT TRUE");
+            }
+            Expr::Text(_) | Expr::Has(Field::Path(_)) | Expr::Test(Field::Path(_), _) => {
+                self.function(TEXT, expression)
+            }
+            Expr::Has(Field::Header(name)) => self.exists(HEADERS, Some(name), Condition::present),
+            Expr::Has(Field::Known(entry)) => match column(entry.key) {
+                Column::One(value) | Column::Word(value, _) => self.push(&format!("{value} IS NOT NULL")),
+                Column::Many(query) | Column::Inside(query) => self.exists(query, None, Condition::present),
+            },
+            Expr::Test(field @ Field::Header(name), test) => self.any(HEADERS, Some(name), field, test, false),
+            Expr::Test(field @ Field::Known(entry), test) => match column(entry.key) {
+                Column::One(value) => self.test(value, field, test, entry.kind == Type::Id),
+                Column::Word(value, first) => {
+                    let words = entry.values.iter().enumerate();
+                    let passing = words.filter(|(_, word)| test.passes_word(word));
+                    let codes: Vec<String> = passing.map(|(position, _)| (position + first).to_string()).collect();
+                    self.push(&format!("{value} IN ({})", codes.join(", ")));
+                }
+                Column::Many(query) => self.any(query, None, field, test, false),
+                Column::Inside(query) => self.any(query, None, field, test, true),
+            },
+        }
+    }
+
+    fn joined(&mut self, terms: &[Expr], word: &str) {
+        self.push("(");
+        for (position, term) in terms.iter().enumerate() {
+            if position > 0 {
+                self.push(word);
+            }
+            self.expression(term);
+        }
+        self.push(")");
+    }
+
+    fn exists(&mut self, query: &str, name: Option<&String>, test: impl FnOnce(&mut Condition)) {
+        self.push(&format!("EXISTS (SELECT 1 FROM ({query} "));
+        if let Some(name) = name {
+            self.bind(Parameter::Text(name.clone()));
+        }
+        self.push(") WHERE ");
+        test(self);
+        self.push(")");
+    }
+
+    fn present(&mut self) {
+        self.push("value IS NOT NULL");
+    }
+
+    /// Any of many values passes; "differs" is: there is a value, and none equals this one.
+    fn any(&mut self, query: &str, name: Option<&String>, field: &Field, test: &Test, inside: bool) {
+        if let Test::Compare(Comparison::NotEqual, other) = test {
+            let equal = Test::Compare(Comparison::Equal, other.clone());
+            self.push("(");
+            self.exists(query, name, Condition::present);
+            self.push(" AND NOT ");
+            self.exists(query, name, |condition| condition.test("value", field, &equal, inside));
+            self.push(")");
+        } else {
+            self.exists(query, name, |condition| condition.test("value", field, test, inside));
+        }
+    }
+
+    /// One value passes, in SQL itself where it can and need not look `inside` the value.
+    fn test(&mut self, value: &str, field: &Field, test: &Test, inside: bool) {
+        match test {
+            Test::Compare(comparison, other) if !inside => {
+                self.push(&format!("{value} {} ", comparison.symbol()));
+                self.value(other);
+            }
+            Test::In(others) if !inside => {
+                self.push(&format!("{value} IN ("));
+                for (position, other) in others.iter().enumerate() {
+                    self.push(if position == 0 { "" } else { ", " });
+                    self.value(other);
+                }
+                self.push(")");
+            }
+            Test::Contains(part) if !inside => {
+                self.push(&format!("instr({value}, "));
+                self.bind(Parameter::Text(part.clone()));
+                self.push(") > 0");
+            }
+            _ => self.function(value, &Expr::Test(field.clone(), test.clone())),
+        }
+    }
+
+    fn value(&mut self, value: &Value) {
+        match value {
+            Value::Integer(number) => self.bind(Parameter::Integer(*number)),
+            Value::Flag(flag) => self.bind(Parameter::Integer((*flag).into())),
+            Value::Text(text) => self.bind(Parameter::Text(text.clone())),
+            // Ids and paths are the function's.
+            Value::Json(_) => self.push("NULL"),
+        }
+    }
+
+    fn function(&mut self, value: &str, term: &Expr) {
+        self.push(&format!("{FUNCTION}({value}, "));
+        self.bind(Parameter::Text(term.to_string()));
+        self.push(")");
+    }
+}

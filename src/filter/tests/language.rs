@@ -1,0 +1,198 @@
+//! What filters mean, what errors say, what completion offers.
+
+use super::*;
+
+#[test]
+fn a_call_and_its_answers() {
+    let call = message(1, CALL);
+    let failed = answer(2, &call, FAILED);
+    let refused = answer(3, &call, REFUSED);
+    let cases = [
+        // filter, the call, the failed result, the error
+        ("", true, true, true),
+        ("method = tools/call", true, true, true),
+        ("method == tools/call && kind eq request", true, false, false),
+        ("tool = get_weather", true, true, true),
+        ("tool != get_weather", false, false, false),
+        ("not tool = get_weather", false, false, false),
+        ("kind in {response, error}", false, true, true),
+        ("status != ok", false, true, true),
+        ("status", false, true, true),
+        ("status matches tool", false, true, false),
+        ("id = 3", true, true, false),
+        ("id = \"3\"", false, false, true),
+        ("id = 3.0", false, false, false),
+        ("id >= 3", true, true, false),
+        ("latency > 1ms", false, false, true),
+        ("latency = 1ms", false, true, false),
+        ("direction = s2c", false, true, true),
+        ("direction = →", true, false, false),
+        ("packet = 12", false, true, false),
+        ("packet != 12", true, false, true),
+        ("packet >= 12", false, true, true),
+        ("time > 2025-11-24T16:00:00.001Z", false, true, true),
+        ("elapsed <= 2ms", true, true, false),
+        ("size < 100", false, false, true),
+        ("answers = 1", false, true, true),
+        ("answered = false", true, false, false),
+        ("not answered", true, true, true),
+        ("redelivered", false, false, false),
+        ("tcp.port = 8080 and ip.addr = ::1 and server = weather and host = localhost", true, true, true),
+        ("revision >= 2025-06-18 and not revision > 2025-11-25", true, true, true),
+        ("params.arguments.city = Quito", true, false, false),
+        ("params.arguments.city contains quito", false, false, false),
+        ("params.arguments.city matches ^quito$", true, false, false),
+        ("params.arguments.city ~ \"(?-i)^quito$\"", false, false, false),
+        ("params.arguments.days[1] = 2", true, false, false),
+        ("params.arguments.days.1 < 2.5", true, false, false),
+        ("params.arguments.days[*] = x", true, false, false),
+        ("params.arguments.days[*] != x", false, false, false),
+        ("params.arguments.days[*] = 3", false, false, false),
+        ("params.arguments.days = 1", false, false, false),
+        ("params.arguments.days != 1", true, false, false),
+        ("params.arguments.* contains ui", true, false, false),
+        ("params._meta[\"io.modelcontextprotocol/clientInfo\"].name = c", true, false, false),
+        ("result.content[0].text ~ \"city: \\w+\\s$\"", false, true, false),
+        ("result.isError = true", false, true, false),
+        ("error.code < -32000", false, false, true),
+        ("error", false, false, true),
+        ("json.jsonrpc = \"2.0\"", true, true, true),
+        ("json contains isError", false, true, false),
+        ("quito", true, true, false),
+        ("QUITO city", true, true, false),
+        ("quito \"no such\"", false, true, false),
+        ("quito or invalid", true, true, true),
+        ("not (quito or invalid)", false, false, false),
+        ("!quito", false, false, true),
+        ("NOT quito AND error", false, false, true),
+        ("\"error\"", false, true, true),
+    ];
+    for (filter, of_call, of_failed, of_refused) in cases {
+        let tool = Some("get_weather");
+        let found = [passes(filter, &call, tool), passes(filter, &failed, tool), passes(filter, &refused, tool)];
+        assert_eq!(found, [of_call, of_failed, of_refused], "{filter}");
+    }
+}
+
+#[test]
+fn odd_texts_have_no_values_and_can_be_searched() {
+    let mut odd = message(1, "{}");
+    odd.raw = b"\xff{\"params\":1} na\xc3\xafve".to_vec();
+    assert!(passes("not params and not json and NAÏVE", &odd, None));
+    odd.raw = br#"{"params":{"a":1},"params":{"a":2}}"#.to_vec();
+    assert!(passes("params.a = 2 and not params.a = 1", &odd, None));
+    odd.raw = br#"{"params":{"a":18446744073709551617}}"#.to_vec();
+    assert!(passes("params.a > 18446744073709551616 and not params.a > 18446744073709551617", &odd, None));
+}
+
+#[test]
+fn errors_point_at_the_column_and_say_what_was_expected() {
+    let cases = [
+        ("metod = tools/call", "no field is called metod\n  metod = tools/call\n  ^^^^^ expected method"),
+        ("port = 80", "no field is called port\n  port = 80\n  ^^^^ expected tcp.port"),
+        (
+            "zzz > 1",
+            "no field is called zzz\n  zzz > 1\n  ^^^ expected a field, or a path that begins with params, result, error or json",
+        ),
+        ("tool =", "the filter ends too early\n  tool =\n        ^ expected a value, in quotes if it has blanks"),
+        (
+            "tool = add latency",
+            "latency makes no sense here\n  tool = add latency\n             ^^^^^^^ expected and, or or the end",
+        ),
+        (
+            "latency > 200",
+            "\"200\" is no duration for latency\n  latency > 200\n            ^^^ expected a duration such as 200ms, 1.5s, 30us or 2m",
+        ),
+        (
+            "status = fine",
+            "status is never \"fine\"\n  status = fine\n           ^^^^ expected ok, error or tool-error",
+        ),
+        (
+            "kind in {request, eror}",
+            "kind is never \"eror\"\n  kind in {request, eror}\n                    ^^^^ expected error",
+        ),
+        (
+            "kind in request",
+            "request makes no sense here\n  kind in request\n          ^^^^^^^ expected values in braces, as in {1, 2}",
+        ),
+        (
+            "kind in {}",
+            "} makes no sense here\n  kind in {}\n           ^ expected request, notification, response, error, invalid",
+        ),
+        (
+            "kind in {error",
+            "the filter ends too early\n  kind in {error\n                ^ expected another value or }",
+        ),
+        (
+            "number contains 1",
+            "number is a number: it has no contains\n  number contains 1\n         ^^^^^^^^ expected =, !=, <, <=, >, >= or in",
+        ),
+        ("method ~ \"a(\"", "not a regular expression: unclosed group\n  method ~ \"a(\"\n           ^^^^"),
+        ("(a or b", "this ( is not closed\n  (a or b\n  ^"),
+        ("a or b)", "this ) closes nothing\n  a or b)\n        ^ expected and, or or the end"),
+        ("a or", "the filter ends too early\n  a or\n      ^ expected a field, a word to search for, not or ("),
+        ("and b", "and makes no sense here\n  and b\n  ^^^ expected a field, a word to search for, not or ("),
+        ("\"open", "this \" is not closed\n  \"open\n  ^"),
+        ("\"a\" = 1", "a text in quotes is searched for: it has no value to compare\n  \"a\" = 1\n  ^^^"),
+        (
+            "http.target = /mcp?a=b",
+            "this sign ends the word before it\n  http.target = /mcp?a=b\n                      ^ expected quotes around a value with such signs",
+        ),
+    ];
+    for (filter, rendered) in cases {
+        assert_eq!(Filter::parse(filter).unwrap_err().render(100), rendered);
+    }
+}
+
+#[test]
+fn depth_length_and_terms_are_bounded() {
+    let error = |filter: String| Filter::parse(&filter).unwrap_err();
+    assert!(Filter::parse(&format!("{}a{}", "(".repeat(64), ")".repeat(64))).is_ok());
+    let deep = error(format!("{}a{}", "(".repeat(4_000), ")".repeat(4_000)));
+    assert_eq!((deep.column, deep.message.as_str()), (65, "nested deeper than 64"));
+    assert_eq!(error("not ".repeat(2_000)).message, "nested deeper than 64");
+    assert_eq!(error("!".repeat(2_000)).message, "nested deeper than 64");
+    assert_eq!(error("a ".repeat(5_000)).message, "a filter has at most 8192 characters");
+    assert_eq!(error("a ".repeat(513)).message, "a filter has at most 512 terms");
+    assert_eq!(error(format!("number in {{{}}}", "1,".repeat(513))).message, "a filter has at most 512 terms");
+    assert!(error(format!("params{} = 1", ".a".repeat(40))).message.starts_with("no field is called params.a"));
+}
+
+#[test]
+fn completion_knows_the_place() {
+    let offered = |filter: &str| {
+        let texts: Vec<String> = complete(filter, filter.len()).into_iter().map(|completion| completion.text).collect();
+        texts.join(" ")
+    };
+    assert_eq!(offered("la"), "latency");
+    assert_eq!(offered("not (tcp."), "tcp.port tcp.connection");
+    assert_eq!(offered("latency "), "= != < <= > >= in and or");
+    assert_eq!(offered("kind = re"), "request response");
+    assert_eq!(offered("kind in {request, e"), "error");
+    assert_eq!(offered("kind = request a"), "and");
+    assert_eq!(offered("method = tools/"), "tools/list tools/call");
+    assert_eq!(offered("params.arguments.city ma"), "matches");
+    assert_eq!(offered("tool = \"la"), "");
+    assert_eq!(offered("tool = add ) ("), "");
+    assert_eq!(complete("kind = request", 8)[0].start, 7);
+    assert_eq!(complete("é", 1), []);
+}
+
+#[test]
+fn a_filter_says_when_it_is_settled() {
+    let settled = |filter: &str| Filter::parse(filter).unwrap().settled();
+    assert_eq!(settled("tool = a or params.b"), Settled::WithMessage);
+    assert_eq!(settled("tool = a or not http.status = 200"), Settled::WithExchange);
+    assert_eq!(settled("http.header.accept and server = x"), Settled::AtEnd);
+}
+
+#[test]
+fn the_examples_of_the_table_are_filters() {
+    for entry in FIELDS {
+        let filter = Filter::parse(entry.example).unwrap_or_else(|error| panic!("{error}"));
+        assert!(filter.to_string().contains(entry.name), "{}", entry.example);
+        for value in entry.values {
+            Filter::parse(&format!("{} = {value}", entry.name)).unwrap();
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! The manual's table is the table of fields.
+
+use std::path::Path;
+
+use super::*;
+
+const BEGIN: &str = "<!-- fields: generated, see src/filter/tests/manual.rs -->\n";
+const END: &str = "<!-- end of fields -->";
+
+fn table() -> String {
+    let mut table = String::from("| field | type | what it is | example | known |\n|---|---|---|---|---|\n");
+    for entry in FIELDS {
+        let kind = match entry.kind {
+            fields::Type::Word => entry.values.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
+            kind => kind.name().to_owned(),
+        };
+        let known = known(entry.settled);
+        table.push_str(&format!("| `{}` | {kind} | {} | `{}` | {known} |\n", entry.name, entry.help, entry.example));
+    }
+    let header = Field::Header(String::new()).settled();
+    table.push_str(&format!(
+        "| `http.header.NAME` | text | a header field of the exchange, of either direction | `http.header.mcp-session-id` | {} |\n\
+         | `params…`, `result…`, `error…`, `json…` | JSON value | a value inside the message | `params.arguments.city = Quito` | with the message |\n",
+        known(header)
+    ));
+    table
+}
+
+fn known(settled: Settled) -> &'static str {
+    match settled {
+        Settled::WithMessage => "with the message",
+        Settled::WithExchange => "when its exchange is over",
+        Settled::AtEnd => "at the end",
+    }
+}
+
+/// `UPDATE_EXPECT=1 cargo test --lib filter` writes the table anew.
+#[test]
+fn the_table_of_the_manual_is_up_to_date() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/filter.md");
+    let page = std::fs::read_to_string(&path).expect("docs/filter.md");
+    let (before, rest) = page.split_once(BEGIN).expect("the mark before the table");
+    let (found, after) = rest.split_once(END).expect("the mark behind the table");
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        std::fs::write(&path, format!("{before}{BEGIN}{}{END}{after}", table())).expect("docs/filter.md is written");
+    } else if found != table() {
+        let diff = similar::TextDiff::from_lines(found, table().as_str()).unified_diff().to_string();
+        panic!("docs/filter.md is stale (UPDATE_EXPECT=1 writes it):\n{diff}");
+    }
+}
+
+/// Every line of the manual's examples, up to the explanation behind two blanks, is a filter.
+#[test]
+fn the_examples_of_the_manual_are_filters() {
+    let page =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/filter.md")).expect("docs/filter.md");
+    let blocks = page.split("```filter\n").skip(1).map(|rest| rest.split("```").next().unwrap_or_default());
+    let lines: Vec<&str> =
+        blocks.flat_map(str::lines).map(|line| line.split("   ").next().unwrap_or_default()).collect();
+    assert!(lines.len() > 10);
+    for line in lines {
+        Filter::parse(line).unwrap_or_else(|error| panic!("{}", error.render(100)));
+    }
+}

@@ -1,0 +1,73 @@
+//! Messages wait for what the filter asks for, in order, and for nothing else.
+
+use super::*;
+use crate::decode::exchange::{Exchange, Half};
+use crate::event::Event;
+
+fn exchange(number: u64, status: u16) -> Event {
+    let exchange = Exchange { number: ExchangeNumber(number), status: Some(status), ..Exchange::default() };
+    Event::Exchange(Box::new(Exchange { request: Half::default(), ..exchange }))
+}
+
+/// The numbers of the messages that came out after each event, then at the end.
+fn run(filter: &str, live: bool, events: Vec<Event>) -> Vec<Vec<u64>> {
+    let mut stream = Stream::new(Filter::parse(filter).unwrap(), live);
+    let mut out = Vec::new();
+    for event in events.into_iter().map(Some).chain([None]) {
+        let mut numbers = Vec::new();
+        let mut sink = |event| {
+            if let Event::Message(message) = event {
+                numbers.push(message.number.0);
+            }
+        };
+        match event {
+            Some(event) => stream.push(event, &mut sink),
+            None => stream.finish(&mut sink),
+        }
+        out.push(numbers);
+    }
+    out
+}
+
+fn conversation() -> Vec<Event> {
+    let call = message(1, CALL);
+    let failed = answer(2, &call, FAILED);
+    let other = Message { exchange: None, ..message(3, "{}") };
+    vec![
+        Event::Message(Box::new(call)),
+        Event::Message(Box::new(failed)),
+        Event::Message(Box::new(other)),
+        exchange(2, 200),
+        Event::Session(Box::new(session())),
+        exchange(1, 404),
+    ]
+}
+
+#[test]
+fn what_is_known_at_once_passes_at_once() {
+    assert_eq!(
+        run("tool = get_weather", false, conversation()),
+        [vec![1], vec![2], vec![], vec![], vec![], vec![], vec![]]
+    );
+}
+
+#[test]
+fn http_facts_are_waited_for_in_order() {
+    let expected = [vec![], vec![], vec![], vec![], vec![], vec![1], vec![]];
+    assert_eq!(run("http.status >= 400", false, conversation()), expected);
+    assert_eq!(run("http.status >= 400", true, conversation()), expected);
+    let expected = [vec![], vec![], vec![], vec![], vec![], vec![2, 3], vec![]];
+    assert_eq!(run("not http.status >= 400", false, conversation()), expected);
+}
+
+#[test]
+fn facts_of_the_session_are_waited_for_in_a_file_only() {
+    let expected = [vec![], vec![], vec![], vec![], vec![], vec![], vec![1, 2, 3]];
+    assert_eq!(run("server = weather", false, conversation()), expected);
+    let expected = [vec![], vec![], vec![], vec![], vec![], vec![], vec![1]];
+    assert_eq!(run("answered", false, conversation()), expected);
+    let live: Vec<u64> = run("server = weather", true, conversation()).concat();
+    assert!(live.is_empty(), "a live capture answers at once, and the session was not known");
+    let live: Vec<u64> = run("server = weather and http.status", true, conversation()).concat();
+    assert_eq!(live, [1, 2], "they waited for their exchanges, and by then it was");
+}

@@ -1,0 +1,8 @@
+//! What people see, as plain text: rows, words and numbers, without knowing where they are shown.
+
+pub mod paint;
+pub mod safe;
+pub mod steps;
+pub mod text;
+pub mod transcript;
+pub mod units;

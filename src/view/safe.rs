@@ -1,0 +1,302 @@
+//! Hostile text made safe for a terminal, and put into columns.
+//!
+//! What a server sends can hold escape sequences that rewrite the screen, bidirectional controls that show `exe.txt`
+//! for `txt.exe`, invisible characters that smuggle instructions, and line breaks that forge a line of ours. None of it
+//! reaches the terminal: what does nothing but act or hide is shown as a symbol.
+//!
+//! ```text
+//! ESC [ 2 J       ␛[2J            control characters: their Control Pictures
+//! U+009B          ⟦U+009B⟧        C1 controls, bidirectional controls, invisible characters, line separators
+//! byte FF         ⟦FF⟧            bytes that are no UTF-8
+//! ```
+//!
+//! Emoji sequences come apart into emoji, since terminals disagree on how wide the whole is: a variation selector
+//! behind a character and a joiner between two wide ones are left out.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// Combining marks on one character: more than four no script needs, and hundreds paint over the lines around.
+const MARKS: usize = 4;
+
+/// Where text stands in its column.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Align {
+    /// At the left: words.
+    #[default]
+    Left,
+    /// At the right: numbers.
+    Right,
+}
+
+/// The text with nothing in it that acts or hides.
+pub fn visible(text: &str) -> Cow<'_, str> {
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        return Cow::Borrowed(text);
+    }
+    let mut line = Line::new(usize::MAX);
+    line.push_str(text);
+    Cow::Owned(line.text)
+}
+
+/// The same for bytes that may be no UTF-8.
+pub fn visible_bytes(bytes: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => visible(text),
+        Err(_) => Cow::Owned(bytes_line(bytes, usize::MAX).finish()),
+    }
+}
+
+/// Columns that a visible text takes.
+pub fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// The visible text in at most `limit` columns; where it is longer it ends in `…`. Work is bounded by the limit, not
+/// the text.
+pub fn fit(text: &str, limit: usize) -> String {
+    let mut line = Line::new(limit);
+    line.push_str(text);
+    line.finish()
+}
+
+/// The same for bytes that may be no UTF-8.
+pub fn fit_bytes(bytes: &[u8], limit: usize) -> String {
+    bytes_line(bytes, limit).finish()
+}
+
+/// The visible text in exactly `columns` columns: cut, or filled up with blanks.
+pub fn pad(text: &str, columns: usize, align: Align) -> String {
+    let text = fit(text, columns);
+    let blanks = " ".repeat(columns.saturating_sub(width(&text)));
+    match align {
+        Align::Left => text + &blanks,
+        Align::Right => blanks + &text,
+    }
+}
+
+fn bytes_line(bytes: &[u8], limit: usize) -> Line {
+    let mut line = Line::new(limit);
+    for chunk in bytes.utf8_chunks() {
+        line.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            line.symbol(format_args!("⟦{byte:02X}⟧"));
+        }
+        if line.full {
+            break;
+        }
+    }
+    line
+}
+
+/// A visible text being made.
+struct Line {
+    text: String,
+    limit: usize,
+    /// Columns taken; at least what the whole takes, since letters that join only become narrower.
+    columns: usize,
+    /// Where to cut so that an ellipsis still fits.
+    cut: usize,
+    /// Combining marks on the last character; `None` where there is no character to carry them.
+    marks: Option<usize>,
+    /// Something did not fit.
+    full: bool,
+}
+
+impl Line {
+    fn new(limit: usize) -> Line {
+        Line { text: String::new(), limit, columns: 0, cut: 0, marks: None, full: false }
+    }
+
+    fn push_str(&mut self, text: &str) {
+        let mut characters = text.chars().peekable();
+        let mut before = None;
+        while !self.full
+            && let Some(c) = characters.next()
+        {
+            let wide = |c: Option<char>| c.is_some_and(|c| c.width() == Some(2));
+            match c {
+                '\0'..='\u{1f}' => self.picture(char::from_u32(0x2400 + c as u32)),
+                '\u{7f}' => self.picture(Some('␡')),
+                // Text and emoji presentation.
+                '\u{fe0e}' | '\u{fe0f}' if self.marks == Some(0) => {}
+                // Zero width joiner.
+                '\u{200d}' if wide(before) && wide(characters.peek().copied()) => {}
+                c if is_hidden(c) => self.symbol(format_args!("⟦U+{:04X}⟧", c as u32)),
+                c => self.character(c),
+            }
+            before = Some(c);
+        }
+    }
+
+    fn picture(&mut self, picture: Option<char>) {
+        self.put(picture.unwrap_or('\u{fffd}'), 1);
+        self.marks = None;
+    }
+
+    /// A symbol is shown whole or not at all.
+    fn symbol(&mut self, symbol: std::fmt::Arguments<'_>) {
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = text.write_fmt(symbol);
+        if self.columns.saturating_add(text.width()) > self.limit {
+            self.full = true;
+        } else {
+            text.chars().for_each(|c| self.put(c, 1));
+        }
+        self.marks = None;
+    }
+
+    fn character(&mut self, c: char) {
+        match (c.width(), self.marks) {
+            (Some(0), Some(marks)) if marks < MARKS => {
+                self.put(c, 0);
+                self.marks = Some(marks + 1);
+            }
+            (Some(0), Some(_)) => {
+                self.symbol(format_args!("⟦U+{:04X}⟧", c as u32));
+            }
+            // A mark with nothing to stand on would land on what is left of the text: it gets a dotted circle.
+            (Some(0), None) => {
+                self.put('◌', 1);
+                self.put(c, 0);
+                self.marks = Some(1);
+            }
+            (width, _) => {
+                self.put(c, width.unwrap_or(1));
+                self.marks = Some(0);
+            }
+        }
+    }
+
+    fn put(&mut self, c: char, columns: usize) {
+        if self.full || self.columns.saturating_add(columns) > self.limit {
+            self.full = true;
+            return;
+        }
+        self.text.push(c);
+        self.columns += columns;
+        if self.columns < self.limit {
+            self.cut = self.text.len();
+        }
+    }
+
+    fn finish(mut self) -> String {
+        if self.full {
+            self.text.truncate(self.cut);
+            if self.limit > 0 {
+                self.text.push('…');
+            }
+        }
+        self.text
+    }
+}
+
+/// What has no shape of its own but acts on what is around it, or merely hides: C1 controls,
+/// Default_Ignorable_Code_Point (Unicode, DerivedCoreProperties.txt; it includes the bidirectional controls), line and
+/// paragraph separators, interlinear annotations.
+fn is_hidden(c: char) -> bool {
+    matches!(c,
+        '\u{80}'..='\u{9f}'
+        | '\u{ad}'
+        | '\u{34f}'
+        | '\u{61c}'
+        | '\u{115f}'..='\u{1160}'
+        | '\u{17b4}'..='\u{17b5}'
+        | '\u{180b}'..='\u{180f}'
+        | '\u{200b}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}'
+        | '\u{3164}'
+        | '\u{fe00}'..='\u{fe0f}'
+        | '\u{feff}'
+        | '\u{ffa0}'
+        | '\u{fff0}'..='\u{fffb}'
+        | '\u{1bca0}'..='\u{1bca3}'
+        | '\u{1d173}'..='\u{1d17a}'
+        | '\u{e0000}'..='\u{e0fff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_acts_or_hides_becomes_a_symbol() {
+        let cases = [
+            ("plain", "plain"),
+            ("\u{1b}[2J\r\n\t\0\u{7f}", "␛[2J␍␊␉␀␡"),
+            ("a\u{9b}31m", "a⟦U+009B⟧31m"),
+            ("\u{202e}txt.exe\u{2069}", "⟦U+202E⟧txt.exe⟦U+2069⟧"),
+            ("a\u{200b}b\u{feff}\u{2028}", "a⟦U+200B⟧b⟦U+FEFF⟧⟦U+2028⟧"),
+            ("\u{e0041}", "⟦U+E0041⟧"),
+            ("❤\u{fe0f} 👨\u{200d}👩\u{200d}👧 天気", "❤ 👨👩👧 天気"),
+            ("a\u{200d}b\u{fe0f}\u{fe0f}", "a⟦U+200D⟧b"),
+            ("\u{fe0f}", "⟦U+FE0F⟧"),
+            ("e\u{301}", "e\u{301}"),
+            ("\u{301}x", "◌\u{301}x"),
+            ("\n\u{301}", "␊◌\u{301}"),
+        ];
+        for (hostile, safe) in cases {
+            assert_eq!(visible(hostile), safe);
+        }
+        let zalgo = format!("e{}", "\u{301}".repeat(6));
+        assert_eq!(visible(&zalgo), format!("e{}⟦U+0301⟧◌\u{301}", "\u{301}".repeat(4)));
+        assert_eq!(visible_bytes(b"a\xff\xc3("), "a⟦FF⟧⟦C3⟧(");
+    }
+
+    #[test]
+    fn text_is_cut_and_aligned_by_columns() {
+        assert_eq!(fit("weather", 7), "weather");
+        assert_eq!(fit("weather", 6), "weath…");
+        assert_eq!(fit("天気予報", 8), "天気予報");
+        assert_eq!(fit("天気予報", 7), "天気予…");
+        assert_eq!(fit("天気予報", 6), "天気…");
+        assert_eq!(fit("ab\u{202e}", 5), "ab…");
+        assert_eq!(fit("ab", 1), "…");
+        assert_eq!(fit("ab", 0), "");
+        assert_eq!(fit_bytes(b"\xff\xff", 5), "⟦FF⟧…");
+        assert_eq!(pad("天気", 6, Align::Left), "天気  ");
+        assert_eq!(pad("天気予報", 6, Align::Right), " 天気…");
+        assert_eq!(pad("12", 4, Align::Right), "  12");
+    }
+
+    #[test]
+    fn work_is_bounded_by_the_limit() {
+        let huge = "\u{301}".repeat(1 << 20) + &"x".repeat(1 << 20);
+        assert!(fit(&huge, 10).len() < 200);
+    }
+
+    fn hostile() -> impl Strategy<Value = String> {
+        let c = prop_oneof![
+            any::<char>(),
+            (0..0xa0_u8).prop_map(char::from),
+            prop::sample::select(
+                "e\u{301}\u{fe0f}\u{200d}👩👍🏽🇺🇳天\u{202e}ｶﾞ가\u{1161}लाالله\u{e0001}◌".chars().collect::<Vec<_>>()
+            ),
+        ];
+        prop::collection::vec(c, 0..40).prop_map(String::from_iter)
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_hidden_gets_through_and_no_column_is_passed(
+            text in hostile(),
+            limit in 0..30_usize,
+            bytes in any::<Vec<u8>>(),
+        ) {
+            let (whole, whole_bytes) = (visible(&text).into_owned(), visible_bytes(&bytes).into_owned());
+            for safe in [whole, whole_bytes, fit(&text, limit), fit_bytes(&bytes, limit)] {
+                prop_assert!(!safe.chars().any(|c| c.is_control() || is_hidden(c)), "{:?}", safe);
+                prop_assert_eq!(&visible(&safe), &safe, "safe text is left alone");
+            }
+            prop_assert!(width(&fit(&text, limit)) <= limit);
+            prop_assert!(width(&fit_bytes(&bytes, limit)) <= limit);
+            prop_assert_eq!(width(&pad(&text, limit, Align::Left)), limit);
+            prop_assert_eq!(width(&pad(&text, limit, Align::Right)), limit);
+        }
+    }
+}
