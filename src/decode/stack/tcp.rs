@@ -105,7 +105,7 @@ impl TcpStack {
         } else {
             Cow::Owned([unknown.held.as_slice(), bytes].concat())
         };
-        let is_tls = if unknown.at == 0 { tls::sniff(&looked) } else { tls::Sniffed::No };
+        let is_tls = if unknown.at == 0 { tls::sniff(&looked) } else { Some(false) };
         match (http1::sniff(&looked), is_tls) {
             (Some(Some(direction)), _) => {
                 let client = match direction {
@@ -114,9 +114,11 @@ impl TcpStack {
                 };
                 self.begin_http(layer, client);
             }
-            (_, tls::Sniffed::Client) => self.begin_tls(layer, side),
-            (_, tls::Sniffed::Server) => self.begin_tls(layer, side.other()),
-            (Some(None), _) | (_, tls::Sniffed::TooFew) if looked.len() < SNIFFED => {
+            (_, Some(true)) => {
+                let client = if tls::is_client_hello(&looked) { side } else { side.other() };
+                self.begin_tls(layer, client);
+            }
+            (Some(None), _) | (_, None) if looked.len() < SNIFFED => {
                 return unknown.held.extend_from_slice(bytes);
             }
             _ => return unknown.pass(bytes.len() as u64),

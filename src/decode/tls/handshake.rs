@@ -1,0 +1,278 @@
+//! Handshake messages in the clear (RFC 8446 section 4, RFC 5246 section 7.4): what the two hellos agree on.
+
+use nom::bytes::complete::take;
+use nom::combinator::{all_consuming, opt};
+use nom::multi::{fold_many0, length_data, many0};
+use nom::number::complete::{be_u8, be_u16, be_u24};
+use nom::{IResult, Parser};
+
+/// Bytes of one message that are buffered; what is longer is passed over. Chains of certificates, the longest messages,
+/// have a few kilobytes, with post-quantum signatures some tens.
+const MAX_MESSAGE: usize = 64 << 10;
+
+/// A protocol version as it stands in the messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Version(pub u16);
+
+impl Version {
+    pub const TLS_1_3: Version = Version(0x0304);
+
+    pub fn name(self) -> String {
+        match self.0 {
+            0x0300 => "SSL 3.0".to_owned(),
+            0x0301 => "TLS 1.0".to_owned(),
+            0x0302 => "TLS 1.1".to_owned(),
+            0x0303 => "TLS 1.2".to_owned(),
+            0x0304 => "TLS 1.3".to_owned(),
+            other => format!("version {other:#06x}"),
+        }
+    }
+}
+
+/// What a client offers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ClientHello {
+    pub server_name: Option<String>,
+    pub alpn: Vec<String>,
+    /// Best first, as sent; without the reserved ones (RFC 8701).
+    pub versions: Vec<Version>,
+}
+
+/// What a server chose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ServerHello {
+    /// It asks for another ClientHello (RFC 8446 section 4.1.4).
+    pub retry: bool,
+    pub version: Version,
+    pub cipher_suite: u16,
+    pub alpn: Option<String>,
+}
+
+/// A handshake message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Message {
+    ClientHello(ClientHello),
+    ServerHello(ServerHello),
+    /// Another one, by its name.
+    Other(&'static str),
+}
+
+/// The messages of one direction. "Handshake messages MAY be coalesced into a single TLSPlaintext record or fragmented
+/// across several records."
+#[derive(Clone, Debug, Default)]
+pub(super) struct Messages {
+    /// At most one message and what one record brought behind it.
+    buffer: Vec<u8>,
+    /// Bytes of `buffer` that were read.
+    read: usize,
+    /// Bytes still to come of a message that is too long to be kept.
+    skip: usize,
+}
+
+impl Messages {
+    /// Bytes of records, in order. All messages are to be taken out before the next.
+    pub fn push(&mut self, bytes: &[u8]) {
+        let skipped = self.skip.min(bytes.len());
+        self.skip -= skipped;
+        self.buffer.drain(..self.read);
+        self.read = 0;
+        self.buffer.extend_from_slice(&bytes[skipped..]);
+    }
+
+    /// The next whole message that is known and well-formed.
+    pub fn next(&mut self) -> Option<Message> {
+        loop {
+            let rest = &self.buffer[self.read..];
+            let (body, (kind, length)) = message_header(rest).ok()?;
+            let length = length as usize;
+            if length > MAX_MESSAGE {
+                self.skip = length.saturating_sub(body.len());
+                self.read += 4 + length.min(body.len());
+                continue;
+            }
+            let message = read(kind, body.get(..length)?);
+            self.read += 4 + length;
+            if message.is_some() {
+                return message;
+            }
+        }
+    }
+
+    /// Bytes held.
+    #[cfg(test)]
+    pub fn buffered(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Bytes were missed: what was begun cannot be completed.
+    pub fn lose(&mut self) {
+        *self = Messages::default();
+    }
+}
+
+fn message_header(input: &[u8]) -> IResult<&[u8], (u8, u32)> {
+    (be_u8, be_u24).parse(input)
+}
+
+/// One message; `None` for unknown types and malformed hellos.
+fn read(kind: u8, body: &[u8]) -> Option<Message> {
+    let name = match kind {
+        0 => "HelloRequest",
+        1 => return client_hello(body).ok().map(|(_, hello)| Message::ClientHello(hello)),
+        2 => return server_hello(body).ok().map(|(_, hello)| Message::ServerHello(hello)),
+        4 => "NewSessionTicket",
+        11 => "Certificate",
+        12 => "ServerKeyExchange",
+        13 => "CertificateRequest",
+        14 => "ServerHelloDone",
+        15 => "CertificateVerify",
+        16 => "ClientKeyExchange",
+        20 => "Finished",
+        22 => "CertificateStatus",
+        _ => return None,
+    };
+    Some(Message::Other(name))
+}
+
+const SERVER_NAME: u16 = 0;
+const ALPN: u16 = 16;
+const SUPPORTED_VERSIONS: u16 = 43;
+
+/// `legacy_version random legacy_session_id cipher_suites legacy_compression_methods extensions`
+fn client_hello(input: &[u8]) -> IResult<&[u8], ClientHello> {
+    let (input, (legacy, _random, _session, _suites, _compression)) =
+        (be_u16, take(32usize), length_data(be_u8), length_data(be_u16), length_data(be_u8)).parse(input)?;
+    let mut hello = ClientHello { versions: vec![Version(legacy)], ..ClientHello::default() };
+    let (input, extensions) = extensions(input)?;
+    for (kind, data) in extensions {
+        match kind {
+            SERVER_NAME => hello.server_name = server_name(data).ok().and_then(|(_, name)| name),
+            ALPN => hello.alpn = alpn(data).map_or_else(|_| Vec::new(), |(_, names)| names),
+            SUPPORTED_VERSIONS => {
+                if let Ok((_, versions)) = supported_versions(data) {
+                    hello.versions = versions;
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok((input, hello))
+}
+
+/// `legacy_version random legacy_session_id_echo cipher_suite legacy_compression_method extensions`
+fn server_hello(input: &[u8]) -> IResult<&[u8], ServerHello> {
+    /// "For reasons of backward compatibility ..., the HelloRetryRequest message uses the same structure as the
+    /// ServerHello, but with Random set to the special value of the SHA-256 of "HelloRetryRequest"".
+    const RETRY: [u8; 32] = [
+        0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2, 0xa2,
+        0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
+    ];
+    let (input, (legacy, random, _session, cipher_suite, _compression)) =
+        (be_u16, take(32usize), length_data(be_u8), be_u16, be_u8).parse(input)?;
+    let mut hello = ServerHello { retry: random == RETRY, version: Version(legacy), cipher_suite, alpn: None };
+    let (input, extensions) = extensions(input)?;
+    for (kind, data) in extensions {
+        match kind {
+            ALPN => hello.alpn = alpn(data).ok().and_then(|(_, names)| names.into_iter().next()),
+            SUPPORTED_VERSIONS => {
+                if let Ok((_, version)) = all_consuming(be_u16::<_, nom::error::Error<_>>).parse(data) {
+                    hello.version = Version(version);
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok((input, hello))
+}
+
+type Extensions<'a> = Vec<(u16, &'a [u8])>;
+
+/// Before TLS 1.3 they may be left out altogether.
+fn extensions(input: &[u8]) -> IResult<&[u8], Extensions<'_>> {
+    let (input, block) = opt(length_data(be_u16)).parse(input)?;
+    let (_, extensions) = many0((be_u16, length_data(be_u16))).parse(block.unwrap_or_default())?;
+    Ok((input, extensions))
+}
+
+/// A list of names, of which the type `host_name` (0) is the only one ever defined (RFC 6066 section 3). It is "ASCII
+/// ... without a trailing dot"; anything else is not shown.
+fn server_name(input: &[u8]) -> IResult<&[u8], Option<String>> {
+    let (input, list) = length_data(be_u16).parse(input)?;
+    let (_, (kind, name)) = (be_u8, length_data(be_u16)).parse(list)?;
+    let printable = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._".contains(byte);
+    let valid = kind == 0 && (1..=255).contains(&name.len()) && name.iter().all(printable);
+    Ok((input, valid.then(|| name.to_ascii_lowercase().iter().map(|byte| char::from(*byte)).collect())))
+}
+
+/// A list of protocol names (RFC 7301 section 3.1); those that people can read, at most eight of them.
+fn alpn(input: &[u8]) -> IResult<&[u8], Vec<String>> {
+    let (input, list) = length_data(be_u16).parse(input)?;
+    let (_, names) = fold_many0(length_data(be_u8), Vec::new, |mut names: Vec<String>, name: &[u8]| {
+        if names.len() < 8 && name.len() <= 32 && !name.is_empty() && name.iter().all(u8::is_ascii_graphic) {
+            names.push(name.iter().map(|byte| char::from(*byte)).collect());
+        }
+        names
+    })
+    .parse(list)?;
+    Ok((input, names))
+}
+
+fn supported_versions(input: &[u8]) -> IResult<&[u8], Vec<Version>> {
+    let (input, list) = length_data(be_u8).parse(input)?;
+    let (_, versions) = many0(be_u16).parse(list)?;
+    let reserved = |version: u16| version & 0x0f0f == 0x0a0a;
+    Ok((input, versions.into_iter().filter(|version| !reserved(*version)).map(Version).collect()))
+}
+
+/// The name of a cipher suite in the IANA registry, as far as it is still in use.
+pub(super) fn cipher_suite(number: u16) -> String {
+    let name = match number {
+        0x1301 => "TLS_AES_128_GCM_SHA256",
+        0x1302 => "TLS_AES_256_GCM_SHA384",
+        0x1303 => "TLS_CHACHA20_POLY1305_SHA256",
+        0x1304 => "TLS_AES_128_CCM_SHA256",
+        0x1305 => "TLS_AES_128_CCM_8_SHA256",
+        0xc02b => "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+        0xc02c => "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+        0xc02f => "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+        0xc030 => "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+        0xcca8 => "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+        0xcca9 => "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+        0xccaa => "TLS_DHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+        0xc009 => "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
+        0xc00a => "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA",
+        0xc013 => "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA",
+        0xc014 => "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA",
+        0xc023 => "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
+        0xc024 => "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA384",
+        0xc027 => "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256",
+        0xc028 => "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA384",
+        0x009c => "TLS_RSA_WITH_AES_128_GCM_SHA256",
+        0x009d => "TLS_RSA_WITH_AES_256_GCM_SHA384",
+        0x009e => "TLS_DHE_RSA_WITH_AES_128_GCM_SHA256",
+        0x009f => "TLS_DHE_RSA_WITH_AES_256_GCM_SHA384",
+        0x002f => "TLS_RSA_WITH_AES_128_CBC_SHA",
+        0x0035 => "TLS_RSA_WITH_AES_256_CBC_SHA",
+        0x003c => "TLS_RSA_WITH_AES_128_CBC_SHA256",
+        0x003d => "TLS_RSA_WITH_AES_256_CBC_SHA256",
+        _ => return format!("cipher suite {number:#06x}"),
+    };
+    name.to_owned()
+}
+
+/// Bytes that a cipher suite of TLS 1.3 adds to a message: the content type that it hides and the tag of the AEAD.
+fn expansion(cipher_suite: u16) -> u16 {
+    // AES-CCM-8 has a short tag (RFC 6655).
+    if cipher_suite == 0x1305 { 1 + 8 } else { 1 + 16 }
+}
+
+/// Length of the record of TLS 1.3 that holds Finished alone: four bytes of header and a hash (RFC 8446 section 4.4.4).
+pub(super) fn finished_length(cipher_suite: u16) -> u16 {
+    let hash = if cipher_suite == 0x1302 { 48 } else { 32 };
+    4 + hash + expansion(cipher_suite)
+}
+
+/// Length of the record of TLS 1.3 that holds an alert (two bytes; RFC 8446 section 6).
+pub(super) fn alert_length(cipher_suite: u16) -> u16 {
+    2 + expansion(cipher_suite)
+}

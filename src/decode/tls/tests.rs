@@ -1,0 +1,336 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::decode::Direction::{ClientToServer, ServerToClient};
+
+const CHANGE_CIPHER_SPEC: &[u8] = &[20, 3, 3, 0, 1, 1];
+
+/// A block behind its length in `N` bytes.
+fn block<const N: usize>(content: &[u8]) -> Vec<u8> {
+    [&(content.len() as u32).to_be_bytes()[4 - N..], content].concat()
+}
+
+fn record(kind: u8, content: &[u8]) -> Vec<u8> {
+    [&[kind, 3, 3][..], &block::<2>(content)].concat()
+}
+
+/// Encrypted: only the length matters.
+fn sealed(length: usize) -> Vec<u8> {
+    record(23, &vec![0xee; length])
+}
+
+fn message(kind: u8, body: &[u8]) -> Vec<u8> {
+    [&[kind][..], &block::<3>(body)].concat()
+}
+
+fn extension(kind: u16, content: &[u8]) -> Vec<u8> {
+    [&kind.to_be_bytes()[..], &block::<2>(content)].concat()
+}
+
+fn client_hello(versions: &[u8]) -> Vec<u8> {
+    let name = block::<2>(&[&[0][..], &block::<2>(b"MCP.example.com")].concat());
+    let alpn = block::<2>(b"\x02h2\x08http/1.1");
+    let extensions =
+        [extension(0, &name), extension(16, &alpn), extension(43, &block::<1>(versions)), extension(21, &[0; 40])];
+    let fields = [&[3, 3][..], &[7; 32], &block::<1>(&[9; 32]), &block::<2>(&[0x13, 2]), &block::<1>(&[0])];
+    message(1, &[fields.concat(), block::<2>(&extensions.concat())].concat())
+}
+
+fn server_hello(random: &[u8; 32], suite: u16, extensions: &[u8]) -> Vec<u8> {
+    let fields = [&[3, 3][..], random, &block::<1>(&[9; 32]), &suite.to_be_bytes(), &[0]];
+    message(2, &[fields.concat(), block::<2>(extensions)].concat())
+}
+
+fn version_1_3() -> Vec<u8> {
+    extension(43, &[3, 4])
+}
+
+/// A conversation: each line is one packet. An answer takes its time, packets of one side come at once.
+struct Talk {
+    tls: Tls,
+    packet: u64,
+    clock: i64,
+    last: Option<Direction>,
+}
+
+impl Talk {
+    fn new() -> Talk {
+        Talk { tls: Tls::new(Limits::default()), packet: 0, clock: 0, last: None }
+    }
+
+    fn say(&mut self, direction: Direction, bytes: &[u8]) -> &mut Talk {
+        self.packet += 1;
+        self.clock += if self.last.replace(direction) == Some(direction) { 10 } else { 1_000 };
+        let range = PacketRange { packet: PacketNumber(self.packet), start: 54, end: 54 + bytes.len() as u32 };
+        self.tls.push(direction, Piece::Data(bytes), &[range], Time(self.clock));
+        self
+    }
+
+    fn client(&mut self, records: &[&[u8]]) -> &mut Talk {
+        self.say(ClientToServer, &records.concat())
+    }
+
+    fn server(&mut self, records: &[&[u8]]) -> &mut Talk {
+        self.say(ServerToClient, &records.concat())
+    }
+
+    fn end(&mut self) -> String {
+        for direction in [ClientToServer, ServerToClient] {
+            self.tls.push(direction, Piece::End(Ending::Finished), &[], Time(0));
+        }
+        self.steps()
+    }
+
+    fn steps(&self) -> String {
+        let mut text = String::new();
+        for step in self.tls.steps() {
+            let packets: Vec<String> = step.packets.iter().map(|packet| packet.to_string()).collect();
+            text += &format!("{:?} [{}] {}\n", step.kind, packets.join(" "), step.detail);
+        }
+        text
+    }
+}
+
+#[test]
+fn tls_1_3_is_told_apart_without_keys() {
+    let mut talk = Talk::new();
+    talk.client(&[&record(22, &client_hello(&[0x7a, 0x7a, 3, 4, 3, 3]))])
+        .server(&[
+            &record(22, &server_hello(&[1; 32], 0x1302, &version_1_3())),
+            CHANGE_CIPHER_SPEC,
+            &sealed(38),
+            &sealed(825),
+            &sealed(96),
+            &sealed(69),
+        ])
+        .client(&[CHANGE_CIPHER_SPEC, &sealed(69)])
+        .client(&[&sealed(220)])
+        .client(&[&sealed(212)])
+        .server(&[&sealed(266)])
+        .server(&[&sealed(266)])
+        .server(&[&sealed(387)])
+        .client(&[&sealed(19)])
+        .client(&[&sealed(150), &sealed(19)])
+        .server(&[&sealed(19)]);
+    assert_eq!(talk.tls.server_name(), Some("mcp.example.com"));
+    assert_eq!(
+        talk.end(),
+        "\
+Handshake [1 2 3] ClientHello, ServerHello, ChangeCipherSpec, encrypted messages, Finished; TLS 1.3, \
+TLS_AES_256_GCM_SHA384, server name mcp.example.com, ALPN offered h2 http/1.1
+ApplicationData [4 5 8 9 10] Application Data: 4 records (601 bytes) from the client, 1 record (387 bytes) from the server
+SessionTickets [6 7] NewSessionTicket (encrypted; told by equal lengths right after the handshake)
+Alert [10] encrypted alert (told by its length and place) from the client
+Alert [11] encrypted alert (told by its length and place) from the server
+"
+    );
+}
+
+#[test]
+fn a_retry_early_data_and_a_client_certificate() {
+    let retry = [
+        0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2, 0xa2,
+        0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
+    ];
+    let hello = record(22, &client_hello(&[3, 4]));
+    let mut talk = Talk::new();
+    talk.client(&[&hello])
+        .server(&[&record(22, &server_hello(&retry, 0x1301, &version_1_3())), CHANGE_CIPHER_SPEC])
+        .client(&[CHANGE_CIPHER_SPEC, &hello])
+        .server(&[&record(22, &server_hello(&[1; 32], 0x1301, &version_1_3())), &sealed(1200)])
+        .client(&[&sealed(800), &sealed(281), &sealed(53)])
+        .client(&[&sealed(100)]);
+    assert_eq!(
+        talk.end(),
+        "\
+Handshake [1 2 3 4 5] ClientHello, HelloRetryRequest, ChangeCipherSpec, ServerHello, encrypted messages, Finished; \
+TLS 1.3, TLS_AES_128_GCM_SHA256, server name mcp.example.com, ALPN offered h2 http/1.1
+ApplicationData [6] Application Data: 1 record (100 bytes) from the client, 0 records (0 bytes) from the server
+"
+    );
+
+    let mut talk = Talk::new();
+    talk.client(&[&hello, CHANGE_CIPHER_SPEC, &sealed(300)])
+        .server(&[&record(22, &server_hello(&[1; 32], 0x1301, &version_1_3())), &sealed(100)])
+        .client(&[&sealed(200)])
+        .client(&[&sealed(21), &sealed(53)])
+        .server(&[&sealed(400)]);
+    let steps = talk.end();
+    let packets: Vec<&str> = steps.lines().map(|line| line.split_inclusive(']').next().unwrap()).collect();
+    assert_eq!(packets, ["Handshake [1 2 4]", "ApplicationData [1 3 5]"]);
+}
+
+#[test]
+fn tls_1_2_names_its_messages() {
+    let alpn = extension(16, &block::<2>(b"\x08http/1.1"));
+    let server =
+        [server_hello(&[1; 32], 0xc030, &alpn), message(11, &[0; 900]), message(12, &[0; 300]), message(14, &[])];
+    let encrypted = record(22, &[0xee; 40]);
+    let mut talk = Talk::new();
+    talk.client(&[&record(22, &client_hello(&[3, 3]))])
+        .server(&[&record(22, &server.concat())])
+        .client(&[&record(22, &message(16, &[0; 33])), CHANGE_CIPHER_SPEC, &encrypted])
+        // False start (RFC 7918): the client does not wait for the server's Finished.
+        .client(&[&sealed(200)])
+        .server(&[&record(22, &message(4, &[0; 180])), CHANGE_CIPHER_SPEC, &encrypted])
+        .server(&[&sealed(300)])
+        .client(&[&encrypted])
+        .server(&[&encrypted, CHANGE_CIPHER_SPEC])
+        .client(&[&sealed(60)])
+        .client(&[&record(21, &[0xee; 26])]);
+    assert_eq!(
+        talk.end(),
+        "\
+Handshake [1 2 3 5] ClientHello, ServerHello, Certificate, ServerKeyExchange, ServerHelloDone, ClientKeyExchange, \
+ChangeCipherSpec, Finished, NewSessionTicket; TLS 1.2, TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, \
+server name mcp.example.com, ALPN http/1.1
+ApplicationData [4 6] Application Data: 1 record (200 bytes) from the client, 1 record (300 bytes) from the server
+Handshake [7 8] encrypted messages, ChangeCipherSpec; TLS 1.2, TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, \
+server name mcp.example.com, ALPN http/1.1
+ApplicationData [9] Application Data: 1 record (60 bytes) from the client, 0 records (0 bytes) from the server
+Alert [10] encrypted alert from the client
+"
+    );
+}
+
+#[test]
+fn a_refusal_in_the_clear() {
+    let mut talk = Talk::new();
+    talk.client(&[&record(22, &client_hello(&[3, 4]))]).server(&[&record(21, &[2, 40])]);
+    assert_eq!(
+        talk.end(),
+        "\
+Handshake [1] ClientHello; offers up to TLS 1.3, server name mcp.example.com, ALPN offered h2 http/1.1
+Alert [2] fatal handshake_failure from the server
+"
+    );
+}
+
+#[test]
+fn a_capture_that_begins_late_or_has_one_side() {
+    let mut talk = Talk::new();
+    talk.client(&[&sealed(34)]).server(&[&sealed(59)]).server(&[&sealed(19)]);
+    let late = "ApplicationData [1 2 3] Application Data: 1 record (34 bytes) from the client, \
+                2 records (78 bytes) from the server\n";
+    assert_eq!(talk.end(), late);
+
+    let mut talk = Talk::new();
+    talk.server(&[&record(22, &server_hello(&[1; 32], 0x1301, &version_1_3()))]);
+    for _ in 0..10 {
+        talk.server(&[&sealed(100)]);
+    }
+    let steps = talk.end();
+    assert!(steps.contains("ApplicationData [10 11]"), "the handshake of a server is short: {steps}");
+}
+
+#[test]
+fn garbage_is_no_tls() {
+    assert_eq!(sniff(b""), None);
+    assert_eq!(sniff(b"\x16\x03"), None);
+    assert_eq!(sniff(b"\x16\x03\x01\x02\0\x01"), Some(true));
+    for (bytes, what) in [
+        (&b"GET /"[..], "HTTP"),
+        (b"\x16\x03\x09", "a version that does not exist"),
+        (b"\x16\x03\x01\0\0", "an empty handshake record"),
+        (b"\x16\x03\x01\x50", "a record too long"),
+        (b"\x18\x03\x03\0\x03", "a heartbeat before anything else"),
+    ] {
+        assert_eq!(sniff(bytes), Some(false), "{what}");
+    }
+    let mut talk = Talk::new();
+    talk.client(&[&record(22, &client_hello(&[3, 4])), b"garbage"]).client(&[&sealed(9)]);
+    assert!(!talk.tls.is_tls());
+    assert!(talk.end().starts_with("Handshake [1] ClientHello"), "what was read before stays");
+}
+
+#[test]
+fn after_a_gap_the_next_record_is_found() {
+    let hello = record(22, &client_hello(&[3, 4]));
+    for (missing, behind) in [
+        (50, hello[100 + 50..].to_vec()),
+        (hello.len() as u64 - 100, Vec::new()),
+        (hello.len() as u64 - 100 + 30, vec![0xee; 77]),
+    ] {
+        let mut talk = Talk::new();
+        talk.client(&[&hello[..100]]);
+        talk.tls.push(ClientToServer, Piece::Gap(missing), &[], Time(0));
+        talk.client(&[&behind, &sealed(64)]).client(&[&sealed(32)]);
+        let steps = talk.end();
+        assert!(talk.tls.is_tls());
+        assert!(steps.starts_with("Handshake [1"), "{steps}");
+        assert!(steps.contains("ApplicationData [2 3] Application Data: 2 records (96 bytes)"), "{steps}");
+    }
+}
+
+#[test]
+fn packets_are_listed_up_to_the_limit() {
+    let mut talk = Talk::new();
+    talk.tls = Tls::new(Limits { packets_listed: 3, ..Limits::default() });
+    for _ in 0..9 {
+        talk.client(&[&sealed(64)]);
+    }
+    let all = "ApplicationData [1 2 3] Application Data: 9 records (576 bytes) from the client, \
+               0 records (0 bytes) from the server\n";
+    assert_eq!(talk.end(), all);
+}
+
+#[test]
+fn a_message_over_several_records_and_one_too_long() {
+    let hello = client_hello(&[3, 4]);
+    let long = message(11, &vec![0; 70_000]);
+    let both = [&long[..], &hello].concat();
+    let mut talk = Talk::new();
+    for part in both.chunks(1 << 14) {
+        talk.client(&[&record(22, part)]);
+    }
+    assert!(talk.steps().starts_with("Handshake [1 2 3 4 5] ClientHello"), "{}", talk.steps());
+    assert!(talk.tls.halves[0].messages.buffered() < 1 << 17);
+}
+
+/// What two sides say, in the form that the fuzz target takes.
+fn seeds() -> Vec<Vec<u8>> {
+    let hello = record(22, &client_hello(&[3, 4]));
+    let answer = [&record(22, &server_hello(&[1; 32], 0x1301, &version_1_3()))[..], CHANGE_CIPHER_SPEC].concat();
+    let sealed = [sealed(53), sealed(90), sealed(90), sealed(19)].concat();
+    let said = [(0, &hello), (1, &answer), (0, &sealed), (1, &sealed), (0, &hello)];
+    let mut seed = vec![1, 0];
+    for (side, bytes) in said {
+        for part in bytes.chunks(127) {
+            seed.push((part.len() as u8) << 1 | side);
+            seed.extend(part);
+        }
+    }
+    (0..14).map(|gap| [&[1, gap], &seed[2..]].concat()).collect()
+}
+
+#[test]
+fn conversations_cut_byte_by_byte() {
+    for seed in seeds() {
+        fuzz_tls(&seed);
+        (0..seed.len()).step_by(7).for_each(|end| fuzz_tls(&seed[..end]));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn any_bytes_are_a_connection(data in proptest::collection::vec(any::<u8>(), 0..400)) {
+        fuzz_tls(&data);
+    }
+
+    #[test]
+    fn damaged_conversations_are_connections(
+        damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+        gap in 0u8..14,
+        size in any::<u8>(),
+    ) {
+        let mut data = seeds().swap_remove(usize::from(gap));
+        data[0] = size;
+        for (place, byte) in damage {
+            let place = place.index(data.len());
+            data[place] = byte;
+        }
+        fuzz_tls(&data);
+    }
+}
