@@ -20,3 +20,4 @@ pub mod event;
 pub mod findings;
 pub mod mcp;
 pub mod source;
+pub mod store;
