@@ -25,4 +25,5 @@ pub mod findings;
 pub mod mcp;
 pub mod pipeline;
 pub mod source;
+pub mod store;
 pub mod view;

@@ -124,6 +124,10 @@ impl Places {
         if is_initialize {
             return None;
         }
+        if place.method.is_empty() {
+            // The request was not seen: what else its connection carries is the only evidence.
+            return self.by_connection.get(&place.connection).copied();
+        }
         let key = place.stateless();
         let here = self.by_connection.get(&place.connection).copied();
         here.filter(|session| self.is_stateless(*session, &key)).or_else(|| self.stateless.get(&key).copied())

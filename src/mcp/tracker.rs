@@ -117,6 +117,9 @@ impl Tracker {
             return;
         }
         place.status = exchange.status;
+        if place.method.is_empty() {
+            place.session_id = places::response_field(exchange, "mcp-session-id").map(str::to_owned);
+        }
         let Some(session) =
             place.session.or_else(|| place.session_id.as_ref().and_then(|_| self.places.find(place, false)))
         else {

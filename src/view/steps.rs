@@ -165,10 +165,18 @@ fn options(options: &Options) -> String {
 
 fn tls(session: SessionNumber, connection: &Connection, ends: &Ends) -> Vec<Step> {
     let from = ends.client;
-    let steps = connection.tls.iter().map(|step| {
+    let spoke = connection.tls.iter().any(|step| step.kind == StepKind::ApplicationData);
+    // Tickets are plumbing, and so is the alert that closes; one that came instead of data is the story.
+    let told = connection.tls.iter().filter(|step| match step.kind {
+        StepKind::Handshake | StepKind::ApplicationData => true,
+        StepKind::SessionTickets => false,
+        StepKind::Alert => !spoke,
+    });
+    let steps = told.map(|step| {
         let what = match step.kind {
             StepKind::Handshake => "TLS handshake",
             StepKind::ApplicationData => "TLS application data, encrypted",
+            StepKind::SessionTickets => "TLS session tickets",
             StepKind::Alert => "TLS alert",
         };
         let detail = if step.detail.is_empty() { what.to_owned() } else { format!("{what}  {}", step.detail) };

@@ -1,0 +1,346 @@
+//! Packets at rest: runs of one connection's packets, in order of number, compressed together.
+//!
+//! ```text
+//!  a packet in a chunk, variable-length numbers except the data:
+//!  bits │ number + │ time + │ link │ interface │ original length │ data length │ [segment] │ data
+//!  a segment: offset │ length │ [acknowledged] │ window │ flags │ analysis │ origins: count │ (number ± │ start │ length) …
+//! ```
+//!
+//! A chunk that is open on reading was open at that packet number on writing too: so the bound on open chunks of the writer also
+//! bounds a reader that merges the connections of a capture.
+
+use super::codec::{Code, Damaged, Decoder, Encoder};
+use super::text;
+use crate::capture::{LinkType, Packet, PacketNumber, PacketRange, Time};
+use crate::decode::tcp::{Analysis, Flags};
+use crate::decode::{ConnectionId, Side};
+use crate::event::Segment;
+
+/// Bytes of packets after which a chunk is closed: enough for zstd to find what repeats, little to read for one packet.
+pub(super) const CHUNK: usize = 128 << 10;
+
+/// More than a chunk can grow to: one packet beyond [`CHUNK`]. Capture files bound a packet at 256 KiB to some megabytes.
+const CHUNK_MOST: usize = 256 << 20;
+
+/// A packet as the store gives it back.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeptPacket {
+    /// Its position in the capture.
+    pub number: PacketNumber,
+    /// When it was captured.
+    pub time: Time,
+    /// What its first byte is.
+    pub link: LinkType,
+    /// The interface it was captured on.
+    pub interface: u32,
+    /// Bytes on the wire.
+    pub original_length: u32,
+    /// The captured bytes, secrets masked.
+    pub data: Vec<u8>,
+    /// The connection it belongs to.
+    pub connection: ConnectionId,
+    /// What the pipeline knew of it; `None` for all fragments of a datagram but the one that completed it.
+    pub segment: Option<Segment>,
+    /// Whether bytes of it were masked.
+    pub masked: bool,
+}
+
+impl KeptPacket {
+    pub(super) fn new(packet: &Packet<'_>) -> KeptPacket {
+        KeptPacket {
+            number: packet.number,
+            time: packet.time,
+            link: packet.link,
+            interface: packet.interface,
+            original_length: packet.original_length,
+            data: packet.data.to_vec(),
+            connection: ConnectionId::default(),
+            segment: None,
+            masked: false,
+        }
+    }
+
+    /// The packet, to be decoded again.
+    pub fn packet(&self) -> Packet<'_> {
+        Packet {
+            number: self.number,
+            time: self.time,
+            link: self.link,
+            interface: self.interface,
+            original_length: self.original_length,
+            data: &self.data,
+        }
+    }
+
+    /// Bytes of memory it takes, about.
+    pub(super) fn size(&self) -> usize {
+        let origin = self.segment.as_ref().map_or(0, |segment| segment.origin.len() * size_of::<PacketRange>());
+        size_of::<KeptPacket>() + self.data.len() + origin
+    }
+}
+
+const SEGMENT: u8 = 1;
+const SECOND: u8 = 2;
+const MASKED: u8 = 4;
+
+/// A chunk that is being filled.
+#[derive(Debug, Default)]
+pub(super) struct Builder {
+    bytes: Encoder,
+    numbers: Encoder,
+    packets: u64,
+    first: PacketNumber,
+    /// Where the next packet's steps begin: at zero for the first.
+    last: (PacketNumber, Time),
+    times: (Time, Time),
+}
+
+impl Builder {
+    /// Bytes so far.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.0.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.packets == 0
+    }
+
+    /// The number of the last packet.
+    pub(super) fn last(&self) -> PacketNumber {
+        self.last.0
+    }
+
+    /// Appends a packet; its number must be larger than the last.
+    pub(super) fn push(&mut self, packet: &KeptPacket) {
+        if self.is_empty() {
+            self.first = packet.number;
+            self.times = (packet.time, packet.time);
+        }
+        self.times = (self.times.0.min(packet.time), self.times.1.max(packet.time));
+        self.numbers.u64(packet.number.0 - self.last.0.0);
+
+        let out = &mut self.bytes;
+        let second = packet.segment.as_ref().is_some_and(|segment| segment.side == Side::Second);
+        let bits = [(packet.segment.is_some(), SEGMENT), (second, SECOND), (packet.masked, MASKED)];
+        out.0.push(bits.iter().filter(|(set, _)| *set).map(|(_, bit)| bit).sum());
+        out.u64(packet.number.0 - self.last.0.0);
+        out.step(self.last.1.0 as u64, packet.time.0 as u64);
+        out.u64(packet.link.0.into());
+        out.u64(packet.interface.into());
+        out.u64(packet.original_length.into());
+        out.u64(packet.data.len() as u64);
+        if let Some(segment) = &packet.segment {
+            put_segment(out, segment);
+        }
+        out.0.extend_from_slice(&packet.data);
+        self.last = (packet.number, packet.time);
+        self.packets += 1;
+    }
+
+    /// Closes the chunk; the builder is empty again.
+    pub(super) fn finish(&mut self, connection: ConnectionId, packer: &mut text::Packer) -> std::io::Result<Chunk> {
+        let full = std::mem::take(self);
+        Ok(Chunk {
+            connection,
+            numbers: (full.first, full.last.0),
+            times: full.times,
+            packets: full.packets,
+            number_list: full.numbers.0,
+            data: packer.frame(&full.bytes.0)?,
+        })
+    }
+}
+
+fn put_segment(out: &mut Encoder, segment: &Segment) {
+    out.u64(segment.offset);
+    out.u64(segment.length.into());
+    out.option(segment.acknowledged, Encoder::u64);
+    out.u64(segment.window.into());
+    out.u64(segment.flags.0.into());
+    out.u64(segment.analysis.0.into());
+    out.u64(segment.origin.len() as u64);
+    for range in &segment.origin {
+        out.step(segment.packet.0, range.packet.0);
+        out.u64(range.start.into());
+        out.u64(range.len().into());
+    }
+}
+
+/// A chunk as its row holds it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Chunk {
+    pub(super) connection: ConnectionId,
+    /// First and last.
+    pub(super) numbers: (PacketNumber, PacketNumber),
+    /// Earliest and latest.
+    pub(super) times: (Time, Time),
+    pub(super) packets: u64,
+    /// The number of each, as steps.
+    pub(super) number_list: Vec<u8>,
+    /// A zstd frame.
+    pub(super) data: Vec<u8>,
+}
+
+impl Chunk {
+    /// Whether `number` is among the steps of `number_list`.
+    pub(super) fn contains(number_list: &[u8], number: PacketNumber) -> Result<bool, Damaged> {
+        let mut steps = Decoder::new(number_list, "the packet numbers of a chunk");
+        let mut at = 0u64;
+        while !steps.is_empty() {
+            at = at.saturating_add(steps.u64()?);
+            if at >= number.0 {
+                return Ok(at == number.0);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// A chunk that is being read.
+#[derive(Debug)]
+pub(super) struct OpenChunk {
+    connection: ConnectionId,
+    frame_length: u64,
+    bytes: Vec<u8>,
+    at: usize,
+    last: (PacketNumber, Time),
+}
+
+impl OpenChunk {
+    /// Of a connection's packets, from the column.
+    pub(super) fn open(connection: ConnectionId, frame: &[u8]) -> Result<OpenChunk, Damaged> {
+        let bytes = text::unpack(frame, CHUNK_MOST)?;
+        Ok(OpenChunk { connection, frame_length: frame.len() as u64, bytes, at: 0, last: Default::default() })
+    }
+
+    /// Bytes it takes in the file.
+    pub(super) fn frame_length(&self) -> u64 {
+        self.frame_length
+    }
+
+    /// The next packet.
+    pub(super) fn next(&mut self) -> Result<Option<KeptPacket>, Damaged> {
+        let mut decoder = Decoder::new(&self.bytes[self.at..], "a packet");
+        if decoder.is_empty() {
+            return Ok(None);
+        }
+        let bits = decoder.take(1)?[0];
+        let number = PacketNumber(self.last.0.0.checked_add(decoder.u64()?).ok_or(decoder.damaged())?);
+        let time = Time(decoder.step(self.last.1.0 as u64)? as i64);
+        let link = LinkType(u16::try_from(decoder.u64()?).map_err(|_| decoder.damaged())?);
+        let interface = decoder.u32()?;
+        let original_length = decoder.u32()?;
+        let length = decoder.u32()? as usize;
+        let segment = match bits & SEGMENT {
+            0 => None,
+            _ => Some(self.segment(&mut decoder, number, Side::from_code((bits & SECOND != 0).into())?)?),
+        };
+        let packet = KeptPacket {
+            number,
+            time,
+            link,
+            interface,
+            original_length,
+            data: decoder.take(length)?.to_vec(),
+            connection: self.connection,
+            segment,
+            masked: bits & MASKED != 0,
+        };
+        self.at = self.bytes.len() - decoder.len();
+        self.last = (number, time);
+        Ok(Some(packet))
+    }
+
+    fn segment(&self, decoder: &mut Decoder<'_>, packet: PacketNumber, side: Side) -> Result<Segment, Damaged> {
+        Ok(Segment {
+            connection: self.connection,
+            side,
+            packet,
+            offset: decoder.u64()?,
+            length: decoder.u32()?,
+            acknowledged: decoder.option(Decoder::u64)?,
+            window: decoder.u32()?,
+            flags: Flags(u16::try_from(decoder.u64()?).map_err(|_| decoder.damaged())?),
+            analysis: Analysis(decoder.u32()?),
+            origin: decoder.list(|decoder| {
+                let packet = PacketNumber(decoder.step(packet.0)?);
+                let start = decoder.u32()?;
+                let end = start.checked_add(decoder.u32()?).ok_or(decoder.damaged())?;
+                Ok(PacketRange { packet, start, end })
+            })?,
+        })
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    prop_compose! {
+        /// A packet of any content whose number, time and connection are still to be set.
+        pub(in crate::store) fn any_packet()(
+            time: i64, link: u16, interface: u32, original_length: u32, data: Vec<u8>, masked: bool,
+            segment in prop::option::of(any_segment()),
+        ) -> KeptPacket {
+            KeptPacket {
+                number: PacketNumber(0), time: Time(time), link: LinkType(link), interface, original_length, data,
+                connection: ConnectionId(1), segment, masked,
+            }
+        }
+    }
+
+    prop_compose! {
+        fn any_segment()(
+            second: bool, offset: u64, length: u32, acknowledged: Option<u64>, window: u32, flags: u16, analysis: u32,
+            origin in prop::collection::vec((any::<u64>(), any::<u32>(), any::<u32>()), 0..3),
+        ) -> Segment {
+            Segment {
+                connection: ConnectionId(1), side: if second { Side::Second } else { Side::First },
+                packet: PacketNumber(0), offset, length, acknowledged, window, flags: Flags(flags),
+                analysis: Analysis(analysis),
+                origin: origin.into_iter().map(|(packet, one, other)| PacketRange {
+                    packet: PacketNumber(packet), start: one.min(other), end: one.max(other),
+                }).collect(),
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn packets_survive_the_round_trip(
+            packets in prop::collection::vec((1u64..1_000, any_packet()), 1..20), cut: prop::sample::Index,
+        ) {
+            let mut builder = Builder::default();
+            let mut number = 0;
+            let mut packer = text::Packer::new().unwrap();
+            let packets: Vec<_> = packets.into_iter().map(|(step, mut packet)| {
+                number += step;
+                packet.number = PacketNumber(number);
+                if let Some(segment) = &mut packet.segment {
+                    segment.packet = packet.number;
+                }
+                builder.push(&packet);
+                packet
+            }).collect();
+            let chunk = builder.finish(ConnectionId(1), &mut packer).unwrap();
+            let mut open = OpenChunk::open(ConnectionId(1), &chunk.data).unwrap();
+            for packet in &packets {
+                let read = open.next().unwrap();
+                prop_assert_eq!(read.as_ref(), Some(packet));
+            }
+            prop_assert_eq!(open.next(), Ok(None));
+            for number in 0..=number + 1 {
+                let held = packets.iter().any(|packet| packet.number.0 == number);
+                prop_assert_eq!(Chunk::contains(&chunk.number_list, PacketNumber(number)), Ok(held));
+            }
+
+            // A file cut or scrambled is refused or read as something; it never panics.
+            let raw = text::unpack(&chunk.data, CHUNK_MOST).unwrap();
+            let frame = packer.frame(&raw[cut.index(raw.len())..]).unwrap();
+            let mut open = OpenChunk::open(ConnectionId(1), &frame).unwrap();
+            while let Ok(Some(_)) = open.next() {}
+        }
+    }
+}

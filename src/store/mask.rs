@@ -1,0 +1,162 @@
+//! Secrets in packets: where they are, and how they are blanked.
+//!
+//! The decoder names them as ranges of a side's stream. Every packet that carries such bytes is masked, whether it came before,
+//! later or twice. What the decoder never looked at (a retransmission with other content, what follows broken HTTP) is searched
+//! for lines that look like a secret header.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use crate::decode::http;
+
+/// Secrets remembered for one side, for copies that come later. A request carries a handful, and a retransmission comes within a
+/// window of data.
+const REMEMBERED: usize = 256;
+
+/// The secrets of one side's stream.
+#[derive(Debug, Default)]
+pub(super) struct Secrets {
+    /// In order, apart from each other.
+    ranges: VecDeque<Range<u64>>,
+    /// Everything below may be a secret that is no longer remembered.
+    forgotten: u64,
+}
+
+impl Secrets {
+    /// Bytes `start..end` of the stream are a secret.
+    pub(super) fn insert(&mut self, mut start: u64, mut end: u64) {
+        if start >= end {
+            return;
+        }
+        let at = self.ranges.partition_point(|range| range.end < start);
+        while let Some(range) = self.ranges.get(at).filter(|range| range.start <= end) {
+            start = start.min(range.start);
+            end = end.max(range.end);
+            self.ranges.remove(at);
+        }
+        self.ranges.insert(at, start..end);
+        if self.ranges.len() > REMEMBERED
+            && let Some(oldest) = self.ranges.pop_front()
+        {
+            self.forgotten = self.forgotten.max(oldest.end);
+        }
+    }
+
+    /// Blanks what is secret of `bytes`, which stand at `offset` of the stream; says whether anything was.
+    pub(super) fn mask(&self, offset: u64, bytes: &mut [u8]) -> bool {
+        if bytes.is_empty() {
+            return false;
+        }
+        if offset < self.forgotten {
+            bytes.fill(http::MASK);
+            return true;
+        }
+        let end = offset.saturating_add(bytes.len() as u64);
+        let first = self.ranges.partition_point(|range| range.end <= offset);
+        let mut masked = false;
+        for range in self.ranges.range(first..).take_while(|range| range.start < end) {
+            let (from, to) = (range.start.max(offset) - offset, range.end.min(end) - offset);
+            bytes[from as usize..to as usize].fill(http::MASK);
+            masked = true;
+        }
+        masked
+    }
+}
+
+/// The values of lines that look like a secret header, in text that no decoder understood: `authorization: …` up to the end of
+/// the line, continued lines (RFC 9112 section 5.2) included. The name may stand anywhere: rather too much than too little.
+pub(super) fn secret_lines(text: &[u8]) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut done = 0;
+    for colon in memchr::memchr_iter(b':', text) {
+        if colon < done {
+            continue;
+        }
+        let name = text[done..colon].iter().rev().take_while(|byte| is_token(**byte)).count();
+        if http::is_secret(&text[colon - name..colon]) {
+            let end = line_end(text, colon);
+            found.push(colon + 1..end);
+            done = end;
+        }
+    }
+    found
+}
+
+/// Where the line of `at` ends, its line end not included; the end of the text where there is none.
+pub(super) fn line_end(text: &[u8], at: usize) -> usize {
+    let is_end = |feed: &usize| !matches!(text.get(feed + 1), Some(b' ' | b'\t'));
+    let Some(feed) = memchr::memchr_iter(b'\n', &text[at..]).map(|feed| at + feed).find(is_end) else {
+        return text.len();
+    };
+    if feed > at && text[feed - 1] == b'\r' { feed - 1 } else { feed }
+}
+
+/// A byte of a field name (RFC 9110 section 5.6.2).
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn masked(text: &[u8]) -> String {
+        let mut text = text.to_vec();
+        for range in secret_lines(&text) {
+            text[range].fill(b'*');
+        }
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn lines_that_look_like_a_secret_header_are_found() {
+        assert_eq!(masked(b"a: b\r\nAUTHORIZATION: Bearer x\r\nc: d"), "a: b\r\nAUTHORIZATION:*********\r\nc: d");
+        assert_eq!(masked(b"\x01\x02cookie:a\n b\nx: y"), "\x01\x02cookie:****\nx: y", "a continued line");
+        assert_eq!(masked(b"Set-Cookie: x"), "Set-Cookie:**", "no line end");
+        assert_eq!(masked(br#"{"token": "in JSON"}"#), r#"{"token": "in JSON"}"#);
+        assert_eq!(masked(b":::"), ":::");
+    }
+
+    proptest! {
+        /// However many ranges, in whatever order: every byte of a secret is masked, and no other while all are remembered.
+        #[test]
+        fn exactly_the_secret_bytes_are_masked(
+            ranges in prop::collection::vec((0u64..300, 0u64..20), 0..200), offset in 0u64..300, length in 0usize..80,
+        ) {
+            let mut secrets = Secrets::default();
+            for (start, length) in &ranges {
+                secrets.insert(*start, start + length);
+            }
+            let mut bytes = vec![b'.'; length];
+            let any = secrets.mask(offset, &mut bytes);
+            prop_assert_eq!(any, bytes.contains(&b'*'));
+            for (byte, at) in bytes.iter().zip(offset..) {
+                let secret = ranges.iter().any(|(start, length)| (*start..start + length).contains(&at));
+                prop_assert_eq!(*byte == b'*', secret);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_searched(text: Vec<u8>) {
+            for range in secret_lines(&text) {
+                prop_assert!(range.end <= text.len());
+            }
+        }
+    }
+
+    #[test]
+    fn below_what_was_forgotten_everything_is_masked() {
+        let mut secrets = Secrets::default();
+        for at in 0..=REMEMBERED as u64 {
+            secrets.insert(at * 10, at * 10 + 1);
+        }
+        let mut late = *b"abcdef";
+        assert!(secrets.mask(0, &mut late));
+        assert_eq!(&late, b"******");
+        let mut remembered = *b"abcdef";
+        assert!(secrets.mask(9, &mut remembered));
+        assert_eq!(&remembered, b"a*cdef");
+    }
+}

@@ -1,0 +1,287 @@
+//! Which packets are kept, and when their bytes may be written.
+//!
+//! ```text
+//!  Writer::packet ─► last ──Segment──► held by its connection ──Keep──► waits for Cleared ──► open chunk ──► chunk
+//!                     │ no Segment                │ Closed without Keep       │ too many: payload blanked
+//!                     ▼                           ▼                           ▼
+//!                   recent (fragments)          dropped                     open chunk
+//! ```
+//!
+//! Until it is known whether a connection carries MCP its packets wait, up to `Limits::undecided`; then in order of number until
+//! the decoder has looked at their payload for secrets.
+
+mod connection;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::Range;
+
+use rustc_hash::FxBuildHasher;
+
+use self::connection::Connection;
+use super::chunk::{Builder, CHUNK, Chunk, KeptPacket};
+use super::text::Packer;
+use crate::capture::{Limits, LinkType, Packet, PacketNumber};
+use crate::decode::{ConnectionId, Side};
+use crate::event::Segment;
+
+/// Packets held, over all connections.
+const HELD_TOTAL: usize = 64 << 20;
+
+/// Packets of one kept connection that wait behind one that was not cleared. What a decoder has not reached within a mebibyte
+/// stands behind a hole.
+const HELD_BEHIND: usize = 1 << 20;
+
+/// Bytes of open chunks, over all connections: then all are closed, whatever their size.
+const OPEN_TOTAL: usize = 32 << 20;
+
+/// Packets nobody has claimed yet, for the fragments of a datagram: fragments of one datagram are sent back to back.
+const RECENT: (usize, usize) = (1_024, 4 << 20);
+
+/// What became of the packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PacketCounts {
+    /// Packets kept.
+    pub kept: u64,
+    /// Packets of kept connections that were given up before anybody knew that they belong to a session.
+    pub dropped: u64,
+    /// Packets kept with their payload blanked, because nothing had looked at it for secrets in time.
+    pub blanked: u64,
+}
+
+/// The packets of all connections on their way to the file.
+pub(super) struct Packets {
+    limits: Limits,
+    keep_secrets: bool,
+    last: Option<KeptPacket>,
+    recent: VecDeque<KeptPacket>,
+    recent_bytes: usize,
+    connections: HashMap<ConnectionId, Connection, FxBuildHasher>,
+    /// Undecided connections by the oldest packet they hold.
+    undecided: BTreeMap<PacketNumber, ConnectionId>,
+    held: usize,
+    out: Output,
+}
+
+/// Where packets go that may be written.
+struct Output {
+    open: usize,
+    packer: Packer,
+    ready: Vec<Chunk>,
+    counts: PacketCounts,
+}
+
+impl Packets {
+    pub(super) fn new(limits: Limits, keep_secrets: bool) -> std::io::Result<Packets> {
+        let out = Output { open: 0, packer: Packer::new()?, ready: Vec::new(), counts: PacketCounts::default() };
+        Ok(Packets {
+            limits,
+            keep_secrets,
+            last: None,
+            recent: VecDeque::new(),
+            recent_bytes: 0,
+            connections: HashMap::default(),
+            undecided: BTreeMap::new(),
+            held: 0,
+            out,
+        })
+    }
+
+    /// A packet was observed; what it is, is said next.
+    pub(super) fn observe(&mut self, packet: &Packet<'_>) {
+        if let Some(unclaimed) = self.last.replace(KeptPacket::new(packet)) {
+            self.recent_bytes += unclaimed.size();
+            self.recent.push_back(unclaimed);
+            while self.recent.len() > RECENT.0 || self.recent_bytes > RECENT.1 {
+                let Some(gone) = self.recent.pop_front() else { break };
+                self.recent_bytes -= gone.size();
+            }
+        }
+    }
+
+    /// The packet of a segment, or an earlier fragment of its datagram, while it is still there.
+    fn claim(&mut self, number: PacketNumber) -> Option<KeptPacket> {
+        if let Some(packet) = self.last.take_if(|packet| packet.number == number) {
+            return Some(packet);
+        }
+        let at = self.recent.iter().position(|packet| packet.number == number)?;
+        let packet = self.recent.remove(at)?;
+        self.recent_bytes -= packet.size();
+        Some(packet)
+    }
+
+    /// A packet turned out to be a segment.
+    pub(super) fn segment(&mut self, segment: Segment) -> std::io::Result<()> {
+        let id = segment.connection;
+        let mut arrived = Vec::with_capacity(1);
+        for range in &segment.origin {
+            if range.packet != segment.packet
+                && let Some(fragment) = self.claim(range.packet)
+            {
+                arrived.push((fragment, None));
+            }
+        }
+        let packet = self.claim(segment.packet);
+        arrived.extend(packet.map(|packet| (packet, Some(segment.clone()))));
+        for (mut packet, facts) in arrived {
+            let carries = self.carries(&packet, &segment);
+            packet.connection = id;
+            packet.segment = facts;
+            self.held += packet.size();
+            self.connections.entry(id).or_default().hold(packet, segment.side, carries);
+        }
+        self.settle(id)
+    }
+
+    /// Which bytes of the sender's stream `packet` carries of `segment`, and where they stand in it; none where they are not to be
+    /// looked at for secrets.
+    fn carries(&self, packet: &KeptPacket, segment: &Segment) -> Vec<(u64, Range<usize>)> {
+        // The pipes of a process have no headers, and their messages are kept as they are in any case.
+        if self.keep_secrets || packet.link == LinkType::PIPE {
+            return Vec::new();
+        }
+        let mut carries = Vec::new();
+        let mut offset = segment.offset;
+        for range in &segment.origin {
+            let end = (range.end as usize).min(packet.data.len());
+            if range.packet == packet.number && (range.start as usize) < end {
+                carries.push((offset, range.start as usize..end));
+            }
+            offset = offset.saturating_add(range.len().into());
+        }
+        carries
+    }
+
+    /// Lets go what may be written, and what is more than the limits allow.
+    fn settle(&mut self, id: ConnectionId) -> std::io::Result<()> {
+        let Some(connection) = self.connections.get_mut(&id) else { return Ok(()) };
+        let before = connection.bytes();
+        if connection.kept {
+            connection.release(HELD_BEHIND, &mut self.out)?;
+        } else {
+            while connection.bytes() > self.limits.undecided && connection.drop_oldest() {}
+        }
+        self.held -= before - connection.bytes();
+        self.list(id);
+        while self.held > HELD_TOTAL {
+            // The oldest packet of the undecided goes first; when all that wait belong to sessions, this connection pays.
+            let undecided = self.undecided.first_key_value().map(|(_, id)| *id);
+            let Some(connection) = self.connections.get_mut(&undecided.unwrap_or(id)) else { break };
+            let before = connection.bytes();
+            if undecided.is_some() {
+                connection.drop_oldest();
+            } else {
+                connection.release(0, &mut self.out)?;
+            }
+            self.held -= before - connection.bytes();
+            match undecided {
+                Some(undecided) => self.list(undecided),
+                None => break,
+            }
+        }
+        if self.out.open > OPEN_TOTAL { self.close_chunks() } else { Ok(()) }
+    }
+
+    /// Lists an undecided connection under the oldest packet it holds now, and no other connection.
+    fn list(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let oldest = connection.oldest().filter(|_| !connection.kept);
+        if connection.listed != oldest {
+            if let Some(before) = std::mem::replace(&mut connection.listed, oldest) {
+                self.undecided.remove(&before);
+            }
+            if let Some(oldest) = oldest {
+                self.undecided.insert(oldest, id);
+            }
+        }
+    }
+
+    /// A connection belongs to a session.
+    pub(super) fn keep(&mut self, id: ConnectionId) -> std::io::Result<()> {
+        let connection = self.connections.entry(id).or_default();
+        if !std::mem::replace(&mut connection.kept, true) {
+            self.out.counts.dropped += connection.dropped;
+        }
+        self.settle(id)
+    }
+
+    /// Bytes `start..end` of a side's stream are a secret.
+    pub(super) fn secret(&mut self, id: ConnectionId, side: Side, start: u64, end: u64) {
+        if !self.keep_secrets {
+            self.connections.entry(id).or_default().sides[side.index()].secrets.insert(start, end);
+        }
+    }
+
+    /// Everything below `offset` of a side's stream was looked at.
+    pub(super) fn cleared(&mut self, id: ConnectionId, side: Side, offset: u64) -> std::io::Result<()> {
+        let connection = self.connections.entry(id).or_default();
+        let sent = &mut connection.sides[side.index()];
+        sent.cleared = sent.cleared.max(offset);
+        if connection.kept { self.settle(id) } else { Ok(()) }
+    }
+
+    /// A connection is over.
+    pub(super) fn closed(&mut self, id: ConnectionId) -> std::io::Result<()> {
+        if let Some(mut connection) = self.connections.remove(&id) {
+            self.held -= connection.bytes();
+            if let Some(oldest) = connection.listed {
+                self.undecided.remove(&oldest);
+            }
+            if connection.kept {
+                connection.finish(&mut self.out)?;
+                self.out.close(id, &mut connection.chunk)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The capture is over: every connection is.
+    pub(super) fn finish(&mut self) -> std::io::Result<()> {
+        let open: Vec<_> = self.connections.keys().copied().collect();
+        open.into_iter().try_for_each(|id| self.closed(id))
+    }
+
+    /// Closes the open chunks, so that what is known can be committed.
+    pub(super) fn close_chunks(&mut self) -> std::io::Result<()> {
+        for (id, connection) in &mut self.connections {
+            self.out.close(*id, &mut connection.chunk)?;
+        }
+        Ok(())
+    }
+
+    /// The chunks that are complete.
+    pub(super) fn take_ready(&mut self) -> impl Iterator<Item = Chunk> + '_ {
+        self.out.ready.drain(..)
+    }
+
+    pub(super) fn counts(&self) -> PacketCounts {
+        self.out.counts
+    }
+
+    /// Bytes held and in open chunks, about.
+    #[cfg(test)]
+    pub(super) fn memory(&self) -> usize {
+        self.held + self.recent_bytes + self.out.open
+    }
+}
+
+impl Output {
+    fn push(&mut self, packet: &KeptPacket, chunk: &mut Builder) -> std::io::Result<()> {
+        // A fragment may come after packets with larger numbers went out: the chunk stays in order, chunks may overlap.
+        if !chunk.is_empty() && packet.number <= chunk.last() {
+            self.close(packet.connection, chunk)?;
+        }
+        let before = chunk.len();
+        chunk.push(packet);
+        self.open += chunk.len() - before;
+        self.counts.kept += 1;
+        if chunk.len() >= CHUNK { self.close(packet.connection, chunk) } else { Ok(()) }
+    }
+
+    fn close(&mut self, connection: ConnectionId, chunk: &mut Builder) -> std::io::Result<()> {
+        if !chunk.is_empty() {
+            self.open -= chunk.len();
+            self.ready.push(chunk.finish(connection, &mut self.packer)?);
+        }
+        Ok(())
+    }
+}

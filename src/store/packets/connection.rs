@@ -1,0 +1,164 @@
+//! The packets of one connection that wait, and what is known of its two sides.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use super::Output;
+use crate::capture::PacketNumber;
+use crate::decode::{Side, http};
+use crate::store::chunk::{Builder, KeptPacket};
+use crate::store::mask::{self, Secrets};
+
+/// A packet that waits.
+#[derive(Debug)]
+struct Waiting {
+    packet: KeptPacket,
+    side: Side,
+    /// Which bytes of the sender's stream it carries: offset in the stream, place in the packet.
+    carries: Vec<(u64, Range<usize>)>,
+    /// It does not continue what was sent before: maybe a copy, with other content than the one the decoder looks at.
+    copy: bool,
+}
+
+/// What one side sent.
+#[derive(Debug, Default)]
+pub(super) struct Sent {
+    /// The end of what was seen.
+    seen: u64,
+    /// The end of what the decoder has looked at.
+    pub(super) cleared: u64,
+    pub(super) secrets: Secrets,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Connection {
+    pub(super) kept: bool,
+    /// Packets given up while it was undecided.
+    pub(super) dropped: u64,
+    /// The packet number under which it is listed as undecided.
+    pub(super) listed: Option<PacketNumber>,
+    pub(super) sides: [Sent; 2],
+    pub(super) chunk: Builder,
+    waiting: VecDeque<Waiting>,
+    bytes: usize,
+}
+
+impl Connection {
+    /// Bytes of the packets that wait.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The first packet that waits.
+    pub(super) fn oldest(&self) -> Option<PacketNumber> {
+        self.waiting.front().map(|waiting| waiting.packet.number)
+    }
+
+    /// Takes a packet in, in order of number: a fragment is known only after what came between it and its completion.
+    pub(super) fn hold(&mut self, packet: KeptPacket, side: Side, carries: Vec<(u64, Range<usize>)>) {
+        let sent = &mut self.sides[side.index()];
+        let mut copy = false;
+        for (offset, range) in &carries {
+            copy |= *offset < sent.seen;
+            sent.seen = sent.seen.max(offset.saturating_add(range.len() as u64));
+        }
+        self.bytes += packet.size();
+        let later = self.waiting.iter().rev().take_while(|other| other.packet.number > packet.number).count();
+        self.waiting.insert(self.waiting.len() - later, Waiting { packet, side, carries, copy });
+    }
+
+    /// Gives up the first packet; says whether there was one.
+    pub(super) fn drop_oldest(&mut self) -> bool {
+        let Some(oldest) = self.waiting.pop_front() else { return false };
+        self.bytes -= oldest.packet.size();
+        self.dropped += 1;
+        true
+    }
+
+    /// Lets go the packets at the front that may be written; and, blanked, those that may not, while more than `most` bytes wait.
+    pub(super) fn release(&mut self, most: usize, out: &mut Output) -> std::io::Result<()> {
+        while let Some(mut front) = self.waiting.pop_front() {
+            let sent = &self.sides[front.side.index()];
+            if front.is_cleared(sent.cleared) {
+                front.mask(&sent.secrets);
+            } else if self.bytes > most {
+                front.blank();
+                out.counts.blanked += 1;
+            } else {
+                self.waiting.push_front(front);
+                break;
+            }
+            self.bytes -= front.packet.size();
+            out.push(&front.packet, &mut self.chunk)?;
+        }
+        Ok(())
+    }
+
+    /// The connection is over: what was never looked at is searched for what looks like a secret, and let go.
+    pub(super) fn finish(&mut self, out: &mut Output) -> std::io::Result<()> {
+        for side in [Side::First, Side::Second] {
+            self.search(side);
+            self.sides[side.index()].cleared = u64::MAX;
+        }
+        self.release(usize::MAX, out)
+    }
+
+    /// Makes secrets of what looks like one in the bytes of `side` that were not cleared, joined over packets.
+    fn search(&mut self, side: Side) {
+        let Sent { cleared, secrets, .. } = &mut self.sides[side.index()];
+        let mut pieces: Vec<(u64, &[u8])> = Vec::new();
+        for waiting in self.waiting.iter_mut().filter(|waiting| waiting.side == side) {
+            if !waiting.is_cleared(*cleared) {
+                waiting.copy = true;
+                pieces.extend(waiting.carries.iter().map(|(at, range)| (*at, &waiting.packet.data[range.clone()])));
+            }
+        }
+        pieces.sort_by_key(|(offset, _)| *offset);
+        let mut runs: Vec<(u64, Vec<u8>)> = Vec::new();
+        for (offset, bytes) in pieces {
+            match runs.last_mut().map(|(start, run)| (start.saturating_add(run.len() as u64), run)) {
+                Some((end, run)) if offset <= end => {
+                    run.extend_from_slice(bytes.get((end - offset) as usize..).unwrap_or_default());
+                }
+                _ => runs.push((offset, bytes.to_vec())),
+            }
+        }
+        for (start, run) in runs {
+            let mut lines = mask::secret_lines(&run);
+            if start > *cleared {
+                // What came before it was never seen: the first line may be the end of a secret one.
+                lines.push(0..mask::line_end(&run, 0));
+            }
+            for line in lines {
+                let end = start.saturating_add(line.end as u64);
+                secrets.insert(start.saturating_add(line.start as u64), end);
+            }
+        }
+    }
+}
+
+impl Waiting {
+    fn is_cleared(&self, cleared: u64) -> bool {
+        self.carries.iter().all(|(offset, range)| offset.saturating_add(range.len() as u64) <= cleared)
+    }
+
+    fn mask(&mut self, secrets: &Secrets) {
+        for (offset, range) in &self.carries {
+            let payload = &mut self.packet.data[range.clone()];
+            self.packet.masked |= secrets.mask(*offset, payload);
+            if self.copy {
+                for line in mask::secret_lines(payload) {
+                    payload[line].fill(http::MASK);
+                    self.packet.masked = true;
+                }
+            }
+        }
+    }
+
+    fn blank(&mut self) {
+        for (_, range) in &self.carries {
+            self.packet.data[range.clone()].fill(http::MASK);
+        }
+        self.packet.masked = true;
+    }
+}

@@ -1,0 +1,219 @@
+//! What waits for the next transaction.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use rusqlite::{Connection as Database, params};
+use rustc_hash::FxBuildHasher;
+
+use super::chunk::Chunk;
+use super::record::message::Glance;
+use super::record::{connection, exchange, finding, message, packet, provenance, session};
+use super::text::Text;
+use super::{CaptureId, Key};
+use crate::capture::{PacketNumber, Part, StreamId};
+use crate::decode::ConnectionId;
+use crate::decode::exchange::{Exchange, ExchangeNumber, Half};
+use crate::event::{Connection, Stream};
+use crate::findings::Finding;
+use crate::mcp::{Message, Session, SessionNumber};
+
+/// Bytes that may wait while the database is locked or its disk is full. Beyond, records are given up.
+const MOST: usize = 64 << 20;
+
+/// Records that were told and not yet written. Of one that came again only the last state waits.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    sessions: BTreeMap<SessionNumber, Session>,
+    connections: BTreeMap<ConnectionId, Connection>,
+    exchanges: BTreeMap<ExchangeNumber, Exchange>,
+    streams: Vec<Stream>,
+    parts: BTreeMap<StreamId, Vec<Part>>,
+    messages: Vec<(Message, Glance, Text)>,
+    findings: Vec<Finding>,
+    chunks: Vec<Chunk>,
+    bytes: usize,
+    rows: usize,
+    lost: u64,
+}
+
+/// What earlier transactions wrote, so as not to ask the database for it. Forgotten when one fails.
+#[derive(Debug, Default)]
+pub(super) struct Written {
+    /// The id of a session and the position of its last message.
+    sessions: HashMap<SessionNumber, (i64, i64), FxBuildHasher>,
+    rules: HashSet<&'static str>,
+}
+
+impl Pending {
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows == 0
+    }
+
+    /// Rows and bytes that wait, about.
+    pub(super) fn size(&self) -> (usize, usize) {
+        (self.rows, self.bytes)
+    }
+
+    /// Records given up so far.
+    pub(super) fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    pub(super) fn session(&mut self, record: Session) {
+        if self.sessions.contains_key(&record.number) || self.has_room(1 << 10) {
+            self.sessions.insert(record.number, record);
+        }
+    }
+
+    pub(super) fn connection(&mut self, record: Connection) {
+        let size = record.tls.iter().map(|step| step.packets.len() * size_of::<PacketNumber>()).sum::<usize>();
+        if self.connections.contains_key(&record.id) || self.has_room(size + (1 << 10)) {
+            self.connections.insert(record.id, record);
+        }
+    }
+
+    pub(super) fn exchange(&mut self, record: Exchange) {
+        let half = |half: &Half| {
+            let text: usize = half.fields.iter().map(|field| 64 + field.name.len() + field.value.len()).sum();
+            text + (half.packets.len() + half.head_packets.len()) * size_of::<PacketNumber>()
+        };
+        let size = size_of::<Exchange>() + half(&record.request) + half(&record.response);
+        if self.has_room(size) {
+            self.exchanges.insert(record.number, record);
+        }
+    }
+
+    pub(super) fn stream(&mut self, record: Stream) {
+        if self.has_room(size_of::<Stream>()) {
+            self.streams.push(record);
+        }
+    }
+
+    pub(super) fn parts(&mut self, stream: StreamId, parts: Vec<Part>) {
+        if !parts.is_empty() && self.has_room(parts.len() * size_of::<Part>()) {
+            self.parts.entry(stream).or_default().extend(parts);
+        }
+    }
+
+    pub(super) fn message(&mut self, record: Message, glance: Glance, text: Text) {
+        if self.has_room(size_of::<Message>() + text.len() + record.packets.len() * size_of::<PacketNumber>()) {
+            self.messages.push((record, glance, text));
+        }
+    }
+
+    pub(super) fn finding(&mut self, record: Finding) {
+        if self.has_room(size_of::<Finding>() + record.text.len() + 8 * (record.messages.len() + record.packets.len()))
+        {
+            self.findings.push(record);
+        }
+    }
+
+    pub(super) fn chunk(&mut self, chunk: Chunk) {
+        if self.has_room(size_of::<Chunk>() + chunk.number_list.len() + chunk.data.len()) {
+            self.chunks.push(chunk);
+        }
+    }
+
+    /// Takes in a record of this size, or counts it as lost.
+    fn has_room(&mut self, size: usize) -> bool {
+        let room = self.bytes < MOST;
+        if room {
+            self.bytes += size;
+            self.rows += 1;
+        } else {
+            self.lost += 1;
+        }
+        room
+    }
+
+    /// Everything was written.
+    pub(super) fn clear(&mut self) {
+        *self = Pending { lost: self.lost, ..Pending::default() };
+    }
+
+    /// Writes everything, inside a transaction. May be called again after that was rolled back, with `written` new.
+    pub(super) fn write(&self, db: &Database, capture: CaptureId, written: &mut Written) -> anyhow::Result<()> {
+        for (number, record) in &self.sessions {
+            let id = written.session(db, capture, *number)?.0;
+            session::update(db, id, record)?;
+            session::write_connections(db, capture, id, &record.connections)?;
+        }
+        let mut statement = db.prepare_cached(connection::REPLACE)?;
+        for record in self.connections.values() {
+            connection::write(&mut statement, capture, record)?;
+        }
+        let mut statement = db.prepare_cached(exchange::REPLACE)?;
+        for record in self.exchanges.values() {
+            exchange::write(&mut statement, capture, record)?;
+        }
+        let mut statement = db.prepare_cached(provenance::REPLACE_STREAM)?;
+        for record in &self.streams {
+            provenance::write_stream(&mut statement, capture, *record)?;
+        }
+        let mut statement = db.prepare_cached(provenance::INSERT_PARTS)?;
+        for (stream, parts) in &self.parts {
+            for parts in parts.chunks(provenance::PARTS) {
+                let key = Key::new(capture, stream.0.into());
+                statement.execute(params![key, parts[0].start as i64, provenance::put_parts(parts)])?;
+            }
+        }
+        self.write_messages(db, capture, written)?;
+        for record in &self.findings {
+            if written.rules.insert(record.rule.id) {
+                finding::write_rule(db, record.rule)?;
+            }
+            let session = record.session.map(|number| written.session(db, capture, number)).transpose()?;
+            finding::write(db, capture, session.map(|session| session.0), record)?;
+        }
+        let mut statement = db.prepare_cached(packet::INSERT)?;
+        for chunk in &self.chunks {
+            packet::write(&mut statement, capture, chunk)?;
+        }
+        Ok(())
+    }
+
+    fn write_messages(&self, db: &Database, capture: CaptureId, written: &mut Written) -> anyhow::Result<()> {
+        let mut insert = db.prepare_cached(message::INSERT)?;
+        let mut insert_text = db.prepare_cached("INSERT OR IGNORE INTO message_text (id, text) VALUES (?, ?)")?;
+        let mut answered = db.prepare_cached(message::ANSWERED)?;
+        for (record, glance, text) in &self.messages {
+            let (id, last) = written.session(db, capture, record.session)?;
+            if !message::write(&mut insert, (capture, *id, *last + 1), record, glance)? {
+                continue;
+            }
+            *last += 1;
+            insert_text.execute(params![Key::new(capture, record.number.0), text])?;
+            if let Some(request) = record.answers {
+                let request = Key::new(capture, request.0);
+                let status = super::codec::Code::code(glance.status);
+                answered.execute(params![record.number.0 as i64, record.latency, status, request])?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Written {
+    /// The id of a session, and the position of its last message.
+    fn session(
+        &mut self,
+        db: &Database,
+        capture: CaptureId,
+        number: SessionNumber,
+    ) -> rusqlite::Result<&mut (i64, i64)> {
+        // A capture may have any number of sessions; those of a moment are few.
+        if self.sessions.len() > 65_536 {
+            self.sessions.clear();
+        }
+        match self.sessions.entry(number) {
+            std::collections::hash_map::Entry::Occupied(known) => Ok(known.into_mut()),
+            std::collections::hash_map::Entry::Vacant(unknown) => {
+                let id = session::ensure(db, capture, number)?;
+                let last = db
+                    .prepare_cached("SELECT coalesce(max(position), 0) FROM message WHERE session = ?")?
+                    .query_row([id], |row| row.get(0))?;
+                Ok(unknown.insert((id, last)))
+            }
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Where a database is: a file that stays, or one that is gone with its last user.
+
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use anyhow::Context;
+
+/// The place of a database. Cloning names the same database again.
+#[derive(Clone, Debug)]
+pub struct Place {
+    path: PathBuf,
+    temporary: Option<Arc<Temporary>>,
+}
+
+impl Place {
+    /// A file that stays.
+    pub fn file(path: impl Into<PathBuf>) -> Place {
+        Place { path: path.into(), temporary: None }
+    }
+
+    /// A new file that only this user can read, for views on a capture file. It is removed when the last clone of this place
+    /// is dropped; every writer and reader on it holds one.
+    ///
+    /// A file and not an anonymous database: a reader on another thread shows what a writer is still writing.
+    pub fn temporary() -> anyhow::Result<Place> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let directory = std::env::temp_dir();
+        // Whoever foresees a name can put a file there, but not make this one be taken for new.
+        for _ in 0..1_000 {
+            let next = NEXT.fetch_add(1, Ordering::Relaxed);
+            let path = directory.join(format!("mcptap-{}-{next}.db", std::process::id()));
+            match create_private(&path) {
+                Ok(()) => return Ok(Place { path: path.clone(), temporary: Some(Arc::new(Temporary(path))) }),
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error).with_context(|| format!("cannot create {}", path.display())),
+            }
+        }
+        anyhow::bail!(
+            "cannot create a temporary database in {}: remove old mcptap-*.db files there",
+            directory.display()
+        )
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it is removed after use.
+    pub fn is_temporary(&self) -> bool {
+        self.temporary.is_some()
+    }
+
+    /// Creates the file, empty, and the directories above it where they are missing: for this user only, since captures hold what
+    /// people said to each other. SQLite gives its `-wal` and `-shm` files the mode of the database.
+    pub(super) fn create(&self) -> anyhow::Result<()> {
+        if let Some(parent) = self.path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            let mut builder = DirBuilder::new();
+            builder.recursive(true);
+            #[cfg(unix)]
+            std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+            builder.create(parent).with_context(|| format!("cannot create the directory {}", parent.display()))?;
+        }
+        match create_private(&self.path) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                Err(error).with_context(|| format!("cannot create the database {}", self.path.display()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl From<PathBuf> for Place {
+    fn from(path: PathBuf) -> Place {
+        Place::file(path)
+    }
+}
+
+impl From<&Path> for Place {
+    fn from(path: &Path) -> Place {
+        Place::file(path)
+    }
+}
+
+impl From<&Place> for Place {
+    fn from(place: &Place) -> Place {
+        place.clone()
+    }
+}
+
+/// A file that is removed on drop, with what SQLite lays beside it.
+#[derive(Debug)]
+struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        for suffix in ["", "-wal", "-shm"] {
+            let mut path = self.0.clone().into_os_string();
+            path.push(suffix);
+            // It may not be there, and nobody is left to hear of it.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn create_private(path: &Path) -> std::io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path).map(drop)
+}

@@ -1,0 +1,270 @@
+//! Pages of messages: any window of any list, however long, is a few index steps away. Nothing here counts its way with OFFSET.
+
+use rusqlite::{OptionalExtension, Row, ToSql, params};
+
+use super::read::Reader;
+use super::record::message::{self, MessageRow};
+use super::text::Text;
+use super::{CaptureId, Key};
+use crate::findings;
+use crate::mcp::{Message, MessageNumber, SessionNumber};
+
+/// Rows of one page at most: a screen has a hundred, an export reads on.
+const PAGE_ROWS: usize = 10_000;
+
+/// Bytes of text or packets after which a page ends early: single messages may have a hundred megabytes.
+pub(super) const PAGE_BYTES: usize = 16 << 20;
+
+/// Of what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// The whole database, capture by capture.
+    All,
+    /// One capture.
+    Capture(CaptureId),
+    /// One session.
+    Session(SessionNumber),
+}
+
+/// Which way a page goes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// Numbers grow.
+    #[default]
+    Forward,
+    /// Numbers fall.
+    Backward,
+}
+
+/// Part of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page<K> {
+    /// The first row, or where that is not in the list the next one; `None`: the end of the list where `order` begins.
+    pub from: Option<K>,
+    /// Which way.
+    pub order: Order,
+    /// Rows at most; never more than 10,000.
+    pub limit: usize,
+}
+
+impl<K> Page<K> {
+    /// The first rows.
+    pub fn first(limit: usize) -> Page<K> {
+        Page { from: None, order: Order::Forward, limit }
+    }
+
+    /// The last rows, last one first.
+    pub fn last(limit: usize) -> Page<K> {
+        Page { from: None, order: Order::Backward, limit }
+    }
+
+    /// Rows from this one on.
+    pub fn from(from: K, limit: usize) -> Page<K> {
+        Page { from: Some(from), order: Order::Forward, limit }
+    }
+
+    /// Rows from this one back.
+    pub fn back_from(from: K, limit: usize) -> Page<K> {
+        Page { from: Some(from), order: Order::Backward, limit }
+    }
+
+    /// The range of numbers to look in, both ends included, given that of the whole list.
+    pub(super) fn range(&self, (first, last): (i64, i64), number: impl FnOnce(&K) -> i64) -> (i64, i64) {
+        match (self.from.as_ref().map(number), self.order) {
+            (None, _) => (first, last),
+            (Some(from), Order::Forward) => (from.max(first), last),
+            (Some(from), Order::Backward) => (first, from.min(last)),
+        }
+    }
+
+    pub(super) fn limit(&self) -> i64 {
+        self.limit.min(PAGE_ROWS) as i64
+    }
+}
+
+impl Order {
+    pub(super) fn sql(self) -> &'static str {
+        match self {
+            Order::Forward => "ASC",
+            Order::Backward => "DESC",
+        }
+    }
+}
+
+/// The keys of all captures.
+pub(super) const ALL: (i64, i64) = (0, i64::MAX);
+
+impl Reader {
+    /// Messages without their text.
+    ///
+    /// # Errors
+    /// The database cannot be read, or is damaged; so for all that follow.
+    pub fn message_rows(&self, scope: Scope, page: Page<Key>) -> anyhow::Result<Vec<MessageRow>> {
+        let mut rows = Vec::new();
+        self.select_messages(scope, page, "", |row| {
+            rows.push(message::read(row)?);
+            Ok(true)
+        })?;
+        Ok(rows)
+    }
+
+    /// Messages with their text. The page ends early after 16 MiB of it: only an empty page is the end of the list.
+    pub fn messages(&self, scope: Scope, page: Page<Key>) -> anyhow::Result<Vec<Message>> {
+        let mut messages = Vec::new();
+        let mut bytes = 0;
+        self.select_messages(scope, page, ", (SELECT text FROM message_text AS t WHERE t.id = message.id)", |row| {
+            let message = self.read_message(row)?;
+            bytes += message.raw.len();
+            messages.push(message);
+            Ok(bytes < PAGE_BYTES)
+        })?;
+        Ok(messages)
+    }
+
+    /// Rows `position`, `position + 1` … of a session (from 1) without their text: for a list that is scrolled.
+    pub fn message_rows_at(
+        &self,
+        session: SessionNumber,
+        position: u64,
+        limit: usize,
+    ) -> anyhow::Result<Vec<MessageRow>> {
+        let page: Page<Key> = Page::first(limit);
+        let first = i64::try_from(position).unwrap_or(i64::MAX);
+        let mut rows = Vec::new();
+        self.select_positions(session, (first, i64::MAX), page.order, page.limit(), "", |row| {
+            rows.push(message::read(row)?);
+            Ok(true)
+        })?;
+        Ok(rows)
+    }
+
+    /// The position in a session of the first message that has this number or a larger one: one more than there are messages
+    /// where none has.
+    pub fn message_position(&self, session: SessionNumber, number: MessageNumber) -> anyhow::Result<u64> {
+        let mut statement = self.db().prepare_cached("SELECT id FROM message WHERE session = ? AND position = ?")?;
+        let (mut low, mut high) = (1, self.message_count(Scope::Session(session))? + 1);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let key = statement.query_row(params![session.0, middle as i64], |row| row.get(0)).map(Key).optional()?;
+            if key.is_some_and(|key| key.number() < number.0) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+
+    /// How many messages there are.
+    pub fn message_count(&self, scope: Scope) -> anyhow::Result<u64> {
+        // Positions have no holes: the last of each session is its count.
+        let (which, value) = match scope {
+            Scope::All => ("?1 IS NOT NULL", 0),
+            Scope::Capture(capture) => ("capture = ?1", capture.0),
+            Scope::Session(session) => ("id = ?1", session.0),
+        };
+        let last = "SELECT max(position) FROM message WHERE message.session = session.id";
+        let sql = format!("SELECT coalesce(sum(({last})), 0) FROM session WHERE {which}");
+        let count: i64 = self.db().prepare_cached(&sql)?.query_row([value], |row| row.get(0))?;
+        Ok(count as u64)
+    }
+
+    /// One message, with its text.
+    pub fn message(&self, key: Key) -> anyhow::Result<Option<Message>> {
+        Ok(self
+            .messages(Scope::Capture(key.capture()), Page::from(key, 1))?
+            .into_iter()
+            .find(|message| message.number.0 == key.number()))
+    }
+
+    /// One message of a session, with its text.
+    pub fn message_of(&self, session: SessionNumber, number: MessageNumber) -> anyhow::Result<Option<Message>> {
+        let Some(capture) = self.capture_of(session)? else { return Ok(None) };
+        let message = self.message(Key::new(capture, number.0))?;
+        Ok(message.filter(|message| message.session == session))
+    }
+
+    /// Runs through a page of messages, until `take` has enough.
+    fn select_messages(
+        &self,
+        scope: Scope,
+        page: Page<Key>,
+        more_columns: &str,
+        mut take: impl FnMut(&Row<'_>) -> anyhow::Result<bool>,
+    ) -> anyhow::Result<()> {
+        let keys = match scope {
+            Scope::Session(session) => {
+                let from = page.from.map(|key| self.position_for(session, key, page.order)).transpose()?;
+                let range = Page { from, order: page.order, limit: 0 }.range((1, i64::MAX), |position| *position);
+                return self.select_positions(session, range, page.order, page.limit(), more_columns, take);
+            }
+            Scope::Capture(capture) => {
+                let (first, last) = Key::all(capture);
+                (first.0, last.0)
+            }
+            Scope::All => ALL,
+        };
+        let (first, last) = page.range(keys, |key| key.0);
+        self.select_where("id", "id", page.order, more_columns, &[&first, &last, &page.limit()], &mut take)
+    }
+
+    /// The position from which a page of a session begins: that of the first message from `key` on, or of the last up to it.
+    fn position_for(&self, session: SessionNumber, key: Key, order: Order) -> anyhow::Result<i64> {
+        Ok(match order {
+            Order::Forward => self.message_position(session, MessageNumber(key.number()))? as i64,
+            Order::Backward => self.message_position(session, MessageNumber(key.number() + 1))? as i64 - 1,
+        })
+    }
+
+    fn select_positions(
+        &self,
+        session: SessionNumber,
+        (first, last): (i64, i64),
+        order: Order,
+        limit: i64,
+        more_columns: &str,
+        mut take: impl FnMut(&Row<'_>) -> anyhow::Result<bool>,
+    ) -> anyhow::Result<()> {
+        let parameters: [&dyn ToSql; 4] = [&first, &last, &limit, &session.0];
+        self.select_where("position", "session = ?4 AND position", order, more_columns, &parameters, &mut take)
+    }
+
+    fn select_where(
+        &self,
+        by: &str,
+        which: &str,
+        order: Order,
+        more_columns: &str,
+        parameters: &[&dyn ToSql],
+        take: &mut dyn FnMut(&Row<'_>) -> anyhow::Result<bool>,
+    ) -> anyhow::Result<()> {
+        let (columns, order) = (message::COLUMNS, order.sql());
+        let sql = format!(
+            "SELECT {columns}{more_columns} FROM message WHERE {which} BETWEEN ?1 AND ?2 ORDER BY {by} {order} LIMIT ?3"
+        );
+        let mut statement = self.db().prepare_cached(&sql)?;
+        let mut rows = statement.query(parameters)?;
+        while let Some(row) = rows.next()? {
+            if !take(row)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The message of a row that has the text behind the columns of [`message::COLUMNS`].
+    fn read_message(&self, row: &Row<'_>) -> anyhow::Result<Message> {
+        let small = message::read(row)?;
+        let text = Text::read(row.get_ref(message::WIDTH)?)?;
+        let mut rules = Vec::new();
+        if small.findings > 0 {
+            for finding in self.message_findings(small.key())? {
+                // A rule that only another version knows is told by its `FindingRow`.
+                if let Some(rule) = findings::rule(&finding.rule).filter(|rule| !rules.contains(&rule.id)) {
+                    rules.push(rule.id);
+                }
+            }
+        }
+        Ok(small.with_text(text, rules, self.limits()))
+    }
+}

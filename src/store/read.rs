@@ -1,0 +1,322 @@
+//! Reading: pages of records, while others write or not.
+
+use std::time::Duration;
+
+use rusqlite::{Connection as Database, OptionalExtension, Params, Row, params};
+
+use super::chunk::{Chunk, KeptPacket};
+use super::codec::Damaged;
+use super::query::{ALL, PAGE_BYTES};
+use super::record::capture::{self, Capture};
+use super::record::finding::{self, FindingRow};
+use super::record::{Columns, connection, exchange, packet, provenance, session};
+use super::replay::Merge;
+use super::{CaptureId, Key, Page, Place, Scope, migrate};
+use crate::capture::{Limits, Origin, PacketNumber, PacketRange, Part, Span, StreamId, provenance as ground};
+use crate::decode::ConnectionId;
+use crate::decode::exchange::{Exchange, ExchangeNumber};
+use crate::event::{Connection, Stream};
+use crate::findings::Severity;
+use crate::mcp::{Session, SessionNumber};
+
+/// How long a reader waits where SQLite makes it wait at all: when a file is opened while its last user closes it.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// Steps of one walk down the provenance. The largest message has 100,000 packets.
+const STEPS: usize = 4 << 20;
+
+/// Reads a database. Every call sees what was committed before it; none holds up a writer.
+pub struct Reader {
+    // Closed before the place is given up, which may remove the file.
+    db: Database,
+    place: Place,
+    limits: Limits,
+}
+
+impl Reader {
+    /// Opens a database to read.
+    ///
+    /// # Errors
+    /// The file cannot be opened, is no database of this program, or of another version.
+    pub fn open(place: impl Into<Place>) -> anyhow::Result<Reader> {
+        let place = place.into();
+        Ok(Reader { db: migrate::open_reader(&place, BUSY)?, place, limits: Limits::default() })
+    }
+
+    /// Where it reads.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    pub(super) fn db(&self) -> &Database {
+        &self.db
+    }
+
+    pub(super) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Another number than before when anybody has committed since: whoever follows asks this first.
+    ///
+    /// # Errors
+    /// The database cannot be read, or is damaged; so for all that follow.
+    pub fn data_version(&self) -> anyhow::Result<i64> {
+        Ok(self.db.pragma_query_value(None, "data_version", |row| row.get(0))?)
+    }
+
+    /// Captures.
+    pub fn captures(&self, page: Page<CaptureId>) -> anyhow::Result<Vec<Capture>> {
+        let (first, last) = page.range(ALL, |id| id.0.into());
+        let sql = format!(
+            "SELECT {} FROM capture WHERE id BETWEEN ? AND ? ORDER BY id {} LIMIT ?",
+            capture::COLUMNS,
+            page.order.sql()
+        );
+        self.select(&sql, params![first, last, page.limit()], capture::read)
+    }
+
+    /// One capture.
+    pub fn capture(&self, id: CaptureId) -> anyhow::Result<Option<Capture>> {
+        let sql = format!("SELECT {} FROM capture WHERE id = ?", capture::COLUMNS);
+        Ok(self.select(&sql, [id.0], capture::read)?.pop())
+    }
+
+    /// The capture of a session.
+    pub fn capture_of(&self, session: SessionNumber) -> anyhow::Result<Option<CaptureId>> {
+        let mut statement = self.db.prepare_cached("SELECT capture FROM session WHERE id = ?")?;
+        Ok(statement.query_row([session.0], |row| row.get(0)).map(CaptureId).optional()?)
+    }
+
+    /// Sessions, numbered in the database.
+    pub fn sessions(&self, page: Page<SessionNumber>) -> anyhow::Result<Vec<Session>> {
+        let (first, last) = page.range(ALL, |number| number.0.into());
+        let sql = format!(
+            "SELECT {} FROM session WHERE id BETWEEN ? AND ? ORDER BY id {} LIMIT ?",
+            session::COLUMNS,
+            page.order.sql()
+        );
+        let mut sessions = Vec::new();
+        for (_, mut session) in self.select(&sql, params![first, last, page.limit()], session::read)? {
+            let connections = session::read_connections(&self.db, session.number)?;
+            session.connections = connections.into_iter().map(|key| ConnectionId(key.number() as u32)).collect();
+            sessions.push(session);
+        }
+        Ok(sessions)
+    }
+
+    /// One session.
+    pub fn session(&self, number: SessionNumber) -> anyhow::Result<Option<Session>> {
+        Ok(self.sessions(Page::from(number, 1))?.pop().filter(|session| session.number == number))
+    }
+
+    /// The session that was begun last.
+    pub fn latest_session(&self) -> anyhow::Result<Option<Session>> {
+        Ok(self.sessions(Page::last(1))?.pop())
+    }
+
+    /// HTTP exchanges on the connections of a session.
+    pub fn exchanges(&self, session: SessionNumber, page: Page<ExchangeNumber>) -> anyhow::Result<Vec<Exchange>> {
+        let Some(capture) = self.capture_of(session)? else { return Ok(Vec::new()) };
+        let (first, last) = page.range(bounds(capture), |number| Key::new(capture, number.0).0);
+        let sql = format!(
+            "SELECT {} FROM exchange
+             WHERE connection IN (SELECT connection FROM session_connection WHERE session = ?) AND id BETWEEN ? AND ?
+             ORDER BY id {} LIMIT ?",
+            exchange::COLUMNS,
+            page.order.sql()
+        );
+        self.select(&sql, params![session.0, first, last, page.limit()], exchange::read)
+    }
+
+    /// One HTTP exchange.
+    pub fn exchange(&self, capture: CaptureId, number: ExchangeNumber) -> anyhow::Result<Option<Exchange>> {
+        let sql = format!("SELECT {} FROM exchange WHERE id = ?", exchange::COLUMNS);
+        Ok(self.select(&sql, [Key::new(capture, number.0)], exchange::read)?.pop())
+    }
+
+    /// The connections of a session, by number.
+    pub fn connections(&self, session: SessionNumber, page: Page<ConnectionId>) -> anyhow::Result<Vec<Connection>> {
+        let Some(capture) = self.capture_of(session)? else { return Ok(Vec::new()) };
+        let (first, last) = page.range(bounds(capture), |id| Key::new(capture, id.0.into()).0);
+        let sql = format!(
+            "SELECT {} FROM connection
+             WHERE id IN (SELECT connection FROM session_connection WHERE session = ?) AND id BETWEEN ? AND ?
+             ORDER BY id {} LIMIT ?",
+            connection::COLUMNS,
+            page.order.sql()
+        );
+        self.select(&sql, params![session.0, first, last, page.limit()], connection::read)
+    }
+
+    /// One connection.
+    pub fn connection(&self, capture: CaptureId, id: ConnectionId) -> anyhow::Result<Option<Connection>> {
+        let sql = format!("SELECT {} FROM connection WHERE id = ?", connection::COLUMNS);
+        Ok(self.select(&sql, [Key::new(capture, id.0.into())], connection::read)?.pop())
+    }
+
+    /// Findings, in order as they were made. Of a session: those that belong to it.
+    pub fn findings(&self, scope: Scope, page: Page<u64>) -> anyhow::Result<Vec<FindingRow>> {
+        let (first, last) = page.range(ALL, |number| *number as i64);
+        let (which, value) = finding_scope(scope);
+        let sql = format!(
+            "SELECT {} FROM finding JOIN rule ON rule.id = finding.rule
+             WHERE {which} AND finding.id BETWEEN ?2 AND ?3 ORDER BY finding.id {} LIMIT ?4",
+            finding::COLUMNS,
+            page.order.sql()
+        );
+        self.select(&sql, params![value, first, last, page.limit()], finding::read)
+    }
+
+    /// How many findings there are of each severity.
+    pub fn finding_counts(&self, scope: Scope) -> anyhow::Result<Vec<(Severity, u64)>> {
+        let (which, value) = finding_scope(scope);
+        let sql = format!(
+            "SELECT severity, count(*) FROM finding JOIN rule ON rule.id = finding.rule WHERE {which}
+             GROUP BY severity ORDER BY severity"
+        );
+        self.select(&sql, [value], |row| {
+            let mut columns = Columns::new(row);
+            Ok((columns.code()?, columns.u64()?))
+        })
+    }
+
+    /// Findings about a message.
+    pub fn message_findings(&self, message: Key) -> anyhow::Result<Vec<FindingRow>> {
+        let sql = format!(
+            "SELECT {} FROM finding JOIN rule ON rule.id = finding.rule
+             WHERE finding.id IN (SELECT finding FROM finding_message WHERE message = ?) ORDER BY finding.id LIMIT ?",
+            finding::COLUMNS
+        );
+        self.select(&sql, params![message, Page::<u64>::first(usize::MAX).limit()], finding::read)
+    }
+
+    /// Packets kept of a connection, from number `from` on, with what the pipeline knew of each. Ends early after 16 MiB.
+    pub fn packets(
+        &self,
+        capture: CaptureId,
+        connection: ConnectionId,
+        from: PacketNumber,
+        limit: usize,
+    ) -> anyhow::Result<Vec<KeptPacket>> {
+        let sql = format!(
+            "SELECT {} FROM packet_chunk WHERE connection = ? AND last_number >= ? ORDER BY first_number",
+            packet::ID_COLUMNS
+        );
+        let key = Key::new(capture, connection.0.into());
+        let chunks = self.select(&sql, params![key, from.0 as i64], |row| Ok(packet::read_id(row)?))?;
+        let mut merge = Merge::new(chunks);
+        let mut packets = Vec::new();
+        let mut bytes = 0;
+        while packets.len() < limit && bytes < PAGE_BYTES {
+            let Some(packet) = merge.next(&self.db)? else { break };
+            if packet.number >= from {
+                bytes += packet.data.len();
+                packets.push(packet);
+            }
+        }
+        Ok(packets)
+    }
+
+    /// One packet, where it was kept.
+    pub fn packet(&self, capture: CaptureId, number: PacketNumber) -> anyhow::Result<Option<KeptPacket>> {
+        // Chunks of several connections may span the number; their lists tell, without opening them, which one has it.
+        let mut statement = self.db.prepare_cached(
+            "SELECT id, numbers FROM packet_chunk
+             WHERE capture = ?1 AND first_number <= ?2 AND last_number >= ?2 ORDER BY first_number DESC",
+        )?;
+        let mut rows = statement.query(params![capture.0, number.0 as i64])?;
+        while let Some(row) = rows.next()? {
+            let mut columns = Columns::new(row);
+            let (id, numbers) = (columns.get()?, columns.bytes("the packet numbers of a chunk")?);
+            if Chunk::contains(numbers, number)? {
+                let mut chunk = packet::open(&self.db, id)?;
+                while let Some(packet) = chunk.next()? {
+                    if packet.number == number {
+                        return Ok(Some(packet));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// What a stream is.
+    pub fn stream(&self, capture: CaptureId, id: StreamId) -> anyhow::Result<Option<Stream>> {
+        let sql = format!("SELECT {} FROM stream WHERE id = ?", provenance::STREAM_COLUMNS);
+        Ok(self.select(&sql, [Key::new(capture, id.0.into())], provenance::read_stream)?.pop())
+    }
+
+    /// One layer down: the parts that make up `span`, cut to it, in order, as `Provenance::parents`.
+    pub fn parts(&self, capture: CaptureId, span: Span) -> anyhow::Result<Vec<Part>> {
+        let key = Key::new(capture, span.stream.0.into());
+        let rows = self.select(
+            "SELECT start, parts FROM part WHERE stream = ?1 AND start < ?3 AND start >= coalesce(
+                 (SELECT max(start) FROM part WHERE stream = ?1 AND start <= ?2), 0) ORDER BY start",
+            params![key, span.start as i64, span.end as i64],
+            |row| {
+                let mut columns = Columns::new(row);
+                let start = columns.u64()?;
+                Ok(provenance::read_parts(start, columns.bytes("where bytes came from")?)?)
+            },
+        )?;
+        let inside = |part: &Part| part.end > span.start && part.start < span.end;
+        Ok(rows.into_iter().flatten().filter(inside).map(|part| ground::clip(part, span.start, span.end)).collect())
+    }
+
+    /// All the way down: the bytes of packets that make up `span`, in stream order, as `Provenance::packet_ranges`.
+    pub fn packet_ranges(&self, capture: CaptureId, span: Span) -> anyhow::Result<Vec<PacketRange>> {
+        const DAMAGED: Damaged = Damaged("where bytes came from");
+        let mut ranges = Vec::new();
+        let mut open = vec![span];
+        let mut below: Vec<Span> = Vec::new();
+        let mut steps = 0;
+        while let Some(span) = open.pop() {
+            for part in self.parts(capture, span)? {
+                steps += 1;
+                let length = part.end - part.start;
+                match part.origin {
+                    Origin::Packet { packet, offset } => {
+                        ranges.push(PacketRange { packet, start: offset, end: offset + length as u32 });
+                    }
+                    Origin::Copied { stream, offset } => {
+                        below.push(Span { stream, start: offset, end: offset + length });
+                    }
+                    Origin::Derived(from) if below.last() == Some(&from) => {}
+                    Origin::Derived(from) => below.push(from),
+                    Origin::Missing => {}
+                }
+            }
+            // A stream is made of streams that were there before it: in a file that says otherwise the walk might never end.
+            if steps > STEPS || below.iter().any(|from| from.stream >= span.stream) {
+                return Err(DAMAGED.into());
+            }
+            open.extend(below.drain(..).rev());
+        }
+        Ok(ranges)
+    }
+
+    /// The rows of a query.
+    pub(super) fn select<T>(
+        &self,
+        sql: &str,
+        parameters: impl Params,
+        read: impl FnMut(&Row<'_>) -> anyhow::Result<T>,
+    ) -> anyhow::Result<Vec<T>> {
+        self.db.prepare_cached(sql)?.query_and_then(parameters, read)?.collect()
+    }
+}
+
+/// First and last key of a capture.
+fn bounds(capture: CaptureId) -> (i64, i64) {
+    let (first, last) = Key::all(capture);
+    (first.0, last.0)
+}
+
+/// A condition on `finding`, with parameter 1.
+fn finding_scope(scope: Scope) -> (&'static str, u32) {
+    match scope {
+        Scope::All => ("?1 IS NOT NULL", 0),
+        Scope::Capture(capture) => ("finding.capture = ?1", capture.0),
+        Scope::Session(session) => ("finding.session = ?1", session.0),
+    }
+}

@@ -1,0 +1,64 @@
+//! Records and rows: for each table how a record becomes a row and a row a record, side by side.
+
+pub(super) mod capture;
+pub(super) mod connection;
+pub(super) mod exchange;
+pub(super) mod finding;
+pub(super) mod message;
+pub(super) mod packet;
+pub(super) mod provenance;
+pub(super) mod session;
+
+use rusqlite::Row;
+use rusqlite::types::FromSql;
+
+use super::codec::{Code, Damaged};
+use super::{CaptureId, Key};
+
+/// Reads the columns of a row one after the other, in the order in which the query names them.
+pub(super) struct Columns<'a> {
+    row: &'a Row<'a>,
+    next: usize,
+}
+
+impl<'a> Columns<'a> {
+    pub(super) fn new(row: &'a Row<'a>) -> Columns<'a> {
+        Columns { row, next: 0 }
+    }
+
+    pub(super) fn get<T: FromSql>(&mut self) -> rusqlite::Result<T> {
+        self.next += 1;
+        self.row.get(self.next - 1)
+    }
+
+    /// A blob or text, not copied.
+    pub(super) fn bytes(&mut self, what: &'static str) -> anyhow::Result<&'a [u8]> {
+        self.next += 1;
+        self.row.get_ref(self.next - 1)?.as_bytes().map_err(|_| Damaged(what).into())
+    }
+
+    /// A number without sign: SQLite has none, all 64 bits are kept.
+    pub(super) fn u64(&mut self) -> rusqlite::Result<u64> {
+        self.get::<i64>().map(|value| value as u64)
+    }
+
+    pub(super) fn optional_u64(&mut self) -> rusqlite::Result<Option<u64>> {
+        self.get::<Option<i64>>().map(|value| value.map(|value| value as u64))
+    }
+
+    pub(super) fn code<T: Code>(&mut self) -> anyhow::Result<T> {
+        Ok(T::from_code(self.get()?)?)
+    }
+
+    pub(super) fn optional_code<T: Code>(&mut self) -> anyhow::Result<Option<T>> {
+        Ok(self.get::<Option<i64>>()?.map(T::from_code).transpose()?)
+    }
+
+    pub(super) fn key(&mut self) -> rusqlite::Result<Key> {
+        self.get().map(Key)
+    }
+
+    pub(super) fn capture(&mut self) -> rusqlite::Result<CaptureId> {
+        self.get().map(CaptureId)
+    }
+}

@@ -1,0 +1,101 @@
+//! HTTP exchanges.
+
+use rusqlite::{Row, Statement, params};
+
+use super::Columns;
+use crate::capture::Time;
+use crate::decode::ConnectionId;
+use crate::decode::exchange::{Exchange, ExchangeNumber, Field, Half};
+use crate::store::codec::{Damaged, Decoder, Encoder};
+use crate::store::{CaptureId, Key};
+
+/// Parameters as [`write`] binds them.
+pub(in crate::store) const REPLACE: &str = "
+    INSERT OR REPLACE INTO exchange
+        (id, connection, h2_stream, http_version, method, target, status, reason, request_fields, response_fields, request,
+         response)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+
+pub(in crate::store) fn write(
+    statement: &mut Statement<'_>,
+    capture: CaptureId,
+    exchange: &Exchange,
+) -> anyhow::Result<()> {
+    statement.execute(params![
+        Key::new(capture, exchange.number.0),
+        Key::new(capture, exchange.connection.0.into()),
+        exchange.h2_stream,
+        exchange.http_version,
+        exchange.method,
+        exchange.target,
+        exchange.status,
+        exchange.reason,
+        put_fields(&exchange.request.fields)?,
+        put_fields(&exchange.response.fields)?,
+        put_half(&exchange.request),
+        put_half(&exchange.response),
+    ])?;
+    Ok(())
+}
+
+/// Columns as [`read`] takes them.
+pub(in crate::store) const COLUMNS: &str = "
+    id, connection, h2_stream, http_version, method, target, status, reason, request_fields, response_fields, request,
+    response";
+
+pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<Exchange> {
+    let mut columns = Columns::new(row);
+    let number = ExchangeNumber(columns.key()?.number());
+    let connection = ConnectionId(columns.key()?.number() as u32);
+    let h2_stream = columns.get()?;
+    // The program's own words, as in `Exchange::http_version`.
+    let version = columns.bytes("an HTTP version")?;
+    let http_version = ["1.1", "2", "1.0"].into_iter().find(|known| known.as_bytes() == version).unwrap_or("");
+    let (method, target, status, reason) = (columns.get()?, columns.get()?, columns.get()?, columns.get()?);
+    let (request_fields, response_fields) = (fields(columns.bytes("a field")?)?, fields(columns.bytes("a field")?)?);
+    let request = half(request_fields, columns.bytes("an exchange")?)?;
+    let response = half(response_fields, columns.bytes("an exchange")?)?;
+    Ok(Exchange { number, connection, h2_stream, http_version, method, target, status, reason, request, response })
+}
+
+fn put_fields(fields: &[Field]) -> serde_json::Result<String> {
+    let pairs: Vec<(&str, &str)> = fields.iter().map(|field| (&*field.name, &*field.value)).collect();
+    serde_json::to_string(&pairs)
+}
+
+fn fields(json: &[u8]) -> Result<Vec<Field>, Damaged> {
+    let pairs: Vec<(String, String)> = serde_json::from_slice(json).map_err(|_| Damaged("a field"))?;
+    Ok(pairs.into_iter().map(|(name, value)| Field { name, value }).collect())
+}
+
+fn put_half(half: &Half) -> Vec<u8> {
+    let mut out = Encoder::default();
+    for time in [half.started, half.ended] {
+        out.option(time, |out, time| out.i64(time.0));
+    }
+    out.u64(half.head_start);
+    out.u64(half.head_end);
+    out.packets(&half.packets);
+    out.packets(&half.head_packets);
+    out.u64(half.body_bytes);
+    out.option(half.body_sha256, |out, hash| out.bytes(&hash));
+    out.u64(half.complete.into());
+    out.0
+}
+
+fn half(fields: Vec<Field>, blob: &[u8]) -> Result<Half, Damaged> {
+    let mut blob = Decoder::new(blob, "an exchange");
+    let time = |blob: &mut Decoder<'_>| Ok(Time(blob.i64()?));
+    Ok(Half {
+        fields,
+        started: blob.option(time)?,
+        ended: blob.option(time)?,
+        head_start: blob.u64()?,
+        head_end: blob.u64()?,
+        packets: blob.packets()?,
+        head_packets: blob.packets()?,
+        body_bytes: blob.u64()?,
+        body_sha256: blob.option(|blob| <[u8; 32]>::try_from(blob.bytes()?).map_err(|_| blob.damaged()))?,
+        complete: blob.u64()? != 0,
+    })
+}

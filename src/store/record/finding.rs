@@ -1,0 +1,124 @@
+//! Findings. The words of a rule are kept with them: a file may be read by a program that knows other rules.
+
+use rusqlite::{Connection, Row, params};
+
+use super::Columns;
+use crate::capture::{PacketNumber, Span, StreamId};
+use crate::findings::{self, Finding, Rule, Severity};
+use crate::mcp::{MessageNumber, SessionNumber};
+use crate::store::codec::{Code, Decoder, Encoder, packet_list};
+use crate::store::{CaptureId, Key};
+
+/// A finding as it was saved.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FindingRow {
+    /// Its number in the database: where to page on from.
+    pub number: u64,
+    /// The capture, which the numbers of messages and packets belong to.
+    pub capture: CaptureId,
+    /// The rule's id.
+    pub rule: String,
+    /// The rule's severity.
+    pub severity: Severity,
+    /// What is wrong, in one line.
+    pub title: String,
+    /// Where the specification says so.
+    pub spec: String,
+    /// The session, numbered in the database.
+    pub session: Option<SessionNumber>,
+    /// The messages it is about.
+    pub messages: Vec<MessageNumber>,
+    /// The packets it is about.
+    pub packets: Vec<PacketNumber>,
+    /// The bytes it is about.
+    pub span: Option<Span>,
+    /// One sentence.
+    pub text: String,
+}
+
+impl FindingRow {
+    /// The finding, where this program knows its rule.
+    pub fn finding(self) -> Option<Finding> {
+        Some(Finding {
+            rule: findings::rule(&self.rule)?,
+            session: self.session,
+            messages: self.messages,
+            packets: self.packets,
+            span: self.span,
+            text: self.text,
+        })
+    }
+}
+
+/// Writes the words of a rule: those of the program that wrote last.
+pub(in crate::store) fn write_rule(db: &Connection, rule: &Rule) -> rusqlite::Result<()> {
+    db.prepare_cached(
+        "INSERT INTO rule (id, severity, title, spec) VALUES (?, ?, ?, ?)
+         ON CONFLICT (id) DO UPDATE SET severity = excluded.severity, title = excluded.title, spec = excluded.spec",
+    )?
+    .execute(params![rule.id, rule.severity.code(), rule.title, rule.spec])?;
+    Ok(())
+}
+
+pub(in crate::store) fn write(
+    db: &Connection,
+    capture: CaptureId,
+    session: Option<i64>,
+    finding: &Finding,
+) -> rusqlite::Result<()> {
+    let mut messages = Encoder::default();
+    finding.messages.iter().for_each(|number| messages.u64(number.0));
+    let id = db
+        .prepare_cached(
+            "INSERT INTO finding (capture, session, rule, text, messages, packets, stream, span_start, span_end)
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        )?
+        .insert(params![
+            capture.0,
+            session,
+            finding.rule.id,
+            finding.text,
+            messages.0,
+            packet_list(&finding.packets),
+            finding.span.map(|span| span.stream.0),
+            finding.span.map(|span| span.start as i64),
+            finding.span.map(|span| span.end as i64),
+        ])?;
+    let mut about =
+        db.prepare_cached("INSERT OR IGNORE INTO finding_message (message, finding, severity) VALUES (?, ?, ?)")?;
+    for number in &finding.messages {
+        about.execute(params![Key::new(capture, number.0), id, finding.rule.severity.code()])?;
+    }
+    Ok(())
+}
+
+/// Columns as [`read`] takes them, of `finding JOIN rule`.
+pub(in crate::store) const COLUMNS: &str = "
+    finding.id, capture, rule, severity, title, spec, session, messages, packets, stream, span_start, span_end, text";
+
+pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<FindingRow> {
+    let mut columns = Columns::new(row);
+    Ok(FindingRow {
+        number: columns.u64()?,
+        capture: columns.capture()?,
+        rule: columns.get()?,
+        severity: columns.code()?,
+        title: columns.get()?,
+        spec: columns.get()?,
+        session: columns.get::<Option<u32>>()?.map(SessionNumber),
+        messages: {
+            let mut list = Decoder::new(columns.bytes("a finding")?, "a finding");
+            let mut messages = Vec::new();
+            while !list.is_empty() {
+                messages.push(MessageNumber(list.u64()?));
+            }
+            messages
+        },
+        packets: Decoder::new(columns.bytes("a finding")?, "a finding").packets()?,
+        span: match (columns.get()?, columns.optional_u64()?, columns.optional_u64()?) {
+            (Some(stream), Some(start), Some(end)) => Some(Span { stream: StreamId(stream), start, end }),
+            _ => None,
+        },
+        text: columns.get()?,
+    })
+}

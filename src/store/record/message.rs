@@ -1,0 +1,266 @@
+//! Messages: the small columns, and what they say at a glance. The text has a table of its own.
+
+use rusqlite::{Row, Statement, params};
+
+use super::Columns;
+use crate::capture::{Limits, PacketNumber, Span, StreamId, Time};
+use crate::decode::Direction;
+use crate::decode::exchange::ExchangeNumber;
+use crate::decode::json::{member, string};
+use crate::decode::jsonrpc::{self, Envelope, Kind, Parsed};
+use crate::findings::Severity;
+use crate::mcp::facts;
+use crate::mcp::{Carrier, Message, MessageNumber, SessionNumber, Transport};
+use crate::store::codec::{Code, Decoder, packet_list};
+use crate::store::{CaptureId, Key};
+
+/// How a call came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Status {
+    /// No answer, or none expected.
+    None,
+    /// A result.
+    Ok,
+    /// A JSON-RPC error.
+    Error,
+    /// A result that says `isError`: the tool failed, the protocol did not.
+    ToolError,
+}
+
+impl Code for Status {
+    const ALL: &'static [Status] = &[Status::None, Status::Ok, Status::Error, Status::ToolError];
+    const WHAT: &'static str = "a status";
+}
+
+impl Status {
+    /// What the text of an answer says.
+    fn of(message: &Message) -> Status {
+        match facts::status(message) {
+            None => Status::None,
+            Some(facts::Status::Ok) => Status::Ok,
+            Some(facts::Status::Error) => Status::Error,
+            Some(facts::Status::ToolError) => Status::ToolError,
+        }
+    }
+}
+
+/// A message without its text, for lists.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MessageRow {
+    /// The capture, which `number` belongs to.
+    pub capture: CaptureId,
+    /// Its number in the capture.
+    pub number: MessageNumber,
+    /// Its session, numbered in the database.
+    pub session: SessionNumber,
+    /// Its place in the session: 1, 2, 3 … without holes.
+    pub position: u64,
+    /// When its last byte was captured.
+    pub time: Time,
+    /// How it travelled.
+    pub transport: Transport,
+    /// Which way.
+    pub direction: Direction,
+    /// What it is.
+    pub kind: Kind,
+    /// The id as JSON text.
+    pub id: Option<String>,
+    /// The method; for an answer that of its request.
+    pub method: Option<String>,
+    /// The tool, prompt or resource it is about, cut to 200 bytes; for an answer that of its request.
+    pub subject: Option<String>,
+    /// How the call came out: of an answer, and of a request once it is answered.
+    pub status: Status,
+    /// Nanoseconds between request and answer, on both.
+    pub latency: Option<i64>,
+    /// The request it answers.
+    pub answers: Option<MessageNumber>,
+    /// The answer to it.
+    pub answered_by: Option<MessageNumber>,
+    /// Bytes of its text.
+    pub size: u64,
+    /// What carried it.
+    pub carrier: Carrier,
+    /// The HTTP exchange.
+    pub exchange: Option<ExchangeNumber>,
+    /// The number of its batch and its position in that.
+    pub batch: Option<(u64, u32)>,
+    /// The line on the pipe.
+    pub line: Option<u64>,
+    /// The SSE event's id.
+    pub sse_id: Option<String>,
+    /// An SSE resume delivered the same event again.
+    pub redelivered: bool,
+    /// Where it stands.
+    pub span: Span,
+    /// Packets that carried its bytes.
+    pub packets: Vec<PacketNumber>,
+    /// Findings about it.
+    pub findings: u32,
+    /// The worst of them.
+    pub severity: Option<Severity>,
+}
+
+impl MessageRow {
+    /// Where to page on from.
+    pub fn key(&self) -> Key {
+        Key::new(self.capture, self.number.0)
+    }
+
+    /// The message, with its text. The envelope is read from that again.
+    pub(in crate::store) fn with_text(self, raw: Vec<u8>, findings: Vec<&'static str>, limits: &Limits) -> Message {
+        let envelope = match jsonrpc::parse(&raw, limits.json_depth, limits.batch) {
+            Parsed::Single(envelope) => envelope,
+            Parsed::Batch(_) | Parsed::Invalid(_) => Envelope::default(),
+        };
+        let called = self.method.as_deref() == Some("tools/call");
+        Message {
+            session: self.session,
+            number: self.number,
+            time: self.time,
+            transport: self.transport,
+            direction: self.direction,
+            kind: self.kind,
+            id: self.id,
+            tool: self.subject.filter(|_| called),
+            method: self.method,
+            raw,
+            envelope,
+            batch: self.batch,
+            answers: self.answers,
+            answered_by: self.answered_by,
+            latency: self.latency,
+            span: self.span,
+            packets: self.packets,
+            carrier: self.carrier,
+            exchange: self.exchange,
+            sse_id: self.sse_id,
+            line: self.line,
+            redelivered: self.redelivered,
+            findings,
+        }
+    }
+}
+
+/// What is read off the text before that is compressed.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::store) struct Glance {
+    pub(in crate::store) size: usize,
+    pub(in crate::store) status: Status,
+    pub(in crate::store) subject: Option<String>,
+}
+
+impl Glance {
+    pub(in crate::store) fn of(message: &Message) -> Glance {
+        Glance { size: message.raw.len(), status: Status::of(message), subject: subject(message) }
+    }
+}
+
+/// The name of the tool or prompt, or the URI of the resource, that a request or notification is about (MCP 2025-11-25, server
+/// features).
+fn subject(message: &Message) -> Option<String> {
+    let name = match message.method.as_deref()? {
+        "tools/call" => return facts::tool(message),
+        "prompts/get" => "name",
+        "resources/read" | "resources/subscribe" | "resources/unsubscribe" | "notifications/resources/updated" => "uri",
+        _ => return None,
+    };
+    let mut subject = string(member(facts::part(message, "params")?, name)?)?.into_owned();
+    subject.truncate(subject.floor_char_boundary(200));
+    Some(subject)
+}
+
+/// Parameters as [`write`] binds them. A number that is there already stays as it is.
+pub(in crate::store) const INSERT: &str = "
+    INSERT OR IGNORE INTO message
+        (id, session, position, time, transport, direction, kind, json_id, method, subject, status, latency, answers,
+         answered_by, size, carrier, exchange, batch, batch_index, line, sse_id, redelivered, stream, span_start, span_end,
+         packets)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, coalesce(?10, (SELECT subject FROM message WHERE id = ?11)), ?12, ?13, ?14,
+            ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27)";
+
+/// Writes a message but for its text; says whether it is new.
+pub(in crate::store) fn write(
+    statement: &mut Statement<'_>,
+    (capture, session, position): (CaptureId, i64, i64),
+    message: &Message,
+    glance: &Glance,
+) -> rusqlite::Result<bool> {
+    let inserted = statement.execute(params![
+        Key::new(capture, message.number.0),
+        session,
+        position,
+        message.time.0,
+        message.transport.code(),
+        message.direction.code(),
+        message.kind.code(),
+        message.id,
+        message.method,
+        glance.subject,
+        message.answers.map(|number| Key::new(capture, number.0)),
+        glance.status.code(),
+        message.latency,
+        message.answers.map(|number| number.0 as i64),
+        message.answered_by.map(|number| number.0 as i64),
+        glance.size as i64,
+        message.carrier.code(),
+        message.exchange.map(|number| number.0 as i64),
+        message.batch.map(|(number, _)| number as i64),
+        message.batch.map(|(_, index)| index),
+        message.line.map(|line| line as i64),
+        message.sse_id,
+        message.redelivered,
+        message.span.stream.0,
+        message.span.start as i64,
+        message.span.end as i64,
+        packet_list(&message.packets),
+    ])?;
+    Ok(inserted == 1)
+}
+
+/// What an answer tells of its request: its number, the latency, the status and the request's key. The first answer counts.
+pub(in crate::store) const ANSWERED: &str =
+    "UPDATE message SET answered_by = ?, latency = ?, status = ? WHERE id = ? AND answered_by IS NULL";
+
+/// Columns as [`read`] takes them.
+pub(in crate::store) const COLUMNS: &str = "
+    id, session, position, time, transport, direction, kind, json_id, method, subject, status, latency, answers, answered_by,
+    size, carrier, exchange, batch, batch_index, line, sse_id, redelivered, stream, span_start, span_end, packets,
+    (SELECT count(*) FROM finding_message AS f WHERE f.message = message.id),
+    (SELECT max(severity) FROM finding_message AS f WHERE f.message = message.id)";
+
+/// The number of columns of [`COLUMNS`]: what a query adds stands here.
+pub(in crate::store) const WIDTH: usize = 28;
+
+pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<MessageRow> {
+    let mut columns = Columns::new(row);
+    let key = columns.key()?;
+    Ok(MessageRow {
+        capture: key.capture(),
+        number: MessageNumber(key.number()),
+        session: SessionNumber(columns.get()?),
+        position: columns.u64()?,
+        time: Time(columns.get()?),
+        transport: columns.code()?,
+        direction: columns.code()?,
+        kind: columns.code()?,
+        id: columns.get()?,
+        method: columns.get()?,
+        subject: columns.get()?,
+        status: columns.code()?,
+        latency: columns.get()?,
+        answers: columns.optional_u64()?.map(MessageNumber),
+        answered_by: columns.optional_u64()?.map(MessageNumber),
+        size: columns.u64()?,
+        carrier: columns.code()?,
+        exchange: columns.optional_u64()?.map(ExchangeNumber),
+        batch: columns.optional_u64()?.zip(columns.get()?),
+        line: columns.optional_u64()?,
+        sse_id: columns.get()?,
+        redelivered: columns.get()?,
+        span: Span { stream: StreamId(columns.get()?), start: columns.u64()?, end: columns.u64()? },
+        packets: Decoder::new(columns.bytes("a list of packets")?, "a list of packets").packets()?,
+        findings: columns.get()?,
+        severity: columns.optional_code()?,
+    })
+}

@@ -1,0 +1,139 @@
+//! Streams, and where their bytes came from.
+
+use rusqlite::{Row, Statement, params};
+
+use super::Columns;
+use crate::capture::{Origin, PacketNumber, Part, Span, StreamId};
+use crate::decode::exchange::ExchangeNumber;
+use crate::decode::{ConnectionId, Direction, Side};
+use crate::event::{Stream, StreamKind};
+use crate::store::codec::{Code, Damaged, Decoder, Encoder};
+use crate::store::{CaptureId, Key};
+
+/// Parts of one row: some 700 bytes at most, so that SQLite never needs a second page for it.
+pub(in crate::store) const PARTS: usize = 64;
+
+/// Parameters as [`write_stream`] binds them.
+pub(in crate::store) const REPLACE_STREAM: &str =
+    "INSERT OR REPLACE INTO stream (id, connection, kind, which, exchange) VALUES (?, ?, ?, ?, ?)";
+
+pub(in crate::store) fn write_stream(
+    statement: &mut Statement<'_>,
+    capture: CaptureId,
+    stream: Stream,
+) -> rusqlite::Result<()> {
+    let (kind, which, exchange) = match stream.kind {
+        StreamKind::Tcp(side) => (0, side.code(), None),
+        StreamKind::Pipe(descriptor) => (1, descriptor.into(), None),
+        StreamKind::Body(exchange, direction) => (2, direction.code(), Some(exchange)),
+        StreamKind::Decoded(exchange, direction) => (3, direction.code(), Some(exchange)),
+        StreamKind::EventData(exchange) => (4, Direction::ServerToClient.code(), Some(exchange)),
+    };
+    statement.execute(params![
+        Key::new(capture, stream.id.0.into()),
+        Key::new(capture, stream.connection.0.into()),
+        kind,
+        which,
+        exchange.map(|number| number.0 as i64),
+    ])?;
+    Ok(())
+}
+
+/// Columns as [`read_stream`] takes them.
+pub(in crate::store) const STREAM_COLUMNS: &str = "id, connection, kind, which, exchange";
+
+pub(in crate::store) fn read_stream(row: &Row<'_>) -> anyhow::Result<Stream> {
+    let mut columns = Columns::new(row);
+    let id = StreamId(columns.key()?.number() as u32);
+    let connection = ConnectionId(columns.key()?.number() as u32);
+    let (kind, which): (i64, i64) = (columns.get()?, columns.get()?);
+    let exchange = columns.optional_u64()?.map(ExchangeNumber);
+    let kind = match (kind, exchange) {
+        (0, _) => StreamKind::Tcp(Side::from_code(which)?),
+        (1, _) => StreamKind::Pipe(which as u8),
+        (2, Some(exchange)) => StreamKind::Body(exchange, Direction::from_code(which)?),
+        (3, Some(exchange)) => StreamKind::Decoded(exchange, Direction::from_code(which)?),
+        (4, Some(exchange)) => StreamKind::EventData(exchange),
+        _ => return Err(Damaged("a stream").into()),
+    };
+    Ok(Stream { id, connection, kind })
+}
+
+/// Parameters: the stream's key, where the first part starts, the parts as [`put_parts`] writes them.
+pub(in crate::store) const INSERT_PARTS: &str = "INSERT OR REPLACE INTO part (stream, start, parts) VALUES (?, ?, ?)";
+
+/// Parts of one row: `(gap, length, origin)` each, the first without gap.
+pub(in crate::store) fn put_parts(parts: &[Part]) -> Vec<u8> {
+    let mut out = Encoder::default();
+    let mut end = parts.first().map_or(0, |part| part.start);
+    let (mut packet, mut offset) = (0, 0);
+    for part in parts {
+        out.step(end, part.start);
+        out.u64(part.end.saturating_sub(part.start));
+        end = part.end;
+        match part.origin {
+            Origin::Missing => out.u64(0),
+            Origin::Packet { packet: number, offset } => {
+                out.u64(1);
+                out.step(packet, number.0);
+                out.u64(offset.into());
+                packet = number.0;
+            }
+            Origin::Copied { stream, offset: from } => {
+                out.u64(2);
+                out.u64(stream.0.into());
+                out.step(offset, from);
+                offset = from;
+            }
+            Origin::Derived(span) => {
+                out.u64(3);
+                out.u64(span.stream.0.into());
+                out.step(offset, span.start);
+                out.step(span.start, span.end);
+                offset = span.start;
+            }
+        }
+    }
+    out.0
+}
+
+/// The parts of one row whose first starts at `start`.
+pub(in crate::store) fn read_parts(start: u64, blob: &[u8]) -> Result<Vec<Part>, Damaged> {
+    let mut blob = Decoder::new(blob, "where bytes came from");
+    let mut end = start;
+    let (mut packet, mut offset) = (0, 0);
+    let mut parts = Vec::new();
+    while !blob.is_empty() {
+        let start = blob.step(end)?;
+        end = start.checked_add(blob.u64()?).ok_or(blob.damaged())?;
+        let origin = match blob.u64()? {
+            0 => Origin::Missing,
+            1 => {
+                packet = blob.step(packet)?;
+                Origin::Packet { packet: PacketNumber(packet), offset: blob.u32()? }
+            }
+            2 => {
+                let stream = StreamId(blob.u32()?);
+                offset = blob.step(offset)?;
+                Origin::Copied { stream, offset }
+            }
+            3 => {
+                let stream = StreamId(blob.u32()?);
+                offset = blob.step(offset)?;
+                Origin::Derived(Span { stream, start: offset, end: blob.step(offset)? })
+            }
+            _ => return Err(blob.damaged()),
+        };
+        // What cutting such a part adds to its offset must not overflow.
+        let fits = match origin {
+            Origin::Packet { offset, .. } => (end - start).saturating_add(offset.into()) <= u32::MAX.into(),
+            Origin::Copied { offset, .. } => (end - start).checked_add(offset).is_some(),
+            Origin::Derived(_) | Origin::Missing => true,
+        };
+        if !fits {
+            return Err(blob.damaged());
+        }
+        parts.push(Part { start, end, origin });
+    }
+    Ok(parts)
+}

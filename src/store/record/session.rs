@@ -1,0 +1,168 @@
+//! Sessions.
+
+use std::net::SocketAddr;
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::Columns;
+use crate::capture::Time;
+use crate::capture::pipe::Exit;
+use crate::decode::ConnectionId;
+use crate::mcp::{Party, Peers, Session, SessionNumber};
+use crate::store::codec::{Code, Damaged};
+use crate::store::{CaptureId, Key};
+
+const DAMAGED: Damaged = Damaged("a session");
+
+/// The number in the database of session `number` of a capture: that of its row, which is made where there is none. Its other
+/// columns are written by [`update`].
+pub(in crate::store) fn ensure(db: &Connection, capture: CaptureId, number: SessionNumber) -> rusqlite::Result<i64> {
+    let found = db
+        .prepare_cached("SELECT id FROM session WHERE capture = ? AND number = ?")?
+        .query_row(params![capture.0, number.0], |row| row.get(0))
+        .optional()?;
+    match found {
+        Some(id) => Ok(id),
+        None => db
+            .prepare_cached("INSERT INTO session (capture, number) VALUES (?, ?)")?
+            .insert(params![capture.0, number.0]),
+    }
+}
+
+const UPDATE: &str = "
+    UPDATE session SET transport = ?, protocol_version = ?, session_id = ?, client_name = ?, client_version = ?,
+        server_name = ?, server_version = ?, client_address = ?, server_address = ?, host = ?, process = ?, command = ?,
+        process_name = ?, started = ?, ended = ?, messages = ?, requests = ?, responses = ?, notifications = ?, errors = ?,
+        invalid = ?, unanswered = ?, bytes_seen = ?, bytes_sent = ?, exit_code = ?, exit_signal = ?
+    WHERE id = ?";
+
+pub(in crate::store) fn update(db: &Connection, id: i64, session: &Session) -> anyhow::Result<()> {
+    let (client, server) = (session.client.as_ref(), session.server.as_ref());
+    let (network, process) = match &session.peers {
+        Peers::Network { client, server, host } => (Some((client.to_string(), server.to_string(), host)), None),
+        Peers::Process { process, command, name } => (None, Some((process, serde_json::to_string(command)?, name))),
+    };
+    let (network, process) = (network.as_ref(), process.as_ref());
+    db.prepare_cached(UPDATE)?.execute(params![
+        session.transport.code(),
+        session.protocol_version,
+        session.session_id,
+        client.map(|party| &party.name),
+        client.map(|party| &party.version),
+        server.map(|party| &party.name),
+        server.map(|party| &party.version),
+        network.map(|(client, ..)| client),
+        network.map(|(_, server, _)| server),
+        network.and_then(|(.., host)| host.as_ref()),
+        process.map(|(process, ..)| process),
+        process.map(|(_, command, _)| command),
+        process.and_then(|(.., name)| name.as_ref()),
+        session.started.0,
+        session.ended.0,
+        session.messages as i64,
+        session.requests as i64,
+        session.responses as i64,
+        session.notifications as i64,
+        session.errors as i64,
+        session.invalid as i64,
+        session.unanswered as i64,
+        session.bytes.0 as i64,
+        session.bytes.1 as i64,
+        session.exit.and_then(|exit| exit.code),
+        session.exit.and_then(|exit| exit.signal),
+        id,
+    ])?;
+    Ok(())
+}
+
+/// Writes which connections carried a session: the list only grows at its end.
+pub(in crate::store) fn write_connections(
+    db: &Connection,
+    capture: CaptureId,
+    id: i64,
+    connections: &[ConnectionId],
+) -> rusqlite::Result<()> {
+    let known: usize = db
+        .prepare_cached("SELECT count(*) FROM session_connection WHERE session = ?")?
+        .query_row([id], |row| row.get::<_, i64>(0))
+        .map(|count| usize::try_from(count).unwrap_or(0))?;
+    let mut insert =
+        db.prepare_cached("INSERT INTO session_connection (session, position, connection) VALUES (?, ?, ?)")?;
+    for (position, connection) in connections.iter().enumerate().skip(known) {
+        insert.execute(params![id, position as i64, Key::new(capture, connection.0.into())])?;
+    }
+    Ok(())
+}
+
+/// Columns as [`read`] takes them.
+pub(in crate::store) const COLUMNS: &str = "
+    id, capture, transport, protocol_version, session_id, client_name, client_version, server_name, server_version,
+    client_address, server_address, host, process, command, process_name, started, ended, messages, requests, responses,
+    notifications, errors, invalid, unanswered, bytes_seen, bytes_sent, exit_code, exit_signal";
+
+/// A session, still without its connections, and its capture.
+pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<(CaptureId, Session)> {
+    let mut columns = Columns::new(row);
+    let number = SessionNumber(columns.get()?);
+    let capture = columns.capture()?;
+    let transport = columns.code()?;
+    let (protocol_version, session_id) = (columns.get()?, columns.get()?);
+    let mut party = || -> rusqlite::Result<Option<Party>> {
+        let (name, version): (Option<String>, Option<String>) = (columns.get()?, columns.get()?);
+        Ok(name.zip(version).map(|(name, version)| Party { name, version }))
+    };
+    let (client, server) = (party()?, party()?);
+    let peers = read_peers(&mut columns)?;
+    Ok((
+        capture,
+        Session {
+            number,
+            transport,
+            protocol_version,
+            session_id,
+            client,
+            server,
+            peers,
+            connections: Vec::new(),
+            started: Time(columns.get()?),
+            ended: Time(columns.get()?),
+            messages: columns.u64()?,
+            requests: columns.u64()?,
+            responses: columns.u64()?,
+            notifications: columns.u64()?,
+            errors: columns.u64()?,
+            invalid: columns.u64()?,
+            unanswered: columns.u64()?,
+            bytes: (columns.u64()?, columns.u64()?),
+            exit: match (columns.get()?, columns.get()?) {
+                (None, None) => None,
+                (code, signal) => Some(Exit { code, signal }),
+            },
+        },
+    ))
+}
+
+fn read_peers(columns: &mut Columns<'_>) -> anyhow::Result<Peers> {
+    let address = |text: Option<String>| -> Result<SocketAddr, Damaged> {
+        // A row whose first record was lost has no addresses.
+        text.map_or(Ok(SocketAddr::from(([0, 0, 0, 0], 0))), |text| text.parse().map_err(|_| DAMAGED))
+    };
+    let (client, server) = (address(columns.get()?)?, address(columns.get()?)?);
+    let host = columns.get()?;
+    let (process, command, name): (Option<u32>, Option<String>, Option<String>) =
+        (columns.get()?, columns.get()?, columns.get()?);
+    Ok(match process {
+        None => Peers::Network { client, server, host },
+        Some(process) => {
+            let command = serde_json::from_str(command.as_deref().unwrap_or("[]")).map_err(|_| DAMAGED)?;
+            Peers::Process { process, command, name }
+        }
+    })
+}
+
+/// The connections that carried a session, in order.
+pub(in crate::store) fn read_connections(db: &Connection, session: SessionNumber) -> rusqlite::Result<Vec<Key>> {
+    db.prepare_cached("SELECT connection FROM session_connection WHERE session = ? ORDER BY position")?
+        .query_map([session.0], |row| row.get(0).map(Key))?
+        .collect()
+}

@@ -1,0 +1,238 @@
+//! The file: whose it is, who may read it, and what is in it when things go wrong.
+
+use std::time::Duration;
+
+use super::*;
+
+fn count(path: &Path) -> u64 {
+    Reader::open(path).unwrap().message_count(Scope::All).unwrap()
+}
+
+fn refusal(path: &Path) -> String {
+    let reader = Reader::open(path).err().expect("no reader").to_string();
+    let writer = Writer::create(path, &info(), Options::default()).err().expect("no writer").to_string();
+    assert_eq!(reader, writer);
+    reader
+}
+
+#[test]
+fn a_file_that_is_not_ours_is_refused_and_left_alone() {
+    let directory = directory();
+    let text = directory.path().join("text.db");
+    std::fs::write(
+        &text,
+        "not a database, but as long as the head of one would be: one hundred bytes at the very least, or more",
+    )
+    .unwrap();
+    assert!(refusal(&text).contains("is no database"), "{}", refusal(&text));
+
+    let foreign = directory.path().join("foreign.db");
+    rusqlite::Connection::open(&foreign).unwrap().execute_batch("CREATE TABLE bookmark (url TEXT)").unwrap();
+    let before = std::fs::read(&foreign).unwrap();
+    assert!(refusal(&foreign).contains("of another program"));
+    assert_eq!(std::fs::read(&foreign).unwrap(), before);
+
+    let newer = directory.path().join("newer.db");
+    drop(writer(&newer));
+    rusqlite::Connection::open(&newer).unwrap().pragma_update(None, "user_version", 1_000).unwrap();
+    assert!(refusal(&newer).contains("newer mcptap (version 1000, this one knows 1)"), "{}", refusal(&newer));
+}
+
+#[test]
+fn an_absent_or_empty_file_has_nothing_to_read() {
+    let directory = directory();
+    let path = directory.path().join("absent.db");
+    assert!(Reader::open(&*path).is_err());
+    std::fs::write(&path, "").unwrap();
+    assert!(Reader::open(&*path).err().unwrap().to_string().contains("no captures yet"));
+    drop(writer(&path));
+    assert_eq!(count(&path), 0);
+}
+
+#[cfg(unix)]
+#[test]
+fn only_this_user_can_read_what_is_kept() {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+
+    let directory = directory();
+    let path = directory.path().join("share/mcptap/captures.db");
+    let mut writer = writer(&path);
+    writer.told_session(session(1, &[]));
+    writer.commit().unwrap();
+    assert_eq!(mode(&directory.path().join("share")), 0o700);
+    assert_eq!(mode(path.parent().unwrap()), 0o700);
+    for name in ["captures.db", "captures.db-wal", "captures.db-shm"] {
+        assert_eq!(mode(&path.with_file_name(name)), 0o600, "{name}");
+    }
+}
+
+#[test]
+fn a_temporary_database_is_gone_with_its_last_user() {
+    let place = Place::temporary().unwrap();
+    let path = place.path().to_owned();
+    let mut writer = Writer::create(&place, &info(), Options::default()).unwrap();
+    drop(place);
+    writer.told_session(session(1, &[]));
+    writer.told_message(message(1, 1, b"{}"));
+    writer.commit().unwrap();
+    let reader = Reader::open(writer.place()).unwrap();
+    drop(writer);
+    assert_eq!(reader.message_count(Scope::All).unwrap(), 1, "the reader keeps it");
+    assert!(path.exists());
+    drop(reader);
+    for suffix in ["", "-wal", "-shm"] {
+        assert!(!Path::new(&format!("{}{suffix}", path.display())).exists());
+    }
+}
+
+#[test]
+fn what_was_committed_stays_when_the_writer_dies() {
+    let directory = directory();
+    let path = directory.path().join("captures.db");
+    let mut writer = writer(&path);
+    writer.told_session(session(1, &[]));
+    writer.told_message(message(1, 1, b"one"));
+    writer.alive(Time(1_000));
+    writer.commit().unwrap();
+    writer.told_message(message(1, 2, b"two"));
+
+    // As after a kill: a copy of the files while the writer has them open, and nothing more from it.
+    let copy = directory.path().join("copy.db");
+    for suffix in ["", "-wal"] {
+        std::fs::copy(format!("{}{suffix}", path.display()), format!("{}{suffix}", copy.display())).unwrap();
+    }
+    drop(writer);
+    for path in [&path, &copy] {
+        let reader = Reader::open(&**path).unwrap();
+        assert_eq!(reader.message_count(Scope::All).unwrap(), 1);
+        let capture = reader.capture(CaptureId(1)).unwrap().unwrap();
+        assert_eq!(capture.summary, None, "never finished");
+        assert!(capture.is_live(Time(2_000)), "heard of a moment ago");
+        assert!(!capture.is_live(Time(20_000_000_000)), "silent for long");
+    }
+}
+
+#[test]
+fn a_locked_database_loses_nothing_until_memory_ends() {
+    let directory = directory();
+    let path = directory.path().join("captures.db");
+    let options = Options { busy_timeout: Duration::ZERO, ..Options::default() };
+    let mut writer = Writer::create(&*path, &info(), options).unwrap();
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+
+    writer.told_session(session(1, &[]));
+    writer.told_message(message(1, 1, b"one"));
+    let error = format!("{:#}", writer.commit().unwrap_err());
+    assert!(error.contains("captures.db: 2 records wait") && error.contains("locked"), "{error}");
+
+    // 80 MiB that zstd cannot make smaller, for 64 that may wait.
+    let mut random = 1u64;
+    let mut noise = || -> Vec<u8> {
+        let words = std::iter::repeat_with(|| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            random.rotate_left(29)
+        });
+        words.take(1 << 20).flat_map(u64::to_le_bytes).collect()
+    };
+    for number in 2..=11 {
+        writer.told_message(message(1, number, &noise()));
+    }
+    assert_eq!(writer.counts().lost, 2);
+
+    other.execute_batch("ROLLBACK").unwrap();
+    writer.commit().unwrap();
+    writer.told_message(message(1, 12, b"after"));
+    writer.commit().unwrap();
+    let reader = Reader::open(&*path).unwrap();
+    let numbers: Vec<_> =
+        reader.message_rows(Scope::All, Page::first(100)).unwrap().iter().map(|row| row.number.0).collect();
+    assert_eq!(numbers, [1, 2, 3, 4, 5, 6, 7, 8, 9, 12]);
+    assert_eq!(reader.capture(CaptureId(1)).unwrap().unwrap().counts.lost, 2);
+}
+
+#[test]
+fn several_writers_share_a_file_and_readers_see_whole_transactions() {
+    const WRITERS: u64 = 4;
+    const COMMITS: u64 = 20;
+    let directory = directory();
+    let path = directory.path().join("captures.db");
+    std::thread::scope(|scope| {
+        for _ in 0..WRITERS {
+            scope.spawn(|| {
+                let mut writer = writer(&path);
+                for commit in 0..COMMITS {
+                    writer.told_session(session(1, &[]));
+                    writer.told_message(message(1, 2 * commit + 1, b"request"));
+                    writer.told_message(message(1, 2 * commit + 2, b"answer"));
+                    writer.commit().unwrap();
+                }
+                writer.finish(&Summary::default()).unwrap();
+            });
+        }
+        scope.spawn(|| {
+            let mut versions = Vec::new();
+            // The file may not be there yet, or be about to be created.
+            let reader = loop {
+                if let Ok(reader) = Reader::open(&*path) {
+                    break reader;
+                }
+                std::thread::yield_now();
+            };
+            let mut seen = 0;
+            while seen < 2 * WRITERS * COMMITS {
+                let now = reader.message_count(Scope::All).unwrap();
+                assert!(now >= seen && now.is_multiple_of(2), "{seen}, then {now}");
+                seen = now;
+                versions.push(reader.data_version().unwrap());
+                std::thread::yield_now();
+            }
+            versions.dedup();
+            assert!(versions.len() > 1, "commits of others are noticed");
+        });
+    });
+    let reader = Reader::open(&*path).unwrap();
+    let sessions = reader.sessions(Page::first(100)).unwrap();
+    assert_eq!(sessions.iter().map(|session| session.number.0).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    for session in sessions {
+        assert_eq!(reader.message_count(Scope::Session(session.number)).unwrap(), 2 * COMMITS);
+    }
+    assert!(reader.captures(Page::first(100)).unwrap().iter().all(|capture| capture.summary.is_some()));
+}
+
+#[test]
+fn a_damaged_file_is_refused_or_read_but_never_panics() {
+    let directory = directory();
+    let path = directory.path().join("captures.db");
+    packets::record_a_session(&mut writer(&path));
+    let whole = std::fs::read(&path).unwrap();
+    let read_all = |path: &Path| -> anyhow::Result<()> {
+        let reader = Reader::open(path)?;
+        let capture = CaptureId(1);
+        reader.captures(Page::first(9))?;
+        for session in reader.sessions(Page::first(9))? {
+            reader.messages(Scope::Session(session.number), Page::last(99))?;
+            reader.exchanges(session.number, Page::first(9))?;
+            reader.connections(session.number, Page::first(9))?;
+        }
+        for row in reader.message_rows(Scope::All, Page::first(99))? {
+            reader.packet_ranges(capture, row.span)?;
+            reader.stream(capture, row.span.stream)?;
+        }
+        let mut stored = Stored::open(path, Selection::Capture(capture))?;
+        while crate::source::Source::next(&mut stored)?.is_some() {}
+        Ok(())
+    };
+    read_all(&path).unwrap();
+    // Every used page, at places that a fixed stride makes fall on heads, cells and contents alike.
+    let scrambled = directory.path().join("scrambled.db");
+    for start in (100..whole.len()).step_by(4_099) {
+        let mut bytes = whole.clone();
+        for at in (start..whole.len()).step_by(997).take(12) {
+            bytes[at] ^= 1 << (at % 8);
+        }
+        std::fs::write(&scrambled, bytes).unwrap();
+        let _ = read_all(&scrambled);
+    }
+}

@@ -1,0 +1,404 @@
+//! Packets: which are kept, in what order they come back, and that no secret is among them.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::capture::{Limits, LinkType, Origin, Packet, PacketNumber, PacketRange, Part};
+use crate::decode::exchange::{Exchange, ExchangeNumber};
+use crate::decode::tcp::{Analysis, Flags};
+use crate::decode::{ConnectionId, Side};
+use crate::event::{Segment, Stream, StreamKind};
+use crate::source::{Item, Source};
+
+/// What stands before the payload of every packet here.
+const HEAD: &[u8] = b"[head]";
+
+/// Tells a writer of packets and what they are, as the pipeline does.
+struct Wire<'a> {
+    writer: &'a mut Writer,
+    number: u64,
+}
+
+impl Wire<'_> {
+    fn new(writer: &mut Writer) -> Wire<'_> {
+        Wire { writer, number: 0 }
+    }
+
+    fn packet(&mut self, link: LinkType, data: &[u8]) -> PacketNumber {
+        self.number += 1;
+        let (number, time) = (PacketNumber(self.number), Time(self.number as i64 * 1_000));
+        let original_length = data.len() as u32;
+        self.writer.packet(&Packet { number, time, link, interface: 0, original_length, data });
+        number
+    }
+
+    /// A packet of connection `connection` that carries `payload` at `offset`.
+    fn sent(&mut self, connection: u32, side: Side, offset: u64, payload: &[u8]) {
+        let packet = self.packet(LinkType::ETHERNET, &[HEAD, payload].concat());
+        let end = (HEAD.len() + payload.len()) as u32;
+        self.segment(connection, side, offset, vec![PacketRange { packet, start: HEAD.len() as u32, end }]);
+    }
+
+    fn segment(&mut self, connection: u32, side: Side, offset: u64, origin: Vec<PacketRange>) {
+        self.writer.event(Event::Segment(Box::new(Segment {
+            connection: ConnectionId(connection),
+            side,
+            packet: PacketNumber(self.number),
+            offset,
+            length: origin.iter().map(PacketRange::len).sum(),
+            acknowledged: None,
+            window: 1_024,
+            flags: Flags(Flags::ACK),
+            analysis: Analysis(0),
+            origin,
+        })));
+    }
+
+    fn keep(&mut self, connection: u32) {
+        self.writer.event(Event::Keep(ConnectionId(connection)));
+    }
+
+    fn secret(&mut self, side: Side, range: std::ops::Range<u64>) {
+        let (start, end) = (range.start, range.end);
+        self.writer.event(Event::Secret { connection: ConnectionId(1), side, start, end });
+    }
+
+    fn cleared(&mut self, side: Side, offset: u64) {
+        self.writer.event(Event::Cleared { connection: ConnectionId(1), side, offset });
+    }
+
+    fn closed(&mut self, connection: u32) {
+        self.writer.event(Event::Closed(ConnectionId(connection)));
+    }
+}
+
+/// The payloads that come back, in order, after what `talk` told.
+fn kept(options: Options, talk: impl FnOnce(&mut Wire<'_>)) -> (Vec<String>, PacketCounts) {
+    let directory = directory();
+    let path = directory.path().join("captures.db");
+    let mut writer = Writer::create(&*path, &info(), options).unwrap();
+    talk(&mut Wire::new(&mut writer));
+    writer.finish(&Summary::default()).unwrap();
+    let mut stored = Stored::open(&*path, Selection::Capture(CaptureId(1))).unwrap();
+    let mut payloads = Vec::new();
+    while let Some(Item::Packet(packet)) = stored.next().unwrap() {
+        assert_eq!(&packet.data[..HEAD.len()], HEAD, "only payload is ever masked");
+        payloads.push(String::from_utf8_lossy(&packet.data[HEAD.len()..]).into_owned());
+    }
+    (payloads, Reader::open(&*path).unwrap().capture(CaptureId(1)).unwrap().unwrap().counts.kept)
+}
+
+fn kept_masked(talk: impl FnOnce(&mut Wire<'_>)) -> Vec<String> {
+    kept(Options::default(), talk).0
+}
+
+use Side::{First, Second};
+
+#[test]
+fn a_secret_is_masked_wherever_its_bytes_travel() {
+    let talk = |wire: &mut Wire<'_>| {
+        wire.sent(1, First, 0, b"");
+        wire.sent(1, First, 0, b"Cookie: secr");
+        // Later bytes first, then the second half of the secret, and all of it once more.
+        wire.sent(1, First, 16, b"\n\nbody");
+        wire.sent(1, Second, 12, b"seen");
+        wire.sent(1, First, 12, b"et!\r");
+        wire.secret(First, 8..15);
+        wire.cleared(First, 22);
+        wire.cleared(Second, 16);
+        wire.keep(1);
+        wire.sent(1, First, 4, b"ie: secret!\r\n\nbo");
+        wire.sent(1, First, 22, b" and more");
+        wire.cleared(First, 31);
+        wire.closed(1);
+    };
+    let masked = ["", "Cookie: ****", "\n\nbody", "seen", "***\r", "ie: *******\r\n\nbo", " and more"];
+    assert_eq!(kept_masked(talk), masked);
+
+    let plain = ["", "Cookie: secr", "\n\nbody", "seen", "et!\r", "ie: secret!\r\n\nbo", " and more"];
+    assert_eq!(kept(Options { keep_secrets: true, ..Options::default() }, talk).0, plain);
+}
+
+#[test]
+fn a_copy_with_other_content_is_searched_itself() {
+    let payloads = kept_masked(|wire| {
+        wire.keep(1);
+        wire.sent(1, First, 0, b"GET / HTTP/1.1\r\nAccept: everything\r\n\r\n");
+        wire.cleared(First, 38);
+        wire.sent(1, First, 0, b"GET / HTTP/1.1\r\nCookie: everythin\r\n\r\n");
+        // Both before the decoder got to them: it looks at one.
+        wire.sent(1, First, 38, b"Host: a\r\n");
+        wire.sent(1, First, 38, b"token:a\r\n");
+        wire.cleared(First, 47);
+    });
+    assert_eq!(payloads[1], "GET / HTTP/1.1\r\nCookie:**********\r\n\r\n");
+    assert_eq!(payloads[2..], ["Host: a\r\n", "token:*\r\n"]);
+}
+
+#[test]
+fn what_no_decoder_reached_is_searched_at_the_end() {
+    let payloads = kept_masked(|wire| {
+        wire.keep(1);
+        wire.sent(1, First, 0, b"GET / HTTP/1.1\r\nAuthoriz");
+        wire.cleared(First, 16);
+        wire.sent(1, First, 24, b"ation: Bear");
+        wire.sent(1, First, 35, b"er x\r\nHost: a\r\n");
+        // Behind a hole: who knows what line this ends.
+        wire.sent(1, First, 90, b"er y\r\nHost: b\r\nX-Api-Key: k");
+        wire.closed(1);
+    });
+    let masked =
+        ["GET / HTTP/1.1\r\nAuthoriz", "ation:*****", "****\r\nHost: a\r\n", "****\r\nHost: b\r\nX-Api-Key:**"];
+    assert_eq!(payloads, masked);
+}
+
+#[test]
+fn nothing_is_written_before_it_was_looked_at() {
+    let directory = directory();
+    let path = directory.path().join("captures.db");
+    let mut writer = writer(&path);
+    let mut wire = Wire::new(&mut writer);
+    wire.keep(1);
+    wire.sent(1, First, 0, b"Cookie: a");
+    wire.sent(1, Second, 0, b"");
+    wire.writer.commit().unwrap();
+    let reader = Reader::open(&*path).unwrap();
+    let numbers = || -> Vec<u64> {
+        let packets = reader.packets(CaptureId(1), ConnectionId(1), PacketNumber(0), 10).unwrap();
+        packets.iter().map(|packet| packet.number.0).collect()
+    };
+    assert!(numbers().is_empty(), "the acknowledgment waits behind, to stay in order");
+    wire.cleared(First, 9);
+    wire.writer.commit().unwrap();
+    assert_eq!(numbers(), [1, 2]);
+}
+
+#[test]
+fn what_waits_too_long_is_blanked_and_counted() {
+    let payload = vec![b'x'; 64 << 10];
+    let (payloads, counts) = kept(Options::default(), |wire| {
+        wire.keep(1);
+        // A hole at 0 that never closes: nothing behind it is cleared.
+        for index in 0..20 {
+            wire.sent(1, First, 1 + index * payload.len() as u64, &payload);
+        }
+        wire.cleared(First, u64::MAX);
+    });
+    assert_eq!(payloads.len(), 20);
+    let blank = payloads.iter().take_while(|payload| payload.bytes().all(|byte| byte == b'*')).count();
+    assert_eq!(counts, PacketCounts { kept: 20, dropped: 0, blanked: blank as u64 });
+    assert_eq!(blank, 5, "a mebibyte waits, the rest is blank");
+    assert!(payloads[blank..].iter().all(|payload| payload.bytes().all(|byte| byte == b'x')));
+}
+
+#[test]
+fn packets_before_the_decision_are_kept_up_to_the_limit() {
+    let options = Options { limits: Limits { undecided: 4_096, ..Limits::default() }, ..Options::default() };
+    let (payloads, counts) = kept(options, |wire| {
+        for index in 0..10u64 {
+            let payload = format!("{index}").repeat(1_000);
+            wire.sent(1, First, index * 1_000, payload.as_bytes());
+            wire.sent(2, First, index * 1_000, payload.as_bytes());
+        }
+        wire.cleared(First, 10_000);
+        wire.keep(1);
+        wire.closed(2);
+        wire.packet(LinkType::ETHERNET, b"[head]of nobody");
+    });
+    let first: String = payloads.iter().map(|payload| &payload[..1]).collect();
+    assert_eq!(first, "789");
+    assert_eq!(counts, PacketCounts { kept: 3, dropped: 7, blanked: 0 });
+}
+
+#[test]
+fn fragments_are_kept_with_the_packet_that_completes_them() {
+    let directory = directory();
+    let path = directory.path().join("captures.db");
+    let mut writer = writer(&path);
+    let mut wire = Wire::new(&mut writer);
+    wire.keep(1);
+    let one = wire.packet(LinkType::ETHERNET, b"[head]Cookie: s");
+    wire.sent(1, Second, 0, b"");
+    wire.writer.commit().unwrap();
+    let other = wire.packet(LinkType::ETHERNET, b"[head]ecret\r\n");
+    wire.segment(
+        1,
+        First,
+        0,
+        vec![PacketRange { packet: one, start: 6, end: 15 }, PacketRange { packet: other, start: 6, end: 13 }],
+    );
+    wire.secret(First, 8..14);
+    wire.cleared(First, 16);
+    wire.writer.commit().unwrap();
+    let packets = Reader::open(&*path).unwrap().packets(CaptureId(1), ConnectionId(1), PacketNumber(1), 9).unwrap();
+    let told: Vec<_> = packets
+        .iter()
+        .map(|packet| (packet.number.0, &packet.data[6..], packet.segment.is_some(), packet.masked))
+        .collect();
+    let expected: [(u64, &[u8], bool, bool); 3] =
+        [(1, b"Cookie: *", false, true), (2, b"", true, false), (3, b"*****\r\n", true, true)];
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn the_chunks_of_a_pipe_need_no_clearing() {
+    let directory = directory();
+    let path = directory.path().join("captures.db");
+    let mut writer = writer(&path);
+    let mut wire = Wire::new(&mut writer);
+    let packet = wire.packet(LinkType::PIPE, b"MTP1\x01\x01\0\0\0\0\0\0{\"token\": 1}\n");
+    wire.segment(1, First, 0, vec![PacketRange { packet, start: 12, end: 25 }]);
+    wire.keep(1);
+    wire.writer.commit().unwrap();
+    let packet = Reader::open(&*path).unwrap().packet(CaptureId(1), packet).unwrap().unwrap();
+    assert_eq!(&packet.data[12..], b"{\"token\": 1}\n");
+}
+
+#[test]
+fn what_is_held_stays_within_bounds() {
+    let mut packets = super::super::packets::Packets::new(Limits::default(), false).unwrap();
+    let data = vec![0; 60_000];
+    let mut number = 0;
+    for connection in 1..=600 {
+        for offset in 0..4 {
+            number += 1;
+            let number = PacketNumber(number);
+            packets.observe(&Packet {
+                number,
+                time: Time(0),
+                link: LinkType::ETHERNET,
+                interface: 0,
+                original_length: 0,
+                data: &data,
+            });
+            let segment = Segment {
+                connection: ConnectionId(connection),
+                side: First,
+                packet: number,
+                offset: offset * 60_000,
+                length: 60_000,
+                acknowledged: None,
+                window: 0,
+                flags: Flags(0),
+                analysis: Analysis(0),
+                origin: vec![PacketRange { packet: number, start: 0, end: 60_000 }],
+            };
+            packets.segment(segment).unwrap();
+            assert!(packets.memory() < 70 << 20);
+        }
+        // Some are kept and never cleared, some decided late, most never.
+        if connection % 7 == 0 {
+            packets.keep(ConnectionId(connection)).unwrap();
+        }
+    }
+    for connection in 1..=600 {
+        packets.closed(ConnectionId(connection)).unwrap();
+    }
+    assert!(packets.memory() < 5 << 20, "only recent packets are left");
+}
+
+/// A session with one of everything.
+pub(super) fn record_a_session(writer: &mut Writer) {
+    writer.told_session(session(1, &[1]));
+    let mut wire = Wire::new(writer);
+    wire.keep(1);
+    wire.writer.event(Event::Stream(Stream {
+        id: StreamId(1),
+        connection: ConnectionId(1),
+        kind: StreamKind::Tcp(First),
+    }));
+    for number in 1..=40u64 {
+        let text = format!(r#"{{"jsonrpc":"2.0","id":{number},"method":"ping"}}"#);
+        wire.sent(1, First, (number - 1) * 100, text.as_bytes());
+        wire.cleared(First, number * 100);
+        let mut message = message(1, number, text.as_bytes());
+        message.span =
+            Span { stream: StreamId(1), start: (number - 1) * 100, end: (number - 1) * 100 + text.len() as u64 };
+        let packet = PacketNumber(number);
+        message.packets = vec![packet];
+        let part =
+            Part { start: message.span.start, end: message.span.end, origin: Origin::Packet { packet, offset: 6 } };
+        wire.writer.event(Event::Parts(StreamId(1), vec![part]));
+        wire.writer.told_message(message);
+        let exchange = Exchange { number: ExchangeNumber(number), connection: ConnectionId(1), ..Exchange::default() };
+        wire.writer.event(Event::Exchange(Box::new(exchange)));
+    }
+    writer.finish(&Summary::default()).unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Packets of several connections, kept at any moment and committed at any moment, come back as they were: all of a capture,
+    /// those of a connection from any number on, and each alone.
+    #[test]
+    fn packets_in_are_packets_out(
+        packets in prop::collection::vec((1u32..5, chunk::tests::any_packet(), 0u8..12, 1u64..4), 1..60),
+        from: prop::sample::Index, limit in 1usize..9,
+    ) {
+        let directory = directory();
+        let path = directory.path().join("captures.db");
+        let mut writer = Writer::create(&*path, &info(), Options { keep_secrets: true, ..Options::default() }).unwrap();
+        writer.told_session(session(1, &[2, 4]));
+        let mut told: BTreeMap<u64, KeptPacket> = BTreeMap::new();
+        let mut number = 0;
+        for (connection, mut packet, what, step) in packets {
+            number += step;
+            packet.number = PacketNumber(number);
+            packet.connection = ConnectionId(connection);
+            packet.masked = false;
+            writer.packet(&packet.packet());
+            if let Some(segment) = &mut packet.segment {
+                segment.connection = packet.connection;
+                segment.packet = packet.number;
+                // Only of its own bytes: fragments have a test of their own.
+                segment.origin.iter_mut().for_each(|range| range.packet = packet.number);
+                writer.event(Event::Segment(Box::new(segment.clone())));
+                told.insert(number, packet);
+            }
+            match what {
+                0 => writer.event(Event::Keep(ConnectionId(connection))),
+                1 => writer.commit().unwrap(),
+                _ => {}
+            }
+        }
+        (1..4).for_each(|connection| writer.event(Event::Keep(ConnectionId(connection))));
+        writer.finish(&Summary::default()).unwrap();
+        // Connection 4 is kept only where that was said.
+        let mut stored = Stored::open(&*path, Selection::Capture(CaptureId(1))).unwrap();
+        let mut read = Vec::new();
+        while let Some(Item::Packet(packet)) = stored.next().unwrap() {
+            read.push((packet.number.0, packet.data.to_vec(), packet.time, packet.link, packet.interface, packet.original_length));
+        }
+        let (done, all) = stored.progress();
+        prop_assert_eq!(Some(done), all);
+        let fourth = read.iter().any(|packet| told[&packet.0].connection.0 == 4);
+        told.retain(|_, packet| packet.connection.0 != 4 || fourth);
+        let expected: Vec<_> = told.values().map(|packet| {
+            (packet.number.0, packet.data.clone(), packet.time, packet.link, packet.interface, packet.original_length)
+        }).collect();
+        prop_assert_eq!(&read, &expected);
+
+        let mut stored = Stored::open(&*path, Selection::Session(SessionNumber(1))).unwrap();
+        let mut of_session = Vec::new();
+        while let Some(Item::Packet(packet)) = stored.next().unwrap() {
+            of_session.push(packet.number.0);
+        }
+        let even = |packet: &&KeptPacket| packet.connection.0.is_multiple_of(2);
+        prop_assert_eq!(of_session, told.values().filter(even).map(|packet| packet.number.0).collect::<Vec<_>>());
+
+        let reader = Reader::open(&*path).unwrap();
+        for at in 0..=number + 1 {
+            let packet = reader.packet(CaptureId(1), PacketNumber(at)).unwrap();
+            prop_assert_eq!(packet.as_ref(), told.get(&at));
+        }
+        let from = PacketNumber(from.index(number as usize + 2) as u64);
+        for connection in (1..5).map(ConnectionId) {
+            let page = reader.packets(CaptureId(1), connection, from, limit).unwrap();
+            let own = told.values().filter(|packet| packet.connection == connection && packet.number >= from);
+            prop_assert_eq!(page, own.take(limit).cloned().collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Lists of messages, page by page.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn numbers(rows: &[MessageRow]) -> Vec<u64> {
+    rows.iter().map(|row| row.number.0).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Whatever the sessions that messages of two captures belong to: each page is what the whole list has there.
+    #[test]
+    fn every_page_is_a_window_of_the_whole_list(
+        captures in prop::collection::vec(prop::collection::vec((1u32..4, 1u64..4), 0..30), 1..3),
+        from: Option<prop::sample::Index>, limit in 0usize..12, backward: bool, commits in 1usize..9,
+    ) {
+        let directory = directory();
+        let path = directory.path().join("captures.db");
+        let mut all = Vec::new();
+        for messages in &captures {
+            let mut writer = writer(&path);
+            let mut number = 0;
+            for (index, (session, step)) in messages.iter().enumerate() {
+                number += step;
+                writer.told_message(message(*session, number, b"{}"));
+                all.push(Key::new(writer.capture(), number));
+                if index % commits == 0 {
+                    writer.commit().unwrap();
+                }
+            }
+            writer.finish(&Summary::default()).unwrap();
+        }
+        let reader = Reader::open(&*path).unwrap();
+        let whole = reader.message_rows(Scope::All, Page::first(1_000)).unwrap();
+        prop_assert_eq!(whole.iter().map(MessageRow::key).collect::<Vec<_>>(), all);
+
+        let mut scopes = vec![Scope::All, Scope::Capture(CaptureId(1)), Scope::Capture(CaptureId(2))];
+        scopes.extend((1..7).map(|number| Scope::Session(SessionNumber(number))));
+        for scope in scopes {
+            let list: Vec<_> = whole.iter().filter(|row| match scope {
+                Scope::All => true,
+                Scope::Capture(capture) => row.capture == capture,
+                Scope::Session(session) => row.session == session,
+            }).cloned().collect();
+            prop_assert_eq!(reader.message_count(scope).unwrap(), list.len() as u64);
+
+            // Any number up to two behind the last, whether it is in the list or not.
+            let capture = list.first().map_or(CaptureId(1), |row| row.capture);
+            let last = list.iter().filter(|row| row.capture == capture).map(|row| row.number.0).max().unwrap_or(0);
+            let from = from.map(|index| Key::new(capture, index.index(last as usize + 3) as u64));
+            let order = if backward { Order::Backward } else { Order::Forward };
+            let mut expected = list.clone();
+            expected.retain(|row| from.is_none_or(|from| if backward { row.key() <= from } else { row.key() >= from }));
+            if backward {
+                expected.reverse();
+            }
+            expected.truncate(limit);
+            let page = Page { from, order, limit };
+            prop_assert_eq!(numbers(&reader.message_rows(scope, page).unwrap()), numbers(&expected));
+            let messages = reader.messages(scope, page).unwrap();
+            prop_assert_eq!(messages.iter().map(|message| message.number.0).collect::<Vec<_>>(), numbers(&expected));
+
+            if let Scope::Session(session) = scope {
+                for (index, row) in list.iter().enumerate() {
+                    prop_assert_eq!(row.position, index as u64 + 1);
+                    prop_assert_eq!(reader.message_position(session, row.number).unwrap(), row.position);
+                    prop_assert_eq!(&reader.message_rows_at(session, row.position, 2).unwrap()[..], &list[index..list.len().min(index + 2)]);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_page_of_long_texts_ends_early() {
+    let directory = directory();
+    let path = directory.path().join("captures.db");
+    let mut writer = writer(&path);
+    for number in 1..=5 {
+        writer.told_message(message(1, number, &vec![b' '; 6 << 20]));
+    }
+    writer.commit().unwrap();
+    let reader = Reader::open(&*path).unwrap();
+    assert_eq!(reader.messages(Scope::All, Page::first(5)).unwrap().len(), 3);
+    assert_eq!(reader.messages(Scope::All, Page::from(Key::new(CaptureId(1), 4), 5)).unwrap().len(), 2);
+}

@@ -1,0 +1,224 @@
+//! Writing: one writer for each capture.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use rusqlite::{Connection, TransactionBehavior};
+
+use super::packets::Packets;
+use super::pending::{Pending, Written};
+use super::record::capture::{self, CaptureInfo, Counts, Summary};
+use super::record::message::Glance;
+use super::text::Packer;
+use super::{CaptureId, Place, migrate};
+use crate::capture::{Limits, Packet, Time};
+use crate::event::Event;
+
+/// What waits is written on its own when it is this much: rows, and bytes. Larger transactions are no faster (measured), and hold up
+/// other writers.
+const BATCH: (usize, usize) = (8_192, 8 << 20);
+
+/// How to write.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Write packets as they are, secrets included.
+    pub keep_secrets: bool,
+    /// Bounds on what is held.
+    pub limits: Limits,
+    /// How long a transaction waits for other writers. Those that write live hold the database for milliseconds.
+    pub busy_timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { keep_secrets: false, limits: Limits::default(), busy_timeout: Duration::from_secs(5) }
+    }
+}
+
+/// Writes one capture.
+///
+/// Dropped without [`Writer::finish`], what was committed stays, and the capture stays unfinished.
+pub struct Writer {
+    // Closed before the place is given up, which may remove the file.
+    db: Connection,
+    place: Place,
+    capture: CaptureId,
+    pending: Pending,
+    written: Written,
+    packets: Packets,
+    packer: Packer,
+    counts: Counts,
+    alive: Time,
+    /// What the row of the capture says.
+    saved: (Counts, Time),
+    /// So many times [`BATCH`] must wait for the next attempt that nobody asked for.
+    batches: usize,
+}
+
+impl Writer {
+    /// Opens or creates the database and enters a new capture.
+    ///
+    /// # Errors
+    /// The file cannot be created or opened, is no database of this program, is of a newer version, or is locked for longer than
+    /// the timeout.
+    pub fn create(place: impl Into<Place>, info: &CaptureInfo, options: Options) -> anyhow::Result<Writer> {
+        let place = place.into();
+        let db = migrate::open_writer(&place, options.busy_timeout)?;
+        let capture = capture::insert(&db, info)
+            .with_context(|| format!("cannot begin a capture in the database {}", place.path().display()))?;
+        Ok(Writer {
+            db,
+            place,
+            capture,
+            pending: Pending::default(),
+            written: Written::default(),
+            packets: Packets::new(options.limits, options.keep_secrets)?,
+            packer: Packer::new()?,
+            counts: Counts::default(),
+            alive: info.started,
+            saved: (Counts::default(), info.started),
+            batches: 1,
+        })
+    }
+
+    /// Where it writes.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// The number of the capture in the database.
+    pub fn capture(&self) -> CaptureId {
+        self.capture
+    }
+
+    /// What was counted so far.
+    pub fn counts(&self) -> Counts {
+        let lost = self.counts.lost + self.pending.lost();
+        Counts { kept: self.packets.counts(), lost, ..self.counts }
+    }
+
+    /// A packet was observed. Its events follow.
+    pub fn packet(&mut self, packet: &Packet<'_>) {
+        self.counts.packets += 1;
+        self.counts.bytes += packet.data.len() as u64;
+        let (first, last) = self.counts.times.unwrap_or((packet.time, packet.time));
+        self.counts.times = Some((first.min(packet.time), last.max(packet.time)));
+        self.packets.observe(packet);
+    }
+
+    /// An event of the pipeline. Never fails: what cannot be written waits, see [`Writer::commit`].
+    pub fn event(&mut self, event: Event) {
+        let packets = &mut self.packets;
+        let taken = match event {
+            Event::Keep(connection) => packets.keep(connection),
+            Event::Closed(connection) => packets.closed(connection),
+            Event::Segment(segment) => packets.segment(*segment),
+            Event::Secret { connection, side, start, end } => {
+                packets.secret(connection, side, start, end);
+                Ok(())
+            }
+            Event::Cleared { connection, side, offset } => packets.cleared(connection, side, offset),
+            record => {
+                self.record(record);
+                Ok(())
+            }
+        };
+        if taken.is_err() {
+            self.counts.lost += 1;
+        }
+        self.gather_chunks();
+        let (rows, bytes) = self.pending.size();
+        if rows >= BATCH.0 * self.batches || bytes >= BATCH.1 * self.batches {
+            // A failure is told by the next commit, which tries again; here that would cost the timeout for every event.
+            self.batches = if self.write(None).is_ok() { 1 } else { self.batches + 1 };
+        }
+    }
+
+    fn record(&mut self, event: Event) {
+        match event {
+            Event::Session(session) => self.pending.session(*session),
+            Event::Message(mut message) => {
+                let glance = Glance::of(&message);
+                let text = self.packer.text(std::mem::take(&mut message.raw));
+                self.pending.message(*message, glance, text);
+            }
+            Event::Exchange(exchange) => self.pending.exchange(*exchange),
+            Event::Finding(finding) => self.pending.finding(*finding),
+            Event::Connection(connection) => self.pending.connection(*connection),
+            Event::Stream(stream) => self.pending.stream(stream),
+            Event::Parts(stream, parts) => self.pending.parts(stream, parts),
+            Event::Keep(_) | Event::Closed(_) | Event::Segment(_) | Event::Secret { .. } | Event::Cleared { .. } => {}
+        }
+    }
+
+    /// The writer lives, at this time by the clock; said with the next commit.
+    pub fn alive(&mut self, now: Time) {
+        self.alive = now;
+    }
+
+    /// Writes everything that may be written, in one transaction. Does nothing where there is nothing new.
+    ///
+    /// # Errors
+    /// The database is locked for longer than the timeout, or cannot be written. Nothing is lost by that: the next commit tries
+    /// again. Only beyond 64 MiB that wait are records given up and counted, see [`Counts::lost`].
+    pub fn commit(&mut self) -> anyhow::Result<()> {
+        self.close_chunks();
+        self.write(None)
+    }
+
+    /// The capture is over: writes the rest, and that it is finished. May be called again where that failed.
+    ///
+    /// # Errors
+    /// As for [`Writer::commit`].
+    pub fn finish(&mut self, summary: &Summary) -> anyhow::Result<()> {
+        if self.packets.finish().is_err() {
+            self.counts.lost += 1;
+        }
+        self.gather_chunks();
+        self.write(Some(summary))
+    }
+
+    fn close_chunks(&mut self) {
+        if self.packets.close_chunks().is_err() {
+            self.counts.lost += 1;
+        }
+        self.gather_chunks();
+    }
+
+    fn gather_chunks(&mut self) {
+        for chunk in self.packets.take_ready() {
+            self.pending.chunk(chunk);
+        }
+    }
+
+    fn write(&mut self, summary: Option<&Summary>) -> anyhow::Result<()> {
+        let now = (self.counts(), self.alive);
+        if self.pending.is_empty() && summary.is_none() && now == self.saved {
+            return Ok(());
+        }
+        let result = self.transact(now, summary);
+        match &result {
+            Ok(()) => {
+                self.saved = now;
+                self.batches = 1;
+                self.pending.clear();
+            }
+            Err(_) => self.written = Written::default(),
+        }
+        result.with_context(|| {
+            let (path, (rows, _)) = (self.place.path().display(), self.pending.size());
+            format!("cannot write to the database {path}: {rows} records wait")
+        })
+    }
+
+    fn transact(&mut self, (counts, alive): (Counts, Time), summary: Option<&Summary>) -> anyhow::Result<()> {
+        // Immediate: a transaction that begins by reading cannot wait for another writer once it comes to write.
+        let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        self.pending.write(&transaction, self.capture, &mut self.written)?;
+        capture::update(&transaction, self.capture, &counts, alive)?;
+        if let Some(summary) = summary {
+            capture::finish(&transaction, self.capture, summary)?;
+        }
+        Ok(transaction.commit()?)
+    }
+}
