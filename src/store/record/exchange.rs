@@ -9,7 +9,7 @@ use crate::decode::exchange::{Exchange, ExchangeNumber, Field, Half};
 use crate::store::codec::{Damaged, Decoder, Encoder};
 use crate::store::{CaptureId, Key};
 
-/// Parameters as [`write`] binds them.
+/// Parameters as [`write()`] binds them.
 pub(in crate::store) const REPLACE: &str = "
     INSERT OR REPLACE INTO exchange
         (id, connection, h2_stream, http_version, method, target, status, reason, request_fields, response_fields, request,
