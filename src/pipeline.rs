@@ -69,7 +69,7 @@ struct Above {
 }
 
 /// Ids of pipes count down from the top, so that they never meet those of TCP connections.
-const FIRST_PIPE: u32 = u32::MAX;
+const FIRST_PIPE: u32 = u32::MAX - 1;
 
 impl Pipeline {
     /// At the first packet of a capture.
@@ -168,7 +168,9 @@ impl Above {
         let Some((process, content)) = pipe::decode(packet.data) else { return };
         let opened = packet.time;
         // A process id that starts again is another process.
-        if let (Content::Start(_), Some(old)) = (&content, self.pipes.remove(&process)) {
+        if matches!(content, Content::Start(_))
+            && let Some(old) = self.pipes.remove(&process)
+        {
             self.closed(old, ConnectionKind::Pipe { process, opened }, emit);
         }
         let next = ConnectionId(FIRST_PIPE - self.sessions.pipes);
