@@ -2,6 +2,10 @@
 //!
 //! A source yields items; it knows nothing of protocols above the packet.
 
+#[cfg(feature = "live")]
+pub mod live;
+pub mod stdio;
+
 use crate::capture::Packet;
 
 /// What a source yields.
