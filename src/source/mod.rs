@@ -13,6 +13,8 @@
 
 pub mod file;
 mod input;
+#[cfg(feature = "live")]
+pub mod live;
 pub mod pcap;
 pub mod pcapng;
 pub mod reader;
@@ -24,10 +26,6 @@ mod window;
 mod samples;
 #[cfg(test)]
 mod tests;
-
-#[cfg(feature = "live")]
-pub mod live;
-pub mod stdio;
 
 use crate::capture::Packet;
 

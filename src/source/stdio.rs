@@ -58,7 +58,7 @@ use self::tap::Tap;
 use crate::capture::pipe::{Exit, Pipe};
 
 pub use self::process::{Server, StartError, exit_code};
-pub use self::tap::{Observations, QUEUE_LIMIT};
+pub use self::tap::Observations;
 
 /// How long we wait, after the server's end, for the recorder to finish. The host is waiting for us meanwhile; a healthy recorder has
 /// at most [`QUEUE_LIMIT`] bytes to write.
