@@ -2,6 +2,8 @@
 //!
 //! A source yields items; it knows nothing of protocols above the packet.
 
+pub mod stdio;
+
 use crate::capture::Packet;
 
 /// What a source yields.
