@@ -2,6 +2,8 @@
 //!
 //! A source yields items; it knows nothing of protocols above the packet.
 
+#[cfg(feature = "live")]
+pub mod live;
 pub mod stdio;
 
 use crate::capture::Packet;
