@@ -30,7 +30,7 @@
 //! vanishes the server sees its pipes close. We never kill a server ourselves: one that chooses to live on would live on without us too.
 //!
 //! One thread does all of this with one `poll`; it is also the thread that starts the server, because a parent-death signal is tied to
-//! the thread that forked. Measured against two blocking copy threads it answers faster on one core and on two,
+//! the thread that forked. Measured against two blocking copy threads it answers no later on one core and sooner on two,
 //! and it leaves nothing behind to be joined or interrupted. The recorder, on a thread of its own with lower priority, is not
 //! woken for each chunk but every [`GATHER`](tap::GATHER): work for the record stays off the path of the messages.
 
