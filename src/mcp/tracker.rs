@@ -546,6 +546,8 @@ impl Tracker {
         if let Some(state) = self.sessions.get_mut(&number) {
             state.session.bytes.0 += seen;
             state.session.bytes.1 += seen + lost;
+            // Bytes may come behind the last message, and behind the last time that the record was said.
+            state.changed |= seen + lost > 0;
         }
     }
 

@@ -70,13 +70,19 @@ pub(super) struct Sessions {
 #[derive(Debug)]
 struct Known {
     record: Connection,
-    sessions: Vec<SessionNumber>,
-    /// Bytes seen and lost that its sessions were told of.
-    told: (u64, u64),
+    sessions: Vec<Carried>,
     /// Findings that wait until it is known what runs on the connection.
     held: Vec<Finding>,
     /// Offsets in the streams of pipes, which no reassembler counts.
     offsets: [u64; 3],
+}
+
+/// A session on a connection.
+#[derive(Clone, Copy, Debug)]
+struct Carried {
+    session: SessionNumber,
+    /// Bytes of the connection, seen and lost, that it was told of.
+    told: (u64, u64),
 }
 
 impl Sessions {
@@ -105,7 +111,7 @@ impl Sessions {
         if self.stores() {
             emit(Event::Connection(Box::new(record.clone())));
         }
-        let known = Known { record, sessions: Vec::new(), told: (0, 0), held: Vec::new(), offsets: [0; 3] };
+        let known = Known { record, sessions: Vec::new(), held: Vec::new(), offsets: [0; 3] };
         self.connections.insert(id, known);
     }
 
@@ -245,7 +251,7 @@ impl Sessions {
     /// A finding about a connection. What is odd on a connection that is neither HTTP nor a pipe is no concern of MCP.
     fn found(&mut self, id: ConnectionId, finding: Finding, emit: &mut Emit<'_>) {
         let Some(known) = self.connections.get_mut(&id) else { return };
-        let finding = Finding { session: known.sessions.last().copied(), ..finding };
+        let finding = Finding { session: known.sessions.last().map(|carried| carried.session), ..finding };
         match known.record.protocol {
             "http/1.1" | "pipe" => emit(Event::Finding(Box::new(finding))),
             "unknown" if known.held.len() < HELD => known.held.push(finding),
@@ -263,7 +269,8 @@ impl Sessions {
                         emit(Event::Keep(connection));
                         self.kept.push(connection);
                     }
-                    known.sessions.push(session);
+                    // Whatever the connection carried before counts for it too.
+                    known.sessions.push(Carried { session, told: (0, 0) });
                 }
             }
             Tracked::Message(mut message, oddities) => {
@@ -298,14 +305,10 @@ impl Sessions {
     /// Tells the sessions of a connection how many of its bytes were seen and lost since they were last told.
     pub(super) fn account(&mut self, id: ConnectionId, connected: &Connected) {
         let Some(known) = self.connections.get_mut(&id) else { return };
-        if known.sessions.is_empty() {
-            return;
-        }
         let now = (connected.seen.iter().sum::<u64>(), connected.lost.iter().sum::<u64>());
-        let (seen, lost) = (now.0 - known.told.0, now.1 - known.told.1);
-        known.told = now;
-        for session in &known.sessions {
-            self.tracker.traffic(*session, seen, lost);
+        for Carried { session, told } in &mut known.sessions {
+            self.tracker.traffic(*session, now.0 - told.0, now.1 - told.1);
+            *told = now;
         }
     }
 

@@ -27,10 +27,6 @@ mod samples;
 #[cfg(test)]
 mod tests;
 
-#[cfg(feature = "live")]
-pub mod live;
-pub mod stdio;
-
 use crate::capture::Packet;
 
 /// What a source yields.
