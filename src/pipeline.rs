@@ -3,6 +3,7 @@
 //! A file, a live interface, a wrapped server and a saved session are the same thing to it, so live gives exactly what offline gives, and every
 //! test is a plain function call.
 
+mod fuzz;
 mod sessions;
 
 use rustc_hash::FxHashMap;
@@ -18,6 +19,7 @@ use crate::findings::{Finding, transport};
 use crate::source::Damage;
 use sessions::Sessions;
 
+pub use fuzz::fuzz_stack;
 pub use sessions::Counts;
 
 /// Where events go.
