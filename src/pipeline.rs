@@ -170,7 +170,9 @@ impl Above {
         let Some((process, content)) = pipe::decode(packet.data) else { return };
         let opened = packet.time;
         // A process id that starts again is another process.
-        if let (Content::Start(_), Some(old)) = (&content, self.pipes.remove(&process)) {
+        if let Content::Start(_) = content
+            && let Some(old) = self.pipes.remove(&process)
+        {
             self.closed(old, ConnectionKind::Pipe { process, opened }, emit);
         }
         let next = ConnectionId(FIRST_PIPE - self.sessions.pipes);
@@ -197,6 +199,10 @@ impl Above {
         let Above { stacks, sessions, .. } = self;
         stacks.closed(connection, &mut |unit| sessions.unit(unit, emit));
         self.keep(emit);
+        if let Some(connected) = self.stacks.connected(connection) {
+            self.sessions.account(connection, connected);
+        }
+        self.stacks.forget(connection);
         self.sessions.closed(connection, kind, emit);
     }
 
