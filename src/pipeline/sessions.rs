@@ -6,10 +6,10 @@ use std::net::IpAddr;
 use rustc_hash::FxHashMap;
 
 use super::{Emit, Options};
-use crate::capture::pipe::{Content, HEAD, Pipe};
+use crate::capture::pipe::{self, Content, HEAD, Pipe};
 use crate::capture::{Packet, PacketNumber, PacketRange, Time};
 use crate::decode::stack::{Connected, Unit};
-use crate::decode::tcp::{Analysis, Flags, SegmentFact};
+use crate::decode::tcp::{Analysis, Facts, Flags, SegmentFact};
 use crate::decode::{Anomaly, ConnectionId, Side, dns};
 use crate::event::{Connection, ConnectionKind, Detail, Event, Segment};
 use crate::findings::{Finding, jsonrpc, transport};
@@ -55,7 +55,7 @@ const HELD: usize = 64;
 /// Sessions, and what is known of the connections that carry them.
 #[derive(Debug)]
 pub(super) struct Sessions {
-    options: Options,
+    pub(super) options: Options,
     tracker: Tracker,
     pub(super) counts: Counts,
     names: FxHashMap<IpAddr, String>,
@@ -70,9 +70,8 @@ pub(super) struct Sessions {
 #[derive(Debug)]
 struct Known {
     record: Connection,
-    sessions: Vec<SessionNumber>,
-    /// Bytes seen and lost that its sessions were told of.
-    told: (u64, u64),
+    /// The sessions it carries, each with the bytes seen and lost that it was told of.
+    sessions: Vec<(SessionNumber, [u64; 2])>,
     /// Findings that wait until it is known what runs on the connection.
     held: Vec<Finding>,
     /// Offsets in the streams of pipes, which no reassembler counts.
@@ -105,7 +104,7 @@ impl Sessions {
         if self.stores() {
             emit(Event::Connection(Box::new(record.clone())));
         }
-        let known = Known { record, sessions: Vec::new(), told: (0, 0), held: Vec::new(), offsets: [0; 3] };
+        let known = Known { record, sessions: Vec::new(), held: Vec::new(), offsets: [0; 3] };
         self.connections.insert(id, known);
     }
 
@@ -133,7 +132,7 @@ impl Sessions {
         let Some(known) = self.connections.get_mut(&id) else { return };
         let (pipe, length) = match content {
             Content::Data(pipe, bytes) => (*pipe, bytes.len() as u64),
-            Content::Lost(pipe, bytes) => (*pipe, *bytes),
+            Content::Lost(pipe, bytes) => (*pipe, pipe::gap(known.offsets[*pipe as usize], *bytes)),
             _ => (Pipe::Stdin, 0),
         };
         let offset = known.offsets[pipe as usize];
@@ -146,7 +145,7 @@ impl Sessions {
                 side: if pipe == Pipe::Stdin { Side::First } else { Side::Second },
                 packet: packet.number,
                 offset,
-                length: length as u32,
+                length: u32::try_from(length).unwrap_or(u32::MAX),
                 acknowledged: None,
                 window: 0,
                 flags: Flags::default(),
@@ -245,7 +244,7 @@ impl Sessions {
     /// A finding about a connection. What is odd on a connection that is neither HTTP nor a pipe is no concern of MCP.
     fn found(&mut self, id: ConnectionId, finding: Finding, emit: &mut Emit<'_>) {
         let Some(known) = self.connections.get_mut(&id) else { return };
-        let finding = Finding { session: known.sessions.last().copied(), ..finding };
+        let finding = Finding { session: known.sessions.last().map(|(session, _)| *session), ..finding };
         match known.record.protocol {
             "http/1.1" | "pipe" => emit(Event::Finding(Box::new(finding))),
             "unknown" if known.held.len() < HELD => known.held.push(finding),
@@ -263,7 +262,7 @@ impl Sessions {
                         emit(Event::Keep(connection));
                         self.kept.push(connection);
                     }
-                    known.sessions.push(session);
+                    known.sessions.push((session, [0; 2]));
                 }
             }
             Tracked::Message(mut message, oddities) => {
@@ -295,27 +294,24 @@ impl Sessions {
         session
     }
 
-    /// Tells the sessions of a connection how many of its bytes were seen and lost since they were last told.
+    /// Tells the sessions of a connection how many of its bytes were seen and lost since they were last told. One that joins later is told of
+    /// all of them: when that happens does not depend on when there was time to tell.
     pub(super) fn account(&mut self, id: ConnectionId, connected: &Connected) {
         let Some(known) = self.connections.get_mut(&id) else { return };
-        if known.sessions.is_empty() {
-            return;
-        }
-        let now = (connected.seen.iter().sum::<u64>(), connected.lost.iter().sum::<u64>());
-        let (seen, lost) = (now.0 - known.told.0, now.1 - known.told.1);
-        known.told = now;
-        for session in &known.sessions {
-            self.tracker.traffic(*session, seen, lost);
+        let [seen, lost] = [connected.seen, connected.lost].map(|sides| sides.iter().sum::<u64>());
+        for (session, told) in &mut known.sessions {
+            let [told_seen, told_lost] = std::mem::replace(told, [seen, lost]);
+            self.tracker.traffic(*session, seen - told_seen, lost - told_lost);
         }
     }
 
-    /// A connection is over.
-    pub(super) fn closed(&mut self, id: ConnectionId, kind: ConnectionKind, emit: &mut Emit<'_>) {
+    /// A connection is over. What TCP knows of it counts now.
+    pub(super) fn closed(&mut self, id: ConnectionId, facts: Option<&Facts>, emit: &mut Emit<'_>) {
         self.tracker.connection_over(id);
         let Some(mut known) = self.connections.remove(&id) else { return };
         if self.stores() {
-            if let (ConnectionKind::Tcp(_), _) | (_, ConnectionKind::Tcp(_)) = (&known.record.kind, &kind) {
-                known.record.kind = kind;
+            if let Some(facts) = facts {
+                known.record.kind = ConnectionKind::Tcp(*facts);
             }
             emit(Event::Connection(Box::new(known.record)));
             emit(Event::Closed(id));

@@ -50,7 +50,7 @@ pub fn packets(mut data: &[u8]) -> Vec<Observed> {
         let Some((link, mut data)) = made else { continue };
         let original_length = data.len() as u32;
         if what & 0x80 != 0 {
-            data.truncate(data.len() - payload.len() / 2);
+            data.truncate(data.len().saturating_sub(payload.len() / 2));
         }
         packets.push(Observed { time, link, original_length, data });
         // It overtook the one before.
