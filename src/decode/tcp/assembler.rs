@@ -329,6 +329,10 @@ impl Assembler {
         mut sighting: Sighting,
     ) -> Difference {
         let end = start + payload.len() as u64;
+        // What stands further along the stream was sent with at least the same knowledge.
+        if let Some((_, behind)) = self.held.range(end..).next() {
+            sighting.acknowledged = sighting.acknowledged.min(behind.sighting.acknowledged);
+        }
         let mut difference = Difference::default();
         let first = match self.held.range(..=start).next_back() {
             Some((before, piece)) if before + piece.bytes.len() as u64 > start => *before,
