@@ -13,6 +13,7 @@ use nom::error::{Error, ErrorKind};
 use nom::sequence::{preceded, separated_pair, terminated};
 use nom::{IResult, Offset, Parser};
 
+use super::sniff::METHOD;
 use crate::decode::Direction;
 
 /// What a parser of bytes gives back.
@@ -162,7 +163,8 @@ pub(super) fn start_line(direction: Direction, line: &[u8]) -> Parsed<'_, Start<
 
 /// RFC 9112 section 3: "recipients MAY instead parse on whitespace-delimited word boundaries".
 fn request_line(line: &[u8]) -> Parsed<'_, Start<'_>> {
-    let parts = (complete::take_while1(is_token), spaces, target, version, eof);
+    let method = complete::take_while_m_n(1, METHOD, is_token);
+    let parts = (method, spaces, target, version, eof);
     map(parts, |(method, _, target, version, _)| Start::Request { method, target, version }).parse(trim(line))
 }
 
