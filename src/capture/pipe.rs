@@ -80,7 +80,8 @@ pub enum Content<'a> {
     Lost(Pipe, u64),
 }
 
-/// Where offsets of a pipe stop, whatever lengths of gaps add up to: no pipe carries that much, and sums of offsets stay in range.
+/// Where offsets of a pipe stop, whatever lengths of gaps add up to: no pipe carries that much, and sums of offsets stay in
+/// range.
 const FAR: u64 = 1 << 62;
 
 /// How many of `lost` bytes count as missing behind `offset` bytes of a pipe.

@@ -241,8 +241,8 @@ impl Stacks {
         }
     }
 
-    /// A connection is over: whatever is open on it ends. It stays known, for what ends may be what tells that it is to be kept, until it
-    /// is forgotten.
+    /// A connection is over: whatever is open on it ends. It stays known until it is forgotten, since what ends may be what
+    /// tells that it is to be kept.
     pub fn closed(&mut self, id: ConnectionId, sink: &mut Sink<'_>) {
         if let Some(connection) = self.connections.get_mut(&id) {
             let Connection { id, connected, kept, stack } = connection;

@@ -39,11 +39,11 @@ const LIMITS: Limits = Limits {
     undecided: 1_024,
 };
 
-/// Any bytes through the whole pipeline: where they begin like a capture file they are read as one, otherwise they are a script of
-/// the packets of three TCP connections and of the pipes of a process (`script.rs`).
+/// Any bytes through the whole pipeline: where they begin like a capture file they are read as one, otherwise they are a
+/// script of the packets of three TCP connections and of the pipes of processes (`script.rs`).
 ///
-/// What the pipeline says keeps its promises (`checker.rs`); ticks change nothing of it; a store is told the messages and findings that a
-/// printer is told; at the end nothing is open any more.
+/// What the pipeline says keeps its promises (`checker.rs`); ticks change nothing of it; a store is told the messages and
+/// findings that a printer is told; memory is bounded; at the end nothing is open any more.
 ///
 /// # Panics
 ///
@@ -74,7 +74,8 @@ fn read(data: &[u8]) -> Vec<Observed> {
     packets
 }
 
-/// What the pipeline says of a capture, checked as it comes; with `ticks`, as if there was time to look between any two packets.
+/// What the pipeline says of a capture, checked as it comes; with `ticks`, as if there was time to look between any two
+/// packets.
 fn run(capture: &[Observed], detail: Detail, ticks: bool) -> Vec<Event> {
     let mut pipeline = Pipeline::new(Options { limits: LIMITS, detail, hash: true, keep_secrets: false });
     let mut checker = Checker::new(capture, detail);

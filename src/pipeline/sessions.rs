@@ -294,8 +294,8 @@ impl Sessions {
         session
     }
 
-    /// Tells the sessions of a connection how many of its bytes were seen and lost since they were last told. One that joins later is told of
-    /// all of them: when that happens does not depend on when there was time to tell.
+    /// Tells the sessions of a connection how many of its bytes were seen and lost since they were last told. One that
+    /// joins later is told of all of them, so that it does not matter when there was time to tell.
     pub(super) fn account(&mut self, id: ConnectionId, connected: &Connected) {
         let Some(known) = self.connections.get_mut(&id) else { return };
         let [seen, lost] = [connected.seen, connected.lost].map(|sides| sides.iter().sum::<u64>());

@@ -184,8 +184,8 @@ impl Inflate {
         let mut taken = 0;
         loop {
             let (input, output) = (self.stream.total_in(), self.stream.total_out());
-            // Of what was decoded before damage, the decompressor gives out only as much as there is room for, and the rest never. It
-            // stops at the end of its window: with room up to there, nothing is left.
+            // Of what was decoded before damage, the decompressor gives out only as much as there is room for, and the
+            // rest never. It stops at the end of its window: with room up to there, nothing is left.
             let room = OUTPUT - (output % OUTPUT as u64) as usize;
             let status = self.stream.decompress(&bytes[taken..], &mut self.output[..room], FlushDecompress::Sync);
             // Both differences are at most the lengths of the two slices.

@@ -75,8 +75,8 @@ pub fn sniff(bytes: &[u8]) -> Option<Option<Direction>> {
     }
 }
 
-/// Whether a start line may begin with these bytes, as far as they go; `true` once only the rest of the line can tell, and for whatever
-/// `start_line` reads: how the line was cut makes no difference.
+/// Whether a start line may begin with these bytes, as far as they go; `true` once only the rest of the line can tell.
+/// Never false for the beginning of what `start_line` reads: where the line is cut makes no difference.
 pub(super) fn plausible(direction: Direction, prefix: &[u8]) -> bool {
     match direction {
         Direction::ClientToServer => {

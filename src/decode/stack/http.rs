@@ -198,8 +198,8 @@ impl Exchanges {
         }
     }
 
-    /// Bytes were passed over: a head whose beginning was lost may stand in them. Said as they come, before they count as cleared, and
-    /// once: the anomaly follows only when it is known where they end.
+    /// Bytes were passed over: a head whose beginning was lost may stand in them. They are said to be a secret as they come,
+    /// before they count as cleared: the anomaly follows only when it is known where they end.
     fn pass(&mut self, layer: &mut Layer<'_, '_>, direction: Direction, range: Range<u64>) {
         let passed = &mut self.passed[direction as usize];
         let start = range.start.max(*passed);

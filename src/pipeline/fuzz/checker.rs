@@ -211,8 +211,8 @@ impl<'c> Checker<'c> {
         }
     }
 
-    /// The bytes of a span and the packets that carried them, followed down through the parts of streams; `None` where bytes were
-    /// inflated on the way.
+    /// The bytes of a span and the packets that carried them, followed down through the parts of streams; `None` where
+    /// bytes were inflated on the way.
     fn bytes(&self, span: Span) -> Option<(Vec<u8>, Vec<PacketNumber>)> {
         let (mut bytes, mut packets) = (Vec::new(), Vec::new());
         let mut open = vec![span];

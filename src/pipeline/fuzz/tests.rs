@@ -35,23 +35,20 @@ const SYN: [u8; 2] = [0x10, 0x14];
 const SAY: [u8; 2] = [0x00, 0x04];
 const FIN: [u8; 2] = [0x18, 0x1c];
 
-fn request() -> String {
-    format!(
-        "POST /mcp HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer 1\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{PING}",
-        PING.len()
-    )
+fn request(target: &str) -> String {
+    let fields = "Host: a\r\nAuthorization: Bearer 1\r\nContent-Type: application/json";
+    format!("POST {target} HTTP/1.1\r\n{fields}\r\nContent-Length: {}\r\n\r\n{PING}", PING.len())
 }
 
 fn answer() -> String {
-    format!(
-        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n7\r\nevent: \r\n{:x}\r\nmessage\ndata: {PONG}\n\n\r\n0\r\n\r\n",
-        PONG.len() + 16
-    )
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let chunks = ["event: ", &format!("message\ndata: {PONG}\n\n"), ""];
+    chunks.iter().fold(head.to_owned(), |text, chunk| format!("{text}{:x}\r\n{chunk}\r\n", chunk.len()))
 }
 
 /// A request and its answer as server-sent events.
 fn call() -> Vec<u8> {
-    let (request, answer) = (request(), answer());
+    let (request, answer) = (request("/mcp"), answer());
     script(&[(SYN[0], ""), (SYN[1], ""), (SAY[0], &request), (SAY[1], &answer), (FIN[0], ""), (FIN[1], "")])
 }
 
@@ -84,6 +81,29 @@ fn scripts_may_end_anywhere() {
     }
 }
 
+#[test]
+fn what_is_passed_over_is_a_secret_before_it_is_cleared() {
+    let broken = "HTTP/1.1x 200 OK\r\nSet-Cookie: a=b\r\n";
+    let steps = [(SYN[0], ""), (SYN[1], ""), (SAY[0], &request("/mcp")), (SAY[1], broken), (SAY[1], "\r\n")];
+    assert_eq!(messages(&script(&steps)), [PING]);
+}
+
+#[test]
+fn a_session_that_joins_a_connection_late_is_told_of_all_its_bytes() {
+    let steps = [(SYN[0], ""), (SAY[0], &request("/mcp")), (SAY[0], &request("/other")), (FIN[0], "")];
+    assert_eq!(messages(&script(&steps)), [PING, PING]);
+}
+
+#[test]
+fn pipes_are_bounded() {
+    // More bytes lost than there can be, twice, and a line behind them.
+    assert_eq!(messages(&script(&[(0x2b, ""), (0x2b, ""), (0x03, "\n"), (0x03, PING), (0x03, "\n")])), [PING]);
+    // The time between steps is the process id: many processes say something and none ends.
+    let said = ".".repeat(40);
+    let steps: Vec<(u8, &str)> = (0..said.len()).map(|length| (0x43, &said[length..])).collect();
+    assert_eq!(messages(&script(&steps)).len(), steps.len());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
@@ -93,7 +113,9 @@ proptest! {
     }
 
     #[test]
-    fn damaged_scripts_keep_every_promise(damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8)) {
+    fn damaged_scripts_keep_every_promise(
+        damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+    ) {
         for mut script in [call(), piped()] {
             for (place, byte) in &damage {
                 *place.get_mut(&mut script) = *byte;
