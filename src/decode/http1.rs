@@ -14,6 +14,8 @@ mod sniff;
 pub use fuzz::fuzz_http1;
 pub use sniff::sniff;
 
+use std::ops::Range;
+
 use pairing::Pairing;
 use reader::{Reader, Turn};
 
@@ -153,6 +155,15 @@ impl Http1 {
     /// Bytes held of both directions.
     fn held(&self) -> usize {
         self.requests.held() + self.responses.held()
+    }
+
+    /// The bytes of this direction that are being passed over in search of a message: what an [`Anomaly::Skipped`] will tell that ends
+    /// there or later. Empty while framing is known.
+    pub fn passed_over(&self, direction: Direction) -> Range<u64> {
+        match direction {
+            Direction::ClientToServer => self.requests.passed_over()..self.requests.low_water(),
+            Direction::ServerToClient => self.responses.passed_over()..self.responses.low_water(),
+        }
     }
 
     /// The lowest offset of this direction that may still be given out as content or head: everything below is done

@@ -189,9 +189,11 @@ impl Sse {
             } else {
                 let mut held = std::mem::take(&mut self.held);
                 held.extend_from_slice(line);
-                // A line of which something is held is not blank.
-                if let Line::Data(at) = self.line(&held) {
-                    self.append(only.take(), &held[at..]);
+                match self.line(&held) {
+                    // Something of it was held: a byte order mark.
+                    Line::Blank => self.dispatch(only.take(), sink),
+                    Line::Data(at) => self.append(only.take(), &held[at..]),
+                    Line::Other => {}
                 }
                 self.held = reused(held);
             }

@@ -9,7 +9,7 @@ use nom::multi::length_data;
 use nom::number::streaming::{le_u16, u8};
 use nom::{IResult, Parser};
 
-/// Output is given out in pieces of this size.
+/// Output is given out in pieces of at most this size: that of the window of deflate, in which the decompressor decodes.
 const OUTPUT: usize = 32 << 10;
 
 /// The longest head of a gzip member that is waited for: 10 bytes, and a file's name and comment, which HTTP does not
@@ -184,7 +184,10 @@ impl Inflate {
         let mut taken = 0;
         loop {
             let (input, output) = (self.stream.total_in(), self.stream.total_out());
-            let status = self.stream.decompress(&bytes[taken..], &mut self.output, FlushDecompress::Sync);
+            // Of what was decoded before damage, the decompressor gives out only as much as there is room for, and the
+            // rest never. It stops at the end of its window: with room up to there, nothing is left.
+            let room = OUTPUT - (output % OUTPUT as u64) as usize;
+            let status = self.stream.decompress(&bytes[taken..], &mut self.output[..room], FlushDecompress::Sync);
             // Both differences are at most the lengths of the two slices.
             let used = (self.stream.total_in() - input) as usize;
             let given = (self.stream.total_out() - output) as usize;
@@ -195,7 +198,7 @@ impl Inflate {
             }
             match status.map_err(|_| None)? {
                 Status::StreamEnd => return Ok((taken, true)),
-                _ if given == self.output.len() => {}
+                _ if given == room => {}
                 _ if taken == bytes.len() => return Ok((taken, false)),
                 _ if used == 0 && given == 0 => return Err(None),
                 _ => {}

@@ -108,6 +108,24 @@ fn damage_is_found_and_what_came_before_it_stands() {
 }
 
 #[test]
+fn what_came_before_damage_stands_beyond_a_window() {
+    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(b"a").unwrap();
+    encoder.flush().unwrap();
+    let first = encoder.get_ref().len();
+    encoder.write_all(&[7; 40_000]).unwrap();
+    encoder.flush().unwrap();
+    // Behind what was flushed comes a block of a type that there is not.
+    let body = [&encoder.get_ref()[..], &[0xff]].concat();
+    let mut coding = Coding::new("deflate", Limits::default()).unwrap().unwrap();
+    let mut decoded = 0;
+    coding.push(&body[..first], &mut |bytes| decoded += bytes.len()).unwrap();
+    let result = coding.push(&body[first..], &mut |bytes| decoded += bytes.len());
+    assert_eq!((decoded, bad(result).as_str()), (40_001, "deflate: the deflate data is damaged"));
+    fuzz_coding(&body);
+}
+
+#[test]
 fn an_empty_body_is_no_error() {
     assert_eq!(decode("gzip", Limits::default(), 1, b""), (vec![], Ok(())));
 }

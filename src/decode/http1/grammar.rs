@@ -13,6 +13,7 @@ use nom::error::{Error, ErrorKind};
 use nom::sequence::{preceded, separated_pair, terminated};
 use nom::{IResult, Needed, Offset, Parser};
 
+use super::sniff::METHOD;
 use crate::decode::Direction;
 
 /// What a parser of bytes gives back.
@@ -171,7 +172,8 @@ pub(super) fn start_line(direction: Direction, line: &[u8]) -> Parsed<'_, Start<
 
 /// RFC 9112 section 3: "recipients MAY instead parse on whitespace-delimited word boundaries".
 fn request_line(line: &[u8]) -> Parsed<'_, Start<'_>> {
-    let parts = (token, spaces, target, version, eof);
+    let method = verify(token, |method: &[u8]| method.len() <= METHOD);
+    let parts = (method, spaces, target, version, eof);
     map(parts, |(method, _, target, version, _)| Start::Request { method, target, version }).parse(trim(line))
 }
 

@@ -344,7 +344,7 @@ impl Reader {
     }
 
     /// Offset of the first byte that was seen and belongs to no message so far.
-    fn passed_over(&self) -> u64 {
+    pub(super) fn passed_over(&self) -> u64 {
         match self.state {
             State::Lost(from) | State::Candidate(from) => from,
             _ => self.low_water(),

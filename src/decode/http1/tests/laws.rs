@@ -240,6 +240,14 @@ proptest! {
     }
 }
 
+#[test]
+fn a_start_line_is_judged_alike_however_it_is_cut() {
+    let long = format!("\x02\x7f{} / HTTP/1.1\r\nA", "M".repeat(33));
+    for script in ["\x02\u{7f} 2 0 HTTP/1.1\r\nA", "\x03\u{7f}HTTP/1.1  200\r\nA", &long] {
+        fuzz_http1(script.as_bytes());
+    }
+}
+
 /// Bytes that mean something to the decoder.
 const TOKENS: [&str; 30] = [
     "GET / HTTP/1.1\r\n\r\n",
