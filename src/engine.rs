@@ -1,5 +1,7 @@
 //! The one file that joins a source to the pipeline and to those who listen.
 
+pub mod saver;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -19,6 +21,11 @@ pub trait Listener {
 
     /// An event.
     fn event(&mut self, event: Event) -> Result<()>;
+
+    /// The events of an input are all said.
+    fn settled(&mut self) -> Result<()> {
+        Ok(())
+    }
 
     /// Nothing comes for the moment: what is held back should be shown or written.
     fn idle(&mut self) -> Result<()> {
@@ -75,6 +82,7 @@ pub fn run(
             }
         };
         pipeline.push(input, &mut |event| note(&mut failed, listener.event(event)));
+        listener.settled()?;
         if packets.is_multiple_of(LOOK) {
             let (read, total) = source.progress();
             listener.progress(read, total);
@@ -86,6 +94,41 @@ pub fn run(
     match failed {
         None => Ok(()),
         Some(error) => Err(error),
+    }
+}
+
+/// Two listeners: both hear everything.
+#[derive(Debug)]
+pub struct Both<A, B>(pub A, pub B);
+
+impl<A: Listener, B: Listener> Listener for Both<A, B> {
+    fn packet(&mut self, packet: &Packet<'_>) -> Result<()> {
+        self.0.packet(packet)?;
+        self.1.packet(packet)
+    }
+
+    fn event(&mut self, event: Event) -> Result<()> {
+        self.0.event(event.clone())?;
+        self.1.event(event)
+    }
+
+    fn settled(&mut self) -> Result<()> {
+        self.0.settled()?;
+        self.1.settled()
+    }
+
+    fn idle(&mut self) -> Result<()> {
+        self.0.idle()?;
+        self.1.idle()
+    }
+
+    fn progress(&mut self, read: u64, total: Option<u64>) {
+        self.0.progress(read, total);
+        self.1.progress(read, total);
+    }
+
+    fn is_satisfied(&self) -> bool {
+        self.0.is_satisfied() || self.1.is_satisfied()
     }
 }
 

@@ -1,10 +1,17 @@
 //! The command line: one file a command.
 
 pub mod args;
+mod export;
+mod filter;
+mod json_tree;
+mod layers;
 mod output;
 mod printer;
 mod read;
 mod rules;
+mod sessions;
+mod show;
+pub mod target;
 
 use std::io::ErrorKind;
 use std::process::ExitCode;
@@ -37,7 +44,11 @@ pub fn main() -> ExitCode {
 fn run(arguments: Arguments) -> Result<ExitCode> {
     let Arguments { command, db, color } = arguments;
     match command {
-        Some(Command::Read(read)) => read::run(read, color),
+        Some(Command::Read(read)) => read::run(read, db, color),
+        Some(Command::Sessions(sessions)) => sessions::run(sessions, db, color),
+        Some(Command::Show(show)) => show::run(show, db, color),
+        Some(Command::Layers(layers)) => layers::run(layers, db, color),
+        Some(Command::Export(export)) => export::run(export, db),
         Some(Command::Rules(rules)) => rules::run(rules, color),
         Some(Command::Completions(completions)) => {
             clap_complete::generate(completions.shell, &mut Arguments::command(), "mcptap", &mut std::io::stdout());

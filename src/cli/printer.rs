@@ -12,6 +12,7 @@ use super::output::{self, Output, Progress};
 use crate::engine::Listener;
 use crate::event::Event;
 use crate::export::jsonl::{self, Summary};
+use crate::filter::{Filter, Stream};
 use crate::findings::Severity;
 use crate::mcp::{Session, SessionNumber};
 use crate::pipeline::Counts;
@@ -31,11 +32,12 @@ pub struct Printer {
     shown: Option<SessionNumber>,
     progress: Progress,
     began: Instant,
+    filter: Option<Stream>,
 }
 
 impl Printer {
-    /// To standard output.
-    pub fn new(json: bool, colour: Colour) -> Printer {
+    /// To standard output: what `filter` lets through, as far as it can be judged while a live capture goes on.
+    pub fn new(json: bool, colour: Colour, filter: Option<Filter>, live: bool) -> Printer {
         let lines = Lines { paint: output::paint(colour), width: output::width(), start: None, sessions: false };
         Printer {
             out: output::stdout(),
@@ -47,11 +49,17 @@ impl Printer {
             shown: None,
             progress: Progress::new(),
             began: Instant::now(),
+            filter: filter.map(|filter| Stream::new(filter, live)),
         }
     }
 
     /// The sessions and the summary.
     pub fn finish(&mut self, counts: &Counts) -> Result<()> {
+        if let Some(mut filter) = self.filter.take() {
+            let mut passed = Vec::new();
+            filter.finish(&mut |event| passed.push(event));
+            passed.into_iter().try_for_each(|event| self.print(event))?;
+        }
         self.progress.clear();
         for session in self.sessions.values() {
             self.totals.session(session);
@@ -106,6 +114,24 @@ impl Printer {
 
 impl Listener for Printer {
     fn event(&mut self, event: Event) -> Result<()> {
+        let Some(filter) = &mut self.filter else { return self.print(event) };
+        let mut passed = Vec::new();
+        filter.push(event, &mut |event| passed.push(event));
+        passed.into_iter().try_for_each(|event| self.print(event))
+    }
+
+    fn idle(&mut self) -> Result<()> {
+        self.out.flush()?;
+        Ok(())
+    }
+
+    fn progress(&mut self, read: u64, total: Option<u64>) {
+        self.progress.set(read, total);
+    }
+}
+
+impl Printer {
+    fn print(&mut self, event: Event) -> Result<()> {
         match event {
             Event::Session(session) => {
                 if !self.json && self.shown.is_none() {
@@ -140,15 +166,6 @@ impl Listener for Printer {
             _ => {}
         }
         Ok(())
-    }
-
-    fn idle(&mut self) -> Result<()> {
-        self.out.flush()?;
-        Ok(())
-    }
-
-    fn progress(&mut self, read: u64, total: Option<u64>) {
-        self.progress.set(read, total);
     }
 }
 

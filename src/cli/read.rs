@@ -1,5 +1,6 @@
 //! `mcptap read`: captures to lines, as messages are completed.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
@@ -7,20 +8,39 @@ use anyhow::Result;
 
 use super::args::{Colour, Decoding, Read};
 use super::printer::Printer;
+use super::{filter, target};
 use crate::capture::Limits;
-use crate::engine;
+use crate::engine::saver::{self, Saver};
+use crate::engine::{self, Both};
 use crate::event::Detail;
 use crate::pipeline::{Options, Pipeline};
 use crate::source::file::Files;
+use crate::store::{CaptureInfo, CaptureKind, Place, Writer};
 
-pub fn run(arguments: Read, colour: Colour) -> Result<ExitCode> {
+pub fn run(arguments: Read, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
+    let filter = filter::parse(arguments.filter.as_deref())?;
     let mut source = Files::open(&arguments.files, arguments.follow)?;
-    let options = options(&arguments.decoding, arguments.hash, Detail::Messages);
-    let mut pipeline = Pipeline::new(options);
-    let mut printer = Printer::new(arguments.json, colour);
+    let detail = if arguments.save { Detail::Store } else { Detail::Messages };
+    let mut pipeline = Pipeline::new(options(&arguments.decoding, arguments.hash, detail));
+    let mut printer = Printer::new(arguments.json, colour, filter, arguments.follow);
     let stop = AtomicBool::new(false);
-    engine::run(&mut source, &mut pipeline, &mut printer, &stop)?;
-    printer.finish(pipeline.counts())?;
+    if arguments.save {
+        let names: Vec<String> = arguments.files.iter().map(|file| file.display().to_string()).collect();
+        let (process, started) = (std::process::id(), saver::now());
+        let info = CaptureInfo { kind: CaptureKind::Import, source: names.join(" "), process, started };
+        let place = Place::file(target::database(db)?);
+        let writer = Writer::create(place, &info, target::store_options(&arguments.decoding))?;
+        let mut both = Both(printer, Saver::new(writer, false));
+        let run = engine::run(&mut source, &mut pipeline, &mut both, &stop);
+        let Both(mut printer, saver) = both;
+        let saved = saver.finish(target::summary(pipeline.counts()));
+        run?;
+        saved?;
+        printer.finish(pipeline.counts())?;
+    } else {
+        engine::run(&mut source, &mut pipeline, &mut printer, &stop)?;
+        printer.finish(pipeline.counts())?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

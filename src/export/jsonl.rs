@@ -18,6 +18,8 @@ use base64::engine::general_purpose::STANDARD;
 use crate::decode::exchange::{Exchange, Field};
 use crate::findings::Finding;
 use crate::mcp::{Message, Party, Peers, Session, Transport};
+use crate::view::layers::Layer;
+use crate::view::steps::Step;
 
 use object::Object;
 pub use summary::{Summary, write_summary};
@@ -166,5 +168,38 @@ pub fn write_finding(out: &mut Vec<u8>, finding: &Finding) {
     }
     line.text("text", &finding.text);
     line.text("spec", finding.rule.spec);
+    line.end_line();
+}
+
+/// Writes the `step` line of a row of the layer table.
+pub fn write_step(out: &mut Vec<u8>, step: &Step) {
+    let mut line = Object::line(out, "step");
+    line.number("step", step.number as u64);
+    line.number("session", step.session.0);
+    line.word("layer", step.layer);
+    line.text("from", &step.from);
+    line.text("to", &step.to);
+    line.maybe(&step.port, |line, port| line.number("port", *port));
+    line.numbers("packets", step.packets.iter().map(|packet| packet.0));
+    line.text("detail", &step.detail);
+    line.maybe(&step.role, |line, role| line.word("role", role));
+    line.numbers("messages", step.messages.iter().map(|message| message.0));
+    line.end_line();
+}
+
+/// Writes the `layer` line of one layer of a message.
+pub fn write_layer(out: &mut Vec<u8>, layer: &Layer) {
+    let mut line = Object::line(out, "layer");
+    line.word("layer", layer.layer);
+    line.text("protocol", &layer.protocol);
+    line.object("fields", |fields| {
+        for (name, value) in &layer.fields {
+            fields.text(name, value);
+        }
+    });
+    line.maybe(&layer.stream, |line, stream| line.number("stream", stream.0));
+    line.maybe(&layer.range, |line, (start, _)| line.number("start", *start));
+    line.maybe(&layer.range, |line, (_, end)| line.number("end", *end));
+    line.numbers("packets", layer.packets.iter().map(|packet| packet.0));
     line.end_line();
 }

@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 use super::place::Place;
-use super::text;
+use super::{filter, text};
 
 /// The steps from an empty file to the newest version. What was released is never changed, only added to.
 const MIGRATIONS: &[&str] = &[include_str!("schema.sql")];
@@ -53,6 +53,7 @@ pub(super) fn open_reader(place: &Place, busy_timeout: Duration) -> anyhow::Resu
     connection.set_prepared_statement_cache_capacity(64);
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     text::register(&connection)?;
+    filter::register(&connection)?;
     Ok(connection)
 }
 

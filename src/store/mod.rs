@@ -14,6 +14,7 @@
 
 mod chunk;
 mod codec;
+mod filter;
 mod mask;
 mod migrate;
 mod packets;
@@ -65,6 +66,12 @@ impl Key {
     /// The capture.
     pub fn capture(self) -> CaptureId {
         CaptureId((self.0 >> NUMBER_BITS) as u32)
+    }
+
+    /// The key behind it.
+    #[expect(clippy::should_implement_trait, reason = "a key is no iterator")]
+    pub fn next(self) -> Key {
+        Key(self.0.saturating_add(1))
     }
 
     /// The number within it.

@@ -54,6 +54,15 @@ pub fn relative(time: Time, start: Time) -> String {
     format!("{sign}{}.{:06}", micros / 1_000_000, micros % 1_000_000)
 }
 
+/// A moment as the clock on the wall says it: `2026-11-20 07:14:13`.
+pub fn clock(time: Time) -> String {
+    let zone = jiff::tz::TimeZone::system();
+    match jiff::Timestamp::from_nanosecond(time.0.into()) {
+        Ok(timestamp) => timestamp.to_zoned(zone).strftime("%Y-%m-%d %H:%M:%S").to_string(),
+        Err(_) => "beyond the calendar".to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

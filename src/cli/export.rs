@@ -1,0 +1,118 @@
+//! `mcptap export`: a session in another format.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+
+use super::args::{Export, Format};
+use super::target::{self, Opened};
+use super::{filter, output};
+use crate::export::{jsonl, pcapng};
+use crate::filter::Filter;
+use crate::findings::{self, Finding};
+use crate::mcp::Session;
+use crate::source::{Item, Source};
+use crate::store::{Key, Page, Scope, Selection, Stored};
+
+pub fn run(arguments: Export, db: Option<PathBuf>) -> Result<ExitCode> {
+    let filter = filter::parse(arguments.filter.as_deref())?;
+    let opened = target::open(Some(&arguments.target), arguments.session, &arguments.decoding, db)?;
+    let mut out: Box<dyn Write> = match &arguments.output {
+        None => Box::new(output::stdout()),
+        Some(path) => {
+            let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
+            Box::new(BufWriter::new(file))
+        }
+    };
+    match arguments.format {
+        Format::Jsonl => {
+            for session in opened.sessions()? {
+                lines(&opened, &session, filter.as_ref(), &mut out)?;
+            }
+        }
+        Format::Pcapng if filter.is_some() => bail!("a filter chooses messages, not packets: leave it out for pcapng"),
+        Format::Pcapng => packets(&opened, &mut out)?,
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A session as JSON lines: messages, exchanges, findings, and the session last.
+fn lines(opened: &Opened, session: &Session, filter: Option<&Filter>, out: &mut dyn Write) -> Result<()> {
+    const PAGE: usize = 1_000;
+    let scope = Scope::Session(session.number);
+    let capture = opened.reader.capture_of(session.number)?.context("the session belongs to no capture")?;
+    let mut line = Vec::new();
+    let mut from = None;
+    loop {
+        let page = from.map_or(Page::first(PAGE), |key| Page::from(key, PAGE));
+        let messages = match filter {
+            None => opened.reader.messages(scope, page)?,
+            Some(filter) => {
+                let rows = opened.reader.matching(filter, scope, page)?;
+                let messages = rows.iter().map(|row| opened.reader.message(row.key()));
+                messages.filter_map(Result::transpose).collect::<Result<Vec<_>>>()?
+            }
+        };
+        let Some(last) = messages.last() else { break };
+        from = Some(Key::new(capture, last.number.0).next());
+        for message in &messages {
+            line.clear();
+            jsonl::write_message(&mut line, message);
+            out.write_all(&line)?;
+        }
+    }
+    let mut from = None;
+    loop {
+        let page = from.map_or(Page::first(PAGE), |number| Page::from(number, PAGE));
+        let exchanges = opened.reader.exchanges(session.number, page)?;
+        let Some(last) = exchanges.last() else { break };
+        from = Some(crate::decode::exchange::ExchangeNumber(last.number.0 + 1));
+        for exchange in &exchanges {
+            line.clear();
+            jsonl::write_exchange(&mut line, exchange);
+            out.write_all(&line)?;
+        }
+    }
+    let mut from = None;
+    loop {
+        let page = from.map_or(Page::first(PAGE), |number| Page::from(number, PAGE));
+        let rows = opened.reader.findings(scope, page)?;
+        let Some(last) = rows.last() else { break };
+        from = Some(last.number + 1);
+        for row in rows {
+            let Some(rule) = findings::rule(&row.rule) else { continue };
+            let (session, span) = (row.session, row.span);
+            let finding = Finding { rule, session, messages: row.messages, packets: row.packets, span, text: row.text };
+            line.clear();
+            jsonl::write_finding(&mut line, &finding);
+            out.write_all(&line)?;
+        }
+    }
+    line.clear();
+    jsonl::write_session(&mut line, session);
+    Ok(out.write_all(&line)?)
+}
+
+/// The packets that were kept, as a capture file; secrets in them are masked unless they were kept.
+fn packets(opened: &Opened, out: &mut dyn Write) -> Result<()> {
+    let mut writer = pcapng::Writer::new(out)?;
+    let place = opened.reader.place().clone();
+    let selections = match opened.session {
+        Some(session) => vec![Selection::Session(session)],
+        None => opened.reader.captures(Page::first(10_000))?.iter().map(|c| Selection::Capture(c.id)).collect(),
+    };
+    for selection in selections {
+        let mut stored = Stored::open(place.clone(), selection)?;
+        while let Some(item) = stored.next()? {
+            if let Item::Packet(packet) = item {
+                writer.packet(&packet, None)?;
+            }
+        }
+    }
+    writer.flush()?;
+    Ok(())
+}

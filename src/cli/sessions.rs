@@ -1,0 +1,104 @@
+//! `mcptap sessions`: which there are.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use super::args::{Colour, Sessions};
+use super::{output, target};
+use crate::engine::saver;
+use crate::export::jsonl;
+use crate::mcp::{Peers, Session};
+use crate::store::Reader;
+use crate::view::paint::{Paint, Tone};
+use crate::view::safe::{self, Align};
+use crate::view::units;
+
+pub fn run(arguments: Sessions, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
+    let opened = target::open(arguments.target.as_deref(), None, &arguments.decoding, db)?;
+    let sessions = opened.sessions()?;
+    let mut out = output::stdout();
+    if arguments.json {
+        let mut line = Vec::new();
+        for session in &sessions {
+            line.clear();
+            jsonl::write_session(&mut line, session);
+            out.write_all(&line)?;
+        }
+        out.flush()?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let paint = output::paint(colour);
+    let head = row(paint, Tone::Dim, HEAD.map(str::to_owned));
+    writeln!(out, "{head}")?;
+    for session in &sessions {
+        let live = is_live(&opened.reader, session)?;
+        writeln!(out, "{}", row(paint, if live { Tone::Good } else { Tone::Plain }, columns(session, live)))?;
+    }
+    if sessions.is_empty() {
+        writeln!(out, "no sessions: wrap a server with \"mcptap wrap\", or read a capture with --save")?;
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whether its capture is still being written, and its server did not end.
+pub fn is_live(reader: &Reader, session: &Session) -> Result<bool> {
+    let Some(capture) = reader.capture_of(session.number)? else { return Ok(false) };
+    Ok(session.exit.is_none() && reader.capture(capture)?.is_some_and(|capture| capture.is_live(saver::now())))
+}
+
+const HEAD: [&str; 9] =
+    ["session", "state", "server", "client", "transport", "revision", "messages", "errors", "started"];
+const WIDTHS: [(usize, Align); 9] = [
+    (7, Align::Right),
+    (5, Align::Left),
+    (32, Align::Left),
+    (24, Align::Left),
+    (15, Align::Left),
+    (10, Align::Left),
+    (8, Align::Right),
+    (6, Align::Right),
+    (19, Align::Left),
+];
+
+fn row(paint: Paint, tone: Tone, columns: [String; 9]) -> String {
+    let padded: Vec<String> =
+        columns.iter().zip(WIDTHS).map(|(column, (width, align))| safe::pad(column, width, align)).collect();
+    paint.paint(tone, padded.join("  ").trim_end())
+}
+
+fn columns(session: &Session, live: bool) -> [String; 9] {
+    let party = |party: &Option<crate::mcp::Party>| match party {
+        Some(party) => format!("{} {}", party.name, party.version).trim().to_owned(),
+        None => String::new(),
+    };
+    let server = match (&session.server, &session.peers) {
+        (Some(_), Peers::Process { name: Some(name), .. }) => format!("{name} ({})", party(&session.server)),
+        (Some(_), _) => party(&session.server),
+        (None, Peers::Process { name: Some(name), .. }) => name.clone(),
+        (None, Peers::Process { command, .. }) => command.join(" "),
+        (None, Peers::Network { server, host, .. }) => match host {
+            Some(host) => format!("{host}:{}", server.port()),
+            None => server.to_string(),
+        },
+    };
+    let state = match (&session.exit, live) {
+        (_, true) => "live",
+        (Some(exit), _) if exit.code != Some(0) => "died",
+        _ => "",
+    };
+    [
+        session.number.0.to_string(),
+        state.to_owned(),
+        server,
+        party(&session.client),
+        session.transport.name().to_owned(),
+        session.protocol_version.clone().unwrap_or_default(),
+        session.messages.to_string(),
+        if session.errors == 0 { String::new() } else { session.errors.to_string() },
+        units::clock(session.started),
+    ]
+}

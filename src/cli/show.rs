@@ -1,0 +1,220 @@
+//! `mcptap show`: sessions as timelines, or one message whole.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use super::args::{Colour, Show};
+use super::output::{self, Output};
+use super::target::{self, Opened};
+use super::{filter, json_tree};
+use crate::export::jsonl;
+use crate::filter::Filter;
+use crate::findings::{self, Finding};
+use crate::mcp::{Message, MessageNumber, Session};
+use crate::store::{CaptureId, Key, Page, Scope};
+use crate::view::paint::Tone;
+use crate::view::safe;
+use crate::view::transcript::{Lines, Totals};
+
+/// How often a followed database is looked at: a person sees a message within a tenth of a second.
+const LOOK: Duration = Duration::from_millis(30);
+
+pub fn run(arguments: Show, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
+    let filter = filter::parse(arguments.filter.as_deref())?;
+    let opened = target::open(Some(&arguments.target), arguments.session, &arguments.decoding, db)?;
+    let mut timeline = Timeline::new(arguments.json, colour, filter);
+    if let Some(number) = arguments.message {
+        let session = match opened.session {
+            Some(_) => Some(opened.one_session()?),
+            None => None,
+        };
+        let (session, message) = find(&opened, session, MessageNumber(number))?;
+        timeline.whole(&session, &message)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let sessions = opened.sessions()?;
+    if sessions.is_empty() && !arguments.follow {
+        bail!("no MCP session in {}: \"mcptap read\" says what there is", arguments.target);
+    }
+    for session in &sessions {
+        timeline.session(&opened, session)?;
+    }
+    if arguments.follow {
+        timeline.follow(&opened, sessions.last())?;
+    } else {
+        timeline.totals()?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The message of this number: of the session, or of the only capture of the store.
+pub fn find(opened: &Opened, session: Option<Session>, number: MessageNumber) -> Result<(Session, Message)> {
+    let message = match &session {
+        Some(session) => opened.reader.message_of(session.number, number)?,
+        None => opened.reader.message(Key::new(CaptureId(1), number.0))?,
+    };
+    let Some(message) = message else { bail!("there is no message {} in it: \"mcptap show\" lists them", number.0) };
+    let session = match session {
+        Some(session) => session,
+        None => match opened.reader.session(message.session)? {
+            Some(session) => session,
+            None => bail!("message {} belongs to no session", number.0),
+        },
+    };
+    Ok((session, message))
+}
+
+/// Prints sessions.
+struct Timeline {
+    out: Output,
+    json: bool,
+    lines: Lines,
+    filter: Option<Filter>,
+    line: Vec<u8>,
+    totals: Totals,
+}
+
+impl Timeline {
+    fn new(json: bool, colour: Colour, filter: Option<Filter>) -> Timeline {
+        let lines = Lines { paint: output::paint(colour), width: output::width(), start: None, sessions: false };
+        Timeline { out: output::stdout(), json, lines, filter, line: Vec::new(), totals: Totals::default() }
+    }
+
+    fn session(&mut self, opened: &Opened, session: &Session) -> Result<()> {
+        self.lines.start = Some(session.started);
+        if !self.json {
+            writeln!(self.out, "{}", self.lines.session(session))?;
+        }
+        self.messages(opened, session, None)?;
+        let scope = Scope::Session(session.number);
+        let mut page = Page::first(1_000);
+        loop {
+            let rows = opened.reader.findings(scope, page)?;
+            let Some(last) = rows.last().map(|row| row.number) else { break };
+            page = Page::from(last + 1, 1_000);
+            for row in rows {
+                self.totals.finding(row.severity);
+                // A rule of another version has no entry here; its messages still name it.
+                let Some(rule) = findings::rule(&row.rule) else { continue };
+                let (session, span) = (row.session, row.span);
+                let finding =
+                    Finding { rule, session, messages: row.messages, packets: row.packets, span, text: row.text };
+                if self.json {
+                    self.write(|line| jsonl::write_finding(line, &finding))?;
+                } else if finding.messages.is_empty() {
+                    writeln!(self.out, "{}", self.lines.finding(&finding))?;
+                }
+            }
+        }
+        if self.json {
+            self.write(|line| jsonl::write_session(line, session))?;
+        }
+        self.totals.session(session);
+        Ok(())
+    }
+
+    /// The messages of a session behind `after`; returns the last one's key.
+    fn messages(&mut self, opened: &Opened, session: &Session, after: Option<Key>) -> Result<Option<Key>> {
+        const PAGE: usize = 1_000;
+        let scope = Scope::Session(session.number);
+        let mut last = after;
+        loop {
+            let page = match last {
+                Some(key) => Page::from(key.next(), PAGE),
+                None => Page::first(PAGE),
+            };
+            let messages = match &self.filter {
+                None => opened.reader.messages(scope, page)?,
+                Some(filter) => {
+                    let rows = opened.reader.matching(filter, scope, page)?;
+                    let keys = rows.iter().map(|row| opened.reader.message(row.key()));
+                    keys.filter_map(Result::transpose).collect::<Result<Vec<_>>>()?
+                }
+            };
+            let Some(newest) = messages.last() else { return Ok(last) };
+            let Some(capture) = opened.reader.capture_of(session.number)? else { return Ok(last) };
+            last = Some(Key::new(capture, newest.number.0));
+            for message in &messages {
+                self.totals.message(message);
+                if self.json {
+                    self.write(|line| jsonl::write_message(line, message))?;
+                } else {
+                    writeln!(self.out, "{}", self.lines.message(message))?;
+                }
+            }
+        }
+    }
+
+    /// Goes on printing what is new, until the capture is over or the reader of the output goes.
+    fn follow(&mut self, opened: &Opened, session: Option<&Session>) -> Result<()> {
+        let mut seen = match session {
+            Some(session) => self.last_key(opened, session)?,
+            None => None,
+        };
+        let mut version = None;
+        loop {
+            self.out.flush()?;
+            let now = opened.reader.data_version()?;
+            if version != Some(now) {
+                version = Some(now);
+                let session = match opened.session {
+                    Some(number) => opened.reader.session(number)?,
+                    None => opened.reader.latest_session()?,
+                };
+                if let Some(session) = session {
+                    seen = self.messages(opened, &session, seen)?;
+                    if !super::sessions::is_live(&opened.reader, &session)? {
+                        self.out.flush()?;
+                        return Ok(());
+                    }
+                }
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    fn last_key(&self, opened: &Opened, session: &Session) -> Result<Option<Key>> {
+        let rows = opened.reader.message_rows(Scope::Session(session.number), Page::last(1))?;
+        Ok(rows.first().map(|row| row.key()))
+    }
+
+    /// One message with everything.
+    fn whole(&mut self, session: &Session, message: &Message) -> Result<()> {
+        if self.json {
+            self.write(|line| jsonl::write_message(line, message))?;
+            return Ok(self.out.flush()?);
+        }
+        self.lines.start = Some(session.started);
+        writeln!(self.out, "{}", self.lines.session(session))?;
+        writeln!(self.out, "{}", self.lines.message(message))?;
+        for rule in message.findings.iter().filter_map(|id| findings::rule(id)) {
+            let text = format!("        {} {}: {}", rule.severity.name(), rule.id, rule.title);
+            writeln!(self.out, "{}", self.lines.paint.paint(Tone::Warning, &text))?;
+        }
+        writeln!(self.out)?;
+        match json_tree::pretty(&message.raw) {
+            Some(pretty) => writeln!(self.out, "{pretty}")?,
+            None => writeln!(self.out, "{}", safe::visible_bytes(&message.raw))?,
+        }
+        Ok(self.out.flush()?)
+    }
+
+    fn totals(&mut self) -> Result<()> {
+        if !self.json {
+            writeln!(self.out)?;
+            writeln!(self.out, "{}", self.totals.line(self.lines.paint))?;
+        }
+        Ok(self.out.flush()?)
+    }
+
+    fn write(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
+        self.line.clear();
+        write(&mut self.line);
+        Ok(self.out.write_all(&self.line)?)
+    }
+}

@@ -1,0 +1,159 @@
+//! The store writer on a thread of its own, behind a bounded queue.
+//!
+//! Decoding and writing run side by side. Where the store is slower, the queue fills and whoever feeds it waits: a file is read more slowly, a
+//! live capture drops whole packets and counts them.
+
+use std::mem;
+use std::thread::{self, JoinHandle};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Result, anyhow};
+use crossbeam_channel::{Receiver, Sender, bounded};
+
+use super::Listener;
+use crate::capture::{LinkType, Packet, PacketNumber, Time};
+use crate::event::Event;
+use crate::store::{Counts, Summary, Writer};
+
+/// Entries and bytes of a batch: enough that handing it over costs nothing beside what is in it.
+const BATCH: (usize, usize) = (2_048, 1 << 20);
+/// Batches that wait for the writer.
+const WAITING: usize = 16;
+
+/// What the writer is told, in order.
+#[derive(Debug, Default)]
+struct Batch {
+    entries: Vec<Entry>,
+    /// The bytes of its packets.
+    bytes: Vec<u8>,
+    /// Write what there is: somebody may be looking.
+    commit: bool,
+    /// The end.
+    summary: Option<Summary>,
+}
+
+#[derive(Debug)]
+enum Entry {
+    Packet { number: PacketNumber, time: Time, link: LinkType, interface: u32, original_length: u32, captured: usize },
+    Event(Event),
+}
+
+/// A listener that saves.
+#[derive(Debug)]
+pub struct Saver {
+    queue: Option<Sender<Batch>>,
+    batch: Batch,
+    thread: Option<JoinHandle<(Counts, Result<()>)>>,
+    live: bool,
+}
+
+impl Saver {
+    /// Saves through `writer`. A live one goes on where a commit fails, and tries again; another one stops.
+    pub fn new(writer: Writer, live: bool) -> Saver {
+        let (queue, batches) = bounded(WAITING);
+        let thread = thread::Builder::new().name("store".to_owned()).spawn(move || write(writer, &batches, live));
+        // Without a thread nothing is saved, and finish() says so.
+        Saver { queue: Some(queue), batch: Batch::default(), thread: thread.ok(), live }
+    }
+
+    fn send(&mut self, commit: bool) -> Result<()> {
+        let batch = Batch { commit, ..mem::take(&mut self.batch) };
+        match self.queue.as_ref().map(|queue| queue.send(batch)) {
+            Some(Ok(())) => Ok(()),
+            _ if self.live => Ok(()),
+            _ => Err(self.stopped()),
+        }
+    }
+
+    fn send_full(&mut self) -> Result<()> {
+        if self.batch.entries.len() >= BATCH.0 || self.batch.bytes.len() >= BATCH.1 { self.send(false) } else { Ok(()) }
+    }
+
+    /// Why the writer stopped.
+    fn stopped(&mut self) -> anyhow::Error {
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok((_, Err(error)))) => error,
+            _ => anyhow!("the thread that saves ended"),
+        }
+    }
+
+    /// The capture is over: waits until all is written. What was saved and what was not is in the counts.
+    pub fn finish(mut self, summary: Summary) -> Result<Counts> {
+        self.batch.summary = Some(summary);
+        let sent = self.send(true);
+        self.queue = None;
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok((counts, result))) => result.map(|()| counts),
+            _ => sent.and(Err(anyhow!("the thread that saves ended"))),
+        }
+    }
+}
+
+impl Listener for Saver {
+    fn packet(&mut self, packet: &Packet<'_>) -> Result<()> {
+        self.batch.bytes.extend_from_slice(packet.data);
+        self.batch.entries.push(Entry::Packet {
+            number: packet.number,
+            time: packet.time,
+            link: packet.link,
+            interface: packet.interface,
+            original_length: packet.original_length,
+            captured: packet.data.len(),
+        });
+        Ok(())
+    }
+
+    fn event(&mut self, event: Event) -> Result<()> {
+        if let Event::Message(message) = &event
+            && message.raw.len() > BATCH.1
+        {
+            // A message as large as a batch must not wait for two thousand of its kind.
+            self.batch.entries.push(Entry::Event(event));
+            return self.send(false);
+        }
+        self.batch.entries.push(Entry::Event(event));
+        Ok(())
+    }
+
+    fn settled(&mut self) -> Result<()> {
+        self.send_full()
+    }
+
+    fn idle(&mut self) -> Result<()> {
+        self.send(true)
+    }
+}
+
+fn write(mut writer: Writer, batches: &Receiver<Batch>, live: bool) -> (Counts, Result<()>) {
+    let mut result = Ok(());
+    for batch in batches {
+        let mut rest = batch.bytes.as_slice();
+        for entry in batch.entries {
+            match entry {
+                Entry::Packet { number, time, link, interface, original_length, captured } => {
+                    let (data, after) = rest.split_at(captured);
+                    rest = after;
+                    writer.packet(&Packet { number, time, link, interface, original_length, data });
+                }
+                Entry::Event(event) => writer.event(event),
+            }
+        }
+        if batch.commit {
+            writer.alive(now());
+            result = writer.commit();
+        }
+        if let Some(summary) = batch.summary {
+            result = writer.finish(&summary);
+        }
+        if result.is_err() && !live {
+            break;
+        }
+    }
+    (writer.counts(), result)
+}
+
+/// The time by the clock.
+pub fn now() -> Time {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Time(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,65 @@
+//! The display filter as SQL: the functions it needs, and the pages of what it lets through.
+
+use std::sync::Arc;
+
+use rusqlite::functions::FunctionFlags;
+use rusqlite::types::{Value, ValueRef};
+use rusqlite::{Connection, Error, params_from_iter};
+
+use super::codec::Decoder;
+use super::query::Page;
+use super::read::Reader;
+use super::record::message::{self, MessageRow};
+use super::{Key, Scope};
+use crate::filter::{FUNCTION, Filter, Parameter, Term};
+
+/// Gives SQL `mcptap_filter(value, term)` and `numbers(packets)` (see `filter/sql.rs`).
+pub(super) fn register(connection: &Connection) -> rusqlite::Result<()> {
+    let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_INNOCUOUS;
+    connection.create_scalar_function(FUNCTION, 2, flags, |context| {
+        let term: Arc<Term> = context.get_or_create_aux(1, |value| {
+            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(Term::parse(value.as_str()?)?)
+        })?;
+        Ok(match context.get_raw(0) {
+            ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(term.matches(bytes)),
+            _ => None,
+        })
+    })?;
+    connection.create_scalar_function("numbers", 1, flags, |context| {
+        let packets = match context.get_raw(0) {
+            ValueRef::Blob(blob) => Decoder::new(blob, "packets of a message").packets(),
+            _ => return Ok(Value::Null),
+        };
+        let packets = packets.map_err(|damaged| Error::UserFunctionError(Box::new(damaged)))?;
+        let numbers: Vec<String> = packets.iter().map(ToString::to_string).collect();
+        Ok(Value::Text(format!("[{}]", numbers.join(","))))
+    })
+}
+
+impl Reader {
+    /// Messages, without their text, that a filter lets through.
+    ///
+    /// # Errors
+    /// The database cannot be read, or is damaged.
+    pub fn matching(&self, filter: &Filter, scope: Scope, page: Page<Key>) -> anyhow::Result<Vec<MessageRow>> {
+        let (column, scope) = match scope {
+            Scope::All => ("?1", 1),
+            Scope::Capture(capture) => ("capture", i64::from(capture.0)),
+            Scope::Session(session) => ("session", i64::from(session.0)),
+        };
+        let (first, last) = page.range(super::query::ALL, |key| key.0);
+        let condition = filter.condition(5);
+        let sql = format!(
+            "SELECT {} FROM message WHERE {column} = ?1 AND id BETWEEN ?2 AND ?3 AND ({}) ORDER BY id {} LIMIT ?4",
+            message::COLUMNS,
+            condition.sql,
+            page.order.sql(),
+        );
+        let own = [scope, first, last, page.limit()].map(Value::Integer);
+        let parameters = own.into_iter().chain(condition.parameters.into_iter().map(|parameter| match parameter {
+            Parameter::Integer(number) => Value::Integer(number),
+            Parameter::Text(text) => Value::Text(text),
+        }));
+        self.select(&sql, params_from_iter(parameters), |row| message::read(row))
+    }
+}
