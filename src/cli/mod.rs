@@ -12,6 +12,8 @@ mod rules;
 mod sessions;
 mod show;
 pub mod target;
+#[cfg(feature = "tui")]
+mod tui;
 
 use std::io::ErrorKind;
 use std::process::ExitCode;
@@ -23,7 +25,7 @@ use args::{Arguments, Command};
 
 /// Runs the program. A closed pipe at the reader's end is success: `mcptap read x | head`.
 pub fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let arguments = match Arguments::try_parse_from(arguments_given()) {
         Ok(arguments) => arguments,
         Err(error) => {
             let _ = error.print();
@@ -41,10 +43,23 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// The command line; `mcptap FILE` stands for `mcptap tui FILE`.
+fn arguments_given() -> Vec<std::ffi::OsString> {
+    #[allow(unused_mut)]
+    let mut arguments: Vec<_> = std::env::args_os().collect();
+    #[cfg(feature = "tui")]
+    tui::imply(&mut arguments);
+    arguments
+}
+
 fn run(arguments: Arguments) -> Result<ExitCode> {
     let Arguments { command, db, color } = arguments;
     match command {
         Some(Command::Read(read)) => read::run(read, db, color),
+        #[cfg(feature = "tui")]
+        Some(Command::Tui(tui)) => tui::run(tui, db, color),
+        #[cfg(feature = "tui")]
+        None => tui::run(args::Tui::default(), db, color),
         Some(Command::Sessions(sessions)) => sessions::run(sessions, db, color),
         Some(Command::Show(show)) => show::run(show, db, color),
         Some(Command::Layers(layers)) => layers::run(layers, db, color),

@@ -125,9 +125,18 @@ impl Canvas<'_> {
         }
     }
 
+    /// A line across the screen that meets its frame.
+    pub fn divide(&mut self, area: Rect, y: u16) {
+        let border = self.part(Part::Border);
+        self.rule(area.x, area.right(), y, border);
+        self.put(area.x - 1, y, 1, "├", border);
+        self.put(area.right(), y, 1, "┤", border);
+    }
+
     /// A table: the names of its columns, below them the rows in view. A row that is not known yet is a dot.
     pub fn table(&mut self, area: Rect, columns: &[Column], list: List, row: impl Fn(usize) -> Option<Vec<Cell>>) {
-        let places = places(area, columns);
+        // A blank on both sides: nothing touches the frame.
+        let places = places(Rect { x: area.x + 1, width: area.width.saturating_sub(2), ..area }, columns);
         let head = self.part(Part::Head);
         for (column, (x, width)) in columns.iter().zip(&places) {
             if column.right {
@@ -152,7 +161,7 @@ impl Canvas<'_> {
                     }
                 }
                 None => {
-                    self.put(area.x + 1, y, 1, "·", head);
+                    self.put(area.x + 2, y, 1, "·", head);
                 }
             }
             if index == list.cursor.selected {
@@ -221,11 +230,15 @@ mod tests {
 
     #[test]
     fn columns_share_the_room_and_leave_when_there_is_none() {
-        let columns =
-            [Column::new("a", 3), Column::new("b", 5).grows(1), Column::new("c", 4).from(40), Column::new("d", 2).grows(3)];
+        let columns = [
+            Column::new("a", 3),
+            Column::new("b", 5).grows(1),
+            Column::new("c", 4).from(40),
+            Column::new("d", 2).grows(3),
+        ];
         let area = |width| Rect { x: 1, y: 0, width, height: 3 };
         assert_eq!(places(area(20), &columns), [(1, 3), (5, 7), (13, 0), (13, 8)]);
-        assert_eq!(places(area(40), &columns).last(), Some(&(22, 19)));
+        assert_eq!(places(area(40), &columns).last(), Some(&(21, 20)));
         assert!(places(area(6), &columns).iter().all(|(x, width)| x + width <= 7));
     }
 

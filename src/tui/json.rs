@@ -94,7 +94,8 @@ impl Tree {
         // A raw value starts at its first byte that is no blank, and is a part of the text.
         let start = json.get().as_ptr() as usize - text.as_ptr() as usize;
         let (end, kind) = scan::value(text, start);
-        let root = Node { depth: 0, name: Name::Root, value: start..end, kind, open: false, parent: None, children: None };
+        let root =
+            Node { depth: 0, name: Name::Root, value: start..end, kind, open: false, parent: None, children: None };
         let mut tree = Tree { nodes: vec![root], rows: Vec::new() };
         tree.unfold(text, ROWS_AT_FIRST);
         Some(tree)

@@ -200,7 +200,8 @@ fn signals() -> Result<Receiver<()>> {
     #[cfg(unix)]
     {
         use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-        let mut caught = signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGTERM]).context("cannot catch signals")?;
+        let mut caught =
+            signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGTERM]).context("cannot catch signals")?;
         let wait = move || {
             if caught.forever().next().is_some() {
                 let _ = told.send(());

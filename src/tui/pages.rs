@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::data::{
-    Answer, CapabilityRow, Detail, FindingLine, MessageLine, MessagePage, PAGE, PacketRow, Request, SessionRow, Statistics, StderrLine,
+    Answer, CapabilityRow, Detail, FindingLine, MessageLine, MessagePage, PAGE, PacketRow, Request, SessionRow,
+    Statistics, StderrLine,
 };
 use crate::mcp::{MessageNumber, SessionNumber};
 use crate::view::steps::Step;

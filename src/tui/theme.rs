@@ -49,7 +49,8 @@ pub enum Part {
 
 impl Theme {
     /// All of them, with the names that `:theme` takes.
-    pub const NAMES: [(Theme, &'static str); 3] = [(Theme::Dark, "dark"), (Theme::Light, "light"), (Theme::Mono, "mono")];
+    pub const NAMES: [(Theme, &'static str); 3] =
+        [(Theme::Dark, "dark"), (Theme::Light, "light"), (Theme::Mono, "mono")];
 
     /// The theme of this name.
     pub fn named(name: &str) -> Option<Theme> {

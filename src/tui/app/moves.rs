@@ -14,7 +14,9 @@ pub(super) fn run(app: &mut App, command: Command) -> Vec<Effect> {
         Command::Quit => return vec![Effect::Quit],
         Command::Suspend => return vec![Effect::Suspend],
         Command::Redraw => return vec![Effect::Redraw],
-        Command::CopyMessage | Command::CopyPath | Command::CopyValue | Command::CopyCurl => return copied(app, command),
+        Command::CopyMessage | Command::CopyPath | Command::CopyValue | Command::CopyCurl => {
+            return copied(app, command);
+        }
         Command::Move(motion) => move_cursor(app, motion),
         Command::Open => open(app),
         Command::Back => back(app),

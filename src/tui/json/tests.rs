@@ -3,7 +3,8 @@ use serde_json::Value;
 
 use super::*;
 
-const TEXT: &[u8] = br#" {"jsonrpc":"2.0", "id":4,"result":{"content":[{"type":"text","text":"a\"]}"},[]],"a b":{} } } "#;
+const TEXT: &[u8] =
+    br#" {"jsonrpc":"2.0", "id":4,"result":{"content":[{"type":"text","text":"a\"]}"},[]],"a b":{} } } "#;
 
 fn rows(tree: &Tree, text: &[u8]) -> Vec<String> {
     let row = |row| {
@@ -65,7 +66,8 @@ fn json() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(5, 40, 5, |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
-            prop::collection::btree_map("[a-z\"\\\\{}]{0,4}", inner, 0..5).prop_map(|map| Value::Object(map.into_iter().collect())),
+            prop::collection::btree_map("[a-z\"\\\\{}]{0,4}", inner, 0..5)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
         ]
     })
 }

@@ -5,7 +5,8 @@ use crate::decode::exchange::Exchange;
 use crate::mcp::{Message, Peers, Session};
 
 /// Fields that curl makes itself, or that belong to the old connection.
-const LEFT_OUT: [&str; 6] = ["host", "content-length", "connection", "transfer-encoding", "accept-encoding", "user-agent"];
+const LEFT_OUT: [&str; 6] =
+    ["host", "content-length", "connection", "transfer-encoding", "accept-encoding", "user-agent"];
 
 /// The line, for a message that a client sent over HTTP. Secrets stay masked: the exchange has them no other way.
 pub(super) fn line(message: &Message, exchange: &Exchange, session: &Session) -> Option<String> {
@@ -19,7 +20,8 @@ pub(super) fn line(message: &Message, exchange: &Exchange, session: &Session) ->
         (None, Peers::Process { .. }) => return None,
     };
     let target = exchange.target.as_deref()?;
-    let mut line = format!("curl -sS -N -X {} {}", quoted(exchange.method.as_deref()?), quoted(&format!("http://{host}{target}")));
+    let mut line =
+        format!("curl -sS -N -X {} {}", quoted(exchange.method.as_deref()?), quoted(&format!("http://{host}{target}")));
     for field in &exchange.request.fields {
         if !LEFT_OUT.iter().any(|name| field.name.eq_ignore_ascii_case(name)) {
             line.push_str(&format!(" -H {}", quoted(&format!("{}: {}", field.name, field.value))));

@@ -31,7 +31,9 @@ pub(super) struct Parts<'r> {
 
 /// Reads a message with everything below.
 pub(super) fn read(reader: &Reader, session: SessionNumber, number: MessageNumber) -> Result<Option<Box<Detail>>> {
-    let (Some(record), Some(capture)) = (reader.session(session)?, reader.capture_of(session)?) else { return Ok(None) };
+    let (Some(record), Some(capture)) = (reader.session(session)?, reader.capture_of(session)?) else {
+        return Ok(None);
+    };
     let Some(message) = reader.message_of(session, number)? else { return Ok(None) };
     let exchange = message.exchange.map(|number| reader.exchange(capture, number)).transpose()?.flatten();
     let text = Source { title: "JSON text".to_owned(), bytes: message.raw.clone(), packet: None };
@@ -145,7 +147,8 @@ fn event_bounds(bytes: &[u8], low: usize, high: usize) -> (usize, usize) {
     const BLANK: [&[u8]; 3] = [b"\r\n\r\n", b"\n\n", b"\r\r"];
     let (before, after) = (&bytes[..low.min(bytes.len())], bytes.get(high..).unwrap_or_default());
     let start = BLANK.iter().filter_map(|blank| memchr::memmem::rfind(before, blank).map(|at| at + blank.len())).max();
-    let end = BLANK.iter().filter_map(|blank| memchr::memmem::find(after, blank).map(|at| high + at + blank.len())).min();
+    let end =
+        BLANK.iter().filter_map(|blank| memchr::memmem::find(after, blank).map(|at| high + at + blank.len())).min();
     // Bytes that were not captured are zero: there is nothing to see.
     let seen = after.iter().take_while(|byte| **byte != 0).count();
     (start.unwrap_or(0), end.unwrap_or(high + seen))

@@ -3,13 +3,12 @@
 use anyhow::Result;
 
 use super::super::data::PAGE;
-use crate::decode::exchange::Exchange;
-use crate::filter::{Filter, Row};
-use crate::mcp::{Session, SessionNumber};
-use crate::store::{Key, MessageRow, Page, Reader, Scope};
+use crate::filter::Filter;
+use crate::mcp::{MessageNumber, SessionNumber};
+use crate::store::{Key, Page, Reader, Scope};
 
-/// Messages of a slice: some milliseconds of work.
-const SLICE: usize = 512;
+/// Message numbers of a slice: some milliseconds of work where a filter asks for columns, some tens where it reads texts.
+const SLICE: u64 = 8_192;
 
 /// Positions that a filter let through, as far as it went.
 pub(super) struct Matches {
@@ -17,7 +16,7 @@ pub(super) struct Matches {
     text: String,
     filter: Filter,
     positions: Vec<u64>,
-    /// The first position that was not looked at.
+    /// The first number that was not looked at.
     next: u64,
     complete: bool,
 }
@@ -61,40 +60,24 @@ impl Matches {
 
     /// The next slice.
     pub(super) fn search_on(&mut self, reader: &Reader) -> Result<()> {
-        let rows = reader.message_rows_at(self.session, self.next, SLICE)?;
-        let Some(last) = rows.last() else {
+        let scope = Scope::Session(self.session);
+        let Some(last) = reader.message_rows(scope, Page::last(1))?.pop() else {
             self.complete = true;
             return Ok(());
         };
-        let session = reader.session(self.session)?;
-        let mut exchange = None;
-        for row in &rows {
-            if self.lets_through(reader, row, session.as_ref(), &mut exchange)? {
-                self.positions.push(row.position);
-            }
+        if self.next == 1 {
+            let first = reader.message_rows(scope, Page::first(1))?.pop();
+            self.next = first.map_or(1, |first| first.number.0);
         }
-        self.next = last.position + 1;
-        self.complete = rows.len() < SLICE;
+        let MessageNumber(end) = last.number;
+        let to = end.min(self.next + SLICE - 1);
+        if self.next <= end {
+            let slice = (Key::new(last.capture, self.next), Key::new(last.capture, to));
+            let found = reader.matching_within(&self.filter, scope, slice)?;
+            self.positions.extend(found.into_iter().map(|row| row.position));
+            self.next = to + 1;
+        }
+        self.complete = self.next > end;
         Ok(())
-    }
-
-    fn lets_through(
-        &self,
-        reader: &Reader,
-        row: &MessageRow,
-        session: Option<&Session>,
-        last: &mut Option<Exchange>,
-    ) -> Result<bool> {
-        let page = Page::from(Key::new(row.capture, row.number.0), 1);
-        let Some(message) = reader.messages(Scope::Capture(row.capture), page)?.pop() else { return Ok(false) };
-        if let Some(number) = row.exchange
-            && last.as_ref().is_none_or(|exchange| exchange.number != number)
-        {
-            *last = reader.exchange(row.capture, number)?;
-        }
-        let exchange = last.as_ref().filter(|exchange| Some(exchange.number) == row.exchange);
-        let tool = row.subject.as_deref().filter(|_| row.method.as_deref() == Some("tools/call"));
-        let answered = row.answered_by.is_some();
-        Ok(self.filter.matches(&Row { message: &message, tool, answered, session, exchange, findings: &message.findings }))
     }
 }

@@ -14,7 +14,7 @@ use crate::decode::packet::{Header, headers};
 use crate::event::Segment;
 use crate::findings::Severity;
 use crate::mcp::{Carrier, Peers, Session};
-use crate::store::{Key, KeptPacket};
+use crate::store::{KeptPacket, Key};
 use crate::view::units;
 
 type Nodes = Vec<LayerNode>;
@@ -222,7 +222,11 @@ fn jsonrpc(parts: &Parts<'_>, nodes: &mut Nodes) {
     for (name, range) in members {
         let Some(range) = range.clone() else { continue };
         let value = message.raw.get(range.clone()).unwrap_or_default();
-        let shown = if value.len() <= 120 { String::from_utf8_lossy(value).into_owned() } else { units::size(value.len() as u64) };
+        let shown = if value.len() <= 120 {
+            String::from_utf8_lossy(value).into_owned()
+        } else {
+            units::size(value.len() as u64)
+        };
         nodes.push(node(1, name, shown, Some((TEXT, range))));
     }
     let mut fact = |name: &str, value: Option<String>| nodes.extend(value.map(|value| node(1, name, value, None)));

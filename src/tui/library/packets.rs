@@ -36,7 +36,9 @@ pub(super) fn stderr(reader: &Reader, session: SessionNumber) -> Result<Vec<Stde
     let mut lines: Vec<StderrLine> = Vec::new();
     let mut open: Option<(Time, Vec<u8>)> = None;
     each(reader, session, &mut |_, packet| {
-        if let (LinkType::PIPE, Some((_, Content::Data(Pipe::Stderr, bytes)))) = (packet.link, pipe::decode(&packet.data)) {
+        if let (LinkType::PIPE, Some((_, Content::Data(Pipe::Stderr, bytes)))) =
+            (packet.link, pipe::decode(&packet.data))
+        {
             for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
                 let (time, mut line) = open.take().unwrap_or_else(|| (packet.time, Vec::new()));
                 line.extend_from_slice(&piece[..piece.len().min(LINE.saturating_sub(line.len()))]);
@@ -58,11 +60,7 @@ fn said(time: Time, line: &[u8]) -> StderrLine {
 }
 
 /// Runs through the packets of all connections of a session, connection by connection, as long as `take` wants more.
-fn each(
-    reader: &Reader,
-    session: SessionNumber,
-    take: &mut dyn FnMut(&Connection, &KeptPacket) -> bool,
-) -> Result<()> {
+fn each(reader: &Reader, session: SessionNumber, take: &mut dyn FnMut(&Connection, &KeptPacket) -> bool) -> Result<()> {
     let Some(capture) = reader.capture_of(session)? else { return Ok(()) };
     for connection in reader.connections(session, Page::<ConnectionId>::first(ROWS))? {
         if !of_connection(reader, capture, &connection, take)? {
@@ -123,7 +121,9 @@ fn row(connection: &Connection, packet: &KeptPacket, messages: &HashMap<PacketNu
 fn piped(data: &[u8]) -> (Option<Side>, String, Option<u32>) {
     let side = |pipe| if pipe == Pipe::Stdin { Side::First } else { Side::Second };
     match pipe::decode(data) {
-        Some((process, Content::Start(start))) => (None, format!("pid {process} starts: {}", start.command.join(" ")), None),
+        Some((process, Content::Start(start))) => {
+            (None, format!("pid {process} starts: {}", start.command.join(" ")), None)
+        }
         Some((_, Content::Data(pipe, bytes))) => {
             let words = format!("{}  {}", pipe.name(), units::size(bytes.len() as u64));
             (Some(side(pipe)), words, u32::try_from(bytes.len()).ok())

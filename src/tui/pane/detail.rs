@@ -1,7 +1,6 @@
 //! One message: the list it stands in, and the three panes below.
 
 use ratatui::layout::Rect;
-use ratatui::style::Style;
 
 use super::super::app::{App, Focus, detail_shown};
 use super::super::canvas::Canvas;
@@ -16,8 +15,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     messages::draw(app, canvas, areas.list, app.detail.focus == Focus::List);
     let border = canvas.part(Part::Border);
     let y = areas.list.bottom();
-    canvas.rule(area.x, area.right(), y, border);
-    ends(canvas, area, y, border);
+    canvas.divide(area, y);
     let beside = areas.bytes.y == areas.layers.y;
     let down = |canvas: &mut Canvas<'_>, x: u16, from: u16, to: u16, foot: &str| {
         canvas.put(x, y, 1, "┬", border);
@@ -31,9 +29,8 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
         down(canvas, areas.json.right(), areas.json.y, areas.json.bottom(), "┴");
     } else {
         let y = areas.bytes.y - 1;
-        canvas.rule(area.x, area.right(), y, border);
+        canvas.divide(area, y);
         canvas.put(areas.layers.right(), y, 1, "┴", border);
-        ends(canvas, area, y, border);
     }
     let Some(detail) = detail_shown(app) else {
         title(app, canvas, areas.layers, Focus::Layers, "layers");
@@ -45,12 +42,6 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     layers::draw(app, canvas, areas.layers, &detail);
     json::draw(app, canvas, areas.json, &detail);
     bytes::draw(app, canvas, areas.bytes, &detail);
-}
-
-/// A line across the screen meets its frame.
-fn ends(canvas: &mut Canvas<'_>, area: Rect, y: u16, border: Style) {
-    canvas.put(area.x - 1, y, 1, "├", border);
-    canvas.put(area.right(), y, 1, "┤", border);
 }
 
 /// The title of a pane, in the line above it.

@@ -18,7 +18,7 @@ fn lines() -> Vec<(String, &'static str)> {
         lines.push((place.title().to_owned(), ""));
         for binding in KEYS.iter().filter(|binding| binding.on == place) {
             let keys: Vec<&str> = binding.keys.iter().map(|key| sign(key)).collect();
-            lines.push((format!("  {}", keys.join(" "))  , binding.help));
+            lines.push((format!("  {}", keys.join(" ")), binding.help));
         }
     }
     lines
@@ -43,7 +43,13 @@ pub fn draw(canvas: &mut Canvas<'_>, screen: Rect, top: usize) {
         canvas.put(area.right() - 1, y, 1, right, border);
     }
     canvas.put(area.x + 2, area.y, width, " keys ", strong);
-    canvas.put(area.x + 2, area.bottom() - 1, width.saturating_sub(4), " ↑ ↓ scroll · any other key closes ", Style::new());
+    canvas.put(
+        area.x + 2,
+        area.bottom() - 1,
+        width.saturating_sub(4),
+        " ↑ ↓ scroll · any other key closes ",
+        Style::new(),
+    );
     let lines = lines();
     for (line, (keys, help)) in lines.iter().skip(top).take(area.height.saturating_sub(2).into()).enumerate() {
         let y = area.y + 1 + line as u16;

@@ -16,7 +16,7 @@ use crate::view::units;
 
 const COLUMNS: &[Column] = &[
     Column::new(" ", 1),
-    Column::new("#", 6).right(),
+    Column::new("#", 5).right(),
     Column::new("time", 10).right(),
     Column::new(" ", 2),
     Column::new("method", 12).grows(2),
@@ -46,6 +46,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect, active: bool) {
     }
     let list = List { cursor: *app.cursor(super::super::app::Screen::Messages), total, active };
     let theme = canvas.theme;
+    let narrow = area.width < 108;
     canvas.table(area, COLUMNS, list, |row| {
         let message = app.message(row)?;
         let tone = |tone| theme.tone(tone);
@@ -58,7 +59,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect, active: bool) {
             Cell::new(message.row.number.0.to_string(), tone(Tone::Dim)),
             Cell::new(relative(app, message.row.time), tone(Tone::Dim)),
             Cell::new(format!("{}{arrow}", batch(message)), tone(side)),
-            Cell::new(method(message), tone(what)),
+            Cell::new(if narrow { short_method(message) } else { method(message) }, tone(what)),
             Cell::new(message.about.clone(), tone(if failed(message) { Tone::Error } else { about_tone(message) })),
             Cell::new(message.row.id.clone().unwrap_or_default(), tone(Tone::Dim)),
             Cell::new(status(message), tone(status_tone(message))),
@@ -88,6 +89,12 @@ pub fn method(message: &MessageLine) -> String {
         (None, Kind::Invalid) => "no message".to_owned(),
         (None, _) => "(no request seen)".to_owned(),
     }
+}
+
+/// The method where there is little room: the broken arrow says that it is a notification.
+fn short_method(message: &MessageLine) -> String {
+    let method = method(message);
+    method.strip_prefix("notifications/").map(str::to_owned).unwrap_or(method)
 }
 
 /// Whether a message says that something failed.

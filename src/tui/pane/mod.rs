@@ -66,7 +66,9 @@ fn packets(packets: &[PacketNumber]) -> String {
 fn nothing(app: &App, screen: Screen) -> &'static str {
     match (&app.progress, screen) {
         (Some(super::data::Progress::Reading(..)), _) => "reading …",
-        (_, Screen::Sessions) => "no MCP session in here yet: mcptap wrap, mcptap sniff or mcptap read --save record one",
+        (_, Screen::Sessions) => {
+            "no MCP session in here yet: mcptap wrap, mcptap sniff or mcptap read --save record one"
+        }
         _ => "nothing",
     }
 }

@@ -26,7 +26,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     }
     let zoom = scale(app.zoom);
     let left = area.x + 26;
-    let right = area.right().saturating_sub(LANES as u16 + 8);
+    let right = area.right().saturating_sub(LANES as u16 + 13);
     head(app, canvas, area, left, right, zoom);
     let cursor = *app.cursor(Screen::Messages);
     let window = |line: u16| app.message(cursor.top + usize::from(line));
@@ -46,6 +46,9 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
             let tone = canvas.tone(if failed(message) { Tone::Error } else { Tone::Client });
             for (lane, sign) in lanes.row(message) {
                 canvas.put(right + 2 + lane as u16, y, 1, sign, tone);
+            }
+            if let (Kind::Response | Kind::Error, Some(latency)) = (message.row.kind, message.row.latency) {
+                canvas.put_right(area.right() - 10, y, 9, &units::duration(latency), tone);
             }
         }
         if row == cursor.selected {
@@ -115,12 +118,8 @@ fn arrow_line(canvas: &mut Canvas<'_>, (left, right): (u16, u16), y: u16, messag
         Direction::ServerToClient => canvas.put(left + 1, y, 1, "◀", style),
     };
     let id = message.row.id.as_deref().map(|id| format!(" ({id})")).unwrap_or_default();
-    let latency = match (message.row.kind, message.row.latency) {
-        (Kind::Response | Kind::Error, Some(latency)) => format!("  {}", units::duration(latency)),
-        _ => String::new(),
-    };
     let room = right.saturating_sub(left + 6);
-    let text = safe::fit(&format!(" {}{id} {}{latency} ", method(message), message.about), usize::from(room));
+    let text = safe::fit(&format!(" {}{id} {} ", method(message), message.about), usize::from(room));
     let width = safe::width(&text) as u16;
     // Short texts stand in the middle of their arrow.
     let x = left + 3 + room.saturating_sub(width) / 2;

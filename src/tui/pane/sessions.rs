@@ -37,7 +37,8 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
         let (seen, sent) = session.bytes;
         let seen_tone = if seen < sent { Tone::Warning } else { Tone::Dim };
         let findings: u64 = row.findings.iter().sum();
-        let latency = |pick: fn((i64, i64)) -> i64| row.latency.map(|both| units::duration(pick(both))).unwrap_or_default();
+        let latency =
+            |pick: fn((i64, i64)) -> i64| row.latency.map(|both| units::duration(pick(both))).unwrap_or_default();
         Some(vec![
             Cell::new(if row.live { "●" } else { "" }, tone(Tone::Good)),
             Cell::new(session.number.0.to_string(), tone(Tone::Dim)),

@@ -5,7 +5,6 @@ use ratatui::layout::Rect;
 use super::super::app::App;
 use super::super::canvas::{Canvas, Cell, Column, bar, sparkline};
 use super::super::data::Statistics;
-use super::super::theme::Part;
 use super::table;
 use crate::view::paint::Tone;
 use crate::view::units;
@@ -40,8 +39,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let calls = calls_area(area);
     rate(canvas, area, figures);
     histogram(canvas, Rect { y: area.y + 2, height: (calls.y - area.y).saturating_sub(3), ..area }, figures);
-    let border = canvas.part(Part::Border);
-    canvas.rule(area.x, area.right(), calls.y - 1, border);
+    canvas.divide(area, calls.y - 1);
     let theme = canvas.theme;
     let tone = |tone| theme.tone(tone);
     let time: i64 = figures.calls.iter().fold(0, |sum, call| sum.saturating_add(call.total));
@@ -101,7 +99,8 @@ fn histogram(canvas: &mut Canvas<'_>, area: Rect, figures: &Statistics) {
     for (line, (at, count)) in groups.iter().enumerate() {
         let y = area.y + 1 + line as u16;
         let bound = |power: usize| units::duration(1_000i64 << power.min(50));
-        let range = if *at == 0 { format!("below {}", bound(join)) } else { format!("{} to {}", bound(*at), bound(at + join)) };
+        let range =
+            if *at == 0 { format!("below {}", bound(join)) } else { format!("{} to {}", bound(*at), bound(at + join)) };
         canvas.put_right(area.x + 1, y, 20, &range, dim);
         let width = usize::from(area.width).saturating_sub(34);
         let x = canvas.put(area.x + 23, y, width as u16, &bar(*count, most, width), fill);

@@ -10,11 +10,11 @@ use crate::view::paint::Tone;
 const COLUMNS: &[Column] = &[
     Column::new("step", 5).right(),
     Column::new("layer", 5),
-    Column::new("direction", 21).grows(1),
+    Column::new("direction", 20).grows(1),
     Column::new("port", 5).right().from(100),
-    Column::new("packets", 11),
+    Column::new("packets", 9),
     Column::new("detail", 20).grows(4),
-    Column::new("json-rpc", 12).grows(2).from(110),
+    Column::new("json-rpc", 12).grows(2).from(108),
 ];
 
 /// Draws the table.
@@ -30,6 +30,11 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
             "TLS" => (Tone::Warning, Tone::Plain),
             _ => (Tone::Dim, Tone::Dim),
         };
+        // Where there is no room for the last column, its words come first.
+        let detail_text = match area.width {
+            0..108 if !step.about.is_empty() => format!("{}  {}", step.about, step.detail),
+            _ => step.detail.clone(),
+        };
         let role = step.role.map(|role| format!("{role}: {}", step.about)).unwrap_or_default();
         Some(vec![
             Cell::new(step.number.to_string(), tone(Tone::Dim)),
@@ -37,7 +42,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
             Cell::new(format!("{} {arrow} {}", step.from, step.to), tone(Tone::Dim)),
             Cell::new(step.port.map(|port| port.to_string()).unwrap_or_default(), tone(Tone::Dim)),
             Cell::new(packets(&step.packets), tone(Tone::Plain)),
-            Cell::new(step.detail.clone(), tone(detail)),
+            Cell::new(detail_text, tone(detail)),
             Cell::new(role, tone(Tone::Client)),
         ])
     });
