@@ -168,7 +168,9 @@ impl Above {
         let Some((process, content)) = pipe::decode(packet.data) else { return };
         let opened = packet.time;
         // A process id that starts again is another process.
-        if let (Content::Start(_), Some(old)) = (&content, self.pipes.remove(&process)) {
+        if matches!(content, Content::Start(_))
+            && let Some(old) = self.pipes.remove(&process)
+        {
             self.closed(old, ConnectionKind::Pipe { process, opened }, emit);
         }
         let next = ConnectionId(FIRST_PIPE - self.sessions.pipes);
