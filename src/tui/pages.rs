@@ -82,6 +82,8 @@ impl Pages {
 
     /// Takes an answer in.
     pub fn take(&mut self, request: &Request, answer: Answer) {
+        // One answer of a kind is kept: what it takes the place of has to be asked again when it is needed again.
+        self.asked.retain(|known, _| !displaces(request, known));
         match (request, answer) {
             (Request::Sessions, Answer::Sessions(rows)) => self.sessions = Some(rows),
             (Request::Messages { session, filter, page }, Answer::Messages(answer)) => {
@@ -174,6 +176,16 @@ impl Pages {
     fn list(&self, session: SessionNumber, filter: &str) -> Option<&Messages> {
         let own = |of: &(SessionNumber, String)| of.0 == session && of.1 == filter;
         Some(&self.messages).filter(|list| list.of.as_ref().is_some_and(own))
+    }
+}
+
+/// Whether the answer to `request` takes the place of the one to `other`.
+fn displaces(request: &Request, other: &Request) -> bool {
+    match (request, other) {
+        (Request::Messages { session, filter, .. }, Request::Messages { session: own, filter: other, .. }) => {
+            (session, filter) != (own, other)
+        }
+        _ => std::mem::discriminant(request) == std::mem::discriminant(other) && request != other,
     }
 }
 

@@ -166,9 +166,10 @@ fn event(parts: &Parts<'_>, nodes: &mut Nodes) {
     if parts.message.carrier != Carrier::SseEvent {
         return;
     }
-    let id = parts.message.sse_id.as_deref().map(|id| format!("id {id}")).unwrap_or_default();
+    let id = parts.message.sse_id.as_deref().map(|id| format!("id {id}  ")).unwrap_or_default();
     let bytes = parts.event.map(|source| parts.sources[source].bytes.as_slice()).unwrap_or_default();
-    nodes.push(node(0, "SSE event", id, parts.event.map(|source| (source, 0..bytes.len()))));
+    let value = format!("{id}{}", units::size(bytes.len() as u64));
+    nodes.push(node(0, "SSE event", value, parts.event.map(|source| (source, 0..bytes.len()))));
     let Some(source) = parts.event else { return };
     let mut start = 0;
     for line in bytes.split_inclusive(|byte| *byte == b'\n').take(64) {

@@ -17,16 +17,15 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let y = areas.list.bottom();
     canvas.divide(area, y);
     let beside = areas.bytes.y == areas.layers.y;
-    let down = |canvas: &mut Canvas<'_>, x: u16, from: u16, to: u16, foot: &str| {
-        canvas.put(x, y, 1, "┬", border);
-        for y in from..to {
-            canvas.put(x, y, 1, "│", border);
+    let down = |canvas: &mut Canvas<'_>, beside: Rect| {
+        canvas.put(beside.right(), y, 1, "┬", border);
+        for y in beside.y..beside.bottom() {
+            canvas.put(beside.right(), y, 1, "│", border);
         }
-        canvas.put(x, to, 1, foot, border);
     };
-    down(canvas, areas.layers.right(), areas.layers.y, areas.layers.bottom(), "┴");
+    down(canvas, areas.layers);
     if beside {
-        down(canvas, areas.json.right(), areas.json.y, areas.json.bottom(), "┴");
+        down(canvas, areas.json);
     } else {
         let y = areas.bytes.y - 1;
         canvas.divide(area, y);

@@ -68,7 +68,7 @@ fn every_byte_of_every_message_is_where_it_is_said_to_be() {
     for _ in 0..7 {
         let detail = detail_shown(&story.app).unwrap();
         let text = detail.text();
-        assert!(detail.carried.len() >= 2, "the packet, and more");
+        assert!(!detail.carried.is_empty());
         for run in &detail.carried {
             let bytes = &detail.sources[run.source].bytes[run.at..run.at + run.text.len()];
             assert_eq!(bytes, &text[run.text.clone()], "{}", detail.sources[run.source].title);

@@ -46,7 +46,7 @@ fn wrapped(lines: &[(Pipe, &str)], live: bool) -> Place {
 const HOSTILE: &[(Pipe, &str)] = &[
     (
         Pipe::Stdin,
-        "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"天気 \u{1b}[2J\",\"arguments\":{\"a\":\"\\u001b]52;c;AA\\u0007\"}}}\n",
+        "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"天気 \\u001b[2J\",\"arguments\":{\"a\":\"\\u001b]52;c;AA\\u0007\"}}}\n",
     ),
     (Pipe::Stderr, "loading\u{1b}[31m red\u{202e}txt.exe\n"),
     (
