@@ -69,6 +69,7 @@ fn bench_write(bencher: Bencher, raw: Vec<u8>) {
         kind: Kind::Response,
         id: Some("17".to_owned()),
         method: Some("tools/list".to_owned()),
+        tool: None,
         raw,
         envelope: Envelope::default(),
         batch: None,

@@ -131,7 +131,12 @@ fn print(steps: &[Step], paint: Paint, out: &mut Output) -> Result<()> {
     let direction = |step: &Step| format!("{} {} {}", step.from, if step.both { "↔" } else { "→" }, step.to);
     let packets = |step: &Step| packet_column(&step.packets);
     let (direction_width, packets_width) = (widest(direction, 9), widest(packets, 7).min(48));
-    let detail_width = widest(|step| step.detail.clone(), 6).min(64);
+    let roles = steps.iter().map(|step| safe::width(&role(step))).max().unwrap_or(0).min(40);
+    // On a terminal the details give way; in a file nothing has to.
+    let room = output::terminal_width().map_or(usize::MAX, |width| {
+        width.saturating_sub(4 + 2 + 5 + 2 + direction_width + 2 + 5 + 2 + packets_width + 2 + 2 + roles)
+    });
+    let detail_width = widest(|step| step.detail.clone(), 6).min(room.max(24));
     let head = format!(
         "{:>4}  {:<5}  {}  {:>5}  {}  {}  json-rpc",
         "step",
@@ -143,11 +148,7 @@ fn print(steps: &[Step], paint: Paint, out: &mut Output) -> Result<()> {
     );
     writeln!(out, "{}", paint.paint(Tone::Dim, &head))?;
     for step in steps {
-        let role = match step.role {
-            Some("synchronization") => format!("synchronization: {}", step.about),
-            Some(role) => format!("{role}: {}", step.about),
-            None => "-".to_owned(),
-        };
+        let role = role(step);
         let tone = match step.layer {
             "L7" => Tone::Plain,
             _ => Tone::Dim,
@@ -164,6 +165,10 @@ fn print(steps: &[Step], paint: Paint, out: &mut Output) -> Result<()> {
         writeln!(out, "{}", paint.paint(tone, line.trim_end()))?;
     }
     Ok(())
+}
+
+fn role(step: &Step) -> String {
+    step.role.map_or("-".to_owned(), |role| format!("{role}: {}", step.about))
 }
 
 /// Packets in a column: all of them up to twelve, else the first and last.

@@ -27,11 +27,15 @@ pub fn paint(colour: Colour) -> Paint {
     Paint { on }
 }
 
-/// Columns of the terminal on standard output.
-pub fn width() -> usize {
+/// Columns of the terminal on standard output, where it is one.
+pub fn terminal_width() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
-    let columns = size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
-    columns.unwrap_or(Lines::WIDTH)
+    size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
+/// Columns to fill.
+pub fn width() -> usize {
+    terminal_width().unwrap_or(Lines::WIDTH)
 }
 
 /// A line of progress on standard error, where that is a terminal.

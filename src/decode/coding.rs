@@ -1,31 +1,130 @@
 //! Content codings (RFC 9110 section 8.4): gzip, x-gzip, deflate (zlib or raw, as browsers accept). Streaming: what can be decoded of a piece is given
 //! out at once, so that an SSE event inside a flushed gzip stream is seen when it arrives.
 
+mod fuzz;
+mod layer;
+
+pub use fuzz::fuzz_coding;
+
 use super::Anomaly;
 use crate::capture::Limits;
+use layer::{Broken, Layer};
+
+/// Codings laid over each other that are taken off. More than two are an attack, or a mistake.
+const LAYERS: usize = 2;
+
+/// Decoded bytes that are allowed however few they were decoded from.
+const FREE: u64 = 1 << 20;
+
+/// First bytes that are kept while nothing is decoded. Deflate data begins with at most some 300 bytes of code lengths.
+const UNDECODED: usize = 4 << 10;
 
 /// Decodes one body.
+///
+/// A body that is not what it says it is fails with [`Anomaly::BadCoding`] at the first byte that shows it, before anything was
+/// given out: it is to be kept as sent, from its beginning (see [`Coding::undecoded`]). Damage further on fails in the same way;
+/// what was given out before it stands.
 #[derive(Debug)]
 pub struct Coding {
-    limits: Limits,
+    /// In the order in which they are taken off.
+    layers: Vec<Layer>,
+    ratio: u64,
+    taken: u64,
+    given: u64,
+    undecoded: Vec<u8>,
+    failed: bool,
 }
 
 impl Coding {
     /// By the value of Content-Encoding. `Ok(None)`: nothing to decode (absent, `identity`).
+    ///
+    /// # Errors
+    ///
+    /// [`Anomaly::UnknownCoding`] for any other coding, and for more than two.
     pub fn new(content_encoding: &str, limits: Limits) -> Result<Option<Coding>, Anomaly> {
-        let _ = (content_encoding, limits);
-        Ok(None)
+        let mut layers = Vec::new();
+        // RFC 9110 section 8.4: the field "lists the content codings in the order in which they were applied".
+        for name in content_encoding.rsplit(',').map(|name| name.trim().to_ascii_lowercase()) {
+            layers.push(match name.as_str() {
+                "" | "identity" => continue,
+                // Section 8.4.1.3: "A recipient SHOULD consider "x-gzip" to be equivalent to "gzip"."
+                "gzip" | "x-gzip" if layers.len() < LAYERS => Layer::gzip(),
+                "deflate" if layers.len() < LAYERS => Layer::deflate(),
+                _ => return Err(Anomaly::UnknownCoding { coding: content_encoding.trim().to_owned() }),
+            });
+        }
+        let ratio = limits.inflate_ratio;
+        let coding = Coding { layers, ratio, taken: 0, given: 0, undecoded: Vec::new(), failed: false };
+        Ok(Some(coding).filter(|coding| !coding.layers.is_empty()))
     }
 
-    /// The next bytes of the coded body; decoded bytes go to `out` as they come. After an error the rest is kept as sent by the caller.
+    /// The next bytes of the coded body; decoded bytes go to `out` as they come. After an error the rest is kept as sent by the
+    /// caller; further pushes do nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Anomaly::BadCoding`], and [`Anomaly::LimitReached`] where the body grows by more than `Limits::inflate_ratio`.
     pub fn push(&mut self, bytes: &[u8], out: &mut dyn FnMut(&[u8])) -> Result<(), Anomaly> {
-        let _ = (bytes, out, self.limits);
+        if self.failed {
+            return Ok(());
+        }
+        self.taken = self.taken.saturating_add(bytes.len() as u64);
+        let most = FREE.max(self.taken.saturating_mul(self.ratio));
+        let given = &mut self.given;
+        let result = through(&mut self.layers, bytes, &mut |decoded| {
+            let room = usize::try_from(most.saturating_sub(*given)).unwrap_or(usize::MAX);
+            let allowed = &decoded[..decoded.len().min(room)];
+            *given += allowed.len() as u64;
+            if !allowed.is_empty() {
+                out(allowed);
+            }
+            if allowed.len() == decoded.len() { Ok(()) } else { Err(Broken::Ratio) }
+        });
+        match result {
+            Ok(()) if self.given == 0 && self.undecoded.len() + bytes.len() <= UNDECODED => {
+                self.undecoded.extend_from_slice(bytes);
+            }
+            Ok(()) => self.undecoded = Vec::new(),
+            Err(broken) => return Err(self.fail(broken)),
+        }
         Ok(())
     }
 
-    /// The body is over: gives out what is left.
+    /// The body is over. Everything that could be decoded has been given out by `push`.
+    ///
+    /// # Errors
+    ///
+    /// [`Anomaly::BadCoding`] where the compressed data goes on beyond the end of the body. An empty body is no error.
     pub fn finish(&mut self, out: &mut dyn FnMut(&[u8])) -> Result<(), Anomaly> {
         let _ = out;
-        Ok(())
+        match self.layers.iter().find_map(Layer::unfinished) {
+            Some(broken) if self.taken > 0 && !self.failed => Err(self.fail(broken)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The bytes of earlier pushes, while nothing of them was decoded: after an error, what the body as sent begins with, before
+    /// the bytes of the push that failed. Empty once something was given out.
+    pub fn undecoded(&self) -> &[u8] {
+        if self.given == 0 { &self.undecoded } else { &[] }
+    }
+
+    fn fail(&mut self, broken: Broken) -> Anomaly {
+        self.failed = true;
+        match broken {
+            Broken::Ratio => Anomaly::LimitReached { limit: "inflate_ratio", offset: self.taken },
+            Broken::Data { coding, why } => Anomaly::BadCoding { coding: coding.to_owned(), why },
+        }
     }
 }
+
+/// Takes one layer off after the other. There are at most `LAYERS`.
+fn through(layers: &mut [Layer], bytes: &[u8], out: &mut dyn FnMut(&[u8]) -> Result<(), Broken>) -> Result<(), Broken> {
+    match layers.split_first_mut() {
+        Some((layer, inner)) => layer.push(bytes, &mut |decoded| through(inner, decoded, out)),
+        None => out(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests;

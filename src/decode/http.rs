@@ -28,11 +28,12 @@ pub struct Head {
     pub offset: u64,
     /// The start line.
     pub start: StartLine,
-    /// Minor version of HTTP/1 (0 or 1); 2 for the major version 2.
+    /// `1.0`, `1.1` or `2`.
     pub version: &'static str,
     /// The text of the head as sent, up to and including the empty line.
     pub text: Box<[u8]>,
-    /// Name and value of each field, as ranges of `text`; the value without surrounding blanks.
+    /// Name and value of each field, as ranges of `text`; the value without surrounding blanks. The value of a folded field
+    /// spans its lines, line ends included.
     pub fields: Vec<(Range<u32>, Range<u32>)>,
 }
 
@@ -73,17 +74,42 @@ pub const MASK: u8 = b'*';
 
 /// Whether the values of this header field are secrets, never shown nor written to disk unless asked for.
 pub fn is_secret(name: &[u8]) -> bool {
-    const NAMES: [&str; 8] = [
-        "authorization",
-        "proxy-authorization",
-        "cookie",
-        "set-cookie",
-        "x-api-key",
-        "api-key",
-        "x-auth-token",
-        "x-csrf-token",
-    ];
-    const PARTS: [&str; 4] = ["secret", "token", "password", "apikey"];
-    let name = String::from_utf8_lossy(name).to_ascii_lowercase();
-    NAMES.contains(&name.as_str()) || PARTS.iter().any(|part| name.contains(part))
+    /// What the name of such a field contains, in lower case: `Proxy-Authorization`, `Set-Cookie`, `X-Csrf-Token`.
+    const PARTS: [&[u8]; 7] = [b"authorization", b"cookie", b"secret", b"token", b"password", b"apikey", b"api-key"];
+    PARTS.iter().any(|part| name.windows(part.len()).any(|window| window.eq_ignore_ascii_case(part)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(text: &str, fields: &[(Range<u32>, Range<u32>)]) -> Head {
+        let start = StartLine::Response { status: 200, reason: "OK".into() };
+        Head { offset: 10, start, version: "1.1", text: text.as_bytes().into(), fields: fields.to_vec() }
+    }
+
+    #[test]
+    fn fields_are_ranges_of_the_text_and_names_know_no_case() {
+        let text = "HTTP/1.1 200 OK\r\nContent-Type: Text/Event-Stream; charset=utf-8\r\nX: 1\r\nx: 2\r\n\r\n";
+        let head = head(text, &[(17..29, 31..63), (65..66, 68..69), (71..72, 74..75)]);
+        assert_eq!(head.media_type().as_deref(), Some("text/event-stream"));
+        assert_eq!(head.values("X").collect::<Vec<_>>(), [b"1", b"2"]);
+        assert_eq!(head.value("y"), None);
+        assert_eq!(head.end(), 10 + text.len() as u64);
+    }
+
+    #[test]
+    fn a_range_outside_the_text_is_empty() {
+        assert_eq!(head("short", &[(0..3, 4..99)]).value("sho"), Some(""));
+    }
+
+    #[test]
+    fn secrets_are_known_by_name() {
+        for name in ["Authorization", "COOKIE", "X-Goog-Api-Key", "X-Amz-Security-Token", "client-secret"] {
+            assert!(is_secret(name.as_bytes()), "{name}");
+        }
+        for name in ["Accept", "Mcp-Session-Id", "Content-Type", ""] {
+            assert!(!is_secret(name.as_bytes()), "{name}");
+        }
+    }
 }

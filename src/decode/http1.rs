@@ -1,4 +1,20 @@
 //! HTTP/1.0 and 1.1 (RFC 9112): both directions of one connection, since a response is framed by its request.
+//!
+//! Each direction has a reader, and both share the queue of requests that wait for their response. Nothing is ever
+//! repaired by guessing: what is lost is said to be lost, and a response that cannot be told to answer a request stays alone.
+
+mod framing;
+mod fuzz;
+mod grammar;
+mod pairing;
+mod reader;
+mod sniff;
+
+pub use fuzz::fuzz_http1;
+pub use sniff::sniff;
+
+use pairing::Pairing;
+use reader::{Reader, Turn};
 
 use super::http::Head;
 use super::{Anomaly, Direction, Ending, Piece};
@@ -56,7 +72,8 @@ pub enum HttpEvent<'a> {
         direction: Direction,
         /// Whether the content is whole; false with a gap, or when the stream ended before its time.
         complete: bool,
-        /// How it ended: `Finished` by its framing (or by a close that its framing asks for).
+        /// How it ended: `Finished` by its framing (or by a close that its framing asks for), else as its stream did; `Cut` too where
+        /// the framing was lost.
         ending: Ending,
     },
     /// The connection speaks another protocol from this offset of this direction on (101, or 2xx to CONNECT). Bytes follow as `Opaque`.
@@ -68,7 +85,7 @@ pub enum HttpEvent<'a> {
         /// Where.
         offset: u64,
     },
-    /// Bytes after a switch.
+    /// Bytes after a switch. Bytes of it that were never seen are not told: the offset of the next ones passes them.
     Opaque {
         /// The direction.
         direction: Direction,
@@ -88,33 +105,61 @@ pub enum HttpEvent<'a> {
     },
 }
 
-/// Whether these first bytes of a direction look like HTTP/1: which message they begin (a request goes client to server).
-/// `None`: they do not. `Some(None)`: too few to tell.
-pub fn sniff(bytes: &[u8]) -> Option<Option<Direction>> {
-    let _ = bytes;
-    None
-}
-
 /// Decodes one connection.
 #[derive(Debug)]
 pub struct Http1 {
-    limits: Limits,
+    requests: Reader,
+    responses: Reader,
+    pairing: Pairing,
 }
 
 impl Http1 {
     /// At the first byte of both directions.
     pub fn new(limits: Limits) -> Http1 {
-        Http1 { limits }
+        Http1 {
+            requests: Reader::new(Direction::ClientToServer, &limits),
+            responses: Reader::new(Direction::ServerToClient, &limits),
+            pairing: Pairing::new(limits.pipelined),
+        }
     }
 
     /// The next piece of one direction.
     pub fn push(&mut self, direction: Direction, piece: Piece<'_>, seen: Seen, sink: &mut impl FnMut(HttpEvent<'_>)) {
-        let _ = (direction, piece, seen, sink, self.limits);
+        let mut turn = Turn { pairing: &mut self.pairing, seen: seen.acknowledged, sink };
+        match (direction, piece) {
+            (Direction::ClientToServer, Piece::Data(mut bytes)) => {
+                while !bytes.is_empty() {
+                    bytes = &bytes[self.requests.data(bytes, &mut turn)..];
+                }
+            }
+            (Direction::ServerToClient, Piece::Data(mut bytes)) => {
+                while !bytes.is_empty() {
+                    bytes = &bytes[self.responses.data(bytes, &mut turn)..];
+                    // A response may decide how the bytes behind its request are to be read; the next may answer what they are.
+                    self.requests.settle(&mut turn);
+                }
+            }
+            (_, Piece::Gap(0)) => {}
+            (Direction::ClientToServer, Piece::Gap(length)) => self.requests.gap(length, &mut turn),
+            (Direction::ServerToClient, Piece::Gap(length)) => self.responses.gap(length, &mut turn),
+            (Direction::ClientToServer, Piece::End(ending)) => self.requests.stream_end(ending, &mut turn),
+            (Direction::ServerToClient, Piece::End(ending)) => self.responses.stream_end(ending, &mut turn),
+        }
+    }
+
+    /// Bytes held of both directions.
+    fn held(&self) -> usize {
+        self.requests.held() + self.responses.held()
     }
 
     /// The lowest offset of this direction that may still be given out as content or head: everything below is done with.
     pub fn low_water(&self, direction: Direction) -> u64 {
-        let _ = direction;
-        0
+        match direction {
+            Direction::ClientToServer => self.requests.low_water(),
+            Direction::ServerToClient => self.responses.low_water(),
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

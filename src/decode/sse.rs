@@ -1,6 +1,12 @@
 //! Server-sent events, as WHATWG defines the stream (HTML, section 9.2.6).
 
+mod fuzz;
+
+pub use fuzz::fuzz_sse;
+
 use std::ops::Range;
+
+use memchr::{memchr, memchr2};
 
 use super::{Anomaly, Piece};
 use crate::capture::Limits;
@@ -8,13 +14,13 @@ use crate::capture::Limits;
 /// One event, the moment its blank line arrived.
 #[derive(Debug)]
 pub struct Event<'a> {
-    /// Offset of its first line in the body.
+    /// Offset of its first line in the body; comments count.
     pub start: u64,
-    /// Offset behind its blank line.
+    /// Offset behind its blank line. Where that ends in CR LF: behind the CR, for an event does not wait for an LF that may not come.
     pub end: u64,
     /// The `event` field: `message` is left out.
     pub kind: Option<&'a str>,
-    /// The last event id in force, where one was ever set (an `id` line with NUL is ignored).
+    /// The last event id in force, where one was ever set (an `id` line with NUL is ignored); an empty id takes it away again.
     pub id: Option<&'a str>,
     /// Whether this event itself set the id.
     pub sets_id: bool,
@@ -22,9 +28,10 @@ pub struct Event<'a> {
     pub retry: Option<u64>,
     /// The data lines joined by LF; `None` without a data line (such an event is not dispatched, but still sets id and retry).
     pub data: Option<&'a [u8]>,
-    /// Where the bytes of `data` stand in the body, in order: each run of bytes, and the line ends between them.
+    /// Where the bytes of `data` stand in the body, in order: each run of bytes that is not empty, and the last byte of the line end
+    /// (of CR LF, the LF) for each LF between them.
     pub parts: &'a [Range<u64>],
-    /// Comment lines before or inside it.
+    /// Comment lines before or inside it, since the event before.
     pub comments: u32,
 }
 
@@ -37,25 +44,321 @@ pub enum SseEvent<'a> {
     Anomaly(Anomaly),
 }
 
+/// Where offsets stop, whatever lengths of gaps add up to: no stream is that long, and sums of offsets stay in range.
+const FAR: u64 = 1 << 62;
+
+/// Memory of buffers that is kept from event to event; most events need less.
+const KEPT: usize = 64 << 10;
+
+/// "Streams ... may begin with ... U+FEFF BYTE ORDER MARK".
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// What the lines of the current event have said so far.
+#[derive(Debug, Default)]
+struct Draft {
+    /// Offset of the first line.
+    start: u64,
+    kind: String,
+    retry: Option<u64>,
+    sets_id: bool,
+    /// Whether there was a data line.
+    dispatched: bool,
+    /// The data lines joined, unless there is only one and it lies in the piece at hand.
+    data: Vec<u8>,
+    parts: Vec<Range<u64>>,
+    /// Offset of the byte that ended the last data line.
+    line_end: u64,
+    /// Whether any line was no comment.
+    fields: bool,
+}
+
+/// What a line says.
+enum Line {
+    /// "If the line is empty (a blank line): Dispatch the event".
+    Blank,
+    /// A data line, whose value begins here.
+    Data(usize),
+    /// Anything else, which is done with.
+    Other,
+}
+
 /// Decodes one body.
 #[derive(Debug)]
 pub struct Sse {
-    limits: Limits,
+    /// Bytes that may be kept for one event.
+    limit: u64,
+    /// Offset of the next byte.
+    offset: u64,
+    /// The current line so far, where it began in an earlier piece.
+    held: Vec<u8>,
+    /// Whether the last line ended in CR, so that an LF that follows belongs to it.
+    after_cr: bool,
+    event: Draft,
+    id: String,
+    comments: u32,
+    /// Since where bytes are passed over, until the next blank line.
+    lost: Option<u64>,
+    /// While bytes are passed over: whether the current line is empty so far, and known to have begun here.
+    blank: bool,
 }
 
 impl Sse {
     /// At the first byte.
     pub fn new(limits: Limits) -> Sse {
-        Sse { limits }
+        Sse {
+            limit: limits.message as u64,
+            offset: 0,
+            held: Vec::new(),
+            after_cr: false,
+            event: Draft::default(),
+            id: String::new(),
+            comments: 0,
+            lost: None,
+            blank: false,
+        }
     }
 
     /// The next piece.
     pub fn push(&mut self, piece: Piece<'_>, sink: &mut impl FnMut(SseEvent<'_>)) {
-        let _ = (piece, sink, self.limits);
+        match piece {
+            Piece::Data(bytes) => self.data(bytes, sink),
+            Piece::Gap(0) => {}
+            Piece::Gap(length) => {
+                self.discard(sink);
+                self.offset = self.offset.saturating_add(length).min(FAR);
+                self.after_cr = false;
+                // The gap may have ended inside a line, so an empty rest of it is no blank line.
+                self.lose(self.offset, false);
+            }
+            // "Once the end of the file is reached, any pending data must be discarded. (If the file ends in the middle of an
+            // event, before the final empty line, the incomplete event is not dispatched.)"
+            Piece::End(_) => {
+                self.discard(sink);
+                self.lose(self.offset, false);
+            }
+        }
     }
 
     /// Everything below this offset of the body is done with.
     pub fn low_water(&self) -> u64 {
-        0
+        match self.lost {
+            Some(_) => self.offset,
+            None => self.event.start,
+        }
+    }
+
+    fn data(&mut self, mut bytes: &[u8], sink: &mut impl FnMut(SseEvent<'_>)) {
+        // The data of the event, while that is a single line of this piece.
+        let mut only: Option<&[u8]> = None;
+        while !bytes.is_empty() {
+            if std::mem::take(&mut self.after_cr) && bytes[0] == b'\n' {
+                self.line_feed();
+                bytes = &bytes[1..];
+                continue;
+            }
+            if self.lost.is_some() {
+                bytes = self.pass_over(bytes, sink);
+                continue;
+            }
+            let Some(length) = memchr2(b'\r', b'\n', bytes) else {
+                self.held.extend_from_slice(bytes);
+                self.offset += bytes.len() as u64;
+                self.check_limit(self.offset, false, sink);
+                break;
+            };
+            let (line, rest) = bytes.split_at(length);
+            self.offset += length as u64 + 1;
+            self.after_cr = rest[0] == b'\r';
+            bytes = &rest[1..];
+            if !self.check_limit(self.offset - 1, true, sink) {
+                continue;
+            }
+            if self.held.is_empty() {
+                match self.line(line) {
+                    Line::Blank => self.dispatch(only.take(), sink),
+                    Line::Data(at) if !self.event.dispatched => {
+                        self.mark(line.len() - at);
+                        only = Some(&line[at..]);
+                    }
+                    Line::Data(at) => self.append(only.take(), &line[at..]),
+                    Line::Other => {}
+                }
+            } else {
+                let mut held = std::mem::take(&mut self.held);
+                held.extend_from_slice(line);
+                // A line of which something is held is not blank.
+                if let Line::Data(at) = self.line(&held) {
+                    self.append(only.take(), &held[at..]);
+                }
+                self.held = reused(held);
+            }
+        }
+        if let Some(only) = only {
+            self.event.data.extend_from_slice(only);
+        }
+    }
+
+    /// The LF of a CR LF whose CR has ended the line.
+    fn line_feed(&mut self) {
+        if self.event.start == self.offset {
+            self.event.start += 1;
+        }
+        if self.event.dispatched && self.event.line_end + 1 == self.offset {
+            self.event.line_end = self.offset;
+        }
+        self.offset += 1;
+    }
+
+    /// Reads a line (without its end, which stands before `self.offset`).
+    fn line(&mut self, line: &[u8]) -> Line {
+        let start = self.offset - 1 - line.len() as u64;
+        let skip = if start == 0 && line.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
+        let text = &line[skip..];
+        // "If the line starts with a U+003A COLON character (:): Ignore the line."
+        match text.first() {
+            None => return Line::Blank,
+            Some(b':') => {
+                self.comments = self.comments.saturating_add(1);
+                return Line::Other;
+            }
+            Some(_) => self.event.fields = true,
+        }
+        // "Collect the characters on the line before the first U+003A COLON character (:), and let field be that string. ... If
+        // value starts with a U+0020 SPACE character, remove it from value." Without a colon, the line is the field's name.
+        let colon = memchr(b':', text).unwrap_or(text.len());
+        let after = (colon + 1).min(text.len());
+        let begin = after + usize::from(text.get(after) == Some(&b' '));
+        let value = &text[begin..];
+        match &text[..colon] {
+            b"data" => return Line::Data(skip + begin),
+            b"event" => replace(&mut self.event.kind, value),
+            // "If the field value does not contain U+0000 NULL, then set the last event ID buffer to the field value."
+            b"id" if memchr(0, value).is_none() => {
+                replace(&mut self.id, value);
+                self.event.sets_id = true;
+            }
+            // "If the field value consists of only ASCII digits, then interpret the field value as an integer in base ten".
+            b"retry" if value.iter().all(u8::is_ascii_digit) => {
+                let milliseconds = std::str::from_utf8(value).ok().and_then(|digits| digits.parse().ok());
+                self.event.retry = milliseconds.or(self.event.retry);
+            }
+            _ => {}
+        }
+        Line::Other
+    }
+
+    /// Appends a further data line, or one that cannot be given out where it lies.
+    fn append(&mut self, only: Option<&[u8]>, value: &[u8]) {
+        if let Some(only) = only {
+            self.event.data.extend_from_slice(only);
+        }
+        // "Append the field value to the data buffer, then append a single U+000A LINE FEED (LF) character": the last is taken
+        // off again when the event is dispatched, so here it goes between two lines.
+        if self.event.dispatched {
+            self.event.data.push(b'\n');
+            self.event.parts.push(self.event.line_end..self.event.line_end + 1);
+        }
+        self.mark(value.len());
+        self.event.data.extend_from_slice(value);
+    }
+
+    /// Notes where the value of a data line stands: it ends with the line.
+    fn mark(&mut self, length: usize) {
+        self.event.dispatched = true;
+        self.event.line_end = self.offset - 1;
+        if length > 0 {
+            self.event.parts.push(self.event.line_end - length as u64..self.event.line_end);
+        }
+    }
+
+    /// A blank line: gives out the event.
+    fn dispatch(&mut self, only: Option<&[u8]>, sink: &mut impl FnMut(SseEvent<'_>)) {
+        let event = &self.event;
+        if event.dispatched || event.sets_id || event.retry.is_some() || !event.kind.is_empty() {
+            sink(SseEvent::Event(Event {
+                start: event.start,
+                end: self.offset,
+                kind: Some(event.kind.as_str()).filter(|kind| !matches!(*kind, "" | "message")),
+                id: Some(self.id.as_str()).filter(|id| !id.is_empty()),
+                sets_id: event.sets_id,
+                retry: event.retry,
+                data: event.dispatched.then(|| only.unwrap_or(&event.data)),
+                parts: &event.parts,
+                comments: std::mem::take(&mut self.comments),
+            }));
+        }
+        self.next_event();
+    }
+
+    fn next_event(&mut self) {
+        let mut parts = std::mem::take(&mut self.event.parts);
+        parts.clear();
+        parts.shrink_to(KEPT / size_of::<Range<u64>>());
+        let mut kind = std::mem::take(&mut self.event.kind);
+        kind.clear();
+        let data = reused(std::mem::take(&mut self.event.data));
+        self.event = Draft { start: self.offset, kind, data, parts, ..Draft::default() };
+    }
+
+    /// Whether the event may go on to `end`. If not, it is passed over.
+    fn check_limit(&mut self, end: u64, line_ended: bool, sink: &mut impl FnMut(SseEvent<'_>)) -> bool {
+        let places = size_of_val(self.event.parts.as_slice()) as u64;
+        if end - self.event.start + places <= self.limit {
+            return true;
+        }
+        let start = self.event.start;
+        sink(SseEvent::Anomaly(Anomaly::LimitReached { limit: "message", offset: start }));
+        self.lose(start, line_ended);
+        false
+    }
+
+    /// Says what was collected, or passed over, and comes to nothing. Comments alone are nothing to lose.
+    fn discard(&mut self, sink: &mut impl FnMut(SseEvent<'_>)) {
+        let pending = self.event.fields || !self.held.is_empty();
+        let from = self.lost.unwrap_or(if pending { self.event.start } else { self.offset });
+        if self.offset > from {
+            sink(SseEvent::Anomaly(Anomaly::Skipped { offset: from, length: self.offset - from }));
+        }
+    }
+
+    /// Passes over what comes, until a blank line.
+    fn lose(&mut self, from: u64, at_line_start: bool) {
+        self.next_event();
+        self.held = Vec::new();
+        self.lost = Some(from);
+        self.blank = at_line_start;
+    }
+
+    /// Passes over the rest of a line.
+    fn pass_over<'b>(&mut self, bytes: &'b [u8], sink: &mut impl FnMut(SseEvent<'_>)) -> &'b [u8] {
+        let Some(length) = memchr2(b'\r', b'\n', bytes) else {
+            self.offset += bytes.len() as u64;
+            self.blank = false;
+            return &[];
+        };
+        self.offset += length as u64 + 1;
+        self.after_cr = bytes[length] == b'\r';
+        if std::mem::replace(&mut self.blank, true) && length == 0 {
+            self.discard(sink);
+            self.lost = None;
+            self.next_event();
+        }
+        &bytes[length + 1..]
     }
 }
+
+/// The text of a field; bytes that are no UTF-8 are replaced, as the standard decodes the stream.
+fn replace(text: &mut String, value: &[u8]) {
+    text.clear();
+    text.push_str(&String::from_utf8_lossy(value));
+}
+
+/// An emptied buffer, without the memory of an uncommonly large event.
+fn reused(mut buffer: Vec<u8>) -> Vec<u8> {
+    buffer.clear();
+    buffer.shrink_to(KEPT);
+    buffer
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,196 +1,52 @@
 //! TCP: segments to two streams of bytes in order, with gaps where bytes are missing.
+//!
+//! ```text
+//!              ┌ table ──────────────┐    ┌ connection ──────────────────────────────────────────┐
+//!  Segment ───►│ 4-tuple ► connection│───►│ First  ──►[assembler]──┐                             │
+//!              │ longest idle goes   │    │               ▲ ACKs   ├─► causal order ─► Delivery  │──► Sink
+//!              └─────────────────────┘    │ Second ──►[assembler]──┘                             │
+//!  time ──────► deadlines ───────────────►│ analysis ─► SegmentFact          recent ─► Anomaly   │
+//!                                         └──────────────────────────────────────────────────────┘
+//! ```
+//!
+//! **In order** a segment costs one look into the table and is handed on as it is: no copy, no allocation. Only what
+//! arrives ahead of something missing is kept (`assembler.rs`), and only then does the connection have a deadline.
+//!
+//! **Order.** The streams do not depend on the order of the capture: a piece is delivered when everything before it
+//! was, in its own stream and, up to its acknowledgment number, in the other (`connection/order.rs`).
+//!
+//! **Time** is capture time, and the clock is the latest time seen: it neither goes back nor, where one packet claims to be
+//! years ahead, does more than expire once what was waiting. A deadline acts as of its own moment, so it does not matter
+//! whether a packet or a tick makes it noticed.
+//!
+//! **Memory** is bounded by `Limits`: the connections, the bytes ahead of holes of one direction and of all, and a fixed
+//! pool of bytes delivered last (`recent.rs`) to recognise retransmissions that say something else.
 
-use std::net::SocketAddr;
+mod analysis;
+mod assembler;
+mod connection;
+mod facts;
+mod fuzz;
+mod recent;
+mod segment;
+mod sequence;
+mod table;
+#[cfg(test)]
+mod tests;
 
-use super::{Anomaly, ConnectionId, Endpoints, Piece, Side};
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
+
+use self::connection::{Connection, Context};
+use self::recent::Recent;
+use self::table::{FlowKey, Slot, Table};
+use super::{Anomaly, ConnectionId, Ending, Endpoints, Piece, Side};
 use crate::capture::{Limits, PacketNumber, PacketRange, Time};
 
-/// The flag bits of a TCP header (RFC 9293 section 3.1), low byte and NS.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Flags(pub u16);
-
-impl Flags {
-    /// No more data from sender.
-    pub const FIN: u16 = 0x01;
-    /// Synchronize sequence numbers.
-    pub const SYN: u16 = 0x02;
-    /// Reset the connection.
-    pub const RST: u16 = 0x04;
-    /// Push.
-    pub const PSH: u16 = 0x08;
-    /// The acknowledgment number is valid.
-    pub const ACK: u16 = 0x10;
-    /// The urgent pointer is valid.
-    pub const URG: u16 = 0x20;
-    /// ECN echo.
-    pub const ECE: u16 = 0x40;
-    /// Congestion window reduced.
-    pub const CWR: u16 = 0x80;
-
-    /// Whether any bit of `mask` is set.
-    pub fn has(self, mask: u16) -> bool {
-        self.0 & mask != 0
-    }
-}
-
-/// One TCP segment as the packet layer hands it over.
-#[derive(Clone, Copy, Debug)]
-pub struct Segment<'a> {
-    /// When the packet that completed it was captured.
-    pub time: Time,
-    /// That packet (its own, or the last fragment to arrive).
-    pub packet: PacketNumber,
-    /// Sender.
-    pub source: SocketAddr,
-    /// Receiver.
-    pub destination: SocketAddr,
-    /// Sequence number as sent.
-    pub sequence: u32,
-    /// Acknowledgment number as sent.
-    pub acknowledgment: u32,
-    /// Flag bits.
-    pub flags: Flags,
-    /// Window as sent, not scaled.
-    pub window: u16,
-    /// The raw options.
-    pub options: &'a [u8],
-    /// The payload as captured.
-    pub payload: &'a [u8],
-    /// Payload bytes that the capture cut off behind `payload` (snap length).
-    pub missing: u32,
-    /// Where the bytes of `payload` stand in packets: one range, or several for a fragmented datagram.
-    pub origin: &'a [PacketRange],
-}
-
-/// What a SYN offered (RFC 9293, 7323, 2018).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
-    /// Maximum segment size.
-    pub mss: Option<u16>,
-    /// Window scale: the shift count.
-    pub window_scale: Option<u8>,
-    /// Selective acknowledgment permitted.
-    pub sack_permitted: bool,
-    /// Timestamps.
-    pub timestamps: bool,
-}
-
-/// One step of the handshake.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
-    /// The packet.
-    pub packet: PacketNumber,
-    /// When.
-    pub time: Time,
-}
-
-/// What is known of one end of a connection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct End {
-    /// Packets sent.
-    pub packets: u64,
-    /// Payload bytes of the stream that were seen, each once.
-    pub bytes: u64,
-    /// Payload bytes of the stream that were never seen.
-    pub lost: u64,
-    /// Options of its SYN.
-    pub options: Options,
-    /// Segments sent again, each counted once under the name Wireshark gives it first.
-    pub retransmissions: u32,
-    /// Duplicate acknowledgments.
-    pub duplicate_acks: u32,
-    /// Keep-alive probes.
-    pub keep_alives: u32,
-    /// Times it announced a window of zero.
-    pub zero_windows: u32,
-    /// The packet of its FIN.
-    pub fin: Option<PacketNumber>,
-    /// The packet of its RST.
-    pub rst: Option<PacketNumber>,
-}
-
-/// What is known of a TCP connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Facts {
-    /// Addresses, by [`Side`].
-    pub endpoints: Endpoints,
-    /// Time of the first packet seen.
-    pub opened: Time,
-    /// Time of the last packet seen.
-    pub last: Time,
-    /// SYN, SYN+ACK and the ACK that completed the handshake, where seen.
-    pub handshake: [Option<Step>; 3],
-    /// Each end, by [`Side`].
-    pub ends: [End; 2],
-}
-
-impl Facts {
-    /// Nanoseconds from SYN to the ACK of the SYN+ACK (as Wireshark's initial round trip), where both were seen.
-    pub fn round_trip(&self) -> Option<i64> {
-        Some(self.handshake[2]?.time.since(self.handshake[0]?.time))
-    }
-}
-
-/// What Wireshark's TCP analysis calls a segment; bits, since some go together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Analysis(pub u32);
-
-impl Analysis {
-    /// TCP Retransmission.
-    pub const RETRANSMISSION: u32 = 1 << 0;
-    /// TCP Fast Retransmission.
-    pub const FAST_RETRANSMISSION: u32 = 1 << 1;
-    /// TCP Spurious Retransmission.
-    pub const SPURIOUS_RETRANSMISSION: u32 = 1 << 2;
-    /// TCP Out-Of-Order.
-    pub const OUT_OF_ORDER: u32 = 1 << 3;
-    /// TCP Previous segment not captured.
-    pub const PREVIOUS_NOT_CAPTURED: u32 = 1 << 4;
-    /// TCP ACKed unseen segment.
-    pub const ACKED_UNSEEN: u32 = 1 << 5;
-    /// TCP Dup ACK.
-    pub const DUPLICATE_ACK: u32 = 1 << 6;
-    /// TCP Keep-Alive.
-    pub const KEEP_ALIVE: u32 = 1 << 7;
-    /// TCP Keep-Alive ACK.
-    pub const KEEP_ALIVE_ACK: u32 = 1 << 8;
-    /// TCP ZeroWindow.
-    pub const ZERO_WINDOW: u32 = 1 << 9;
-    /// TCP ZeroWindowProbe.
-    pub const ZERO_WINDOW_PROBE: u32 = 1 << 10;
-    /// TCP ZeroWindowProbeAck.
-    pub const ZERO_WINDOW_PROBE_ACK: u32 = 1 << 11;
-    /// TCP Window Update.
-    pub const WINDOW_UPDATE: u32 = 1 << 12;
-    /// TCP Window Full.
-    pub const WINDOW_FULL: u32 = 1 << 13;
-    /// TCP Port numbers reused.
-    pub const PORT_REUSED: u32 = 1 << 14;
-
-    /// Names of the bits, in the order of the constants, as Wireshark words them.
-    pub const NAMES: [&'static str; 15] = [
-        "Retransmission",
-        "Fast Retransmission",
-        "Spurious Retransmission",
-        "Out-Of-Order",
-        "Previous segment not captured",
-        "ACKed unseen segment",
-        "Dup ACK",
-        "Keep-Alive",
-        "Keep-Alive ACK",
-        "ZeroWindow",
-        "ZeroWindowProbe",
-        "ZeroWindowProbeAck",
-        "Window Update",
-        "Window Full",
-        "Port numbers reused",
-    ];
-
-    /// The names of the bits that are set.
-    pub fn names(self) -> impl Iterator<Item = &'static str> {
-        Self::NAMES.iter().enumerate().filter(move |(bit, _)| self.0 & (1 << bit) != 0).map(|(_, name)| *name)
-    }
-}
+pub use self::analysis::Analysis;
+pub use self::facts::{End, Facts, Step};
+pub use self::fuzz::fuzz_tcp;
+pub use self::segment::{Flags, Options, Segment};
 
 /// What the reassembler says of each segment, whether or not it brought anything new.
 #[derive(Clone, Copy, Debug)]
@@ -256,33 +112,156 @@ pub trait Sink {
 #[derive(Debug)]
 pub struct Tcp {
     limits: Limits,
+    table: Table,
+    recent: Recent,
+    /// The latest time of a packet; what is noted is noted as of then.
+    latest: Time,
+    /// The latest time of all, ticks included; deadlines up to then have passed.
+    clock: Time,
+    deadlines: BinaryHeap<Reverse<(Time, ConnectionId, Slot)>>,
+    /// Connections that hold bytes, the one that has held some for longest first.
+    holders: BTreeSet<(u64, Slot)>,
+    holds: u64,
+    held: usize,
 }
 
 impl Tcp {
     /// An empty one.
     pub fn new(limits: Limits) -> Tcp {
-        Tcp { limits }
+        Tcp {
+            table: Table::new(limits.connections),
+            recent: Recent::new(&limits),
+            latest: Time(i64::MIN),
+            clock: Time(i64::MIN),
+            deadlines: BinaryHeap::new(),
+            holders: BTreeSet::new(),
+            holds: 0,
+            held: 0,
+            limits,
+        }
     }
 
     /// One segment. Segments may come in any order.
     pub fn push(&mut self, segment: &Segment<'_>, sink: &mut impl Sink) {
-        let _ = (segment, sink, self.limits);
+        self.advance(segment.time, sink);
+        self.latest = self.latest.max(segment.time);
+        let key = FlowKey::of(segment);
+        let (slot, side, reused) = self.connection_of(key, segment, sink);
+        self.with(slot, self.latest, sink, |connection, context| connection.push(side, segment, reused, context));
+        // The connection that has held bytes for longest is the least likely to get what it waits for.
+        while self.held > self.limits.reassembly_total {
+            let Some(&(_, slot)) = self.holders.first() else { break };
+            self.with(slot, self.latest, sink, |connection, context| {
+                connection.report_limit("reassembly_total", context);
+                connection.release(context);
+            });
+        }
     }
 
     /// The capture clock moved to `now` (it never goes back inside): declares losses and forgets connections that are due.
     /// Called before each packet and on a live tick.
     pub fn advance(&mut self, now: Time, sink: &mut impl Sink) {
-        let _ = (now, sink);
+        self.clock = self.clock.max(now);
+        while let Some(&Reverse((due, id, slot))) = self.deadlines.peek() {
+            if due > self.clock {
+                break;
+            }
+            self.deadlines.pop();
+            let Some(entry) = self.table.entry(slot).filter(|entry| entry.connection.id == id) else { continue };
+            if entry.deadline != Some(due) {
+                continue;
+            }
+            entry.deadline = None;
+            let over = self.with(slot, due, sink, |connection, context| connection.expire(context));
+            if over == Some(true) {
+                self.close(slot, due, sink);
+            }
+        }
     }
 
     /// The capture is over: everything held is delivered, every connection closed.
     pub fn finish(&mut self, sink: &mut impl Sink) {
-        let _ = sink;
+        for slot in self.table.in_order_of_appearance() {
+            self.close(slot, self.latest, sink);
+        }
     }
 
     /// What is known of an open connection.
     pub fn facts(&self, connection: ConnectionId) -> Option<&Facts> {
-        let _ = connection;
-        None
+        self.table.find(connection).map(|connection| &connection.facts)
+    }
+
+    /// The connection a segment belongs to, opened if need be; who sent the segment; whether the ports were in use.
+    fn connection_of(&mut self, key: FlowKey, segment: &Segment<'_>, sink: &mut impl Sink) -> (Slot, Side, bool) {
+        let known = self.table.slot_of(key);
+        if let Some(slot) = known
+            && let Some(entry) = self.table.entry(slot)
+        {
+            let side = entry.connection.side_of(segment);
+            if !entry.connection.is_reopened_by(side, segment, &self.limits) {
+                return (slot, side, false);
+            }
+            self.close(slot, self.latest, sink);
+        }
+        if self.table.is_full()
+            && let Some(slot) = self.table.longest_idle()
+        {
+            self.with(slot, self.latest, sink, |connection, context| {
+                connection.report_limit("connections", context);
+            });
+            self.close(slot, self.latest, sink);
+        }
+        // The receiver of a SYN+ACK is the one that opened the connection.
+        let answers = segment.flags.has(Flags::SYN) && segment.flags.has(Flags::ACK);
+        let side = if answers { Side::Second } else { Side::First };
+        let slot = self.table.insert(key, |id| Connection::new(id, side, segment));
+        if let Some(entry) = self.table.entry(slot) {
+            sink.opened(entry.connection.id, &entry.connection.facts);
+        }
+        (slot, side, known.is_some())
+    }
+
+    /// Works on a connection, then brings what is kept about it up to date: bytes held, deadline.
+    fn with<S: Sink, T>(
+        &mut self,
+        slot: Slot,
+        now: Time,
+        sink: &mut S,
+        work: impl FnOnce(&mut Connection, &mut Context<'_, S>) -> T,
+    ) -> Option<T> {
+        let entry = self.table.entry(slot)?;
+        let before = entry.connection.cost();
+        let mut context = Context { limits: &self.limits, recent: &mut self.recent, sink, now };
+        let result = work(&mut entry.connection, &mut context);
+        let after = entry.connection.cost();
+        self.held = self.held - before + after;
+        match entry.holding {
+            None if after > 0 => {
+                self.holds += 1;
+                entry.holding = Some(self.holds);
+                self.holders.insert((self.holds, slot));
+            }
+            Some(since) if after == 0 => {
+                entry.holding = None;
+                self.holders.remove(&(since, slot));
+            }
+            _ => {}
+        }
+        if let Some(due) = entry.connection.deadline(&self.limits)
+            && entry.deadline.is_none_or(|noted| due < noted)
+        {
+            entry.deadline = Some(due);
+            self.deadlines.push(Reverse((due, entry.connection.id, slot)));
+            // Connections come and go faster than a clock that stands still takes their deadlines out.
+            if self.deadlines.len() > 2 * self.table.len() + 64 {
+                self.deadlines = self.table.deadlines().map(Reverse).collect();
+            }
+        }
+        Some(result)
+    }
+
+    fn close(&mut self, slot: Slot, now: Time, sink: &mut impl Sink) {
+        self.with(slot, now, sink, |connection, context| connection.close(context));
+        self.table.remove(slot);
     }
 }

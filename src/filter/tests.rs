@@ -11,6 +11,7 @@ use super::*;
 use crate::capture::{PacketNumber, Span, StreamId, Time};
 use crate::decode::Direction;
 use crate::decode::exchange::ExchangeNumber;
+use crate::decode::json;
 use crate::decode::jsonrpc::{Envelope, Kind};
 use crate::mcp::{Carrier, MessageNumber, Peers, SessionNumber, Transport};
 
@@ -49,6 +50,7 @@ pub(crate) fn message(number: u64, raw: &str) -> Message {
         kind,
         id: envelope.id.clone().map(|id| raw[id].to_owned()),
         method: envelope.method.clone().and_then(|method| json::string(&raw[method]).map(|name| name.into_owned())),
+        tool: None,
         raw: raw.as_bytes().to_vec(),
         envelope,
         batch: None,

@@ -212,7 +212,8 @@ impl Code for Severity {
 }
 
 impl Code for StepKind {
-    const ALL: &'static [StepKind] = &[StepKind::Handshake, StepKind::ApplicationData, StepKind::Alert];
+    const ALL: &'static [StepKind] =
+        &[StepKind::Handshake, StepKind::ApplicationData, StepKind::Alert, StepKind::SessionTickets];
     const WHAT: &'static str = "a TLS step";
 }
 

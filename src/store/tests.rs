@@ -66,6 +66,7 @@ fn message(session: u32, number: u64, raw: &[u8]) -> Message {
         kind: Kind::Request,
         id: None,
         method: None,
+        tool: None,
         raw: raw.to_vec(),
         envelope: Envelope::default(),
         batch: None,

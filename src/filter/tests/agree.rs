@@ -15,6 +15,7 @@ use crate::decode::exchange::{Exchange, Field as HeaderField, Half};
 use crate::filter::fields::Type;
 use crate::filter::path::Step;
 use crate::mcp::Party;
+use crate::mcp::facts;
 
 /// Few words, so that filters hit; among them what SQL, JSON and regular expressions stumble over.
 const WORDS: &[&str] =

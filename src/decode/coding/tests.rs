@@ -1,0 +1,149 @@
+use std::io::Write;
+
+use flate2::Compression;
+use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
+use proptest::prelude::*;
+
+use super::fuzz::{decode, fuzz_coding};
+use super::*;
+
+fn gzip(data: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(data).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn zlib(data: &[u8]) -> Vec<u8> {
+    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(data).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn raw(data: &[u8]) -> Vec<u8> {
+    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(data).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn bad(result: Result<(), Anomaly>) -> String {
+    match result {
+        Err(Anomaly::BadCoding { coding, why }) => format!("{coding}: {why}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn names_of_codings() {
+    let new = |name| Coding::new(name, Limits::default());
+    for nothing in ["", "identity", " , identity"] {
+        assert!(new(nothing).unwrap().is_none(), "{nothing:?}");
+    }
+    for known in ["gzip", "X-GZIP", " deflate ", "gzip, deflate", "identity, gzip"] {
+        assert!(new(known).unwrap().is_some(), "{known:?}");
+    }
+    for unknown in ["br", "zstd", "gzip, br", "gzip,gzip,gzip", "compress"] {
+        let expected = Anomaly::UnknownCoding { coding: unknown.into() };
+        assert_eq!(new(unknown).unwrap_err(), expected);
+    }
+}
+
+#[test]
+fn an_event_in_a_flushed_stream_is_seen_when_it_arrives() {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    let mut coding = Coding::new("gzip", Limits::default()).unwrap().unwrap();
+    for event in ["data: one\n\n", "data: two\n\n"] {
+        encoder.write_all(event.as_bytes()).unwrap();
+        encoder.flush().unwrap();
+        let mut decoded = Vec::new();
+        let sent = std::mem::take(encoder.get_mut());
+        coding.push(&sent, &mut |bytes| decoded.extend_from_slice(bytes)).unwrap();
+        assert_eq!(decoded, event.as_bytes());
+    }
+    assert_eq!(bad(coding.finish(&mut |_| {})), "gzip: it ends inside the compressed data", "the stream was cut");
+}
+
+#[test]
+fn members_follow_each_other_and_zeros_the_last() {
+    let body = [gzip(b"one "), gzip(b"two"), vec![0; 5]].concat();
+    assert_eq!(decode("gzip", Limits::default(), 3, &body), (b"one two".to_vec(), Ok(())));
+    let (decoded, result) = decode("gzip", Limits::default(), 3, &[gzip(b"one"), b"HTTP".to_vec()].concat());
+    assert_eq!((decoded, bad(result)), (b"one".to_vec(), "gzip: bytes follow the end of the compressed data".into()));
+}
+
+#[test]
+fn a_head_with_every_optional_part() {
+    let plain = gzip(b"text");
+    let mut body = vec![0x1f, 0x8b, 8, 2 | 4 | 8 | 16, 0, 0, 0, 0, 0, 3];
+    body.extend([3, 0, b'a', b'b', b'c']);
+    body.extend(b"name\0comment\0\x12\x34");
+    body.extend(&plain[10..]);
+    assert_eq!(decode("gzip", Limits::default(), 1, &body), (b"text".to_vec(), Ok(())));
+}
+
+#[test]
+fn says_gzip_and_is_not() {
+    let mut coding = Coding::new("gzip", Limits::default()).unwrap().unwrap();
+    let mut out = |bytes: &[u8]| panic!("{bytes:?}");
+    coding.push(b"\x1f", &mut out).unwrap();
+    assert_eq!(bad(coding.push(b"{\"jsonrpc\":", &mut out)), "gzip: it does not begin as gzip does");
+    assert_eq!(coding.undecoded(), b"\x1f", "for the caller to keep the body as sent");
+    assert_eq!(coding.push(b"more", &mut out), Ok(()), "is ignored");
+    assert_eq!(coding.finish(&mut out), Ok(()));
+    assert_eq!(
+        bad(decode("deflate", Limits::default(), 9, b"\xff\xff\xff").1),
+        "deflate: it does not begin as deflate data does"
+    );
+}
+
+#[test]
+fn damage_is_found_and_what_came_before_it_stands() {
+    let mut body = gzip(b"some text");
+    let end = body.len();
+    body[end - 8] ^= 1;
+    let (decoded, result) = decode("gzip", Limits::default(), 1, &body);
+    assert_eq!(
+        (decoded.as_slice(), bad(result).as_str()),
+        (&b"some text"[..], "gzip: checksum or length of the content is wrong")
+    );
+}
+
+#[test]
+fn an_empty_body_is_no_error() {
+    assert_eq!(decode("gzip", Limits::default(), 1, b""), (vec![], Ok(())));
+}
+
+#[test]
+fn a_bomb_is_stopped_at_the_ratio() {
+    let limits = Limits { inflate_ratio: 10, ..Limits::default() };
+    let bomb = gzip(&vec![0; 8 << 20]);
+    let (decoded, result) = decode("gzip", limits, bomb.len(), &bomb);
+    assert!(matches!(result, Err(Anomaly::LimitReached { limit: "inflate_ratio", .. })), "{result:?}");
+    assert_eq!(decoded.len(), 1 << 20);
+    // Laid over each other, two codings pass the limit that one cannot.
+    let bomb = gzip(&gzip(&vec![0; 64 << 20]));
+    let (decoded, result) = decode("gzip, gzip", Limits::default(), 512, &bomb);
+    assert!(matches!(result, Err(Anomaly::LimitReached { limit: "inflate_ratio", .. })), "{result:?}");
+    assert!(decoded.len() as u64 <= (bomb.len() as u64 * Limits::default().inflate_ratio).max(1 << 20));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn whatever_was_encoded_is_decoded_however_it_is_cut(data in proptest::collection::vec(any::<u8>(), 0..3000), size in 1usize..100) {
+        for (name, body) in [("gzip", gzip(&data)), ("deflate", zlib(&data)), ("deflate", raw(&data)), ("deflate, gzip", gzip(&zlib(&data)))] {
+            prop_assert_eq!(decode(name, Limits::default(), size, &body), (data.clone(), Ok(())), "{}", name);
+        }
+    }
+
+    #[test]
+    fn any_bytes(data in proptest::collection::vec(any::<u8>(), 0..300), at in 0usize..60, bit in 0u8..8) {
+        fuzz_coding(&data);
+        for mut body in [gzip(&data), zlib(&data), gzip(&zlib(&data))] {
+            fuzz_coding(&body);
+            let at = at.min(body.len() - 1);
+            body[at] ^= 1 << bit;
+            fuzz_coding(&body);
+        }
+    }
+}

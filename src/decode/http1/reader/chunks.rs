@@ -1,0 +1,170 @@
+//! The chunked transfer coding (RFC 9112 section 7.1).
+
+use memchr::memchr;
+
+use super::{Reader, State, Turn, within};
+use crate::decode::http1::HttpEvent;
+use crate::decode::http1::grammar;
+use crate::decode::{Anomaly, Ending};
+
+impl Reader {
+    pub(super) fn chunk_size<S: FnMut(HttpEvent<'_>)>(&mut self, bytes: &[u8], turn: &mut Turn<'_, S>) -> usize {
+        let taken = self.framing_line(bytes, turn);
+        if self.held.last() == Some(&b'\n') && self.state == State::ChunkSize {
+            match grammar::chunk_size(grammar::content(&self.held)) {
+                // "The chunked coding is complete when a chunk with a chunk-size of zero is received".
+                Ok((_, Some(0))) => self.framing_done(State::Trailer(0)),
+                Ok((_, Some(size))) => self.framing_done(State::ChunkData(size)),
+                Ok((_, None)) => {
+                    // "Recipients MUST anticipate potentially large hexadecimal numerals and prevent parsing errors due to
+                    // integer conversion overflows".
+                    let why = "chunk size above 64 bits";
+                    let anomaly = Anomaly::AmbiguousFraming { offset: self.message.head, why };
+                    self.broken(anomaly, turn);
+                }
+                Err(_) => self.unexpected("chunk size", turn),
+            }
+        }
+        taken
+    }
+
+    pub(super) fn chunk_data<S: FnMut(HttpEvent<'_>)>(
+        &mut self,
+        left: u64,
+        bytes: &[u8],
+        turn: &mut Turn<'_, S>,
+    ) -> usize {
+        let taken = self.content(within(bytes, left), turn);
+        self.state = match left - taken as u64 {
+            0 => State::ChunkEnd,
+            left => State::ChunkData(left),
+        };
+        taken
+    }
+
+    pub(super) fn chunk_end<S: FnMut(HttpEvent<'_>)>(&mut self, bytes: &[u8], turn: &mut Turn<'_, S>) -> usize {
+        if self.held.is_empty() && bytes.starts_with(b"\r\n") {
+            self.advance(2);
+            self.state = State::ChunkSize;
+            return 2;
+        }
+        if self.held.is_empty() {
+            self.seen = turn.seen;
+        }
+        self.held.push(bytes[0]);
+        self.advance(1);
+        match self.held.as_slice() {
+            b"\r" => {}
+            b"\n" | b"\r\n" => {
+                self.bare_line_feed(turn);
+                self.framing_done(State::ChunkSize);
+            }
+            _ => self.unexpected("line end behind a chunk", turn),
+        }
+        1
+    }
+
+    pub(super) fn trailer<S: FnMut(HttpEvent<'_>)>(
+        &mut self,
+        read: usize,
+        bytes: &[u8],
+        turn: &mut Turn<'_, S>,
+    ) -> usize {
+        let taken = self.framing_line(bytes, turn);
+        if self.held.last() == Some(&b'\n') && matches!(self.state, State::Trailer(_)) {
+            let line = grammar::content(&self.held);
+            let read = read.saturating_add(self.held.len());
+            if line.is_empty() {
+                self.held.clear();
+                self.end(self.message.whole, Ending::Finished, turn);
+            } else if !grammar::is_blank(line[0]) && grammar::field(line).is_err() {
+                self.unexpected("trailer field", turn);
+            } else if read > self.limit {
+                self.broken(Anomaly::LimitReached { limit: "head", offset: self.low_water() }, turn);
+            } else {
+                self.framing_done(State::Trailer(read));
+            }
+        }
+        taken
+    }
+
+    /// Behind a gap among the chunks of a response. A stream of events may last for days, and its events often are a chunk and a
+    /// packet each: after one lost packet the next begins with a chunk. It is taken for one only where nothing else can have begun
+    /// (no request waits for another response) and where the bytes prove it (a line end follows the data that its size announces).
+    pub(super) fn rejoin<S: FnMut(HttpEvent<'_>)>(&mut self, bytes: &[u8], turn: &mut Turn<'_, S>) -> usize {
+        if self.held.is_empty() {
+            self.seen = turn.seen;
+        }
+        // As in a search, nothing is put together of what was sent before and after the sender had seen more.
+        if !turn.pairing.is_idle() || self.seen != turn.seen {
+            self.give_up(turn);
+            return 0;
+        }
+        let taken = bytes.len().min(self.limit - self.held.len());
+        self.held.extend_from_slice(&bytes[..taken]);
+        self.advance(taken);
+        match grammar::chunk(&self.held, self.limit) {
+            Err(nom::Err::Incomplete(_)) if self.held.len() < self.limit => {}
+            Err(_) => self.give_up(turn),
+            Ok(_) => {
+                self.state = State::ChunkSize;
+                if self.message.paired {
+                    turn.pairing.goes_on();
+                }
+                self.again(turn);
+            }
+        }
+        taken
+    }
+
+    /// No chunk is certain to begin where the gap ended.
+    fn give_up<S: FnMut(HttpEvent<'_>)>(&mut self, turn: &mut Turn<'_, S>) {
+        let start = self.low_water();
+        self.end(false, Ending::Cut, turn);
+        self.lose(start, turn);
+        self.again(turn);
+    }
+
+    /// Holds bytes up to the end of a line of chunk framing.
+    fn framing_line<S: FnMut(HttpEvent<'_>)>(&mut self, bytes: &[u8], turn: &mut Turn<'_, S>) -> usize {
+        if self.held.is_empty() {
+            self.seen = turn.seen;
+        }
+        let taken = memchr(b'\n', bytes).map_or(bytes.len(), |end| end + 1).min(self.limit - self.held.len());
+        self.held.extend_from_slice(&bytes[..taken]);
+        self.advance(taken);
+        if self.held.last() == Some(&b'\n') {
+            self.bare_line_feed(turn);
+        } else if self.held.len() >= self.limit {
+            self.broken(Anomaly::LimitReached { limit: "head", offset: self.low_water() }, turn);
+        }
+        taken
+    }
+
+    fn framing_done(&mut self, next: State) {
+        self.held.clear();
+        self.state = next;
+    }
+
+    /// Reports the first line of a message that ends in LF alone.
+    fn bare_line_feed<S: FnMut(HttpEvent<'_>)>(&mut self, turn: &mut Turn<'_, S>) {
+        if !self.message.bare_line_feed && !self.held.ends_with(b"\r\n") {
+            self.message.bare_line_feed = true;
+            let anomaly = Anomaly::BareLineFeed { offset: self.offset - 1 };
+            self.anomaly(Some(self.message.exchange), anomaly, turn);
+        }
+    }
+
+    fn unexpected<S: FnMut(HttpEvent<'_>)>(&mut self, expected: &'static str, turn: &mut Turn<'_, S>) {
+        self.broken(Anomaly::NotHttp { offset: self.low_water(), expected }, turn);
+    }
+
+    /// The framing is broken at the line held: the message ends there, and that line may begin another.
+    fn broken<S: FnMut(HttpEvent<'_>)>(&mut self, anomaly: Anomaly, turn: &mut Turn<'_, S>) {
+        self.anomaly(Some(self.message.exchange), anomaly, turn);
+        let from = self.low_water();
+        self.end(false, Ending::Cut, turn);
+        self.lose(from, turn);
+        self.search_line();
+    }
+}

@@ -1,0 +1,248 @@
+//! Heads: read in place where a piece holds them whole, else line by line.
+
+use memchr::memchr;
+
+use super::{Message, Reader, State, Turn};
+use crate::decode::http::{Head, StartLine};
+use crate::decode::http1::framing::{self, Body, Framing};
+use crate::decode::http1::grammar::{self, Start};
+use crate::decode::http1::pairing::Asks;
+use crate::decode::http1::sniff::plausible;
+use crate::decode::http1::{HttpEvent, Index};
+use crate::decode::{Anomaly, Direction, Ending};
+
+impl Reader {
+    /// At a message's first byte, or in its head.
+    pub(super) fn head<S: FnMut(HttpEvent<'_>)>(&mut self, bytes: &[u8], turn: &mut Turn<'_, S>) -> usize {
+        if self.held.is_empty() {
+            let undecided = match self.direction {
+                Direction::ClientToServer => turn.pairing.undecided(),
+                Direction::ServerToClient => None,
+            };
+            match undecided {
+                // What a client sends behind CONNECT is for the tunnel, even where it looks like HTTP.
+                Some(Asks::Connect) => {
+                    self.seen = turn.seen;
+                    self.state = State::Undecided;
+                    return 0;
+                }
+                // RFC 9112 section 2.2: a recipient "SHOULD ignore at least one empty line (CRLF) received prior to the request-line".
+                None if matches!(bytes[0], b'\r' | b'\n') => {
+                    self.advance(1);
+                    return 1;
+                }
+                _ => {}
+            }
+            self.seen = turn.seen;
+            self.line = 0;
+            let window = &bytes[..bytes.len().min(self.limit)];
+            if let Ok((rest, start)) = grammar::head(self.direction, window, &mut self.fields) {
+                let text = &window[..window.len() - rest.len()];
+                let offset = self.offset;
+                self.advance(text.len());
+                self.accept(offset, text, start, turn);
+                return text.len();
+            }
+        }
+        self.head_line(bytes, turn)
+    }
+
+    /// Takes bytes up to the end of a line, so that each byte of a head is looked at once however slowly it comes.
+    pub(super) fn head_line<S: FnMut(HttpEvent<'_>)>(&mut self, bytes: &[u8], turn: &mut Turn<'_, S>) -> usize {
+        let taken = memchr(b'\n', bytes).map_or(bytes.len(), |end| end + 1).min(self.limit - self.held.len());
+        self.held.extend_from_slice(&bytes[..taken]);
+        self.advance(taken);
+        let line = &self.held[self.line..];
+        if line.last() != Some(&b'\n') {
+            if self.line == 0 && !plausible(self.direction, line) {
+                self.not_a_head(turn);
+            } else {
+                self.check_limit(turn);
+            }
+        } else if self.line == 0 {
+            match grammar::start_line(self.direction, grammar::content(line)) {
+                Ok(_) => self.next_line(turn),
+                Err(_) => self.not_a_head(turn),
+            }
+        } else if grammar::content(line).is_empty() {
+            self.head_held(turn);
+        } else if let State::Candidate(from) = self.state
+            && !grammar::is_blank(line[0])
+            && grammar::field(grammar::content(line)).is_err()
+        {
+            // It only looked like a head. This line may begin another.
+            self.state = State::Lost(from);
+            self.held.drain(..self.line);
+            self.search_line();
+        } else {
+            self.next_line(turn);
+        }
+        taken
+    }
+
+    fn next_line<S: FnMut(HttpEvent<'_>)>(&mut self, turn: &mut Turn<'_, S>) {
+        self.line = self.held.len();
+        self.check_limit(turn);
+    }
+
+    fn check_limit<S: FnMut(HttpEvent<'_>)>(&mut self, turn: &mut Turn<'_, S>) {
+        if self.held.len() < self.limit {
+            return;
+        }
+        let from = self.passed_over();
+        self.anomaly(None, Anomaly::LimitReached { limit: "head", offset: self.low_water() }, turn);
+        // Its lines have been looked at: the search goes on behind them.
+        self.held.drain(..self.line);
+        self.lose_message(from, turn);
+    }
+
+    /// What was held is a whole head.
+    fn head_held<S: FnMut(HttpEvent<'_>)>(&mut self, turn: &mut Turn<'_, S>) {
+        let offset = self.low_water();
+        let mut held = std::mem::take(&mut self.held);
+        if let Ok((_, start)) = grammar::head(self.direction, &held, &mut self.fields) {
+            self.accept(offset, &held, start, turn);
+        }
+        held.clear();
+        self.held = held;
+    }
+
+    /// The start line is none.
+    fn not_a_head<S: FnMut(HttpEvent<'_>)>(&mut self, turn: &mut Turn<'_, S>) {
+        if self.direction == Direction::ClientToServer && turn.pairing.undecided().is_some() {
+            self.state = State::Undecided;
+            return;
+        }
+        let expected = match self.direction {
+            Direction::ClientToServer => "request line",
+            Direction::ServerToClient => "status line",
+        };
+        let offset = self.low_water();
+        self.anomaly(None, Anomaly::NotHttp { offset, expected }, turn);
+        self.lose_message(offset, turn);
+        self.search_line();
+    }
+
+    /// Behind a request that may end HTTP, bytes are held until its response comes.
+    pub(super) fn undecided<S: FnMut(HttpEvent<'_>)>(&mut self, bytes: &[u8], turn: &mut Turn<'_, S>) -> usize {
+        let taken = bytes.len().min(self.limit - self.held.len());
+        self.held.extend_from_slice(&bytes[..taken]);
+        self.advance(taken);
+        self.line = self.held.len();
+        self.check_limit(turn);
+        taken
+    }
+
+    /// A head is whole: what it says, and what follows from it. `self.offset` is behind it.
+    fn accept<S: FnMut(HttpEvent<'_>)>(&mut self, offset: u64, text: &[u8], start: Start<'_>, turn: &mut Turn<'_, S>) {
+        if let State::Candidate(from) = self.state {
+            self.skipped(from, offset, turn);
+            if self.direction == Direction::ServerToClient {
+                turn.pairing.lose_responses(offset);
+            }
+        }
+        let (start, version) = owned(start);
+        let fields = self.fields.list.clone();
+        let head = Box::new(Head { offset, start, version, text: text.into(), fields });
+        match self.direction {
+            Direction::ClientToServer => self.request(head, turn),
+            Direction::ServerToClient => self.response(head, turn),
+        }
+    }
+
+    fn request<S: FnMut(HttpEvent<'_>)>(&mut self, head: Box<Head>, turn: &mut Turn<'_, S>) {
+        let offset = head.offset;
+        let framing = framing::of_request(&head);
+        let asks = match &head.start {
+            StartLine::Request { method, .. } if method == "HEAD" => Asks::Head,
+            StartLine::Request { method, .. } if method == "CONNECT" => Asks::Connect,
+            _ if framing.upgrade => Asks::Upgrade,
+            _ => Asks::Other,
+        };
+        let (exchange, forgot) = turn.pairing.ask(self.seen, asks);
+        self.open(exchange, head, turn);
+        if forgot {
+            self.anomaly(Some(exchange), Anomaly::LimitReached { limit: "pipelined", offset }, turn);
+        }
+        self.body(framing, turn);
+    }
+
+    fn response<S: FnMut(HttpEvent<'_>)>(&mut self, head: Box<Head>, turn: &mut Turn<'_, S>) {
+        let offset = head.offset;
+        let status = match head.start {
+            StartLine::Response { status, .. } => status,
+            StartLine::Request { .. } => 0,
+        };
+        // RFC 9110 section 15.2: "a client MUST be able to parse one or more 1xx responses received prior to a final response".
+        let interim = (100..200).contains(&status) && status != 101;
+        let answer = turn.pairing.answer(offset, self.seen, interim);
+        let framing = framing::of_response(&head, status, answer.asks);
+        self.open(answer.exchange, head, turn);
+        self.message.paired = answer.paired;
+        if !answer.paired {
+            self.anomaly(Some(answer.exchange), Anomaly::ResponseWithoutRequest { offset }, turn);
+        }
+        match interim {
+            true => self.state = State::Head,
+            false => self.body(framing, turn),
+        }
+    }
+
+    /// Hands the head on, and says what is odd in it.
+    fn open<S: FnMut(HttpEvent<'_>)>(&mut self, exchange: Index, head: Box<Head>, turn: &mut Turn<'_, S>) {
+        let offset = head.offset;
+        let bare_line_feed = self.fields.bare_line_feed.is_some();
+        self.message = Message { exchange, head: offset, whole: true, paired: false, bare_line_feed };
+        (turn.sink)(HttpEvent::Head { exchange, direction: self.direction, head });
+        let at = |position: usize| offset + position as u64;
+        let odd = [
+            self.fields.bare_line_feed.map(|line| Anomaly::BareLineFeed { offset: at(line) }),
+            self.fields.folded.map(|line| Anomaly::FoldedHeader { offset: at(line) }),
+            self.fields.not_a_field.map(|line| Anomaly::NotHttp { offset: at(line), expected: "header field" }),
+        ];
+        for anomaly in odd.into_iter().flatten() {
+            self.anomaly(Some(exchange), anomaly, turn);
+        }
+    }
+
+    /// The head is over, the body begins.
+    fn body<S: FnMut(HttpEvent<'_>)>(&mut self, framing: Framing, turn: &mut Turn<'_, S>) {
+        let Message { exchange, head, .. } = self.message;
+        if let Some(coding) = framing.coding {
+            self.anomaly(Some(exchange), Anomaly::UnknownCoding { coding }, turn);
+        }
+        if let Some(why) = framing.ambiguous {
+            self.anomaly(Some(exchange), Anomaly::AmbiguousFraming { offset: head, why }, turn);
+            // The other end may have read it otherwise, and have seen other messages behind it.
+            match self.direction {
+                Direction::ClientToServer => turn.pairing.doubt_requests(self.offset),
+                Direction::ServerToClient => turn.pairing.lose_responses(self.offset),
+            }
+        }
+        match framing.body {
+            Body::Length(0) => self.end(true, Ending::Finished, turn),
+            Body::Length(length) => self.state = State::Length(length),
+            Body::Chunked => self.state = State::ChunkSize,
+            Body::UntilClose => self.state = State::UntilClose,
+            Body::Unknown => {
+                self.end(false, Ending::Cut, turn);
+                self.lose(self.offset, turn);
+            }
+            Body::Tunnel => {
+                self.end(true, Ending::Finished, turn);
+                turn.pairing.switch(exchange);
+                self.switch(exchange, turn);
+            }
+        }
+    }
+}
+
+fn owned(start: Start<'_>) -> (StartLine, &'static str) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match start {
+        Start::Request { method, target, version } => {
+            (StartLine::Request { method: text(method), target: text(target) }, version)
+        }
+        Start::Response { status, reason, version } => (StartLine::Response { status, reason: text(reason) }, version),
+    }
+}

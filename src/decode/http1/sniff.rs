@@ -1,0 +1,183 @@
+//! Telling HTTP/1 from other bytes: at the start of a stream, and where a message may begin again after a loss.
+
+use memchr::{memchr, memmem};
+
+use super::grammar::{content, is_blank, is_token, start_line};
+use crate::decode::Direction;
+
+/// Methods of the IANA registry that are met on the wire; any other token is one where the line ends in a version of HTTP/1.
+const METHODS: [&[u8]; 26] = [
+    b"GET",
+    b"POST",
+    b"PUT",
+    b"DELETE",
+    b"HEAD",
+    b"OPTIONS",
+    b"PATCH",
+    b"TRACE",
+    b"CONNECT",
+    b"PROPFIND",
+    b"PROPPATCH",
+    b"MKCOL",
+    b"MKCALENDAR",
+    b"COPY",
+    b"MOVE",
+    b"LOCK",
+    b"UNLOCK",
+    b"REPORT",
+    b"SEARCH",
+    b"QUERY",
+    b"LINK",
+    b"UNLINK",
+    b"BIND",
+    b"UNBIND",
+    b"PURGE",
+    b"NOTIFY",
+];
+
+/// The longest method that is believed before its line is over. The longest registered, UPDATEREDIRECTREF, has 17 letters.
+const METHOD: usize = 32;
+
+/// The longest request line that is waited for. RFC 9112 section 3: "It is RECOMMENDED that all HTTP senders and recipients
+/// support, at a minimum, request-line lengths of 8000 octets."
+const REQUEST_LINE: usize = 8 << 10;
+
+/// Whether these first bytes of a direction look like HTTP/1: which message they begin (a request goes client to server).
+/// `None`: they do not. `Some(None)`: too few to tell.
+pub fn sniff(bytes: &[u8]) -> Option<Option<Direction>> {
+    // RFC 9112 section 2.2: empty lines "received prior to the request-line" are ignored.
+    let begin = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(bytes.len());
+    let bytes = &bytes[begin..];
+    if bytes.is_empty() {
+        return Some(None);
+    }
+    if plausible(Direction::ServerToClient, bytes) {
+        return Some((bytes.len() >= b"HTTP/1.".len()).then_some(Direction::ServerToClient));
+    }
+    if !plausible(Direction::ClientToServer, bytes) {
+        return None;
+    }
+    match memchr(b'\n', bytes) {
+        Some(end) => match start_line(Direction::ClientToServer, content(&bytes[..end])) {
+            Ok(_) => Some(Some(Direction::ClientToServer)),
+            Err(_) => None,
+        },
+        None => {
+            let known =
+                METHODS.iter().any(|method| bytes.strip_prefix(*method).is_some_and(|rest| rest.starts_with(b" /")));
+            match known {
+                true => Some(Some(Direction::ClientToServer)),
+                false => (bytes.len() <= REQUEST_LINE).then_some(None),
+            }
+        }
+    }
+}
+
+/// Whether a start line may begin with these bytes, as far as they go; `true` once only the rest of the line can tell.
+pub(super) fn plausible(direction: Direction, prefix: &[u8]) -> bool {
+    match direction {
+        Direction::ClientToServer => match prefix.iter().position(|byte| !is_token(*byte)) {
+            Some(end) => (1..=METHOD).contains(&end) && prefix[end] == b' ',
+            None => prefix.len() <= METHOD,
+        },
+        Direction::ServerToClient => prefix.iter().zip(b"HTTP/1.0 000").all(|(byte, pattern)| match pattern {
+            b'0' => byte.is_ascii_digit(),
+            _ => byte == pattern,
+        }),
+    }
+}
+
+/// Where in a line (with its end) a message may begin. The line need not begin with it: the body of a message before it often
+/// does not end in a line end.
+///
+/// ```text
+///  {"jsonrpc":"2.0","id":7}HTTP/1.1 200 OK⏎
+///                          ^
+/// ```
+///
+/// Behind a blank it is text that speaks of HTTP, and no message.
+pub(super) fn find_start(direction: Direction, line: &[u8]) -> Option<usize> {
+    let content = content(line);
+    let version = memmem::rfind(content, b"HTTP/1.")?;
+    let start = match direction {
+        Direction::ServerToClient => version,
+        Direction::ClientToServer => {
+            let target = content[..version].strip_suffix(b" ")?;
+            let method = &target[..memchr::memrchr(b' ', target)?];
+            let word = method.iter().rposition(|byte| !is_token(*byte)).map_or(0, |before| before + 1);
+            let known = METHODS.iter().filter(|known| method[word..].ends_with(known)).map(|known| known.len()).max();
+            match known {
+                Some(length) => method.len() - length,
+                None if word == 0 => 0,
+                None => return None,
+            }
+        }
+    };
+    let apart = start.checked_sub(1).is_none_or(|before| !is_blank(content[before]));
+    (apart && start_line(direction, &content[start..]).is_ok()).then_some(start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REQUEST: Option<Option<Direction>> = Some(Some(Direction::ClientToServer));
+    const RESPONSE: Option<Option<Direction>> = Some(Some(Direction::ServerToClient));
+
+    #[test]
+    fn first_bytes_tell_what_begins() {
+        for (bytes, expected) in [
+            ("", Some(None)),
+            ("\r\n\r\n", Some(None)),
+            ("P", Some(None)),
+            ("POST ", Some(None)),
+            ("POST /", REQUEST),
+            ("\r\nPOST / HTTP/1.1\r\n", REQUEST),
+            ("CONNECT a:443 HTTP/1.1\n", REQUEST),
+            ("ODD-method * HTTP/1.0\r\n", REQUEST),
+            ("OPTIONS * RTSP/1.0\r\n", None),
+            ("GET a teapot\r\n", None),
+            ("PRI * HTTP/2.0\r\n", None),
+            ("HT", Some(None)),
+            ("HTTP/1.", RESPONSE),
+            ("HTTP/1.1 200 OK\r\n", RESPONSE),
+            ("HTTP/2 200\r\n", None),
+            ("HTTP/1.x", None),
+            ("{\"jsonrpc\":\"2.0\"}", None),
+            ("\u{16}\u{3}\u{1}", None),
+            ("SSH-2.0-OpenSSH\r\n", None),
+            (&"x".repeat(METHOD + 1), None),
+        ] {
+            assert_eq!(sniff(bytes.as_bytes()), expected, "{bytes:?}");
+        }
+        assert_eq!(sniff(&[b"word ".as_slice(), &[b'x'; REQUEST_LINE]].concat()), None, "endless");
+    }
+
+    #[test]
+    fn more_bytes_never_turn_a_verdict() {
+        for text in
+            ["POST /mcp HTTP/1.1\r\nHost: a\r\n", "HTTP/1.1 200 OK\r\n", "hello there, world\n", "\r\nFOO x HTTP/1.1\n"]
+        {
+            let verdicts: Vec<_> = (0..=text.len()).map(|end| sniff(&text.as_bytes()[..end])).collect();
+            let decided = verdicts.iter().position(|verdict| *verdict != Some(None)).unwrap_or(verdicts.len());
+            assert!(verdicts[decided..].windows(2).all(|pair| pair[0] == pair[1]), "{text:?}: {verdicts:?}");
+        }
+    }
+
+    #[test]
+    fn a_message_is_found_behind_a_body_without_a_line_end() {
+        let request = |line: &str| find_start(Direction::ClientToServer, line.as_bytes());
+        let response = |line: &str| find_start(Direction::ServerToClient, line.as_bytes());
+        assert_eq!(request("POST /mcp HTTP/1.1\r\n"), Some(0));
+        assert_eq!(request("{\"id\":1}POST /mcp HTTP/1.1\n"), Some(8));
+        assert_eq!(request("abcDELETE /mcp HTTP/1.1\r\n"), Some(3));
+        assert_eq!(request("X-NEW /mcp HTTP/1.1\r\n"), Some(0));
+        assert_eq!(request("}X-NEW /mcp HTTP/1.1\r\n"), None, "an unknown method is believed at a line start only");
+        assert_eq!(request("then we GET / HTTP/1.1\r\n"), None, "text");
+        assert_eq!(request("GET / HTTP/1.1 please\r\n"), None);
+        assert_eq!(response("HTTP/1.1 200\r\n"), Some(0));
+        assert_eq!(response("{}HTTP/1.0 404 Not Found\n"), Some(2));
+        assert_eq!(response("< HTTP/1.1 200 OK\r\n"), None, "text");
+        assert_eq!(response("HTTP/1.1 2000\r\n"), None);
+    }
+}

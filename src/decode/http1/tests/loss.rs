@@ -1,0 +1,227 @@
+//! Gaps, and captures that begin or end in the middle.
+
+use super::*;
+
+const GET: &str = "GET / HTTP/1.1\n\n";
+
+/// What is told of a response to one GET, with a gap: everything behind the request.
+#[track_caller]
+fn response(before: &str, lost: u64, after: &str, expected: &[&str]) {
+    let steps = [client(GET), server(before), server_lost(lost), server_raw(after), server_ends(Ending::Finished)];
+    check(&steps, &[&["> 0 GET /", "> 0 complete Finished"], expected].concat());
+}
+
+#[test]
+fn a_gap_in_content_of_known_length() {
+    let head = "HTTP/1.1 200 OK\nContent-Length: 10\n\n";
+    response(
+        &format!("{head}ab"),
+        3,
+        "fghij",
+        &["< 0 200 OK", "< 0 content @39 ab", "< 0 gap 3", "< 0 content @44 fghij", "< 0 incomplete Finished"],
+    );
+    response(head, 10, "", &["< 0 200 OK", "< 0 gap 10", "< 0 incomplete Finished"]);
+    // The gap reaches into what may be another message.
+    response(
+        head,
+        11,
+        "rest\r\nHTTP/1.1 200 OK\r\n\r\n",
+        &[
+            "< 0 200 OK",
+            "< 0 gap 10",
+            "< 0 incomplete Finished",
+            "< ! skipped 50+6",
+            "< 1 200 OK",
+            "< ! not asked for",
+            "< 1 complete Finished",
+        ],
+    );
+}
+
+#[test]
+fn a_gap_in_content_up_to_the_close() {
+    response(
+        "HTTP/1.1 200 OK\n\nab",
+        3,
+        "fg",
+        &["< 0 200 OK", "< 0 content @19 ab", "< 0 gap 3", "< 0 content @24 fg", "< 0 incomplete Finished"],
+    );
+}
+
+#[test]
+fn a_gap_inside_a_chunk_leaves_the_framing_whole() {
+    let head = "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n";
+    response(
+        &format!("{head}A\n01"),
+        3,
+        "56789\r\n1\r\nx\r\n0\r\n\r\n",
+        &[
+            "< 0 200 OK",
+            "< 0 content @50 01",
+            "< 0 gap 3",
+            "< 0 content @55 56789",
+            "< 0 content @65 x",
+            "< 0 incomplete Finished",
+        ],
+    );
+    response(
+        &format!("{head}A\n01"),
+        8,
+        "\r\n0\r\n\r\n",
+        &["< 0 200 OK", "< 0 content @50 01", "< 0 gap 8", "< 0 incomplete Finished"],
+    );
+}
+
+#[test]
+fn a_stream_of_chunks_goes_on_where_a_chunk_is_certain_to_begin() {
+    let stream = "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n1\na\n";
+    response(
+        stream,
+        20,
+        "2\r\nbc\r\n0\r\n\r\n",
+        &["< 0 200 OK", "< 0 content @50 a", "< 0 gap ?", "< 0 content @76 bc", "< 0 incomplete Finished"],
+    );
+    // Another byte than the line end behind the data; no size; sizes too large to wait for the proof.
+    for after in ["2\r\nbcd", "data: 1\r\n\r\n", "fffffffff\r\nx", "ffffffffffffffffff\r\n", &"0".repeat(100)] {
+        let skipped = format!("< ! skipped 73+{}", after.len());
+        let expected = ["< 0 200 OK", "< 0 content @50 a", "< 0 gap ?", "< 0 incomplete Cut", &skipped];
+        response(stream, 20, after, &expected);
+    }
+    let expected = ["< 0 200 OK", "< 0 content @50 a", "< 0 gap ?", "< ! skipped 73+4", "< 0 incomplete Finished"];
+    response(stream, 20, "2\r\nb", &expected);
+}
+
+#[test]
+fn a_stream_of_chunks_does_not_go_on_where_another_response_may_have_begun() {
+    check(
+        &[
+            client(GET),
+            server("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n1\na\n"),
+            client("GET /2 HTTP/1.1\n\n"),
+            server_lost(20),
+            server("2\nbc\n0\n\n"),
+            server_ends(Ending::Finished),
+        ],
+        &[
+            "> 0 GET /",
+            "> 0 complete Finished",
+            "< 0 200 OK",
+            "< 0 content @50 a",
+            "> 1 GET /2",
+            "> 1 complete Finished",
+            "< 0 gap ?",
+            "< 0 incomplete Cut",
+            "< ! skipped 73+12",
+        ],
+    );
+}
+
+#[test]
+fn a_gap_in_an_upload() {
+    check(
+        &[
+            client("POST / HTTP/1.1\nContent-Length: 10\n\nab"),
+            client_lost(8),
+            client("POST /2 HTTP/1.1\nTransfer-Encoding: chunked\n\n"),
+            client_lost(8),
+            client("chunk\n0\n\n"),
+            client("GET /3 HTTP/1.1\n\n"),
+        ],
+        &[
+            "> 0 POST /",
+            "> 0 content @39 ab",
+            "> 0 gap 8",
+            "> 0 incomplete Finished",
+            "> 1 POST /2",
+            "> 1 gap ?",
+            "> 1 incomplete Cut",
+            "> ! skipped 105+12",
+            "> 2 GET /3",
+            "> 2 complete Finished",
+        ],
+    );
+}
+
+#[test]
+fn a_gap_in_a_head() {
+    check(
+        &[client("GET / HTTP/1.1\nHost"), client_lost(8), client("\n\nGET /2 HTTP/1.1\n\n"), client("GET /3")],
+        &["> ! skipped 0+20", "> ! skipped 28+4", "> 0 GET /2", "> 0 complete Finished"],
+    );
+}
+
+#[test]
+fn a_capture_that_begins_in_the_middle() {
+    check(
+        &[
+            server("}]}HTTP/1.1 200 OK\nContent-Length: 2\n\n{}"),
+            client("half a line\nPOST / HTTP/1.1\nContent-Length: 0\n\n"),
+            server("HTTP/1.1 202 Accepted\n\n"),
+        ],
+        &[
+            "< ! no status line @0",
+            "< ! skipped 0+3",
+            "< 0 200 OK",
+            "< ! not asked for",
+            "< 0 content @41 {}",
+            "< 0 complete Finished",
+            "> ! no request line @0",
+            "> ! skipped 0+13",
+            "> 1 POST /",
+            "> 1 complete Finished",
+            "< 1 202 Accepted",
+        ],
+    );
+}
+
+#[test]
+fn text_that_speaks_of_http_is_not_taken_for_it() {
+    check(
+        &[
+            server_lost(1),
+            server("see HTTP/1.1 200 OK\nHTTP/1.1 200 OK\nno field\nHTTP/1.1 404 No\nA: b\n\n"),
+            server_ends(Ending::Cut),
+        ],
+        &["< ! skipped 1+48", "< 0 404 No", "< ! not asked for", "< 0 incomplete Cut"],
+    );
+}
+
+#[test]
+fn a_search_is_bounded_and_finds_what_follows_a_long_line() {
+    let limits = Limits { head: 64, ..Limits::default() };
+    let long = "x".repeat(1000);
+    check_with(
+        limits,
+        &[server_lost(5), server(&format!("{long}HTTP/1.1 204 No\n\n")), server(&long), server_ends(Ending::Reset)],
+        &[
+            "< ! skipped 5+1000",
+            "< 0 204 No",
+            "< ! not asked for",
+            "< 0 complete Finished",
+            "< ! no status line @1024",
+            "< ! skipped 1024+1000",
+        ],
+    );
+}
+
+#[test]
+fn gaps_beyond_all_measure() {
+    check(
+        &[
+            client("POST / HTTP/1.1\nContent-Length: 18446744073709551615\n\n"),
+            client_lost(u64::MAX - 1),
+            client_lost(u64::MAX),
+            client("x\n"),
+            client_lost(u64::MAX),
+            server_lost(u64::MAX),
+            server("x\n"),
+        ],
+        &[
+            "> 0 POST /",
+            "> 0 gap 18446744073709551614",
+            "> 0 gap 1",
+            "> 0 incomplete Finished",
+            "> ! skipped 4611686018427387904+3",
+        ],
+    );
+}

@@ -1,0 +1,246 @@
+//! Wireshark's names for what a segment is to those before it.
+//!
+//! The rules are those of the Wireshark User's Guide, section "TCP Analysis", as version 4.0 applies them: heuristics
+//! over the last segment of each direction, in order of capture. They name segments for people; the reassembler
+//! decides nothing by them, so their known mistakes (a reordered segment taken for a retransmission) cost no byte.
+
+use super::segment::{Flags, Segment};
+use super::{Facts, Side};
+use crate::capture::Time;
+
+/// What Wireshark's TCP analysis calls a segment; bits, since some go together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Analysis(pub u32);
+
+impl Analysis {
+    /// TCP Retransmission.
+    pub const RETRANSMISSION: u32 = 1 << 0;
+    /// TCP Fast Retransmission.
+    pub const FAST_RETRANSMISSION: u32 = 1 << 1;
+    /// TCP Spurious Retransmission.
+    pub const SPURIOUS_RETRANSMISSION: u32 = 1 << 2;
+    /// TCP Out-Of-Order.
+    pub const OUT_OF_ORDER: u32 = 1 << 3;
+    /// TCP Previous segment not captured.
+    pub const PREVIOUS_NOT_CAPTURED: u32 = 1 << 4;
+    /// TCP ACKed unseen segment.
+    pub const ACKED_UNSEEN: u32 = 1 << 5;
+    /// TCP Dup ACK.
+    pub const DUPLICATE_ACK: u32 = 1 << 6;
+    /// TCP Keep-Alive.
+    pub const KEEP_ALIVE: u32 = 1 << 7;
+    /// TCP Keep-Alive ACK.
+    pub const KEEP_ALIVE_ACK: u32 = 1 << 8;
+    /// TCP ZeroWindow.
+    pub const ZERO_WINDOW: u32 = 1 << 9;
+    /// TCP ZeroWindowProbe.
+    pub const ZERO_WINDOW_PROBE: u32 = 1 << 10;
+    /// TCP ZeroWindowProbeAck.
+    pub const ZERO_WINDOW_PROBE_ACK: u32 = 1 << 11;
+    /// TCP Window Update.
+    pub const WINDOW_UPDATE: u32 = 1 << 12;
+    /// TCP Window Full.
+    pub const WINDOW_FULL: u32 = 1 << 13;
+    /// TCP Port numbers reused.
+    pub const PORT_REUSED: u32 = 1 << 14;
+
+    /// The three kinds of retransmission; a segment is at most one of them.
+    pub const ANY_RETRANSMISSION: u32 =
+        Self::RETRANSMISSION | Self::FAST_RETRANSMISSION | Self::SPURIOUS_RETRANSMISSION;
+
+    /// Names of the bits, in the order of the constants, as Wireshark words them.
+    pub const NAMES: [&'static str; 15] = [
+        "Retransmission",
+        "Fast Retransmission",
+        "Spurious Retransmission",
+        "Out-Of-Order",
+        "Previous segment not captured",
+        "ACKed unseen segment",
+        "Dup ACK",
+        "Keep-Alive",
+        "Keep-Alive ACK",
+        "ZeroWindow",
+        "ZeroWindowProbe",
+        "ZeroWindowProbeAck",
+        "Window Update",
+        "Window Full",
+        "Port numbers reused",
+    ];
+
+    /// The names of the bits that are set.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        Self::NAMES.iter().enumerate().filter(move |(bit, _)| self.0 & (1 << bit) != 0).map(|(_, name)| *name)
+    }
+
+    /// Whether any bit of `mask` is set.
+    pub fn has(self, mask: u32) -> bool {
+        self.0 & mask != 0
+    }
+}
+
+/// "Within 20 ms of the last duplicate ACK": Fast Retransmission.
+const FAST: i64 = 20_000_000;
+/// Out-Of-Order where the initial round trip is not known: 3 ms.
+const REORDERED: i64 = 3_000_000;
+
+/// What the rules remember of one direction. Sequence numbers are compared modulo 2^32.
+#[derive(Debug, Default)]
+struct Sender {
+    /// Highest sequence number behind a segment, and when it was reached.
+    next: Option<u32>,
+    next_time: Time,
+    /// Highest that the peer could acknowledge without our having missed something.
+    contiguous: Option<u32>,
+    acknowledged: u32,
+    acknowledged_time: Time,
+    duplicates: u32,
+    /// Whether it was said that the peer acknowledged more than was seen of this side.
+    unseen_told: bool,
+    /// The window as sent, and the sequence number of the peer where it ends; the latter only where the scale is known.
+    window: Option<u16>,
+    edge: Option<u32>,
+    /// What its last segment was called.
+    last: Analysis,
+}
+
+/// The rules' memory of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Analyst {
+    senders: [Sender; 2],
+}
+
+impl Analyst {
+    /// Names a segment of `side`. `facts` have counted it already.
+    pub fn name(&mut self, side: Side, segment: &Segment<'_>, facts: &Facts) -> Analysis {
+        let [first, second] = &mut self.senders;
+        let (own, peer) = match side {
+            Side::First => (first, second),
+            Side::Second => (second, first),
+        };
+        let length = segment.length();
+        let synchronizes = segment.flags.has(Flags::SYN | Flags::FIN);
+        let plain = !segment.flags.has(Flags::SYN | Flags::FIN | Flags::RST);
+
+        let mut named = own.name_by_window(peer, segment, plain);
+        if segment.acknowledgment != own.acknowledged {
+            own.duplicates = 0;
+            own.unseen_told = false;
+        }
+        if segment.flags.has(Flags::ACK) && peer.contiguous.is_some_and(|end| after(segment.acknowledgment, end)) {
+            named |= peer.name_unseen();
+        }
+        if (length > 0 || synchronizes) && named & Analysis::KEEP_ALIVE == 0 {
+            named |= own.name_repetition(peer, segment, facts);
+        }
+
+        let end = segment.sequence.wrapping_add(length).wrapping_add(u32::from(synchronizes));
+        // A probe of a closed window was most likely not accepted.
+        if named & Analysis::ZERO_WINDOW_PROBE == 0 {
+            if own.next.is_none_or(|next| after(end, next)) {
+                own.next = Some(end);
+                own.next_time = segment.time;
+            }
+            if own.contiguous.is_none_or(|end| end == segment.sequence) {
+                own.contiguous = own.next;
+            }
+        }
+        own.window = Some(segment.window);
+        let scale_known = facts.handshake[side.index()].is_some();
+        own.edge = scale_known.then(|| segment.acknowledgment.wrapping_add(facts.window(side, segment)));
+        own.acknowledged = segment.acknowledgment;
+        own.acknowledged_time = segment.time;
+        own.last = Analysis(named);
+        own.last
+    }
+}
+
+impl Sender {
+    /// The rules about windows, probes and repeated ACKs; `plain` is a segment without SYN, FIN and RST.
+    fn name_by_window(&mut self, peer: &Sender, segment: &Segment<'_>, plain: bool) -> u32 {
+        let length = segment.length();
+        let is_next = self.next == Some(segment.sequence);
+        // "The segment is exactly 1 byte, the sequence number is the next expected one, the window in the other
+        // direction is 0." Nothing else is asked of it.
+        if length == 1 && is_next && peer.window == Some(0) {
+            return Analysis::ZERO_WINDOW_PROBE;
+        }
+        let mut named = 0;
+        if segment.window == 0 && plain {
+            named |= Analysis::ZERO_WINDOW;
+        }
+        if self.next.is_some_and(|next| after(segment.sequence, next)) && !segment.flags.has(Flags::RST) {
+            named |= Analysis::PREVIOUS_NOT_CAPTURED;
+        }
+        if length <= 1 && self.next == Some(segment.sequence.wrapping_add(1)) && plain {
+            named |= Analysis::KEEP_ALIVE;
+        }
+        if length > 0 && plain && peer.edge == Some(segment.sequence.wrapping_add(length)) {
+            named |= Analysis::WINDOW_FULL;
+        }
+        // The rest is about pure ACKs that repeat the last one.
+        if length > 0 || !is_next || !plain {
+            return named;
+        }
+        let same_acknowledgment = segment.acknowledgment == self.acknowledged;
+        let same_window = self.window == Some(segment.window);
+        match (segment.window, same_window) {
+            (1.., false) if same_acknowledgment => named |= Analysis::WINDOW_UPDATE,
+            (1.., true) if same_acknowledgment && peer.last.has(Analysis::KEEP_ALIVE) => {
+                named |= Analysis::KEEP_ALIVE_ACK;
+            }
+            (1.., true) if same_acknowledgment => {
+                self.duplicates += 1;
+                named |= Analysis::DUPLICATE_ACK;
+            }
+            (0, true) if same_acknowledgment && peer.last.has(Analysis::ZERO_WINDOW_PROBE) => {
+                named |= Analysis::ZERO_WINDOW_PROBE_ACK;
+            }
+            _ => {}
+        }
+        named
+    }
+
+    /// The peer acknowledged more than it could: said once for the same loss.
+    fn name_unseen(&mut self) -> u32 {
+        if self.contiguous != self.next {
+            self.contiguous = self.next;
+            return Analysis::ACKED_UNSEEN;
+        }
+        let told = std::mem::replace(&mut self.unseen_told, true);
+        if told || self.duplicates > 0 { 0 } else { Analysis::ACKED_UNSEEN }
+    }
+
+    /// What a segment that brings nothing new to the highest sequence number is. Order of precedence as in Wireshark.
+    fn name_repetition(&self, peer: &Sender, segment: &Segment<'_>, facts: &Facts) -> u32 {
+        let length = segment.length();
+        let end = segment.sequence.wrapping_add(length);
+        let synchronizes = u32::from(segment.flags.has(Flags::SYN | Flags::FIN));
+        let Some(next) = self.next else { return 0 };
+        // One byte before the expected one and more behind: the last was a probe, this is news.
+        let probed = length > 1 && segment.sequence.wrapping_add(1) == next;
+        let repeats = after(next, segment.sequence) && !probed;
+        // 0 stands in a SYN, which acknowledges nothing.
+        if length > 0 && peer.acknowledged != 0 && !after(end, peer.acknowledged) {
+            return Analysis::SPURIOUS_RETRANSMISSION;
+        }
+        if !repeats {
+            return 0;
+        }
+        let within = |span: i64, since: Time| (0..span).contains(&segment.time.since(since));
+        let fast =
+            peer.duplicates >= 2 && peer.acknowledged == segment.sequence && within(FAST, peer.acknowledged_time);
+        if fast {
+            return Analysis::FAST_RETRANSMISSION;
+        }
+        let reordering = facts.round_trip().filter(|&time| time != 0).unwrap_or(REORDERED);
+        if within(reordering, self.next_time) && next != end.wrapping_add(synchronizes) {
+            return Analysis::OUT_OF_ORDER;
+        }
+        Analysis::RETRANSMISSION
+    }
+}
+
+/// Whether sequence number `a` comes after `b` (RFC 9293 section 3.4: arithmetic modulo 2^32).
+fn after(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) > 0
+}

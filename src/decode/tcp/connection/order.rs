@@ -1,0 +1,226 @@
+//! The order of delivery: what waits for what, and for how long.
+//!
+//! A piece is delivered when three things hold:
+//!
+//! 1. its direction knows where it begins (a SYN, or the search for an earlier start is over),
+//! 2. everything before it was delivered or declared lost,
+//! 3. the other direction was delivered up to the piece's acknowledgment number, for what the sender had seen came before
+//!    what it said. So no response precedes its request, in whatever order the capture holds them.
+//!
+//! What waits on one of the three is held, and what it waits for is missing. Missing bytes count as lost when the peer has
+//! acknowledged them and `Limits::loss_packets` further packets, or `Limits::loss_time`, have gone; when a memory limit is
+//! reached; and when the connection closes. Two pieces that wait for each other mean that one was sent twice and only the
+//! second sending was captured: it knew more than the first did.
+
+use super::super::assembler::{Assembler, Head, Sighting};
+use super::super::sequence::Stamp;
+use super::super::{Anomaly, Delivery, Ending, Piece, Side, Sink};
+use super::{Connection, Context, SIDES};
+use crate::capture::{Limits, PacketRange, Time};
+
+/// A run of new bytes of one side, wherever they are kept.
+pub(super) struct Run<'a> {
+    pub start: u64,
+    pub bytes: &'a [u8],
+    pub origin: &'a [PacketRange],
+    pub time: Time,
+    pub acknowledged: u64,
+}
+
+impl Connection {
+    /// Delivers all that is held, in causal order, declaring lost what is missing before it.
+    pub fn release<S: Sink>(&mut self, context: &mut Context<'_, S>) {
+        self.sides.iter_mut().for_each(Assembler::settle);
+        self.drain(context);
+        while let Some(side) = self.first_waiting() {
+            self.force(side, context);
+            self.drain(context);
+        }
+    }
+
+    /// Delivers held pieces and FINs that wait for nothing, those seen first in the capture first.
+    pub(super) fn drain<S: Sink>(&mut self, context: &mut Context<'_, S>) {
+        let ready = |connection: &Connection| {
+            let ready = SIDES.into_iter().filter_map(|side| connection.head_if_ready(side).map(|head| (side, head)));
+            ready.min_by_key(|(_, head)| (head.sighting.time, head.sighting.packet)).map(|(side, _)| side)
+        };
+        while let Some(side) = ready(self) {
+            self.deliver_head(side, context);
+        }
+    }
+
+    fn head_if_ready(&self, side: Side) -> Option<Head> {
+        let (own, other) = (&self.sides[side.index()], &self.sides[side.other().index()]);
+        let head = own.head().filter(|head| own.is_settled() && head.start == own.next())?;
+        let acknowledged = head.sighting.acknowledged;
+        let informed = acknowledged == 0 || (other.is_settled() && other.has_delivered(acknowledged));
+        informed.then_some(head)
+    }
+
+    /// Delivers what stands at the next position of `side`: a held piece, or the FIN.
+    fn deliver_head<S: Sink>(&mut self, side: Side, context: &mut Context<'_, S>) {
+        let own = &mut self.sides[side.index()];
+        let start = own.next();
+        if own.end() == Some(start) {
+            let sighting = own.head().map(|head| head.sighting);
+            return self.end(side, Ending::Finished, sighting, context);
+        }
+        let Some(held) = own.take() else { return };
+        let Sighting { time, acknowledged, .. } = held.sighting;
+        let run = Run { start, bytes: &held.bytes, origin: held.origin.as_slice(), time, acknowledged };
+        self.deliver(side, run, context);
+    }
+
+    pub(super) fn deliver<S: Sink>(&mut self, side: Side, run: Run<'_>, context: &mut Context<'_, S>) {
+        let index = side.index();
+        self.facts.ends[index].bytes += run.bytes.len() as u64;
+        context.recent.remember((self.id, side), &mut self.hints[index], run.start, run.bytes);
+        context.sink.delivered(Delivery {
+            connection: self.id,
+            side,
+            offset: self.sides[index].offset(run.start),
+            piece: Piece::Data(run.bytes),
+            origin: run.origin,
+            time: run.time,
+            acknowledged: self.seen_of(side.other(), run.acknowledged),
+        });
+    }
+
+    /// The offset in `side`'s stream of what its peer had acknowledged; never beyond what was delivered.
+    fn seen_of(&self, side: Side, acknowledged: u64) -> u64 {
+        let other = &self.sides[side.index()];
+        let delivered = other.next().min(other.end().unwrap_or(u64::MAX));
+        if other.is_settled() { other.offset(acknowledged.min(delivered)) } else { 0 }
+    }
+
+    /// Declares the bytes of `side` up to `position` lost.
+    pub(super) fn lose<S: Sink>(
+        &mut self,
+        side: Side,
+        position: u64,
+        head: Option<Head>,
+        context: &mut Context<'_, S>,
+    ) {
+        let own = &mut self.sides[side.index()];
+        let (start, length) = (own.next(), position.saturating_sub(own.next()));
+        own.advance(position);
+        let offset = own.offset(start);
+        self.facts.ends[side.index()].lost += length;
+        let packet = head.map_or(self.last_packet, |head| head.sighting.packet);
+        context.sink.anomaly(self.id, side, packet, Anomaly::Lost { offset, length });
+        context.sink.delivered(Delivery {
+            connection: self.id,
+            side,
+            offset,
+            piece: Piece::Gap(length),
+            origin: &[],
+            time: context.now,
+            acknowledged: self.seen_of(side.other(), head.map_or(0, |head| head.sighting.acknowledged)),
+        });
+    }
+
+    pub(super) fn end<S: Sink>(
+        &mut self,
+        side: Side,
+        ending: Ending,
+        sighting: Option<Sighting>,
+        context: &mut Context<'_, S>,
+    ) {
+        let own = &mut self.sides[side.index()];
+        let offset = own.offset(own.next());
+        own.close();
+        let acknowledged = sighting.map_or(u64::MAX, |sighting| sighting.acknowledged);
+        context.sink.delivered(Delivery {
+            connection: self.id,
+            side,
+            offset,
+            piece: Piece::End(ending),
+            origin: &[],
+            time: sighting.map_or(context.now, |sighting| sighting.time),
+            acknowledged: self.seen_of(side.other(), acknowledged),
+        });
+    }
+
+    /// Stops waiting for what has been missing for too long.
+    pub(super) fn give_up<S: Sink>(&mut self, now: Stamp, context: &mut Context<'_, S>) {
+        for side in SIDES {
+            let own = &mut self.sides[side.index()];
+            if own.open_since().is_some_and(|since| since.has_aged(now, context.limits)) {
+                own.settle();
+            }
+        }
+        self.drain(context);
+        while let Some(side) = SIDES.into_iter().find(|side| self.is_overdue(*side, now, context.limits)) {
+            self.force(side, context);
+            self.drain(context);
+        }
+    }
+
+    /// What `side` waits for, and since when that counts; `None` where it waits without a term: bytes that nobody
+    /// acknowledged may still be sent again. The flag says that only time counts, not packets.
+    fn waits_since(&self, side: Side) -> Option<(Stamp, bool)> {
+        let own = &self.sides[side.index()];
+        let head = own.head().filter(|_| own.is_settled())?;
+        let Sighting { arrived, needed, .. } = head.sighting;
+        if head.start == own.next() {
+            return Some((arrived, false));
+        }
+        // In a capture of one direction nothing is ever acknowledged.
+        let one_sided = self.facts.ends[side.other().index()].packets == 0;
+        needed.map(|since| (since, false)).or(one_sided.then_some((arrived, true)))
+    }
+
+    fn is_overdue(&self, side: Side, now: Stamp, limits: &Limits) -> bool {
+        self.waits_since(side).is_some_and(|(since, time_only)| {
+            if time_only { since.is_past(now, limits) } else { since.has_aged(now, limits) }
+        })
+    }
+
+    pub(super) fn due(&self, side: Side, limits: &Limits) -> Option<Time> {
+        let open = self.sides[side.index()].open_since();
+        open.or(self.waits_since(side).map(|(since, _)| since)).and_then(|since| since.due(limits))
+    }
+
+    /// The side whose next piece was captured first, of those that wait.
+    fn first_waiting(&self) -> Option<Side> {
+        let waiting = SIDES.into_iter().filter_map(|side| self.sides[side.index()].head().map(|head| (side, head)));
+        waiting.min_by_key(|(_, head)| (head.sighting.time, head.sighting.packet)).map(|(side, _)| side)
+    }
+
+    /// Goes on without what the next piece of `side` waits for. Both directions are settled.
+    fn force<S: Sink>(&mut self, side: Side, context: &mut Context<'_, S>) {
+        let (own, other) = (&self.sides[side.index()], &self.sides[side.other().index()]);
+        let Some(head) = own.head() else { return };
+        if head.start > own.next() {
+            return self.lose(side, head.start, Some(head), context);
+        }
+        let acknowledged = head.sighting.acknowledged;
+        match other.head() {
+            // Each waits for the other: the one captured later was sent again, knowing more than the first time.
+            Some(theirs) if theirs.start == other.next() => {
+                let order = |head: &Head| (head.sighting.time, head.sighting.packet);
+                let again = if order(&theirs) > order(&head) { side.other() } else { side };
+                self.deliver_head(again, context);
+            }
+            Some(theirs) => self.lose(side.other(), theirs.start.min(acknowledged), Some(theirs), context),
+            // One position behind everything else is a FIN that was not captured.
+            None if acknowledged == other.next() + 1 => self.deliver_head(side, context),
+            None => self.lose(side.other(), acknowledged, None, context),
+        }
+    }
+
+    /// Holds no more than one direction may.
+    pub(super) fn keep_within_limit<S: Sink>(&mut self, side: Side, context: &mut Context<'_, S>) {
+        let most = context.limits.reassembly_per_direction;
+        if self.sides[side.index()].cost() <= most {
+            return;
+        }
+        self.report_limit("reassembly_per_direction", context);
+        self.sides.iter_mut().for_each(Assembler::settle);
+        self.drain(context);
+        while self.sides[side.index()].cost() > most {
+            self.force(side, context);
+            self.drain(context);
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! What must hold for any segments whatever: the body of the fuzz target, and the sink that checks it.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use rustc_hash::FxHashMap;
+
+use super::{Delivery, Facts, Flags, Piece, Segment, SegmentFact, Sink, Tcp};
+use crate::capture::{Limits, PacketNumber, PacketRange, Time};
+use crate::decode::{Anomaly, ConnectionId, Ending, Side};
+
+/// Where payloads stand in the packets of tests: behind a head of so many bytes.
+pub(super) const HEAD: u32 = 4;
+
+/// The body of the fuzz target `tcp`: reads `data` as segments and ticks and feeds them to the reassembler.
+///
+/// # Panics
+///
+/// When a promise of [`Sink`] or [`Delivery`] is broken, when memory passes the limits, or when ticks change what is said.
+pub fn fuzz_tcp(data: &[u8]) {
+    let limits = Limits {
+        connections: 3,
+        reassembly_per_direction: 4_096,
+        reassembly_total: 10_000,
+        loss_packets: 6,
+        loss_time: 50,
+        linger_time: 200,
+        ..Limits::default()
+    };
+    let steps: Vec<Step> = data.chunks(12).filter_map(Step::read).collect();
+    let run = |ticks: bool| {
+        let mut checker = Checker::default();
+        let mut tcp = Tcp::new(limits);
+        let mut latest = 0;
+        for (step, number) in steps.iter().zip(1..) {
+            latest = latest.max(step.time);
+            if ticks {
+                for time in latest.saturating_sub(100)..latest {
+                    tcp.advance(Time(time), &mut checker);
+                }
+            }
+            step.push(PacketNumber(number), &mut tcp, &mut checker);
+            assert!(tcp.held <= limits.reassembly_total, "{} bytes held", tcp.held);
+            assert!(tcp.table.len() <= limits.connections, "{} connections", tcp.table.len());
+        }
+        tcp.finish(&mut checker);
+        assert_eq!(tcp.held, 0, "something is still held");
+        assert!(tcp.table.len() == 0 && checker.streams.is_empty(), "a connection was not closed");
+        checker.said
+    };
+    // A tick can come up to the time of the next packet; what it makes happen earlier is the same, told as of the same time.
+    assert_eq!(run(false), run(true), "ticks changed something");
+}
+
+/// A segment as the fuzzer writes it. Numbers are small, so that segments meet.
+struct Step {
+    time: i64,
+    flow: u16,
+    back: bool,
+    flags: u16,
+    sequence: u32,
+    acknowledgment: u32,
+    payload: Vec<u8>,
+    missing: u32,
+}
+
+impl Step {
+    fn read(bytes: &[u8]) -> Option<Step> {
+        let [time, flow, flags, seq, seq_low, ack, ack_low, length, fill, missing, ..] = *bytes else { return None };
+        let near_wrap = |high: u8, low: u8| {
+            let number = u32::from(u16::from_be_bytes([high & 0x0f, low]));
+            // The high bits choose: near the wrap, far away, or so.
+            number.wrapping_sub(1_000).wrapping_add(if high & 0xf0 == 0xf0 { 1 << 30 } else { 0 })
+        };
+        Some(Step {
+            time: i64::from(time) * if flags & 0x80 != 0 { 7 } else { 1 },
+            flow: u16::from(flow) % 5,
+            back: flow & 0x80 != 0,
+            flags: u16::from(flags & 0x3f),
+            sequence: near_wrap(seq, seq_low),
+            acknowledgment: near_wrap(ack, ack_low),
+            payload: (0..u32::from(length % 90)).map(|at| (at as u8).wrapping_mul(fill | 1)).collect(),
+            missing: u32::from(missing & 0x80 != 0) * u32::from(missing),
+        })
+    }
+
+    fn push(&self, packet: PacketNumber, tcp: &mut Tcp, checker: &mut Checker) {
+        let address = |host: u16| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), host);
+        let (client, server) = (address(1_000 + self.flow), address(80));
+        let (source, destination) = if self.back { (server, client) } else { (client, server) };
+        let origin = checker.carry(packet, &self.payload);
+        tcp.push(
+            &Segment {
+                time: Time(self.time),
+                packet,
+                source,
+                destination,
+                sequence: self.sequence,
+                acknowledgment: self.acknowledgment,
+                flags: Flags(self.flags),
+                window: 1_000,
+                options: &[],
+                payload: &self.payload,
+                missing: self.missing,
+                origin: &[origin],
+            },
+            checker,
+        );
+    }
+}
+
+/// One side of a connection, as told.
+#[derive(Debug, Default)]
+struct Told {
+    offset: u64,
+    ended: bool,
+}
+
+/// A sink that holds the reassembler to its promises, and remembers what was said.
+#[derive(Debug, Default)]
+pub(super) struct Checker {
+    streams: FxHashMap<ConnectionId, [Told; 2]>,
+    packets: FxHashMap<PacketNumber, Vec<u8>>,
+    last_opened: u32,
+    /// Everything, in order.
+    pub said: Vec<Said>,
+}
+
+/// Something the reassembler said.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Said {
+    Opened(ConnectionId, Facts),
+    Data { connection: ConnectionId, side: Side, offset: u64, bytes: Vec<u8>, time: Time, acknowledged: u64 },
+    Gap { connection: ConnectionId, side: Side, offset: u64, length: u64, time: Time },
+    End { connection: ConnectionId, side: Side, offset: u64, ending: Ending, time: Time },
+    Odd(ConnectionId, Side, Anomaly),
+    Closed(ConnectionId, Facts),
+}
+
+impl Checker {
+    /// Makes a packet that carries `payload`; says where.
+    pub fn carry(&mut self, packet: PacketNumber, payload: &[u8]) -> PacketRange {
+        let mut data = vec![0xee; HEAD as usize];
+        data.extend_from_slice(payload);
+        let end = data.len() as u32;
+        self.packets.insert(packet, data);
+        PacketRange { packet, start: HEAD, end }
+    }
+}
+
+impl Sink for Checker {
+    fn opened(&mut self, connection: ConnectionId, facts: &Facts) {
+        self.last_opened += 1;
+        assert_eq!(connection.0, self.last_opened, "ids count up from 1");
+        self.streams.insert(connection, Default::default());
+        self.said.push(Said::Opened(connection, *facts));
+    }
+
+    fn segment(&mut self, fact: &SegmentFact<'_>) {
+        assert!(self.streams.contains_key(&fact.connection), "a segment of a connection that is not open");
+    }
+
+    fn delivered(&mut self, delivery: Delivery<'_>) {
+        let Delivery { connection, side, offset, piece, origin, time, acknowledged } = delivery;
+        let told = self.streams.get_mut(&connection).expect("a delivery of a connection that is not open");
+        assert!(acknowledged <= told[side.other().index()].offset, "what it answers was not delivered: {delivery:?}");
+        let own = &mut told[side.index()];
+        assert_eq!(offset, own.offset, "the stream is told without holes: {delivery:?}");
+        assert!(!own.ended, "something after the end: {delivery:?}");
+        let said = match piece {
+            Piece::Data(bytes) => {
+                assert!(!bytes.is_empty(), "an empty piece");
+                let of_packets = origin
+                    .iter()
+                    .flat_map(|range| &self.packets[&range.packet][range.start as usize..range.end as usize]);
+                assert!(of_packets.eq(bytes), "the origin does not hold the bytes: {delivery:?}");
+                own.offset += bytes.len() as u64;
+                Said::Data { connection, side, offset, bytes: bytes.to_vec(), time, acknowledged }
+            }
+            Piece::Gap(length) => {
+                assert!(length > 0 && origin.is_empty(), "an empty gap, or one with an origin");
+                own.offset += length;
+                Said::Gap { connection, side, offset, length, time }
+            }
+            Piece::End(ending) => {
+                own.ended = true;
+                Said::End { connection, side, offset, ending, time }
+            }
+        };
+        self.said.push(said);
+    }
+
+    fn anomaly(&mut self, connection: ConnectionId, side: Side, packet: PacketNumber, anomaly: Anomaly) {
+        assert!(self.streams.contains_key(&connection), "an anomaly of a connection that is not open");
+        assert!(packet.0 > 0, "an anomaly without packet");
+        self.said.push(Said::Odd(connection, side, anomaly));
+    }
+
+    fn closed(&mut self, connection: ConnectionId, facts: &Facts) {
+        let told = self.streams.remove(&connection).expect("closed twice");
+        for (told, end) in told.iter().zip(facts.ends) {
+            assert!(told.ended, "closed before both streams ended");
+            assert_eq!(told.offset, end.bytes + end.lost, "the counters miss something");
+        }
+        self.said.push(Said::Closed(connection, *facts));
+    }
+}

@@ -1,0 +1,138 @@
+//! The bytes delivered last, to tell an honest retransmission from one with other content.
+//!
+//! A pool of rings of equal size, lent to the directions that deliver. When all are lent, the one lent longest ago goes
+//! to the next that asks: the memory is fixed whatever the number of connections, and a direction without a ring merely
+//! cannot compare.
+
+use super::assembler::Difference;
+use super::{ConnectionId, Side};
+use crate::capture::Limits;
+
+/// Bytes remembered of one direction: the largest window without scaling, more than is ever in flight on a short path.
+const RING: usize = 64 << 10;
+
+type Owner = (ConnectionId, Side);
+
+#[derive(Debug)]
+struct Ring {
+    owner: Owner,
+    /// Position behind the last byte remembered, and how many bytes before it are.
+    end: u64,
+    filled: usize,
+    bytes: Box<[u8]>,
+}
+
+/// The pool.
+#[derive(Debug)]
+pub(super) struct Recent {
+    rings: Vec<Ring>,
+    most: usize,
+    oldest: usize,
+}
+
+/// Where a direction's ring was when it was used last.
+pub(super) type Hint = u32;
+
+impl Recent {
+    /// An empty pool. It may take a quarter of what reassembly may take.
+    pub fn new(limits: &Limits) -> Recent {
+        Recent { rings: Vec::new(), most: limits.reassembly_total / 4 / RING, oldest: 0 }
+    }
+
+    /// Remembers bytes just delivered at `position`.
+    pub fn remember(&mut self, owner: Owner, hint: &mut Hint, position: u64, bytes: &[u8]) {
+        let Some(ring) = self.ring(owner, hint) else { return };
+        if ring.end != position {
+            ring.filled = 0;
+        }
+        ring.end = position + bytes.len() as u64;
+        ring.filled = (ring.filled + bytes.len()).min(RING);
+        let bytes = &bytes[bytes.len().saturating_sub(RING)..];
+        let at = (ring.end as usize).wrapping_sub(bytes.len()) % RING;
+        let (low, high) = bytes.split_at(bytes.len().min(RING - at));
+        ring.bytes[at..at + low.len()].copy_from_slice(low);
+        ring.bytes[..high.len()].copy_from_slice(high);
+    }
+
+    /// Compares bytes that came again for `position` with those delivered, as far as they are remembered.
+    pub fn compare(&self, owner: Owner, hint: Hint, position: u64, bytes: &[u8]) -> Difference {
+        let mut difference = Difference::default();
+        let Some(ring) = self.rings.get(hint as usize).filter(|ring| ring.owner == owner) else { return difference };
+        let from = position.max(ring.end - ring.filled as u64);
+        let to = (position + bytes.len() as u64).min(ring.end);
+        if from >= to {
+            return difference;
+        }
+        let again = &bytes[(from - position) as usize..(to - position) as usize];
+        let at = from as usize % RING;
+        let (low, high) = again.split_at(again.len().min(RING - at));
+        difference.compare(from, &ring.bytes[at..at + low.len()], low);
+        difference.compare(from + low.len() as u64, &ring.bytes[..high.len()], high);
+        difference
+    }
+
+    fn ring(&mut self, owner: Owner, hint: &mut Hint) -> Option<&mut Ring> {
+        let owned = self.rings.get(*hint as usize).is_some_and(|ring| ring.owner == owner);
+        if !owned {
+            if self.rings.len() < self.most {
+                *hint = self.rings.len() as Hint;
+                self.rings.push(Ring { owner, end: 0, filled: 0, bytes: vec![0; RING].into() });
+            } else {
+                *hint = self.oldest as Hint;
+                self.oldest = (self.oldest + 1) % self.most.max(1);
+                let ring = self.rings.get_mut(*hint as usize)?;
+                (ring.owner, ring.filled) = (owner, 0);
+            }
+        }
+        self.rings.get_mut(*hint as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWNER: Owner = (ConnectionId(1), Side::First);
+
+    #[test]
+    fn what_came_again_is_compared_as_far_as_it_is_remembered() {
+        let mut recent = Recent::new(&Limits::default());
+        let mut hint = 0;
+        let bytes: Vec<u8> = (0..200_000u32).map(|at| (at % 251) as u8).collect();
+        for (number, piece) in bytes.chunks(1_460).enumerate() {
+            recent.remember(OWNER, &mut hint, 1_000 + number as u64 * 1_460, piece);
+        }
+        let end = 1_000 + bytes.len() as u64;
+        let mut again = bytes[190_000..].to_vec();
+        assert_eq!(recent.compare(OWNER, hint, 191_000, &again).position(), None);
+        again[5_000] ^= 1;
+        again[5_007] ^= 1;
+        let difference = recent.compare(OWNER, hint, 191_000, &again);
+        assert_eq!((difference.position(), difference.bytes), (Some(196_000), 2));
+        assert_eq!(recent.compare(OWNER, hint, 1_000, b"long forgotten").position(), None);
+        assert_eq!(recent.compare(OWNER, hint, end, b"not yet").position(), None);
+    }
+
+    #[test]
+    fn one_piece_longer_than_a_ring_leaves_its_end() {
+        let mut recent = Recent::new(&Limits::default());
+        let mut hint = 0;
+        recent.remember(OWNER, &mut hint, 7, &vec![1; RING + 100]);
+        assert_eq!(recent.compare(OWNER, hint, 107, &[1; 10]).bytes, 0);
+        assert_eq!(recent.compare(OWNER, hint, 107, &[2; 10]).bytes, 10);
+        assert_eq!(recent.compare(OWNER, hint, 7, &[2; 10]).bytes, 0, "forgotten");
+    }
+
+    #[test]
+    fn a_ring_lent_on_no_longer_speaks_for_its_former_owner() {
+        let limits = Limits { reassembly_total: RING * 4, ..Limits::default() };
+        let mut recent = Recent::new(&limits);
+        let (mut mine, mut theirs) = (0, 0);
+        recent.remember(OWNER, &mut mine, 0, b"abc");
+        recent.remember((ConnectionId(2), Side::First), &mut theirs, 0, b"xyz");
+        assert_eq!(recent.compare(OWNER, mine, 0, b"???").bytes, 0);
+        assert_eq!(recent.compare((ConnectionId(2), Side::First), theirs, 0, b"?y?").bytes, 2);
+        let mut none = Recent::new(&Limits { reassembly_total: 0, ..Limits::default() });
+        none.remember(OWNER, &mut mine, 0, b"abc");
+    }
+}

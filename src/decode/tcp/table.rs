@@ -1,0 +1,189 @@
+//! The connections being followed: found by their addresses, forgotten by how long they were idle.
+//!
+//! Entries live in a slab, linked from the one used last to the one idle longest. Runs of packets of one connection,
+//! the usual case, are found without hashing.
+
+use std::net::{IpAddr, SocketAddr};
+
+use rustc_hash::FxHashMap;
+
+use super::ConnectionId;
+use super::connection::Connection;
+use super::segment::Segment;
+use crate::capture::Time;
+
+/// The place of a connection in the table; used again after it is removed.
+pub(super) type Slot = u32;
+
+const NONE: Slot = Slot::MAX;
+
+/// The four addresses of a connection, the same for both directions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct FlowKey {
+    addresses: [u64; 4],
+    ports: u32,
+    families: u8,
+}
+
+impl FlowKey {
+    pub fn of(segment: &Segment<'_>) -> FlowKey {
+        let parts = |address: &SocketAddr| match address.ip() {
+            IpAddr::V4(ip) => (u128::from(u32::from(ip)), address.port(), 0u8),
+            IpAddr::V6(ip) => (u128::from(ip), address.port(), 1),
+        };
+        let (source, destination) = (parts(&segment.source), parts(&segment.destination));
+        let (low, high) = if source <= destination { (source, destination) } else { (destination, source) };
+        FlowKey {
+            addresses: [(low.0 >> 64) as u64, low.0 as u64, (high.0 >> 64) as u64, high.0 as u64],
+            ports: u32::from(low.1) << 16 | u32::from(high.1),
+            families: low.2 << 1 | high.2,
+        }
+    }
+}
+
+/// A connection and what the table and the clock know of it.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub connection: Connection,
+    /// Its deadline in the heap; others of it there are stale.
+    pub deadline: Option<Time>,
+    /// Its place among those that hold bytes.
+    pub holding: Option<u64>,
+    key: FlowKey,
+    newer: Slot,
+    older: Slot,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(super) struct Table {
+    most: usize,
+    flows: FxHashMap<FlowKey, Slot>,
+    ids: FxHashMap<ConnectionId, Slot>,
+    entries: Vec<Option<Entry>>,
+    free: Vec<Slot>,
+    newest: Slot,
+    oldest: Slot,
+    last_id: u32,
+}
+
+impl Table {
+    /// An empty table for `most` connections.
+    pub fn new(most: usize) -> Table {
+        Table {
+            most,
+            flows: FxHashMap::default(),
+            ids: FxHashMap::default(),
+            entries: Vec::new(),
+            free: Vec::new(),
+            newest: NONE,
+            oldest: NONE,
+            last_id: 0,
+        }
+    }
+
+    /// Finds a connection, which thereby becomes the one used last.
+    pub fn slot_of(&mut self, key: FlowKey) -> Option<Slot> {
+        if self.entry(self.newest).is_some_and(|entry| entry.key == key) {
+            return Some(self.newest);
+        }
+        let slot = *self.flows.get(&key)?;
+        self.unlink(slot);
+        self.link_newest(slot);
+        Some(slot)
+    }
+
+    /// The entry in a slot.
+    pub fn entry(&mut self, slot: Slot) -> Option<&mut Entry> {
+        self.entries.get_mut(slot as usize)?.as_mut()
+    }
+
+    /// A connection by its id.
+    pub fn find(&self, id: ConnectionId) -> Option<&Connection> {
+        let slot = *self.ids.get(&id)?;
+        Some(&self.entries.get(slot as usize)?.as_ref()?.connection)
+    }
+
+    /// Every connection's deadline, once.
+    pub fn deadlines(&self) -> impl Iterator<Item = (Time, ConnectionId, Slot)> + '_ {
+        let entries = self.entries.iter().zip(0..).filter_map(|(entry, slot)| Some((entry.as_ref()?, slot)));
+        entries.filter_map(|(entry, slot)| Some((entry.deadline?, entry.connection.id, slot)))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// Whether one must go before another may come. A table for none holds one, or nothing could be decoded.
+    pub fn is_full(&self) -> bool {
+        self.len() >= self.most.max(1)
+    }
+
+    /// The connection idle longest.
+    pub fn longest_idle(&self) -> Option<Slot> {
+        (self.oldest != NONE).then_some(self.oldest)
+    }
+
+    /// Adds a connection under the next id.
+    pub fn insert(&mut self, key: FlowKey, connection: impl FnOnce(ConnectionId) -> Connection) -> Slot {
+        self.last_id += 1;
+        let connection = connection(ConnectionId(self.last_id));
+        let id = connection.id;
+        let entry = Entry { connection, deadline: None, holding: None, key, newer: NONE, older: NONE };
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.entries[slot as usize] = Some(entry);
+                slot
+            }
+            None => {
+                self.entries.push(Some(entry));
+                (self.entries.len() - 1) as Slot
+            }
+        };
+        self.flows.insert(key, slot);
+        self.ids.insert(id, slot);
+        self.link_newest(slot);
+        slot
+    }
+
+    /// Forgets a connection.
+    pub fn remove(&mut self, slot: Slot) {
+        self.unlink(slot);
+        if let Some(entry) = self.entries.get_mut(slot as usize).and_then(Option::take) {
+            self.flows.remove(&entry.key);
+            self.ids.remove(&entry.connection.id);
+            self.free.push(slot);
+        }
+    }
+
+    /// All connections, in order of their ids.
+    pub fn in_order_of_appearance(&self) -> Vec<Slot> {
+        let mut slots: Vec<_> = self.ids.iter().map(|(id, slot)| (*id, *slot)).collect();
+        slots.sort_unstable();
+        slots.into_iter().map(|(_, slot)| slot).collect()
+    }
+
+    fn unlink(&mut self, slot: Slot) {
+        let Some((newer, older)) = self.entry(slot).map(|entry| (entry.newer, entry.older)) else { return };
+        match self.entry(newer) {
+            Some(entry) => entry.older = older,
+            None => self.newest = older,
+        }
+        match self.entry(older) {
+            Some(entry) => entry.newer = newer,
+            None => self.oldest = newer,
+        }
+    }
+
+    fn link_newest(&mut self, slot: Slot) {
+        let before = std::mem::replace(&mut self.newest, slot);
+        match self.entry(before) {
+            Some(entry) => entry.newer = slot,
+            None => self.oldest = slot,
+        }
+        if let Some(entry) = self.entry(slot) {
+            (entry.newer, entry.older) = (NONE, before);
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! Tests: laws over generated conversations, cases that read as conversations, real captures.
+
+mod cases;
+mod laws;
+mod talk;
+mod tshark;
