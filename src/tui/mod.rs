@@ -96,17 +96,29 @@ pub fn run(target: Target, options: Options) -> Result<()> {
     let (ask, asked) = unbounded();
     let answers = inputs.clone();
     let reader = thread::Builder::new().name("reader".to_owned()).spawn(move || reader::run(library, &asked, &answers));
-    reader.context("cannot start the reader")?;
+    let reader = reader.context("cannot start the reader")?;
     let importer = import.map(|import| read_files(import, inputs.clone(), stop.clone())).transpose()?;
     read_keys(inputs)?;
     let result = draw_on(&mut screen, &mut app, &events, &ask);
     drop(screen);
-    // An import in the middle of a file is given up; its store goes with it.
+    // An import in the middle of a file is given up. A temporary store goes with the last of its users.
+    drop(ask);
     stop.store(true, Ordering::Relaxed);
-    if let Some(importer) = importer {
-        let _ = importer.join();
-    }
+    leave(importer.into_iter().chain([reader]));
     result
+}
+
+/// How long a person who has quit is kept waiting for a question that is still being answered.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Waits for threads that were told to end.
+fn leave(threads: impl Iterator<Item = thread::JoinHandle<()>>) {
+    let began = Instant::now();
+    for thread in threads {
+        while !thread.is_finished() && began.elapsed() < PATIENCE {
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
 }
 
 fn title(path: impl AsRef<std::path::Path>) -> String {
@@ -186,7 +198,7 @@ fn perform(screen: &mut term::Screen, ask: &Sender<Request>, effects: Vec<Effect
             // The reader outlives the screen, unless it panicked: then there is nobody to ask.
             Effect::Ask(request) => ask.send(request).context("the store is no longer read")?,
             Effect::Copy(text) => copy::send(&mut stdout(), &text).context("cannot copy")?,
-            Effect::Redraw => screen.terminal().clear()?,
+            Effect::Redraw => screen.clear()?,
             Effect::Suspend => screen.sleep()?,
             Effect::Quit => return Ok(true),
         }

@@ -9,7 +9,9 @@ use anyhow::{Context, Result};
 use crossterm::cursor::Show;
 use crossterm::event::{DisableBracketedPaste, EnableBracketedPaste};
 use crossterm::execute;
-use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
+use crossterm::terminal::{
+    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 
@@ -49,7 +51,18 @@ impl Screen {
         rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP)
             .context("cannot suspend")?;
         take().context("cannot use the terminal again")?;
-        self.terminal.clear().context("cannot clear the terminal")
+        self.clear()
+    }
+
+    /// Forgets what is on it: the next frame is drawn whole.
+    ///
+    /// # Errors
+    /// The terminal cannot be written to.
+    pub fn clear(&mut self) -> Result<()> {
+        // ratatui's own clear() asks the terminal where its cursor is, and the thread that reads keys would get the answer.
+        execute!(stdout(), Clear(ClearType::All)).context("cannot clear the terminal")?;
+        self.terminal = Terminal::new(CrosstermBackend::new(stdout())).context("cannot use the terminal")?;
+        Ok(())
     }
 }
 

@@ -127,9 +127,9 @@ pub(super) fn set_filter(app: &mut App, filter: String) {
     }
     let selected = app.selected_message().map(|message| message.row.number);
     app.filter = filter;
-    if app.filter.is_empty() {
+    if app.filter.is_empty() && !app.follow {
         app.questions.extend(selected.and_then(|message| locate(app, message)));
-    } else {
+    } else if !app.filter.is_empty() {
         *app.cursor_mut(Screen::Messages) = Default::default();
     }
     if !matches!(app.screen, Screen::Messages | Screen::Sequence | Screen::Detail) {

@@ -3,6 +3,8 @@
 mod detail;
 mod hostile;
 mod lists;
+mod many;
+mod pictures;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -88,7 +90,11 @@ impl Story {
     pub(crate) fn buffer(&self) -> Buffer {
         let (width, height) = self.app.size;
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-        terminal.draw(|frame| drop(layout::draw(&self.app, frame.buffer_mut()))).unwrap();
+        terminal
+            .draw(|frame| {
+                layout::draw(&self.app, frame.buffer_mut());
+            })
+            .unwrap();
         terminal.backend().buffer().clone()
     }
 

@@ -21,7 +21,7 @@ const COLUMNS: &[Column] = &[
     Column::new(" ", 2),
     Column::new("method", 12).grows(2),
     Column::new("about", 12).grows(4),
-    Column::new("id", 5),
+    Column::new("id", 5).grows(1),
     Column::new("status", 10).from(100),
     Column::new("latency", 8).right(),
     Column::new("", BAR as u16).from(110),
