@@ -15,7 +15,9 @@ pub mod target;
 #[cfg(feature = "tui")]
 mod tui;
 
+use std::ffi::OsString;
 use std::io::ErrorKind;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -43,12 +45,15 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// The command line; `mcptap FILE` stands for `mcptap tui FILE`.
-fn arguments_given() -> Vec<std::ffi::OsString> {
-    #[allow(unused_mut)]
-    let mut arguments: Vec<_> = std::env::args_os().collect();
-    #[cfg(feature = "tui")]
-    tui::imply(&mut arguments);
+/// The command line. `mcptap FILE` stands for `mcptap tui FILE`: a first argument that is a file and no command.
+fn arguments_given() -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = std::env::args_os().collect();
+    let is_file = |first: &str| !first.starts_with('-') && Path::new(first).is_file();
+    let is_command = |name: &str| Arguments::command().find_subcommand(name).is_some();
+    let first = arguments.get(1).and_then(|first| first.to_str());
+    if is_command("tui") && first.is_some_and(|first| is_file(first) && !is_command(first)) {
+        arguments.insert(1, OsString::from("tui"));
+    }
     arguments
 }
 

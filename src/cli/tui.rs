@@ -1,14 +1,12 @@
 //! `mcptap tui`, which `mcptap` alone and `mcptap FILE` stand for.
 
-use std::ffi::OsString;
 use std::io::{IsTerminal, stdout};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use clap::CommandFactory;
 
-use super::args::{Arguments, Colour, Tui};
+use super::args::{Colour, Tui};
 use super::target::{Named, database, named};
 use crate::store::Reader;
 use crate::tui::import::Decoding;
@@ -70,13 +68,4 @@ fn existing(path: PathBuf) -> Result<PathBuf> {
         );
     }
     Ok(path)
-}
-
-/// Puts `tui` before a first argument that is a file and no command.
-pub fn imply(arguments: &mut Vec<OsString>) {
-    let Some(first) = arguments.get(1).and_then(|first| first.to_str()) else { return };
-    let commands = Arguments::command();
-    if !first.starts_with('-') && commands.find_subcommand(first).is_none() && Path::new(first).is_file() {
-        arguments.insert(1, OsString::from("tui"));
-    }
 }

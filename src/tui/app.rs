@@ -16,7 +16,7 @@ mod moves;
 mod needs;
 mod prompt;
 #[cfg(test)]
-pub mod tests;
+mod tests;
 mod update;
 
 use std::collections::BTreeSet;

@@ -88,6 +88,8 @@ impl Canvas<'_> {
         if width == 0 || !self.buffer.area.contains((x, y).into()) {
             return x;
         }
+        // Nothing shines through of what stood there before.
+        let style = Style::reset().patch(style);
         self.buffer.set_stringn(x, y, safe::fit(text, usize::from(width)), usize::from(width), style).0
     }
 

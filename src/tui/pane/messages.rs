@@ -46,7 +46,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect, active: bool) {
     }
     let list = List { cursor: *app.cursor(super::super::app::Screen::Messages), total, active };
     let theme = canvas.theme;
-    let narrow = area.width < 108;
+    let narrow = area.width < 150;
     canvas.table(area, COLUMNS, list, |row| {
         let message = app.message(row)?;
         let tone = |tone| theme.tone(tone);

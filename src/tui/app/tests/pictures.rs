@@ -13,8 +13,8 @@ use ratatui::style::{Color, Modifier};
 use super::*;
 
 /// Pixels of a character cell, and of the letters in it.
-const CELL: (f32, f32) = (8.4, 18.0);
-const LETTERS: f32 = 14.0;
+const CELL: (f32, f32) = (9.0, 19.0);
+const LETTERS: f32 = 15.0;
 
 /// The colours that a terminal's own are drawn in.
 struct Ground {
