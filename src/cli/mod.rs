@@ -14,6 +14,7 @@ mod show;
 pub mod target;
 #[cfg(feature = "tui")]
 mod tui;
+mod wrap;
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -69,6 +70,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Some(Command::Show(show)) => show::run(show, db, color),
         Some(Command::Layers(layers)) => layers::run(layers, db, color),
         Some(Command::Export(export)) => export::run(export, db),
+        Some(Command::Wrap(wrap)) => wrap::run(wrap, db),
         Some(Command::Rules(rules)) => rules::run(rules, color),
         Some(Command::Completions(completions)) => {
             clap_complete::generate(completions.shell, &mut Arguments::command(), "mcptap", &mut std::io::stdout());

@@ -124,6 +124,55 @@ impl Listener for Saver {
     }
 }
 
+/// A listener that writes on the thread that it is on: that of a recorder, which nobody waits for. A commit that fails is tried again with the
+/// next one; only the last one counts.
+pub struct Recorder {
+    writer: Writer,
+    failed: Option<anyhow::Error>,
+}
+
+impl Recorder {
+    /// Records through `writer`.
+    pub fn new(writer: Writer) -> Recorder {
+        Recorder { writer, failed: None }
+    }
+
+    /// The capture is over. Says what was not recorded.
+    pub fn finish(mut self, summary: &Summary) -> Result<()> {
+        self.writer.finish(summary)?;
+        match self.writer.counts().lost {
+            0 => Ok(()),
+            lost => Err(anyhow!(
+                "{lost} records could not be written{}",
+                match self.failed {
+                    Some(error) => format!(": {error:#}"),
+                    None => String::new(),
+                }
+            )),
+        }
+    }
+}
+
+impl Listener for Recorder {
+    fn packet(&mut self, packet: &Packet<'_>) -> Result<()> {
+        self.writer.packet(packet);
+        Ok(())
+    }
+
+    fn event(&mut self, event: Event) -> Result<()> {
+        self.writer.event(event);
+        Ok(())
+    }
+
+    fn idle(&mut self) -> Result<()> {
+        self.writer.alive(now());
+        if let Err(error) = self.writer.commit() {
+            self.failed = Some(error);
+        }
+        Ok(())
+    }
+}
+
 fn write(mut writer: Writer, batches: &Receiver<Batch>, live: bool) -> (Counts, Result<()>) {
     let mut result = Ok(());
     for batch in batches {

@@ -16,6 +16,7 @@ mod input;
 pub mod pcap;
 pub mod pcapng;
 pub mod reader;
+pub mod stdio;
 pub mod unit;
 mod window;
 

@@ -3,6 +3,8 @@
 //! `application_id` says that a file is ours, `user_version` how many of [`MIGRATIONS`] it has seen. Each migration is one
 //! transaction: a program that is killed inside leaves the version before.
 
+use std::ffi::OsStr;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -30,7 +32,7 @@ enum Identity {
 pub(super) fn open_writer(place: &Place, busy_timeout: Duration) -> anyhow::Result<Connection> {
     place.create()?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut connection = connect(place, flags, busy_timeout)?;
+    let mut connection = connect(place.path().as_os_str(), place, flags, busy_timeout)?;
     let identity = identify(&connection, place)?;
     prepare(&mut connection, identity, place.is_temporary())
         .with_context(|| format!("cannot prepare the database {}", place.path().display()))?;
@@ -39,7 +41,11 @@ pub(super) fn open_writer(place: &Place, busy_timeout: Duration) -> anyhow::Resu
 
 /// Opens a database to read, while others write it or not.
 pub(super) fn open_reader(place: &Place, busy_timeout: Duration) -> anyhow::Result<Connection> {
-    let connection = connect(place, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX, busy_timeout)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = connect(place.path().as_os_str(), place, flags, busy_timeout)?;
+    if let Some(uri) = frozen(&connection, place) {
+        connection = connect(uri.as_ref(), place, flags | OpenFlags::SQLITE_OPEN_URI, busy_timeout)?;
+    }
     match identify(&connection, place)? {
         Identity::Empty => bail!("{} holds no captures yet: record one into it first", place.path().display()),
         Identity::Ours(version) if version < MIGRATIONS.len() => bail!(
@@ -57,11 +63,28 @@ pub(super) fn open_reader(place: &Place, busy_timeout: Duration) -> anyhow::Resu
     Ok(connection)
 }
 
-fn connect(place: &Place, flags: OpenFlags, busy_timeout: Duration) -> anyhow::Result<Connection> {
-    let connection = Connection::open_with_flags(place.path(), flags)
+fn connect(name: &OsStr, place: &Place, flags: OpenFlags, busy_timeout: Duration) -> anyhow::Result<Connection> {
+    let connection = Connection::open_with_flags(name, flags)
         .with_context(|| format!("cannot open the database {}", place.path().display()))?;
     connection.busy_timeout(busy_timeout)?;
+    // The file may come from anybody: nothing its schema says is run with our rights, and damaged cells are errors.
+    connection.pragma_update(None, "trusted_schema", false)?;
+    connection.pragma_update(None, "cell_size_check", true)?;
     Ok(connection)
+}
+
+/// The URI that opens a database on a medium where nothing can be written: SQLite wants to lay a `-shm` file beside it and
+/// cannot. Where nobody can write, nobody does: it may be read as it is, unless a `-wal` file holds a part of it.
+fn frozen(connection: &Connection, place: &Place) -> Option<String> {
+    let first = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()));
+    let Err(rusqlite::Error::SqliteFailure(error, _)) = first else { return None };
+    let mut wal = place.path().as_os_str().to_owned();
+    wal.push("-wal");
+    if !matches!(error.code, ErrorCode::CannotOpen | ErrorCode::ReadOnly) || Path::new(&wal).exists() {
+        return None;
+    }
+    let path = place.path().to_str()?.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+    Some(format!("file:{path}?immutable=1"))
 }
 
 /// Looks at the file without changing it.

@@ -111,25 +111,25 @@ impl Packets {
 
     /// A packet turned out to be a segment.
     pub(super) fn segment(&mut self, segment: Segment) -> std::io::Result<()> {
-        let id = segment.connection;
-        let mut arrived = Vec::with_capacity(1);
-        for range in &segment.origin {
-            if range.packet != segment.packet
-                && let Some(fragment) = self.claim(range.packet)
-            {
-                arrived.push((fragment, None));
+        let (id, side) = (segment.connection, segment.side);
+        for range in segment.origin.iter().filter(|range| range.packet != segment.packet) {
+            if let Some(fragment) = self.claim(range.packet) {
+                let carries = self.carries(&fragment, &segment);
+                self.hold(id, side, fragment, carries);
             }
         }
-        let packet = self.claim(segment.packet);
-        arrived.extend(packet.map(|packet| (packet, Some(segment.clone()))));
-        for (mut packet, facts) in arrived {
+        if let Some(mut packet) = self.claim(segment.packet) {
             let carries = self.carries(&packet, &segment);
-            packet.connection = id;
-            packet.segment = facts;
-            self.held += packet.size();
-            self.connections.entry(id).or_default().hold(packet, segment.side, carries);
+            packet.segment = Some(segment);
+            self.hold(id, side, packet, carries);
         }
         self.settle(id)
+    }
+
+    fn hold(&mut self, id: ConnectionId, side: Side, mut packet: KeptPacket, carries: Vec<(u64, Range<usize>)>) {
+        packet.connection = id;
+        self.held += packet.size();
+        self.connections.entry(id).or_default().hold(packet, side, carries);
     }
 
     /// Which bytes of the sender's stream `packet` carries of `segment`, and where they stand in it; none where they are not to be

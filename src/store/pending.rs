@@ -142,11 +142,13 @@ impl Pending {
         for record in self.connections.values() {
             connection::write(&mut statement, capture, record)?;
         }
-        let mut statement = db.prepare_cached(exchange::REPLACE)?;
+        let mut delete = db.prepare_cached(exchange::DELETE)?;
+        let mut statement = db.prepare_cached(exchange::INSERT)?;
         for record in self.exchanges.values() {
+            delete.execute([Key::new(capture, record.number.0)])?;
             exchange::write(&mut statement, capture, record)?;
         }
-        let mut statement = db.prepare_cached(provenance::REPLACE_STREAM)?;
+        let mut statement = db.prepare_cached(provenance::INSERT_STREAM)?;
         for record in &self.streams {
             provenance::write_stream(&mut statement, capture, *record)?;
         }

@@ -14,7 +14,7 @@ use crate::mcp::SessionNumber;
 use crate::source::{Item, Source};
 
 /// Puts the packets of many chunks in order. Only chunks that overlap are open at once, and those were open at once when they were
-/// written: the writer's bound holds here too.
+/// written, but for what was held back: the writer's bounds hold here too.
 pub(super) struct Merge {
     /// Still closed, the one with the smallest number last.
     closed: Vec<ChunkId>,

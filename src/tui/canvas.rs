@@ -191,7 +191,7 @@ fn places(area: Rect, columns: &[Column]) -> Vec<(u16, u16)> {
         if column.from > area.width {
             return (x, 0);
         }
-        let more = if parts_left == 0 { 0 } else { left * column.grows / parts_left };
+        let more = (left * column.grows).checked_div(parts_left).unwrap_or(0);
         left -= more;
         parts_left -= column.grows;
         let width = (column.width + more).min(area.right().saturating_sub(x));

@@ -81,7 +81,7 @@ impl Request {
     /// Whether the answer is found again each time somebody writes (a fraction of a second apart), and not once a second: it
     /// takes a few index steps.
     pub fn is_quick(&self) -> bool {
-        matches!(self, Request::Sessions | Request::Messages { .. } | Request::Detail(..))
+        matches!(self, Request::Messages { .. } | Request::Detail(..))
     }
 }
 

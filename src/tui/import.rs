@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::data::Progress;
-use super::reader::now;
 use crate::capture::Packet;
+use crate::engine::saver::{Saver, now};
 use crate::engine::{self, Listener};
 use crate::event::{Detail, Event};
 use crate::pipeline::{self, Pipeline};
@@ -58,45 +58,49 @@ impl Import {
             ..pipeline::Options::default()
         };
         let mut pipeline = Pipeline::new(options);
-        let mut recorder = Recorder { writer: self.writer, progress, shown: Instant::now() };
+        let saver = Saver::new(self.writer, false);
+        let mut recorder = Recorder { saver, progress, shown: Instant::now() };
         let read = engine::run(&mut self.source, &mut pipeline, &mut recorder, stop);
         let skipped = pipeline.counts().skipped.iter().map(|(reason, count)| ((*reason).to_owned(), *count));
         let summary = Summary { ended: now(), skipped: skipped.collect(), damage: Vec::new() };
-        let saved = recorder.writer.finish(&summary);
-        progress(match read.and(saved) {
+        let Recorder { saver, progress, .. } = recorder;
+        let saved = saver.finish(summary);
+        progress(match read.and(saved.map(drop)) {
             Ok(()) => Progress::Done,
             Err(error) => Progress::Failed(format!("{error:#}")),
         });
     }
 }
 
-/// Writes, and tells how far it is.
+/// Saves, and tells how far it is.
 struct Recorder<'p> {
-    writer: Writer,
+    saver: Saver,
     progress: &'p mut dyn FnMut(Progress),
     shown: Instant,
 }
 
 impl Listener for Recorder<'_> {
     fn packet(&mut self, packet: &Packet<'_>) -> Result<()> {
-        self.writer.packet(packet);
-        Ok(())
+        self.saver.packet(packet)
     }
 
     fn event(&mut self, event: Event) -> Result<()> {
-        self.writer.event(event);
-        Ok(())
+        self.saver.event(event)
+    }
+
+    fn settled(&mut self) -> Result<()> {
+        self.saver.settled()
     }
 
     fn idle(&mut self) -> Result<()> {
-        self.writer.commit()
+        self.saver.idle()
     }
 
     fn progress(&mut self, read: u64, total: Option<u64>) {
         if self.shown.elapsed() >= SHOWN {
             self.shown = Instant::now();
-            // What cannot be written now is tried again with the next, and the last attempt tells.
-            let _ = self.writer.commit();
+            // Somebody is looking: what there is shall be written. Where it cannot be, the end tells.
+            let _ = self.saver.idle();
             (self.progress)(Progress::Reading(read, total));
         }
     }

@@ -38,6 +38,7 @@ use anyhow::{Context, Result};
 use crossbeam_channel::{Receiver, Sender, bounded, select, tick, unbounded};
 use crossterm::event::{self, Event};
 
+use crate::engine::saver::now;
 use crate::mcp::SessionNumber;
 use crate::store::{Place, Reader};
 use app::{App, Effect, Input};
@@ -65,9 +66,6 @@ pub struct Options {
     /// The theme to begin with.
     pub theme: Theme,
 }
-
-/// Time between two frames at most: 60 a second.
-const FRAME: Duration = Duration::from_millis(16);
 
 /// Shows a target until the person quits.
 ///
@@ -159,29 +157,19 @@ fn read_keys(inputs: Sender<Input>) -> Result<()> {
 fn draw_on(screen: &mut term::Screen, app: &mut App, events: &Receiver<Input>, ask: &Sender<Request>) -> Result<()> {
     let seconds = tick(Duration::from_secs(1));
     let signals = signals()?;
-    perform(screen, ask, app::update(app, Input::Tick(reader::now())))?;
+    perform(screen, ask, app::update(app, Input::Tick(now())))?;
     loop {
-        let began = Instant::now();
-        let (buffer, cursor) = (screen.terminal(), &mut None);
-        buffer.draw(|frame| {
-            *cursor = layout::draw(app, frame.buffer_mut());
-            if let Some(place) = *cursor {
-                frame.set_cursor_position(place);
+        screen.terminal().draw(|frame| {
+            if let Some(cursor) = layout::draw(app, frame.buffer_mut()) {
+                frame.set_cursor_position(cursor);
             }
         })?;
         let first = select! {
             recv(events) -> input => input.unwrap_or(Input::Key("ctrl-c".to_owned())),
-            recv(seconds) -> _ => Input::Tick(reader::now()),
+            recv(seconds) -> _ => Input::Tick(now()),
             recv(signals) -> _ => return Ok(()),
         };
         let mut effects = app::update(app, first);
-        // A key is seen at once; what streams in waits for the next frame.
-        let rest = FRAME.saturating_sub(began.elapsed());
-        if !rest.is_zero() && events.is_empty() {
-            if let Ok(input) = events.recv_timeout(Duration::from_millis(1)) {
-                effects.extend(app::update(app, input));
-            }
-        }
         for input in events.try_iter().take(1_000) {
             effects.extend(app::update(app, input));
         }

@@ -6,14 +6,14 @@
 //!                                        └ nothing asked for 100 ms: has anybody written? a filter not done? ──► Input::Changed
 //! ```
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
 use super::app::Input;
 use super::data::{Answer, Request};
 use super::library::Library;
-use crate::capture::Time;
+use crate::engine::saver::now;
 
 /// How often the store is asked whether anybody wrote: soon enough for eyes.
 const POLL: Duration = Duration::from_millis(100);
@@ -75,10 +75,4 @@ fn newest_only(asked: &mut Vec<Request>) {
         at += 1;
         !matches!(request, Request::Detail(..)) || Some(at - 1) == last
     });
-}
-
-/// The time by the clock.
-pub fn now() -> Time {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Time(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
 }

@@ -12,7 +12,7 @@ use crate::event::{Connection, ConnectionKind};
 use crate::store::codec::{Code, Damaged, Decoder, Encoder};
 use crate::store::{CaptureId, Key};
 
-/// Parameters as [`write`] binds them.
+/// Parameters as [`write()`] binds them.
 pub(in crate::store) const REPLACE: &str = "
     INSERT OR REPLACE INTO connection
         (id, protocol, host, client, first_address, second_address, process, opened, details)

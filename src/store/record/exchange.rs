@@ -9,9 +9,13 @@ use crate::decode::exchange::{Exchange, ExchangeNumber, Field, Half};
 use crate::store::codec::{Damaged, Decoder, Encoder};
 use crate::store::{CaptureId, Key};
 
-/// Parameters as [`write`] binds them.
-pub(in crate::store) const REPLACE: &str = "
-    INSERT OR REPLACE INTO exchange
+/// Forgets the earlier state of an exchange, by key. With `INSERT OR REPLACE` SQLite would copy every page it changes, in case
+/// that statement fails halfway.
+pub(in crate::store) const DELETE: &str = "DELETE FROM exchange WHERE id = ?";
+
+/// Parameters as [`write()`] binds them.
+pub(in crate::store) const INSERT: &str = "
+    INSERT INTO exchange
         (id, connection, h2_stream, http_version, method, target, status, reason, request_fields, response_fields, request,
          response)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";

@@ -170,7 +170,7 @@ fn subject(message: &Message) -> Option<String> {
     Some(subject)
 }
 
-/// Parameters as [`write`] binds them. A number that is there already stays as it is.
+/// Parameters as [`write()`] binds them. A number that is there already stays as it is.
 pub(in crate::store) const INSERT: &str = "
     INSERT OR IGNORE INTO message
         (id, session, position, time, transport, direction, kind, json_id, method, subject, status, latency, answers,

@@ -8,7 +8,7 @@ use crate::decode::ConnectionId;
 use crate::store::chunk::{Chunk, OpenChunk};
 use crate::store::{CaptureId, Key};
 
-/// Parameters as [`write`] binds them.
+/// Parameters as [`write()`] binds them.
 pub(in crate::store) const INSERT: &str = "
     INSERT INTO packet_chunk
         (capture, connection, first_number, last_number, first_time, last_time, packets, numbers, data)

@@ -13,9 +13,9 @@ use crate::store::{CaptureId, Key};
 /// Parts of one row: some 700 bytes at most, so that SQLite never needs a second page for it.
 pub(in crate::store) const PARTS: usize = 64;
 
-/// Parameters as [`write_stream`] binds them.
-pub(in crate::store) const REPLACE_STREAM: &str =
-    "INSERT OR REPLACE INTO stream (id, connection, kind, which, exchange) VALUES (?, ?, ?, ?, ?)";
+/// Parameters as [`write_stream`] binds them. What a stream is never changes.
+pub(in crate::store) const INSERT_STREAM: &str =
+    "INSERT OR IGNORE INTO stream (id, connection, kind, which, exchange) VALUES (?, ?, ?, ?, ?)";
 
 pub(in crate::store) fn write_stream(
     statement: &mut Statement<'_>,
@@ -60,7 +60,7 @@ pub(in crate::store) fn read_stream(row: &Row<'_>) -> anyhow::Result<Stream> {
 }
 
 /// Parameters: the stream's key, where the first part starts, the parts as [`put_parts`] writes them.
-pub(in crate::store) const INSERT_PARTS: &str = "INSERT OR REPLACE INTO part (stream, start, parts) VALUES (?, ?, ?)";
+pub(in crate::store) const INSERT_PARTS: &str = "INSERT OR IGNORE INTO part (stream, start, parts) VALUES (?, ?, ?)";
 
 /// Parts of one row: `(gap, length, origin)` each, the first without gap.
 pub(in crate::store) fn put_parts(parts: &[Part]) -> Vec<u8> {

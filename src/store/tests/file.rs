@@ -67,6 +67,24 @@ fn only_this_user_can_read_what_is_kept() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn a_database_can_be_read_where_nothing_can_be_written() {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+
+    let directory = directory();
+    let media = directory.path().join("100%? #1");
+    let path = media.join("captures.db");
+    packets::record_a_session(&mut writer(&path));
+    mode(&path, 0o400);
+    // To the superuser all is writable: then this reads in the ordinary way.
+    mode(&media, 0o500);
+    let messages = Reader::open(&*path).and_then(|reader| reader.message_count(Scope::All));
+    mode(&media, 0o700);
+    assert_eq!(messages.unwrap(), 40);
+}
+
 #[test]
 fn a_temporary_database_is_gone_with_its_last_user() {
     let place = Place::temporary().unwrap();
@@ -128,16 +146,12 @@ fn a_locked_database_loses_nothing_until_memory_ends() {
     assert!(error.contains("captures.db: 2 records wait") && error.contains("locked"), "{error}");
 
     // 80 MiB that zstd cannot make smaller, for 64 that may wait.
-    let mut random = 1u64;
-    let mut noise = || -> Vec<u8> {
-        let words = std::iter::repeat_with(|| {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            random.rotate_left(29)
-        });
-        words.take(1 << 20).flat_map(u64::to_le_bytes).collect()
-    };
+    let words = std::iter::successors(Some(1u64), |word| {
+        Some(word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407))
+    });
+    let noise: Vec<u8> = words.take(1 << 20).flat_map(|word| word.rotate_left(29).to_le_bytes()).collect();
     for number in 2..=11 {
-        writer.told_message(message(1, number, &noise()));
+        writer.told_message(message(1, number, &noise));
     }
     assert_eq!(writer.counts().lost, 2);
 

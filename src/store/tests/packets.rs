@@ -6,9 +6,10 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::capture::{Limits, LinkType, Origin, Packet, PacketNumber, PacketRange, Part};
+use crate::decode::ConnectionId;
+use crate::decode::Side::{self, First, Second};
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::tcp::{Analysis, Flags};
-use crate::decode::{ConnectionId, Side};
 use crate::event::{Segment, Stream, StreamKind};
 use crate::source::{Item, Source};
 
@@ -93,8 +94,6 @@ fn kept(options: Options, talk: impl FnOnce(&mut Wire<'_>)) -> (Vec<String>, Pac
 fn kept_masked(talk: impl FnOnce(&mut Wire<'_>)) -> Vec<String> {
     kept(Options::default(), talk).0
 }
-
-use Side::{First, Second};
 
 #[test]
 fn a_secret_is_masked_wherever_its_bytes_travel() {
@@ -220,8 +219,8 @@ fn fragments_are_kept_with_the_packet_that_completes_them() {
     let mut wire = Wire::new(&mut writer);
     wire.keep(1);
     let one = wire.packet(LinkType::ETHERNET, b"[head]Cookie: s");
+    // Has nothing to wait for, and is in a chunk before anybody knows whose the fragment is.
     wire.sent(1, Second, 0, b"");
-    wire.writer.commit().unwrap();
     let other = wire.packet(LinkType::ETHERNET, b"[head]ecret\r\n");
     wire.segment(
         1,
@@ -329,7 +328,7 @@ pub(super) fn record_a_session(writer: &mut Writer) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(48))]
 
     /// Packets of several connections, kept at any moment and committed at any moment, come back as they were: all of a capture,
     /// those of a connection from any number on, and each alone.

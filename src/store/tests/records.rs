@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::capture::pipe::Exit;
-use crate::capture::{Limits, Origin, PacketNumber, Part, Provenance};
+use crate::capture::{Limits, Origin, PacketNumber, Part, Provenance, provenance};
 use crate::decode::exchange::{Exchange, ExchangeNumber, Field, Half};
 use crate::decode::jsonrpc::{self, Parsed};
 use crate::decode::tcp::{End, Facts, Options as TcpOptions, Step};
@@ -147,7 +147,7 @@ prop_compose! {
 static RULE: Rule = Rule { id: "test-only", severity: Severity::Warning, title: "Only a test", spec: "nowhere" };
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
     fn records_survive_the_round_trip(
@@ -310,8 +310,6 @@ proptest! {
         }
     }
 }
-
-use crate::capture::provenance;
 
 #[test]
 fn a_walk_that_goes_round_in_a_circle_is_refused() {

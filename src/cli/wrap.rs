@@ -1,0 +1,53 @@
+//! `mcptap wrap`: an STDIO server with its pipes teed into the database.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::args::Wrap;
+use super::target;
+use crate::engine;
+use crate::engine::saver::{self, Recorder};
+use crate::event::Detail;
+use crate::pipeline::{Options, Pipeline};
+use crate::source::stdio::{self, Observations, Server};
+use crate::store::{self, CaptureInfo, CaptureKind, Place, Writer};
+
+/// How often a database that cannot be opened is tried again, and how long to wait in between: another program may hold it locked. What is observed
+/// meanwhile waits in the queue.
+const ATTEMPTS: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(250);
+
+pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
+    let words: Vec<String> = arguments.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let server = Server { command: arguments.command, name: arguments.name };
+    let code = stdio::wrap(&server, move |observations| record(observations, words.join(" "), db));
+    Ok(ExitCode::from(code))
+}
+
+/// Decodes and saves what is observed until the server has ended. Nothing here can reach the server.
+fn record(mut observations: Observations, source: String, db: Option<PathBuf>) -> Result<()> {
+    let place = Place::file(target::database(db)?);
+    let (process, started) = (std::process::id(), saver::now());
+    let info = CaptureInfo { kind: CaptureKind::Wrap, source, process, started };
+    let writer = create(&place, &info)?;
+    let mut pipeline = Pipeline::new(Options { detail: Detail::Store, ..Options::default() });
+    let mut recorder = Recorder::new(writer);
+    engine::run(&mut observations, &mut pipeline, &mut recorder, &AtomicBool::new(false))?;
+    recorder.finish(&target::summary(pipeline.counts()))
+}
+
+fn create(place: &Place, info: &CaptureInfo) -> Result<Writer> {
+    let mut attempt = 1;
+    loop {
+        match Writer::create(place.clone(), info, store::Options::default()) {
+            Err(_) if attempt < ATTEMPTS => attempt += 1,
+            result => return result,
+        }
+        thread::sleep(PAUSE);
+    }
+}

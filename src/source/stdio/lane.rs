@@ -1,0 +1,183 @@
+//! One direction of one pipe: from its writer to its reader, without ever blocking.
+
+use std::ops::Range;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::FileType;
+use rustix::io::Errno;
+
+use super::tap::Tap;
+use crate::capture::pipe::Pipe;
+
+/// Bytes read at once: what a pipe holds by default on Linux.
+const BUFFER: usize = 64 << 10;
+
+/// Bytes that a pipe takes without blocking once `poll` calls it writable (POSIX, `PIPE_BUF`: at least 512).
+const PIPE_BUF: usize = if cfg!(target_os = "linux") { 4096 } else { 512 };
+
+/// Copies what comes from one descriptor to another.
+#[derive(Debug)]
+pub(super) struct Lane {
+    pipe: Pipe,
+    ends: Option<Ends>,
+    buffer: Box<[u8]>,
+    /// What of the buffer was read and not yet taken by the reader.
+    pending: Range<usize>,
+    /// Bytes still to be read, once the server has ended.
+    left: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Ends {
+    from: OwnedFd,
+    to: OwnedFd,
+    kind: Kind,
+}
+
+/// How to write to a descriptor without blocking on it.
+///
+/// `O_NONBLOCK` is a property of the open file description, which others share (the host's own copy, a terminal): it is not
+/// ours to set. So each write asks for itself.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// `MSG_DONTWAIT`.
+    Socket,
+    /// `RWF_NOWAIT`, Linux 6.4 and later.
+    Pipe,
+    /// Ask `poll` first and write no more than always fits.
+    OldPipe,
+    /// A file or a terminal: takes what it is given, or makes everybody wait.
+    Other,
+}
+
+impl Lane {
+    pub fn new(pipe: Pipe, from: OwnedFd, to: OwnedFd) -> Lane {
+        let kind = match rustix::fs::fstat(&to).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+            Ok(FileType::Fifo) => Kind::Pipe,
+            Ok(FileType::Socket) => Kind::Socket,
+            _ => Kind::Other,
+        };
+        Lane { pipe, ends: Some(Ends { from, to, kind }), buffer: vec![0; BUFFER].into(), pending: 0..0, left: None }
+    }
+
+    /// Whether neither end is open any more.
+    pub fn is_closed(&self) -> bool {
+        self.ends.is_none()
+    }
+
+    /// Closes both ends: the reader sees the end of the file, the writer a broken pipe.
+    pub fn close(&mut self) {
+        self.ends = None;
+        self.pending = 0..0;
+    }
+
+    /// The server, the writer, has ended: delivers what is in its pipe and then closes.
+    ///
+    /// A child that it left behind may hold the pipe open, or even go on writing. Nobody waits for it: the server's end is reported
+    /// to the host at once, as without us.
+    pub fn finish(&mut self, tap: &mut Tap) {
+        if let Some(ends) = &self.ends {
+            self.left = Some(rustix::io::ioctl_fionread(&ends.from).unwrap_or(0));
+            self.close_if_finished(tap);
+        }
+    }
+
+    fn close_if_finished(&mut self, tap: &mut Tap) {
+        if self.left == Some(0) && self.pending.is_empty() && self.ends.is_some() {
+            tap.end_of_file(self.pipe);
+            self.close();
+        }
+    }
+
+    /// What to poll for; `nothing` is a descriptor to name when that is nothing.
+    pub fn watch<'a>(&'a self, nothing: BorrowedFd<'a>) -> PollFd<'a> {
+        match &self.ends {
+            None => PollFd::from_borrowed_fd(nothing, PollFlags::empty()),
+            Some(ends) if self.pending.is_empty() => PollFd::new(&ends.from, PollFlags::IN),
+            Some(ends) => PollFd::new(&ends.to, PollFlags::OUT),
+        }
+    }
+
+    /// Moves what can be moved, now that [`watch`](Lane::watch) was answered.
+    pub fn step(&mut self, tap: &mut Tap) {
+        if self.pending.is_empty() {
+            self.collect(tap);
+        }
+        self.deliver();
+        self.close_if_finished(tap);
+    }
+
+    /// Reads what the writer has written, as much as fits.
+    fn collect(&mut self, tap: &mut Tap) {
+        let Some(ends) = &self.ends else { return };
+        let most = self.left.map_or(BUFFER, |left| usize::try_from(left).unwrap_or(BUFFER).min(BUFFER));
+        match rustix::io::read(&ends.from, &mut self.buffer[..most]) {
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Ok(0) | Err(_) => {
+                tap.end_of_file(self.pipe);
+                self.close();
+            }
+            Ok(length) => {
+                // Into the queue first: it is a copy in memory that waits for nobody, and an answer to this chunk must not be
+                // recorded before the chunk itself. The recorder is woken after the delivery.
+                tap.data(self.pipe, &self.buffer[..length]);
+                self.left = self.left.map(|left| left.saturating_sub(length as u64));
+                self.pending = 0..length;
+            }
+        }
+    }
+
+    /// Writes what is pending, as far as the reader takes it.
+    fn deliver(&mut self) {
+        while let (Some(ends), false) = (&mut self.ends, self.pending.is_empty()) {
+            match ends.write(&self.buffer[self.pending.clone()]) {
+                Ok(0) | Err(Errno::AGAIN) => return,
+                Ok(length) => self.pending.start += length,
+                Err(Errno::INTR) => {}
+                Err(_) => self.close(),
+            }
+        }
+    }
+}
+
+impl Ends {
+    /// Writes some of `bytes` at once, or fails with `EAGAIN`.
+    fn write(&mut self, bytes: &[u8]) -> rustix::io::Result<usize> {
+        match self.kind {
+            Kind::Socket => {
+                use rustix::net::{SendFlags, send};
+                send(&self.to, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
+            }
+            Kind::Other => rustix::io::write(&self.to, bytes),
+            Kind::Pipe => match write_nowait(&self.to, bytes) {
+                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                    self.kind = Kind::OldPipe;
+                    self.write_little(bytes)
+                }
+                written => written,
+            },
+            Kind::OldPipe => self.write_little(bytes),
+        }
+    }
+
+    fn write_little(&self, bytes: &[u8]) -> rustix::io::Result<usize> {
+        let mut writable = [PollFd::new(&self.to, PollFlags::OUT)];
+        match poll(&mut writable, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? {
+            0 => Err(Errno::AGAIN),
+            _ => rustix::io::write(&self.to, &bytes[..bytes.len().min(PIPE_BUF)]),
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn write_nowait(to: &OwnedFd, bytes: &[u8]) -> rustix::io::Result<usize> {
+    use rustix::io::{ReadWriteFlags, pwritev2};
+    const CURRENT_POSITION: u64 = u64::MAX;
+    pwritev2(to, &[std::io::IoSlice::new(bytes)], CURRENT_POSITION, ReadWriteFlags::NOWAIT)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn write_nowait(_: &OwnedFd, _: &[u8]) -> rustix::io::Result<usize> {
+    Err(Errno::NOSYS)
+}

@@ -1,0 +1,123 @@
+//! The server's process: its start and its end.
+
+use std::error::Error;
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::{env, fmt, io};
+
+use crate::capture::pipe::{Exit, Start};
+
+/// An STDIO server to be run.
+#[derive(Clone, Debug, Default)]
+pub struct Server {
+    /// Its command line, program first.
+    pub command: Vec<OsString>,
+    /// The name the person gives it, if any.
+    pub name: Option<String>,
+}
+
+/// Our ends of the server's three pipes, named as the server sees them.
+pub(super) struct Stdio3 {
+    pub stdin: OwnedFd,
+    pub stdout: OwnedFd,
+    pub stderr: OwnedFd,
+}
+
+/// The server could not be started.
+#[derive(Debug)]
+pub struct StartError {
+    program: String,
+    missing_interpreter: bool,
+    error: io::Error,
+}
+
+impl Server {
+    /// Starts it with three new pipes, in this directory and process group.
+    pub(super) fn spawn(&self) -> Result<(Child, Stdio3), StartError> {
+        let (program, arguments) =
+            self.command.split_first().ok_or_else(|| self.error(io::ErrorKind::NotFound.into()))?;
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        #[cfg(target_os = "linux")]
+        die_with_us(&mut command);
+        let mut child = command.spawn().map_err(|error| self.error(error))?;
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        match (stdin, stdout, stderr) {
+            (Some(stdin), Some(stdout), Some(stderr)) => {
+                Ok((child, Stdio3 { stdin: stdin.into(), stdout: stdout.into(), stderr: stderr.into() }))
+            }
+            _ => unreachable!("all three were asked to be pipes"),
+        }
+    }
+
+    /// How its start is recorded.
+    pub(super) fn start(&self) -> Start {
+        Start {
+            command: self.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+            name: self.name.clone(),
+            directory: env::current_dir().ok().map(|directory| directory.to_string_lossy().into_owned()),
+        }
+    }
+
+    pub(super) fn error(&self, error: io::Error) -> StartError {
+        let program = self.command.first().cloned().unwrap_or_default();
+        let is_script = error.kind() == io::ErrorKind::NotFound && Path::new(&program).components().count() > 1;
+        let missing_interpreter = is_script && Path::new(&program).exists();
+        StartError { program: program.to_string_lossy().into_owned(), missing_interpreter, error }
+    }
+}
+
+/// Has the kernel kill the server when the thread that starts it ends, by whatever cause.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)] // The only way to do something between fork and exec.
+fn die_with_us(command: &mut Command) {
+    use std::os::unix::process::CommandExt;
+
+    use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
+
+    let us = getpid();
+    let request = move || {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        // Had we died before the request was made, nobody would send the signal.
+        if getppid() == Some(us) { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) }
+    };
+    // SAFETY: `request` makes two bare system calls; it neither allocates nor takes a lock, so it may run between fork and exec.
+    unsafe { command.pre_exec(request) };
+}
+
+impl StartError {
+    /// The status that shells report for it: 127 for a command that was not found, 126 for one that cannot be executed.
+    pub fn exit_code(&self) -> u8 {
+        if self.error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }
+    }
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot start `{}`: ", self.program)?;
+        match self.error.kind() {
+            io::ErrorKind::NotFound if self.missing_interpreter => {
+                f.write_str("the interpreter that its first line (#!) names was not found")
+            }
+            io::ErrorKind::NotFound => f.write_str("command not found; give its full path, or check PATH"),
+            io::ErrorKind::PermissionDenied => f.write_str("permission denied; is it an executable file?"),
+            _ => self.error.fmt(f),
+        }
+    }
+}
+
+impl Error for StartError {}
+
+/// How a process ended, as recorded.
+pub(super) fn exit(status: ExitStatus) -> Exit {
+    Exit { code: status.code(), signal: status.signal() }
+}
+
+/// The status to exit with for a server that ended like this: its own, or 128 plus the signal's number.
+pub fn exit_code(exit: Exit) -> u8 {
+    let status = exit.code.or(exit.signal.map(|signal| 128 + signal)).unwrap_or(1);
+    u8::try_from(status & 0xff).unwrap_or(1)
+}

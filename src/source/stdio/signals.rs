@@ -1,0 +1,59 @@
+//! Signals on their way to the server.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::process::Child;
+
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::backend::SignalDelivery;
+use signal_hook::iterator::exfiltrator::origin::WithOrigin;
+use signal_hook::low_level::siginfo::Cause;
+
+/// What the server gets when we get it. Nobody else can be meant: we have no use for any of them.
+const PASSED_ON: [i32; 6] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2];
+
+/// Makes signals something to poll for.
+#[derive(Debug)]
+pub(super) struct Signals(SignalDelivery<UnixStream, WithOrigin>);
+
+impl Signals {
+    /// Catches the end of a child. (Where a careless host has us ignore it, the exit status would be lost.)
+    pub fn new() -> io::Result<Signals> {
+        let (read, write) = UnixStream::pair()?;
+        SignalDelivery::with_pipe(read, write, WithOrigin::default(), [SIGCHLD]).map(Signals)
+    }
+
+    /// Catches from now on what is to be passed on too.
+    pub fn catch_all(&self) -> io::Result<()> {
+        PASSED_ON.iter().try_for_each(|&signal| self.0.handle().add_signal(signal))
+    }
+
+    /// Readable when a signal arrived.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.get_read().as_fd()
+    }
+
+    /// The signals that arrived and that the server has not got as well.
+    ///
+    /// The keys of a terminal (Ctrl-C, Ctrl-\) signal its whole foreground process group, and the server is in it. Such signals come from the
+    /// kernel; of those sent by `kill` nobody can tell whether a process or a group was meant, and to be told twice does less harm
+    /// than not at all.
+    pub fn arrived(&mut self) -> Vec<Signal> {
+        let by_key = |signal| matches!(signal, SIGINT | SIGQUIT);
+        self.0
+            .pending()
+            .filter(|origin| origin.signal != SIGCHLD && !(by_key(origin.signal) && origin.cause == Cause::Kernel))
+            .filter_map(|origin| Signal::from_named_raw(origin.signal))
+            .collect()
+    }
+}
+
+/// Sends `signal` to `child`, which must not have been reaped: until then its process id is its own.
+pub(super) fn pass_on(signal: Signal, child: &Child) {
+    if let Some(process) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+        // Fails only where the server has changed its user: then nobody may signal it.
+        let _ = kill_process(process, signal);
+    }
+}
