@@ -241,6 +241,10 @@ fn copied(app: &mut App, command: Command) -> Vec<Effect> {
         return Vec::new();
     };
     match copy::text(&detail, &app.detail, command) {
+        Some((_, text)) if text.len() > copy::LONGEST => {
+            app.complain("too long for the terminal's clipboard: :export writes it to a file");
+            Vec::new()
+        }
         Some((what, text)) => {
             app.say(format!("copied {what}"));
             vec![Effect::Copy(text)]
