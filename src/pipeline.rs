@@ -69,7 +69,7 @@ struct Above {
 }
 
 /// Ids of pipes count down from the top, so that they never meet those of TCP connections.
-const FIRST_PIPE: u32 = u32::MAX;
+const FIRST_PIPE: u32 = u32::MAX - 1;
 
 impl Pipeline {
     /// At the first packet of a capture.

@@ -25,6 +25,10 @@ mod samples;
 #[cfg(test)]
 mod tests;
 
+#[cfg(feature = "live")]
+pub mod live;
+pub mod stdio;
+
 use crate::capture::Packet;
 
 /// What a source yields.

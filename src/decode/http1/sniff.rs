@@ -5,7 +5,8 @@ use memchr::{memchr, memmem};
 use super::grammar::{content, is_blank, is_token, start_line};
 use crate::decode::Direction;
 
-/// Methods of the IANA registry that are met on the wire; any other token is one where the line ends in a version of HTTP/1.
+/// Methods of the IANA registry that are met on the wire; any other token is one where the line ends in a version of
+/// HTTP/1.
 const METHODS: [&[u8]; 26] = [
     b"GET",
     b"POST",
@@ -35,15 +36,16 @@ const METHODS: [&[u8]; 26] = [
     b"NOTIFY",
 ];
 
-/// The longest method that is believed before its line is over. The longest registered, UPDATEREDIRECTREF, has 17 letters.
+/// The longest method that is believed before its line is over. The longest registered, UPDATEREDIRECTREF, has 17
+/// letters.
 const METHOD: usize = 32;
 
-/// The longest request line that is waited for. RFC 9112 section 3: "It is RECOMMENDED that all HTTP senders and recipients
-/// support, at a minimum, request-line lengths of 8000 octets."
+/// The longest request line that is waited for. RFC 9112 section 3: "It is RECOMMENDED that all HTTP senders and
+/// recipients support, at a minimum, request-line lengths of 8000 octets."
 const REQUEST_LINE: usize = 8 << 10;
 
-/// Whether these first bytes of a direction look like HTTP/1: which message they begin (a request goes client to server).
-/// `None`: they do not. `Some(None)`: too few to tell.
+/// Whether these first bytes of a direction look like HTTP/1: which message they begin (a request goes client to
+/// server). `None`: they do not. `Some(None)`: too few to tell.
 pub fn sniff(bytes: &[u8]) -> Option<Option<Direction>> {
     // RFC 9112 section 2.2: empty lines "received prior to the request-line" are ignored.
     let begin = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(bytes.len());
@@ -87,8 +89,8 @@ pub(super) fn plausible(direction: Direction, prefix: &[u8]) -> bool {
     }
 }
 
-/// Where in a line (with its end) a message may begin. The line need not begin with it: the body of a message before it often
-/// does not end in a line end.
+/// Where in a line (with its end) a message may begin. The line need not begin with it: the body of a message before it
+/// often does not end in a line end.
 ///
 /// ```text
 ///  {"jsonrpc":"2.0","id":7}HTTP/1.1 200 OK⏎
