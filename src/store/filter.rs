@@ -72,9 +72,12 @@ impl Reader {
             Scope::Session(session) => ("session", i64::from(session.0)),
         };
         let (first, last) = page.range(keys, |key| key.0);
+        // The plus keeps SQLite from the index on the session where a range of keys is given: it would read all of the session
+        // for every slice of it.
+        let plus = if keys == super::query::ALL { "" } else { "+" };
         let condition = filter.condition(5);
         let sql = format!(
-            "SELECT {} FROM message WHERE {column} = ?1 AND id BETWEEN ?2 AND ?3 AND ({}) ORDER BY id {} LIMIT ?4",
+            "SELECT {} FROM message WHERE {plus}{column} = ?1 AND id BETWEEN ?2 AND ?3 AND ({}) ORDER BY id {} LIMIT ?4",
             message::COLUMNS,
             condition.sql,
             page.order.sql(),
