@@ -68,6 +68,8 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Some(Command::Tui(tui)) => tui::run(tui, db, color),
         #[cfg(feature = "tui")]
         None => tui::run(args::Tui::default(), db, color),
+        #[cfg(not(feature = "tui"))]
+        None => Ok(Arguments::command().print_help().map(|()| ExitCode::from(2))?),
         Some(Command::Sessions(sessions)) => sessions::run(sessions, db, color),
         Some(Command::Show(show)) => show::run(show, db, color),
         Some(Command::Layers(layers)) => layers::run(layers, db, color),

@@ -87,6 +87,6 @@ impl Reader {
             Parameter::Integer(number) => Value::Integer(number),
             Parameter::Text(text) => Value::Text(text),
         }));
-        self.select(&sql, params_from_iter(parameters), |row| message::read(row))
+        self.select(&sql, params_from_iter(parameters), message::read)
     }
 }
