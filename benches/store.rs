@@ -240,6 +240,7 @@ fn capture() -> (Vec<Told>, u64) {
                 kind: if answer { Kind::Response } else { Kind::Request },
                 id: Some(call.to_string()),
                 method: Some("tools/call".into()),
+                tool: None,
                 raw: raw.into_bytes(),
                 envelope: Envelope::default(),
                 batch: None,

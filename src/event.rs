@@ -87,6 +87,7 @@ pub struct Connection {
 
 /// What a connection is.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "nearly every connection is TCP")]
 pub enum ConnectionKind {
     /// A TCP connection.
     Tcp(Facts),

@@ -3,7 +3,10 @@
 //! A file, a live interface, a wrapped server and a saved session are the same thing to it, so live gives exactly what offline gives, and every
 //! test is a plain function call.
 
+mod fuzz;
 mod sessions;
+
+use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
@@ -18,6 +21,7 @@ use crate::findings::{Finding, transport};
 use crate::source::Damage;
 use sessions::Sessions;
 
+pub use fuzz::fuzz_stack;
 pub use sessions::Counts;
 
 /// Where events go.
@@ -64,12 +68,13 @@ pub struct Pipeline {
 struct Above {
     stacks: Stacks,
     sessions: Sessions,
-    /// Connections of wrapped processes, by process id.
+    /// Connections of wrapped processes, by process id, and the other way round: in order of appearance, latest first.
     pipes: FxHashMap<u32, ConnectionId>,
+    processes: BTreeMap<ConnectionId, u32>,
 }
 
 /// Ids of pipes count down from the top, so that they never meet those of TCP connections.
-const FIRST_PIPE: u32 = u32::MAX;
+const FIRST_PIPE: u32 = u32::MAX - 1;
 
 impl Pipeline {
     /// At the first packet of a capture.
@@ -84,6 +89,7 @@ impl Pipeline {
                 stacks: Stacks::new(limits, stack),
                 sessions: Sessions::new(options),
                 pipes: FxHashMap::default(),
+                processes: BTreeMap::new(),
             },
         }
     }
@@ -158,7 +164,7 @@ impl tcp::Sink for Junction<'_, '_, '_> {
     }
 
     fn closed(&mut self, connection: ConnectionId, facts: &Facts) {
-        self.above.closed(connection, ConnectionKind::Tcp(*facts), self.emit);
+        self.above.closed(connection, Some(facts), self.emit);
     }
 }
 
@@ -166,21 +172,45 @@ impl Above {
     /// A chunk of a pipe.
     fn pipe(&mut self, packet: &Packet<'_>, emit: &mut Emit<'_>) {
         let Some((process, content)) = pipe::decode(packet.data) else { return };
-        let opened = packet.time;
-        // A process id that starts again is another process.
-        if let (Content::Start(_), Some(old)) = (&content, self.pipes.remove(&process)) {
-            self.closed(old, ConnectionKind::Pipe { process, opened }, emit);
-        }
-        let next = ConnectionId(FIRST_PIPE - self.sessions.pipes);
-        let id = *self.pipes.entry(process).or_insert_with(|| {
-            self.sessions.pipes += 1;
-            self.sessions.opened(next, ConnectionKind::Pipe { process, opened }, emit);
-            next
-        });
+        let known = self.pipes.get(&process).copied();
+        let id = match (&content, known) {
+            // A process id that starts again is another process.
+            (Content::Start(_), Some(old)) => {
+                self.pipe_closed(old, emit);
+                self.pipe_opened(process, packet, emit)
+            }
+            (_, Some(id)) => id,
+            (_, None) => self.pipe_opened(process, packet, emit),
+        };
         self.sessions.piped(id, &content, packet, emit);
         let sessions = &mut self.sessions;
         self.stacks.piped(id, process, &content, (packet.number, packet.time), &mut |unit| sessions.unit(unit, emit));
         self.keep(emit);
+    }
+
+    /// A process that was not seen before. Beyond the limit, the one that appeared first is given up for it.
+    fn pipe_opened(&mut self, process: u32, packet: &Packet<'_>, emit: &mut Emit<'_>) -> ConnectionId {
+        if let Some((oldest, _)) = self.processes.last_key_value()
+            && self.processes.len() >= self.sessions.options.limits.connections.max(1)
+        {
+            let oldest = *oldest;
+            let anomaly = Anomaly::LimitReached { limit: "connections", offset: 0 };
+            self.sessions.tcp_anomaly(oldest, Side::First, packet.number, anomaly, emit);
+            self.pipe_closed(oldest, emit);
+        }
+        let id = ConnectionId(FIRST_PIPE - self.sessions.pipes);
+        self.sessions.pipes += 1;
+        self.pipes.insert(process, id);
+        self.processes.insert(id, process);
+        self.sessions.opened(id, ConnectionKind::Pipe { process, opened: packet.time }, emit);
+        id
+    }
+
+    fn pipe_closed(&mut self, id: ConnectionId, emit: &mut Emit<'_>) {
+        if let Some(process) = self.processes.remove(&id) {
+            self.pipes.remove(&process);
+            self.closed(id, None, emit);
+        }
     }
 
     /// Connections that turned out to carry a session: their streams are wanted from now on.
@@ -191,11 +221,15 @@ impl Above {
         }
     }
 
-    fn closed(&mut self, connection: ConnectionId, kind: ConnectionKind, emit: &mut Emit<'_>) {
+    fn closed(&mut self, connection: ConnectionId, facts: Option<&Facts>, emit: &mut Emit<'_>) {
         let Above { stacks, sessions, .. } = self;
         stacks.closed(connection, &mut |unit| sessions.unit(unit, emit));
         self.keep(emit);
-        self.sessions.closed(connection, kind, emit);
+        if let Some(connected) = self.stacks.connected(connection) {
+            self.sessions.account(connection, connected);
+        }
+        self.stacks.forget(connection);
+        self.sessions.closed(connection, facts, emit);
     }
 
     /// Says what changed since it was last said.
@@ -207,11 +241,8 @@ impl Above {
     }
 
     fn finish(&mut self, emit: &mut Emit<'_>) {
-        let mut pipes: Vec<_> = self.pipes.drain().collect();
-        pipes.sort_by_key(|(_, connection)| std::cmp::Reverse(*connection));
-        for (process, connection) in pipes {
-            let opened = self.sessions.counts.last.unwrap_or_default();
-            self.closed(connection, ConnectionKind::Pipe { process, opened }, emit);
+        while let Some((id, _)) = self.processes.last_key_value() {
+            self.pipe_closed(*id, emit);
         }
         self.sessions.finish(emit);
     }

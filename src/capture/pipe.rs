@@ -80,6 +80,15 @@ pub enum Content<'a> {
     Lost(Pipe, u64),
 }
 
+/// Where offsets of a pipe stop, whatever lengths of gaps add up to: no pipe carries that much, and sums of offsets stay in
+/// range.
+const FAR: u64 = 1 << 62;
+
+/// How many of `lost` bytes count as missing behind `offset` bytes of a pipe.
+pub fn gap(offset: u64, lost: u64) -> u64 {
+    lost.min(FAR.saturating_sub(offset))
+}
+
 /// Writes one pipe packet behind what `out` holds.
 pub fn encode(process: u32, content: &Content<'_>, out: &mut Vec<u8>) {
     let (what, pipe) = match content {

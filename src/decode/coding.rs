@@ -1,5 +1,6 @@
-//! Content codings (RFC 9110 section 8.4): gzip, x-gzip, deflate (zlib or raw, as browsers accept). Streaming: what can be decoded of a piece is given
-//! out at once, so that an SSE event inside a flushed gzip stream is seen when it arrives.
+//! Content codings (RFC 9110 section 8.4): gzip, x-gzip, deflate (zlib or raw, as browsers accept). Streaming: what can
+//! be decoded of a piece is given out at once, so that an SSE event inside a flushed gzip stream is seen when it
+//! arrives.
 
 mod fuzz;
 mod layer;
@@ -21,9 +22,9 @@ const UNDECODED: usize = 4 << 10;
 
 /// Decodes one body.
 ///
-/// A body that is not what it says it is fails with [`Anomaly::BadCoding`] at the first byte that shows it, before anything was
-/// given out: it is to be kept as sent, from its beginning (see [`Coding::undecoded`]). Damage further on fails in the same way;
-/// what was given out before it stands.
+/// A body that is not what it says it is fails with [`Anomaly::BadCoding`] at the first byte that shows it, before
+/// anything was given out: it is to be kept as sent, from its beginning (see [`Coding::undecoded`]). Damage further on
+/// fails in the same way; what was given out before it stands.
 #[derive(Debug)]
 pub struct Coding {
     /// In the order in which they are taken off.
@@ -58,8 +59,8 @@ impl Coding {
         Ok(Some(coding).filter(|coding| !coding.layers.is_empty()))
     }
 
-    /// The next bytes of the coded body; decoded bytes go to `out` as they come. After an error the rest is kept as sent by the
-    /// caller; further pushes do nothing.
+    /// The next bytes of the coded body; decoded bytes go to `out` as they come. After an error the rest is kept as
+    /// sent by the caller; further pushes do nothing.
     ///
     /// # Errors
     ///
@@ -103,8 +104,8 @@ impl Coding {
         }
     }
 
-    /// The bytes of earlier pushes, while nothing of them was decoded: after an error, what the body as sent begins with, before
-    /// the bytes of the push that failed. Empty once something was given out.
+    /// The bytes of earlier pushes, while nothing of them was decoded: after an error, what the body as sent begins
+    /// with, before the bytes of the push that failed. Empty once something was given out.
     pub fn undecoded(&self) -> &[u8] {
         if self.given == 0 { &self.undecoded } else { &[] }
     }

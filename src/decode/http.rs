@@ -32,8 +32,8 @@ pub struct Head {
     pub version: &'static str,
     /// The text of the head as sent, up to and including the empty line.
     pub text: Box<[u8]>,
-    /// Name and value of each field, as ranges of `text`; the value without surrounding blanks. The value of a folded field
-    /// spans its lines, line ends included.
+    /// Name and value of each field, as ranges of `text`; the value without surrounding blanks. The value of a folded
+    /// field spans its lines, line ends included.
     pub fields: Vec<(Range<u32>, Range<u32>)>,
 }
 
@@ -64,7 +64,8 @@ impl Head {
         self.offset + self.text.len() as u64
     }
 
-    fn slice(&self, range: &Range<u32>) -> &[u8] {
+    /// The bytes of a range of the text: a name or value of `fields`.
+    pub fn slice(&self, range: &Range<u32>) -> &[u8] {
         self.text.get(range.start as usize..range.end as usize).unwrap_or_default()
     }
 }

@@ -1,7 +1,8 @@
 //! HTTP/1.0 and 1.1 (RFC 9112): both directions of one connection, since a response is framed by its request.
 //!
 //! Each direction has a reader, and both share the queue of requests that wait for their response. Nothing is ever
-//! repaired by guessing: what is lost is said to be lost, and a response that cannot be told to answer a request stays alone.
+//! repaired by guessing: what is lost is said to be lost, and a response that cannot be told to answer a request stays
+//! alone.
 
 mod framing;
 mod fuzz;
@@ -12,6 +13,8 @@ mod sniff;
 
 pub use fuzz::fuzz_http1;
 pub use sniff::sniff;
+
+use std::ops::Range;
 
 use pairing::Pairing;
 use reader::{Reader, Turn};
@@ -34,8 +37,8 @@ pub struct Index(pub u64);
 /// What the decoder found.
 #[derive(Debug)]
 pub enum HttpEvent<'a> {
-    /// A head is complete. A response whose request was not seen opens an exchange of its own. An interim response (1xx) has
-    /// no body and is followed by another head; the final one by its body.
+    /// A head is complete. A response whose request was not seen opens an exchange of its own. An interim response
+    /// (1xx) has no body and is followed by another head; the final one by its body.
     Head {
         /// The exchange.
         exchange: Index,
@@ -72,11 +75,12 @@ pub enum HttpEvent<'a> {
         direction: Direction,
         /// Whether the content is whole; false with a gap, or when the stream ended before its time.
         complete: bool,
-        /// How it ended: `Finished` by its framing (or by a close that its framing asks for), else as its stream did; `Cut` too where
-        /// the framing was lost.
+        /// How it ended: `Finished` by its framing (or by a close that its framing asks for), else as its stream did;
+        /// `Cut` too where the framing was lost.
         ending: Ending,
     },
-    /// The connection speaks another protocol from this offset of this direction on (101, or 2xx to CONNECT). Bytes follow as `Opaque`.
+    /// The connection speaks another protocol from this offset of this direction on (101, or 2xx to CONNECT). Bytes
+    /// follow as `Opaque`.
     Switched {
         /// The exchange that asked for it.
         exchange: Index,
@@ -135,7 +139,8 @@ impl Http1 {
             (Direction::ServerToClient, Piece::Data(mut bytes)) => {
                 while !bytes.is_empty() {
                     bytes = &bytes[self.responses.data(bytes, &mut turn)..];
-                    // A response may decide how the bytes behind its request are to be read; the next may answer what they are.
+                    // A response may decide how the bytes behind its request are to be read; the next may answer what
+                    // they are.
                     self.requests.settle(&mut turn);
                 }
             }
@@ -152,7 +157,17 @@ impl Http1 {
         self.requests.held() + self.responses.held()
     }
 
-    /// The lowest offset of this direction that may still be given out as content or head: everything below is done with.
+    /// The bytes of this direction that are being passed over in search of a message: what an [`Anomaly::Skipped`] will tell that ends
+    /// there or later. Empty while framing is known.
+    pub fn passed_over(&self, direction: Direction) -> Range<u64> {
+        match direction {
+            Direction::ClientToServer => self.requests.passed_over()..self.requests.low_water(),
+            Direction::ServerToClient => self.responses.passed_over()..self.responses.low_water(),
+        }
+    }
+
+    /// The lowest offset of this direction that may still be given out as content or head: everything below is done
+    /// with.
     pub fn low_water(&self, direction: Direction) -> u64 {
         match direction {
             Direction::ClientToServer => self.requests.low_water(),

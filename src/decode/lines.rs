@@ -26,8 +26,8 @@ pub enum LineEvent<'a> {
         bytes: &'a [u8],
         /// Whether its line end was seen; false for the rest at the end of the stream, and before a gap.
         terminated: bool,
-        /// Whether it is known to be complete. If not, bytes of it are missing (a gap before or behind it, or it was over the limit):
-        /// what is given is what was kept.
+        /// Whether it is known to be complete. If not, bytes of it are missing (a gap before or behind it, or it was
+        /// over the limit): what is given is what was kept.
         whole: bool,
     },
     /// Something odd.
@@ -111,7 +111,8 @@ impl Lines {
         self.hold(bytes);
     }
 
-    /// Keeps a piece of the current line, one byte more than the limit allows, for a CR that turns out to belong to the line end.
+    /// Keeps a piece of the current line, one byte more than the limit allows, for a CR that turns out to belong to the
+    /// line end.
     fn hold(&mut self, bytes: &[u8]) {
         let room = self.limit.saturating_add(1).saturating_sub(self.held.len());
         self.held.extend_from_slice(&bytes[..bytes.len().min(room)]);
@@ -153,8 +154,8 @@ impl Lines {
 
 /// The body of the fuzz target: any bytes as lines, whole and cut, with and without a gap.
 ///
-/// Cutting changes nothing; numbers count up; the bytes given out are those at their place; every byte that is not a line end is in
-/// a line.
+/// Cutting changes nothing; numbers count up; the bytes given out are those at their place; every byte that is not a
+/// line end is in a line.
 ///
 /// # Panics
 ///

@@ -16,20 +16,23 @@ use crate::capture::Limits;
 pub struct Event<'a> {
     /// Offset of its first line in the body; comments count.
     pub start: u64,
-    /// Offset behind its blank line. Where that ends in CR LF: behind the CR, for an event does not wait for an LF that may not come.
+    /// Offset behind its blank line. Where that ends in CR LF: behind the CR, for an event does not wait for an LF that
+    /// may not come.
     pub end: u64,
     /// The `event` field: `message` is left out.
     pub kind: Option<&'a str>,
-    /// The last event id in force, where one was ever set (an `id` line with NUL is ignored); an empty id takes it away again.
+    /// The last event id in force, where one was ever set (an `id` line with NUL is ignored); an empty id takes it away
+    /// again.
     pub id: Option<&'a str>,
     /// Whether this event itself set the id.
     pub sets_id: bool,
     /// The `retry` field in milliseconds.
     pub retry: Option<u64>,
-    /// The data lines joined by LF; `None` without a data line (such an event is not dispatched, but still sets id and retry).
+    /// The data lines joined by LF; `None` without a data line (such an event is not dispatched, but still sets id and
+    /// retry).
     pub data: Option<&'a [u8]>,
-    /// Where the bytes of `data` stand in the body, in order: each run of bytes that is not empty, and the last byte of the line end
-    /// (of CR LF, the LF) for each LF between them.
+    /// Where the bytes of `data` stand in the body, in order: each run of bytes that is not empty, and the last byte of
+    /// the line end (of CR LF, the LF) for each LF between them.
     pub parts: &'a [Range<u64>],
     /// Comment lines before or inside it, since the event before.
     pub comments: u32,
@@ -50,7 +53,7 @@ const FAR: u64 = 1 << 62;
 /// Memory of buffers that is kept from event to event; most events need less.
 const KEPT: usize = 64 << 10;
 
-/// "Streams ... may begin with ... U+FEFF BYTE ORDER MARK".
+/// "The UTF-8 decode algorithm strips one leading UTF-8 Byte Order Mark (BOM), if any."
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// What the lines of the current event have said so far.
@@ -130,8 +133,8 @@ impl Sse {
                 // The gap may have ended inside a line, so an empty rest of it is no blank line.
                 self.lose(self.offset, false);
             }
-            // "Once the end of the file is reached, any pending data must be discarded. (If the file ends in the middle of an
-            // event, before the final empty line, the incomplete event is not dispatched.)"
+            // "Once the end of the file is reached, any pending data must be discarded. (If the file ends in the middle
+            // of an event, before the final empty line, the incomplete event is not dispatched.)"
             Piece::End(_) => {
                 self.discard(sink);
                 self.lose(self.offset, false);
@@ -191,9 +194,11 @@ impl Sse {
             } else {
                 let mut held = std::mem::take(&mut self.held);
                 held.extend_from_slice(line);
-                // A line of which something is held is not blank.
-                if let Line::Data(at) = self.line(&held) {
-                    self.append(only.take(), &held[at..]);
+                match self.line(&held) {
+                    // Something of it was held: a byte order mark.
+                    Line::Blank => self.dispatch(only.take(), sink),
+                    Line::Data(at) => self.append(only.take(), &held[at..]),
+                    Line::Other => {}
                 }
                 self.held = reused(held);
             }
@@ -228,8 +233,9 @@ impl Sse {
             }
             Some(_) => self.event.fields = true,
         }
-        // "Collect the characters on the line before the first U+003A COLON character (:), and let field be that string. ... If
-        // value starts with a U+0020 SPACE character, remove it from value." Without a colon, the line is the field's name.
+        // "Collect the characters on the line before the first U+003A COLON character (:), and let field be that
+        // string. ... If value starts with a U+0020 SPACE character, remove it from value." Without a colon, the line
+        // is the field's name.
         let colon = memchr(b':', text).unwrap_or(text.len());
         let after = (colon + 1).min(text.len());
         let begin = after + usize::from(text.get(after) == Some(&b' '));
@@ -242,7 +248,8 @@ impl Sse {
                 replace(&mut self.id, value);
                 self.event.sets_id = true;
             }
-            // "If the field value consists of only ASCII digits, then interpret the field value as an integer in base ten".
+            // "If the field value consists of only ASCII digits, then interpret the field value as an integer in base
+            // ten".
             b"retry" if value.iter().all(u8::is_ascii_digit) => {
                 let milliseconds = std::str::from_utf8(value).ok().and_then(|digits| digits.parse().ok());
                 self.event.retry = milliseconds.or(self.event.retry);
@@ -257,8 +264,8 @@ impl Sse {
         if let Some(only) = only {
             self.event.data.extend_from_slice(only);
         }
-        // "Append the field value to the data buffer, then append a single U+000A LINE FEED (LF) character": the last is taken
-        // off again when the event is dispatched, so here it goes between two lines.
+        // "Append the field value to the data buffer, then append a single U+000A LINE FEED (LF) character": the last
+        // is taken off again when the event is dispatched, so here it goes between two lines.
         if self.event.dispatched {
             self.event.data.push(b'\n');
             self.event.parts.push(self.event.line_end..self.event.line_end + 1);

@@ -243,16 +243,22 @@ impl Stacks {
         }
     }
 
-    /// A connection is over: whatever is open on it ends, and it is forgotten.
+    /// A connection is over: whatever is open on it ends. It stays known until it is forgotten, since what ends may be what
+    /// tells that it is to be kept.
     pub fn closed(&mut self, id: ConnectionId, sink: &mut Sink<'_>) {
-        if let Some(connection) = self.connections.remove(&id) {
-            let Connection { id, mut connected, mut kept, mut stack } = connection;
-            let layer = &mut Layer { id, shared: &mut self.shared, connected: &mut connected, kept: &mut kept, sink };
-            match &mut stack {
+        if let Some(connection) = self.connections.get_mut(&id) {
+            let Connection { id, connected, kept, stack } = connection;
+            let layer = &mut Layer { id: *id, shared: &mut self.shared, connected, kept, sink };
+            match stack {
                 Stack::Tcp(stack) => stack.close(layer),
                 Stack::Pipe(stack) => stack.close(layer),
             }
         }
+    }
+
+    /// Nothing more is asked of a connection that is over.
+    pub fn forget(&mut self, id: ConnectionId) {
+        self.connections.remove(&id);
     }
 
     /// What is known of an open connection.

@@ -544,10 +544,10 @@ impl Tracker {
     /// Bytes of a session's connection were seen, or found missing.
     pub fn traffic(&mut self, number: SessionNumber, seen: u64, lost: u64) {
         if let Some(state) = self.sessions.get_mut(&number) {
-            state.session.bytes.0 += seen;
-            state.session.bytes.1 += seen + lost;
-            // Bytes may come behind the last message, and behind the last time that the record was said.
-            state.changed |= seen + lost > 0;
+            let (all_seen, all_sent) = &mut state.session.bytes;
+            *all_seen = all_seen.saturating_add(seen);
+            *all_sent = all_sent.saturating_add(seen).saturating_add(lost);
+            state.changed |= seen > 0 || lost > 0;
         }
     }
 

@@ -6,10 +6,10 @@ use std::net::IpAddr;
 use rustc_hash::FxHashMap;
 
 use super::{Emit, Options};
-use crate::capture::pipe::{Content, HEAD, Pipe};
+use crate::capture::pipe::{self, Content, HEAD, Pipe};
 use crate::capture::{Packet, PacketNumber, PacketRange, Time};
 use crate::decode::stack::{Connected, Unit};
-use crate::decode::tcp::{Analysis, Flags, SegmentFact};
+use crate::decode::tcp::{Analysis, Facts, Flags, SegmentFact};
 use crate::decode::{Anomaly, ConnectionId, Side, dns};
 use crate::event::{Connection, ConnectionKind, Detail, Event, Segment};
 use crate::findings::{Finding, jsonrpc, transport};
@@ -55,7 +55,7 @@ const HELD: usize = 64;
 /// Sessions, and what is known of the connections that carry them.
 #[derive(Debug)]
 pub(super) struct Sessions {
-    options: Options,
+    pub(super) options: Options,
     tracker: Tracker,
     pub(super) counts: Counts,
     names: FxHashMap<IpAddr, String>,
@@ -139,7 +139,7 @@ impl Sessions {
         let Some(known) = self.connections.get_mut(&id) else { return };
         let (pipe, length) = match content {
             Content::Data(pipe, bytes) => (*pipe, bytes.len() as u64),
-            Content::Lost(pipe, bytes) => (*pipe, *bytes),
+            Content::Lost(pipe, bytes) => (*pipe, pipe::gap(known.offsets[*pipe as usize], *bytes)),
             _ => (Pipe::Stdin, 0),
         };
         let offset = known.offsets[pipe as usize];
@@ -152,7 +152,7 @@ impl Sessions {
                 side: if pipe == Pipe::Stdin { Side::First } else { Side::Second },
                 packet: packet.number,
                 offset,
-                length: length as u32,
+                length: u32::try_from(length).unwrap_or(u32::MAX),
                 acknowledged: None,
                 window: 0,
                 flags: Flags::default(),
@@ -302,23 +302,26 @@ impl Sessions {
         session
     }
 
-    /// Tells the sessions of a connection how many of its bytes were seen and lost since they were last told.
+    /// Tells the sessions of a connection how many of its bytes were seen and lost since they were last told. One that
+    /// joins later is told of all of them, so that it does not matter when there was time to tell.
     pub(super) fn account(&mut self, id: ConnectionId, connected: &Connected) {
         let Some(known) = self.connections.get_mut(&id) else { return };
-        let now = (connected.seen.iter().sum::<u64>(), connected.lost.iter().sum::<u64>());
+        let [seen, lost] = [connected.seen, connected.lost]
+            .map(|sides| sides.iter().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes)));
+        let now = (seen, lost);
         for Carried { session, told } in &mut known.sessions {
             self.tracker.traffic(*session, now.0 - told.0, now.1 - told.1);
             *told = now;
         }
     }
 
-    /// A connection is over.
-    pub(super) fn closed(&mut self, id: ConnectionId, kind: ConnectionKind, emit: &mut Emit<'_>) {
+    /// A connection is over. What TCP knows of it counts now.
+    pub(super) fn closed(&mut self, id: ConnectionId, facts: Option<&Facts>, emit: &mut Emit<'_>) {
         self.tracker.connection_over(id);
         let Some(mut known) = self.connections.remove(&id) else { return };
         if self.stores() {
-            if let (ConnectionKind::Tcp(_), _) | (_, ConnectionKind::Tcp(_)) = (&known.record.kind, &kind) {
-                known.record.kind = kind;
+            if let Some(facts) = facts {
+                known.record.kind = ConnectionKind::Tcp(*facts);
             }
             emit(Event::Connection(Box::new(known.record)));
             emit(Event::Closed(id));

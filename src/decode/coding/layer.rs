@@ -9,10 +9,11 @@ use nom::multi::length_data;
 use nom::number::streaming::{le_u16, u8};
 use nom::{IResult, Parser};
 
-/// Output is given out in pieces of this size.
+/// Output is given out in pieces of at most this size: that of the window of deflate, in which the decompressor decodes.
 const OUTPUT: usize = 32 << 10;
 
-/// The longest head of a gzip member that is waited for: 10 bytes, and a file's name and comment, which HTTP does not use.
+/// The longest head of a gzip member that is waited for: 10 bytes, and a file's name and comment, which HTTP does not
+/// use.
 const LONGEST_HEAD: usize = 4 << 10;
 
 /// Why a body cannot be decoded further.
@@ -128,9 +129,9 @@ impl Layer {
                 let taken = bytes.len().min(2 - held.len());
                 held.extend_from_slice(&bytes[..taken]);
                 let [method, flags] = held[..] else { return Ok((taken, None)) };
-                // RFC 9110 section 8.4.1.2: "Some non-conformant implementations send the "deflate" compressed data without the
-                // zlib wrapper." RFC 1950 section 2.2: method 8, a window of at most 32 KiB, and the two bytes "viewed as a
-                // 16-bit unsigned integer ... is a multiple of 31".
+                // RFC 9110 section 8.4.1.2: "Some non-conformant implementations send the "deflate" compressed data
+                // without the zlib wrapper." RFC 1950 section 2.2: method 8, a window of at most 32 KiB, and the two
+                // bytes "viewed as a 16-bit unsigned integer ... is a multiple of 31".
                 let wrapped = method & 0x0f == 8 && method >> 4 <= 7 && u16::from_be_bytes([method, flags]) % 31 == 0;
                 let mut inflate = Inflate::new(wrapped);
                 let (_, ended) = inflate
@@ -150,7 +151,7 @@ impl Layer {
 
 /// The head of a gzip member, RFC 1952 section 2.3.
 fn gzip_head(input: &[u8]) -> IResult<&[u8], ()> {
-    // "Must be zero", "a compliant decompressor must give an error indication if any reserved bit is non-zero".
+    // "A compliant decompressor must give an error indication if any reserved bit is non-zero".
     let (input, (_, flags, _)) =
         (tag(&[0x1f, 0x8b, 8][..]), verify(u8, |flags| flags & 0xe0 == 0), take(6usize)).parse(input)?;
     let text = || (take_until(&[0][..]), take(1usize));
@@ -177,13 +178,16 @@ impl Inflate {
         Inflate { stream: Decompress::new(wrapped), output: vec![0; OUTPUT].into() }
     }
 
-    /// Decodes as far as the bytes go: how many were taken, and whether the data ended with them. Fails with `None` where they are
-    /// no deflate data.
+    /// Decodes as far as the bytes go: how many were taken, and whether the data ended with them. Fails with `None`
+    /// where they are no deflate data.
     fn push(&mut self, bytes: &[u8], out: Out<'_>) -> Result<(usize, bool), Option<Broken>> {
         let mut taken = 0;
         loop {
             let (input, output) = (self.stream.total_in(), self.stream.total_out());
-            let status = self.stream.decompress(&bytes[taken..], &mut self.output, FlushDecompress::Sync);
+            // Of what was decoded before damage, the decompressor gives out only as much as there is room for, and the
+            // rest never. It stops at the end of its window: with room up to there, nothing is left.
+            let room = OUTPUT - (output % OUTPUT as u64) as usize;
+            let status = self.stream.decompress(&bytes[taken..], &mut self.output[..room], FlushDecompress::Sync);
             // Both differences are at most the lengths of the two slices.
             let used = (self.stream.total_in() - input) as usize;
             let given = (self.stream.total_out() - output) as usize;
@@ -194,7 +198,7 @@ impl Inflate {
             }
             match status.map_err(|_| None)? {
                 Status::StreamEnd => return Ok((taken, true)),
-                _ if given == self.output.len() => {}
+                _ if given == room => {}
                 _ if taken == bytes.len() => return Ok((taken, false)),
                 _ if used == 0 && given == 0 => return Err(None),
                 _ => {}

@@ -108,6 +108,24 @@ fn damage_is_found_and_what_came_before_it_stands() {
 }
 
 #[test]
+fn what_came_before_damage_stands_beyond_a_window() {
+    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(b"a").unwrap();
+    encoder.flush().unwrap();
+    let first = encoder.get_ref().len();
+    encoder.write_all(&[7; 40_000]).unwrap();
+    encoder.flush().unwrap();
+    // Behind what was flushed comes a block of a type that there is not.
+    let body = [&encoder.get_ref()[..], &[0xff]].concat();
+    let mut coding = Coding::new("deflate", Limits::default()).unwrap().unwrap();
+    let mut decoded = 0;
+    coding.push(&body[..first], &mut |bytes| decoded += bytes.len()).unwrap();
+    let result = coding.push(&body[first..], &mut |bytes| decoded += bytes.len());
+    assert_eq!((decoded, bad(result).as_str()), (40_001, "deflate: the deflate data is damaged"));
+    fuzz_coding(&body);
+}
+
+#[test]
 fn an_empty_body_is_no_error() {
     assert_eq!(decode("gzip", Limits::default(), 1, b""), (vec![], Ok(())));
 }
@@ -130,8 +148,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn whatever_was_encoded_is_decoded_however_it_is_cut(data in proptest::collection::vec(any::<u8>(), 0..3000), size in 1usize..100) {
-        for (name, body) in [("gzip", gzip(&data)), ("deflate", zlib(&data)), ("deflate", raw(&data)), ("deflate, gzip", gzip(&zlib(&data)))] {
+    fn whatever_was_encoded_is_decoded_however_it_is_cut(
+        data in proptest::collection::vec(any::<u8>(), 0..3000), size in 1usize..100,
+    ) {
+        let both = gzip(&zlib(&data));
+        let bodies = [("gzip", gzip(&data)), ("deflate", zlib(&data)), ("deflate", raw(&data)), ("deflate, gzip", both)];
+        for (name, body) in bodies {
             prop_assert_eq!(decode(name, Limits::default(), size, &body), (data.clone(), Ok(())), "{}", name);
         }
     }

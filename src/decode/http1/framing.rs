@@ -54,7 +54,7 @@ pub(super) fn of_request(head: &Head) -> Framing {
 pub(super) fn of_response(head: &Head, status: u16, asks: Asks) -> Framing {
     let mut told = told(head);
     let body = match status {
-        // RFC 9110 section 15.2.2: 101 switches "to the protocol indicated by that header field immediately after the empty line".
+        // RFC 9110 section 15.2.2: 101 says "which protocol(s) will be in effect after this response".
         101 => Body::Tunnel,
         // "1. Any response to a HEAD request and any response with a 1xx (Informational), 204 (No Content), or 304 (Not
         // Modified) status code is always terminated by the first empty line after the header fields".
@@ -62,8 +62,8 @@ pub(super) fn of_response(head: &Head, status: u16, asks: Asks) -> Framing {
         _ if asks == Asks::Head => Body::Length(0),
         // "2. Any 2xx (Successful) response to a CONNECT request implies that the connection will become a tunnel".
         200..300 if asks == Asks::Connect => Body::Tunnel,
-        // "8. Otherwise, this is a response message without a declared message body length, so the message body length is
-        // determined by the number of octets received prior to the server closing the connection."
+        // "8. Otherwise, this is a response message without a declared message body length, so the message body length
+        // is determined by the number of octets received prior to the server closing the connection."
         _ => return told.framing(head, Body::UntilClose, Body::UntilClose),
     };
     Framing { body, ambiguous: None, coding: None, upgrade: std::mem::take(&mut told.upgrade) }
@@ -76,22 +76,22 @@ impl Told {
         let last = self.codings.last().is_some_and(|coding| coding == "chunked");
         let (body, mut ambiguous) = match (&self.length, self.codings.is_empty()) {
             (None, true) => (silent, None),
-            // "5. If a message is received without Transfer-Encoding and with an invalid Content-Length header field, then the
-            // message framing is invalid and the recipient MUST treat it as an unrecoverable error".
+            // "5. If a message is received without Transfer-Encoding and with an invalid Content-Length header field,
+            // then the message framing is invalid and the recipient MUST treat it as an unrecoverable error".
             (Some(Err(why)), true) => (Body::Unknown, Some(*why)),
             (Some(Ok(length)), true) => (Body::Length(*length), None),
             // "3. If a message is received with both a Transfer-Encoding and a Content-Length header field, the
-            // Transfer-Encoding overrides the Content-Length. Such a message might indicate an attempt to perform request
-            // smuggling".
+            // Transfer-Encoding overrides the Content-Length. Such a message might indicate an attempt to perform
+            // request smuggling".
             (Some(_), false) if last => (Body::Chunked, Some("both Transfer-Encoding and Content-Length")),
             (None, false) if last => (Body::Chunked, None),
-            // "4. If a Transfer-Encoding header field is present in a response and the chunked transfer coding is not the final
-            // encoding, the message body length is determined by reading the connection until it is closed by the server. If
-            // ... in a request ..., the message body length cannot be determined reliably".
+            // "4. If a Transfer-Encoding header field is present in a response and the chunked transfer coding is not
+            // the final encoding, the message body length is determined by reading the connection until it is closed by
+            // the server. If ... in a request ..., the message body length cannot be determined reliably".
             (_, false) => (unchunked, Some("the last transfer coding is not chunked")),
         };
         if chunked > 1 {
-            // Section 7: "A sender MUST NOT apply the chunked transfer coding more than once to a message body".
+            // Section 6.1: "A sender MUST NOT apply the chunked transfer coding more than once to a message body".
             ambiguous = ambiguous.or(Some("chunked more than once"));
         }
         if !self.codings.is_empty() && head.version == "1.0" {
@@ -99,7 +99,8 @@ impl Told {
             ambiguous = ambiguous.or(Some("Transfer-Encoding in HTTP/1.0"));
         }
         if self.spaced {
-            // Section 5.1: "No whitespace is allowed between the field name and colon", for it was used "in request smuggling".
+            // Section 5.1: "No whitespace is allowed between the field name and colon. In the past, differences in the
+            // handling of such whitespace have led to security vulnerabilities".
             ambiguous = ambiguous.or(Some("a blank before the colon of a framing field"));
         }
         self.codings.retain(|coding| coding != "chunked");
@@ -111,26 +112,34 @@ impl Told {
 /// Collects what the fields tell. Names are told apart by their length first: most fields are something else.
 fn told(head: &Head) -> Told {
     let mut told = Told::default();
-    for (place, (name, value)) in head.fields.iter().zip(head.fields()) {
-        let is_length = name.len() == 14 && name.eq_ignore_ascii_case(b"content-length");
-        let is_coding = name.len() == 17 && name.eq_ignore_ascii_case(b"transfer-encoding");
-        if is_length {
-            told.length = Some(content_length(told.length, value));
-        } else if is_coding {
-            let codings = value.split(|byte| *byte == b',').map(|coding| trim(coding).to_ascii_lowercase());
-            let codings = codings.filter(|coding| !coding.is_empty() && coding != b"identity");
-            told.codings.extend(codings.map(|coding| String::from_utf8_lossy(&coding).into_owned()));
-        } else {
-            told.upgrade |= name.len() == 7 && name.eq_ignore_ascii_case(b"upgrade");
+    for (name, value) in &head.fields {
+        let length = name.end - name.start;
+        if !matches!(length, 7 | 14 | 17) {
             continue;
         }
-        told.spaced |= head.text.get(place.0.end as usize) != Some(&b':');
+        let (text, value) = (head.slice(name), head.slice(value));
+        match length {
+            14 if text.eq_ignore_ascii_case(b"content-length") => {
+                told.length = Some(content_length(told.length, value));
+            }
+            17 if text.eq_ignore_ascii_case(b"transfer-encoding") => {
+                let codings = value.split(|byte| *byte == b',').map(|coding| trim(coding).to_ascii_lowercase());
+                let codings = codings.filter(|coding| !coding.is_empty() && coding != b"identity");
+                told.codings.extend(codings.map(|coding| String::from_utf8_lossy(&coding).into_owned()));
+            }
+            7 if text.eq_ignore_ascii_case(b"upgrade") => {
+                told.upgrade = true;
+                continue;
+            }
+            _ => continue,
+        }
+        told.spaced |= head.text.get(name.end as usize) != Some(&b':');
     }
     told
 }
 
-/// Section 6.3, 5: a list is invalid "unless the field value can be successfully parsed as a comma-separated list ..., all
-/// values in the list are valid, and all values in the list are the same". Several fields are a list.
+/// Section 6.3, 5: a list is invalid "unless the field value can be successfully parsed as a comma-separated list ...,
+/// all values in the list are valid, and all values in the list are the same". Several fields are a list.
 fn content_length(before: Option<Result<u64, &'static str>>, value: &[u8]) -> Result<u64, &'static str> {
     let mut length = before.transpose()?;
     for member in value.split(|byte| *byte == b',') {

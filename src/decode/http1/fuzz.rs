@@ -11,11 +11,11 @@ enum Step<'a> {
     Gap(u8),
 }
 
-/// Any conversation: `data` is a script of steps of two bytes each. The lowest bit of the first byte is the direction; with the next
-/// two bits zero the second byte is the length of a gap, otherwise so many bytes follow that were sent.
+/// Any conversation: `data` is a script of steps of two bytes each. The lowest bit of the first byte is the direction;
+/// with the next two bits zero the second byte is the length of a gap, otherwise so many bytes follow that were sent.
 ///
-/// Cutting changes nothing of what is told of a direction; contents, heads and what was skipped lie inside the stream, one behind the
-/// other, and are the bytes at their place; each final head has one end; memory is bounded.
+/// Cutting changes nothing of what is told of a direction; contents, heads and what was skipped lie inside the stream,
+/// one behind the other, and are the bytes at their place; each final head has one end; memory is bounded.
 ///
 /// # Panics
 ///
@@ -140,7 +140,7 @@ fn tell(told: &mut [Told; 2], streams: &[Vec<Option<u8>>; 2], event: &HttpEvent<
     match told
         .run
         .as_mut()
-        .filter(|(run, end)| (&*run, *end) == (&what, offset) && !matches!(event, HttpEvent::Head { .. }))
+        .filter(|(run, end)| *run == what && *end == offset && !matches!(event, HttpEvent::Head { .. }))
     {
         Some((_, end)) => *end += bytes.len() as u64,
         None => {

@@ -5,14 +5,15 @@
 
 use std::ops::Range;
 
-use memchr::memrchr;
+use memchr::{memchr, memrchr};
 use nom::bytes::{complete, streaming};
 use nom::character::complete::satisfy;
 use nom::combinator::{eof, map, map_opt, opt, rest, verify};
 use nom::error::{Error, ErrorKind};
 use nom::sequence::{preceded, separated_pair, terminated};
-use nom::{IResult, Offset, Parser};
+use nom::{IResult, Needed, Offset, Parser};
 
+use super::sniff::METHOD;
 use crate::decode::Direction;
 
 /// What a parser of bytes gives back.
@@ -110,9 +111,10 @@ impl Fields {
         true
     }
 
-    /// Takes a line that begins with a blank. RFC 9112 section 5.2: a recipient "MUST either reject the message ... or replace
-    /// each received obs-fold with one or more SP octets"; here the value grows over the line end, so that its place stays
-    /// true. Section 2.2, of such lines behind the start line: "consume each whitespace-preceded line without further processing".
+    /// Takes a line that begins with a blank. RFC 9112 section 5.2: a recipient "MUST either reject the message ... or
+    /// replace each received obs-fold with one or more SP octets"; here the value grows over the line end, so that its
+    /// place stays true. Section 2.2, of such lines behind the start line: "consume each whitespace-preceded line
+    /// without further processing".
     fn fold(&mut self, text: &[u8], position: usize, content: &[u8], open: bool) {
         self.folded.get_or_insert(position);
         let added = place(text, trim(content));
@@ -138,12 +140,20 @@ struct Line<'a> {
 
 /// RFC 9112 section 2.2: "a recipient MAY recognize a single LF as a line terminator and ignore any preceding CR".
 fn line(input: &[u8]) -> Parsed<'_, Line<'_>> {
-    let line = terminated(streaming::take_until("\n"), streaming::take(1usize));
-    map(line, |line: &[u8]| match line.strip_suffix(b"\r") {
+    let Some(end) = memchr(b'\n', input) else { return Err(nom::Err::Incomplete(Needed::Unknown)) };
+    let line = match input[..end].strip_suffix(b"\r") {
         Some(content) => Line { content, bare: false },
-        None => Line { content: line, bare: true },
-    })
-    .parse(input)
+        None => Line { content: &input[..end], bare: true },
+    };
+    Ok((&input[end + 1..], line))
+}
+
+/// `token` of RFC 9110 section 5.6.2.
+fn token(input: &[u8]) -> Parsed<'_, &[u8]> {
+    match input.iter().position(|byte| !is_token(*byte)).unwrap_or(input.len()) {
+        0 => Err(nom::Err::Error(Error::new(input, ErrorKind::TakeWhile1))),
+        end => Ok((&input[end..], &input[..end])),
+    }
 }
 
 /// The content of a line that was read up to its LF.
@@ -162,7 +172,8 @@ pub(super) fn start_line(direction: Direction, line: &[u8]) -> Parsed<'_, Start<
 
 /// RFC 9112 section 3: "recipients MAY instead parse on whitespace-delimited word boundaries".
 fn request_line(line: &[u8]) -> Parsed<'_, Start<'_>> {
-    let parts = (complete::take_while1(is_token), spaces, target, version, eof);
+    let method = verify(token, |method: &[u8]| method.len() <= METHOD);
+    let parts = (method, spaces, target, version, eof);
     map(parts, |(method, _, target, version, _)| Start::Request { method, target, version }).parse(trim(line))
 }
 
@@ -192,7 +203,8 @@ fn status(input: &[u8]) -> Parsed<'_, u16> {
     .parse(input)
 }
 
-/// RFC 9110 section 2.5: a message of a higher minor version is processed "as if it was in the highest minor version" known.
+/// RFC 9110 section 2.5: a message of a higher minor version is processed "as if it was in the highest minor version"
+/// known.
 fn version(input: &[u8]) -> Parsed<'_, &'static str> {
     let digit = satisfy(|byte| byte.is_ascii_digit());
     map(preceded(complete::tag("HTTP/1."), digit), |digit| if digit == '0' { "1.0" } else { "1.1" }).parse(input)
@@ -203,13 +215,14 @@ fn spaces(input: &[u8]) -> Parsed<'_, &[u8]> {
 }
 
 fn blanks(input: &[u8]) -> Parsed<'_, &[u8]> {
-    complete::take_while(is_blank).parse(input)
+    let end = input.iter().position(|byte| !is_blank(*byte)).unwrap_or(input.len());
+    Ok((&input[end..], &input[..end]))
 }
 
-/// Name and value of a field line (without its end). RFC 9112 section 5.1 forbids blanks between name and colon; `framing` says
-/// so where it matters.
+/// Name and value of a field line (without its end). RFC 9112 section 5.1 forbids blanks between name and colon;
+/// `framing` says so where it matters.
 pub(super) fn field(line: &[u8]) -> Parsed<'_, (&[u8], &[u8])> {
-    let name = terminated(complete::take_while1(is_token), blanks);
+    let name = terminated(token, blanks);
     separated_pair(name, complete::tag(":"), map(rest, trim)).parse(line)
 }
 
@@ -254,8 +267,8 @@ pub(super) fn chunk_size(line: &[u8]) -> Parsed<'_, Option<u64>> {
     .parse(line)
 }
 
-/// A whole chunk, its data and the line end behind it: as much as makes it certain that a chunk begins here. One with more than
-/// `most` bytes of data is not waited for.
+/// A whole chunk, its data and the line end behind it: as much as makes it certain that a chunk begins here. One with
+/// more than `most` bytes of data is not waited for.
 pub(super) fn chunk(input: &[u8], most: usize) -> Parsed<'_, ()> {
     /// A size line longer than this is no proof of anything.
     const SIZE_LINE: usize = 64;

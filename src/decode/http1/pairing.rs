@@ -1,8 +1,8 @@
 //! Which request a response answers.
 //!
-//! RFC 9112 section 9.3.2: a server "MUST send the corresponding responses in the same order that the requests were received".
-//! So responses are counted off against requests, as long as none of either can have passed unseen. After a loss the count is
-//! not known any more, and one more thing helps: what the client had seen when it sent a request.
+//! RFC 9112 section 9.3.2: a server "MUST send the corresponding responses in the same order that the requests were
+//! received". So responses are counted off against requests, as long as none of either can have passed unseen. After a
+//! loss the count is not known any more, and one more thing helps: what the client had seen when it sent a request.
 //!
 //! ```text
 //!  requests            1 (seen 0)   2 (seen 238)   3 (seen 853)
@@ -33,7 +33,8 @@ pub(super) enum Asks {
 /// A request that waits for its response, or a place where requests may have passed unseen.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
-    /// Offset in the responses up to which the client had seen when it began to send; for unseen requests the least it can be.
+    /// Offset in the responses up to which the client had seen when it began to send; for unseen requests the least it
+    /// can be.
     seen: u64,
     what: What,
 }
@@ -108,10 +109,11 @@ impl Pairing {
         Index(self.next - 1)
     }
 
-    /// A request was seen, sent by a client that had seen the responses up to `seen`. Whether older ones had to be forgotten
-    /// for it, for the first time since the queue was in order.
+    /// A request was seen, sent by a client that had seen the responses up to `seen`. Whether older ones had to be
+    /// forgotten for it, for the first time since the queue was in order.
     pub(super) fn ask(&mut self, seen: u64, asks: Asks) -> (Index, bool) {
-        // Where the response to the one before was not seen: if one can have been lost, it was, and the client saw something more.
+        // Where the response to the one before was not seen: if one can have been lost, it was, and the client saw
+        // something more.
         let before = self.waiting.iter().rev().find(|waiting| waiting.is_request());
         let alone = before.is_none_or(|before| before.seen < seen && before.seen < self.responses_lost);
         self.sequential &= alone && self.over.is_some_and(|over| over <= seen);
@@ -124,8 +126,9 @@ impl Pairing {
             Some(What::Lost(_) | What::Doubtful(_)) => self.over.is_some_and(|over| over < seen),
             _ => true,
         };
-        // A request that was captured only when it was sent again brings an acknowledgment of that time. What follows it in the
-        // stream was first sent later, so this request was first sent by a client that had seen no more than that.
+        // A request that was captured only when it was sent again brings an acknowledgment of that time. What follows
+        // it in the stream was first sent later, so this request was first sent by a client that had seen no more than
+        // that.
         for earlier in self.waiting.iter_mut().rev().take_while(|earlier| earlier.seen > seen) {
             earlier.seen = seen;
         }
@@ -178,7 +181,7 @@ impl Pairing {
     /// A response begins at `start`, sent by a server that had seen the requests up to `acknowledged`.
     pub(super) fn answer(&mut self, start: u64, acknowledged: u64, interim: bool) -> Answer {
         // A client that has seen bytes has not asked for them later.
-        let candidates = self.waiting.iter().take_while(|waiting| waiting.seen <= start).count();
+        let candidates = self.waiting.partition_point(|waiting| waiting.seen <= start);
         let Some((at, exchange, asks)) = self.asked(candidates, acknowledged) else {
             if !interim && candidates > 0 {
                 // It may have answered any of them. If it was not the first, that one was answered before.
@@ -214,8 +217,8 @@ impl Pairing {
         if certain || candidates == 1 {
             request(0)
         } else if self.sequential {
-            // Each request was sent after the response to the one before, so the last one is meant. Lost requests of which the
-            // server had seen nothing are not.
+            // Each request was sent after the response to the one before, so the last one is meant. Lost requests of
+            // which the server had seen nothing are not.
             let meant = self.waiting.iter().take(candidates).rposition(|waiting| match waiting.what {
                 What::Request { .. } => true,
                 What::Lost(from) | What::Doubtful(from) => from < acknowledged,

@@ -1,7 +1,7 @@
 //! One direction of a connection: bytes to heads and contents.
 //!
-//! A reader is always in one state, and each state takes what it can of the bytes that are there. Content is handed on as it
-//! lies in the piece; only lines and heads that are cut by the end of a piece are held until the rest arrives.
+//! A reader is always in one state, and each state takes what it can of the bytes that are there. Content is handed on
+//! as it lies in the piece; only lines and heads that are cut by the end of a piece are held until the rest arrives.
 //!
 //! ```text
 //!           ┌───────────────── end of message ────────────────┐
@@ -225,7 +225,8 @@ impl Reader {
             State::ChunkSize | State::ChunkData(_) | State::ChunkEnd | State::Trailer(_) => {
                 self.held.clear();
                 match self.direction {
-                    // Only a response may go on for long, and only for it can it be certain that nothing else began meanwhile.
+                    // Only a response may go on for long, and only for it can it be certain that nothing else began
+                    // meanwhile.
                     Direction::ServerToClient => {
                         turn.pairing.over(self.offset);
                         self.content_gap(None, length, turn);
@@ -246,7 +247,7 @@ impl Reader {
                 turn.pairing.lose_responses(self.offset);
             }
             State::Head | State::Undecided | State::Lost(_) | State::Candidate(_) => self.gap_between(length, turn),
-            State::Opaque => self.offset = self.offset.saturating_add(length),
+            State::Opaque => self.pass(length),
             State::Over => {}
         }
     }
@@ -274,7 +275,8 @@ impl Reader {
     /// Takes the end of the stream.
     pub(super) fn stream_end<S: FnMut(HttpEvent<'_>)>(&mut self, ending: Ending, turn: &mut Turn<'_, S>) {
         match self.state {
-            // RFC 9112 section 8: such a message "is considered complete" only if the close was an orderly one.
+            // RFC 9112 section 8: such a response "is considered complete unless an error was indicated by the
+            // underlying connection".
             State::UntilClose => self.end(self.message.whole && ending == Ending::Finished, ending, turn),
             State::Length(_)
             | State::ChunkSize
@@ -342,7 +344,7 @@ impl Reader {
     }
 
     /// Offset of the first byte that was seen and belongs to no message so far.
-    fn passed_over(&self) -> u64 {
+    pub(super) fn passed_over(&self) -> u64 {
         match self.state {
             State::Lost(from) | State::Candidate(from) => from,
             _ => self.low_water(),

@@ -5,7 +5,8 @@ use memchr::{memchr, memmem};
 use super::grammar::{content, is_blank, is_token, start_line};
 use crate::decode::Direction;
 
-/// Methods of the IANA registry that are met on the wire; any other token is one where the line ends in a version of HTTP/1.
+/// Methods of the IANA registry that are met on the wire; any other token is one where the line ends in a version of
+/// HTTP/1.
 const METHODS: [&[u8]; 26] = [
     b"GET",
     b"POST",
@@ -35,15 +36,16 @@ const METHODS: [&[u8]; 26] = [
     b"NOTIFY",
 ];
 
-/// The longest method that is believed before its line is over. The longest registered, UPDATEREDIRECTREF, has 17 letters.
-const METHOD: usize = 32;
+/// The longest method that is believed before its line is over. The longest registered, UPDATEREDIRECTREF, has 17
+/// letters.
+pub(super) const METHOD: usize = 32;
 
-/// The longest request line that is waited for. RFC 9112 section 3: "It is RECOMMENDED that all HTTP senders and recipients
-/// support, at a minimum, request-line lengths of 8000 octets."
+/// The longest request line that is waited for. RFC 9112 section 3: "It is RECOMMENDED that all HTTP senders and
+/// recipients support, at a minimum, request-line lengths of 8000 octets."
 const REQUEST_LINE: usize = 8 << 10;
 
-/// Whether these first bytes of a direction look like HTTP/1: which message they begin (a request goes client to server).
-/// `None`: they do not. `Some(None)`: too few to tell.
+/// Whether these first bytes of a direction look like HTTP/1: which message they begin (a request goes client to
+/// server). `None`: they do not. `Some(None)`: too few to tell.
 pub fn sniff(bytes: &[u8]) -> Option<Option<Direction>> {
     // RFC 9112 section 2.2: empty lines "received prior to the request-line" are ignored.
     let begin = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(bytes.len());
@@ -74,21 +76,31 @@ pub fn sniff(bytes: &[u8]) -> Option<Option<Direction>> {
 }
 
 /// Whether a start line may begin with these bytes, as far as they go; `true` once only the rest of the line can tell.
+/// Never false for the beginning of what `start_line` reads: where the line is cut makes no difference.
 pub(super) fn plausible(direction: Direction, prefix: &[u8]) -> bool {
     match direction {
-        Direction::ClientToServer => match prefix.iter().position(|byte| !is_token(*byte)) {
-            Some(end) => (1..=METHOD).contains(&end) && prefix[end] == b' ',
-            None => prefix.len() <= METHOD,
-        },
-        Direction::ServerToClient => prefix.iter().zip(b"HTTP/1.0 000").all(|(byte, pattern)| match pattern {
-            b'0' => byte.is_ascii_digit(),
-            _ => byte == pattern,
-        }),
+        Direction::ClientToServer => {
+            let method = &prefix[prefix.iter().take_while(|byte| is_blank(**byte)).count()..];
+            match method.iter().position(|byte| !is_token(*byte)) {
+                Some(end) => (1..=METHOD).contains(&end) && method[end] == b' ',
+                None => method.len() <= METHOD,
+            }
+        }
+        Direction::ServerToClient => {
+            let (version, rest) = prefix.split_at(prefix.len().min(b"HTTP/1.0".len()));
+            let is_version = version.iter().zip(b"HTTP/1.0").all(|(byte, pattern)| match pattern {
+                b'0' => byte.is_ascii_digit(),
+                _ => byte == pattern,
+            });
+            let spaces = rest.iter().take_while(|byte| **byte == b' ').count();
+            let status = &rest[spaces..];
+            is_version && (spaces > 0 || status.is_empty()) && status.iter().take(3).all(u8::is_ascii_digit)
+        }
     }
 }
 
-/// Where in a line (with its end) a message may begin. The line need not begin with it: the body of a message before it often
-/// does not end in a line end.
+/// Where in a line (with its end) a message may begin. The line need not begin with it: the body of a message before it
+/// often does not end in a line end.
 ///
 /// ```text
 ///  {"jsonrpc":"2.0","id":7}HTTP/1.1 200 OK⏎
@@ -134,6 +146,7 @@ mod tests {
             ("POST /", REQUEST),
             ("\r\nPOST / HTTP/1.1\r\n", REQUEST),
             ("CONNECT a:443 HTTP/1.1\n", REQUEST),
+            ("  GET  /  HTTP/1.1\r\n", REQUEST),
             ("ODD-method * HTTP/1.0\r\n", REQUEST),
             ("OPTIONS * RTSP/1.0\r\n", None),
             ("GET a teapot\r\n", None),
@@ -141,6 +154,7 @@ mod tests {
             ("HT", Some(None)),
             ("HTTP/1.", RESPONSE),
             ("HTTP/1.1 200 OK\r\n", RESPONSE),
+            ("HTTP/1.1  200 OK\r\n", RESPONSE),
             ("HTTP/2 200\r\n", None),
             ("HTTP/1.x", None),
             ("{\"jsonrpc\":\"2.0\"}", None),
@@ -155,9 +169,13 @@ mod tests {
 
     #[test]
     fn more_bytes_never_turn_a_verdict() {
-        for text in
-            ["POST /mcp HTTP/1.1\r\nHost: a\r\n", "HTTP/1.1 200 OK\r\n", "hello there, world\n", "\r\nFOO x HTTP/1.1\n"]
-        {
+        for text in [
+            "POST /mcp HTTP/1.1\r\nHost: a\r\n",
+            "HTTP/1.1 200 OK\r\n",
+            "hello there, world\n",
+            "\r\nFOO x HTTP/1.1\n",
+            " A b HTTP/1.0\n",
+        ] {
             let verdicts: Vec<_> = (0..=text.len()).map(|end| sniff(&text.as_bytes()[..end])).collect();
             let decided = verdicts.iter().position(|verdict| *verdict != Some(None)).unwrap_or(verdicts.len());
             assert!(verdicts[decided..].windows(2).all(|pair| pair[0] == pair[1]), "{text:?}: {verdicts:?}");

@@ -1,5 +1,5 @@
-//! Tests are conversations: what each side sends, and what the decoder says of it. Each is told whole, byte by byte, and in pieces
-//! of seven bytes.
+//! Tests are conversations: what each side sends, and what the decoder says of it. Each is told whole, byte by byte,
+//! and in pieces of seven bytes.
 
 mod framing;
 mod laws;
@@ -55,8 +55,8 @@ fn server_ends(ending: Ending) -> Step {
     Step::Ends(Direction::ServerToClient, ending)
 }
 
-/// What the decoder says of a conversation in which each side has seen all that the other sent before; data cut into pieces of `size`.
-/// Contents that follow each other are joined.
+/// What the decoder says of a conversation in which each side has seen all that the other sent before; data cut into
+/// pieces of `size`. Contents that follow each other are joined.
 fn told(limits: Limits, steps: &[Step], size: usize) -> Vec<String> {
     let mut decoder = Http1::new(limits);
     let mut sent = [0u64; 2];

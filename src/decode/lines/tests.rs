@@ -3,7 +3,8 @@ use proptest::prelude::*;
 use super::super::Ending;
 use super::*;
 
-/// What lines are made of `pieces`: number, start, text, and `…` before it without its end, `?` behind it where it is not whole.
+/// What lines are made of `pieces`: number, start, text, and `…` before it without its end, `?` behind it where it is
+/// not whole.
 fn lines(limits: Limits, pieces: &[Piece<'_>]) -> Vec<String> {
     let mut decoder = Lines::new(limits);
     let mut seen = Vec::new();

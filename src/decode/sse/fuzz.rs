@@ -6,8 +6,8 @@ use crate::decode::{Ending, Piece};
 
 /// Any bytes as events, with a gap in them, whole and cut.
 ///
-/// Cutting changes nothing; events follow each other; the parts of an event's data lie inside the event and are its data, byte for
-/// byte; memory is bounded.
+/// Cutting changes nothing; events follow each other; the parts of an event's data lie inside the event and are its
+/// data, byte for byte; memory is bounded.
 ///
 /// # Panics
 ///

@@ -72,6 +72,7 @@ fn lines_of_data_are_joined() {
 #[test]
 fn fields_as_the_standard_says() {
     check("\u{feff}data: bom\n\n", &["0..14 \"bom\" 9-12"]);
+    check("\u{feff}\ndata: x\n\n", &["4..13 \"x\" 10-11"]);
     check("id: \u{feff}\n\u{feff}data: x\n\n", &["0..20 #\u{feff}!"]);
     check("data:x\ndatum: y\nDATA: z\n\n", &["0..25 \"x\" 5-6"]);
     check(

@@ -127,32 +127,28 @@ impl Body {
                 });
                 match result {
                     Ok(()) => self.coding = Some(coding),
-                    Err(anomaly) => self.uncoded(layer, number, from, bytes, anomaly),
+                    Err(anomaly) => {
+                        layer.anomaly(Some(self.direction), Some(number), Some(from), anomaly);
+                        self.uncoded(layer, number, from, [coding.undecoded(), bytes]);
+                    }
                 }
             }
         }
         self.settle(layer);
     }
 
-    /// The body is not what its coding says. Where that shows at its first byte, it is taken as sent; later, the rest is only counted.
-    fn uncoded(
-        &mut self,
-        layer: &mut Layer<'_, '_>,
-        number: ExchangeNumber,
-        from: Span,
-        bytes: &[u8],
-        anomaly: Anomaly,
-    ) {
-        layer.anomaly(Some(self.direction), Some(number), Some(from), anomaly);
-        if from.start == 0 && self.bytes == 0 {
+    /// The body is not what its coding says. Where nothing was decoded of it yet, it is taken as sent from its beginning: what was held, and
+    /// what came now. Later, the rest is only counted.
+    fn uncoded(&mut self, layer: &mut Layer<'_, '_>, number: ExchangeNumber, from: Span, pieces: [&[u8]; 2]) {
+        if self.bytes == 0 && pieces[0].len() as u64 == from.start {
             if let Some((sent, decoded)) = self.streams {
                 layer.close(decoded);
                 self.streams = Some((sent, sent));
             }
-            self.decoded(layer, number, from.stream, Piece::Data(bytes));
+            pieces.into_iter().for_each(|bytes| self.decoded(layer, number, from.stream, Piece::Data(bytes)));
         } else {
             self.ignore(layer);
-            self.count(bytes);
+            self.count(pieces[1]);
         }
     }
 

@@ -1,6 +1,7 @@
 //! The exchanges of an HTTP/1 connection: heads, bodies, and the packets that carried them.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use super::body::Body;
 use super::{Layer, Unit};
@@ -22,6 +23,8 @@ struct Exchanges {
     /// The stream of each direction.
     streams: [StreamId; 2],
     open: BTreeMap<Index, Open>,
+    /// Up to where of each direction bytes that were passed over were said to be secrets.
+    passed: [u64; 2],
 }
 
 /// An exchange that is not over.
@@ -34,7 +37,10 @@ struct Open {
 
 impl HttpStack {
     pub(super) fn new(limits: Limits, streams: [StreamId; 2]) -> HttpStack {
-        HttpStack { decoder: Http1::new(limits), exchanges: Exchanges { streams, open: BTreeMap::new() } }
+        HttpStack {
+            decoder: Http1::new(limits),
+            exchanges: Exchanges { streams, open: BTreeMap::new(), passed: [0; 2] },
+        }
     }
 
     /// The next piece of one direction.
@@ -48,6 +54,7 @@ impl HttpStack {
     ) {
         let HttpStack { decoder, exchanges } = self;
         decoder.push(direction, piece, seen, &mut |event| exchanges.event(layer, event, time));
+        exchanges.pass(layer, direction, decoder.passed_over(direction));
     }
 
     /// The lowest offset of this direction that may still be asked for.
@@ -191,7 +198,19 @@ impl Exchanges {
         }
     }
 
-    fn anomaly(&self, layer: &mut Layer<'_, '_>, direction: Direction, index: Option<Index>, anomaly: Anomaly) {
+    /// Bytes were passed over: a head whose beginning was lost may stand in them. They are said to be a secret as they come,
+    /// before they count as cleared: the anomaly follows only when it is known where they end.
+    fn pass(&mut self, layer: &mut Layer<'_, '_>, direction: Direction, range: Range<u64>) {
+        let passed = &mut self.passed[direction as usize];
+        let start = range.start.max(*passed);
+        if start < range.end && layer.shared.options.store && !layer.shared.options.keep_secrets {
+            *passed = range.end;
+            let side = layer.connected.sender(direction);
+            (layer.sink)(Unit::Secret(layer.id, side, start, range.end));
+        }
+    }
+
+    fn anomaly(&mut self, layer: &mut Layer<'_, '_>, direction: Direction, index: Option<Index>, anomaly: Anomaly) {
         let stream = self.streams[direction as usize];
         let number = index.and_then(|index| self.open.get(&index)).map(|open| open.exchange.number);
         let (start, length) = match &anomaly {
@@ -201,11 +220,7 @@ impl Exchanges {
             | Anomaly::ResponseWithoutRequest { offset }
             | Anomaly::LimitReached { offset, .. } => (*offset, 1),
             Anomaly::Skipped { offset, length } => {
-                // A head whose beginning was lost may stand in what was passed over.
-                if layer.shared.options.store && !layer.shared.options.keep_secrets {
-                    let side = layer.connected.sender(direction);
-                    (layer.sink)(Unit::Secret(layer.id, side, *offset, offset + length));
-                }
+                self.pass(layer, direction, *offset..offset + length);
                 (*offset, *length)
             }
             _ => return layer.anomaly(Some(direction), number, None, anomaly),

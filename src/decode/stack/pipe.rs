@@ -1,7 +1,7 @@
 //! The pipes of a wrapped process: lines both ways, and its life.
 
 use super::{Layer, Shared, Text, TextCarrier, Unit};
-use crate::capture::pipe::{Content, Exit, HEAD, Pipe, Start};
+use crate::capture::pipe::{self, Content, Exit, HEAD, Pipe, Start};
 use crate::capture::{Origin, PacketNumber, Span, StreamId, Time};
 use crate::decode::lines::{LineEvent, Lines};
 use crate::decode::stream::StreamKind;
@@ -79,6 +79,10 @@ impl PipeStack {
         }
         let stream = *one.stream.get_or_insert_with(|| layer.open(StreamKind::Pipe(pipe as u8)));
         let provenance = &mut layer.shared.provenance;
+        let piece = match piece {
+            Piece::Gap(lost) => Piece::Gap(pipe::gap(provenance.length(stream), lost)),
+            piece => piece,
+        };
         match piece {
             Piece::Data(bytes) => {
                 provenance.append(stream, bytes.len() as u64, Origin::Packet { packet, offset: HEAD as u32 });

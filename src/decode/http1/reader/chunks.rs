@@ -12,12 +12,12 @@ impl Reader {
         let taken = self.framing_line(bytes, turn);
         if self.held.last() == Some(&b'\n') && self.state == State::ChunkSize {
             match grammar::chunk_size(grammar::content(&self.held)) {
-                // "The chunked coding is complete when a chunk with a chunk-size of zero is received".
+                // "The chunked transfer coding is complete when a chunk with a chunk-size of zero is received".
                 Ok((_, Some(0))) => self.framing_done(State::Trailer(0)),
                 Ok((_, Some(size))) => self.framing_done(State::ChunkData(size)),
                 Ok((_, None)) => {
-                    // "Recipients MUST anticipate potentially large hexadecimal numerals and prevent parsing errors due to
-                    // integer conversion overflows".
+                    // "Recipients MUST anticipate potentially large hexadecimal numerals and prevent parsing errors due
+                    // to integer conversion overflows".
                     let why = "chunk size above 64 bits";
                     let anomaly = Anomaly::AmbiguousFraming { offset: self.message.head, why };
                     self.broken(anomaly, turn);
@@ -88,9 +88,10 @@ impl Reader {
         taken
     }
 
-    /// Behind a gap among the chunks of a response. A stream of events may last for days, and its events often are a chunk and a
-    /// packet each: after one lost packet the next begins with a chunk. It is taken for one only where nothing else can have begun
-    /// (no request waits for another response) and where the bytes prove it (a line end follows the data that its size announces).
+    /// Behind a gap among the chunks of a response. A stream of events may last for days, and its events often are a
+    /// chunk and a packet each: after one lost packet the next begins with a chunk. It is taken for one only where
+    /// nothing else can have begun (no request waits for another response) and where the bytes prove it (a line end
+    /// follows the data that its size announces).
     pub(super) fn rejoin<S: FnMut(HttpEvent<'_>)>(&mut self, bytes: &[u8], turn: &mut Turn<'_, S>) -> usize {
         if self.held.is_empty() {
             self.seen = turn.seen;

@@ -11,6 +11,9 @@ use crate::decode::http1::sniff::plausible;
 use crate::decode::http1::{HttpEvent, Index};
 use crate::decode::{Anomaly, Direction, Ending};
 
+/// Memory that is kept from head to head; most heads need less.
+const KEPT: usize = 4 << 10;
+
 impl Reader {
     /// At a message's first byte, or in its head.
     pub(super) fn head<S: FnMut(HttpEvent<'_>)>(&mut self, bytes: &[u8], turn: &mut Turn<'_, S>) -> usize {
@@ -26,7 +29,8 @@ impl Reader {
                     self.state = State::Undecided;
                     return 0;
                 }
-                // RFC 9112 section 2.2: a recipient "SHOULD ignore at least one empty line (CRLF) received prior to the request-line".
+                // RFC 9112 section 2.2: a server "SHOULD ignore at least one empty line (CRLF) received prior to the
+                // request-line".
                 None if matches!(bytes[0], b'\r' | b'\n') => {
                     self.advance(1);
                     return 1;
@@ -104,6 +108,7 @@ impl Reader {
             self.accept(offset, &held, start, turn);
         }
         held.clear();
+        held.shrink_to(KEPT);
         self.held = held;
     }
 
@@ -143,6 +148,7 @@ impl Reader {
         }
         let (start, version) = owned(start);
         let fields = self.fields.list.clone();
+        self.fields.list.shrink_to(KEPT / size_of::<grammar::Field>());
         let head = Box::new(Head { offset, start, version, text: text.into(), fields });
         match self.direction {
             Direction::ClientToServer => self.request(head, turn),
@@ -173,7 +179,8 @@ impl Reader {
             StartLine::Response { status, .. } => status,
             StartLine::Request { .. } => 0,
         };
-        // RFC 9110 section 15.2: "a client MUST be able to parse one or more 1xx responses received prior to a final response".
+        // RFC 9110 section 15.2: "a client MUST be able to parse one or more 1xx responses received prior to a final
+        // response".
         let interim = (100..200).contains(&status) && status != 101;
         let answer = turn.pairing.answer(offset, self.seen, interim);
         let framing = framing::of_response(&head, status, answer.asks);

@@ -6,12 +6,12 @@ use super::{Reader, State, Turn};
 use crate::decode::http1::sniff::find_start;
 
 impl Reader {
-    /// Takes bytes up to the end of a line and looks whether a message begins in it. What a line begins with matters little and
-    /// its end matters much, so of a long one the last `limit` bytes are kept.
+    /// Takes bytes up to the end of a line and looks whether a message begins in it. What a line begins with matters
+    /// little and its end matters much, so of a long one the last `limit` bytes are kept.
     pub(super) fn search<S>(&mut self, bytes: &[u8], turn: &mut Turn<'_, S>) -> usize {
         if self.seen != turn.seen {
-            // The sender has seen more meanwhile: this is another flight of bytes. A start line cut in two here would be of no
-            // use, for what its sender had seen is what pairs it.
+            // The sender has seen more meanwhile: this is another flight of bytes. A start line cut in two here would
+            // be of no use, for what its sender had seen is what pairs it.
             self.held.clear();
             self.seen = turn.seen;
         }

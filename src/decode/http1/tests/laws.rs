@@ -57,8 +57,8 @@ fn response(number: usize, body: &Body) -> String {
     format!("HTTP/1.1 200 {number}\r\n{}", body.encode("Server: b\r\n"))
 }
 
-/// Both sides' messages in an order in which they can come: at most `window` requests are open at once; `order` says where there is
-/// a choice.
+/// Both sides' messages in an order in which they can come: at most `window` requests are open at once; `order` says
+/// where there is a choice.
 fn conversation(exchanges: &[(Body, Body)], window: usize, order: &[bool]) -> Vec<(Direction, String)> {
     let (mut asked, mut answered) = (0, 0);
     let mut messages = Vec::new();
@@ -130,17 +130,21 @@ proptest! {
 
     #[test]
     fn what_was_sent_is_what_is_told(
-        exchanges in exchanges(), window in 1usize..4, order in proptest::collection::vec(any::<bool>(), 1..20), size in 1usize..50,
+        exchanges in exchanges(), window in 1usize..4, order in proptest::collection::vec(any::<bool>(), 1..20),
+        size in 1usize..50,
     ) {
         let messages = conversation(&exchanges, window, &order);
         let steps = with_losses(&messages, &[None]);
         let told = told(Limits::default(), &steps, size);
         for (index, (asked, answered)) in exchanges.iter().enumerate() {
-            for (arrow, start, body) in [('>', format!("POST /{index}"), asked), ('<', format!("200 {index}"), answered)] {
-                let of: Vec<_> = told.iter().filter_map(|line| line.strip_prefix(&format!("{arrow} {index} "))).collect();
+            let sides = [('>', format!("POST /{index}"), asked), ('<', format!("200 {index}"), answered)];
+            for (arrow, start, body) in sides {
+                let begin = format!("{arrow} {index} ");
+                let of: Vec<_> = told.iter().filter_map(|line| line.strip_prefix(&begin)).collect();
                 prop_assert_eq!(of[0], start);
                 prop_assert_eq!(*of.last().unwrap_or(&""), "complete Finished");
-                let content: String = of.iter().filter_map(|line| line.strip_prefix("content @")?.split_once(' ')).map(|(_, text)| text).collect();
+                let content = of.iter().filter_map(|line| line.strip_prefix("content @")?.split_once(' '));
+                let content: String = content.map(|(_, text)| text).collect();
                 prop_assert_eq!(content, body.content().escape_default().to_string());
             }
         }
@@ -152,7 +156,8 @@ proptest! {
         exchanges in exchanges(), window in 1usize..4, order in proptest::collection::vec(any::<bool>(), 1..20),
         losses in proptest::collection::vec(loss(), 1..20),
     ) {
-        // A client that sends without waiting is known to do so before the first loss: its first two requests, and no loss there.
+        // A client that sends without waiting is known to do so before the first loss: its first two requests, and no
+        // loss there.
         let habit = if window > 1 { 2 } else { 0 };
         let order: Vec<_> = std::iter::repeat_n(true, habit).chain(order).collect();
         let losses: Vec<_> = std::iter::repeat_n(None, habit).chain(losses.iter().copied().cycle().take(40)).collect();
@@ -184,10 +189,13 @@ proptest! {
     #[test]
     fn heads_are_what_httparse_says(
         request in any::<bool>(), target in "/[a-z?=&%0-9]{0,20}", reason in "[A-Za-z ]{0,10}",
-        fields in proptest::collection::vec(("[A-Za-z][A-Za-z0-9-]{0,12}", "[ \t]{0,2}", "[!-~]([ -~]{0,20}[!-~])?", "[ \t]{0,2}"), 0..10),
+        fields in proptest::collection::vec(
+            ("[A-Za-z][A-Za-z0-9-]{0,12}", "[ \t]{0,2}", "[!-~]([ -~]{0,20}[!-~])?", "[ \t]{0,2}"), 0..10,
+        ),
     ) {
         let start = if request { format!("OPTIONS {target} HTTP/1.1") } else { format!("HTTP/1.0 299 {reason}") };
-        let fields: String = fields.iter().map(|(name, before, value, after)| format!("{name}:{before}{value}{after}\r\n")).collect();
+        let lines = fields.iter().map(|(name, before, value, after)| format!("{name}:{before}{value}{after}\r\n"));
+        let fields: String = lines.collect();
         let text = format!("{start}\r\n{fields}\r\n");
         let direction = if request { Direction::ClientToServer } else { Direction::ServerToClient };
         let mut list = grammar::Fields::default();
@@ -197,7 +205,8 @@ proptest! {
         let headers = if request {
             let mut parsed = httparse::Request::new(&mut headers);
             prop_assert!(parsed.parse(text.as_bytes()).unwrap().is_complete());
-            let expected = grammar::Start::Request { method: b"OPTIONS", target: parsed.path.unwrap().as_bytes(), version: "1.1" };
+            let target = parsed.path.unwrap().as_bytes();
+            let expected = grammar::Start::Request { method: b"OPTIONS", target, version: "1.1" };
             prop_assert_eq!(found, expected);
             parsed.headers
         } else {
@@ -228,6 +237,14 @@ proptest! {
             data.extend_from_slice(if gap { b"" } else { token });
         }
         fuzz_http1(&data);
+    }
+}
+
+#[test]
+fn a_start_line_is_judged_alike_however_it_is_cut() {
+    let long = format!("\x02\x7f{} / HTTP/1.1\r\nA", "M".repeat(33));
+    for script in ["\x02\u{7f} 2 0 HTTP/1.1\r\nA", "\x03\u{7f}HTTP/1.1  200\r\nA", &long] {
+        fuzz_http1(script.as_bytes());
     }
 }
 

@@ -40,7 +40,8 @@ fn pipelined_requests_are_answered_in_order() {
 
 #[test]
 fn more_responses_than_requests() {
-    // As in a capture of a server that answers one request three times: what the client had seen before it asked answers nothing.
+    // As in a capture of a server that answers one request three times: what the client had seen before it asked
+    // answers nothing.
     check_pairs(&[get(1), ok(1), ok(9), ok(9), get(2), ok(2)], &["1 1", "- 9", "- 9", "2 2"]);
     let steps = [get(1), ok(1), ok(9)];
     assert!(told(Limits::default(), &steps, 7).contains(&"< ! not asked for".to_owned()));
@@ -76,7 +77,7 @@ fn one_lost_response_of_many_does_not_shift_the_others() {
         &["1 1", "2 -", "3 -", "4 4"],
     );
     // Part of a response: it began before the later request.
-    let part = server(&format!("body of an answer\nHTTP/1.1 200 2\nContent-Length: 0\n\n"));
+    let part = server("body of an answer\nHTTP/1.1 200 2\nContent-Length: 0\n\n");
     check_pairs(&[get(1), server_lost(30), get(2), part, get(3), ok(3)], &["1 -", "2 2", "3 3"]);
 }
 

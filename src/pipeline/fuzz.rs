@@ -1,0 +1,137 @@
+//! The body of the fuzz target for everything between packets and events, and what must hold for any capture whatever.
+
+mod checker;
+mod script;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use self::checker::Checker;
+use self::script::Observed;
+use super::{Input, Options, Pipeline};
+use crate::capture::{Limits, Packet, PacketNumber, Time};
+use crate::event::{Detail, Event};
+use crate::mcp::{Session, SessionNumber};
+use crate::source::reader::Reader;
+use crate::source::{Item, Source, pcap, pcapng};
+
+/// Bounds so low that a few kilobytes meet them.
+const LIMITS: Limits = Limits {
+    connections: 4,
+    reassembly_per_direction: 2_048,
+    reassembly_total: 4_096,
+    loss_packets: 8,
+    loss_time: 50_000_000,
+    linger_time: 200_000_000,
+    datagrams: 4,
+    head: 512,
+    pipelined: 4,
+    message: 2_048,
+    messages_total: 4_096,
+    inflate_ratio: 64,
+    json_depth: 16,
+    batch: 8,
+    unanswered: 8,
+    event_ids: 8,
+    packets_listed: 16,
+    names: 4,
+    undecided: 1_024,
+};
+
+/// Any bytes through the whole pipeline: where they begin like a capture file they are read as one, otherwise they are a
+/// script of the packets of three TCP connections and of the pipes of processes (`script.rs`).
+///
+/// What the pipeline says keeps its promises (`checker.rs`); ticks change nothing of it; a store is told the messages and
+/// findings that a printer is told; memory is bounded; at the end nothing is open any more.
+///
+/// # Panics
+///
+/// Where that is not so.
+pub fn fuzz_stack(data: &[u8]) {
+    let capture = read(data);
+    let told = run(&capture, Detail::Store, false);
+    assert_same(&settled(&told), &settled(&run(&capture, Detail::Store, true)), "ticks changed something");
+    let shown = |event: &&Event| matches!(event, Event::Message(_) | Event::Finding(_));
+    let printed = run(&capture, Detail::Messages, false);
+    let (told, printed): (Vec<_>, Vec<_>) =
+        (told.iter().filter(shown).collect(), printed.iter().filter(shown).collect());
+    assert_same(&told, &printed, "a store was told something else than a printer");
+}
+
+/// The packets that `data` stands for.
+fn read(data: &[u8]) -> Vec<Observed> {
+    if !pcap::recognises(data) && !pcapng::recognises(data) {
+        return script::packets(data);
+    }
+    let mut packets = Vec::new();
+    let mut reader = Reader::new("fuzz", data);
+    while let Ok(Some(item)) = reader.next() {
+        if let Item::Packet(Packet { time, link, original_length, data, .. }) = item {
+            packets.push(Observed { time, link, original_length, data: data.to_vec() });
+        }
+    }
+    packets
+}
+
+/// What the pipeline says of a capture, checked as it comes; with `ticks`, as if there was time to look between any two
+/// packets.
+fn run(capture: &[Observed], detail: Detail, ticks: bool) -> Vec<Event> {
+    let mut pipeline = Pipeline::new(Options { limits: LIMITS, detail, hash: true, keep_secrets: false });
+    let mut checker = Checker::new(capture, detail);
+    let mut latest: Option<Time> = None;
+    for (observed, number) in capture.iter().zip(1..) {
+        let before = latest.unwrap_or(observed.time);
+        let now = before.max(observed.time);
+        latest = Some(now);
+        if ticks {
+            // The clock runs from the latest packet up to the next one.
+            for tick in [before, Time(before.0.midpoint(now.0)), now] {
+                pipeline.push(Input::Tick(tick), &mut |event| checker.event(event));
+            }
+        }
+        let Observed { time, link, original_length, ref data } = *observed;
+        let packet = Packet { number: PacketNumber(number), time, link, interface: 0, original_length, data };
+        checker.packet(packet.number);
+        pipeline.push(Input::Packet(packet), &mut |event| checker.event(event));
+        assert_bounded(&pipeline);
+    }
+    pipeline.push(Input::End, &mut |event| checker.event(event));
+    let stacks = &pipeline.above.stacks;
+    assert_eq!((stacks.open().count(), stacks.provenance().open_streams()), (0, 0), "something is still open");
+    assert!(pipeline.above.pipes.is_empty());
+    checker.finish(pipeline.counts())
+}
+
+/// Memory is bounded by what is open, and what is open by the limits.
+fn assert_bounded(pipeline: &Pipeline) {
+    let connections = pipeline.above.stacks.open().count();
+    assert!(connections <= 2 * LIMITS.connections, "{connections} connections");
+    // Both directions of a connection; and of each exchange two bodies, as sent and as decoded, and the data of events.
+    let most = connections * (2 + 5 * (LIMITS.pipelined + 2));
+    let streams = pipeline.above.stacks.provenance().open_streams();
+    assert!(streams <= most, "{streams} streams of {connections} connections");
+}
+
+/// The events, and the last record of each session: how often a session is said, ticks decide.
+fn settled(events: &[Event]) -> (Vec<&Event>, BTreeMap<SessionNumber, &Session>) {
+    let mut sessions = BTreeMap::new();
+    let mut others = Vec::new();
+    for event in events {
+        match event {
+            Event::Session(session) => _ = sessions.insert(session.number, &**session),
+            other => others.push(other),
+        }
+    }
+    (others, sessions)
+}
+
+/// As `assert_eq`, for what would fill pages: only the lines that differ are shown.
+fn assert_same<T: PartialEq + std::fmt::Debug>(one: &T, other: &T, what: &str) {
+    if one != other {
+        let (one, other) = (format!("{one:#?}"), format!("{other:#?}"));
+        let differs = one.lines().zip(other.lines()).position(|(one, other)| one != other).unwrap_or_default();
+        let around = |text: &str| text.lines().skip(differs.saturating_sub(9)).take(19).collect::<Vec<_>>().join("\n");
+        panic!("{what}:\n{}\n--- or ---\n{}", around(&one), around(&other));
+    }
+}

@@ -1,0 +1,247 @@
+//! Holds the pipeline to what [`Event`] promises.
+
+use std::collections::BTreeMap;
+
+use super::LIMITS;
+use super::script::Observed;
+use crate::capture::provenance::clip;
+use crate::capture::{Origin, PacketNumber, PacketRange, Part, Span, StreamId};
+use crate::decode::ConnectionId;
+use crate::decode::exchange::ExchangeNumber;
+use crate::event::{Detail, Event, Segment, Stream};
+use crate::findings::Finding;
+use crate::mcp::{Carrier, Message};
+use crate::pipeline::Counts;
+
+/// What was said of a connection.
+#[derive(Debug, Default)]
+struct Known {
+    kept: bool,
+    closed: bool,
+    /// Up to where each side was looked at for secrets.
+    cleared: [u64; 2],
+}
+
+/// What was said so far.
+#[derive(Debug)]
+pub struct Checker<'c> {
+    packets: &'c [Observed],
+    detail: Detail,
+    /// The packet pushed last.
+    current: PacketNumber,
+    connections: BTreeMap<ConnectionId, Known>,
+    streams: BTreeMap<StreamId, Vec<Part>>,
+    exchanges: BTreeMap<ExchangeNumber, ConnectionId>,
+    sessions: u32,
+    messages: u64,
+    said: Vec<Event>,
+}
+
+impl<'c> Checker<'c> {
+    /// Nothing said yet of `packets`.
+    pub fn new(packets: &'c [Observed], detail: Detail) -> Checker<'c> {
+        Checker {
+            packets,
+            detail,
+            current: PacketNumber(0),
+            connections: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            exchanges: BTreeMap::new(),
+            sessions: 0,
+            messages: 0,
+            said: Vec::new(),
+        }
+    }
+
+    /// What follows is said of this packet.
+    pub fn packet(&mut self, number: PacketNumber) {
+        self.current = number;
+    }
+
+    /// Something is said.
+    pub fn event(&mut self, event: Event) {
+        match &event {
+            Event::Session(session) => {
+                assert!((1..=self.sessions + 1).contains(&session.number.0), "sessions are numbered as they appear");
+                self.sessions = self.sessions.max(session.number.0);
+            }
+            Event::Message(message) => self.message(message),
+            Event::Exchange(exchange) => {
+                let connection = *self.exchanges.entry(exchange.number).or_insert(exchange.connection);
+                assert_eq!(connection, exchange.connection, "an exchange stays on its connection");
+                for half in [&exchange.request, &exchange.response] {
+                    assert!(half.packets.len() <= LIMITS.packets_listed, "packets listed");
+                    half.packets.iter().for_each(|packet| self.seen(*packet));
+                    assert!(half.head_start <= half.head_end);
+                }
+            }
+            Event::Finding(finding) => self.finding(finding),
+            _ => {
+                assert_eq!(self.detail, Detail::Store, "a printer did not ask for {event:?}");
+                self.for_a_store(&event);
+            }
+        }
+        self.said.push(event);
+    }
+
+    fn for_a_store(&mut self, event: &Event) {
+        match event {
+            Event::Connection(connection) => {
+                let known = self.connections.entry(connection.id).or_default();
+                assert!(!known.closed, "said of a closed connection: {connection:?}");
+            }
+            Event::Keep(connection) => {
+                let known = self.open(*connection);
+                assert!(!std::mem::replace(&mut known.kept, true), "kept twice");
+            }
+            Event::Closed(connection) => self.open(*connection).closed = true,
+            Event::Segment(segment) => self.segment(segment),
+            Event::Secret { connection, side, start, end } => {
+                assert!(start <= end);
+                let known = self.open(*connection);
+                // Packets of a connection that is not kept wait until it is, or are dropped.
+                assert!(
+                    !known.kept || known.cleared[side.index()] <= *start,
+                    "{event:?} may have been written: {known:?}"
+                );
+            }
+            Event::Cleared { connection, side, offset } => {
+                let cleared = &mut self.open(*connection).cleared[side.index()];
+                assert!(*cleared <= *offset, "cleared to {cleared} before: {event:?}");
+                *cleared = *offset;
+            }
+            Event::Stream(Stream { id, connection, .. }) => {
+                assert!(self.open(*connection).kept, "a stream nobody asked for: {event:?}");
+                assert!(self.streams.insert(*id, Vec::new()).is_none(), "said twice: {event:?}");
+            }
+            Event::Parts(stream, parts) => {
+                assert!(!parts.is_empty());
+                parts.iter().for_each(|part| self.part(*stream, *part));
+            }
+            Event::Session(_) | Event::Message(_) | Event::Exchange(_) | Event::Finding(_) => {}
+        }
+    }
+
+    /// A connection that was said and is not over.
+    fn open(&mut self, connection: ConnectionId) -> &mut Known {
+        let known = self.connections.get_mut(&connection).expect("a connection is said before anything of it");
+        assert!(!known.closed, "something of the closed connection {connection}");
+        known
+    }
+
+    fn seen(&self, packet: PacketNumber) {
+        assert!((1..=self.current.0).contains(&packet.0), "packet {packet} of {}", self.current);
+    }
+
+    fn captured(&self, range: PacketRange) -> &'c [u8] {
+        self.seen(range.packet);
+        let packet = &self.packets[range.packet.0 as usize - 1].data;
+        packet.get(range.start as usize..range.end as usize).expect("a range lies in its packet")
+    }
+
+    fn message(&mut self, message: &Message) {
+        self.messages += 1;
+        assert_eq!(message.number.0, self.messages, "messages are numbered as they are complete");
+        assert!((1..=self.sessions).contains(&message.session.0), "a session is said before its messages");
+        assert_eq!(message.span.len(), message.raw.len() as u64, "{message:?}");
+        assert!(message.raw.len() <= LIMITS.message);
+        assert!(message.answers.is_none_or(|request| request < message.number), "an answer comes after its request");
+        message.packets.iter().for_each(|packet| self.seen(*packet));
+    }
+
+    fn finding(&self, finding: &Finding) {
+        finding.packets.iter().for_each(|packet| self.seen(*packet));
+        assert!(finding.messages.iter().all(|message| (1..=self.messages).contains(&message.0)));
+        assert!(finding.session.is_none_or(|session| (1..=self.sessions).contains(&session.0)));
+        assert!(finding.span.is_none_or(|span| span.start <= span.end));
+    }
+
+    fn segment(&mut self, segment: &Segment) {
+        self.open(segment.connection);
+        assert_eq!(segment.packet, self.current, "a segment is of the packet just pushed");
+        let captured: usize = segment.origin.iter().map(|range| self.captured(*range).len()).sum();
+        assert!(captured <= segment.length as usize, "{segment:?}");
+    }
+
+    /// Parts of a stream come in order, without holes, and from what is below.
+    fn part(&mut self, stream: StreamId, part: Part) {
+        assert!(part.start < part.end, "an empty part");
+        match part.origin {
+            Origin::Packet { packet, offset } => {
+                let end = offset + u32::try_from(part.end - part.start).expect("a part of a packet is short");
+                self.captured(PacketRange { packet, start: offset, end });
+            }
+            Origin::Copied { stream: below, .. } | Origin::Derived(Span { stream: below, .. }) => {
+                assert!(below < stream && self.streams.contains_key(&below), "{below:?} is not below {stream:?}");
+            }
+            Origin::Missing => {}
+        }
+        let parts = self.streams.get_mut(&stream).expect("a stream is said before its parts");
+        assert_eq!(parts.last().map_or(0, |last| last.end), part.start, "parts follow each other");
+        parts.push(part);
+    }
+
+    /// Everything was said: it fits together. Gives it back.
+    pub fn finish(self, counts: &Counts) -> Vec<Event> {
+        assert_eq!(counts.messages, self.messages);
+        assert_eq!(counts.packets, self.packets.len() as u64);
+        let exchanges: Vec<u64> = self.exchanges.keys().map(|number| number.0).collect();
+        assert_eq!(exchanges, (1..=counts.exchanges).collect::<Vec<_>>(), "every exchange is said in the end");
+        if self.detail == Detail::Store {
+            assert!(self.connections.values().all(|known| known.closed), "a connection was not closed");
+            for event in &self.said {
+                if let Event::Message(message) = event {
+                    self.is_true(message);
+                }
+            }
+        }
+        self.said
+    }
+
+    /// Where no step is derived, the bytes that a message came from are the message.
+    fn is_true(&self, message: &Message) {
+        let Some((mut bytes, packets)) = self.bytes(message.span) else { return };
+        if message.carrier == Carrier::SseEvent {
+            // A line end inside the data is LF, whatever it was on the wire.
+            bytes.iter_mut().filter(|byte| **byte == b'\r').for_each(|byte| *byte = b'\n');
+        }
+        assert_eq!(String::from_utf8_lossy(&bytes), String::from_utf8_lossy(&message.raw), "{:?}", message.span);
+        if message.carrier != Carrier::Line {
+            assert_eq!(packets, message.packets, "the packets of a message are those of its bytes");
+        }
+    }
+
+    /// The bytes of a span and the packets that carried them, followed down through the parts of streams; `None` where
+    /// bytes were inflated on the way.
+    fn bytes(&self, span: Span) -> Option<(Vec<u8>, Vec<PacketNumber>)> {
+        let (mut bytes, mut packets) = (Vec::new(), Vec::new());
+        let mut open = vec![span];
+        while let Some(span) = open.pop() {
+            let parts = self.streams.get(&span.stream).expect("the streams of a message are said");
+            let first = parts.partition_point(|part| part.end <= span.start);
+            let parts = parts[first..].iter().take_while(|part| part.start < span.end);
+            let parts: Vec<Part> = parts.map(|part| clip(*part, span.start, span.end)).collect();
+            assert_eq!(parts.iter().map(|part| part.end - part.start).sum::<u64>(), span.len(), "{span:?} has a hole");
+            let mut below = Vec::new();
+            for part in parts {
+                let length = part.end - part.start;
+                match part.origin {
+                    Origin::Packet { packet, offset } => {
+                        let range = PacketRange { packet, start: offset, end: offset + length as u32 };
+                        bytes.extend_from_slice(self.captured(range));
+                        if !packets.contains(&packet) {
+                            packets.push(packet);
+                        }
+                    }
+                    Origin::Copied { stream, offset } => {
+                        below.push(Span { stream, start: offset, end: offset + length });
+                    }
+                    Origin::Derived(_) => return None,
+                    Origin::Missing => panic!("a message was made of bytes that nobody saw: {span:?}"),
+                }
+            }
+            open.extend(below.into_iter().rev());
+        }
+        Some((bytes, packets))
+    }
+}

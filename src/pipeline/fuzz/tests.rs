@@ -1,0 +1,126 @@
+use proptest::prelude::*;
+
+use super::fuzz_stack;
+use crate::event::{Detail, Event};
+
+/// A script: steps of what happens and the bytes it happens to.
+fn script(steps: &[(u8, &str)]) -> Vec<u8> {
+    let mut script = Vec::new();
+    for (what, payload) in steps {
+        for payload in payload.as_bytes().chunks(255).chain(payload.is_empty().then_some(&[][..])) {
+            script.push(*what);
+            script.push(payload.len() as u8);
+            script.extend_from_slice(payload);
+        }
+    }
+    script
+}
+
+/// What a script makes the pipeline say of messages.
+fn messages(script: &[u8]) -> Vec<String> {
+    fuzz_stack(script);
+    let events = super::run(&super::read(script), Detail::Messages, false);
+    let text = |event: Event| match event {
+        Event::Message(message) => Some(String::from_utf8_lossy(&message.raw).into_owned()),
+        _ => None,
+    };
+    events.into_iter().filter_map(text).collect()
+}
+
+const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+const PONG: &str = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+
+/// What a step does to the first connection, by its client and its server.
+const SYN: [u8; 2] = [0x10, 0x14];
+const SAY: [u8; 2] = [0x00, 0x04];
+const FIN: [u8; 2] = [0x18, 0x1c];
+
+fn request(target: &str) -> String {
+    let fields = "Host: a\r\nAuthorization: Bearer 1\r\nContent-Type: application/json";
+    format!("POST {target} HTTP/1.1\r\n{fields}\r\nContent-Length: {}\r\n\r\n{PING}", PING.len())
+}
+
+fn answer() -> String {
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let chunks = ["event: ", &format!("message\ndata: {PONG}\n\n"), ""];
+    chunks.iter().fold(head.to_owned(), |text, chunk| format!("{text}{:x}\r\n{chunk}\r\n", chunk.len()))
+}
+
+/// A request and its answer as server-sent events.
+fn call() -> Vec<u8> {
+    let (request, answer) = (request("/mcp"), answer());
+    script(&[(SYN[0], ""), (SYN[1], ""), (SAY[0], &request), (SAY[1], &answer), (FIN[0], ""), (FIN[1], "")])
+}
+
+/// The same over pipes, whose last line has no end.
+fn piped() -> Vec<u8> {
+    script(&[(0x0b, ""), (0x03, PING), (0x03, "\n"), (0x07, PONG)])
+}
+
+#[test]
+fn a_script_is_a_conversation() {
+    assert_eq!(messages(&call()), [PING, PONG]);
+    assert_eq!(messages(&piped()), [PING, PONG]);
+}
+
+#[test]
+fn samples_keep_every_promise() {
+    let samples = concat!(env!("CARGO_MANIFEST_DIR"), "/samples");
+    for sample in std::fs::read_dir(samples).expect("samples is readable") {
+        let capture = sample.expect("samples is readable").path().join("capture.pcapng");
+        if let Ok(bytes) = std::fs::read(capture) {
+            assert!(!messages(&bytes).is_empty());
+        }
+    }
+}
+
+#[test]
+fn scripts_may_end_anywhere() {
+    for script in [call(), piped()] {
+        (0..script.len()).for_each(|end| fuzz_stack(&script[..end]));
+    }
+}
+
+#[test]
+fn what_is_passed_over_is_a_secret_before_it_is_cleared() {
+    let broken = "HTTP/1.1x 200 OK\r\nSet-Cookie: a=b\r\n";
+    let steps = [(SYN[0], ""), (SYN[1], ""), (SAY[0], &request("/mcp")), (SAY[1], broken), (SAY[1], "\r\n")];
+    assert_eq!(messages(&script(&steps)), [PING]);
+}
+
+#[test]
+fn a_session_that_joins_a_connection_late_is_told_of_all_its_bytes() {
+    let steps = [(SYN[0], ""), (SAY[0], &request("/mcp")), (SAY[0], &request("/other")), (FIN[0], "")];
+    assert_eq!(messages(&script(&steps)), [PING, PING]);
+}
+
+#[test]
+fn pipes_are_bounded() {
+    // More bytes lost than there can be, twice, and a line behind them.
+    assert_eq!(messages(&script(&[(0x2b, ""), (0x2b, ""), (0x03, "\n"), (0x03, PING), (0x03, "\n")])), [PING]);
+    // The time between steps is the process id: many processes say something and none ends.
+    let said = ".".repeat(40);
+    let steps: Vec<(u8, &str)> = (0..said.len()).map(|length| (0x43, &said[length..])).collect();
+    assert_eq!(messages(&script(&steps)).len(), steps.len());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn any_bytes_are_a_script(data in proptest::collection::vec(any::<u8>(), 0..2_000)) {
+        fuzz_stack(&data);
+    }
+
+    #[test]
+    fn damaged_scripts_keep_every_promise(
+        damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+    ) {
+        for mut script in [call(), piped()] {
+            for (place, byte) in &damage {
+                *place.get_mut(&mut script) = *byte;
+            }
+            fuzz_stack(&script);
+        }
+    }
+}

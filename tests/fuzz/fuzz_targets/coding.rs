@@ -1,0 +1,5 @@
+//! Any bytes as a body of each content coding.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| mcptap::decode::coding::fuzz_coding(data));

@@ -1,0 +1,5 @@
+//! Any bytes as a DNS message.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| mcptap::decode::dns::fuzz_dns(data));

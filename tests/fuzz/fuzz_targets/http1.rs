@@ -1,0 +1,5 @@
+//! Any conversation as HTTP/1.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| mcptap::decode::http1::fuzz_http1(data));

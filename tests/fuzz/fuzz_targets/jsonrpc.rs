@@ -1,0 +1,5 @@
+//! Any bytes as a JSON-RPC text.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| mcptap::decode::jsonrpc::fuzz_jsonrpc(data));

@@ -1,0 +1,5 @@
+//! Any bytes as lines of a pipe.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| mcptap::decode::lines::fuzz_lines(data));

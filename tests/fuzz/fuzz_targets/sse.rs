@@ -1,0 +1,5 @@
+//! Any bytes as server-sent events.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| mcptap::decode::sse::fuzz_sse(data));

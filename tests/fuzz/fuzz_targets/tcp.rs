@@ -1,0 +1,5 @@
+//! Any segments in any order.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| mcptap::decode::tcp::fuzz_tcp(data));

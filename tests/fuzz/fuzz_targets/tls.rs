@@ -1,0 +1,5 @@
+//! Any bytes as the two directions of a TLS connection.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| mcptap::decode::tls::fuzz_tls(data));
