@@ -116,7 +116,7 @@ impl Tracker {
     }
 
     /// A text that may be JSON-RPC.
-    pub fn text(&mut self, text: Text<'_>, connected: &Connected, sink: &mut Sink<'_>) {
+    pub fn text(&mut self, mut text: Text<'_>, connected: &Connected, sink: &mut Sink<'_>) {
         if let TextCarrier::SseEvent { kind: Some("endpoint"), exchange, .. } = text.carrier {
             return self.endpoint(exchange, &text, connected, sink);
         }
@@ -145,7 +145,7 @@ impl Tracker {
         match parsed {
             Parsed::Single(envelope) => {
                 let span = text.span;
-                let bytes = text.bytes.clone().into_owned();
+                let bytes = std::mem::take(&mut text.bytes).into_owned();
                 self.message(&text, session, bytes, span, Ok(envelope), None, sink);
             }
             Parsed::Batch(members) => {
@@ -160,7 +160,7 @@ impl Tracker {
             }
             Parsed::Invalid(fault) => {
                 let span = text.span;
-                let bytes = text.bytes.clone().into_owned();
+                let bytes = std::mem::take(&mut text.bytes).into_owned();
                 self.message(&text, session, bytes, span, Err(fault), None, sink);
             }
         }
