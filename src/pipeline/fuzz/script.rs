@@ -91,7 +91,7 @@ fn segment(sequences: &mut [u32; 2], flow: u16, back: bool, action: u8, payload:
             return None;
         }
         5 => {
-            header.rst = length % 8 == 0;
+            header.rst = length.is_multiple_of(8);
             payload = &[];
         }
         _ => sequences[own] = sequences[own].wrapping_add(length),
