@@ -24,13 +24,15 @@ SERVICE_DESK_PORT, MAIL_PORT = 8932, 8933
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--no-capture", action="store_true")
-    parser.add_argument("--wrap", nargs=argparse.REMAINDER, default=[])
-    options = parser.parse_args()
+    # Everything behind --wrap belongs to the wrapper, a "--" of its own too, which argparse would take away.
+    arguments = sys.argv[1:]
+    at = arguments.index("--wrap") if "--wrap" in arguments else len(arguments)
+    options, wrapper = parser.parse_args(arguments[:at]), arguments[at + 1 :]
     servers.start(servers.ServiceDesk, SERVICE_DESK_PORT)
     servers.start(servers.Mail, MAIL_PORT)
     recorder = recording([SERVICE_DESK_PORT, MAIL_PORT], HERE / "capture.pcapng")
     with contextlib.nullcontext() if options.no_capture else recorder:
-        host.run(options.wrap, SERVICE_DESK_PORT, MAIL_PORT)
+        host.run(wrapper, SERVICE_DESK_PORT, MAIL_PORT)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ mod read;
 mod rules;
 mod sessions;
 mod show;
+#[cfg(feature = "live")]
+mod sniff;
 pub mod target;
 mod wrap;
 
@@ -50,6 +52,8 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Some(Command::Show(show)) => show::run(show, db, color),
         Some(Command::Layers(layers)) => layers::run(layers, db, color),
         Some(Command::Export(export)) => export::run(export, db),
+        #[cfg(feature = "live")]
+        Some(Command::Sniff(sniff)) => sniff::run(sniff, db, color),
         Some(Command::Wrap(wrap)) => wrap::run(wrap, db),
         Some(Command::Rules(rules)) => rules::run(rules, color),
         Some(Command::Completions(completions)) => {

@@ -15,6 +15,8 @@ mod body;
 mod http;
 mod pipe;
 mod tcp;
+#[cfg(test)]
+mod tests;
 
 use std::borrow::Cow;
 

@@ -70,12 +70,19 @@ pub(super) struct Sessions {
 #[derive(Debug)]
 struct Known {
     record: Connection,
-    /// The sessions it carries, each with the bytes seen and lost that it was told of.
-    sessions: Vec<(SessionNumber, [u64; 2])>,
+    sessions: Vec<Carried>,
     /// Findings that wait until it is known what runs on the connection.
     held: Vec<Finding>,
     /// Offsets in the streams of pipes, which no reassembler counts.
     offsets: [u64; 3],
+}
+
+/// A session on a connection.
+#[derive(Clone, Copy, Debug)]
+struct Carried {
+    session: SessionNumber,
+    /// Bytes of the connection, seen and lost, that it was told of.
+    told: (u64, u64),
 }
 
 impl Sessions {
@@ -244,7 +251,7 @@ impl Sessions {
     /// A finding about a connection. What is odd on a connection that is neither HTTP nor a pipe is no concern of MCP.
     fn found(&mut self, id: ConnectionId, finding: Finding, emit: &mut Emit<'_>) {
         let Some(known) = self.connections.get_mut(&id) else { return };
-        let finding = Finding { session: known.sessions.last().map(|(session, _)| *session), ..finding };
+        let finding = Finding { session: known.sessions.last().map(|carried| carried.session), ..finding };
         match known.record.protocol {
             "http/1.1" | "pipe" => emit(Event::Finding(Box::new(finding))),
             "unknown" if known.held.len() < HELD => known.held.push(finding),
@@ -262,7 +269,8 @@ impl Sessions {
                         emit(Event::Keep(connection));
                         self.kept.push(connection);
                     }
-                    known.sessions.push((session, [0; 2]));
+                    // Whatever the connection carried before counts for it too.
+                    known.sessions.push(Carried { session, told: (0, 0) });
                 }
             }
             Tracked::Message(mut message, oddities) => {
@@ -298,10 +306,12 @@ impl Sessions {
     /// joins later is told of all of them, so that it does not matter when there was time to tell.
     pub(super) fn account(&mut self, id: ConnectionId, connected: &Connected) {
         let Some(known) = self.connections.get_mut(&id) else { return };
-        let [seen, lost] = [connected.seen, connected.lost].map(|sides| sides.iter().sum::<u64>());
-        for (session, told) in &mut known.sessions {
-            let [told_seen, told_lost] = std::mem::replace(told, [seen, lost]);
-            self.tracker.traffic(*session, seen - told_seen, lost - told_lost);
+        let [seen, lost] = [connected.seen, connected.lost]
+            .map(|sides| sides.iter().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes)));
+        let now = (seen, lost);
+        for Carried { session, told } in &mut known.sessions {
+            self.tracker.traffic(*session, now.0 - told.0, now.1 - told.1);
+            *told = now;
         }
     }
 

@@ -13,6 +13,8 @@
 
 pub mod file;
 mod input;
+#[cfg(feature = "live")]
+pub mod live;
 pub mod pcap;
 pub mod pcapng;
 pub mod reader;

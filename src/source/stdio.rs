@@ -30,7 +30,7 @@
 //! vanishes the server sees its pipes close. We never kill a server ourselves: one that chooses to live on would live on without us too.
 //!
 //! One thread does all of this with one `poll`; it is also the thread that starts the server, because a parent-death signal is tied to
-//! the thread that forked. Measured against two blocking copy threads it answers faster on one core and on two,
+//! the thread that forked. Measured against two blocking copy threads it answers no later on one core and sooner on two,
 //! and it leaves nothing behind to be joined or interrupted. The recorder, on a thread of its own with lower priority, is not
 //! woken for each chunk but every [`GATHER`](tap::GATHER): work for the record stays off the path of the messages.
 
@@ -58,7 +58,7 @@ use self::tap::Tap;
 use crate::capture::pipe::{Exit, Pipe};
 
 pub use self::process::{Server, StartError, exit_code};
-pub use self::tap::{Observations, QUEUE_LIMIT};
+pub use self::tap::Observations;
 
 /// How long we wait, after the server's end, for the recorder to finish. The host is waiting for us meanwhile; a healthy recorder has
 /// at most [`QUEUE_LIMIT`] bytes to write.

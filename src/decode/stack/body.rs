@@ -156,7 +156,8 @@ impl Body {
     /// Content that was never seen.
     pub(super) fn gap(&mut self, layer: &mut Layer<'_, '_>, number: ExchangeNumber, length: Option<u64>, time: Time) {
         self.time = self.time.max(time);
-        let length = length.unwrap_or(0);
+        // Loss that cannot be measured is still loss: one byte stands for it, or what follows would be joined to what was before.
+        let length = length.unwrap_or(1);
         if matches!(self.content, Content::Ignored) {
             return;
         }

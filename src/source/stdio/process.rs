@@ -1,8 +1,9 @@
 //! The server's process: its start and its end.
 
 use std::error::Error;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -20,7 +21,7 @@ pub struct Server {
 }
 
 /// Our ends of the server's three pipes, named as the server sees them.
-pub(super) struct Stdio3 {
+pub(super) struct Pipes {
     pub stdin: OwnedFd,
     pub stdout: OwnedFd,
     pub stderr: OwnedFd,
@@ -30,13 +31,20 @@ pub(super) struct Stdio3 {
 #[derive(Debug)]
 pub struct StartError {
     program: String,
-    missing_interpreter: bool,
-    error: io::Error,
+    why: Why,
+}
+
+#[derive(Debug)]
+enum Why {
+    NotFound,
+    NoInterpreter,
+    NotExecutable,
+    Other(io::Error),
 }
 
 impl Server {
     /// Starts it with three new pipes, in this directory and process group.
-    pub(super) fn spawn(&self) -> Result<(Child, Stdio3), StartError> {
+    pub(super) fn spawn(&self) -> Result<(Child, Pipes), StartError> {
         let (program, arguments) =
             self.command.split_first().ok_or_else(|| self.error(io::ErrorKind::NotFound.into()))?;
         let mut command = Command::new(program);
@@ -47,7 +55,7 @@ impl Server {
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         match (stdin, stdout, stderr) {
             (Some(stdin), Some(stdout), Some(stderr)) => {
-                Ok((child, Stdio3 { stdin: stdin.into(), stdout: stdout.into(), stderr: stderr.into() }))
+                Ok((child, Pipes { stdin: stdin.into(), stdout: stdout.into(), stderr: stderr.into() }))
             }
             _ => unreachable!("all three were asked to be pipes"),
         }
@@ -64,10 +72,30 @@ impl Server {
 
     pub(super) fn error(&self, error: io::Error) -> StartError {
         let program = self.command.first().cloned().unwrap_or_default();
-        let is_script = error.kind() == io::ErrorKind::NotFound && Path::new(&program).components().count() > 1;
-        let missing_interpreter = is_script && Path::new(&program).exists();
-        StartError { program: program.to_string_lossy().into_owned(), missing_interpreter, error }
+        let why = match error.kind() {
+            io::ErrorKind::NotFound if exists(&program) => Why::NoInterpreter,
+            io::ErrorKind::NotFound => Why::NotFound,
+            io::ErrorKind::PermissionDenied if exists(&program) => Why::NotExecutable,
+            // A directory of PATH that may not be searched makes the system say so for every name.
+            io::ErrorKind::PermissionDenied if !is_path(&program) => Why::NotFound,
+            _ => Why::Other(error),
+        };
+        StartError { program: program.to_string_lossy().into_owned(), why }
     }
+}
+
+/// Whether a command is a path rather than a name to be looked up.
+fn is_path(program: &OsStr) -> bool {
+    program.as_bytes().contains(&b'/')
+}
+
+/// Whether a command's file exists, here or in a directory of PATH.
+fn exists(program: &OsStr) -> bool {
+    if is_path(program) {
+        return Path::new(program).exists();
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    !program.is_empty() && env::split_paths(&path).any(|directory| directory.join(program).is_file())
 }
 
 /// Has the kernel kill the server when the thread that starts it ends, by whatever cause.
@@ -91,20 +119,21 @@ fn die_with_us(command: &mut Command) {
 impl StartError {
     /// The status that shells report for it: 127 for a command that was not found, 126 for one that cannot be executed.
     pub fn exit_code(&self) -> u8 {
-        if self.error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }
+        match self.why {
+            Why::NotFound | Why::NoInterpreter => 127,
+            Why::NotExecutable | Why::Other(_) => 126,
+        }
     }
 }
 
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "cannot start `{}`: ", self.program)?;
-        match self.error.kind() {
-            io::ErrorKind::NotFound if self.missing_interpreter => {
-                f.write_str("the interpreter that its first line (#!) names was not found")
-            }
-            io::ErrorKind::NotFound => f.write_str("command not found; give its full path, or check PATH"),
-            io::ErrorKind::PermissionDenied => f.write_str("permission denied; is it an executable file?"),
-            _ => self.error.fmt(f),
+        match &self.why {
+            Why::NotFound => f.write_str("command not found; give its full path, or check PATH"),
+            Why::NoInterpreter => f.write_str("the interpreter that its first line (#!) names was not found"),
+            Why::NotExecutable => f.write_str("permission denied; is it an executable file?"),
+            Why::Other(error) => error.fmt(f),
         }
     }
 }

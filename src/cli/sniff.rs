@@ -1,0 +1,168 @@
+//! `mcptap sniff`: live from an interface to lines and into the database.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use super::args::{Colour, Sniff};
+use super::printer::Printer;
+use super::read::options;
+use super::{filter, output, target};
+use crate::capture::Packet;
+use crate::engine::queue::Queue;
+use crate::engine::saver::{self, Saver};
+use crate::engine::{self, Both, Listener};
+use crate::event::{Detail, Event};
+use crate::export::pcapng;
+use crate::pipeline::Pipeline;
+use crate::source::live::{self, Live, LiveOptions};
+use crate::store::{CaptureInfo, CaptureKind, Place, Writer};
+
+pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
+    if arguments.list_interfaces {
+        return list();
+    }
+    let filter = filter::parse(arguments.filter.as_deref())?;
+    let interface = arguments.interface.clone().unwrap_or_default();
+    let live = Live::open(&LiveOptions {
+        interface: interface.clone(),
+        filter: arguments.capture_filter.clone(),
+        promiscuous: arguments.promiscuous,
+        buffer_size: (arguments.buffer as usize) << 20,
+        ..LiveOptions::default()
+    })?;
+    // The interface is open: nothing below needs more than the person's own rights, and what is written is theirs.
+    live::drop_privileges()?;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot catch signals")?;
+    }
+    let raw = arguments.write.as_ref().map(|path| Raw::create(path)).transpose()?;
+    let saver = if arguments.no_save {
+        None
+    } else {
+        let (process, started) = (std::process::id(), saver::now());
+        let info = CaptureInfo { kind: CaptureKind::Sniff, source: interface.clone(), process, started };
+        let place = Place::file(target::database(db)?);
+        let writer = Writer::create(place, &info, target::store_options(&arguments.decoding))?;
+        Some(Saver::new(writer, true))
+    };
+    eprintln!("mcptap: capturing on {interface}; Ctrl-C ends it");
+    let detail = if saver.is_some() { Detail::Store } else { Detail::Messages };
+    let mut pipeline = Pipeline::new(options(&arguments.decoding, false, detail));
+    let limit = Limit {
+        until: arguments.duration.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds.clamp(0.0, 1e9))),
+        messages: arguments.count,
+    };
+    let printer = Printer::new(arguments.json, colour, filter, true);
+    let mut listeners = Both(Both(printer, limit), Both(Sometimes(saver), Sometimes(raw)));
+    let mut queue = Queue::start(live, Arc::clone(&stop))?;
+    let run = engine::run(&mut queue, &mut pipeline, &mut listeners, &stop);
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    let Both(Both(mut printer, _), Both(Sometimes(saver), Sometimes(raw))) = listeners;
+    let saved = saver.map(|saver| saver.finish(target::summary(pipeline.counts()))).transpose();
+    raw.map(Raw::finish).transpose()?;
+    run?;
+    printer.finish(pipeline.counts())?;
+    let dropped = queue.dropped();
+    let statistics = queue.finish()?.statistics()?;
+    eprintln!(
+        "mcptap: {} packets received, {} dropped by the kernel, {} by the interface, {dropped} by mcptap",
+        statistics.received, statistics.dropped, statistics.dropped_by_interface
+    );
+    if let Some(counts) = saved?
+        && counts.lost > 0
+    {
+        eprintln!("mcptap: {} records could not be saved", counts.lost);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Name, state, addresses and description of each interface.
+fn list() -> Result<ExitCode> {
+    let mut out = output::stdout();
+    for interface in live::interfaces()? {
+        let addresses: Vec<String> = interface.addresses.iter().map(ToString::to_string).collect();
+        let state = match (interface.up, interface.running) {
+            (true, true) => "up",
+            (true, false) => "no link",
+            (false, _) => "down",
+        };
+        let description = interface.description.unwrap_or_default();
+        let line = format!("{:<16} {state:<8} {:<40} {description}", interface.name, addresses.join(" "));
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Ends a capture after a time or a number of messages.
+struct Limit {
+    until: Option<Instant>,
+    messages: Option<u64>,
+}
+
+impl Listener for Limit {
+    fn event(&mut self, event: Event) -> Result<()> {
+        if let (Event::Message(_), Some(left)) = (event, &mut self.messages) {
+            *left = left.saturating_sub(1);
+        }
+        Ok(())
+    }
+
+    fn is_satisfied(&self) -> bool {
+        self.messages == Some(0) || self.until.is_some_and(|until| Instant::now() >= until)
+    }
+}
+
+/// The raw packets, into a file.
+struct Raw(pcapng::Writer<BufWriter<File>>);
+
+impl Raw {
+    fn create(path: &std::path::Path) -> Result<Raw> {
+        let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
+        Ok(Raw(pcapng::Writer::new(BufWriter::new(file))?))
+    }
+
+    fn finish(mut self) -> Result<()> {
+        Ok(self.0.flush()?)
+    }
+}
+
+impl Listener for Raw {
+    fn packet(&mut self, packet: &Packet<'_>) -> Result<()> {
+        self.0.packet(packet, None).context("cannot write the raw packets")?;
+        Ok(())
+    }
+
+    fn event(&mut self, _: Event) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A listener that may be absent.
+struct Sometimes<L>(Option<L>);
+
+impl<L: Listener> Listener for Sometimes<L> {
+    fn packet(&mut self, packet: &Packet<'_>) -> Result<()> {
+        self.0.as_mut().map_or(Ok(()), |listener| listener.packet(packet))
+    }
+
+    fn event(&mut self, event: Event) -> Result<()> {
+        self.0.as_mut().map_or(Ok(()), |listener| listener.event(event))
+    }
+
+    fn settled(&mut self) -> Result<()> {
+        self.0.as_mut().map_or(Ok(()), Listener::settled)
+    }
+
+    fn idle(&mut self) -> Result<()> {
+        self.0.as_mut().map_or(Ok(()), Listener::idle)
+    }
+}

@@ -1,0 +1,85 @@
+//! Giving up root once the interface is open.
+
+use std::path::PathBuf;
+
+/// Somebody with an account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    /// The login name.
+    pub name: String,
+    /// The home directory: where the files of this person belong, whatever `$HOME` says under sudo.
+    pub home: PathBuf,
+}
+
+/// When started through sudo, becomes for good the user who did so, and says who that is; `None` when there was nothing to give up.
+///
+/// Hostile bytes are nothing that root should parse, and files that are written should belong to the person. An interface that is
+/// open stays open. It applies to all threads.
+#[cfg(target_os = "linux")]
+pub fn drop_privileges() -> anyhow::Result<Option<User>> {
+    use std::env;
+    use std::ffi::CString;
+
+    use anyhow::{Context, bail};
+    use nix::unistd::{Gid, Uid, User as Account, getegid, geteuid, initgroups, setgid, setuid};
+
+    let number = |name| env::var(name).ok().and_then(|value: String| value.parse::<u32>().ok());
+    let (Some(uid), Some(gid)) = (number("SUDO_UID").map(Uid::from_raw), number("SUDO_GID").map(Gid::from_raw)) else {
+        return Ok(None);
+    };
+    if !geteuid().is_root() || uid.is_root() {
+        return Ok(None);
+    }
+    let doing = || format!("cannot become user {uid} again after opening the interface");
+    let account = Account::from_uid(uid).with_context(doing)?.with_context(doing)?;
+    // The order matters: without root neither groups nor group can be set.
+    initgroups(&CString::new(account.name.as_bytes())?, gid).with_context(doing)?;
+    setgid(gid).with_context(doing)?;
+    setuid(uid).with_context(doing)?;
+    // Trust nothing: a saved user id would let root come back.
+    if geteuid() != uid || getegid() != gid || setuid(Uid::from_raw(0)).is_ok() {
+        bail!("{}: root could come back", doing());
+    }
+    Ok(Some(User { name: account.name, home: account.dir }))
+}
+
+/// Elsewhere the groups cannot be set by safe means: nothing is given up.
+#[cfg(not(target_os = "linux"))]
+pub fn drop_privileges() -> anyhow::Result<Option<User>> {
+    Ok(None)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// Not a test: it changes the process for good.
+    #[test]
+    #[ignore = "run by the test below"]
+    fn as_a_process() {
+        let user = drop_privileges().unwrap();
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let ids = |key| status.lines().find_map(|line: &str| line.strip_prefix(key)).unwrap().trim().replace('\t', " ");
+        println!("{:?} {} {}", user.map(|user| user.name), ids("Uid:"), ids("Gid:"));
+    }
+
+    #[test]
+    fn root_through_sudo_is_given_up_for_good_and_nobody_else_is_touched() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: only root has privileges to give up");
+            return;
+        }
+        let run = |uid: &str| {
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command.args(["--exact", "source::live::privileges::tests::as_a_process", "--ignored", "--nocapture"]);
+            command.env("SUDO_UID", uid).env("SUDO_GID", "65534");
+            String::from_utf8(command.output().unwrap().stdout).unwrap()
+        };
+        let dropped = run("65534");
+        assert!(dropped.contains("Some(\"nobody\") 65534 65534 65534 65534 65534 65534 65534 65534"), "{dropped}");
+        assert!(run("0").contains("None 0 0 0 0"), "root itself used sudo");
+        assert!(run("").contains("None 0 0 0 0"), "no sudo");
+    }
+}

@@ -1,0 +1,284 @@
+//! What the pipeline says of a capture, and the same as text that does not depend on how the packets came.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use mcptap::capture::Time;
+use mcptap::decode::ConnectionId;
+use mcptap::decode::exchange::{Exchange, Half};
+use mcptap::event::{Connection, ConnectionKind, Detail, Event};
+use mcptap::mcp::{Message, MessageNumber, Session, SessionNumber};
+use mcptap::pipeline::{Input, Options, Pipeline};
+use mcptap::source::file::Files;
+use mcptap::source::{Item, Source};
+
+use crate::rewrite::Frame;
+
+/// The packets of a capture file.
+pub fn frames(path: &Path) -> Vec<Frame> {
+    frames_of(&mut Files::open(&[path.to_owned()], false).expect("the capture opens"))
+}
+
+/// The packets of a source.
+pub fn frames_of(source: &mut dyn Source) -> Vec<Frame> {
+    let mut frames = Vec::new();
+    while let Some(item) = source.next().expect("the source is readable") {
+        if let Item::Packet(packet) = item {
+            frames.push(Frame {
+                time: packet.time,
+                link: packet.link,
+                interface: packet.interface,
+                original_length: packet.original_length,
+                data: packet.data.to_vec(),
+            });
+        }
+    }
+    frames
+}
+
+/// Everything a pipeline said.
+pub struct Decoded {
+    pub events: Vec<Event>,
+}
+
+/// All there is to say.
+pub const ALL: fn() -> Options = || Options { detail: Detail::Store, hash: true, ..Options::default() };
+
+/// How messages of a session are ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// As they were completed.
+    Capture,
+    /// Within each direction of a connection: what TCP promises.
+    Connection,
+}
+
+impl Decoded {
+    /// Of these packets, whole.
+    pub fn of(frames: &[Frame]) -> Decoded {
+        let mut inputs = frames.iter().zip(1..).map(|(frame, number)| Input::Packet(frame.packet(number)));
+        Decoded::from(&mut inputs, ALL())
+    }
+
+    /// Of any input; the end is added.
+    pub fn from(inputs: &mut dyn Iterator<Item = Input<'_>>, options: Options) -> Decoded {
+        let mut pipeline = Pipeline::new(options);
+        let mut events = Vec::new();
+        for input in inputs.chain([Input::End]) {
+            pipeline.push(input, &mut |event| events.push(event));
+        }
+        Decoded { events }
+    }
+
+    /// Messages in order.
+    pub fn messages(&self) -> impl Iterator<Item = &Message> {
+        self.events.iter().filter_map(|event| if let Event::Message(message) = event { Some(&**message) } else { None })
+    }
+
+    /// Exchanges as they were said last, by number.
+    pub fn exchanges(&self) -> BTreeMap<u64, &Exchange> {
+        let exchanges = self.events.iter().filter_map(|event| match event {
+            Event::Exchange(exchange) => Some((exchange.number.0, &**exchange)),
+            _ => None,
+        });
+        exchanges.collect()
+    }
+
+    /// Sessions as they were said last, by number.
+    pub fn sessions(&self) -> BTreeMap<SessionNumber, &Session> {
+        let sessions = self.events.iter().filter_map(|event| match event {
+            Event::Session(session) => Some((session.number, &**session)),
+            _ => None,
+        });
+        sessions.collect()
+    }
+
+    fn connections(&self) -> HashMap<ConnectionId, &Connection> {
+        let connections = self.events.iter().filter_map(|event| match event {
+            Event::Connection(connection) => Some((connection.id, &**connection)),
+            _ => None,
+        });
+        connections.collect()
+    }
+
+    /// How often each message was seen: direction, kind and text.
+    pub fn texts(&self) -> BTreeMap<String, usize> {
+        count(self.messages().map(text))
+    }
+
+    /// How often each answer was paired with each request.
+    pub fn pairs(&self) -> BTreeMap<String, usize> {
+        let requests: HashMap<MessageNumber, &Message> = self.messages().map(|m| (m.number, m)).collect();
+        count(self.messages().filter_map(|answer| {
+            let request = requests.get(&answer.answers?)?;
+            Some(format!("{}\n  answered by {}", text(request), text(answer)))
+        }))
+    }
+
+    /// How often each response was paired with each request of HTTP.
+    pub fn http_pairs(&self) -> BTreeMap<String, usize> {
+        let exchanges = self.exchanges();
+        let pairs = exchanges.values().filter(|exchange| exchange.method.is_some() && exchange.status.is_some());
+        count(pairs.map(|exchange| {
+            let Exchange { method, target, status, request, response, .. } = exchange;
+            format!("{method:?} {target:?} {:?}\n  answered by {status:?} {:?}", request.fields, response.fields)
+        }))
+    }
+
+    /// Sessions with their messages, and exchanges, in words.
+    pub fn text(&self, order: Order) -> String {
+        let mut parts = self.session_texts(order);
+        let exchanges = self.exchanges();
+        let connections = self.connections();
+        parts.extend(exchanges.values().map(|exchange| {
+            let Exchange { http_version, method, target, status, request, response, .. } = exchange;
+            let ends = ends(connections.get(&exchange.connection).copied());
+            let (request, response) = (half(request), half(response));
+            format!("exchange {ends} {http_version} {method:?} {target:?} {status:?}\n{request}{response}")
+        }));
+        if order == Order::Connection {
+            parts.sort();
+        }
+        parts.concat()
+    }
+
+    /// One text for each session.
+    pub fn session_texts(&self, order: Order) -> Vec<String> {
+        let (exchanges, connections) = (self.exchanges(), self.connections());
+        let requests: HashMap<MessageNumber, &Message> = self.messages().map(|m| (m.number, m)).collect();
+        let mut places: BTreeMap<SessionNumber, BTreeMap<String, String>> = BTreeMap::new();
+        for message in self.messages() {
+            let exchange = message.exchange.and_then(|number| exchanges.get(&number.0));
+            let connection = exchange.and_then(|exchange| connections.get(&exchange.connection));
+            let place = format!("{} {}", ends(connection.copied()), message.direction.name());
+            let mut line = text(message);
+            let Message { id, method, tool, batch, carrier, sse_id, line: number, redelivered, findings, .. } = message;
+            let batch = batch.map(|(_, index)| index);
+            let target = exchange.map(|exchange| (&exchange.method, &exchange.target, exchange.status));
+            let about = (id, method, tool, batch, carrier, sse_id, number, redelivered, findings, target);
+            let _ = writeln!(line, "\n      {about:?}");
+            if let Some(request) = message.answers.and_then(|number| requests.get(&number)) {
+                let _ = writeln!(line, "      answers {}", text(request));
+            }
+            let group = if order == Order::Capture { String::new() } else { place.clone() };
+            let said = places.entry(message.session).or_default().entry(group).or_default();
+            let _ = write!(said, "    {place}\n    {line}");
+        }
+        let describe = |session: &Session| {
+            let Session { transport, protocol_version, session_id, client, server, .. } = session;
+            let Session { messages, requests, responses, notifications, errors, invalid, unanswered, .. } = session;
+            let counts = [messages, requests, responses, notifications, errors, invalid, unanswered];
+            let mut text = format!(
+                "session {} {protocol_version:?} {session_id:?} {client:?} {server:?} {counts:?}\n",
+                transport.name()
+            );
+            text.extend(places.get(&session.number).into_iter().flat_map(BTreeMap::values).map(String::as_str));
+            text
+        };
+        self.sessions().values().map(|session| describe(session)).collect()
+    }
+}
+
+fn text(message: &Message) -> String {
+    let raw = String::from_utf8_lossy(&message.raw);
+    format!("{} {} {}", message.direction.name(), message.kind.name(), raw.escape_debug())
+}
+
+fn half(half: &Half) -> String {
+    let Half { fields, body_bytes, body_sha256, complete, .. } = half;
+    let hash = body_sha256.map(|hash| u64::from_be_bytes(hash[..8].try_into().expect("eight bytes")));
+    format!("    {body_bytes} bytes {hash:x?} complete {complete} {fields:?}\n")
+}
+
+fn ends(connection: Option<&Connection>) -> String {
+    match connection.map(|connection| (&connection.kind, connection.client)) {
+        Some((ConnectionKind::Tcp(facts), client)) => {
+            let client = client.map_or(0, |side| side.index());
+            format!("{} - {}", facts.endpoints[client], facts.endpoints[1 - client])
+        }
+        _ => "pipe".into(),
+    }
+}
+
+fn count(texts: impl Iterator<Item = String>) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    texts.for_each(|text| *counts.entry(text).or_default() += 1);
+    counts
+}
+
+/// The same text, or the difference is shown.
+pub fn assert_same(what: &str, wanted: &str, said: &str) {
+    if wanted != said {
+        let cut = |text: &str| -> String {
+            text.lines().map(|line| line.chars().take(300).collect::<String>() + "\n").collect()
+        };
+        let (wanted, said) = (cut(wanted), cut(said));
+        let diff = similar::TextDiff::from_lines(&wanted, &said);
+        panic!("{what}:\n{}", diff.unified_diff().context_radius(2).header("wanted", "said"));
+    }
+}
+
+/// Nothing is in `said` more often than in `wanted`.
+pub fn assert_subset(what: &str, wanted: &BTreeMap<String, usize>, said: &BTreeMap<String, usize>) {
+    let invented: Vec<&String> = said
+        .iter()
+        .filter(|(text, count)| wanted.get(*text).is_none_or(|wanted| wanted < count))
+        .map(|(text, _)| text)
+        .collect();
+    assert!(invented.is_empty(), "{what}: not in the original:\n{invented:#?}");
+}
+
+/// The captures that laws are tried on: those of `samples/`, and the real ones beside the project.
+pub fn captures() -> Vec<PathBuf> {
+    let mut found = folders(&crate::program::root().join("samples"));
+    if let Some(shared) = crate::program::shared("captures") {
+        found.extend(folders(&shared).into_iter().filter(|path| is_spine(path)));
+    }
+    found.sort();
+    assert!(found.len() >= 3, "the samples were found");
+    found
+}
+
+/// The same conversations as others of [`captures`], in packets as `rewrite` makes them too.
+const REPEATED: [&str; 11] = [
+    "04_any_sll",
+    "04_bigendian",
+    "04_null_loopback",
+    "04_pcap_gz",
+    "04_pcapng_tsresol",
+    "04_rawip",
+    "06_dup",
+    "06_gre",
+    "06_ipfrag",
+    "06_tiny_mss",
+    "06_vlan",
+];
+
+/// Of those each conversation once.
+pub fn conversations() -> Vec<PathBuf> {
+    captures().into_iter().filter(|path| !REPEATED.contains(&name(path).as_str())).collect()
+}
+
+fn folders(path: &Path) -> Vec<PathBuf> {
+    let folders = std::fs::read_dir(path).expect("readable").map(|entry| entry.expect("readable").path());
+    let names = ["capture.pcap", "capture.pcapng", "capture.pcap.gz"];
+    folders.flat_map(|folder| names.map(|name| folder.join(name))).filter(|path| path.exists()).collect()
+}
+
+/// HTTP/1 in clear; the tiers of `score.py`.
+fn is_spine(path: &Path) -> bool {
+    let name = name(path);
+    let coded = ["_br", "_zstd", "_h2", "_h2c", "tls"];
+    !coded.iter().any(|part| name.contains(part))
+}
+
+/// The folder of a capture.
+pub fn name(path: &Path) -> String {
+    path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Half-way between two moments.
+pub fn between(earlier: Time, later: Time) -> Time {
+    Time(earlier.0.saturating_add(later.since(earlier) / 2))
+}

@@ -1,0 +1,271 @@
+//! Captures from the test suites of well-known tools: odd, hostile, broken. tshark is the oracle where all its modes agree.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+use mcptap::decode::exchange::{Exchange, Half};
+use mcptap::event::{Detail, Event};
+use mcptap::pipeline::{Input, Options, Pipeline};
+use mcptap::source::file::Files;
+use mcptap::source::{Item, Source};
+use serde_json::Value;
+
+use crate::decoded::{Decoded, assert_subset, frames};
+use crate::program::shared;
+
+/// Far beyond what any of these small files needs, in any build on any machine.
+const STUCK: Duration = Duration::from_secs(60);
+
+/// What a file gave.
+struct Read {
+    packets: u64,
+    exchanges: Vec<Exchange>,
+    /// Why it could not be read to its end.
+    error: Option<String>,
+}
+
+fn read(path: &Path) -> Read {
+    let mut pipeline = Pipeline::new(Options { detail: Detail::Messages, hash: true, ..Options::default() });
+    let mut exchanges = BTreeMap::new();
+    let mut emit = |event| {
+        if let Event::Exchange(exchange) = event {
+            exchanges.insert(exchange.number, *exchange);
+        }
+    };
+    let result = Files::open(&[path.to_owned()], false).and_then(|mut source| {
+        while let Some(item) = source.next()? {
+            match item {
+                Item::Packet(packet) => pipeline.push(Input::Packet(packet), &mut emit),
+                Item::Secrets(secrets) => pipeline.push(Input::Secrets(secrets), &mut emit),
+                Item::Damage(damage) => pipeline.push(Input::Damage(&damage), &mut emit),
+                Item::Idle => {}
+            }
+        }
+        Ok(())
+    });
+    pipeline.push(Input::End, &mut emit);
+    let error = result.err().map(|error| format!("{error:#}"));
+    Read { packets: pipeline.counts().packets, exchanges: exchanges.into_values().collect(), error }
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut open = vec![folder.to_owned()];
+    while let Some(folder) = open.pop() {
+        for entry in std::fs::read_dir(&folder).expect("readable") {
+            let path = entry.expect("readable").path();
+            if path.is_dir() { open.push(path) } else { files.push(path) }
+        }
+    }
+    files.sort();
+    files
+}
+
+/// Captures, broken captures and what is none: the end comes, and without a panic.
+#[test]
+fn every_file_is_read_to_an_end() {
+    let Some(folder) = shared("captures-public") else { return };
+    let files = files(&folder);
+    assert!(files.len() > 200, "the captures were found");
+    let (done, at) = mpsc::channel();
+    let reader = std::thread::spawn(move || {
+        for path in files {
+            if done.send(path.clone()).is_err() {
+                return;
+            }
+            if let Some(error) = read(&path).error {
+                assert!(!error.is_empty() && !error.contains('\n'), "{}: one line says why: {error}", path.display());
+            }
+        }
+    });
+    let mut current = PathBuf::new();
+    loop {
+        match at.recv_timeout(STUCK) {
+            Ok(path) => current = path,
+            Err(RecvTimeoutError::Timeout) => panic!("{} does not come to an end", current.display()),
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    assert!(reader.join().is_ok(), "{} makes it panic", current.display());
+}
+
+/// What tshark says of a file, and the file.
+fn oracle() -> Vec<(String, PathBuf, Value)> {
+    let Some(folder) = shared("captures-public") else { return Vec::new() };
+    let expected = files(&folder.join("expected")).into_iter().map(|path| {
+        let text = std::fs::read_to_string(path).expect("readable");
+        let value: Value = serde_json::from_str(&text).expect("JSON");
+        let file = value["file"].as_str().expect("a name").to_owned();
+        (file.clone(), folder.join(file), value)
+    });
+    expected.collect()
+}
+
+#[test]
+fn packets_are_as_many_as_tshark_counts() {
+    for (file, path, expected) in oracle() {
+        if expected["reader_error"].is_null() {
+            assert_eq!(read(&path).packets, expected["frames"], "{file}");
+        }
+    }
+}
+
+/// Where tshark is no oracle, or mcptap does not go.
+const APART: &[(&str, &str)] = &[
+    ("zeek/entity_gap.pcap", "all modes of tshark give up at the gap"),
+    ("zeek/tcp-http-with-padding.pcap", "tshark misses the request, which comes in segments of a byte; Zeek does not"),
+    ("arkime/80211http.pcap", "the link type is IEEE 802.11 with radio headers"),
+];
+
+/// One message of HTTP: request line or status, and the decoded body.
+fn message(start: String, body: u64, hash: Option<&str>) -> String {
+    let hash = hash.filter(|_| body > 0).unwrap_or("no body");
+    format!("{start} {body} {hash}")
+}
+
+fn half(start: String, half: &Half) -> String {
+    let hash = half.body_sha256.map(|hash| hash.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+    message(start, half.body_bytes, hash.as_deref())
+}
+
+/// Requests and final responses, as mcptap sees them.
+fn messages(exchanges: &[Exchange]) -> Vec<String> {
+    let requests = exchanges.iter().filter_map(|exchange| {
+        let (method, target) = (exchange.method.as_ref()?, exchange.target.as_ref()?);
+        Some(half(format!("{method} {target}"), &exchange.request))
+    });
+    let responses =
+        exchanges.iter().filter_map(|exchange| Some(half(exchange.status?.to_string(), &exchange.response)));
+    let mut messages: Vec<String> = requests.chain(responses).collect();
+    messages.sort();
+    messages
+}
+
+/// The same, as tshark sees them.
+fn tshark_messages(expected: &Value) -> Vec<String> {
+    let text = |message: &Value, name: &str| message[name].as_str().unwrap_or_default().to_owned();
+    let messages = expected["http_messages"].as_array().into_iter().flatten().filter_map(|found| {
+        // tshark takes a line for a request of HTTP/0.9 that is none of any version.
+        let start = match (text(found, "kind").as_str(), text(found, "version").as_str()) {
+            ("request", "HTTP/1.0" | "HTTP/1.1") => format!("{} {}", text(found, "method"), text(found, "uri")),
+            ("request", _) => return None,
+            _ => text(found, "status"),
+        };
+        let is_interim = start.starts_with('1') && start != "101";
+        let (body, hash) = (found["body_len"].as_u64().unwrap_or(0), found["body_sha256"].as_str());
+        (!is_interim).then(|| message(start, body, hash))
+    });
+    let mut messages: Vec<String> = messages.collect();
+    messages.sort();
+    messages
+}
+
+#[test]
+fn exchanges_are_those_of_tshark() {
+    let mut compared = 0;
+    for (file, path, expected) in oracle() {
+        let encrypted = expected.get("keylog").is_some() || file.contains("-dsb");
+        let why = APART.iter().find(|(apart, _)| *apart == file).map(|(_, why)| *why);
+        let why = why.or(encrypted.then_some("encrypted")).or(expected.get("http2").map(|_| "HTTP/2"));
+        if let Some(why) = why.or((expected["agree"] != true).then_some("tshark does not agree with itself")) {
+            eprintln!("left out: {file}: {why}");
+            continue;
+        }
+        let (mut wanted, mut said) = (tshark_messages(&expected), messages(&read(&path).exchanges));
+        if file.contains("brotli") {
+            // Brotli is not taken off: the responses are there, their bodies as sent.
+            for message in wanted.iter_mut().chain(&mut said) {
+                message.truncate(message.find(' ').unwrap_or(message.len()));
+            }
+        }
+        assert_eq!(said, wanted, "{file}");
+        compared += 1;
+    }
+    assert!(compared > 30 || shared("captures-public").is_none(), "{compared} files were compared");
+}
+
+/// The five exchanges of `zeek/pipelined-requests.pcap`, in every order and number of copies.
+#[test]
+fn pipelined_requests_in_any_order() {
+    let Some(folder) = shared("captures-public") else { return };
+    let exchanges = |name: &str| -> Vec<String> {
+        let read = read(&folder.join(name));
+        let words = |exchange: &Exchange| {
+            let target = exchange.target.clone().unwrap_or_default();
+            let (request, response) = (&exchange.request, &exchange.response);
+            half(format!("{target} {:?} {} {}", exchange.status, request.complete, response.complete), response)
+        };
+        read.exchanges.iter().map(words).collect()
+    };
+    let wanted = exchanges("zeek/pipelined-requests.pcap");
+    assert_eq!(wanted.len(), 5);
+    assert!(wanted.iter().all(|exchange| exchange.contains(" Some(200) true true ")), "{wanted:#?}");
+    for name in ["pipelined-shuffled-window4.pcap", "pipelined-every-packet-twice.pcapng", "pipelined-reversed.pcap"] {
+        assert_eq!(exchanges(&format!("derived/{name}")), wanted, "{name}");
+    }
+}
+
+/// Of the same capture without every seventh packet: packets 7 and 21, the beginnings of two responses, are gone, and with packet 14 a whole
+/// request. What can be paired is paired as it was, and the rest is left alone.
+#[test]
+fn pipelined_requests_with_holes() {
+    let Some(folder) = shared("captures-public") else { return };
+    let [whole, holed] = ["zeek/pipelined-requests.pcap", "derived/pipelined-drop-every-7th.pcap"]
+        .map(|name| Decoded::of(&frames(&folder.join(name))));
+    assert_subset("every seventh dropped", &whole.http_pairs(), &holed.http_pairs());
+    let exchanges = holed.exchanges();
+    let said: Vec<_> = exchanges
+        .values()
+        .map(|e| {
+            let target = e.target.as_deref().and_then(|target| target.rsplit('/').next());
+            (target, e.status, e.response.body_bytes, e.response.complete)
+        })
+        .collect();
+    let wanted = [
+        (Some("enhanced.css"), Some(200), 2_675, true),
+        (Some("urchin.js"), None, 0, false),
+        (None, Some(200), 94, true),
+        (Some("key-point-top.png"), Some(200), 2_349, true),
+        (Some("header-sunbird.png"), None, 0, false),
+    ];
+    let sorted = |mut list: Vec<_>| {
+        list.sort();
+        list
+    };
+    assert_eq!(sorted(said), sorted(wanted.to_vec()));
+}
+
+/// One of a thousand responses has lost its head: its request has no answer, and each of the others its own. The client sends a request when it has the answer
+/// to the last, so an answer lies between its request and the next.
+#[test]
+fn a_lost_response_makes_no_other_slip() {
+    let Some(folder) = shared("captures-public") else { return };
+    let read = read(&folder.join("zeek/1000-requests-one-dropped-response.pcap.gz"));
+    let exchanges = &read.exchanges;
+    assert_eq!(exchanges.len(), 1_000);
+    let answered = exchanges.iter().filter(|exchange| exchange.status == Some(200) && exchange.response.complete);
+    assert_eq!(answered.count(), 999);
+    assert_eq!(exchanges[0].status, None, "the first response lacks its first 238 bytes");
+    for (exchange, next) in exchanges.iter().zip(&exchanges[1..]) {
+        let first = exchange.request.packets[0];
+        let next = next.request.packets[0];
+        let own = exchange.response.packets.iter().all(|packet| first < *packet && *packet < next);
+        assert!(own, "exchange {}: {:?} between {first} and {next}", exchange.number.0, exchange.response.packets);
+    }
+}
+
+/// Three responses to one request: the first is its answer, two are nobody's, and the requests that follow get their own.
+#[test]
+fn surplus_responses_answer_nothing() {
+    let Some(folder) = shared("captures-public") else { return };
+    let read = read(&folder.join("zeek/http-desync-request-response-5.pcap"));
+    let (asked, surplus): (Vec<_>, Vec<_>) = read.exchanges.iter().partition(|exchange| exchange.method.is_some());
+    assert_eq!((asked.len(), surplus.len()), (5, 2));
+    for exchange in asked {
+        assert_eq!(exchange.status, Some(200), "exchange {}", exchange.number.0);
+        let request = exchange.request.packets[0];
+        assert!(exchange.response.packets.iter().all(|packet| *packet > request), "exchange {}", exchange.number.0);
+    }
+}
