@@ -142,16 +142,18 @@ fn note(failed: &mut Option<anyhow::Error>, result: Result<()>) {
 /// Capture time while nothing is captured: that of the last packet, and what has gone since.
 #[derive(Debug, Default)]
 struct Clock {
-    last: Option<(Time, Instant)>,
+    last: Option<(Time, Option<Instant>)>,
 }
 
 impl Clock {
     fn set(&mut self, time: Time) {
-        self.last = Some((time, Instant::now()));
+        self.last = Some((time, None));
     }
 
-    fn now(&self) -> Time {
-        let Some((time, since)) = self.last else { return Time(i64::MIN) };
+    /// Counts from the first time that it is asked after a packet: asking the system at every packet would cost more than decoding some.
+    fn now(&mut self) -> Time {
+        let Some((time, since)) = &mut self.last else { return Time(i64::MIN) };
+        let since = since.get_or_insert_with(Instant::now);
         time.plus(i64::try_from(since.elapsed().as_nanos()).unwrap_or(i64::MAX))
     }
 }

@@ -26,4 +26,6 @@ pub mod mcp;
 pub mod pipeline;
 pub mod source;
 pub mod store;
+#[cfg(feature = "tui")]
+pub mod tui;
 pub mod view;

@@ -42,6 +42,9 @@ pub enum Command {
     Sniff(Sniff),
     /// Run an STDIO server with its pipes teed into the database, undisturbed
     Wrap(Wrap),
+    /// Browse a capture, a saved session or the database, live or saved
+    #[cfg(feature = "tui")]
+    Tui(Tui),
     /// List sessions
     Sessions(Sessions),
     /// One session as a timeline, or one message whole
@@ -144,6 +147,21 @@ pub struct Wrap {
     /// The server's command and its arguments
     #[arg(required = true, last = true, value_name = "CMD")]
     pub command: Vec<std::ffi::OsString>,
+}
+
+/// `mcptap tui`.
+#[cfg(feature = "tui")]
+#[derive(Debug, Default, Args)]
+pub struct Tui {
+    /// What to show; several capture files are read as one; without it, the default database
+    #[arg(value_name = "TARGET")]
+    pub targets: Vec<String>,
+    /// Decoding.
+    #[command(flatten)]
+    pub decoding: Decoding,
+    /// Colours: dark, light or mono [default: dark; mono where NO_COLOR is set]
+    #[arg(long, value_name = "NAME")]
+    pub theme: Option<String>,
 }
 
 /// `mcptap sessions`.

@@ -14,9 +14,13 @@ mod show;
 #[cfg(feature = "live")]
 mod sniff;
 pub mod target;
+#[cfg(feature = "tui")]
+mod tui;
 mod wrap;
 
+use std::ffi::OsString;
 use std::io::ErrorKind;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -26,7 +30,7 @@ use args::{Arguments, Command};
 
 /// Runs the program. A closed pipe at the reader's end is success: `mcptap read x | head`.
 pub fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let arguments = match Arguments::try_parse_from(arguments_given()) {
         Ok(arguments) => arguments,
         Err(error) => {
             let _ = error.print();
@@ -44,10 +48,28 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// The command line. `mcptap FILE` stands for `mcptap tui FILE`: a first argument that is a file and no command.
+fn arguments_given() -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = std::env::args_os().collect();
+    let is_file = |first: &str| !first.starts_with('-') && Path::new(first).is_file();
+    let is_command = |name: &str| Arguments::command().find_subcommand(name).is_some();
+    let first = arguments.get(1).and_then(|first| first.to_str());
+    if is_command("tui") && first.is_some_and(|first| is_file(first) && !is_command(first)) {
+        arguments.insert(1, OsString::from("tui"));
+    }
+    arguments
+}
+
 fn run(arguments: Arguments) -> Result<ExitCode> {
     let Arguments { command, db, color } = arguments;
     match command {
         Some(Command::Read(read)) => read::run(read, db, color),
+        #[cfg(feature = "tui")]
+        Some(Command::Tui(tui)) => tui::run(tui, db, color),
+        #[cfg(feature = "tui")]
+        None => tui::run(args::Tui::default(), db, color),
+        #[cfg(not(feature = "tui"))]
+        None => Ok(Arguments::command().print_help().map(|()| ExitCode::from(2))?),
         Some(Command::Sessions(sessions)) => sessions::run(sessions, db, color),
         Some(Command::Show(show)) => show::run(show, db, color),
         Some(Command::Layers(layers)) => layers::run(layers, db, color),
@@ -60,7 +82,6 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
             clap_complete::generate(completions.shell, &mut Arguments::command(), "mcptap", &mut std::io::stdout());
             Ok(ExitCode::SUCCESS)
         }
-        _ => anyhow::bail!("not yet"),
     }
 }
 

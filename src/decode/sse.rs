@@ -142,6 +142,11 @@ impl Sse {
         }
     }
 
+    /// Bytes kept for the event that is open.
+    pub fn held(&self) -> usize {
+        self.held.len() + self.event.data.len()
+    }
+
     /// Everything below this offset of the body is done with.
     pub fn low_water(&self) -> u64 {
         match self.lost {

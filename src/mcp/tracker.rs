@@ -1,20 +1,23 @@
 //! From texts to messages: each in its session, each answer with its request.
 
+mod http;
+mod state;
+
 use std::hash::Hasher;
 
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 
-use super::facts;
 use super::message::{Carrier, Message, MessageNumber, Transport};
-use super::pairing::{Answered, Pairing, Pending, Scope};
+use super::pairing::{Pairing, Pending, Scope};
 use super::peek;
-use super::places::{self, Place, Places};
+use super::places::{Place, Places};
 use super::session::{Peers, Session, SessionNumber};
 use crate::capture::{Limits, Span};
-use crate::decode::exchange::{Exchange, ExchangeNumber};
+use crate::decode::exchange::ExchangeNumber;
 use crate::decode::jsonrpc::{self, Envelope, Fault, Kind, Parsed};
 use crate::decode::stack::{Connected, Process, Text, TextCarrier};
 use crate::decode::{ConnectionId, Direction};
+use state::State;
 
 /// Something odd about a message; `findings/` words it.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,22 +53,6 @@ pub enum Tracked {
     Carries(ConnectionId, SessionNumber),
     /// A message is complete. Its findings are still to be judged.
     Message(Box<Message>, Vec<Oddity>),
-}
-
-/// Everything known of a session that is not over.
-#[derive(Debug)]
-struct State {
-    session: Session,
-    pairing: Pairing,
-    /// Fingerprints of the events that were delivered, by their ids.
-    events: FxHashSet<u64>,
-    /// Whether the capture holds its beginning.
-    begun: bool,
-    /// An answer is looked for in the exchange of its request alone.
-    stateless: bool,
-    /// Where the server redirected to.
-    redirected_to: Option<String>,
-    changed: bool,
 }
 
 /// Sessions kept in memory; beyond it those idle longest are ended. A session is two kilobytes.
@@ -105,56 +92,6 @@ impl Tracker {
         }
     }
 
-    /// A head of an HTTP exchange is complete.
-    pub fn head(&mut self, exchange: &Exchange, direction: Direction, connected: &Connected) {
-        let Some(endpoints) = connected.endpoints else { return };
-        let place = self.exchanges.entry(exchange.number).or_insert_with(|| {
-            let client = endpoints[connected.sender(Direction::ClientToServer).index()];
-            let server = endpoints[connected.sender(Direction::ServerToClient).index()];
-            Place::new(exchange, client, server)
-        });
-        if direction == Direction::ClientToServer {
-            return;
-        }
-        place.status = exchange.status;
-        if place.method.is_empty() {
-            place.session_id = places::response_field(exchange, "mcp-session-id").map(str::to_owned);
-        }
-        let Some(session) =
-            place.session.or_else(|| place.session_id.as_ref().and_then(|_| self.places.find(place, false)))
-        else {
-            return;
-        };
-        let Some(state) = self.sessions.get_mut(&session) else { return };
-        if let Some(id) = places::response_field(exchange, "mcp-session-id") {
-            if state.session.session_id.is_none() {
-                state.session.session_id = Some(id.to_owned());
-                state.session.transport = Transport::StreamableHttp;
-                state.changed = true;
-                self.places.assign(place.server.port(), id.to_owned(), session);
-            }
-        } else if matches!(exchange.status, Some(200..=299)) {
-            self.places.settle(session);
-        }
-        let events =
-            places::response_field(exchange, "content-type").is_some_and(|t| t.starts_with("text/event-stream"));
-        if events && state.session.transport == Transport::Http {
-            state.session.transport = Transport::StreamableHttp;
-            state.changed = true;
-        }
-        if let (Some(301 | 302 | 307 | 308), Some(to)) = (exchange.status, places::response_field(exchange, "location"))
-        {
-            state.redirected_to = places::uri_host(to).map(str::to_owned);
-            state.pairing.redirected(exchange.number);
-            self.places.redirect(place);
-        }
-    }
-
-    /// An exchange is over.
-    pub fn exchange_over(&mut self, exchange: ExchangeNumber) {
-        self.exchanges.remove(&exchange);
-    }
-
     /// A connection is over.
     pub fn connection_over(&mut self, connection: ConnectionId) {
         self.places.closed(connection);
@@ -175,20 +112,6 @@ impl Tracker {
             state.session.ended = state.session.ended.max(time);
             state.session.exit = process.exit;
             state.changed = true;
-        }
-    }
-
-    /// A TLS connection to a host that a session was redirected to belongs to that session.
-    pub fn encrypted(&mut self, connection: ConnectionId, connected: &Connected, sink: &mut Sink<'_>) {
-        let Some(name) = connected.server_name.as_deref() else { return };
-        let fits = |state: &State| state.redirected_to.as_deref() == Some(name);
-        let found = self.sessions.values_mut().filter(|state| fits(state)).max_by_key(|state| state.session.number);
-        if let Some(state) = found
-            && !state.session.connections.contains(&connection)
-        {
-            state.session.connections.push(connection);
-            state.changed = true;
-            sink(Tracked::Carries(connection, state.session.number));
         }
     }
 
@@ -241,50 +164,6 @@ impl Tracker {
                 self.message(&text, session, bytes, span, Err(fault), None, sink);
             }
         }
-    }
-
-    /// Whether what is no message should have been one: on a pipe always; over HTTP where MCP is spoken and nothing failed.
-    fn expects_message(&self, text: &Text<'_>) -> bool {
-        let Some(exchange) = text.exchange() else { return true };
-        let Some(place) = self.exchanges.get(&exchange) else { return false };
-        let successful = matches!(place.status, None | Some(200..=299));
-        match (&text.carrier, text.direction) {
-            (TextCarrier::SseEvent { kind, .. }, _) => {
-                matches!(kind, None | Some("message")) && (place.asked || place.session_id.is_some())
-            }
-            (_, Direction::ClientToServer) => place.session_id.is_some(),
-            (_, Direction::ServerToClient) => place.asked && successful,
-        }
-    }
-
-    /// An HTTP+SSE stream says where to post to (2024-11-05, basic/transports "HTTP with SSE"): the session begins here.
-    fn endpoint(&mut self, exchange: ExchangeNumber, text: &Text<'_>, connected: &Connected, sink: &mut Sink<'_>) {
-        let Some(place) = self.exchanges.get(&exchange) else { return };
-        let uri = String::from_utf8_lossy(&text.bytes).into_owned();
-        let target = places::origin_form(uri.trim());
-        let server = place.server;
-        let number = match self.places.announced(server, target) {
-            Some(number) => number,
-            None => {
-                let place = place.clone();
-                let number = self.open(Transport::HttpSse, network_peers(&place, connected), text.time, sink);
-                if let Some(state) = self.sessions.get_mut(&number) {
-                    let id = target.split_once('?').and_then(|(_, query)| {
-                        let values = query.split('&').filter_map(|pair| pair.split_once('='));
-                        let mut named = values.filter(|(name, _)| name.to_ascii_lowercase().contains("session"));
-                        named.next().map(|(_, value)| value.to_owned())
-                    });
-                    state.session.session_id = id;
-                    state.begun = true;
-                }
-                self.places.announce(server, target, number);
-                number
-            }
-        };
-        if let Some(place) = self.exchanges.get_mut(&exchange) {
-            place.session = Some(number);
-        }
-        self.carries(text.connection, number, sink);
     }
 
     /// The session that a text belongs to; opened where it begins one.
@@ -562,101 +441,6 @@ impl Tracker {
         let mut numbers: Vec<SessionNumber> = self.sessions.keys().copied().collect();
         numbers.sort_unstable();
         numbers
-    }
-}
-
-impl State {
-    fn pair(&mut self, message: &mut Message, scope: Scope, limits: &Limits, oddities: &mut Vec<Oddity>) {
-        let envelope = &message.envelope;
-        if envelope.kind.is_some() {
-            let version = envelope.jsonrpc.clone().and_then(|range| message.raw.get(range));
-            if version != Some(b"\"2.0\"") {
-                oddities.push(Oddity::VersionField);
-            }
-            if envelope.duplicate {
-                oddities.push(Oddity::DuplicateMember);
-            }
-            if envelope.result.is_some() && envelope.error.is_some() {
-                oddities.push(Oddity::ResultAndError);
-            }
-        }
-        let sender = message.direction;
-        message.tool = facts::tool(message);
-        match (message.kind, &message.id) {
-            (Kind::Request, Some(id)) if id == "null" => oddities.push(Oddity::NullId),
-            (Kind::Request, Some(id)) => {
-                let (number, time) = (message.number, message.time);
-                let (method, tool) = (message.method.clone(), message.tool.clone());
-                let pending = Pending { number, time, method, tool, exchange: message.exchange, cancelled: false };
-                if self.pairing.request(sender, id, pending, limits.unanswered) {
-                    oddities.push(Oddity::IdInFlight);
-                }
-            }
-            (Kind::Notification, _) if message.method.as_deref() == Some("notifications/cancelled") => {
-                let params = message.envelope.params.clone().and_then(|range| message.raw.get(range));
-                if let Some(id) = params.and_then(peek::cancelled) {
-                    self.pairing.cancel(sender, &id);
-                }
-            }
-            (Kind::Response | Kind::Error, Some(id)) if !message.redelivered && id != "null" => {
-                match self.pairing.answer(sender, id, scope, limits.event_ids) {
-                    Answered::Request(request) => {
-                        message.answers = Some(request.number);
-                        message.latency = Some(message.time.since(request.time));
-                        message.method = request.method;
-                        message.tool = request.tool;
-                        self.learn(message);
-                    }
-                    Answered::Unknown if self.begun => oddities.push(Oddity::UnknownId),
-                    Answered::Unknown => {}
-                    Answered::Again => oddities.push(Oddity::AnsweredAgain),
-                    Answered::Ambiguous => oddities.push(Oddity::Ambiguous),
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// What an answer says of the revision and of the server.
-    fn learn(&mut self, message: &Message) {
-        let Some(result) = message.envelope.result.clone().and_then(|range| message.raw.get(range)) else { return };
-        let said = match message.method.as_deref() {
-            Some("initialize") => {
-                let said = peek::handshake(result);
-                if said.version.is_some() {
-                    self.session.protocol_version = said.version;
-                }
-                said.party
-            }
-            _ if self.session.server.is_none() => peek::modern(result).and_then(|said| said.party),
-            _ => None,
-        };
-        if said.is_some() {
-            self.session.server = said;
-        }
-    }
-
-    fn count(&mut self, message: &Message) {
-        let session = &mut self.session;
-        session.messages += 1;
-        *match message.kind {
-            Kind::Request => &mut session.requests,
-            Kind::Notification => &mut session.notifications,
-            Kind::Response => &mut session.responses,
-            Kind::Error => &mut session.errors,
-            Kind::Invalid => &mut session.invalid,
-        } += 1;
-        session.started = session.started.min(message.time);
-        session.ended = session.ended.max(message.time);
-        self.changed = true;
-    }
-
-    fn fresh(&self) -> Session {
-        Session { unanswered: self.pairing.open() as u64, ..self.session.clone() }
-    }
-
-    fn record(self) -> Session {
-        self.fresh()
     }
 }
 

@@ -42,15 +42,42 @@ impl Reader {
     /// # Errors
     /// The database cannot be read, or is damaged.
     pub fn matching(&self, filter: &Filter, scope: Scope, page: Page<Key>) -> anyhow::Result<Vec<MessageRow>> {
+        self.matching_between(filter, scope, super::query::ALL, page)
+    }
+
+    /// The same among the messages from key `first` to key `last`, both included: for a filter that is to show what it found while
+    /// it goes on, slice by slice.
+    ///
+    /// # Errors
+    /// The database cannot be read, or is damaged.
+    pub fn matching_within(
+        &self,
+        filter: &Filter,
+        scope: Scope,
+        (first, last): (Key, Key),
+    ) -> anyhow::Result<Vec<MessageRow>> {
+        self.matching_between(filter, scope, (first.0, last.0), Page::first(usize::MAX))
+    }
+
+    fn matching_between(
+        &self,
+        filter: &Filter,
+        scope: Scope,
+        keys: (i64, i64),
+        page: Page<Key>,
+    ) -> anyhow::Result<Vec<MessageRow>> {
         let (column, scope) = match scope {
             Scope::All => ("?1", 1),
             Scope::Capture(capture) => ("capture", i64::from(capture.0)),
             Scope::Session(session) => ("session", i64::from(session.0)),
         };
-        let (first, last) = page.range(super::query::ALL, |key| key.0);
+        let (first, last) = page.range(keys, |key| key.0);
+        // The plus keeps SQLite from the index on the session where a range of keys is given: it would read all of the session
+        // for every slice of it.
+        let plus = if keys == super::query::ALL { "" } else { "+" };
         let condition = filter.condition(5);
         let sql = format!(
-            "SELECT {} FROM message WHERE {column} = ?1 AND id BETWEEN ?2 AND ?3 AND ({}) ORDER BY id {} LIMIT ?4",
+            "SELECT {} FROM message WHERE {plus}{column} = ?1 AND id BETWEEN ?2 AND ?3 AND ({}) ORDER BY id {} LIMIT ?4",
             message::COLUMNS,
             condition.sql,
             page.order.sql(),
@@ -60,6 +87,6 @@ impl Reader {
             Parameter::Integer(number) => Value::Integer(number),
             Parameter::Text(text) => Value::Text(text),
         }));
-        self.select(&sql, params_from_iter(parameters), |row| message::read(row))
+        self.select(&sql, params_from_iter(parameters), message::read)
     }
 }

@@ -69,7 +69,6 @@ impl Key {
     }
 
     /// The key behind it.
-    #[expect(clippy::should_implement_trait, reason = "a key is no iterator")]
     pub fn next(self) -> Key {
         Key(self.0.saturating_add(1))
     }

@@ -95,8 +95,8 @@ impl Lines {
             (false, true) if message.redelivered => "↻",
             (false, true) => "",
         };
-        // Fixed columns: number 6, time 11, arrow 1, method 24, id 14, latency 9, mark 1, and the blanks between.
-        let left = 6 + 2 + 11 + 1 + session.len() + 1 + 2 + 24 + 1;
+        // Fixed columns: number 6, time 11, arrow 1, method 25, id 14, latency 9, mark 1, and the blanks between.
+        let left = 6 + 2 + 11 + 1 + session.len() + 1 + 2 + 25 + 1;
         let right = 1 + 14 + 1 + 9 + 2 + 1 + 2;
         let packets = packets(&message.packets);
         let room = self.width.saturating_sub(left + right + packets.chars().count().max(8)).clamp(16, 60);
@@ -110,7 +110,7 @@ impl Lines {
             message.number.0,
             relative(message.time, self.start.unwrap_or(message.time)),
             paint.paint(side, arrow),
-            paint.paint(tone, &safe::pad(&method, 24, Align::Left)),
+            paint.paint(tone, &safe::pad(&method, 25, Align::Left)),
             paint.paint(
                 if failed { Tone::Error } else { Tone::Plain },
                 &safe::pad(&about(message, message.tool.as_deref()), room, Align::Left)

@@ -86,7 +86,7 @@ fn layers_use_what_is_below_them() {
 #[test]
 fn crates_stay_in_their_homes() {
     let mut wrong = Vec::new();
-    for (path, text) in sources() {
+    for (path, text) in sources().into_iter().filter(|(path, _)| !is_test(path)) {
         let name = path.to_string_lossy();
         for (foreign, homes) in HOMES {
             let uses = text.lines().filter(|line| !line.trim_start().starts_with("//")).any(|line| {
@@ -98,8 +98,9 @@ fn crates_stay_in_their_homes() {
                 };
                 at(format!("{foreign}::")) || line.trim_start().starts_with(&format!("use {foreign};"))
             });
-            let module = format!("source::{foreign}");
-            if uses && !homes.iter().any(|home| name.starts_with(home)) && !text.contains(&module) {
+            // The folder has a module of that name: the file says whose it means.
+            let own = text.contains(&format!("source::{foreign}")) || text.contains(&format!("Source, {foreign}"));
+            if uses && !homes.iter().any(|home| name.starts_with(home)) && !own {
                 wrong.push(format!("{name} uses {foreign}"));
             }
         }

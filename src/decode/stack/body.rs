@@ -147,8 +147,7 @@ impl Body {
             }
             pieces.into_iter().for_each(|bytes| self.decoded(layer, number, from.stream, Piece::Data(bytes)));
         } else {
-            self.release(layer);
-            self.content = Content::Ignored;
+            self.ignore(layer);
             self.count(pieces[1]);
         }
     }
@@ -165,16 +164,11 @@ impl Body {
         layer.shared.provenance.append(sent, length, Origin::Missing);
         if self.coding.take().is_some() {
             // Nothing behind the hole can be decoded.
-            self.release(layer);
-            self.content = Content::Ignored;
-            return;
+            return self.ignore(layer);
         }
         match &self.content {
             Content::Events(..) => self.decoded(layer, number, decoded, Piece::Gap(length)),
-            _ => {
-                self.release(layer);
-                self.content = Content::Ignored;
-            }
+            _ => self.ignore(layer),
         }
         self.settle(layer);
     }
@@ -215,10 +209,7 @@ impl Body {
                 _ => {}
             }
         }
-        self.release(layer);
-        if let Content::Events(_, Some(events)) = self.content {
-            layer.close(events);
-        }
+        self.ignore(layer);
         if let Some((sent, decoded)) = self.streams {
             layer.close(decoded);
             if sent != decoded {
@@ -243,11 +234,7 @@ impl Body {
                     _ => None,
                 };
                 if let Some(limit) = limit {
-                    let offset = layer.shared.provenance.length(stream);
-                    self.release(layer);
-                    self.content = Content::Ignored;
-                    let anomaly = Anomaly::LimitReached { limit, offset };
-                    return layer.anomaly(Some(self.direction), Some(number), None, anomaly);
+                    return self.give_up(layer, number, stream, limit);
                 }
                 layer.shared.collected = collected;
                 text.extend_from_slice(bytes);
@@ -256,6 +243,7 @@ impl Body {
                 let events = *events.get_or_insert_with(|| layer.open(StreamKind::EventData(number)));
                 let (connection, direction, time) = (layer.id, self.direction, self.time);
                 let mut anomalies = Vec::new();
+                let held = sse.held();
                 let (provenance, connected) = (&mut layer.shared.provenance, &*layer.connected);
                 let sink = &mut *layer.sink;
                 sse.push(piece, &mut |event| match event {
@@ -275,6 +263,8 @@ impl Body {
                     }
                     SseEvent::Anomaly(anomaly) => anomalies.push(anomaly),
                 });
+                layer.shared.collected = layer.shared.collected - held + sse.held();
+                let is_too_much = layer.shared.collected > self.limits.messages_total;
                 for anomaly in anomalies {
                     let span = match anomaly {
                         Anomaly::Skipped { offset, length } => {
@@ -284,6 +274,9 @@ impl Body {
                     };
                     layer.anomaly(Some(direction), Some(number), span, anomaly);
                 }
+                if is_too_much {
+                    self.give_up(layer, number, stream, "messages_total");
+                }
             }
             _ => {}
         }
@@ -291,9 +284,18 @@ impl Body {
 
     /// Forgets what no open event needs.
     fn settle(&mut self, layer: &mut Layer<'_, '_>) {
-        let (Content::Events(sse, events), Some((sent, decoded))) = (&self.content, self.streams) else { return };
-        let low = sse.low_water();
-        if let Some(events) = *events {
+        let Some((sent, decoded)) = self.streams else { return };
+        let (low, events) = match &self.content {
+            Content::Events(sse, events) => (sse.low_water(), *events),
+            // Nobody will ask where the bytes of a body came from that is only counted.
+            Content::Ignored => {
+                self.floor = None;
+                layer.forget(decoded, u64::MAX);
+                return layer.forget(sent, u64::MAX);
+            }
+            Content::Undecided | Content::Json(_) => return,
+        };
+        if let Some(events) = events {
             let end = layer.shared.provenance.length(events);
             layer.forget(events, end);
         }
@@ -317,11 +319,23 @@ impl Body {
         }
     }
 
-    /// Gives back what was collected.
-    fn release(&mut self, layer: &mut Layer<'_, '_>) {
-        if let Content::Json(text) = &mut self.content {
-            layer.shared.collected -= text.len();
-            text.clear();
+    /// A limit is reached: nothing more is collected of this body.
+    fn give_up(&mut self, layer: &mut Layer<'_, '_>, number: ExchangeNumber, stream: StreamId, limit: &'static str) {
+        let offset = layer.shared.provenance.length(stream);
+        self.ignore(layer);
+        let anomaly = Anomaly::LimitReached { limit, offset };
+        layer.anomaly(Some(self.direction), Some(number), None, anomaly);
+    }
+
+    /// Gives back what was collected; from here on the body is only counted.
+    fn ignore(&mut self, layer: &mut Layer<'_, '_>) {
+        match std::mem::replace(&mut self.content, Content::Ignored) {
+            Content::Json(text) => layer.shared.collected -= text.len(),
+            Content::Events(sse, events) => {
+                layer.shared.collected -= sse.held();
+                events.into_iter().for_each(|events| layer.close(events));
+            }
+            Content::Ignored | Content::Undecided => {}
         }
         self.floor = None;
     }

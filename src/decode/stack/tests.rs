@@ -6,39 +6,63 @@ use crate::decode::{Ending, Piece};
 const REQUEST: &str = "POST /mcp HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}";
 const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
 
-fn facts() -> Facts {
-    let address = |port| std::net::SocketAddr::from(([192, 0, 2, 1], port));
-    let endpoints = [address(50_000), address(80)];
-    Facts { endpoints, opened: Time(0), last: Time(0), handshake: [None; 3], ends: Default::default() }
+/// Connections on each of which a server answers one request.
+struct Servers {
+    stacks: Stacks,
+    texts: Vec<String>,
+    anomalies: Vec<Anomaly>,
 }
 
-/// The texts from the server in a connection of these pieces.
-fn texts(response: &[Piece<'_>]) -> Vec<String> {
-    let mut stacks = Stacks::new(Limits::default(), Options::default());
-    let mut texts = Vec::new();
-    let mut sink = |unit: Unit<'_>| {
-        if let Unit::Text(text, _) = unit
-            && text.direction == Direction::ServerToClient
-        {
-            texts.push(String::from_utf8_lossy(&text.bytes).into_owned());
-        }
-    };
-    let connection = ConnectionId(1);
-    stacks.opened(connection, &facts());
-    let mut offset = 0;
-    let request = [(Side::First, Piece::Data(REQUEST.as_bytes()))];
-    for (side, piece) in request.into_iter().chain(response.iter().map(|piece| (Side::Second, *piece))) {
-        let acknowledged = if side == Side::First { 0 } else { REQUEST.len() as u64 };
-        let time = Time(0);
-        stacks.delivered(&Delivery { connection, side, offset, piece, origin: &[], time, acknowledged }, &mut sink);
-        offset += match piece {
-            Piece::Data(bytes) => bytes.len() as u64,
-            Piece::Gap(length) => length,
-            Piece::End(_) => 0,
-        };
+impl Servers {
+    fn new(limits: Limits) -> Servers {
+        Servers { stacks: Stacks::new(limits, Options::default()), texts: Vec::new(), anomalies: Vec::new() }
     }
-    stacks.closed(connection, &mut sink);
-    texts
+
+    /// Opens a connection and asks.
+    fn ask(&mut self, connection: u32) {
+        let address = |port| std::net::SocketAddr::from(([192, 0, 2, 1], port));
+        let endpoints = [address(50_000), address(80)];
+        let facts = Facts { endpoints, opened: Time(0), last: Time(0), handshake: [None; 3], ends: Default::default() };
+        self.stacks.opened(ConnectionId(connection), &facts);
+        self.piece(connection, Side::First, Piece::Data(REQUEST.as_bytes()));
+    }
+
+    fn answer(&mut self, connection: u32, bytes: impl AsRef<[u8]>) {
+        self.piece(connection, Side::Second, Piece::Data(bytes.as_ref()));
+    }
+
+    fn piece(&mut self, connection: u32, side: Side, piece: Piece<'_>) {
+        let acknowledged = if side == Side::First { 0 } else { REQUEST.len() as u64 };
+        let Servers { stacks, texts, anomalies } = self;
+        let (connection, offset, time) = (ConnectionId(connection), 0, Time(0));
+        let delivery = Delivery { connection, side, offset, piece, origin: &[], time, acknowledged };
+        stacks.delivered(&delivery, &mut |unit| match unit {
+            Unit::Text(text, _) if text.direction == Direction::ServerToClient => {
+                texts.push(String::from_utf8_lossy(&text.bytes).into_owned());
+            }
+            Unit::Anomaly { anomaly, .. } => anomalies.push(anomaly),
+            _ => {}
+        });
+    }
+
+    fn close(&mut self, connection: u32) {
+        self.stacks.closed(ConnectionId(connection), &mut |_| ());
+    }
+
+    /// Parts of all streams that are remembered.
+    fn parts(&self) -> usize {
+        let whole = |stream| Span { stream: StreamId(stream), start: 0, end: u64::MAX };
+        (1..100).map(|stream| self.stacks.provenance().parents(whole(stream)).count()).sum()
+    }
+}
+
+/// The texts from a server that answers with these pieces.
+fn texts(response: &[Piece<'_>]) -> Vec<String> {
+    let mut servers = Servers::new(Limits::default());
+    servers.ask(1);
+    response.iter().for_each(|piece| servers.piece(1, Side::Second, *piece));
+    servers.close(1);
+    servers.texts
 }
 
 fn chunk(data: &str) -> String {
@@ -60,4 +84,66 @@ fn a_gap_over_chunk_borders_joins_no_event_to_the_next() {
             assert!([r#"{"id":2}"#, r#"{"id":3}"#].contains(&text.as_str()), "{text} up to {behind}");
         }
     }
+}
+
+#[test]
+fn events_that_never_end_are_collected_up_to_the_limit_of_all() {
+    let limits = Limits { messages_total: 10_000, ..Limits::default() };
+    let mut servers = Servers::new(limits);
+    for connection in 1..=20 {
+        servers.ask(connection);
+        servers.answer(connection, HEAD);
+        servers.answer(connection, chunk(&format!("data: {}", "x".repeat(1_000))));
+    }
+    let limit = |anomaly: &&Anomaly| matches!(anomaly, Anomaly::LimitReached { limit: "messages_total", .. });
+    assert_eq!(
+        servers.anomalies.iter().filter(limit).count(),
+        11,
+        "nine lines and their names are less than the limit"
+    );
+    // What was given up, or has ended, makes room.
+    (1..=20).for_each(|connection| servers.close(connection));
+    servers.ask(21);
+    servers.answer(21, [HEAD, &chunk("data: {}\n\n")].concat());
+    assert_eq!(servers.texts, ["{}"]);
+    servers.close(21);
+    assert_eq!(servers.stacks.provenance().open_streams(), 0);
+}
+
+#[test]
+fn a_coded_body_that_is_only_counted_needs_no_memory() {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::none());
+    std::io::Write::write_all(&mut encoder, &[7; 100_000]).expect("memory takes it");
+    let body = encoder.finish().expect("memory takes it");
+    let mut servers = Servers::new(Limits::default());
+    servers.ask(1);
+    servers.answer(
+        1,
+        format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: image/png\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        ),
+    );
+    for piece in body.chunks(1_000) {
+        servers.answer(1, piece);
+        assert!(servers.parts() < 10, "{} parts", servers.parts());
+    }
+    servers.close(1);
+    assert_eq!((servers.parts(), servers.anomalies.len()), (0, 0));
+}
+
+#[test]
+fn a_hole_in_coded_events_leaves_no_stream_open() {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::none());
+    std::io::Write::write_all(&mut encoder, b"data: {\"id\":1}\n\ndata: {\"id\":2}\n\n").expect("memory takes it");
+    let body = encoder.finish().expect("memory takes it");
+    let mut servers = Servers::new(Limits::default());
+    servers.ask(1);
+    servers.answer(1, format!("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n", body.len()));
+    servers.answer(1, &body[..35]);
+    servers.piece(1, Side::Second, Piece::Gap(5));
+    servers.answer(1, &body[40..]);
+    assert_eq!(servers.texts, [r#"{"id":1}"#]);
+    servers.close(1);
+    assert_eq!(servers.stacks.provenance().open_streams(), 0);
 }

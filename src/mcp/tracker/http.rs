@@ -1,0 +1,125 @@
+//! What HTTP says of sessions: heads, ids, redirects, the endpoint of HTTP+SSE.
+
+use super::state::State;
+use super::{Sink, Tracked, Tracker, network_peers};
+use crate::decode::exchange::{Exchange, ExchangeNumber};
+use crate::decode::stack::{Connected, Text, TextCarrier};
+use crate::decode::{ConnectionId, Direction};
+use crate::mcp::message::Transport;
+use crate::mcp::places::{self, Place};
+
+impl Tracker {
+    /// A head of an HTTP exchange is complete.
+    pub fn head(&mut self, exchange: &Exchange, direction: Direction, connected: &Connected) {
+        let Some(endpoints) = connected.endpoints else { return };
+        let place = self.exchanges.entry(exchange.number).or_insert_with(|| {
+            let client = endpoints[connected.sender(Direction::ClientToServer).index()];
+            let server = endpoints[connected.sender(Direction::ServerToClient).index()];
+            Place::new(exchange, client, server)
+        });
+        if direction == Direction::ClientToServer {
+            return;
+        }
+        place.status = exchange.status;
+        if place.method.is_empty() {
+            place.session_id = places::response_field(exchange, "mcp-session-id").map(str::to_owned);
+        }
+        let Some(session) =
+            place.session.or_else(|| place.session_id.as_ref().and_then(|_| self.places.find(place, false)))
+        else {
+            return;
+        };
+        let Some(state) = self.sessions.get_mut(&session) else { return };
+        if let Some(id) = places::response_field(exchange, "mcp-session-id") {
+            if state.session.session_id.is_none() {
+                state.session.session_id = Some(id.to_owned());
+                state.session.transport = Transport::StreamableHttp;
+                state.changed = true;
+                self.places.assign(place.server.port(), id.to_owned(), session);
+            }
+        } else if matches!(exchange.status, Some(200..=299)) {
+            self.places.settle(session);
+        }
+        let events =
+            places::response_field(exchange, "content-type").is_some_and(|t| t.starts_with("text/event-stream"));
+        if events && state.session.transport == Transport::Http {
+            state.session.transport = Transport::StreamableHttp;
+            state.changed = true;
+        }
+        if let (Some(301 | 302 | 307 | 308), Some(to)) = (exchange.status, places::response_field(exchange, "location"))
+        {
+            state.redirected_to = places::uri_host(to).map(str::to_owned);
+            state.pairing.redirected(exchange.number);
+            self.places.redirect(place);
+        }
+    }
+
+    /// An exchange is over.
+    pub fn exchange_over(&mut self, exchange: ExchangeNumber) {
+        self.exchanges.remove(&exchange);
+    }
+
+    /// A TLS connection to a host that a session was redirected to belongs to that session.
+    pub fn encrypted(&mut self, connection: ConnectionId, connected: &Connected, sink: &mut Sink<'_>) {
+        let Some(name) = connected.server_name.as_deref() else { return };
+        let fits = |state: &State| state.redirected_to.as_deref() == Some(name);
+        let found = self.sessions.values_mut().filter(|state| fits(state)).max_by_key(|state| state.session.number);
+        if let Some(state) = found
+            && !state.session.connections.contains(&connection)
+        {
+            state.session.connections.push(connection);
+            state.changed = true;
+            sink(Tracked::Carries(connection, state.session.number));
+        }
+    }
+
+    /// Whether what is no message should have been one: on a pipe always; over HTTP where MCP is spoken and nothing failed.
+    pub(super) fn expects_message(&self, text: &Text<'_>) -> bool {
+        let Some(exchange) = text.exchange() else { return true };
+        let Some(place) = self.exchanges.get(&exchange) else { return false };
+        let successful = matches!(place.status, None | Some(200..=299));
+        match (&text.carrier, text.direction) {
+            (TextCarrier::SseEvent { kind, .. }, _) => {
+                matches!(kind, None | Some("message")) && (place.asked || place.session_id.is_some())
+            }
+            (_, Direction::ClientToServer) => place.session_id.is_some(),
+            (_, Direction::ServerToClient) => place.asked && successful,
+        }
+    }
+
+    /// An HTTP+SSE stream says where to post to (2024-11-05, basic/transports "HTTP with SSE"): the session begins here.
+    pub(super) fn endpoint(
+        &mut self,
+        exchange: ExchangeNumber,
+        text: &Text<'_>,
+        connected: &Connected,
+        sink: &mut Sink<'_>,
+    ) {
+        let Some(place) = self.exchanges.get(&exchange) else { return };
+        let uri = String::from_utf8_lossy(&text.bytes).into_owned();
+        let target = places::origin_form(uri.trim());
+        let server = place.server;
+        let number = match self.places.announced(server, target) {
+            Some(number) => number,
+            None => {
+                let place = place.clone();
+                let number = self.open(Transport::HttpSse, network_peers(&place, connected), text.time, sink);
+                if let Some(state) = self.sessions.get_mut(&number) {
+                    let id = target.split_once('?').and_then(|(_, query)| {
+                        let values = query.split('&').filter_map(|pair| pair.split_once('='));
+                        let mut named = values.filter(|(name, _)| name.to_ascii_lowercase().contains("session"));
+                        named.next().map(|(_, value)| value.to_owned())
+                    });
+                    state.session.session_id = id;
+                    state.begun = true;
+                }
+                self.places.announce(server, target, number);
+                number
+            }
+        };
+        if let Some(place) = self.exchanges.get_mut(&exchange) {
+            place.session = Some(number);
+        }
+        self.carries(text.connection, number, sink);
+    }
+}

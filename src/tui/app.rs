@@ -1,0 +1,246 @@
+//! The state of the screen, and how inputs change it: plain data and plain functions.
+//!
+//! ```text
+//!  key ─► keys::command ─┐
+//!  answer ───────────────┼─► update(app, input) ─► effects: ask the store, copy, sleep, quit
+//!  tick, resize ─────────┘            │
+//!                                     └─► layout::draw(app): a pure function of the state
+//! ```
+//!
+//! Nobody says "load this": after each input [`needs`](App) says which answers the screen is drawn from, and what is not there or out
+//! of date is asked for.
+
+mod cursor;
+mod detail;
+mod moves;
+mod needs;
+mod prompt;
+#[cfg(test)]
+mod tests;
+mod update;
+
+use std::collections::BTreeSet;
+
+use super::data::{MessageLine, Progress, Request, SessionRow};
+use super::line::Line;
+use super::pages::Pages;
+use super::theme::Theme;
+use crate::capture::Time;
+use crate::mcp::{MessageNumber, SessionNumber};
+
+pub use cursor::Cursor;
+pub use detail::{DetailView, Focus, Found, shown as detail_shown};
+pub use prompt::completions;
+pub use update::{Effect, Input, update};
+
+/// The screens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Screen {
+    /// All sessions.
+    #[default]
+    Sessions,
+    /// Messages of one.
+    Messages,
+    /// The same as arrows.
+    Sequence,
+    /// The step table.
+    Layers,
+    /// Findings.
+    Findings,
+    /// Figures.
+    Statistics,
+    /// Packets.
+    Packets,
+    /// Capabilities and tools.
+    Tools,
+    /// stderr of a wrapped server.
+    Stderr,
+    /// One message.
+    Detail,
+}
+
+impl Screen {
+    /// All of them, in the order of the tabs.
+    pub const ALL: [Screen; 10] = [
+        Screen::Sessions,
+        Screen::Messages,
+        Screen::Sequence,
+        Screen::Layers,
+        Screen::Findings,
+        Screen::Statistics,
+        Screen::Packets,
+        Screen::Tools,
+        Screen::Stderr,
+        Screen::Detail,
+    ];
+
+    /// Its name, as the tabs show it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Screen::Sessions => "sessions",
+            Screen::Messages => "messages",
+            Screen::Sequence => "sequence",
+            Screen::Layers => "layers",
+            Screen::Findings => "findings",
+            Screen::Statistics => "stats",
+            Screen::Packets => "packets",
+            Screen::Tools => "tools",
+            Screen::Stderr => "stderr",
+            Screen::Detail => "message",
+        }
+    }
+
+    fn index(self) -> usize {
+        Screen::ALL.iter().position(|screen| *screen == self).unwrap_or_default()
+    }
+}
+
+/// Who gets the keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// The screen.
+    #[default]
+    Browse,
+    /// A line at the bottom.
+    Prompt(Prompt, Line),
+    /// The help, scrolled by so many lines.
+    Help(usize),
+}
+
+/// What a line at the bottom is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prompt {
+    /// A filter.
+    Filter,
+    /// Text to be found in a message.
+    Search,
+    /// A command.
+    Command,
+}
+
+/// One sentence for the person, until the next key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// The sentence.
+    pub text: String,
+    /// Whether something failed.
+    pub failed: bool,
+}
+
+/// Everything the screen is drawn from.
+#[derive(Debug, Default)]
+pub struct App {
+    /// Columns and rows of the terminal.
+    pub size: (u16, u16),
+    /// The time by the clock, as the last tick told it: for calls that are waited for.
+    pub now: Time,
+    /// The theme.
+    pub theme: Theme,
+    /// What is looked at: the database or the files.
+    pub title: String,
+    /// The screen.
+    pub screen: Screen,
+    /// Who gets the keys.
+    pub mode: Mode,
+    /// The session, once one was chosen.
+    pub session: Option<SessionNumber>,
+    /// The filter in force; empty: none.
+    pub filter: String,
+    /// Whether the newest message is kept in view.
+    pub follow: bool,
+    /// Messages that were marked.
+    pub marks: BTreeSet<(SessionNumber, MessageNumber)>,
+    /// The sequence's room for time: 0 none.
+    pub zoom: u8,
+    /// The panes of one message.
+    pub detail: DetailView,
+    /// A sentence for the person.
+    pub notice: Option<Notice>,
+    /// How far an import is.
+    pub progress: Option<Progress>,
+    /// The answers.
+    pub pages: Pages,
+    cursors: [Cursor; Screen::ALL.len()],
+    /// Screens one came through.
+    history: Vec<Screen>,
+    /// Questions that the person asked, not the screen.
+    questions: Vec<Request>,
+}
+
+impl App {
+    /// At the beginning, on a terminal of this size.
+    pub fn new(title: String, size: (u16, u16), theme: Theme) -> App {
+        App { title, size, theme, ..App::default() }
+    }
+
+    /// Begins with a session instead of the list of them.
+    pub fn open_session(&mut self, session: SessionNumber) {
+        self.session = Some(session);
+        self.history = vec![Screen::Sessions];
+        self.screen = Screen::Messages;
+    }
+
+    /// The cursor of a screen. The screens that show the list of messages share one.
+    pub fn cursor(&self, screen: Screen) -> &Cursor {
+        &self.cursors[Self::list(screen).index()]
+    }
+
+    fn cursor_mut(&mut self, screen: Screen) -> &mut Cursor {
+        &mut self.cursors[Self::list(screen).index()]
+    }
+
+    fn list(screen: Screen) -> Screen {
+        if matches!(screen, Screen::Sequence | Screen::Detail) { Screen::Messages } else { screen }
+    }
+
+    /// The session's row, where it is known.
+    pub fn session_row(&self) -> Option<&SessionRow> {
+        self.pages.session(self.session?)
+    }
+
+    /// Rows of the list of messages, and whether the filter went through all.
+    pub fn message_count(&self) -> Option<(usize, bool)> {
+        self.pages.message_count(self.session?, &self.filter)
+    }
+
+    /// A row of the list of messages.
+    pub fn message(&self, row: usize) -> Option<&MessageLine> {
+        self.pages.message(self.session?, &self.filter, row)
+    }
+
+    /// The selected message.
+    pub fn selected_message(&self) -> Option<&MessageLine> {
+        self.message(self.cursor(Screen::Messages).selected)
+    }
+
+    /// Rows of a screen's list; `None` while it is not known.
+    pub fn rows(&self, screen: Screen) -> Option<usize> {
+        if screen == Screen::Sessions {
+            return self.pages.sessions().map(<[_]>::len);
+        }
+        let session = self.session?;
+        match screen {
+            Screen::Sessions => None,
+            Screen::Messages | Screen::Sequence | Screen::Detail => self.message_count().map(|(total, _)| total),
+            Screen::Layers => self.pages.steps(session).map(<[_]>::len),
+            Screen::Findings => self.pages.findings(session).map(<[_]>::len),
+            Screen::Statistics => self.pages.statistics(session).map(|figures| figures.calls.len()),
+            Screen::Packets => self.pages.packets(session).map(<[_]>::len),
+            Screen::Tools => self.pages.capabilities(session).map(<[_]>::len),
+            Screen::Stderr => self.pages.stderr(session).map(<[_]>::len),
+        }
+    }
+
+    /// Whether this message is marked.
+    pub fn is_marked(&self, message: MessageNumber) -> bool {
+        self.session.is_some_and(|session| self.marks.contains(&(session, message)))
+    }
+
+    fn say(&mut self, text: impl Into<String>) {
+        self.notice = Some(Notice { text: text.into(), failed: false });
+    }
+
+    fn complain(&mut self, text: impl Into<String>) {
+        self.notice = Some(Notice { text: text.into(), failed: true });
+    }
+}

@@ -1,0 +1,355 @@
+//! The three panes of one message, linked: moving in one moves the others.
+//!
+//! ```text
+//!   layers ── a node has its bytes ──► bytes ── a byte stands in a node ──► layers
+//!      ▲                                 │ ▲
+//!      └── packets that carry it ── JSON ◄─┘ a byte is carried from the text
+//! ```
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::super::data::{Detail, TEXT};
+use super::super::json::Tree;
+use super::super::keys::{Command, Motion};
+use super::super::layout;
+use super::{App, Cursor};
+use crate::mcp::{MessageNumber, SessionNumber};
+
+/// The pane that has the keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Focus {
+    /// The messages above.
+    #[default]
+    List,
+    /// The layers.
+    Layers,
+    /// The JSON.
+    Json,
+    /// The bytes.
+    Bytes,
+}
+
+impl Focus {
+    const ALL: [Focus; 4] = [Focus::List, Focus::Layers, Focus::Json, Focus::Bytes];
+}
+
+/// What a search found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// What was searched.
+    pub needle: String,
+    /// Where it begins in the text.
+    pub places: Vec<usize>,
+    /// The one that is selected.
+    pub at: usize,
+}
+
+/// The state of the panes.
+#[derive(Debug, Default)]
+pub struct DetailView {
+    /// The pane that has the keys.
+    pub focus: Focus,
+    /// The JSON as far as it was unfolded.
+    pub tree: Tree,
+    /// The row of the JSON.
+    pub json: Cursor,
+    /// The rows of the layers that are seen: positions in [`Detail::nodes`].
+    pub rows: Vec<usize>,
+    /// The row of the layers.
+    pub layers: Cursor,
+    /// The source whose bytes are shown.
+    pub source: usize,
+    /// The byte that the cursor is on.
+    pub offset: usize,
+    /// The first row of bytes in view.
+    pub top: usize,
+    /// Bytes of the source that the other panes point at.
+    pub linked: Vec<Range<usize>>,
+    /// Bytes of the text that are meant, where some are.
+    pub text: Option<Range<usize>>,
+    /// What a search found.
+    pub found: Option<Found>,
+    of: Option<(SessionNumber, MessageNumber)>,
+    /// The layer selected last, by name.
+    last_layer: Option<String>,
+    /// Layers that are unfolded, by name: so it stays from message to message.
+    open: BTreeSet<String>,
+}
+
+impl DetailView {
+    /// Whether the node's fields are shown.
+    pub fn is_open(&self, name: &str) -> bool {
+        self.open.contains(name)
+    }
+}
+
+/// The details that are shown, where they are here.
+pub fn shown(app: &App) -> Option<Arc<Detail>> {
+    let number = app.selected_message()?.row.number;
+    app.pages.detail(app.session?, number).cloned()
+}
+
+/// Begins anew when another message is shown.
+pub(super) fn settle(app: &mut App) {
+    let Some(detail) = (app.screen == super::Screen::Detail).then(|| shown(app)).flatten() else { return };
+    let of = app.session.map(|session| (session, detail.message.number));
+    let heights = layout::pane_heights(app.size);
+    let view = &mut app.detail;
+    if view.of == of {
+        lay_out(view, &detail);
+        view.layers.fit(view.rows.len(), heights.layers);
+        view.json.fit(view.tree.len(), heights.json);
+        return;
+    }
+    let needle = view.found.take().map(|found| found.needle);
+    // The same layer stays selected; the first time it is the message's own.
+    let name = view.last_layer.clone().unwrap_or_else(|| "JSON-RPC".to_owned());
+    view.of = of;
+    view.tree = Tree::new(detail.text()).unwrap_or_default();
+    view.json = Cursor::default();
+    view.text = None;
+    lay_out(view, &detail);
+    let row = view.rows.iter().position(|node| detail.nodes[*node].name == name);
+    let row = row.or_else(|| view.rows.iter().position(|node| detail.nodes[*node].name == "JSON-RPC"));
+    view.layers = Cursor::default();
+    view.layers.select(row.unwrap_or_default(), view.rows.len(), heights.layers);
+    follow_layers(app, &detail);
+    // A message that lacks the layer must not make it forgotten.
+    app.detail.last_layer = Some(name);
+    if let Some(needle) = needle {
+        look_for(app, &detail, &needle);
+    }
+}
+
+/// Runs a command of these panes.
+pub(super) fn run(app: &mut App, command: Command) {
+    if let Command::Focus(by) = command {
+        let at = app.detail.focus as isize;
+        app.detail.focus = Focus::ALL[(at + by as isize).rem_euclid(Focus::ALL.len() as isize) as usize];
+        return;
+    }
+    let Some(detail) = shown(app) else { return };
+    match (command, app.detail.focus) {
+        (Command::Found(by), _) => step_found(app, &detail, by),
+        (Command::UnfoldAll, Focus::Layers) => {
+            app.detail.open.extend(detail.nodes.iter().map(|node| node.name.clone()));
+        }
+        (Command::UnfoldAll, _) => app.detail.tree.unfold_all(detail.text()),
+        (_, Focus::List) => app.detail.focus = Focus::Layers,
+        (command, Focus::Layers) => fold_layer(app, &detail, command),
+        (command, Focus::Json) => fold_json(app, &detail, command),
+        (Command::Left, Focus::Bytes) => move_bytes(app, &detail, -1),
+        (Command::Right, Focus::Bytes) => move_bytes(app, &detail, 1),
+        (_, Focus::Bytes) => {}
+    }
+}
+
+/// Moves in the pane that has the keys; false where that is the list.
+pub(super) fn move_cursor(app: &mut App, motion: Motion) -> bool {
+    let heights = layout::pane_heights(app.size);
+    let Some(detail) = shown(app) else { return false };
+    let view = &mut app.detail;
+    match view.focus {
+        Focus::List => return false,
+        Focus::Layers => {
+            view.layers.go(motion, view.rows.len(), heights.layers);
+            follow_layers(app, &detail);
+        }
+        Focus::Json => {
+            view.json.go(motion, view.tree.len(), heights.json);
+            follow_json(app, &detail);
+        }
+        Focus::Bytes => {
+            let row = layout::bytes_per_row(app.size) as isize;
+            let page = row * heights.bytes.saturating_sub(1).max(1) as isize;
+            let by = match motion {
+                Motion::Up => -row,
+                Motion::Down => row,
+                Motion::PageUp => -page,
+                Motion::PageDown => page,
+                Motion::Home => isize::MIN / 2,
+                Motion::End => isize::MAX / 2,
+            };
+            move_bytes(app, &detail, by);
+        }
+    }
+    true
+}
+
+/// The rows of the layers: nodes below a folded one are left out.
+fn lay_out(view: &mut DetailView, detail: &Detail) {
+    view.rows.clear();
+    let mut hidden_below = None;
+    for (index, node) in detail.nodes.iter().enumerate() {
+        if hidden_below.is_some_and(|depth| node.depth > depth) {
+            continue;
+        }
+        view.rows.push(index);
+        hidden_below = (!view.open.contains(&node.name)).then_some(node.depth);
+    }
+}
+
+fn fold_layer(app: &mut App, detail: &Detail, command: Command) {
+    let view = &mut app.detail;
+    let Some(&index) = view.rows.get(view.layers.selected) else { return };
+    let node = &detail.nodes[index];
+    let folds = detail.nodes.get(index + 1).is_some_and(|next| next.depth > node.depth);
+    let open = view.open.contains(&node.name);
+    match command {
+        Command::Right | Command::Toggle if folds && !open => {
+            view.open.insert(node.name.clone());
+        }
+        Command::Left | Command::Toggle if folds && open => {
+            view.open.remove(&node.name);
+        }
+        Command::Right => view.layers.selected += 1,
+        Command::Left => {
+            let above = view.rows[..view.layers.selected].iter().rposition(|row| detail.nodes[*row].depth < node.depth);
+            view.layers.selected = above.unwrap_or(view.layers.selected);
+        }
+        _ => {}
+    }
+    lay_out(view, detail);
+    view.layers.fit(view.rows.len(), layout::pane_heights(app.size).layers);
+    follow_layers(app, detail);
+}
+
+fn fold_json(app: &mut App, detail: &Detail, command: Command) {
+    let height = layout::pane_heights(app.size).json;
+    let view = &mut app.detail;
+    let row = view.json.selected;
+    let Some(node) = view.tree.node(row) else { return };
+    let (folds, open) = (node.folds(), node.open);
+    match command {
+        Command::Right | Command::Toggle if folds && !open => view.tree.set_open(detail.text(), row, true),
+        Command::Left | Command::Toggle if folds && open => view.tree.set_open(detail.text(), row, false),
+        Command::Right => view.json.selected = row + 1,
+        Command::Left => view.json.selected = view.tree.parent(row).unwrap_or(row),
+        _ => {}
+    }
+    view.json.fit(view.tree.len(), height);
+    follow_json(app, detail);
+}
+
+/// The layer chosen says which bytes are shown; where they are bytes of the text, the JSON goes there.
+fn follow_layers(app: &mut App, detail: &Detail) {
+    let view = &mut app.detail;
+    let Some(node) = view.rows.get(view.layers.selected).and_then(|index| detail.nodes.get(*index)) else { return };
+    view.last_layer = Some(node.name.clone());
+    let Some((source, range)) = node.place.clone() else {
+        view.linked.clear();
+        return;
+    };
+    view.source = source;
+    view.linked = vec![range.clone()];
+    if source == TEXT {
+        view.text = Some(range.clone());
+        if let Some(row) = view.tree.reveal(detail.text(), range.start) {
+            let height = layout::pane_heights(app.size).json;
+            let view = &mut app.detail;
+            view.json.select(row, view.tree.len(), height);
+        }
+    }
+    show_byte(app, detail, range.start);
+}
+
+/// The JSON field says which bytes are meant; they are shown in the source that is shown, if it carries them.
+fn follow_json(app: &mut App, detail: &Detail) {
+    let Some(range) = app.detail.tree.node(app.detail.json.selected).map(|node| node.range()) else { return };
+    point_at(app, detail, range);
+}
+
+fn point_at(app: &mut App, detail: &Detail, range: Range<usize>) {
+    let view = &mut app.detail;
+    let was_packet = detail.sources.get(view.source).is_some_and(|source| source.packet.is_some());
+    let carries = |source: &usize| !detail.places(&range, *source).is_empty();
+    let packet = |source: &usize| detail.sources[*source].packet.is_some();
+    if !carries(&view.source) {
+        let other = (TEXT + 1..detail.sources.len()).filter(packet).find(carries).filter(|_| was_packet);
+        view.source = other.unwrap_or(TEXT);
+    }
+    view.linked = detail.places(&range, view.source);
+    view.text = Some(range);
+    let first = view.linked.first().map_or(0, |range| range.start);
+    show_byte(app, detail, first);
+}
+
+fn move_bytes(app: &mut App, detail: &Detail, by: isize) {
+    let view = &mut app.detail;
+    let Some(source) = detail.sources.get(view.source) else { return };
+    let last = source.bytes.len().saturating_sub(1);
+    let offset = view.offset.saturating_add_signed(by).min(last);
+    // The innermost node around the byte: later nodes stand deeper.
+    let own = |place: &(usize, Range<usize>)| place.0 == view.source && place.1.contains(&offset);
+    let node = detail.nodes.iter().rposition(|node| node.place.as_ref().is_some_and(own));
+    if let Some(index) = node {
+        let seen = view.rows.iter().rposition(|row| *row <= index);
+        let heights = layout::pane_heights(app.size);
+        view.layers.select(seen.unwrap_or_default(), view.rows.len(), heights.layers);
+        view.linked = detail.nodes[index].place.iter().map(|(_, range)| range.clone()).collect();
+    }
+    if let Some(text) = detail.text_at(view.source, offset)
+        && let Some(row) = view.tree.reveal(detail.text(), text)
+    {
+        let heights = layout::pane_heights(app.size);
+        view.json.select(row, view.tree.len(), heights.json);
+        if let Some(range) = view.tree.node(row).map(|node| node.range()) {
+            view.linked = detail.places(&range, view.source);
+            view.text = Some(range);
+        }
+    }
+    show_byte(app, detail, offset);
+}
+
+/// Puts the cursor on a byte, and in view.
+fn show_byte(app: &mut App, detail: &Detail, offset: usize) {
+    let (row, height) = (layout::bytes_per_row(app.size), layout::pane_heights(app.size).bytes.max(1));
+    let view = &mut app.detail;
+    let length = detail.sources.get(view.source).map_or(0, |source| source.bytes.len());
+    view.offset = offset.min(length.saturating_sub(1));
+    let mut cursor = Cursor { selected: view.offset / row, top: view.top };
+    cursor.select(view.offset / row, length.div_ceil(row), height);
+    view.top = cursor.top;
+}
+
+/// Searches the text, letters of ASCII in any case.
+pub(super) fn search(app: &mut App, needle: &str) {
+    let Some(detail) = shown(app) else { return };
+    app.detail.found = None;
+    if !needle.is_empty() {
+        look_for(app, &detail, needle);
+        match &app.detail.found {
+            Some(found) if found.places.is_empty() => app.complain(format!("\"{needle}\" is not in this message")),
+            _ => step_found(app, &detail, 0),
+        }
+    }
+}
+
+/// Places kept of one search: enough to step through.
+const PLACES: usize = 10_000;
+
+fn look_for(app: &mut App, detail: &Detail, needle: &str) {
+    let pattern = regex::bytes::RegexBuilder::new(&regex::escape(needle)).case_insensitive(true).build();
+    let places = match &pattern {
+        Ok(pattern) => pattern.find_iter(detail.text()).take(PLACES).map(|found| found.start()).collect(),
+        // A needle of thousands of letters is more than the engine takes.
+        Err(_) => memchr::memmem::find_iter(detail.text(), needle).take(PLACES).collect(),
+    };
+    app.detail.found = Some(Found { needle: needle.to_owned(), places, at: 0 });
+}
+
+fn step_found(app: &mut App, detail: &Detail, by: i8) {
+    let height = layout::pane_heights(app.size).json;
+    let view = &mut app.detail;
+    let Some(found) = view.found.as_mut().filter(|found| !found.places.is_empty()) else { return };
+    found.at = (found.at as isize + by as isize).rem_euclid(found.places.len() as isize) as usize;
+    let (place, count, at) = (found.places[found.at], found.places.len(), found.at + 1);
+    let range = place..place + found.needle.len();
+    if let Some(row) = view.tree.reveal(detail.text(), place) {
+        view.json.select(row, view.tree.len(), height);
+    }
+    point_at(app, detail, range);
+    app.say(format!("{at} of {count}"));
+}

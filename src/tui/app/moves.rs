@@ -1,0 +1,273 @@
+//! What the commands of the key table do.
+
+use super::super::copy;
+use super::super::data::{FindingLine, Request};
+use super::super::keys::{Command, KEYS, Motion};
+use super::super::layout;
+use super::super::line::Line;
+use super::{App, Effect, Mode, Prompt, Screen, detail};
+use crate::mcp::MessageNumber;
+
+/// Runs a command.
+pub(super) fn run(app: &mut App, command: Command) -> Vec<Effect> {
+    match command {
+        Command::Quit => return vec![Effect::Quit],
+        Command::Suspend => return vec![Effect::Suspend],
+        Command::Redraw => return vec![Effect::Redraw],
+        Command::CopyMessage | Command::CopyPath | Command::CopyValue | Command::CopyCurl => {
+            return copied(app, command);
+        }
+        Command::Move(motion) => move_cursor(app, motion),
+        Command::Open => open(app),
+        Command::Back => back(app),
+        Command::Show(screen) => show(app, screen),
+        Command::Tab(by) => {
+            let tabs = &Screen::ALL[..Screen::ALL.len() - 1];
+            let at = tabs.iter().position(|tab| *tab == app.screen).unwrap_or(Screen::Messages.index());
+            show(app, tabs[(at as isize + by as isize).rem_euclid(tabs.len() as isize) as usize]);
+        }
+        Command::Message(by) => step_message(app, by),
+        Command::Partner => partner(app),
+        Command::NextOdd => {
+            if let Some(session) = app.session {
+                let after = app.cursor(Screen::Messages).selected;
+                app.questions.push(Request::NextOdd { session, filter: app.filter.clone(), after });
+            }
+        }
+        Command::Mark => mark(app),
+        Command::NextMark => next_mark(app),
+        Command::Follow => {
+            app.follow = !app.follow;
+            app.say(if app.follow { "following the newest message" } else { "no longer following" });
+        }
+        Command::Filter => app.mode = Mode::Prompt(Prompt::Filter, Line::new(&app.filter)),
+        Command::Search => {
+            let needle = app.detail.found.as_ref().map(|found| found.needle.clone()).unwrap_or_default();
+            app.mode = Mode::Prompt(Prompt::Search, Line::new(&needle));
+        }
+        Command::CommandLine => app.mode = Mode::Prompt(Prompt::Command, Line::default()),
+        Command::Zoom(by) => app.zoom = app.zoom.saturating_add_signed(by).min(6),
+        Command::NextTheme => {
+            app.theme = app.theme.next();
+            app.say(format!("theme {}", app.theme.name()));
+        }
+        Command::Help => app.mode = Mode::Help(0),
+        Command::Left
+        | Command::Right
+        | Command::Toggle
+        | Command::UnfoldAll
+        | Command::Focus(_)
+        | Command::Found(_) => {
+            detail::run(app, command);
+        }
+    }
+    Vec::new()
+}
+
+fn move_cursor(app: &mut App, motion: Motion) {
+    if app.screen == Screen::Detail && detail::move_cursor(app, motion) {
+        return;
+    }
+    let Some(total) = app.rows(app.screen) else { return };
+    let (screen, height) = (app.screen, layout::list_height(app.size, app.screen));
+    app.cursor_mut(screen).go(motion, total, height);
+    match screen {
+        Screen::Sessions => {
+            let selected = app.cursor(screen).selected;
+            let chosen = app.pages.sessions().and_then(|rows| rows.get(selected)).map(|row| row.session.number);
+            if chosen != app.session {
+                choose(app, chosen);
+            }
+        }
+        // Whoever moves away from the end wants to look at something; whoever goes to the end wants to stay there.
+        Screen::Messages | Screen::Sequence | Screen::Detail => app.follow &= motion == Motion::End,
+        _ => {}
+    }
+}
+
+/// Another session: its lists begin at the top.
+pub(super) fn choose(app: &mut App, session: Option<crate::mcp::SessionNumber>) {
+    app.session = session;
+    let sessions = *app.cursor(Screen::Sessions);
+    app.cursors = Default::default();
+    *app.cursor_mut(Screen::Sessions) = sessions;
+    app.follow = false;
+}
+
+fn show(app: &mut App, screen: Screen) {
+    if screen != Screen::Sessions && app.session.is_none() {
+        app.say("no session yet");
+    } else if screen != app.screen {
+        if screen == Screen::Sessions {
+            app.history.clear();
+        } else if app.history.last() != Some(&screen) {
+            app.history.push(app.screen);
+        } else {
+            app.history.pop();
+        }
+        app.screen = screen;
+    }
+}
+
+fn back(app: &mut App) {
+    let lists = matches!(app.screen, Screen::Messages | Screen::Sequence);
+    if lists && !app.filter.is_empty() {
+        set_filter(app, String::new());
+    } else if let Some(screen) = app.history.pop() {
+        app.screen = screen;
+    } else if app.screen != Screen::Sessions {
+        app.screen = Screen::Sessions;
+    }
+}
+
+/// Another filter. The selected message stays selected where it is in the new list too.
+pub(super) fn set_filter(app: &mut App, filter: String) {
+    if filter == app.filter {
+        return;
+    }
+    let selected = app.selected_message().map(|message| message.row.number);
+    app.filter = filter;
+    if app.filter.is_empty() && !app.follow {
+        app.questions.extend(selected.and_then(|message| locate(app, message)));
+    } else if !app.filter.is_empty() {
+        *app.cursor_mut(Screen::Messages) = Default::default();
+    }
+    if !matches!(app.screen, Screen::Messages | Screen::Sequence | Screen::Detail) {
+        show(app, Screen::Messages);
+    }
+}
+
+fn open(app: &mut App) {
+    let selected = app.cursor(app.screen).selected;
+    match app.screen {
+        Screen::Sessions => show(app, Screen::Messages),
+        Screen::Messages | Screen::Sequence => {
+            if app.selected_message().is_some() {
+                show(app, Screen::Detail);
+            }
+        }
+        _ => match place(app, selected) {
+            Some(message) => go_to(app, message),
+            None => app.say("no message belongs to this line"),
+        },
+    }
+}
+
+/// The message that a row of another screen is about.
+fn place(app: &App, row: usize) -> Option<MessageNumber> {
+    let session = app.session?;
+    match app.screen {
+        Screen::Layers => app.pages.steps(session)?.get(row)?.messages.first().copied(),
+        Screen::Findings => match app.pages.findings(session)?.get(row)? {
+            FindingLine::Finding(finding) => finding.messages.first().copied(),
+            FindingLine::Rule { .. } => match app.pages.findings(session)?.get(row + 1)? {
+                FindingLine::Finding(finding) => finding.messages.first().copied(),
+                FindingLine::Rule { .. } => None,
+            },
+        },
+        Screen::Tools => app.pages.capabilities(session)?.get(row)?.message,
+        Screen::Packets => app.pages.packets(session)?.get(row)?.message,
+        _ => None,
+    }
+}
+
+/// Shows a message in detail, wherever it is in the list.
+fn go_to(app: &mut App, message: MessageNumber) {
+    app.follow = false;
+    app.filter.clear();
+    app.questions.extend(locate(app, message));
+    show(app, Screen::Detail);
+}
+
+fn locate(app: &App, message: MessageNumber) -> Option<Request> {
+    Some(Request::Locate { session: app.session?, filter: app.filter.clone(), message })
+}
+
+/// Selects a row of the list of messages.
+pub(super) fn select_message(app: &mut App, row: usize) {
+    app.follow = false;
+    let height = layout::list_height(app.size, app.screen);
+    // A row that lies beyond what is known so far is there all the same: the store said so.
+    let total = app.message_count().map_or(0, |(total, _)| total).max(row + 1);
+    app.cursor_mut(Screen::Messages).select(row, total, height);
+}
+
+/// Goes to a message by its number.
+pub(super) fn go_to_number(app: &mut App, message: MessageNumber) {
+    app.questions.extend(locate(app, message));
+}
+
+fn step_message(app: &mut App, by: i8) {
+    let Some(total) = app.rows(Screen::Messages) else { return };
+    let motion = if by < 0 { Motion::Up } else { Motion::Down };
+    let height = layout::list_height(app.size, app.screen);
+    app.follow = false;
+    app.cursor_mut(Screen::Messages).go(motion, total, height);
+}
+
+fn partner(app: &mut App) {
+    match app.selected_message().map(|message| message.partner()) {
+        Some(Some(partner)) => app.questions.extend(locate(app, partner)),
+        Some(None) => app.say("no answer, or none expected"),
+        None => {}
+    }
+}
+
+fn mark(app: &mut App) {
+    let (Some(session), Some(message)) = (app.session, app.selected_message()) else { return };
+    let mark = (session, message.row.number);
+    if !app.marks.remove(&mark) {
+        app.marks.insert(mark);
+    }
+}
+
+fn next_mark(app: &mut App) {
+    let Some(session) = app.session else { return };
+    let current = app.selected_message().map_or(MessageNumber(0), |message| message.row.number);
+    let own = app.marks.iter().filter(|(of, _)| *of == session).map(|(_, message)| *message);
+    let (mut behind, mut before): (Vec<_>, Vec<_>) = own.partition(|message| *message > current);
+    behind.append(&mut before);
+    match behind.first() {
+        Some(message) => app.questions.extend(locate(app, *message)),
+        None => app.say("no marks: m sets one"),
+    }
+}
+
+fn copied(app: &mut App, command: Command) -> Vec<Effect> {
+    let message = app.selected_message().map(|message| message.row.number);
+    let detail = app.session.zip(message).and_then(|(session, message)| app.pages.detail(session, message)).cloned();
+    let Some(detail) = detail else {
+        app.say("open the message first");
+        return Vec::new();
+    };
+    match copy::text(&detail, &app.detail, command) {
+        Some((_, text)) if text.len() > copy::LONGEST => {
+            app.complain("too long for the terminal's clipboard: :export writes it to a file");
+            Vec::new()
+        }
+        Some((what, text)) => {
+            app.say(format!("copied {what}"));
+            vec![Effect::Copy(text)]
+        }
+        None => {
+            app.say("nothing to copy here");
+            Vec::new()
+        }
+    }
+}
+
+/// The help's first line after a movement.
+pub(super) fn scrolled(app: &App, top: usize, motion: Motion) -> usize {
+    let height = usize::from(app.size.1.saturating_sub(4)).max(1);
+    // Each group of keys has a heading and an empty line.
+    let last = (KEYS.len() + 12).saturating_sub(height);
+    match motion {
+        Motion::Up => top.saturating_sub(1),
+        Motion::Down => top + 1,
+        Motion::PageUp => top.saturating_sub(height),
+        Motion::PageDown => top + height,
+        Motion::Home => 0,
+        Motion::End => last,
+    }
+    .min(last)
+}

@@ -1,0 +1,114 @@
+//! The line at the bottom: filters, searches and commands.
+
+use std::path::PathBuf;
+
+use super::super::data::Request;
+use super::super::theme::Theme;
+use super::{App, Effect, Mode, Prompt, detail, moves};
+use crate::filter::{self, Completion, Filter};
+use crate::mcp::{MessageNumber, SessionNumber};
+
+/// Commands, with what follows them and what they do.
+pub const COMMANDS: &[(&str, &str)] = &[
+    ("export", "FILE: write the messages shown as JSON lines"),
+    ("filter", "EXPR: show only messages that fit"),
+    ("goto", "N: select message N"),
+    ("session", "N: open session N"),
+    ("theme", "dark, light or mono"),
+    ("help", "the keys"),
+    ("q", "quit"),
+];
+
+/// A key while a line is written.
+pub(super) fn key(app: &mut App, key: &str) -> Vec<Effect> {
+    let Mode::Prompt(prompt, line) = &mut app.mode else { return Vec::new() };
+    let prompt = *prompt;
+    match key {
+        "esc" => app.mode = Mode::Browse,
+        "backspace" if line.text().is_empty() => app.mode = Mode::Browse,
+        "tab" => {
+            if let Some(first) = completions(prompt, line.text(), line.cursor()).into_iter().next() {
+                line.complete(first.start, &first.text);
+            }
+        }
+        "enter" => {
+            let text = line.text().trim().to_owned();
+            return accept(app, prompt, &text);
+        }
+        key => {
+            line.key(key);
+        }
+    }
+    Vec::new()
+}
+
+/// Ways to go on.
+pub fn completions(prompt: Prompt, text: &str, cursor: usize) -> Vec<Completion> {
+    match prompt {
+        Prompt::Filter => filter::complete(text, cursor),
+        Prompt::Command => {
+            let written = text.get(..cursor).unwrap_or_default();
+            let fits = COMMANDS.iter().filter(|(name, _)| name.len() > written.len() && name.starts_with(written));
+            fits.map(|(name, help)| Completion { start: 0, text: (*name).to_owned(), help }).collect()
+        }
+        Prompt::Search => Vec::new(),
+    }
+}
+
+fn accept(app: &mut App, prompt: Prompt, text: &str) -> Vec<Effect> {
+    match prompt {
+        Prompt::Filter => match Filter::parse(text) {
+            Ok(_) => {
+                app.mode = Mode::Browse;
+                moves::set_filter(app, text.to_owned());
+            }
+            // The line stays, the error below it points at the column.
+            Err(error) => app.complain(error.to_string()),
+        },
+        Prompt::Search => {
+            app.mode = Mode::Browse;
+            detail::search(app, text);
+        }
+        Prompt::Command => {
+            app.mode = Mode::Browse;
+            return command(app, text);
+        }
+    }
+    Vec::new()
+}
+
+fn command(app: &mut App, text: &str) -> Vec<Effect> {
+    let (name, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    let rest = rest.trim();
+    match name {
+        "" => {}
+        "q" | "quit" => return vec![Effect::Quit],
+        "help" => app.mode = Mode::Help(0),
+        "theme" => match Theme::named(rest) {
+            Some(theme) => app.theme = theme,
+            None => app.complain("no such theme: dark, light or mono"),
+        },
+        "filter" => return accept(app, Prompt::Filter, rest),
+        "goto" => match rest.parse() {
+            Ok(number) if app.session.is_some() => moves::go_to_number(app, MessageNumber(number)),
+            _ => app.complain("goto takes the number of a message, as in :goto 7"),
+        },
+        "session" => match rest.parse().map(SessionNumber) {
+            Ok(number) if app.pages.session(number).is_some() => {
+                moves::choose(app, Some(number));
+                moves::run(app, super::super::keys::Command::Show(super::Screen::Messages));
+            }
+            _ => app.complain("there is no such session"),
+        },
+        "export" => match app.session {
+            Some(session) if !rest.is_empty() => {
+                let (filter, path) = (app.filter.clone(), PathBuf::from(rest));
+                app.questions.push(Request::Export { session, filter, path });
+            }
+            Some(_) => app.complain("export takes the name of a new file, as in :export messages.jsonl"),
+            None => app.complain("no session yet"),
+        },
+        other => app.complain(format!("no command is called \"{other}\": tab completes, ? helps")),
+    }
+    Vec::new()
+}

@@ -1,0 +1,122 @@
+//! Stories: keys in, the drawn screen out. The store is real, answers come at once, nothing waits and no clock runs.
+
+mod detail;
+mod hostile;
+mod lists;
+mod many;
+mod pictures;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::buffer::Buffer;
+
+use super::*;
+use crate::store::{Place, Reader};
+use crate::tui::data::Progress;
+use crate::tui::import::{Decoding, Import};
+use crate::tui::keys;
+use crate::tui::layout;
+use crate::tui::library::Library;
+
+/// A screen, a person and a store.
+pub(crate) struct Story {
+    pub(crate) app: App,
+    library: Library,
+    pub(crate) copied: Vec<String>,
+    pub(crate) ended: bool,
+}
+
+impl Story {
+    /// On one of the samples.
+    pub(crate) fn sample(name: &str, size: (u16, u16)) -> Story {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("samples").join(name).join("capture.pcapng");
+        Story::files(&[path], size)
+    }
+
+    /// On capture files.
+    pub(crate) fn files(files: &[PathBuf], size: (u16, u16)) -> Story {
+        let place = Place::temporary().unwrap();
+        let import = Import::new(files, place.clone(), Decoding::default()).unwrap();
+        let mut last = None;
+        import.run(&mut |progress| last = Some(progress), &AtomicBool::new(false));
+        assert_eq!(last, Some(Progress::Done));
+        Story::store(place, size)
+    }
+
+    /// On a store.
+    pub(crate) fn store(place: Place, size: (u16, u16)) -> Story {
+        let library = Library::new(Reader::open(place).unwrap(), false);
+        let app = App::new("capture.pcapng".to_owned(), size, Theme::Mono);
+        let mut story = Story { app, library, copied: Vec::new(), ended: false };
+        story.take(Input::Tick(Time::default()));
+        story
+    }
+
+    /// Presses keys: `j<enter>/tool = add<enter>`.
+    pub(crate) fn press(&mut self, keys: &str) -> &mut Story {
+        for key in keys::story(keys) {
+            self.take(Input::Key(key));
+        }
+        self
+    }
+
+    /// Takes an input in, and answers until nothing is asked any more.
+    pub(crate) fn take(&mut self, input: Input) {
+        let mut effects = update(&mut self.app, input);
+        for _ in 0..100 {
+            let asked: Vec<Effect> = std::mem::take(&mut effects);
+            if asked.is_empty() {
+                return;
+            }
+            for effect in asked {
+                match effect {
+                    Effect::Ask(request) => {
+                        let answer = self.library.answer(&request);
+                        effects.extend(update(&mut self.app, Input::Answer(request, answer)));
+                    }
+                    Effect::Copy(text) => self.copied.push(text),
+                    Effect::Quit => self.ended = true,
+                    Effect::Redraw | Effect::Suspend => {}
+                }
+            }
+        }
+        panic!("questions without end");
+    }
+
+    /// What is on the screen.
+    pub(crate) fn buffer(&self) -> Buffer {
+        let (width, height) = self.app.size;
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal
+            .draw(|frame| {
+                layout::draw(&self.app, frame.buffer_mut());
+            })
+            .unwrap();
+        terminal.backend().buffer().clone()
+    }
+
+    /// The same as text.
+    pub(crate) fn screen(&self) -> String {
+        let buffer = self.buffer();
+        let mut lines = Vec::new();
+        for y in 0..buffer.area.height {
+            let mut line = String::new();
+            let mut skip = 0;
+            for x in 0..buffer.area.width {
+                let symbol = buffer[(x, y)].symbol();
+                // The cell behind a wide character is hidden by it.
+                if skip == 0 {
+                    line.push_str(symbol);
+                    skip = unicode_width::UnicodeWidthStr::width(symbol).saturating_sub(1);
+                } else {
+                    skip -= 1;
+                }
+            }
+            lines.push(line.trim_end().to_owned());
+        }
+        lines.join("\n")
+    }
+}

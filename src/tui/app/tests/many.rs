@@ -1,0 +1,148 @@
+//! A million messages: run by hand, it prints what `docs/performance.md` says.
+//!
+//! ```text
+//! cargo test --release --lib tui::app::tests::many -- --ignored --nocapture
+//! ```
+
+use std::time::Instant;
+
+use super::*;
+use crate::decode::Direction;
+use crate::decode::jsonrpc::{self, Parsed};
+use crate::event::Event;
+use crate::mcp::{Carrier, Message, Peers, Session, Transport};
+use crate::store::{CaptureInfo, CaptureKind, Options, Summary, Writer};
+
+/// A session of so many messages, every second one the answer to the one before.
+fn long(messages: u64) -> Place {
+    let place = Place::temporary().unwrap();
+    let info = CaptureInfo { kind: CaptureKind::Import, source: "many".into(), process: 1, started: Time(0) };
+    let mut writer = Writer::create(place.clone(), &info, Options::default()).unwrap();
+    let session = |ended, messages| Session {
+        number: SessionNumber(1),
+        transport: Transport::Stdio,
+        protocol_version: Some("2025-11-25".into()),
+        session_id: None,
+        client: None,
+        server: None,
+        peers: Peers::Process { process: 1, command: vec!["server".into()], name: None },
+        connections: Vec::new(),
+        started: Time(0),
+        ended,
+        messages,
+        requests: messages / 2,
+        responses: messages / 2,
+        notifications: 0,
+        errors: 0,
+        invalid: 0,
+        unanswered: 0,
+        bytes: (1, 1),
+        exit: None,
+    };
+    writer.event(Event::Session(Box::new(session(Time(0), 0))));
+    for number in 1..=messages {
+        let asks = number % 2 == 1;
+        let id = number.div_ceil(2);
+        let tool = format!("tool_{}", id % 7);
+        let raw = if asks {
+            format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{{"n":{id}}}}}}}"#
+            )
+        } else {
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":"answer {id}"}}]}}}}"#)
+        };
+        let Parsed::Single(envelope) = jsonrpc::parse(raw.as_bytes(), 64, 64) else { panic!("{raw}") };
+        writer.event(Event::Message(Box::new(Message {
+            session: SessionNumber(1),
+            number: MessageNumber(number),
+            time: Time(number as i64 * 100_000),
+            transport: Transport::Stdio,
+            direction: if asks { Direction::ClientToServer } else { Direction::ServerToClient },
+            kind: envelope.kind.unwrap(),
+            id: Some(id.to_string()),
+            method: Some("tools/call".into()),
+            tool: Some(tool),
+            raw: raw.into_bytes(),
+            envelope,
+            batch: None,
+            answers: (!asks).then_some(MessageNumber(number - 1)),
+            answered_by: None,
+            latency: (!asks).then_some(100_000 + (id as i64 * 7_919) % 5_000_000),
+            span: crate::capture::Span::default(),
+            packets: Vec::new(),
+            carrier: Carrier::Line,
+            exchange: None,
+            sse_id: None,
+            line: Some(number),
+            redelivered: false,
+            findings: Vec::new(),
+        })));
+    }
+    writer.event(Event::Session(Box::new(session(Time(messages as i64 * 100_000), messages))));
+    writer.finish(&Summary::default()).unwrap();
+    place
+}
+
+/// Resident memory in MB, from /proc.
+fn memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+    line.split_whitespace().next().and_then(|kilobytes| kilobytes.parse::<u64>().ok()).unwrap_or(0) / 1_000
+}
+
+fn timed(what: &str, run: impl FnOnce()) {
+    let began = Instant::now();
+    run();
+    println!("{what:<48} {:>9.2} ms", began.elapsed().as_secs_f64() * 1_000.0);
+}
+
+#[test]
+#[ignore = "makes a database of a million messages; prints figures"]
+fn figures_of_a_million() {
+    let count = std::env::var("MESSAGES").ok().and_then(|count| count.parse().ok()).unwrap_or(1_000_000);
+    let place = long(count);
+    println!("memory before: {} MB", memory());
+    let mut story = None;
+    timed("open, first screen of messages", || {
+        let mut opened = Story::store(place, (160, 48));
+        opened.press("<enter>");
+        opened.buffer();
+        story = Some(opened);
+    });
+    let mut story = story.unwrap();
+    assert_eq!(story.app.message_count(), Some((count as usize, true)));
+    timed("a page down and its frame", || drop(story.press("<pgdn>").buffer()));
+    timed("jump to the end and its frame", || drop(story.press("G").buffer()));
+    timed("jump to the middle (:goto) and its frame", || {
+        drop(story.press(&format!(":goto {}<enter>", count / 2)).buffer())
+    });
+    timed("100 frames", || (0..100).for_each(|_| drop(story.buffer())));
+    timed("open a message", || drop(story.press("<enter>").buffer()));
+    story.press("<esc>");
+    timed("filter of a column, first page", || drop(story.press("/tool = tool_3<enter>").buffer()));
+    timed("the rest of that filter", || while story.library.search_on() {});
+    story.press("<esc>");
+    timed("filter that few fit, first page", || drop(story.press("/latency > 5099us<enter>").buffer()));
+    timed("the rest of that filter", || while story.library.search_on() {});
+    story.press("<esc>");
+    timed("full text, first page", || drop(story.press("/\"answer 499999\"<enter>").buffer()));
+    timed("the rest of that filter", || while story.library.search_on() {});
+    story.press("<esc>");
+    timed("statistics", || drop(story.press("5").buffer()));
+    timed("layers", || drop(story.press("3").buffer()));
+    println!("memory after: {} MB", memory());
+}
+
+#[test]
+fn the_end_of_a_long_list_needs_two_pages_only() {
+    let mut story = Story::store(long(3_000), (100, 30));
+    story.press("<enter>G");
+    assert_eq!(story.app.cursor(Screen::Messages).selected, 2_999);
+    assert!(story.app.message(2_999).is_some() && story.app.message(1_500).is_none());
+    story.press("/tool = tool_3 and kind = request<enter>G");
+    let (total, complete) = story.app.message_count().unwrap();
+    assert!(complete && (200..230).contains(&total), "{total}");
+    assert!(story.app.message(total - 1).is_some());
+    story.press("F<esc>");
+    assert!(story.app.follow);
+}

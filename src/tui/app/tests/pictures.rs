@@ -1,0 +1,128 @@
+//! Pictures of real screens, drawn from the samples into `docs/pictures`:
+//!
+//! ```text
+//! cargo test --lib pictures -- --ignored
+//! ```
+
+use std::fmt::Write;
+use std::fs;
+
+use ratatui::buffer::Buffer;
+use ratatui::style::{Color, Modifier};
+
+use super::*;
+
+/// Pixels of a character cell, and of the letters in it.
+const CELL: (f32, f32) = (9.0, 19.0);
+const LETTERS: f32 = 15.0;
+
+/// The colours that a terminal's own are drawn in.
+struct Ground {
+    text: &'static str,
+    ground: &'static str,
+}
+
+const DARK: Ground = Ground { text: "#d8dee9", ground: "#1b1e24" };
+const LIGHT: Ground = Ground { text: "#24292f", ground: "#ffffff" };
+
+/// A buffer as an SVG picture.
+fn svg(buffer: &Buffer, ground: &Ground) -> String {
+    let (columns, rows) = (buffer.area.width, buffer.area.height);
+    let (width, height) = (f32::from(columns) * CELL.0 + 16.0, f32::from(rows) * CELL.1 + 16.0);
+    let mut out = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\">\n\
+         <rect width=\"100%\" height=\"100%\" rx=\"6\" fill=\"{}\"/>\n\
+         <g font-family=\"DejaVu Sans Mono, Menlo, Consolas, monospace\" font-size=\"{LETTERS}\" xml:space=\"preserve\">\n",
+        ground.ground
+    );
+    for y in 0..rows {
+        let mut x = 0;
+        while x < columns {
+            let first = &buffer[(x, y)];
+            // Neighbours of one style are one run; a wide character is its own, so that it cannot push others.
+            let wide = |symbol: &str| unicode_width::UnicodeWidthStr::width(symbol) > 1;
+            let mut text = first.symbol().to_owned();
+            let mut end = x + if wide(first.symbol()) { 2 } else { 1 };
+            while !wide(&text)
+                && end < columns
+                && buffer[(end, y)].style() == first.style()
+                && !wide(buffer[(end, y)].symbol())
+            {
+                text.push_str(buffer[(end, y)].symbol());
+                end += 1;
+            }
+            run(&mut out, (x, end, y), &text, first, ground);
+            x = end;
+        }
+    }
+    out.push_str("</g>\n</svg>\n");
+    out
+}
+
+fn run(out: &mut String, (x, end, y): (u16, u16, u16), text: &str, cell: &ratatui::buffer::Cell, ground: &Ground) {
+    let (left, top) = (8.0 + f32::from(x) * CELL.0, 8.0 + f32::from(y) * CELL.1);
+    let width = f32::from(end - x) * CELL.0;
+    if cell.bg != Color::Reset {
+        let fill = colour(cell.bg, ground.ground);
+        let _ = writeln!(
+            out,
+            "<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{:.1}\" fill=\"{fill}\"/>",
+            CELL.1
+        );
+    }
+    if text.trim().is_empty() {
+        return;
+    }
+    let mut style = String::new();
+    if cell.modifier.contains(Modifier::BOLD) {
+        style.push_str(" font-weight=\"bold\"");
+    }
+    if cell.modifier.contains(Modifier::UNDERLINED) {
+        style.push_str(" text-decoration=\"underline\"");
+    }
+    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let fill = colour(cell.fg, ground.text);
+    let base = top + CELL.1 * 0.75;
+    let _ = writeln!(
+        out,
+        "<text x=\"{left:.1}\" y=\"{base:.1}\" textLength=\"{width:.1}\" lengthAdjust=\"spacingAndGlyphs\" fill=\"{fill}\"{style}>{text}</text>"
+    );
+}
+
+/// The themes use colours of the 256-colour cube and its greys only.
+fn colour(colour: Color, own: &str) -> String {
+    let level = |step: u8| if step == 0 { 0 } else { 55 + 40 * step };
+    match colour {
+        Color::Indexed(grey @ 232..) => format!("#{0:02x}{0:02x}{0:02x}", 8 + 10 * (grey - 232)),
+        Color::Indexed(cube @ 16..) => {
+            let (red, green, blue) = ((cube - 16) / 36, (cube - 16) / 6 % 6, (cube - 16) % 6);
+            format!("#{:02x}{:02x}{:02x}", level(red), level(green), level(blue))
+        }
+        _ => own.to_owned(),
+    }
+}
+
+#[test]
+#[ignore = "writes docs/pictures"]
+fn pictures() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/pictures");
+    fs::create_dir_all(&directory).unwrap();
+    let pictures = [
+        ("message", "weather", (150, 40), Theme::Dark, "<enter>G<enter><tab>g<tab>/Quito<enter>"),
+        ("message-light", "weather", (150, 40), Theme::Light, "<enter>G<enter><tab>g<tab>/Quito<enter>"),
+        ("messages", "helpdesk", (120, 16), Theme::Dark, "<enter>j"),
+        ("sequence", "helpdesk", (120, 16), Theme::Dark, "<enter>2++++"),
+        ("layers", "weather", (130, 30), Theme::Dark, "<enter>3jjjj"),
+        ("findings", "helpdesk", (120, 18), Theme::Dark, "<enter>4"),
+        ("statistics", "helpdesk", (120, 24), Theme::Dark, "<enter>5"),
+        ("packets", "weather", (120, 30), Theme::Dark, "<enter>6"),
+        ("filter", "weather", (100, 20), Theme::Dark, "<enter>/tool = get_weather and l"),
+    ];
+    for (name, sample, size, theme, keys) in pictures {
+        let mut story = Story::sample(sample, size);
+        story.app.theme = theme;
+        story.press(keys);
+        let ground = if theme == Theme::Light { LIGHT } else { DARK };
+        fs::write(directory.join(format!("{name}.svg")), svg(&story.buffer(), &ground)).unwrap();
+    }
+}

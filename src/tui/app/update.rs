@@ -1,0 +1,151 @@
+//! Inputs to state and effects.
+
+use super::super::data::{Answer, Progress, Request};
+use super::super::keys::{self, Command};
+use super::super::layout;
+use super::{App, Mode, Screen, detail, moves, needs, prompt};
+use crate::capture::Time;
+
+/// What comes in.
+#[derive(Debug)]
+pub enum Input {
+    /// A key, by its name in the table.
+    Key(String),
+    /// Text that was pasted.
+    Paste(String),
+    /// The terminal has another size.
+    Resize(u16, u16),
+    /// The store answered.
+    Answer(Request, Answer),
+    /// Somebody wrote to the store.
+    Changed,
+    /// The clock says so; comes once a second.
+    Tick(Time),
+    /// The import went on.
+    Progress(Progress),
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Ask the store.
+    Ask(Request),
+    /// Put this text on the clipboard.
+    Copy(String),
+    /// Draw everything again.
+    Redraw,
+    /// Sleep until continued.
+    Suspend,
+    /// End.
+    Quit,
+}
+
+/// Takes an input in and says what is to be done.
+pub fn update(app: &mut App, input: Input) -> Vec<Effect> {
+    let mut effects = match input {
+        Input::Key(key) => press(app, &key),
+        Input::Paste(text) => {
+            if let Mode::Prompt(_, line) = &mut app.mode {
+                line.insert(&text);
+            }
+            Vec::new()
+        }
+        Input::Resize(width, height) => {
+            app.size = (width, height);
+            Vec::new()
+        }
+        Input::Answer(request, answer) => {
+            take(app, &request, answer);
+            Vec::new()
+        }
+        Input::Changed => {
+            app.pages.changed();
+            Vec::new()
+        }
+        Input::Tick(now) => {
+            app.now = now;
+            app.pages.beat();
+            Vec::new()
+        }
+        Input::Progress(progress) => {
+            if matches!(progress, Progress::Done | Progress::Failed(_)) {
+                app.pages.changed();
+                app.pages.beat();
+            }
+            app.progress = Some(progress);
+            Vec::new()
+        }
+    };
+    settle(app);
+    let needed = needs::needs(app);
+    let asked = app.pages.ask(needed).into_iter().chain(app.questions.drain(..));
+    effects.extend(asked.map(Effect::Ask));
+    effects
+}
+
+fn press(app: &mut App, key: &str) -> Vec<Effect> {
+    app.notice = None;
+    match app.mode {
+        Mode::Prompt(..) if key != "ctrl-c" => prompt::key(app, key),
+        Mode::Help(top) => {
+            app.mode = match keys::command(key, Screen::Sessions) {
+                Some(Command::Move(motion)) => Mode::Help(moves::scrolled(app, top, motion)),
+                _ => Mode::Browse,
+            };
+            Vec::new()
+        }
+        _ => keys::command(key, app.screen).map(|command| moves::run(app, command)).unwrap_or_default(),
+    }
+}
+
+fn take(app: &mut App, request: &Request, answer: Answer) {
+    match (request, answer) {
+        (Request::Locate { session, filter, message }, Answer::Located(row)) => {
+            if (app.session, &app.filter) == (Some(*session), filter) {
+                match row {
+                    Some(row) => moves::select_message(app, row),
+                    None => app.complain(format!("message {} is not in this list: esc drops the filter", message.0)),
+                }
+            }
+        }
+        (Request::NextOdd { session, filter, .. }, Answer::Located(row)) => {
+            if (app.session, &app.filter) == (Some(*session), filter) {
+                match row {
+                    Some(row) => moves::select_message(app, row),
+                    None => app.say("nothing odd from here to the end"),
+                }
+            }
+        }
+        (Request::Export { path, .. }, Answer::Exported(messages)) => {
+            app.say(format!("{messages} messages written to {}", path.display()));
+        }
+        (_, Answer::Failed(why)) => app.complain(why),
+        (request, answer) => app.pages.take(request, answer),
+    }
+}
+
+/// Makes the state agree with what was just learnt: cursors in their lists, the newest in view, panes on their message.
+fn settle(app: &mut App) {
+    if let Some(sessions) = app.pages.sessions() {
+        // A session that comes up above must not push another one under the cursor.
+        let own = app.session.and_then(|own| sessions.iter().position(|row| row.session.number == own));
+        let first = sessions.first().map(|row| row.session.number);
+        match own {
+            Some(row) => app.cursor_mut(Screen::Sessions).selected = row,
+            None if app.session.is_none() => app.session = first,
+            None => {}
+        }
+    }
+    if app.follow
+        && let Some((total, _)) = app.message_count()
+    {
+        app.cursor_mut(Screen::Messages).selected = total.saturating_sub(1);
+    }
+    for screen in [Screen::Sessions, app.screen] {
+        if let Some(total) = app.rows(screen) {
+            let height = layout::list_height(app.size, screen);
+            app.cursor_mut(screen).fit(total, height);
+        }
+    }
+    detail::settle(app);
+}

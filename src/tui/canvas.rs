@@ -1,0 +1,255 @@
+//! What panes draw with. All text goes through [`Canvas::put`]: nothing that somebody sent reaches the terminal but as visible characters,
+//! each in its own columns.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+
+use super::app::Cursor;
+use super::theme::{Part, Theme};
+use crate::view::paint::Tone;
+use crate::view::safe;
+
+/// The screen while it is drawn.
+pub struct Canvas<'b> {
+    /// The cells.
+    pub buffer: &'b mut Buffer,
+    /// The theme.
+    pub theme: Theme,
+}
+
+/// Text in a column of a table.
+#[derive(Clone, Debug, Default)]
+pub struct Cell {
+    /// The text.
+    pub text: String,
+    /// How it looks.
+    pub style: Style,
+}
+
+/// A column of a table.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    title: &'static str,
+    width: u16,
+    /// Gets its part of the room that is left.
+    grows: u16,
+    right: bool,
+    /// Shown where the table is at least so wide.
+    from: u16,
+}
+
+impl Column {
+    /// A column of so many columns of characters.
+    pub const fn new(title: &'static str, width: u16) -> Column {
+        Column { title, width, grows: 0, right: false, from: 0 }
+    }
+
+    /// Its text stands at the right end.
+    pub const fn right(self) -> Column {
+        Column { right: true, ..self }
+    }
+
+    /// Takes so many parts of the room that is left.
+    pub const fn grows(self, parts: u16) -> Column {
+        Column { grows: parts, ..self }
+    }
+
+    /// Left out of tables that are narrower.
+    pub const fn from(self, width: u16) -> Column {
+        Column { from: width, ..self }
+    }
+}
+
+/// A list as it is seen.
+#[derive(Clone, Copy, Debug)]
+pub struct List {
+    /// Selected row and first row in view.
+    pub cursor: Cursor,
+    /// Rows there are.
+    pub total: usize,
+    /// Whether it has the keys.
+    pub active: bool,
+}
+
+impl Canvas<'_> {
+    /// The style of a tone.
+    pub fn tone(&self, tone: Tone) -> Style {
+        self.theme.tone(tone)
+    }
+
+    /// The style of a part of the screen.
+    pub fn part(&self, part: Part) -> Style {
+        self.theme.part(part)
+    }
+
+    /// Writes `text` in at most `width` columns, made visible and cut; says where the next may stand.
+    pub fn put(&mut self, x: u16, y: u16, width: u16, text: &str, style: Style) -> u16 {
+        if width == 0 || !self.buffer.area.contains((x, y).into()) {
+            return x;
+        }
+        // Nothing shines through of what stood there before.
+        let style = Style::reset().patch(style);
+        self.buffer.set_stringn(x, y, safe::fit(text, usize::from(width)), usize::from(width), style).0
+    }
+
+    /// The same at the right end of the columns.
+    pub fn put_right(&mut self, x: u16, y: u16, width: u16, text: &str, style: Style) {
+        let fitted = safe::fit(text, usize::from(width));
+        let blank = usize::from(width).saturating_sub(safe::width(&fitted)) as u16;
+        self.put(x + blank, y, width - blank, &fitted, style);
+    }
+
+    /// Writes pieces one after the other.
+    pub fn pieces(&mut self, x: u16, y: u16, width: u16, pieces: &[(String, Style)]) -> u16 {
+        let end = x.saturating_add(width);
+        pieces.iter().fold(x, |x, (text, style)| self.put(x, y, end.saturating_sub(x), text, *style))
+    }
+
+    /// Lays a style over cells.
+    pub fn lay(&mut self, area: Rect, style: Style) {
+        self.buffer.set_style(area.intersection(self.buffer.area), style);
+    }
+
+    /// One sentence in the middle of an area, for lists without rows.
+    pub fn message(&mut self, area: Rect, text: &str) {
+        let text = safe::fit(text, usize::from(area.width));
+        let width = safe::width(&text) as u16;
+        let (x, y) = (area.x + (area.width - width) / 2, area.y + area.height / 3);
+        let style = self.tone(Tone::Dim);
+        self.put(x, y, width, &text, style);
+    }
+
+    /// A horizontal line from `x` to before `end`, with titles in it.
+    pub fn rule(&mut self, x: u16, end: u16, y: u16, style: Style) {
+        for x in x..end {
+            self.put(x, y, 1, "─", style);
+        }
+    }
+
+    /// A line across the screen that meets its frame.
+    pub fn divide(&mut self, area: Rect, y: u16) {
+        let border = self.part(Part::Border);
+        self.rule(area.x, area.right(), y, border);
+        self.put(area.x - 1, y, 1, "├", border);
+        self.put(area.right(), y, 1, "┤", border);
+    }
+
+    /// A table: the names of its columns, below them the rows in view. A row that is not known yet is a dot.
+    pub fn table(&mut self, area: Rect, columns: &[Column], list: List, row: impl Fn(usize) -> Option<Vec<Cell>>) {
+        // A blank on both sides: nothing touches the frame.
+        let places = places(Rect { x: area.x + 1, width: area.width.saturating_sub(2), ..area }, columns);
+        let head = self.part(Part::Head);
+        for (column, (x, width)) in columns.iter().zip(&places) {
+            if column.right {
+                self.put_right(*x, area.y, *width, column.title, head);
+            } else {
+                self.put(*x, area.y, *width, column.title, head);
+            }
+        }
+        for line in 1..area.height {
+            let (index, y) = (list.cursor.top + usize::from(line) - 1, area.y + line);
+            if index >= list.total {
+                break;
+            }
+            match row(index) {
+                Some(cells) => {
+                    for ((column, (x, width)), cell) in columns.iter().zip(&places).zip(&cells) {
+                        if column.right {
+                            self.put_right(*x, y, *width, &cell.text, cell.style);
+                        } else {
+                            self.put(*x, y, *width, &cell.text, cell.style);
+                        }
+                    }
+                }
+                None => {
+                    self.put(area.x + 2, y, 1, "·", head);
+                }
+            }
+            if index == list.cursor.selected {
+                self.select(Rect { y, height: 1, ..area }, list.active);
+            }
+        }
+    }
+
+    /// Marks the selected row.
+    pub fn select(&mut self, row: Rect, active: bool) {
+        let style = self.part(if active { Part::Selected } else { Part::Resting });
+        self.lay(row, style);
+    }
+}
+
+/// Where the columns stand: x and width, 0 for those left out. One blank between two.
+fn places(area: Rect, columns: &[Column]) -> Vec<(u16, u16)> {
+    let shown = |column: &&Column| column.from <= area.width;
+    let taken: u16 = columns.iter().filter(shown).map(|column| column.width + 1).sum::<u16>().saturating_sub(1);
+    let parts: u16 = columns.iter().filter(shown).map(|column| column.grows).sum();
+    let mut left = area.width.saturating_sub(taken);
+    let mut parts_left = parts;
+    let mut x = area.x;
+    let place = |column: &Column| {
+        if column.from > area.width {
+            return (x, 0);
+        }
+        let more = (left * column.grows).checked_div(parts_left).unwrap_or(0);
+        left -= more;
+        parts_left -= column.grows;
+        let width = (column.width + more).min(area.right().saturating_sub(x));
+        let place = (x, width);
+        x = (x + width + 1).min(area.right());
+        place
+    };
+    columns.iter().map(place).collect()
+}
+
+impl Cell {
+    /// Text in a style.
+    pub fn new(text: impl Into<String>, style: Style) -> Cell {
+        Cell { text: text.into(), style }
+    }
+}
+
+/// A bar of eighths of a column, `value` of `full` wide.
+pub fn bar(value: u64, full: u64, width: usize) -> String {
+    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    let eighths = (u128::from(value) * width as u128 * 8 / u128::from(full.max(1))).min(width as u128 * 8) as usize;
+    // What is there is seen, however little it is.
+    let eighths = if value > 0 { eighths.max(1) } else { 0 };
+    format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
+}
+
+/// A line of bars, one for each value, the largest full.
+pub fn sparkline(values: &[u64]) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let most = values.iter().copied().max().unwrap_or(0).max(1);
+    let bar = |value: &u64| if *value == 0 { ' ' } else { BARS[(u128::from(*value) * 7 / u128::from(most)) as usize] };
+    values.iter().map(bar).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_share_the_room_and_leave_when_there_is_none() {
+        let columns = [
+            Column::new("a", 3),
+            Column::new("b", 5).grows(1),
+            Column::new("c", 4).from(40),
+            Column::new("d", 2).grows(3),
+        ];
+        let area = |width| Rect { x: 1, y: 0, width, height: 3 };
+        assert_eq!(places(area(20), &columns), [(1, 3), (5, 7), (13, 0), (13, 8)]);
+        assert_eq!(places(area(40), &columns).last(), Some(&(21, 20)));
+        assert!(places(area(6), &columns).iter().all(|(x, width)| x + width <= 7));
+    }
+
+    #[test]
+    fn bars_have_eighths() {
+        assert_eq!(bar(50, 100, 8), "████");
+        assert_eq!(bar(1, 1_000_000, 8), "▏");
+        assert_eq!(bar(u64::MAX, 1, 2), "██");
+        assert_eq!(bar(0, 10, 4), "");
+        assert_eq!(sparkline(&[0, 1, 8]), " ▁█");
+    }
+}

@@ -1,0 +1,233 @@
+//! A JSON text as a tree that is opened node by node: only what is shown is read.
+//!
+//! Nodes are ranges of the text, so each has its bytes, and through them its packets. Opening a node walks its own text once; nesting
+//! never grows the stack. The text was checked before ([`Tree::new`]), so the walk need not doubt it.
+
+mod scan;
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+
+use serde_json::value::RawValue;
+
+/// Children shown of one node: a list of a million is searched and exported, not scrolled through.
+pub const CHILDREN: usize = 5_000;
+
+/// Rows that are unfolded at the start.
+const ROWS_AT_FIRST: usize = 400;
+
+/// Levels that a byte is looked for in; beyond, its outer node stands for it.
+const DEPTH: usize = 256;
+
+/// Nodes that unfolding everything stops at.
+const NODES: usize = 100_000;
+
+/// What a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `{…}` with so many members.
+    Object(usize),
+    /// `[…]` with so many elements.
+    Array(usize),
+    /// `"…"`
+    String,
+    /// A number, true, false or null.
+    Plain,
+}
+
+/// What leads to a node from the one above.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Name {
+    /// Nothing: the whole text.
+    Root,
+    /// A member's name, as a range of the text with its quotes.
+    Member(Range<usize>),
+    /// A position in an array.
+    Element(usize),
+}
+
+/// A value in the text.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Levels above it.
+    pub depth: usize,
+    /// What leads to it.
+    pub name: Name,
+    /// Where it stands.
+    pub value: Range<usize>,
+    /// What it is.
+    pub kind: Kind,
+    /// Whether its children are shown.
+    pub open: bool,
+    parent: Option<usize>,
+    /// Its children, once it was opened: they stand together.
+    children: Option<Range<usize>>,
+}
+
+impl Node {
+    /// Where it stands, with its name.
+    pub fn range(&self) -> Range<usize> {
+        match &self.name {
+            Name::Member(name) => name.start..self.value.end,
+            Name::Root | Name::Element(_) => self.value.clone(),
+        }
+    }
+
+    /// Whether there is anything to open.
+    pub fn folds(&self) -> bool {
+        matches!(self.kind, Kind::Object(1..) | Kind::Array(1..))
+    }
+}
+
+/// The tree, as far as it was opened.
+#[derive(Clone, Debug, Default)]
+pub struct Tree {
+    nodes: Vec<Node>,
+    rows: Vec<usize>,
+}
+
+impl Tree {
+    /// The tree of a text, unfolded as far as it stays readable; `None` where the text is no JSON.
+    pub fn new(text: &[u8]) -> Option<Tree> {
+        let json: &RawValue = serde_json::from_slice(text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)).ok()?;
+        // A raw value starts at its first byte that is no blank, and is a part of the text.
+        let start = json.get().as_ptr() as usize - text.as_ptr() as usize;
+        let (end, kind) = scan::value(text, start);
+        let root =
+            Node { depth: 0, name: Name::Root, value: start..end, kind, open: false, parent: None, children: None };
+        let mut tree = Tree { nodes: vec![root], rows: Vec::new() };
+        tree.unfold(text, ROWS_AT_FIRST);
+        Some(tree)
+    }
+
+    /// Rows to show.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there are none: the text is no JSON.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The node in a row.
+    pub fn node(&self, row: usize) -> Option<&Node> {
+        self.rows.get(row).map(|index| &self.nodes[*index])
+    }
+
+    /// Folds or unfolds the node in a row.
+    pub fn set_open(&mut self, text: &[u8], row: usize, open: bool) {
+        if let Some(&index) = self.rows.get(row) {
+            self.open(text, index, open);
+            self.lay_out();
+        }
+    }
+
+    /// Unfolds nodes, the outer ones first, until that makes so many.
+    pub fn unfold(&mut self, text: &[u8], most: usize) {
+        let mut next = 0;
+        while next < self.nodes.len() && self.nodes.len() < most {
+            self.open(text, next, true);
+            next += 1;
+        }
+        self.lay_out();
+    }
+
+    /// Unfolds everything, up to 100,000 nodes.
+    pub fn unfold_all(&mut self, text: &[u8]) {
+        self.unfold(text, NODES);
+    }
+
+    /// The row of the node above.
+    pub fn parent(&self, row: usize) -> Option<usize> {
+        let parent = self.nodes[*self.rows.get(row)?].parent?;
+        self.row_of(parent)
+    }
+
+    /// Unfolds what hides the innermost node around this byte of the text, and says its row.
+    pub fn reveal(&mut self, text: &[u8], offset: usize) -> Option<usize> {
+        let mut index = 0;
+        // Each level is walked once more: without a bound a text of brackets would cost the square of its length.
+        for _ in 0..DEPTH {
+            self.open(text, index, true);
+            let children = self.nodes[index].children.clone().unwrap_or_default();
+            match children.into_iter().find(|child| self.nodes[*child].range().contains(&offset)) {
+                Some(child) => index = child,
+                None => break,
+            }
+        }
+        self.lay_out();
+        self.row_of(index)
+    }
+
+    /// The path of the node in a row, as JSONPath (RFC 9535): `$.params.arguments['a b'][0]`.
+    pub fn path(&self, text: &[u8], row: usize) -> String {
+        let mut steps = Vec::new();
+        let mut next = self.rows.get(row).copied();
+        while let Some(index) = next {
+            steps.push(&self.nodes[index].name);
+            next = self.nodes[index].parent;
+        }
+        let mut path = String::new();
+        for step in steps.into_iter().rev() {
+            match step {
+                Name::Root => path.push('$'),
+                Name::Element(index) => path.push_str(&format!("[{index}]")),
+                Name::Member(range) => path.push_str(&member_step(text.get(range.clone()).unwrap_or_default())),
+            }
+        }
+        path
+    }
+
+    /// Opens or closes a node; its children are read the first time.
+    fn open(&mut self, text: &[u8], index: usize, open: bool) {
+        let node = &self.nodes[index];
+        if !node.folds() {
+            return;
+        }
+        if open && node.children.is_none() {
+            let (depth, start) = (node.depth + 1, self.nodes.len());
+            let children = scan::children(text, node.value.start, CHILDREN);
+            self.nodes.extend(children.into_iter().map(|child| Node {
+                depth,
+                name: child.name,
+                value: child.value,
+                kind: child.kind,
+                open: false,
+                parent: Some(index),
+                children: None,
+            }));
+            self.nodes[index].children = Some(start..self.nodes.len());
+        }
+        self.nodes[index].open = open;
+    }
+
+    /// Puts the rows in order: each open node is followed by its children.
+    fn lay_out(&mut self) {
+        self.rows.clear();
+        let mut open = vec![0];
+        while let Some(index) = open.pop() {
+            self.rows.push(index);
+            let node = &self.nodes[index];
+            if let (true, Some(children)) = (node.open, &node.children) {
+                open.extend(children.clone().rev());
+            }
+        }
+    }
+
+    fn row_of(&self, index: usize) -> Option<usize> {
+        self.rows.iter().position(|row| *row == index)
+    }
+}
+
+/// A member's name as a step of a path: `.name` where it needs no quotes.
+fn member_step(quoted: &[u8]) -> String {
+    let name: String = serde_json::from_slice(quoted).unwrap_or_else(|_| String::from_utf8_lossy(quoted).into_owned());
+    let first = name.chars().next().is_some_and(|c| c.is_alphabetic() || c == '_');
+    if first && name.chars().all(|c| c.is_alphanumeric() || c == '_') {
+        format!(".{name}")
+    } else {
+        format!("['{}']", name.replace('\\', "\\\\").replace('\'', "\\'"))
+    }
+}

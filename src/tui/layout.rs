@@ -1,0 +1,272 @@
+//! The screen.
+//!
+//! ```text
+//! ┌ capture.pcapng ▸ 1 weather ▸ messages ───────────────── / tool = get_weather ┐  where, and the filter
+//! │ 1 messages  2 sequence  3 layers  4 findings  5 stats  6 packets  7 tools …  │  tabs
+//! │     #       time    method          about                    id   latency    │  ┐
+//! │     4   0.013400 →  tools/call      get_weather city=Quito    3    238 ms ██ │  │ the screen's pane
+//! │     …                                                                        │  ┘
+//! └ ⏎ open · p partner · / filter · ? help ─────────────── live · 103 messages ──┘  keys, and how things stand
+//!
+//! one message, where there is room                    and where there is not
+//! ├ layers ───────┬ json ─────────┬ bytes: packet ─┤  ├ layers ───────┬ json ──────────────────┤
+//! │ ▸ Ethernet II │ ▾ result      │ 0000  65 76 65 │  │ ▸ Ethernet II │ ▾ result               │
+//! │ ▸ IPv4        │   ▾ content   │ 0008  6d 65 73 │  ├ bytes: packet ┴────────────────────────┤
+//! │ ▸ TCP         │               │                │  │ 0000  65 76 65 6e 74 3a 20 6d  event: m│
+//! └───────────────┴───────────────┴────────────────┘  └────────────────────────────────────────┘
+//! ```
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use super::app::{App, Mode, Prompt, Screen};
+use super::canvas::Canvas;
+use super::data::Progress;
+use super::keys::{KEYS, sign};
+use super::pane;
+use super::theme::Part;
+use crate::view::paint::Tone;
+use crate::view::units;
+
+/// Below this nothing can be read.
+const LEAST: (u16, u16) = (40, 10);
+
+/// From this width on the three panes of a message stand side by side.
+const SIDE_BY_SIDE: u16 = 120;
+
+/// Rows of the panes of one message.
+#[derive(Clone, Copy, Debug)]
+pub struct Heights {
+    /// Messages.
+    pub list: usize,
+    /// Layers.
+    pub layers: usize,
+    /// JSON.
+    pub json: usize,
+    /// Bytes.
+    pub bytes: usize,
+}
+
+/// The panes of one message, with the lines between them.
+#[derive(Clone, Copy, Debug)]
+pub struct DetailAreas {
+    /// Messages, with their head.
+    pub list: Rect,
+    /// Layers.
+    pub layers: Rect,
+    /// JSON.
+    pub json: Rect,
+    /// Bytes.
+    pub bytes: Rect,
+}
+
+/// The part of the screen that belongs to the pane of the screen.
+pub fn body((width, height): (u16, u16)) -> Rect {
+    Rect { x: 1, y: 2, width: width.saturating_sub(2), height: height.saturating_sub(3) }
+}
+
+/// Rows of the list of a screen.
+pub fn list_height(size: (u16, u16), screen: Screen) -> usize {
+    let area = match screen {
+        Screen::Detail => detail(body(size)).list,
+        Screen::Statistics => pane::statistics::calls_area(body(size)),
+        _ => body(size),
+    };
+    usize::from(area.height.saturating_sub(1))
+}
+
+/// Rows of the panes of one message.
+pub fn pane_heights(size: (u16, u16)) -> Heights {
+    let areas = detail(body(size));
+    let rows = |area: Rect| usize::from(area.height);
+    Heights {
+        list: rows(areas.list).saturating_sub(1),
+        layers: rows(areas.layers),
+        json: rows(areas.json),
+        bytes: rows(areas.bytes),
+    }
+}
+
+/// Bytes in a row of the bytes pane: offset, hexadecimal, text and the blanks between them have to fit.
+pub fn bytes_per_row(size: (u16, u16)) -> usize {
+    if detail(body(size)).bytes.width >= pane::bytes::width(16) { 16 } else { 8 }
+}
+
+/// The panes of one message.
+pub fn detail(body: Rect) -> DetailAreas {
+    let strip = (body.height / 4).clamp(3, 12).min(body.height);
+    let list = Rect { height: strip, ..body };
+    // One line between the list and the panes.
+    let (y, height) = (body.y + strip + 1, body.height.saturating_sub(strip + 1));
+    if body.width + 2 >= SIDE_BY_SIDE {
+        let bytes = pane::bytes::width(if body.width >= 148 { 16 } else { 8 });
+        let left = body.width.saturating_sub(bytes + 2);
+        let layers = left * 46 / 100;
+        let at = |x, width| Rect { x, y, width, height };
+        return DetailAreas {
+            list,
+            layers: at(body.x, layers),
+            json: at(body.x + layers + 1, left - layers),
+            bytes: at(body.x + left + 2, bytes),
+        };
+    }
+    let lower = (height * 2 / 5).max(1).min(height);
+    let upper = height.saturating_sub(lower + 1);
+    let layers = body.width * 9 / 20;
+    DetailAreas {
+        list,
+        layers: Rect { x: body.x, y, width: layers, height: upper },
+        json: Rect { x: body.x + layers + 1, y, width: body.width.saturating_sub(layers + 1), height: upper },
+        bytes: Rect { x: body.x, y: y + upper + 1, width: body.width, height: lower },
+    }
+}
+
+/// Draws everything; says where the terminal's cursor belongs while a line is written.
+pub fn draw(app: &App, buffer: &mut Buffer) -> Option<(u16, u16)> {
+    let area = buffer.area;
+    let mut canvas = Canvas { buffer, theme: app.theme };
+    if area.width < LEAST.0 || area.height < LEAST.1 {
+        canvas.message(area, &format!("too small: {} × {} at least", LEAST.0, LEAST.1));
+        return None;
+    }
+    frame(app, &mut canvas, area);
+    tabs(app, &mut canvas, Rect { x: 2, y: 1, width: area.width - 4, height: 1 });
+    let body = body((area.width, area.height));
+    match app.screen {
+        Screen::Sessions => pane::sessions::draw(app, &mut canvas, body),
+        Screen::Messages => pane::messages::draw(app, &mut canvas, body, true),
+        Screen::Sequence => pane::sequence::draw(app, &mut canvas, body),
+        Screen::Layers => pane::steps::draw(app, &mut canvas, body),
+        Screen::Findings => pane::findings::draw(app, &mut canvas, body),
+        Screen::Statistics => pane::statistics::draw(app, &mut canvas, body),
+        Screen::Packets => pane::packets::draw(app, &mut canvas, body),
+        Screen::Tools => pane::tools::draw(app, &mut canvas, body),
+        Screen::Stderr => pane::stderr::draw(app, &mut canvas, body),
+        Screen::Detail => pane::detail::draw(app, &mut canvas, body),
+    }
+    match &app.mode {
+        Mode::Browse => None,
+        Mode::Help(top) => {
+            pane::help::draw(&mut canvas, area, *top);
+            None
+        }
+        Mode::Prompt(prompt, line) => Some(pane::prompt::draw(app, &mut canvas, *prompt, line)),
+    }
+}
+
+fn frame(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
+    let border = canvas.part(Part::Border);
+    let (right, bottom) = (area.right() - 1, area.bottom() - 1);
+    for y in [0, bottom] {
+        canvas.rule(1, right, y, border);
+    }
+    for (x, y, corner) in [(0, 0, "┌"), (right, 0, "┐"), (0, bottom, "└"), (right, bottom, "┘")] {
+        canvas.put(x, y, 1, corner, border);
+    }
+    for y in 1..bottom {
+        canvas.put(0, y, 1, "│", border);
+        canvas.put(right, y, 1, "│", border);
+    }
+    let filter = if app.filter.is_empty() { String::new() } else { format!(" / {} ", app.filter) };
+    let filter_width = (filter.chars().count() as u16).min(area.width / 2);
+    let end = path(app, canvas, area.width - 4 - filter_width);
+    if !filter.is_empty() {
+        let style = canvas.tone(Tone::Warning);
+        let room = (right - 1).saturating_sub(end + 1).min(filter_width);
+        canvas.put_right(right - 1 - room, 0, room, &filter, style);
+    }
+    let state = state(app);
+    let width = (crate::view::safe::width(&state.0) as u16 + 2).min(area.width / 2);
+    let style = canvas.tone(state.1);
+    canvas.put_right(right - 1 - width, bottom, width, &format!(" {} ", state.0), style);
+    footer(app, canvas, bottom, right - 2 - width);
+}
+
+/// Where one is: `capture.pcapng ▸ 1 weather ▸ messages`.
+fn path(app: &App, canvas: &mut Canvas<'_>, width: u16) -> u16 {
+    let (plain, dim) = (canvas.tone(Tone::Strong), canvas.tone(Tone::Dim));
+    let mut pieces = vec![(format!(" {} ", app.title), dim)];
+    if app.screen != Screen::Sessions
+        && let Some(row) = app.session_row()
+    {
+        pieces.push(("▸".to_owned(), dim));
+        pieces.push((format!(" {} {} ", row.session.number.0, pane::sessions::server(&row.session)), plain));
+    }
+    pieces.push(("▸".to_owned(), dim));
+    pieces.push((format!(" {} ", app.screen.name()), plain));
+    canvas.pieces(2, 0, width, &pieces)
+}
+
+fn tabs(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
+    let (dim, key, here) = (canvas.tone(Tone::Dim), canvas.part(Part::Key), canvas.part(Part::Tab));
+    let shown = if app.screen == Screen::Detail { Screen::Messages } else { app.screen };
+    let mut x = area.x;
+    for (number, screen) in Screen::ALL.into_iter().enumerate().filter(|(_, screen)| *screen != Screen::Detail) {
+        // At 80 columns the list of sessions, which esc leads to, is the one that can be spared.
+        if number == 0 && area.width < 92 {
+            continue;
+        }
+        x = canvas.put(x, area.y, area.right().saturating_sub(x), &number.to_string(), key);
+        let style = if screen == shown { here } else { dim };
+        x = canvas.put(x + 1, area.y, area.right().saturating_sub(x + 1), screen.name(), style);
+        x += if area.width < 92 { 1 } else { 2 };
+    }
+}
+
+/// The keys of the screen, as many as fit; or the notice, which is about the key pressed last.
+fn footer(app: &App, canvas: &mut Canvas<'_>, y: u16, end: u16) {
+    if let Some(notice) = &app.notice {
+        let style = canvas.tone(if notice.failed { Tone::Error } else { Tone::Good });
+        canvas.put(2, y, end.saturating_sub(2), &format!(" {} ", notice.text), style);
+        return;
+    }
+    let (dim, key) = (canvas.tone(Tone::Dim), canvas.part(Part::Key));
+    let mut x = 2;
+    for binding in KEYS.iter().filter(|binding| !binding.short.is_empty() && binding.on.holds(app.screen)) {
+        let sign = sign(binding.keys[0]);
+        let width = (sign.chars().count() + binding.short.len() + 3) as u16;
+        if x + width > end {
+            continue;
+        }
+        x = canvas.put(x, y, width, &format!(" {sign}"), key);
+        x = canvas.put(x, y, width, &format!(" {} ", binding.short), dim);
+    }
+}
+
+/// How things stand, at the lower right.
+fn state(app: &App) -> (String, Tone) {
+    match &app.progress {
+        Some(Progress::Reading(read, Some(total))) => {
+            let percent = u128::from(*read) * 100 / u128::from((*total).max(1));
+            return (format!("reading {percent} % of {}", units::size(*total)), Tone::Warning);
+        }
+        Some(Progress::Reading(read, None)) => return (format!("reading, {}", units::size(*read)), Tone::Warning),
+        Some(Progress::Failed(why)) => return (why.clone(), Tone::Error),
+        Some(Progress::Done) | None => {}
+    }
+    if app.screen == Screen::Sessions {
+        let sessions = app.pages.sessions().map_or(0, <[_]>::len) as u64;
+        return (units::count(sessions, "session"), Tone::Dim);
+    }
+    let live = match (app.session_row().is_some_and(|row| row.live), app.follow) {
+        (true, true) => "live, following · ",
+        (true, false) => "live · ",
+        (false, true) => "following · ",
+        (false, false) => "",
+    };
+    let count = match app.message_count() {
+        Some((total, true)) => units::count(total as u64, "message"),
+        Some((total, false)) => format!("{total}+ messages"),
+        None => return (live.trim_end_matches(" · ").to_owned(), Tone::Dim),
+    };
+    (format!("{live}{count}"), if live.is_empty() { Tone::Dim } else { Tone::Good })
+}
+
+/// The sign before a line that is written.
+pub fn prompt_sign(prompt: Prompt) -> &'static str {
+    match prompt {
+        Prompt::Filter => "filter ",
+        Prompt::Search => "search ",
+        Prompt::Command => ":",
+    }
+}

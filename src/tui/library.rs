@@ -1,0 +1,272 @@
+//! Answers to questions, read from the store. Synchronous: the reader thread calls it, and so do tests.
+
+mod calls;
+mod capabilities;
+mod curl;
+mod detail;
+mod export;
+mod filtered;
+mod layers;
+mod packets;
+mod trace;
+
+use std::collections::HashMap;
+
+use anyhow::Result;
+
+use super::data::{Answer, FindingLine, MessageLine, MessagePage, PAGE, ROWS, Request, SessionRow};
+use crate::capture::Time;
+use crate::decode::ConnectionId;
+use crate::decode::exchange::ExchangeNumber;
+use crate::mcp::{MessageNumber, Session, SessionNumber};
+use crate::store::{FindingRow, MessageRow, Page, Reader, Scope};
+use crate::view::steps::{self, Step, Told};
+use crate::view::text;
+use filtered::Matches;
+
+/// Texts up to here are read to say what a message is about; of a longer one the list says its tool.
+const ABOUT: u64 = 64 << 10;
+
+/// Bytes of texts that the step table is made from.
+const TEXTS: usize = 64 << 20;
+
+/// Rows whose latencies stand for a session in the list of sessions.
+const SAMPLE: usize = 4_096;
+
+/// The store as the screens ask it.
+pub struct Library {
+    reader: Reader,
+    /// The newest session first: right for a database, wrong for a capture.
+    newest_first: bool,
+    /// The time by the clock: tells live captures from those whose writer died.
+    now: Time,
+    version: Option<i64>,
+    /// Latencies of sessions, and how many messages there were.
+    latencies: HashMap<SessionNumber, (u64, Option<(i64, i64)>)>,
+    matches: Option<Matches>,
+}
+
+impl Library {
+    /// Over a store.
+    pub fn new(reader: Reader, newest_first: bool) -> Library {
+        Library { reader, newest_first, now: Time::default(), version: None, latencies: HashMap::new(), matches: None }
+    }
+
+    /// Tells the time.
+    pub fn set_now(&mut self, now: Time) {
+        self.now = now;
+    }
+
+    /// Whether anybody wrote since this was asked last.
+    pub fn has_changed(&mut self) -> bool {
+        // A store that cannot be asked says so when it is asked for something.
+        let version = self.reader.data_version().ok();
+        let before = std::mem::replace(&mut self.version, version);
+        before != version
+    }
+
+    /// The answer to a question.
+    pub fn answer(&mut self, request: &Request) -> Answer {
+        self.read(request).unwrap_or_else(|error| Answer::Failed(format!("{error:#}")))
+    }
+
+    fn read(&mut self, request: &Request) -> Result<Answer> {
+        Ok(match request {
+            Request::Sessions => Answer::Sessions(self.sessions()?),
+            Request::Messages { session, filter, page } => Answer::Messages(self.messages(*session, filter, *page)?),
+            Request::Detail(session, message) => Answer::Detail(detail::read(&self.reader, *session, *message)?),
+            Request::Steps(session) => Answer::Steps(self.steps(*session)?),
+            Request::Findings(session) => Answer::Findings(self.findings(*session)?),
+            Request::Statistics(session) => Answer::Statistics(Box::new(calls::read(&self.reader, *session)?)),
+            Request::Packets(session) => Answer::Packets(packets::read(&self.reader, *session)?),
+            Request::Capabilities(session) => Answer::Capabilities(capabilities::read(&self.reader, *session)?),
+            Request::Stderr(session) => Answer::Stderr(packets::stderr(&self.reader, *session)?),
+            Request::Locate { session, filter, message } => Answer::Located(self.locate(*session, filter, *message)?),
+            Request::NextOdd { session, filter, after } => Answer::Located(self.next_odd(*session, filter, *after)?),
+            Request::Export { session, filter, path } => {
+                Answer::Exported(export::write(&self.reader, *session, filter, path)?)
+            }
+        })
+    }
+
+    fn sessions(&mut self) -> Result<Vec<SessionRow>> {
+        let page = if self.newest_first { Page::last(ROWS) } else { Page::first(ROWS) };
+        let sessions = self.reader.sessions(page)?;
+        sessions.into_iter().map(|session| self.session(session)).collect()
+    }
+
+    fn session(&mut self, session: Session) -> Result<SessionRow> {
+        let number = session.number;
+        let mut findings = [0; 3];
+        for (severity, count) in self.reader.finding_counts(Scope::Session(number))? {
+            findings[severity as usize] = count;
+        }
+        let capture = self.reader.capture_of(number)?;
+        let capture = capture.map(|capture| self.reader.capture(capture)).transpose()?.flatten();
+        let live = capture.is_some_and(|capture| capture.is_live(self.now));
+        Ok(SessionRow { latency: self.latency(&session)?, live, findings, session })
+    }
+
+    /// Median and 95th percentile over the session's first messages; found out again when there are some more.
+    fn latency(&mut self, session: &Session) -> Result<Option<(i64, i64)>> {
+        let messages = session.messages;
+        if let Some((then, latency)) = self.latencies.get(&session.number)
+            && (messages == *then || *then >= SAMPLE as u64)
+        {
+            return Ok(*latency);
+        }
+        let rows = self.reader.message_rows_at(session.number, 1, SAMPLE)?;
+        let mut latencies: Vec<i64> =
+            rows.iter().filter(|row| row.answers.is_some()).filter_map(|row| row.latency).collect();
+        latencies.sort_unstable();
+        let percentile = |percent: usize| Some(latencies[latencies.len().checked_sub(1)? * percent / 100]);
+        let latency = percentile(50).zip(percentile(95));
+        self.latencies.insert(session.number, (messages, latency));
+        Ok(latency)
+    }
+
+    fn messages(&mut self, session: SessionNumber, filter: &str, page: usize) -> Result<MessagePage> {
+        if filter.is_empty() {
+            let rows = self.reader.message_rows_at(session, (page * PAGE) as u64 + 1, PAGE)?;
+            let total = self.reader.message_count(Scope::Session(session))? as usize;
+            return Ok(MessagePage { rows: self.lines(rows)?, total, complete: true });
+        }
+        let matches = self.matches(session, filter)?;
+        let positions = matches.page(page);
+        let (total, complete) = (matches.len(), matches.is_complete());
+        let mut rows = Vec::with_capacity(positions.len());
+        for position in positions {
+            rows.extend(self.reader.message_rows_at(session, position, 1)?);
+        }
+        Ok(MessagePage { rows: self.lines(rows)?, total, complete })
+    }
+
+    /// The rows with what only their texts and findings tell.
+    fn lines(&self, rows: Vec<MessageRow>) -> Result<Vec<MessageLine>> {
+        rows.into_iter().map(|row| self.line(row)).collect()
+    }
+
+    fn line(&self, row: MessageRow) -> Result<MessageLine> {
+        let about = match self.reader.message(row.key()).map(|message| message.filter(|_| row.size <= ABOUT)) {
+            Ok(Some(message)) => {
+                let tool = row.subject.as_deref().filter(|_| row.method.as_deref() == Some("tools/call"));
+                text::about(&message, tool)
+            }
+            _ => row.subject.clone().unwrap_or_default(),
+        };
+        let mut rules: Vec<String> = Vec::new();
+        if row.findings > 0 {
+            for finding in self.reader.message_findings(row.key())? {
+                if !rules.contains(&finding.rule) {
+                    rules.push(finding.rule);
+                }
+            }
+        }
+        Ok(MessageLine { row, about, rules })
+    }
+
+    /// The matches of a filter, as far as it went; a first slice is searched at once.
+    fn matches(&mut self, session: SessionNumber, filter: &str) -> Result<&mut Matches> {
+        if !self.matches.as_ref().is_some_and(|matches| matches.is_of(session, filter)) {
+            let mut matches = Matches::new(session, filter)?;
+            matches.search_on(&self.reader)?;
+            self.matches = Some(matches);
+        }
+        self.matches.as_mut().ok_or_else(|| anyhow::anyhow!("no filter"))
+    }
+
+    /// Searches on where a filter has not gone through all messages; whether it found out something.
+    pub fn search_on(&mut self) -> bool {
+        let reader = &self.reader;
+        self.matches.as_mut().is_some_and(|matches| !matches.is_complete() && matches.search_on(reader).is_ok())
+    }
+
+    /// More may have come since a filter went through all.
+    pub fn search_again(&mut self) {
+        if let Some(matches) = &mut self.matches {
+            matches.more_may_follow();
+        }
+    }
+
+    fn locate(&mut self, session: SessionNumber, filter: &str, message: MessageNumber) -> Result<Option<usize>> {
+        let position = self.reader.message_position(session, message)?;
+        let row = self.reader.message_rows_at(session, position, 1)?;
+        if row.first().is_none_or(|row| row.number != message) {
+            return Ok(None);
+        }
+        if filter.is_empty() {
+            return Ok(Some(position as usize - 1));
+        }
+        Ok(self.matches(session, filter)?.row_of(position))
+    }
+
+    fn next_odd(&mut self, session: SessionNumber, filter: &str, after: usize) -> Result<Option<usize>> {
+        let odd = |row: &MessageRow| row.findings > 0 || calls::failed(row);
+        let first = match filter {
+            "" => after as u64 + 2,
+            _ => match self.matches(session, filter)?.page_from(after + 1).first() {
+                Some(position) => *position,
+                None => return Ok(None),
+            },
+        };
+        let mut position = first;
+        loop {
+            let rows = self.reader.message_rows_at(session, position, SAMPLE)?;
+            let Some(last) = rows.last() else { return Ok(None) };
+            for row in rows.iter().filter(|row| odd(row)) {
+                let seen = match filter {
+                    "" => Some(row.position as usize - 1),
+                    _ => self.matches(session, filter)?.row_of(row.position),
+                };
+                if seen.is_some() {
+                    return Ok(seen);
+                }
+            }
+            position = last.position + 1;
+        }
+    }
+
+    fn steps(&self, session: SessionNumber) -> Result<Vec<Step>> {
+        let Some(record) = self.reader.session(session)? else { return Ok(Vec::new()) };
+        let connections = self.reader.connections(session, Page::<ConnectionId>::first(ROWS))?;
+        let exchanges = self.reader.exchanges(session, Page::<ExchangeNumber>::first(ROWS))?;
+        let (mut messages, mut bytes, mut next) = (Vec::new(), 0, None);
+        while messages.len() < ROWS && bytes < TEXTS {
+            let page = Page { from: next, ..Page::first(1_000) };
+            let mut more = self.reader.messages(Scope::Session(session), page)?;
+            let Some(last) = more.last() else { break };
+            let Some(capture) = self.reader.capture_of(session)? else { break };
+            next = Some(crate::store::Key::new(capture, last.number.0 + 1));
+            bytes += more.iter().map(|message| message.raw.len()).sum::<usize>();
+            messages.append(&mut more);
+        }
+        let told = Told { session: &record, connections: &connections, exchanges: &exchanges, messages: &messages };
+        let mut steps = steps::steps(&told);
+        steps.truncate(ROWS);
+        Ok(steps)
+    }
+
+    /// Grouped by rule: the worst first, then the most frequent.
+    fn findings(&self, session: SessionNumber) -> Result<Vec<FindingLine>> {
+        let mut groups: Vec<Vec<FindingRow>> = Vec::new();
+        for finding in self.reader.findings(Scope::Session(session), Page::<u64>::first(ROWS))? {
+            match groups.iter_mut().find(|group| group[0].rule == finding.rule) {
+                Some(group) => group.push(finding),
+                None => groups.push(vec![finding]),
+            }
+        }
+        groups.sort_by_key(|group| (std::cmp::Reverse(group[0].severity), std::cmp::Reverse(group.len())));
+        let mut lines = Vec::new();
+        for group in groups {
+            let first = &group[0];
+            lines.push(FindingLine::Rule {
+                id: first.rule.clone(),
+                severity: first.severity,
+                title: first.title.clone(),
+                count: group.len(),
+            });
+            lines.extend(group.into_iter().map(FindingLine::Finding));
+        }
+        Ok(lines)
+    }
+}

@@ -1,0 +1,88 @@
+//! Figures of a session's calls.
+
+use std::collections::HashMap;
+
+use anyhow::Result;
+
+use super::super::data::{CallFigures, Statistics};
+use crate::decode::Direction;
+use crate::decode::jsonrpc::Kind;
+use crate::mcp::SessionNumber;
+use crate::store::{MessageRow, Reader, Scope, Status};
+
+/// Messages that are counted: beyond, figures hardly change, and a second has gone.
+const COUNTED: u64 = 500_000;
+
+/// Messages read at once.
+const SLICE: usize = 10_000;
+
+/// Parts of the session's time for the rate: about the columns of a screen.
+const PARTS: usize = 72;
+
+/// Tools and methods told apart; hostile ones could be endless.
+const NAMES: usize = 1_000;
+
+/// Whether a message says that something failed.
+pub(super) fn failed(row: &MessageRow) -> bool {
+    row.kind == Kind::Error || row.kind == Kind::Response && row.status == Status::ToolError
+}
+
+/// Reads the figures.
+pub(super) fn read(reader: &Reader, session: SessionNumber) -> Result<Statistics> {
+    let mut figures = Statistics { histogram: vec![0; 48], rate: vec![0; PARTS], ..Statistics::default() };
+    let Some(record) = reader.session(session)? else { return Ok(figures) };
+    figures.messages = reader.message_count(Scope::Session(session))?;
+    let length = record.ended.since(record.started).max(1);
+    figures.part = length / PARTS as i64 + 1;
+    let mut calls: HashMap<String, (CallFigures, Vec<i64>)> = HashMap::new();
+    let mut position = 1;
+    while position <= COUNTED {
+        let rows = reader.message_rows_at(session, position, SLICE)?;
+        let Some(last) = rows.last() else { break };
+        position = last.position + 1;
+        for row in &rows {
+            figures.counted += 1;
+            figures.bytes[usize::from(row.direction == Direction::ServerToClient)] += row.size;
+            let part = (row.time.since(record.started).max(0) / figures.part) as usize;
+            figures.rate[part.min(PARTS - 1)] += 1;
+            if row.kind == Kind::Request {
+                count(&mut figures, &mut calls, row);
+            }
+        }
+    }
+    figures.calls = calls.into_values().map(|(call, latencies)| finished(call, latencies)).collect();
+    figures.calls.sort_by(|one, other| other.total.cmp(&one.total).then_with(|| one.name.cmp(&other.name)));
+    Ok(figures)
+}
+
+/// A request; once it is answered it knows how.
+fn count(figures: &mut Statistics, calls: &mut HashMap<String, (CallFigures, Vec<i64>)>, row: &MessageRow) {
+    let method = row.method.as_deref().unwrap_or("no method");
+    let name = match &row.subject {
+        Some(tool) if method == "tools/call" => format!("{method} {tool}"),
+        _ => method.to_owned(),
+    };
+    let name = if calls.len() < NAMES || calls.contains_key(&name) { name } else { "others".to_owned() };
+    let (call, latencies) = calls.entry(name.clone()).or_default();
+    call.name = name;
+    call.calls += 1;
+    call.errors += u64::from(matches!(row.status, Status::Error | Status::ToolError));
+    call.unanswered += u64::from(row.answered_by.is_none());
+    if let Some(latency) = row.latency.map(|latency| latency.max(0)) {
+        call.total = call.total.saturating_add(latency);
+        latencies.push(latency);
+        // Below 2 µs all are one.
+        let power = (latency / 1_000).checked_ilog2().unwrap_or(0) as usize;
+        let last = figures.histogram.len() - 1;
+        figures.histogram[power.min(last)] += 1;
+    }
+}
+
+fn finished(mut call: CallFigures, mut latencies: Vec<i64>) -> CallFigures {
+    latencies.sort_unstable();
+    if let (Some(least), Some(most)) = (latencies.first(), latencies.last()) {
+        let percentile = |percent: usize| latencies[(latencies.len() - 1) * percent / 100];
+        call.latency = Some([*least, percentile(50), percentile(95), *most]);
+    }
+    call
+}

@@ -1,0 +1,169 @@
+//! One message: its sources of bytes, and where the bytes of its text stand in them.
+
+use anyhow::Result;
+
+use super::super::data::{Carried, Detail, Source};
+use super::trace::{PACKETS, Place, Run, Tracer};
+use super::{curl, layers};
+use crate::capture::{PacketNumber, Span, StreamId};
+use crate::decode::exchange::{Exchange, Half};
+use crate::mcp::{Carrier, Message, MessageNumber, SessionNumber};
+use crate::store::{CaptureId, Reader};
+
+/// Bytes of a head or an event that are shown.
+const SHOWN: usize = 1 << 20;
+
+/// How far around its data an event's other lines are looked for.
+const AROUND: u64 = 4_096;
+
+/// What the layers are made from.
+pub(super) struct Parts<'r> {
+    pub(super) tracer: Tracer<'r>,
+    pub(super) reader: &'r Reader,
+    pub(super) capture: CaptureId,
+    pub(super) message: Message,
+    pub(super) exchange: Option<Exchange>,
+    pub(super) sources: Vec<Source>,
+    /// The source of the HTTP head, and of the event.
+    pub(super) head: Option<usize>,
+    pub(super) event: Option<usize>,
+}
+
+/// Reads a message with everything below.
+pub(super) fn read(reader: &Reader, session: SessionNumber, number: MessageNumber) -> Result<Option<Box<Detail>>> {
+    let (Some(record), Some(capture)) = (reader.session(session)?, reader.capture_of(session)?) else {
+        return Ok(None);
+    };
+    let Some(message) = reader.message_of(session, number)? else { return Ok(None) };
+    let exchange = message.exchange.map(|number| reader.exchange(capture, number)).transpose()?.flatten();
+    let text = Source { title: "JSON text".to_owned(), bytes: message.raw.clone(), packet: None };
+    let mut parts = Parts {
+        tracer: Tracer::new(reader, capture),
+        reader,
+        capture,
+        message,
+        exchange,
+        sources: vec![text],
+        head: None,
+        event: None,
+    };
+    let runs = parts.tracer.runs(parts.message.span)?;
+    let mut carried = Vec::new();
+    parts.add_packets(&runs, &mut carried)?;
+    parts.add_head(&runs)?;
+    parts.add_event(&runs, &mut carried)?;
+    let nodes = layers::nodes(&mut parts, &record)?;
+    let curl = parts.exchange.as_ref().and_then(|exchange| curl::line(&parts.message, exchange, &record));
+    Ok(Some(Box::new(Detail { message: parts.message, nodes, sources: parts.sources, carried, curl })))
+}
+
+impl Parts<'_> {
+    /// The half of the exchange that carried the message.
+    pub(super) fn half(&self) -> Option<&Half> {
+        let exchange = self.exchange.as_ref()?;
+        Some(if self.message.carrier == Carrier::RequestBody { &exchange.request } else { &exchange.response })
+    }
+
+    /// The source that is this packet.
+    pub(super) fn packet_source(&self, packet: PacketNumber) -> Option<usize> {
+        self.sources.iter().position(|source| source.packet == Some(packet))
+    }
+
+    /// A source for each packet that carried the text.
+    fn add_packets(&mut self, runs: &[Run], carried: &mut Vec<Carried>) -> Result<()> {
+        for number in self.message.packets.clone().into_iter().take(PACKETS) {
+            if let Some(packet) = self.tracer.packet(number)? {
+                let masked = if packet.masked { ", secrets masked" } else { "" };
+                let title = format!("packet #{number}{masked}");
+                let bytes = packet.data.clone();
+                self.sources.push(Source { title, bytes, packet: Some(number) });
+            }
+        }
+        for run in runs {
+            if let Place::Packet(number, at) = run.place
+                && let Some(source) = self.packet_source(number)
+            {
+                carried.push(Carried { text: run.text.clone(), source, at, whole: run.whole });
+            }
+        }
+        Ok(())
+    }
+
+    /// The HTTP head, from the stream of the connection: the one that is made of packets.
+    fn add_head(&mut self, runs: &[Run]) -> Result<()> {
+        let Some((start, end)) = self.half().map(|half| (half.head_start, half.head_end)) else { return Ok(()) };
+        let stream = self.lowest(runs)?;
+        if let (Some(stream), true) = (stream, start < end) {
+            let bytes = self.tracer.bytes(Span { stream, start, end }, SHOWN)?;
+            self.head = Some(self.sources.len());
+            self.sources.push(Source { title: "HTTP head".to_owned(), bytes, packet: None });
+        }
+        Ok(())
+    }
+
+    /// The lowest stream below the text.
+    fn lowest(&self, runs: &[Run]) -> Result<Option<StreamId>> {
+        let streams = runs.iter().filter_map(|run| match run.place {
+            Place::Stream(stream, _) => Some(stream),
+            Place::Packet(..) => None,
+        });
+        Ok(streams.min().or_else(|| (!runs.is_empty()).then_some(self.message.span.stream)))
+    }
+
+    /// The server-sent event: its data's lines, and the lines around them up to the blank ones (HTML, section 9.2.6).
+    fn add_event(&mut self, runs: &[Run], carried: &mut Vec<Carried>) -> Result<()> {
+        if self.message.carrier != Carrier::SseEvent {
+            return Ok(());
+        }
+        // The first level below the data is the body that the event stands in.
+        let Some(Run { place: Place::Stream(body, _), .. }) = runs.iter().find(|run| run.whole.is_none()) else {
+            return Ok(());
+        };
+        let own = |run: &&Run| matches!(run.place, Place::Stream(stream, _) if stream == *body) && run.whole.is_none();
+        let at = |run: &Run| match run.place {
+            Place::Stream(_, at) => at,
+            Place::Packet(..) => 0,
+        };
+        let data: Vec<&Run> = runs.iter().filter(own).collect();
+        let (Some(first), Some(last)) = (data.first(), data.last()) else { return Ok(()) };
+        let (low, high) = (at(first), at(last) + last.text.len() as u64);
+        let start = low.saturating_sub(AROUND);
+        let bytes = self.tracer.bytes(Span { stream: *body, start, end: high + AROUND }, SHOWN)?;
+        let (before, behind) = event_bounds(&bytes, (low - start) as usize, (high - start) as usize);
+        let source = self.sources.len();
+        for run in &data {
+            let at = (at(run) - start) as usize - before;
+            carried.push(Carried { text: run.text.clone(), source, at, whole: None });
+        }
+        let bytes = bytes.get(before..behind).unwrap_or_default().to_vec();
+        self.event = Some(source);
+        self.sources.push(Source { title: "SSE event".to_owned(), bytes, packet: None });
+        Ok(())
+    }
+}
+
+/// The bounds of the event whose data stands at `low..high`: behind the blank line before, and behind the one after.
+fn event_bounds(bytes: &[u8], low: usize, high: usize) -> (usize, usize) {
+    const BLANK: [&[u8]; 3] = [b"\r\n\r\n", b"\n\n", b"\r\r"];
+    let (before, after) = (&bytes[..low.min(bytes.len())], bytes.get(high..).unwrap_or_default());
+    let start = BLANK.iter().filter_map(|blank| memchr::memmem::rfind(before, blank).map(|at| at + blank.len())).max();
+    let end =
+        BLANK.iter().filter_map(|blank| memchr::memmem::find(after, blank).map(|at| high + at + blank.len())).min();
+    // Bytes that were not captured are zero: there is nothing to see.
+    let seen = after.iter().take_while(|byte| **byte != 0).count();
+    (start.unwrap_or(0), end.unwrap_or(high + seen))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_ends_at_blank_lines() {
+        let bytes = b"data: a\r\n\r\nevent: message\r\ndata: {}\r\n\r\ndata: b";
+        let low = bytes.iter().position(|byte| *byte == b'{').unwrap();
+        let (start, end) = event_bounds(bytes, low, low + 2);
+        assert_eq!(&bytes[start..end], b"event: message\r\ndata: {}\r\n\r\n");
+        assert_eq!(event_bounds(b"data: {}\0\0", 6, 8), (0, 8));
+    }
+}

@@ -1,0 +1,194 @@
+//! What was read so far, and what was asked. Old answers stay in view until newer ones come: nothing flickers, nothing waits.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::data::{
+    Answer, CapabilityRow, Detail, FindingLine, MessageLine, MessagePage, PAGE, PacketRow, Request, SessionRow,
+    Statistics, StderrLine,
+};
+use crate::mcp::{MessageNumber, SessionNumber};
+use crate::view::steps::Step;
+
+/// Pages of messages that are kept: those around the screen, and the ends that one jumps between.
+const KEPT: usize = 24;
+
+/// A state of the store: grows with each change that was seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version {
+    /// Of what is asked at once.
+    pub quick: u64,
+    /// Of what is asked once a second.
+    pub slow: u64,
+}
+
+/// The answers.
+#[derive(Debug, Default)]
+pub struct Pages {
+    version: Version,
+    /// Questions that were asked, and for which state of the store.
+    asked: HashMap<Request, u64>,
+    sessions: Option<Vec<SessionRow>>,
+    messages: Messages,
+    detail: Option<(SessionNumber, Arc<Detail>)>,
+    steps: Of<Vec<Step>>,
+    findings: Of<Vec<FindingLine>>,
+    statistics: Of<Box<Statistics>>,
+    packets: Of<Vec<PacketRow>>,
+    capabilities: Of<Vec<CapabilityRow>>,
+    stderr: Of<Vec<StderrLine>>,
+}
+
+/// An answer about a session.
+type Of<T> = Option<(SessionNumber, T)>;
+
+/// Pages of one list of messages.
+#[derive(Debug, Default)]
+struct Messages {
+    of: Option<(SessionNumber, String)>,
+    pages: BTreeMap<usize, Vec<MessageLine>>,
+    total: usize,
+    complete: bool,
+}
+
+impl Pages {
+    /// Somebody wrote to the store.
+    pub fn changed(&mut self) {
+        self.version.quick += 1;
+    }
+
+    /// A second has gone: what is costly may be asked again.
+    pub fn beat(&mut self) {
+        self.version.slow = self.version.quick;
+    }
+
+    /// Of these questions those that have to be asked now; they count as asked.
+    pub fn ask(&mut self, needed: Vec<Request>) -> Vec<Request> {
+        let mut asked = Vec::new();
+        for request in needed {
+            let version = if request.is_quick() { self.version.quick } else { self.version.slow };
+            if self.asked.get(&request) != Some(&version) {
+                self.asked.insert(request.clone(), version);
+                asked.push(request);
+            }
+        }
+        // What nobody looks at any more is forgotten, and asked again when somebody does.
+        if self.asked.len() > 4 * KEPT {
+            let (quick, slow) = (self.version.quick, self.version.slow);
+            self.asked.retain(|_, version| *version == quick || *version == slow);
+        }
+        asked
+    }
+
+    /// Takes an answer in.
+    pub fn take(&mut self, request: &Request, answer: Answer) {
+        // One answer of a kind is kept: what it takes the place of has to be asked again when it is needed again.
+        self.asked.retain(|known, _| !displaces(request, known));
+        match (request, answer) {
+            (Request::Sessions, Answer::Sessions(rows)) => self.sessions = Some(rows),
+            (Request::Messages { session, filter, page }, Answer::Messages(answer)) => {
+                self.take_messages((*session, filter.clone()), *page, answer);
+            }
+            (Request::Detail(session, _), Answer::Detail(detail)) => {
+                self.detail = detail.map(|detail| (*session, Arc::from(detail)));
+            }
+            (Request::Steps(session), Answer::Steps(rows)) => self.steps = Some((*session, rows)),
+            (Request::Findings(session), Answer::Findings(rows)) => self.findings = Some((*session, rows)),
+            (Request::Statistics(session), Answer::Statistics(figures)) => self.statistics = Some((*session, figures)),
+            (Request::Packets(session), Answer::Packets(rows)) => self.packets = Some((*session, rows)),
+            (Request::Capabilities(session), Answer::Capabilities(rows)) => self.capabilities = Some((*session, rows)),
+            (Request::Stderr(session), Answer::Stderr(rows)) => self.stderr = Some((*session, rows)),
+            _ => {}
+        }
+    }
+
+    fn take_messages(&mut self, of: (SessionNumber, String), page: usize, answer: MessagePage) {
+        let list = &mut self.messages;
+        if list.of.as_ref() != Some(&of) {
+            *list = Messages { of: Some(of), ..Messages::default() };
+        }
+        (list.total, list.complete) = (answer.total, answer.complete);
+        list.pages.insert(page, answer.rows);
+        while list.pages.len() > KEPT {
+            let farthest = list.pages.keys().copied().max_by_key(|kept| kept.abs_diff(page));
+            let Some(farthest) = farthest else { break };
+            list.pages.remove(&farthest);
+            self.asked.retain(|request, _| !matches!(request, Request::Messages { page, .. } if *page == farthest));
+        }
+    }
+
+    /// Sessions, once they are known.
+    pub fn sessions(&self) -> Option<&[SessionRow]> {
+        self.sessions.as_deref()
+    }
+
+    /// One session.
+    pub fn session(&self, number: SessionNumber) -> Option<&SessionRow> {
+        self.sessions()?.iter().find(|row| row.session.number == number)
+    }
+
+    /// Rows of a list of messages, and whether all of them were filtered; `None` while nothing is known of it.
+    pub fn message_count(&self, session: SessionNumber, filter: &str) -> Option<(usize, bool)> {
+        self.list(session, filter).map(|list| (list.total, list.complete))
+    }
+
+    /// A row of a list of messages, where its page is here.
+    pub fn message(&self, session: SessionNumber, filter: &str, row: usize) -> Option<&MessageLine> {
+        self.list(session, filter)?.pages.get(&(row / PAGE))?.get(row % PAGE)
+    }
+
+    /// The details of a message.
+    pub fn detail(&self, session: SessionNumber, message: MessageNumber) -> Option<&Arc<Detail>> {
+        let (of, detail) = self.detail.as_ref()?;
+        (*of == session && detail.message.number == message).then_some(detail)
+    }
+
+    /// The step table.
+    pub fn steps(&self, session: SessionNumber) -> Option<&[Step]> {
+        of(&self.steps, session).map(Vec::as_slice)
+    }
+
+    /// Findings.
+    pub fn findings(&self, session: SessionNumber) -> Option<&[FindingLine]> {
+        of(&self.findings, session).map(Vec::as_slice)
+    }
+
+    /// Figures.
+    pub fn statistics(&self, session: SessionNumber) -> Option<&Statistics> {
+        of(&self.statistics, session).map(Box::as_ref)
+    }
+
+    /// Packets.
+    pub fn packets(&self, session: SessionNumber) -> Option<&[PacketRow]> {
+        of(&self.packets, session).map(Vec::as_slice)
+    }
+
+    /// Capabilities and tools.
+    pub fn capabilities(&self, session: SessionNumber) -> Option<&[CapabilityRow]> {
+        of(&self.capabilities, session).map(Vec::as_slice)
+    }
+
+    /// Lines of stderr.
+    pub fn stderr(&self, session: SessionNumber) -> Option<&[StderrLine]> {
+        of(&self.stderr, session).map(Vec::as_slice)
+    }
+
+    fn list(&self, session: SessionNumber, filter: &str) -> Option<&Messages> {
+        let own = |of: &(SessionNumber, String)| of.0 == session && of.1 == filter;
+        Some(&self.messages).filter(|list| list.of.as_ref().is_some_and(own))
+    }
+}
+
+/// Whether the answer to `request` takes the place of the one to `other`.
+fn displaces(request: &Request, other: &Request) -> bool {
+    match (request, other) {
+        (Request::Messages { session, filter, .. }, Request::Messages { session: own, filter: other, .. }) => {
+            (session, filter) != (own, other)
+        }
+        _ => std::mem::discriminant(request) == std::mem::discriminant(other) && request != other,
+    }
+}
+
+fn of<T>(answer: &Of<T>, session: SessionNumber) -> Option<&T> {
+    answer.as_ref().filter(|(own, _)| *own == session).map(|(_, value)| value)
+}

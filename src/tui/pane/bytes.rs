@@ -1,0 +1,65 @@
+//! Bytes in hexadecimal and as text; those that the other panes point at are lit.
+
+use ratatui::layout::Rect;
+
+use super::super::app::{App, Focus};
+use super::super::canvas::Canvas;
+use super::super::data::Detail;
+use super::super::layout;
+use super::super::theme::Part;
+use crate::view::paint::Tone;
+use crate::view::units;
+
+/// Columns that rows of so many bytes take: offset, hexadecimal, text.
+pub const fn width(row: u16) -> u16 {
+    1 + OFFSET + 2 + row * 3 + 1 + row + 1
+}
+
+const OFFSET: u16 = 6;
+
+/// `bytes: packet #41, 285 B`
+pub fn title(app: &App, detail: &Detail) -> String {
+    detail.sources.get(app.detail.source).map_or("bytes".to_owned(), |source| {
+        format!("bytes: {}, {}", source.title, units::size(source.bytes.len() as u64))
+    })
+}
+
+/// Draws the bytes.
+pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect, detail: &Detail) {
+    let view = &app.detail;
+    let Some(source) = detail.sources.get(view.source) else { return };
+    let row = layout::bytes_per_row(app.size);
+    let (dim, plain, linked) = (canvas.tone(Tone::Dim), canvas.tone(Tone::Plain), canvas.part(Part::Linked));
+    let cursor = canvas.part(Part::Selected);
+    let hex = area.x + 1 + OFFSET + 2;
+    let text = hex + row as u16 * 3 + 1;
+    for line in 0..area.height {
+        let start = (view.top + usize::from(line)) * row;
+        let Some(bytes) = source.bytes.get(start..(start + row).min(source.bytes.len())) else { break };
+        if bytes.is_empty() {
+            break;
+        }
+        let y = area.y + line;
+        canvas.put(area.x + 1, y, OFFSET, &format!("{start:06x}"), dim);
+        for (column, byte) in bytes.iter().enumerate() {
+            let offset = start + column;
+            let visible = byte.is_ascii_graphic() || *byte == b' ';
+            let lit = view.linked.iter().any(|range| range.contains(&offset));
+            let mut style = if visible { plain } else { dim };
+            if lit {
+                style = style.patch(linked);
+            }
+            if offset == view.offset && view.focus == Focus::Bytes {
+                style = style.patch(cursor);
+            }
+            let x = hex + column as u16 * 3;
+            let shown = if visible { char::from(*byte) } else { '·' };
+            canvas.put(x, y, 2, &format!("{byte:02x}"), style);
+            canvas.put(text + column as u16, y, 1, shown.encode_utf8(&mut [0; 4]), style);
+            // Lit bytes are one bar where they stand side by side.
+            if lit && column + 1 < bytes.len() && view.linked.iter().any(|range| range.contains(&(offset + 1))) {
+                canvas.put(x + 2, y, 1, " ", linked);
+            }
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! One message: the list it stands in, and the three panes below.
+
+use ratatui::layout::Rect;
+
+use super::super::app::{App, Focus, detail_shown};
+use super::super::canvas::Canvas;
+use super::super::layout;
+use super::super::theme::Part;
+use super::{bytes, json, layers, messages};
+use crate::view::paint::Tone;
+
+/// Draws the list and the panes.
+pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
+    let areas = layout::detail(area);
+    messages::draw(app, canvas, areas.list, app.detail.focus == Focus::List);
+    let border = canvas.part(Part::Border);
+    let y = areas.list.bottom();
+    canvas.divide(area, y);
+    let beside = areas.bytes.y == areas.layers.y;
+    let down = |canvas: &mut Canvas<'_>, beside: Rect| {
+        canvas.put(beside.right(), y, 1, "┬", border);
+        for y in beside.y..beside.bottom() {
+            canvas.put(beside.right(), y, 1, "│", border);
+        }
+    };
+    down(canvas, areas.layers);
+    if beside {
+        down(canvas, areas.json);
+    } else {
+        let y = areas.bytes.y - 1;
+        canvas.divide(area, y);
+        canvas.put(areas.layers.right(), y, 1, "┴", border);
+    }
+    let Some(detail) = detail_shown(app) else {
+        title(app, canvas, areas.layers, Focus::Layers, "layers");
+        return canvas.message(areas.layers, "…");
+    };
+    title(app, canvas, areas.layers, Focus::Layers, "layers");
+    title(app, canvas, areas.json, Focus::Json, &json::title(app, &detail));
+    title(app, canvas, areas.bytes, Focus::Bytes, &bytes::title(app, &detail));
+    layers::draw(app, canvas, areas.layers, &detail);
+    json::draw(app, canvas, areas.json, &detail);
+    bytes::draw(app, canvas, areas.bytes, &detail);
+}
+
+/// The title of a pane, in the line above it.
+fn title(app: &App, canvas: &mut Canvas<'_>, area: Rect, pane: Focus, text: &str) {
+    let active = app.detail.focus == pane;
+    let style = if active { canvas.part(Part::Tab) } else { canvas.tone(Tone::Dim) };
+    let room = area.width.saturating_sub(2);
+    let y = area.y - 1;
+    let dim = canvas.part(Part::Border);
+    let x = canvas.put(area.x, y, 1, "─", dim);
+    let x = canvas.put(x, y, 1, " ", dim);
+    let x = canvas.put(x, y, room.saturating_sub(1), text, style);
+    canvas.put(x, y, 1, " ", dim);
+}

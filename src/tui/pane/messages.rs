@@ -1,0 +1,182 @@
+//! Messages of a session: calls first, plumbing dim.
+
+use ratatui::layout::Rect;
+
+use super::super::app::App;
+use super::super::canvas::{Canvas, Cell, Column, List, bar};
+use super::super::data::MessageLine;
+use super::super::theme::Part;
+use super::severity_tone;
+use crate::capture::Time;
+use crate::decode::Direction;
+use crate::decode::jsonrpc::Kind;
+use crate::store::Status;
+use crate::view::paint::Tone;
+use crate::view::units;
+
+const COLUMNS: &[Column] = &[
+    Column::new(" ", 1),
+    Column::new("#", 5).right(),
+    Column::new("time", 10).right(),
+    Column::new(" ", 2),
+    Column::new("method", 12).grows(2),
+    Column::new("about", 12).grows(4),
+    Column::new("id", 5).grows(1),
+    Column::new("status", 10).from(100),
+    Column::new("latency", 8).right(),
+    Column::new("", BAR as u16).from(110),
+    Column::new("size", 7).right().from(90),
+    Column::new("", 1),
+    Column::new("findings", 12).grows(1).from(130),
+];
+
+/// Columns of the latency's bar.
+const BAR: usize = 8;
+
+/// Draws the list; `active` where it has the keys.
+pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect, active: bool) {
+    let Some((total, complete)) = app.message_count() else { return canvas.message(area, "…") };
+    if total == 0 {
+        let why = match (app.filter.is_empty(), complete) {
+            (true, _) => "no messages yet",
+            (false, true) => "no message fits the filter: esc drops it",
+            (false, false) => "searching …",
+        };
+        return canvas.message(area, why);
+    }
+    let list = List { cursor: *app.cursor(super::super::app::Screen::Messages), total, active };
+    let theme = canvas.theme;
+    let narrow = area.width < 150;
+    canvas.table(area, COLUMNS, list, |row| {
+        let message = app.message(row)?;
+        let tone = |tone| theme.tone(tone);
+        let (arrow, side) = arrow(message);
+        let what = what(message);
+        let (mark, mark_tone) = mark(message);
+        let (latency, latency_tone, share) = latency(app, message);
+        Some(vec![
+            Cell::new(if app.is_marked(message.row.number) { "◆" } else { "" }, theme.part(Part::Mark)),
+            Cell::new(message.row.number.0.to_string(), tone(Tone::Dim)),
+            Cell::new(relative(app, message.row.time), tone(Tone::Dim)),
+            Cell::new(format!("{}{arrow}", batch(message)), tone(side)),
+            Cell::new(if narrow { short_method(message) } else { method(message) }, tone(what)),
+            Cell::new(message.about.clone(), tone(if failed(message) { Tone::Error } else { about_tone(message) })),
+            Cell::new(message.row.id.clone().unwrap_or_default(), tone(Tone::Dim)),
+            Cell::new(status(message), tone(status_tone(message))),
+            Cell::new(latency, tone(latency_tone)),
+            Cell::new(bar(share, 1_000, BAR), tone(if latency_tone == Tone::Plain { Tone::Dim } else { latency_tone })),
+            Cell::new(units::size(message.row.size), tone(Tone::Dim)),
+            Cell::new(mark, tone(mark_tone)),
+            Cell::new(message.rules.join(" "), tone(mark_tone)),
+        ])
+    });
+}
+
+/// The direction, and its tone. Notifications have broken arrows.
+pub fn arrow(message: &MessageLine) -> (&'static str, Tone) {
+    match (message.row.direction, message.row.kind) {
+        (Direction::ClientToServer, Kind::Notification) => ("⇢", Tone::Client),
+        (Direction::ClientToServer, _) => ("→", Tone::Client),
+        (Direction::ServerToClient, Kind::Notification) => ("⇠", Tone::Server),
+        (Direction::ServerToClient, _) => ("←", Tone::Server),
+    }
+}
+
+/// The method, or why there is none.
+pub fn method(message: &MessageLine) -> String {
+    match (&message.row.method, message.row.kind) {
+        (Some(method), _) => method.clone(),
+        (None, Kind::Invalid) => "no message".to_owned(),
+        (None, _) => "(no request seen)".to_owned(),
+    }
+}
+
+/// The method where there is little room: the broken arrow says that it is a notification.
+fn short_method(message: &MessageLine) -> String {
+    let method = method(message);
+    method.strip_prefix("notifications/").map(str::to_owned).unwrap_or(method)
+}
+
+/// Whether a message says that something failed.
+pub fn failed(message: &MessageLine) -> bool {
+    message.row.kind == Kind::Error || message.row.kind == Kind::Response && message.row.status == Status::ToolError
+}
+
+/// How the method looks: requests stand out, notifications and handshakes stand back.
+fn what(message: &MessageLine) -> Tone {
+    match message.row.kind {
+        _ if failed(message) => Tone::Error,
+        Kind::Invalid => Tone::Warning,
+        Kind::Request => Tone::Strong,
+        Kind::Notification => Tone::Dim,
+        Kind::Response | Kind::Error => Tone::Plain,
+    }
+}
+
+fn about_tone(message: &MessageLine) -> Tone {
+    if message.row.kind == Kind::Notification { Tone::Dim } else { Tone::Plain }
+}
+
+fn status(message: &MessageLine) -> &'static str {
+    match (message.row.status, message.row.kind) {
+        (Status::Ok, _) => "ok",
+        (Status::Error, _) => "error",
+        (Status::ToolError, _) => "tool error",
+        (Status::None, Kind::Request) => "waiting",
+        (Status::None, _) => "",
+    }
+}
+
+fn status_tone(message: &MessageLine) -> Tone {
+    match (message.row.status, message.row.kind) {
+        (Status::Error | Status::ToolError, _) => Tone::Error,
+        (Status::None, Kind::Request) => Tone::Warning,
+        _ => Tone::Dim,
+    }
+}
+
+/// The latency, and how long its bar is in thousandths: full for what is as slow as the slowest twentieth of the session. A call that
+/// waits shows how long, by the clock while the session lives, else up to its end.
+fn latency(app: &App, message: &MessageLine) -> (String, Tone, u64) {
+    let session = app.session_row();
+    let waits = message.row.kind == Kind::Request && message.row.answered_by.is_none();
+    let latency = match message.row.latency {
+        Some(latency) => latency,
+        None if waits => {
+            let end = session.map(|row| if row.live { app.now } else { row.session.ended });
+            return match end.map(|end| end.since(message.row.time)).filter(|waited| *waited >= 0) {
+                Some(waited) => (format!("{}…", units::duration(waited)), Tone::Warning, 0),
+                None => ("…".to_owned(), Tone::Warning, 0),
+            };
+        }
+        None => return (String::new(), Tone::Plain, 0),
+    };
+    let full = session.and_then(|row| row.latency).map_or(latency, |(_, p95)| p95).max(1);
+    let share = (i128::from(latency.max(0)) * 1_000 / i128::from(full)).clamp(0, 1_000) as u64;
+    // The request has it too; said once, at the answer.
+    let tone = if message.row.kind == Kind::Request { Tone::Dim } else { Tone::Plain };
+    (units::duration(latency), tone, if message.row.kind == Kind::Request { 0 } else { share.max(1) })
+}
+
+fn mark(message: &MessageLine) -> (&'static str, Tone) {
+    match message.row.severity {
+        Some(severity) => ("!", severity_tone(severity)),
+        None if failed(message) => ("✗", Tone::Error),
+        None if message.row.redelivered => ("↻", Tone::Warning),
+        None => ("", Tone::Plain),
+    }
+}
+
+/// Members of a batch hang together.
+fn batch(message: &MessageLine) -> &'static str {
+    match message.row.batch {
+        Some((_, 0)) => "┌",
+        Some(_) => "│",
+        None => " ",
+    }
+}
+
+/// Seconds since the session began.
+pub fn relative(app: &App, time: Time) -> String {
+    units::relative(time, app.session_row().map_or(time, |row| row.session.started))
+}

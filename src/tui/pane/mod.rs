@@ -1,0 +1,74 @@
+//! The panes: what stands on each screen, one file each. All are plain functions of the state.
+
+pub mod bytes;
+pub mod detail;
+pub mod findings;
+pub mod help;
+pub mod json;
+pub mod layers;
+pub mod messages;
+pub mod packets;
+pub mod prompt;
+pub mod sequence;
+pub mod sessions;
+pub mod statistics;
+pub mod stderr;
+pub mod steps;
+pub mod tools;
+
+use ratatui::layout::Rect;
+
+use super::app::{App, Screen};
+use super::canvas::{Canvas, Cell, Column, List};
+use crate::capture::PacketNumber;
+use crate::findings::Severity;
+use crate::view::paint::Tone;
+
+/// The table of a screen, or a sentence where there is nothing in it.
+fn table(
+    app: &App,
+    canvas: &mut Canvas<'_>,
+    area: Rect,
+    columns: &[Column],
+    empty: &str,
+    row: impl Fn(usize) -> Option<Vec<Cell>>,
+) {
+    match app.rows(app.screen) {
+        None => canvas.message(area, "…"),
+        Some(0) => canvas.message(area, empty),
+        Some(total) => {
+            let list = List { cursor: *app.cursor(app.screen), total, active: true };
+            canvas.table(area, columns, list, row);
+        }
+    }
+}
+
+/// The tone of a severity.
+fn severity_tone(severity: Severity) -> Tone {
+    match severity {
+        Severity::Error => Tone::Error,
+        Severity::Warning => Tone::Warning,
+        Severity::Info => Tone::Dim,
+    }
+}
+
+/// Packets in few characters: `#18 #19`, `#18…#44`.
+fn packets(packets: &[PacketNumber]) -> String {
+    match packets {
+        [] => String::new(),
+        [one] => format!("#{one}"),
+        [one, two] => format!("#{one} #{two}"),
+        [first, .., last] => format!("#{first}…#{last}"),
+    }
+}
+
+/// What a screen without rows says while a capture is being read, and after.
+fn nothing(app: &App, screen: Screen) -> &'static str {
+    match (&app.progress, screen) {
+        (Some(super::data::Progress::Reading(..)), _) => "reading …",
+        (_, Screen::Sessions) => {
+            "no MCP session in here yet: mcptap wrap, mcptap sniff or mcptap read --save record one"
+        }
+        _ => "nothing",
+    }
+}

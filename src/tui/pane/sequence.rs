@@ -1,0 +1,180 @@
+//! The session as arrows between host and server, by time. Calls that are open stand as bars at the server: overlapping ones side by side.
+
+use ratatui::layout::Rect;
+
+use super::super::app::{App, Screen};
+use super::super::canvas::{Canvas, bar};
+use super::super::data::MessageLine;
+use super::super::theme::Part;
+use super::messages::{arrow, failed, method, relative};
+use crate::decode::Direction;
+use crate::decode::jsonrpc::Kind;
+use crate::view::paint::Tone;
+use crate::view::{safe, units};
+
+/// Calls side by side; more are drawn over the last.
+const LANES: usize = 8;
+
+/// Columns of the bar of time that has gone since the row above.
+const GAP: usize = 6;
+
+/// Draws the arrows.
+pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
+    let Some((total, _)) = app.message_count() else { return canvas.message(area, "…") };
+    if total == 0 {
+        return canvas.message(area, "no messages");
+    }
+    let zoom = scale(app.zoom);
+    let left = area.x + 26;
+    let right = area.right().saturating_sub(LANES as u16 + 13);
+    head(app, canvas, area, left, right, zoom);
+    let cursor = *app.cursor(Screen::Messages);
+    let window = |line: u16| app.message(cursor.top + usize::from(line));
+    let mut lanes = Lanes::new((0..area.height - 1).filter_map(window));
+    let lifeline = canvas.part(Part::Border);
+    for line in 0..area.height - 1 {
+        let (row, y) = (cursor.top + usize::from(line), area.y + 1 + line);
+        if row >= total {
+            break;
+        }
+        canvas.put(left, y, 1, "│", lifeline);
+        canvas.put(right, y, 1, "│", lifeline);
+        if let Some(message) = app.message(row) {
+            let before = row.checked_sub(1).and_then(|row| app.message(row));
+            times(app, canvas, (area.x, y), message, before, zoom);
+            arrow_line(canvas, (left, right), y, message);
+            let tone = canvas.tone(if failed(message) { Tone::Error } else { Tone::Client });
+            for (lane, sign) in lanes.row(message) {
+                canvas.put(right + 2 + lane as u16, y, 1, sign, tone);
+            }
+            if let (Kind::Response | Kind::Error, Some(latency)) = (message.row.kind, message.row.latency) {
+                canvas.put_right(area.right() - 10, y, 9, &units::duration(latency), tone);
+            }
+        }
+        if row == cursor.selected {
+            canvas.select(Rect { x: area.x, y, width: area.width, height: 1 }, true);
+        }
+    }
+}
+
+fn head(app: &App, canvas: &mut Canvas<'_>, area: Rect, left: u16, right: u16, zoom: Option<i64>) {
+    let (dim, strong) = (canvas.part(Part::Head), canvas.tone(Tone::Strong));
+    canvas.put_right(area.x, area.y, 6, "#", dim);
+    canvas.put_right(area.x + 7, area.y, 10, "time", dim);
+    let scale = zoom.map(units::duration).unwrap_or_default();
+    canvas.put(area.x + 18, area.y, 8, &scale, dim);
+    let row = app.session_row();
+    let client = row.and_then(|row| row.session.client.as_ref()).map_or("host", |client| client.name.as_str());
+    canvas.put(left, area.y, (right - left) / 2, client, strong);
+    let server = row.map(|row| super::sessions::server(&row.session)).unwrap_or_default();
+    let room = (right - left) / 2;
+    canvas.put_right(right + 1 - room, area.y, room, &server, strong);
+    canvas.put(right + 2, area.y, area.right().saturating_sub(right + 2), "open calls", dim);
+}
+
+/// The time for which the bar of time is full.
+fn scale(zoom: u8) -> Option<i64> {
+    let scales = [None, Some(10_000), Some(1_000), Some(100), Some(10), Some(1)];
+    scales.get(usize::from(zoom)).copied().unwrap_or(Some(1)).map(|milliseconds: i64| milliseconds * 1_000_000)
+}
+
+fn times(
+    app: &App,
+    canvas: &mut Canvas<'_>,
+    (x, y): (u16, u16),
+    message: &MessageLine,
+    before: Option<&MessageLine>,
+    zoom: Option<i64>,
+) {
+    let dim = canvas.tone(Tone::Dim);
+    let mark = canvas.part(Part::Mark);
+    if app.is_marked(message.row.number) {
+        canvas.put(x, y, 1, "◆", mark);
+    }
+    canvas.put_right(x + 1, y, 5, &message.row.number.0.to_string(), dim);
+    canvas.put_right(x + 7, y, 10, &relative(app, message.row.time), dim);
+    if let (Some(full), Some(before)) = (zoom, before) {
+        let gone = message.row.time.since(before.row.time).max(0) as u64;
+        canvas.put(x + 18, y, GAP as u16, &bar(gone, full as u64, GAP), dim);
+    }
+}
+
+/// `├── tools/call get_weather 3 ──▶│`
+fn arrow_line(canvas: &mut Canvas<'_>, (left, right): (u16, u16), y: u16, message: &MessageLine) {
+    let (_, side) = arrow(message);
+    let cancelled = message.row.method.as_deref() == Some("notifications/cancelled");
+    let tone = match message.row.kind {
+        _ if failed(message) => Tone::Error,
+        _ if cancelled => Tone::Warning,
+        _ => side,
+    };
+    let style = canvas.tone(tone);
+    let line = if message.row.kind == Kind::Notification { "╌" } else { "─" };
+    for x in left + 1..right {
+        canvas.put(x, y, 1, line, style);
+    }
+    match message.row.direction {
+        Direction::ClientToServer => canvas.put(right - 1, y, 1, "▶", style),
+        Direction::ServerToClient => canvas.put(left + 1, y, 1, "◀", style),
+    };
+    let id = message.row.id.as_deref().map(|id| format!(" ({id})")).unwrap_or_default();
+    let room = right.saturating_sub(left + 6);
+    let text = safe::fit(&format!(" {}{id} {} ", method(message), message.about), usize::from(room));
+    let width = safe::width(&text) as u16;
+    // Short texts stand in the middle of their arrow.
+    let x = left + 3 + room.saturating_sub(width) / 2;
+    let words = if message.row.kind == Kind::Request { Tone::Strong } else { tone };
+    let style = canvas.tone(if message.row.kind == Kind::Notification { Tone::Dim } else { words });
+    canvas.put(x, y, room, &text, style);
+}
+
+/// Which calls are open, row by row.
+struct Lanes {
+    /// Number of the request in each lane, and of its answer where there is one.
+    open: Vec<Option<(u64, Option<u64>)>>,
+}
+
+impl Lanes {
+    /// Calls that were open before the first row: answers in view tell of them.
+    fn new<'m>(window: impl Iterator<Item = &'m MessageLine>) -> Lanes {
+        let mut lanes = Lanes { open: vec![None; LANES] };
+        let mut first = None;
+        for message in window {
+            let number = message.row.number.0;
+            let first = *first.get_or_insert(number);
+            if let Some(request) = message.row.answers.map(|request| request.0).filter(|request| *request < first) {
+                lanes.take(request, Some(number));
+            }
+        }
+        lanes
+    }
+
+    fn take(&mut self, request: u64, answer: Option<u64>) -> usize {
+        let free = self.open.iter().position(Option::is_none).unwrap_or(LANES - 1);
+        self.open[free] = Some((request, answer));
+        free
+    }
+
+    /// The lanes as they stand at this message, which may open or close one.
+    fn row(&mut self, message: &MessageLine) -> Vec<(usize, &'static str)> {
+        let number = message.row.number.0;
+        let opened = (message.row.kind == Kind::Request)
+            .then(|| self.take(number, message.row.answered_by.map(|answer| answer.0)));
+        let sign = |(lane, call): (usize, &Option<(u64, Option<u64>)>)| {
+            let (request, answer) = (*call)?;
+            let sign = match () {
+                () if Some(lane) == opened => "┏",
+                () if answer == Some(number) || message.row.answers.is_some_and(|own| own.0 == request) => "┗",
+                () => "┃",
+            };
+            Some((lane, sign))
+        };
+        let signs: Vec<(usize, &'static str)> = self.open.iter().enumerate().filter_map(sign).collect();
+        for (lane, sign) in &signs {
+            if *sign == "┗" {
+                self.open[*lane] = None;
+            }
+        }
+        signs
+    }
+}

@@ -1,0 +1,90 @@
+//! All sessions: who talks to whom, how it goes, how much of it was seen.
+
+use ratatui::layout::Rect;
+
+use super::super::app::{App, Screen};
+use super::super::canvas::{Canvas, Cell, Column};
+use super::super::data::worst;
+use super::{nothing, severity_tone, table};
+use crate::mcp::{Party, Peers, Session};
+use crate::view::paint::Tone;
+use crate::view::units;
+
+const COLUMNS: &[Column] = &[
+    Column::new(" ", 1),
+    Column::new("#", 4).right(),
+    Column::new("server", 14).grows(3),
+    Column::new("client", 10).grows(2).from(90),
+    Column::new("transport", 15),
+    Column::new("revision", 10).from(76),
+    Column::new("calls", 6).right(),
+    Column::new("errors", 6).right(),
+    Column::new("finds", 6).right(),
+    Column::new("seen", 7).right().from(100),
+    Column::new("p50", 8).right().from(112),
+    Column::new("p95", 8).right().from(76),
+    Column::new("last activity", 19).from(130),
+];
+
+/// Draws the list.
+pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
+    let theme = canvas.theme;
+    let tone = |tone| theme.tone(tone);
+    table(app, canvas, area, COLUMNS, nothing(app, Screen::Sessions), |row| {
+        let row = app.pages.sessions()?.get(row)?;
+        let session = &row.session;
+        let calls = session.responses + session.errors + session.unanswered;
+        let (seen, sent) = session.bytes;
+        let seen_tone = if seen < sent { Tone::Warning } else { Tone::Dim };
+        let findings: u64 = row.findings.iter().sum();
+        let latency =
+            |pick: fn((i64, i64)) -> i64| row.latency.map(|both| units::duration(pick(both))).unwrap_or_default();
+        Some(vec![
+            Cell::new(if row.live { "●" } else { "" }, tone(Tone::Good)),
+            Cell::new(session.number.0.to_string(), tone(Tone::Dim)),
+            Cell::new(server(session), tone(Tone::Strong)),
+            Cell::new(party(&session.client).unwrap_or_default(), tone(Tone::Plain)),
+            Cell::new(session.transport.name(), tone(Tone::Plain)),
+            Cell::new(session.protocol_version.clone().unwrap_or_default(), tone(Tone::Dim)),
+            Cell::new(calls.to_string(), tone(Tone::Plain)),
+            Cell::new(blank_if_zero(session.errors), tone(Tone::Error)),
+            Cell::new(blank_if_zero(findings), tone(worst(&row.findings).map_or(Tone::Dim, severity_tone))),
+            Cell::new(percent(session), tone(seen_tone)),
+            Cell::new(latency(|both| both.0), tone(Tone::Plain)),
+            Cell::new(latency(|both| both.1), tone(Tone::Plain)),
+            Cell::new(clock(session.ended), tone(Tone::Dim)),
+        ])
+    });
+}
+
+/// The server, by the best name there is.
+pub fn server(session: &Session) -> String {
+    party(&session.server).unwrap_or_else(|| match &session.peers {
+        Peers::Process { name: Some(name), .. } => name.clone(),
+        Peers::Process { command, .. } => command.join(" "),
+        Peers::Network { server, host: Some(host), .. } => format!("{host} ({server})"),
+        Peers::Network { server, .. } => server.to_string(),
+    })
+}
+
+fn party(party: &Option<Party>) -> Option<String> {
+    let party = party.as_ref()?;
+    Some(format!("{} {}", party.name, party.version).trim_end().to_owned())
+}
+
+fn blank_if_zero(count: u64) -> String {
+    if count == 0 { "·".to_owned() } else { count.to_string() }
+}
+
+/// How much was seen. Never claims wholeness by rounding.
+fn percent(session: &Session) -> String {
+    let (seen, sent) = session.bytes;
+    let percent = session.completeness() * 100.0;
+    if seen < sent { format!("{:.1} %", percent.min(99.9)) } else { "100 %".to_owned() }
+}
+
+/// A moment on the wall clock, UTC.
+pub fn clock(time: crate::capture::Time) -> String {
+    let time = jiff::Timestamp::from_nanosecond(i128::from(time.0));
+    time.map(|time| time.strftime("%Y-%m-%d %H:%M:%S").to_string()).unwrap_or_default()
+}

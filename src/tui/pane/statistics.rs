@@ -1,0 +1,109 @@
+//! Figures: rate over time, the histogram of latency, and each method and tool.
+
+use ratatui::layout::Rect;
+
+use super::super::app::App;
+use super::super::canvas::{Canvas, Cell, Column, bar, sparkline};
+use super::super::data::Statistics;
+use super::table;
+use crate::view::paint::Tone;
+use crate::view::units;
+
+const COLUMNS: &[Column] = &[
+    Column::new("method, tool", 16).grows(2),
+    Column::new("calls", 7).right(),
+    Column::new("errors", 6).right(),
+    Column::new("open", 5).right().from(90),
+    Column::new("least", 8).right().from(110),
+    Column::new("p50", 8).right(),
+    Column::new("p95", 8).right(),
+    Column::new("most", 8).right().from(90),
+    Column::new("total", 10).right().from(100),
+    Column::new("share of time", 10).grows(1).from(76),
+];
+
+/// Rows of the histogram, with its head.
+const HISTOGRAM: u16 = 7;
+
+/// The list of calls, below the pictures.
+pub fn calls_area(body: Rect) -> Rect {
+    let above = (HISTOGRAM + 3).min(body.height / 2);
+    Rect { y: body.y + above, height: body.height - above, ..body }
+}
+
+/// Draws the figures.
+pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
+    let Some(figures) = app.session.and_then(|session| app.pages.statistics(session)) else {
+        return canvas.message(area, "…");
+    };
+    let calls = calls_area(area);
+    rate(canvas, area, figures);
+    histogram(canvas, Rect { y: area.y + 2, height: (calls.y - area.y).saturating_sub(3), ..area }, figures);
+    canvas.divide(area, calls.y - 1);
+    let theme = canvas.theme;
+    let tone = |tone| theme.tone(tone);
+    let time: i64 = figures.calls.iter().fold(0, |sum, call| sum.saturating_add(call.total));
+    table(app, canvas, calls, COLUMNS, "no calls", |row| {
+        let call = figures.calls.get(row)?;
+        let latency = |index: usize| call.latency.map(|all| units::duration(all[index])).unwrap_or_default();
+        let count = |count: u64| if count == 0 { "·".to_owned() } else { count.to_string() };
+        Some(vec![
+            Cell::new(call.name.clone(), tone(Tone::Strong)),
+            Cell::new(call.calls.to_string(), tone(Tone::Plain)),
+            Cell::new(count(call.errors), tone(Tone::Error)),
+            Cell::new(count(call.unanswered), tone(Tone::Warning)),
+            Cell::new(latency(0), tone(Tone::Dim)),
+            Cell::new(latency(1), tone(Tone::Plain)),
+            Cell::new(latency(2), tone(Tone::Plain)),
+            Cell::new(latency(3), tone(Tone::Dim)),
+            Cell::new(units::duration(call.total), tone(Tone::Dim)),
+            Cell::new(bar(call.total.max(0) as u64, time.max(0) as u64, 16), tone(Tone::Client)),
+        ])
+    });
+}
+
+/// Messages over time, in one line.
+fn rate(canvas: &mut Canvas<'_>, area: Rect, figures: &Statistics) {
+    let (dim, line) = (canvas.tone(Tone::Dim), canvas.tone(Tone::Server));
+    let peak = figures.rate.iter().max().copied().unwrap_or(0);
+    let words = format!(
+        "messages  {}{}   {} from client, {} from server   at most {peak} in {}",
+        figures.counted,
+        if figures.counted < figures.messages { format!(" of {} counted", figures.messages) } else { String::new() },
+        units::size(figures.bytes[0]),
+        units::size(figures.bytes[1]),
+        units::duration(figures.part),
+    );
+    canvas.put(area.x + 1, area.y, area.width - 2, &words, dim);
+    canvas.put(area.x + 1, area.y + 1, area.width - 2, &sparkline(&figures.rate), line);
+}
+
+/// Latencies by power of two.
+fn histogram(canvas: &mut Canvas<'_>, area: Rect, figures: &Statistics) {
+    let (dim, fill) = (canvas.tone(Tone::Dim), canvas.tone(Tone::Client));
+    let used = |count: &u64| *count > 0;
+    let Some(first) = figures.histogram.iter().position(used) else {
+        canvas.put(area.x + 1, area.y, area.width, "latency  no call was answered", dim);
+        return;
+    };
+    let last = figures.histogram.iter().rposition(used).unwrap_or(first);
+    canvas.put(area.x + 1, area.y, area.width, "latency", dim);
+    let rows = usize::from(area.height.saturating_sub(1)).max(1);
+    // Neighbours are joined until all fit.
+    let join = (last - first + 1).div_ceil(rows);
+    let groups: Vec<(usize, u64)> = (first..=last)
+        .step_by(join)
+        .map(|at| (at, figures.histogram[at..(at + join).min(last + 1)].iter().sum()))
+        .collect();
+    let most = groups.iter().map(|(_, count)| *count).max().unwrap_or(1);
+    for (line, (at, count)) in groups.iter().enumerate() {
+        let y = area.y + 1 + line as u16;
+        let bound = |power: usize| units::duration(1_000i64 << power.min(50));
+        let range =
+            if *at == 0 { format!("below {}", bound(join)) } else { format!("{} to {}", bound(*at), bound(at + join)) };
+        canvas.put_right(area.x + 1, y, 20, &range, dim);
+        let width = usize::from(area.width).saturating_sub(34);
+        let x = canvas.put(area.x + 23, y, width as u16, &bar(*count, most, width), fill);
+        canvas.put(x + 1, y, 10, &count.to_string(), dim);
+    }
+}

@@ -1,0 +1,27 @@
+//! What a wrapped server wrote to stderr.
+
+use ratatui::layout::Rect;
+
+use super::super::app::App;
+use super::super::canvas::{Canvas, Cell, Column};
+use super::table;
+use crate::mcp::Transport;
+use crate::view::paint::Tone;
+
+const COLUMNS: &[Column] = &[Column::new("time", 11).right(), Column::new("stderr", 20).grows(1)];
+
+/// Draws the lines.
+pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
+    let theme = canvas.theme;
+    let tone = |tone| theme.tone(tone);
+    let lines = app.session.and_then(|session| app.pages.stderr(session)).unwrap_or_default();
+    let pipe = app.session_row().is_some_and(|row| row.session.transport == Transport::Stdio);
+    let empty = if pipe { "the server wrote nothing to stderr" } else { "only a wrapped STDIO server has a stderr" };
+    table(app, canvas, area, COLUMNS, empty, |row| {
+        let line = lines.get(row)?;
+        Some(vec![
+            Cell::new(super::messages::relative(app, line.time), tone(Tone::Dim)),
+            Cell::new(line.text.clone(), tone(Tone::Plain)),
+        ])
+    });
+}

@@ -1,0 +1,27 @@
+//! Capabilities, and the tools, prompts and resources that the server lists.
+
+use ratatui::layout::Rect;
+
+use super::super::app::App;
+use super::super::canvas::{Canvas, Cell, Column};
+use super::table;
+use crate::view::paint::Tone;
+
+const COLUMNS: &[Column] =
+    &[Column::new("capability, tool", 26), Column::new("says", 20).grows(1), Column::new("message", 7).right()];
+
+/// Draws the list.
+pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
+    let theme = canvas.theme;
+    let tone = |tone| theme.tone(tone);
+    let rows = app.session.and_then(|session| app.pages.capabilities(session)).unwrap_or_default();
+    table(app, canvas, area, COLUMNS, "neither initialize nor a list of tools was seen", |row| {
+        let row = rows.get(row)?;
+        let (name, value) = if row.depth == 0 { (Tone::Strong, Tone::Dim) } else { (Tone::Client, Tone::Plain) };
+        Some(vec![
+            Cell::new(format!("{:1$}{2}", "", row.depth * 2, row.name), tone(name)),
+            Cell::new(row.value.clone(), tone(value)),
+            Cell::new(row.message.map(|message| message.0.to_string()).unwrap_or_default(), tone(Tone::Dim)),
+        ])
+    });
+}

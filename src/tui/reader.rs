@@ -1,0 +1,78 @@
+//! The thread that answers: the drawing thread never waits for the store.
+//!
+//! ```text
+//!  drawing thread ── Ask(Request) ──►  inbox ──► Library::answer ──► Input::Answer ──► drawing thread
+//!                                        │
+//!                                        └ nothing asked for 100 ms: has anybody written? a filter not done? ──► Input::Changed
+//! ```
+
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+
+use super::app::Input;
+use super::data::{Answer, Request};
+use super::library::Library;
+use crate::engine::saver::now;
+
+/// How often the store is asked whether anybody wrote: soon enough for eyes.
+const POLL: Duration = Duration::from_millis(100);
+
+/// Slices of a filter's way between two answers about it.
+const SLICES: usize = 16;
+
+/// Answers until nobody asks any more.
+pub fn run(mut library: Library, inbox: &Receiver<Request>, out: &Sender<Input>) {
+    let mut asked: Vec<Request> = Vec::new();
+    // The page in view while a filter is at work.
+    let mut searching: Option<Request> = None;
+    loop {
+        library.set_now(now());
+        let wait = if searching.is_some() { Duration::ZERO } else { POLL };
+        match inbox.recv_timeout(wait) {
+            Ok(request) => {
+                asked.push(request);
+                asked.extend(inbox.try_iter());
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        newest_only(&mut asked);
+        for request in asked.drain(..) {
+            let answer = library.answer(&request);
+            if let (Request::Messages { filter, .. }, Answer::Messages(page)) = (&request, &answer)
+                && !filter.is_empty()
+            {
+                searching = (!page.complete).then(|| request.clone());
+            }
+            if out.send(Input::Answer(request, answer)).is_err() {
+                return;
+            }
+        }
+        if let Some(request) = searching.take() {
+            let more = (0..SLICES).take_while(|_| library.search_on()).count() > 0;
+            let answer = library.answer(&request);
+            let done = matches!(&answer, Answer::Messages(page) if page.complete) || !more;
+            if out.send(Input::Answer(request.clone(), answer)).is_err() {
+                return;
+            }
+            searching = (!done).then_some(request);
+        }
+        if library.has_changed() {
+            library.search_again();
+            if out.send(Input::Changed).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Of details that were asked for one after the other, while a key was held down, only the last is still in view.
+fn newest_only(asked: &mut Vec<Request>) {
+    let last = asked.iter().rposition(|request| matches!(request, Request::Detail(..)));
+    let mut at = 0;
+    asked.retain(|request| {
+        at += 1;
+        !matches!(request, Request::Detail(..)) || Some(at - 1) == last
+    });
+}
