@@ -14,7 +14,8 @@ use layer::{Broken, Layer};
 /// Codings laid over each other that are taken off. More than two are an attack, or a mistake.
 const LAYERS: usize = 2;
 
-/// Decoded bytes that are allowed however few they were decoded from.
+/// Decoded bytes that are allowed however few they were decoded from. More is allowed in steps of this size, whenever as many
+/// coded bytes were taken as may grow to it: so a body is stopped at the same place however it was cut.
 const FREE: u64 = 1 << 20;
 
 /// First bytes that are kept while nothing is decoded. Deflate data begins with at most some 300 bytes of code lengths.
@@ -54,7 +55,7 @@ impl Coding {
                 _ => return Err(Anomaly::UnknownCoding { coding: content_encoding.trim().to_owned() }),
             });
         }
-        let ratio = limits.inflate_ratio;
+        let ratio = limits.inflate_ratio.max(1);
         let coding = Coding { layers, ratio, taken: 0, given: 0, undecoded: Vec::new(), failed: false };
         Ok(Some(coding).filter(|coding| !coding.layers.is_empty()))
     }
@@ -69,24 +70,31 @@ impl Coding {
         if self.failed {
             return Ok(());
         }
-        self.taken = self.taken.saturating_add(bytes.len() as u64);
-        let most = FREE.max(self.taken.saturating_mul(self.ratio));
-        let given = &mut self.given;
-        let result = through(&mut self.layers, bytes, &mut |decoded| {
-            let room = usize::try_from(most.saturating_sub(*given)).unwrap_or(usize::MAX);
-            let allowed = &decoded[..decoded.len().min(room)];
-            *given += allowed.len() as u64;
-            if !allowed.is_empty() {
-                out(allowed);
-            }
-            if allowed.len() == decoded.len() { Ok(()) } else { Err(Broken::Ratio) }
-        });
-        match result {
-            Ok(()) if self.given == 0 && self.undecoded.len() + bytes.len() <= UNDECODED => {
-                self.undecoded.extend_from_slice(bytes);
-            }
-            Ok(()) => self.undecoded = Vec::new(),
-            Err(broken) => return Err(self.fail(broken)),
+        let step = (FREE / self.ratio).max(1);
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let passed = self.taken % step;
+            let within = usize::try_from(step - passed).unwrap_or(usize::MAX).min(rest.len());
+            let (piece, behind) = rest.split_at(within);
+            let most = (self.taken - passed).saturating_add(step).saturating_mul(self.ratio);
+            let given = &mut self.given;
+            let result = through(&mut self.layers, piece, &mut |decoded| {
+                let room = usize::try_from(most.saturating_sub(*given)).unwrap_or(usize::MAX);
+                let allowed = &decoded[..decoded.len().min(room)];
+                *given += allowed.len() as u64;
+                if !allowed.is_empty() {
+                    out(allowed);
+                }
+                if allowed.len() == decoded.len() { Ok(()) } else { Err(Broken::Ratio) }
+            });
+            result.map_err(|broken| self.fail(broken, self.taken - passed))?;
+            self.taken = self.taken.saturating_add(within as u64);
+            rest = behind;
+        }
+        if self.given == 0 && self.undecoded.len() + bytes.len() <= UNDECODED {
+            self.undecoded.extend_from_slice(bytes);
+        } else {
+            self.undecoded = Vec::new();
         }
         Ok(())
     }
@@ -99,7 +107,7 @@ impl Coding {
     pub fn finish(&mut self, out: &mut dyn FnMut(&[u8])) -> Result<(), Anomaly> {
         let _ = out;
         match self.layers.iter().find_map(Layer::unfinished) {
-            Some(broken) if self.taken > 0 && !self.failed => Err(self.fail(broken)),
+            Some(broken) if self.taken > 0 && !self.failed => Err(self.fail(broken, self.taken)),
             _ => Ok(()),
         }
     }
@@ -110,10 +118,11 @@ impl Coding {
         if self.given == 0 { &self.undecoded } else { &[] }
     }
 
-    fn fail(&mut self, broken: Broken) -> Anomaly {
+    /// What is told of a body that broke at or behind `offset`.
+    fn fail(&mut self, broken: Broken, offset: u64) -> Anomaly {
         self.failed = true;
         match broken {
-            Broken::Ratio => Anomaly::LimitReached { limit: "inflate_ratio", offset: self.taken },
+            Broken::Ratio => Anomaly::LimitReached { limit: "inflate_ratio", offset },
             Broken::Data { coding, why } => Anomaly::BadCoding { coding: coding.to_owned(), why },
         }
     }

@@ -19,8 +19,9 @@ mod tcp;
 mod tests;
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::exchange::{Exchange, ExchangeNumber};
 use super::stream::{Stream, StreamKind};
@@ -336,34 +337,47 @@ impl Layer<'_, '_> {
 #[derive(Debug, Default)]
 struct Kept {
     kept: bool,
-    streams: Vec<Stream>,
-    parts: Vec<(StreamId, Vec<Part>)>,
+    streams: VecDeque<Stream>,
+    parts: VecDeque<(StreamId, Vec<Part>)>,
 }
 
 impl Kept {
-    /// Runs of parts held for a connection that no session claimed yet: heads and bodies of a handful of exchanges.
+    /// Streams, and runs of parts, held for a connection that no session claimed yet: those of some hundred exchanges. Beyond,
+    /// the oldest are forgotten: what may be a message stands in the latest.
     const HELD: usize = 1_024;
 
     fn stream(&mut self, stream: Stream, sink: &mut Sink<'_>) {
         if self.kept {
-            sink(Unit::Stream(stream));
-        } else if self.streams.len() < Self::HELD {
-            self.streams.push(stream);
+            return sink(Unit::Stream(stream));
         }
+        if self.streams.len() >= Self::HELD {
+            // The streams below stay: what stands in the others stands in them, too.
+            let is_above = |stream: &Stream| !matches!(stream.kind, StreamKind::Tcp(_) | StreamKind::Pipe(_));
+            let oldest = self.streams.iter().position(is_above);
+            oldest.and_then(|oldest| self.streams.remove(oldest));
+        }
+        self.streams.push_back(stream);
     }
 
     fn parts(&mut self, stream: StreamId, parts: Vec<Part>, sink: &mut Sink<'_>) {
         if parts.is_empty() {
-        } else if self.kept {
-            sink(Unit::Parts(stream, parts));
-        } else if self.parts.len() < Self::HELD {
-            self.parts.push((stream, parts));
+            return;
         }
+        if self.kept {
+            return sink(Unit::Parts(stream, parts));
+        }
+        if self.parts.len() >= Self::HELD {
+            self.parts.pop_front();
+        }
+        self.parts.push_back((stream, parts));
     }
 
     fn keep(&mut self, sink: &mut Sink<'_>) {
         self.kept = true;
+        let known: FxHashSet<StreamId> = self.streams.iter().map(|stream| stream.id).collect();
         self.streams.drain(..).for_each(|stream| sink(Unit::Stream(stream)));
-        self.parts.drain(..).for_each(|(stream, parts)| sink(Unit::Parts(stream, parts)));
+        for (stream, parts) in self.parts.drain(..).filter(|(stream, _)| known.contains(stream)) {
+            sink(Unit::Parts(stream, parts));
+        }
     }
 }

@@ -25,6 +25,23 @@ def packets(capture):
         at += length
 
 
+def first(capture, count):
+    """The capture up to so many packets."""
+    at = 0
+    while count and at + 12 <= len(capture):
+        kind, length = struct.unpack_from("<II", capture, at)
+        count -= kind == 6
+        at += length
+    return capture[:at]
+
+
+def pcap(found, order, magic):
+    """Packets of one link type as a pcap file."""
+    head = struct.pack(order + "IHHiIII", magic, 2, 4, 0, 0, 65535, found[0][0])
+    record = lambda packet: struct.pack(order + "IIII", 1, 2, len(packet), len(packet)) + packet
+    return head + b"".join(record(packet) for link, packet in found if link == found[0][0])
+
+
 def layers(link, packet):
     """IP protocol, ports, the header and the payload of an IPv4 packet."""
     head = {0: 4, 1: 14, 101: 0, 113: 16, 276: 20}.get(link)
@@ -43,9 +60,12 @@ def script(pieces, what):
 
 
 def capture(data):
-    seed("capture_file", data)
-    seed("stack", data)
     found = list(packets(data))
+    for some in first(data, 6), first(data, 24), data:
+        seed("capture_file", some)
+        seed("stack", some)
+    for order, magic in ("<", 0xA1B2C3D4), (">", 0xA1B2C3D4), ("<", 0xA1B23C4D), (">", 0xA1B2CD34):
+        seed("capture_file", pcap(found[:4], order, magic))
     kinds = [1, 0, 101, 108, 113, 228, 229, 276, 147]
     for link in {link for link, _ in found} & set(kinds):
         some = [packet for kind, packet in found if kind == link][:12]

@@ -95,6 +95,8 @@ pub(super) struct Reader {
     line: usize,
     /// What the sender had seen when it sent the first byte of the head.
     seen: u64,
+    /// What it had seen when it sent the last byte of the head so far, and where in `held` the bytes begin that it sent then.
+    flight: (u64, usize),
     message: Message,
     fields: Fields,
 }
@@ -110,6 +112,7 @@ impl Reader {
             held: Vec::new(),
             line: 0,
             seen: 0,
+            flight: (0, 0),
             message: Message { exchange: Index(0), head: 0, whole: true, paired: false, bare_line_feed: false },
             fields: Fields::default(),
         }

@@ -89,6 +89,17 @@ fn what_is_passed_over_is_a_secret_before_it_is_cleared() {
 }
 
 #[test]
+fn a_message_behind_many_other_exchanges_is_followed_to_its_packets() {
+    let (other, nothing) = (request("/").replace(PING, "1"), "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    let other = other.replace(&format!("Length: {}", PING.len()), "Length: 1");
+    let mut steps = vec![(SYN[0], ""), (SYN[1], "")];
+    steps.extend([(SAY[0], other.as_str()), (SAY[1], nothing)].repeat(600));
+    let asked = request("/mcp");
+    steps.extend([(SAY[0], asked.as_str()), (SAY[1], nothing)]);
+    assert_eq!(messages(&script(&steps)), [PING]);
+}
+
+#[test]
 fn a_session_that_joins_a_connection_late_is_told_of_all_its_bytes() {
     let steps = [(SYN[0], ""), (SAY[0], &request("/mcp")), (SAY[0], &request("/other")), (FIN[0], "")];
     assert_eq!(messages(&script(&steps)), [PING, PING]);

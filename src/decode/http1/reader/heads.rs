@@ -38,6 +38,7 @@ impl Reader {
                 _ => {}
             }
             self.seen = turn.seen;
+            self.flight = (turn.seen, 0);
             self.line = 0;
             let window = &bytes[..bytes.len().min(self.limit)];
             if let Ok((rest, start)) = grammar::head(self.direction, window, &mut self.fields) {
@@ -54,6 +55,9 @@ impl Reader {
     /// Takes bytes up to the end of a line, so that each byte of a head is looked at once however slowly it comes.
     pub(super) fn head_line<S: FnMut(HttpEvent<'_>)>(&mut self, bytes: &[u8], turn: &mut Turn<'_, S>) -> usize {
         let taken = memchr(b'\n', bytes).map_or(bytes.len(), |end| end + 1).min(self.limit - self.held.len());
+        if self.flight.0 != turn.seen {
+            self.flight = (turn.seen, self.held.len());
+        }
         self.held.extend_from_slice(&bytes[..taken]);
         self.advance(taken);
         let line = &self.held[self.line..];
@@ -125,6 +129,11 @@ impl Reader {
         let offset = self.low_water();
         self.anomaly(None, Anomaly::NotHttp { offset, expected }, turn);
         self.lose_message(offset, turn);
+        // The search looks at one flight of bytes at a time.
+        if self.seen != turn.seen {
+            self.held.drain(..self.flight.1);
+            self.seen = turn.seen;
+        }
         self.search_line();
     }
 

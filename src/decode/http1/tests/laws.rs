@@ -248,6 +248,13 @@ fn a_start_line_is_judged_alike_however_it_is_cut() {
     }
 }
 
+#[test]
+fn a_message_is_searched_in_one_flight_however_it_is_cut() {
+    // A byte; what the server said meanwhile is lost; what comes then is no continuation of the byte.
+    let script = "\x02\x01I\x01\x48\x02\x29P\x02zGET /sse HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    fuzz_http1(script.as_bytes());
+}
+
 /// Bytes that mean something to the decoder.
 const TOKENS: [&str; 30] = [
     "GET / HTTP/1.1\r\n\r\n",
