@@ -98,7 +98,7 @@ impl Pipeline {
     pub fn push(&mut self, input: Input<'_>, emit: &mut Emit<'_>) {
         match input {
             Input::Packet(packet) => self.packet(&packet, emit),
-            // Kept for the decryption of TLS.
+            // TLS is not decrypted yet: nothing here has a use for them.
             Input::Secrets(_) => {}
             Input::Damage(damage) => {
                 let text = format!("{}, byte {}: {}", damage.file, damage.offset, damage.reason);

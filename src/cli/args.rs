@@ -62,7 +62,7 @@ pub enum Command {
 /// How captures are decoded.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Decoding {
-    /// TLS secrets, as SSLKEYLOGFILE holds them
+    /// TLS secrets, as SSLKEYLOGFILE holds them; not used yet, since TLS is not decrypted
     #[arg(long, value_name = "FILE")]
     pub keylog: Option<PathBuf>,
     /// Show and save Authorization, Cookie and the like as sent, not masked

@@ -46,5 +46,9 @@ pub fn run(arguments: Read, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
 
 /// How the pipeline works for a command.
 pub fn options(decoding: &Decoding, hash: bool, detail: Detail) -> Options {
+    if let Some(path) = &decoding.keylog {
+        // An option that is taken and does nothing must say so.
+        eprintln!("mcptap: TLS is not decrypted yet: {} is not read", path.display());
+    }
     Options { limits: Limits::default(), detail, hash, keep_secrets: decoding.keep_secrets }
 }
