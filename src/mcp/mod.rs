@@ -5,8 +5,11 @@ pub mod message;
 pub mod pairing;
 pub mod peek;
 pub mod places;
+pub mod revision;
 pub mod session;
+pub mod shape;
 pub mod tracker;
 
 pub use message::{Carrier, Message, MessageNumber, Transport};
+pub use revision::Revision;
 pub use session::{Party, Peers, Session, SessionNumber};
