@@ -1,5 +1,6 @@
 //! Messages to sessions: what belongs together, and which answer belongs to which request.
 
+pub mod contract;
 pub mod facts;
 pub mod message;
 pub mod pairing;

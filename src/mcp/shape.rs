@@ -117,6 +117,11 @@ pub fn check_definition(revision: Revision, name: &str, text: &str) -> Option<Ve
     Some(walk::walk(arena, shape, text, scan::blanks(text, 0)))
 }
 
+/// Where the value that a JSON Pointer (RFC 6901) means stands in a text; `None` where there is none.
+pub fn locate(text: &str, pointer: &str) -> Option<Range<usize>> {
+    walk::locate(text, scan::blanks(text, 0), pointer)
+}
+
 /// Whether the revision defines a request or notification of this method.
 pub fn knows(revision: Revision, method: &str) -> bool {
     arena(revision).methods.contains_key(method)

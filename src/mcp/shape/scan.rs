@@ -91,10 +91,37 @@ pub fn end_of_value(text: &str, at: usize) -> usize {
     }
 }
 
+/// Bytes of a string that are looked at one by one, before a search over many at once is worth its start.
+const SHORT: usize = 32;
+
 /// The end of the string whose opening quote stands at `at`.
 pub fn end_of_string(text: &str, at: usize) -> usize {
+    string(text, at).0
+}
+
+/// The end of the string whose opening quote stands at `at`, and whether it has escapes.
+pub fn string(text: &str, at: usize) -> (usize, bool) {
     let bytes = text.as_bytes();
-    let mut at = at + 1;
+    let start = at + 1;
+    for (length, byte) in bytes.get(start..).unwrap_or_default().iter().take(SHORT).enumerate() {
+        match byte {
+            b'"' => return (start + length + 1, false),
+            b'\\' => return (end_of_escaped(text, start + length), true),
+            _ => {}
+        }
+    }
+    let rest = bytes.get(start + SHORT..).unwrap_or_default();
+    match memchr::memchr2(b'"', b'\\', rest).map(|found| start + SHORT + found) {
+        Some(at) if bytes[at] == b'"' => (at + 1, false),
+        Some(at) => (end_of_escaped(text, at), true),
+        None => (bytes.len(), false),
+    }
+}
+
+/// The end of a string, from a place inside it on.
+fn end_of_escaped(text: &str, at: usize) -> usize {
+    let bytes = text.as_bytes();
+    let mut at = at;
     while let Some(found) = bytes.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
         at += found;
         if bytes[at] == b'"' {

@@ -25,12 +25,38 @@ pub fn walk(arena: &Arena, shape: Id, text: &str, at: usize) -> Vec<Mismatch> {
 pub fn find(text: &str, at: usize, name: &str) -> Option<usize> {
     let mut members = Members::of(text, at)?;
     while let Some((key, value)) = members.next_member() {
-        if *name_of(key) == *name {
+        if key == name {
             return Some(value);
         }
         members.at = scan::end_of_value(text, value);
     }
     None
+}
+
+/// The value that a JSON Pointer (RFC 6901) means, counted from the value at `at`.
+pub fn locate(text: &str, at: usize, pointer: &str) -> Option<Range<usize>> {
+    let mut at = at;
+    for token in pointer.split('/').skip(1) {
+        at = match scan::kind(text, at)? {
+            Kind::Object => find(text, at, &token.replace("~1", "/").replace("~0", "~"))?,
+            Kind::Array => nth(text, at, token.parse().ok()?)?,
+            _ => return None,
+        };
+    }
+    Some(at..scan::end_of_value(text, at))
+}
+
+/// Where the element of this index, 0-based, of the array at `at` begins.
+fn nth(text: &str, at: usize, index: usize) -> Option<usize> {
+    let mut at = scan::blanks(text, at + 1);
+    for _ in 0..index {
+        at = scan::blanks(text, scan::end_of_value(text, at));
+        if text.as_bytes().get(at) != Some(&b',') {
+            return None;
+        }
+        at = scan::blanks(text, at + 1);
+    }
+    scan::kind(text, at).map(|_| at)
 }
 
 /// The way from the root to a value.
@@ -53,11 +79,6 @@ impl Step<'_> {
     }
 }
 
-/// A name with its quotes, as text.
-fn name_of(key: &str) -> Cow<'_, str> {
-    scan::content(key)
-}
-
 fn shortened(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(QUOTED) {
         None => Cow::Borrowed(text),
@@ -78,8 +99,8 @@ impl<'a> Members<'a> {
         (scan::kind(text, at) == Some(Kind::Object)).then_some(Members { text, at: at + 1, closed: false })
     }
 
-    /// The name with its quotes, and where the value begins.
-    fn next_member(&mut self) -> Option<(&'a str, usize)> {
+    /// The name, and where the value begins.
+    fn next_member(&mut self) -> Option<(Cow<'a, str>, usize)> {
         let bytes = self.text.as_bytes();
         self.at = scan::blanks(self.text, self.at);
         if bytes.get(self.at) == Some(&b',') {
@@ -88,8 +109,12 @@ impl<'a> Members<'a> {
         match bytes.get(self.at)? {
             b'"' => {
                 let start = self.at;
-                self.at = scan::end_of_string(self.text, start);
-                let name = self.text.get(start..self.at)?;
+                let (end, escaped) = scan::string(self.text, start);
+                let name = match escaped {
+                    false => Cow::Borrowed(self.text.get(start + 1..end - 1)?),
+                    true => scan::content(self.text.get(start..end)?),
+                };
+                self.at = end;
                 self.at = scan::blanks(self.text, self.at);
                 if bytes.get(self.at)? != &b':' {
                     return None;
@@ -159,9 +184,8 @@ impl<'a> Walk<'a> {
         }
         let Some(mut members) = Members::of(self.text, start) else { return };
         let mut seen = 0_u64;
-        while let Some((key, value)) = members.next_member() {
+        while let Some((name, value)) = members.next_member() {
             self.at = value;
-            let name = name_of(key);
             let known = object.members.iter().position(|member| *member.name == *name);
             if let Some(place) = known {
                 seen |= 1 << place;
