@@ -8,6 +8,7 @@
 
 mod compile;
 mod format;
+mod fuzz;
 mod language;
 mod scan;
 #[cfg(test)]
@@ -19,6 +20,7 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use compile::{Arena, Id};
+pub use fuzz::fuzz_shape;
 use language::Table;
 
 use super::revision::Revision;

@@ -143,6 +143,7 @@ fn violation(error: jsonschema::ValidationError<'_>) -> Violation {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn check(schema: &str, value: &str) -> Verdict {
         Compiled::default().check(Revision::V2025_11_25, schema, value)
@@ -225,5 +226,37 @@ mod tests {
             compiled.schema(Revision::V2026_07_28, &format!(r#"{{"maximum":{number}}}"#));
         }
         assert_eq!(compiled.count, 10);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+        /// Schemas of every keyword that multiplies, whatever they refer to, end.
+        #[test]
+        fn any_schema_ends(keywords in proptest::collection::vec((0..12_usize, 0..6_usize, 0..6_usize), 1..30), depth in 0..40_usize) {
+            let mut definitions = serde_json::json!({"0": {}, "1": {}, "2": {}, "3": {}, "4": {}, "5": {}});
+            for (keyword, at, to) in keywords {
+                let to = serde_json::json!({ "$ref": format!("#/$defs/{to}") });
+                let both = serde_json::json!([to, to]);
+                let (name, value) = match keyword {
+                    0 => ("allOf", both),
+                    1 => ("anyOf", both),
+                    2 => ("oneOf", both),
+                    3 => ("not", to),
+                    4 => ("if", to),
+                    5 => ("items", to),
+                    6 => ("unevaluatedItems", to),
+                    7 => ("additionalProperties", to),
+                    8 => ("properties", serde_json::json!({ "a": to })),
+                    9 => ("patternProperties", serde_json::json!({ "a": to, "^": to })),
+                    10 => ("unevaluatedProperties", to),
+                    _ => ("maximum", 0.into()),
+                };
+                definitions[at.to_string()][name] = value;
+            }
+            let schema = serde_json::json!({ "$ref": "#/$defs/0", "$defs": definitions }).to_string();
+            for (open, close) in [("[", "]"), (r#"{"a":"#, "}")] {
+                check(&schema, &(open.repeat(depth) + "1" + &close.repeat(depth)));
+            }
+        }
     }
 }
