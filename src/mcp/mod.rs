@@ -1,10 +1,13 @@
 //! Messages to sessions: what belongs together, and which answer belongs to which request.
 
+pub mod capability;
 pub mod facts;
 pub mod message;
+pub mod method;
 pub mod pairing;
 pub mod peek;
 pub mod places;
+pub mod revision;
 pub mod session;
 pub mod tracker;
 

@@ -51,6 +51,8 @@ pub enum Tracked {
     Opened(Box<Session>),
     /// A connection carries a session.
     Carries(ConnectionId, SessionNumber),
+    /// A session was ended for the limit on sessions.
+    Ended(SessionNumber),
     /// A message is complete. Its findings are still to be judged.
     Message(Box<Message>, Vec<Oddity>),
 }
@@ -123,7 +125,11 @@ impl Tracker {
         let parsed = match text.carrier {
             TextCarrier::Line { .. } if text.bytes.iter().all(u8::is_ascii_whitespace) => return,
             TextCarrier::Line { whole: false, .. } => Parsed::Invalid(Fault::NotAMessage),
-            _ => jsonrpc::parse(&text.bytes, self.limits.json_depth, self.limits.batch),
+            _ => match jsonrpc::parse(&text.bytes, self.limits.json_depth, self.limits.batch) {
+                // "an Array with at least one value" (JSON-RPC 2.0 section 6).
+                Parsed::Batch(members) if members.is_empty() => Parsed::Invalid(Fault::NotAMessage),
+                parsed => parsed,
+            },
         };
         let initialize = match &parsed {
             Parsed::Single(envelope) => is_initialize(envelope),
@@ -296,13 +302,13 @@ impl Tracker {
         };
         self.sessions.insert(number, state);
         if self.sessions.len() > SESSIONS {
-            self.end_idle();
+            self.end_idle().into_iter().for_each(|ended| sink(Tracked::Ended(ended)));
         }
         number
     }
 
     /// Ends the half of the sessions that were idle longest.
-    fn end_idle(&mut self) {
+    fn end_idle(&mut self) -> Vec<SessionNumber> {
         let mut by_age: Vec<_> = self.sessions.values().map(|s| (s.session.ended, s.session.number)).collect();
         by_age.sort_unstable();
         let gone: FxHashSet<SessionNumber> = by_age[..by_age.len() / 2].iter().map(|(_, number)| *number).collect();
@@ -310,7 +316,9 @@ impl Tracker {
         let mut ended: Vec<Session> =
             gone.iter().filter_map(|number| self.sessions.remove(number)).map(State::record).collect();
         ended.sort_by_key(|session| session.number);
+        let numbers = ended.iter().map(|session| session.number).collect();
         self.ended.extend(ended);
+        numbers
     }
 
     fn carries(&mut self, connection: ConnectionId, number: SessionNumber, sink: &mut Sink<'_>) {
@@ -434,6 +442,16 @@ impl Tracker {
     pub fn unanswered(&self, number: SessionNumber) -> Vec<&Pending> {
         let pending = self.sessions.get(&number).map(|state| state.pairing.pending()).unwrap_or_default();
         pending.into_iter().filter(|pending| !pending.cancelled).collect()
+    }
+
+    /// Whether the capture holds the beginning of a session.
+    pub fn has_begun(&self, number: SessionNumber) -> bool {
+        self.sessions.get(&number).is_some_and(|state| state.begun)
+    }
+
+    /// The session of the process behind these pipes.
+    pub fn session_on(&self, pipes: ConnectionId) -> Option<SessionNumber> {
+        self.pipes.get(&pipes).copied()
     }
 
     /// The sessions in memory, in order.

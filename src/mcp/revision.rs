@@ -1,0 +1,121 @@
+//! The published revisions of the protocol, and sets of them.
+
+/// A published revision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Revision {
+    /// 2024-11-05.
+    November2024,
+    /// 2025-03-26.
+    March2025,
+    /// 2025-06-18.
+    June2025,
+    /// 2025-11-25.
+    November2025,
+    /// 2026-07-28: stateless, no handshake.
+    July2026,
+}
+
+use Revision::{July2026, June2025, March2025, November2024, November2025};
+
+impl Revision {
+    /// All of them, oldest first, with their names.
+    pub const NAMES: [(Revision, &'static str); 5] = [
+        (November2024, "2024-11-05"),
+        (March2025, "2025-03-26"),
+        (June2025, "2025-06-18"),
+        (November2025, "2025-11-25"),
+        (July2026, "2026-07-28"),
+    ];
+
+    /// The revision of this name.
+    pub fn named(name: &str) -> Option<Revision> {
+        Self::NAMES.iter().find(|(_, known)| *known == name).map(|(revision, _)| *revision)
+    }
+
+    /// Its name: the date on which it was published.
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize].1
+    }
+}
+
+/// A set of revisions: those that a rule is part of, or those that may be in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Revisions(u8);
+
+impl Revisions {
+    /// All that were published.
+    pub const ALL: Revisions = Revisions::between(November2024, July2026);
+    /// Those with a handshake (`initialize`) and a session.
+    pub const LEGACY: Revisions = Revisions::between(November2024, November2025);
+    /// Those without: every request speaks for itself.
+    pub const MODERN: Revisions = Revisions::only(July2026);
+
+    /// This one alone.
+    pub const fn only(revision: Revision) -> Revisions {
+        Revisions(1 << revision as u8)
+    }
+
+    /// From one to another, both included.
+    pub const fn between(first: Revision, last: Revision) -> Revisions {
+        Revisions(((1 << (last as u8 + 1)) - 1) & !((1 << first as u8) - 1))
+    }
+
+    /// From this one on.
+    pub const fn since(first: Revision) -> Revisions {
+        Revisions::between(first, July2026)
+    }
+
+    /// Those of either.
+    pub const fn or(self, other: Revisions) -> Revisions {
+        Revisions(self.0 | other.0)
+    }
+
+    /// Those of this set that are not in the other.
+    pub const fn without(self, other: Revisions) -> Revisions {
+        Revisions(self.0 & !other.0)
+    }
+
+    /// Whether every revision of this set is one of `other`: what holds in `other` holds whichever of these is in force.
+    pub const fn within(self, other: Revisions) -> bool {
+        self.0 & !other.0 == 0
+    }
+
+    /// Whether this revision is one of them.
+    pub const fn contains(self, revision: Revision) -> bool {
+        self.0 & (1 << revision as u8) != 0
+    }
+
+    /// Whether none is in both.
+    pub const fn is_disjoint(self, other: Revisions) -> bool {
+        self.0 & other.0 == 0
+    }
+
+    /// The one revision of the set, where there is but one.
+    pub fn single(self) -> Option<Revision> {
+        if self.0.count_ones() == 1 { self.iter().next() } else { None }
+    }
+
+    /// They, oldest first.
+    pub fn iter(self) -> impl Iterator<Item = Revision> {
+        Revision::NAMES.iter().map(|(revision, _)| *revision).filter(move |revision| self.contains(*revision))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_hold_what_their_names_say() {
+        let names = |set: Revisions| set.iter().map(Revision::name).collect::<Vec<_>>();
+        assert_eq!(names(Revisions::MODERN), ["2026-07-28"]);
+        assert_eq!(names(Revisions::LEGACY), ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]);
+        assert_eq!(names(Revisions::since(November2025)), ["2025-11-25", "2026-07-28"]);
+        assert!(Revisions::only(March2025).within(Revisions::LEGACY));
+        assert!(!Revisions::ALL.within(Revisions::LEGACY));
+        assert_eq!(Revisions::MODERN.single(), Some(July2026));
+        assert_eq!(Revisions::LEGACY.single(), None);
+        assert_eq!(Revision::named("2025-06-18"), Some(June2025));
+        assert_eq!(Revision::named("2025-09-22"), None);
+    }
+}
