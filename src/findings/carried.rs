@@ -54,8 +54,8 @@ impl Carried {
     /// At the head of the request.
     pub(super) fn new(exchange: &Exchange) -> Carried {
         Carried {
-            version: field(&exchange.request, "mcp-protocol-version").map(str::to_owned),
-            names_session: field(&exchange.request, "mcp-session-id").is_some(),
+            version: exchange.request.fields.get("mcp-protocol-version").map(str::to_owned),
+            names_session: exchange.request.fields.get("mcp-session-id").is_some(),
             ..Carried::default()
         }
     }
@@ -115,14 +115,9 @@ impl Carried {
     }
 }
 
-/// The first value of a header field.
-pub fn field<'a>(half: &'a Half, name: &str) -> Option<&'a str> {
-    half.fields.iter().find(|field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value.as_str())
-}
-
 /// The media type of a body, without parameters, in lower case.
 pub fn media_type(half: &Half) -> Option<String> {
-    let value = field(half, "content-type")?;
+    let value = half.fields.get("content-type")?;
     Some(value.split(';').next().unwrap_or(value).trim().to_ascii_lowercase())
 }
 
