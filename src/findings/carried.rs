@@ -38,6 +38,10 @@ pub struct Carried {
     pub session: Option<SessionNumber>,
     /// `MCP-Protocol-Version` of the request.
     pub version: Option<String>,
+    /// Whether it is a GET: the stream by which a server speaks first, up to 2025-11-25.
+    pub is_get: bool,
+    /// Whether the request resumes a stream (`Last-Event-ID`).
+    pub resumes: bool,
     /// Whether the request names a session.
     pub names_session: bool,
     /// The revision in force for its request.
@@ -55,6 +59,8 @@ impl Carried {
     pub(super) fn new(exchange: &Exchange) -> Carried {
         Carried {
             version: exchange.request.fields.get("mcp-protocol-version").map(str::to_owned),
+            is_get: exchange.method.as_deref() == Some("GET"),
+            resumes: exchange.request.fields.get("last-event-id").is_some(),
             names_session: exchange.request.fields.get("mcp-session-id").is_some(),
             ..Carried::default()
         }
@@ -66,6 +72,18 @@ impl Carried {
             [only] if only.kind == Kind::Request => Some(only),
             _ => None,
         }
+    }
+
+    /// The answer to that request, where the response held it.
+    pub fn answer(&self) -> Option<&Passed> {
+        let id = self.request()?.id.as_deref()?;
+        let answers = |got: &&Passed| matches!(got.kind, Kind::Response | Kind::Error);
+        self.received.iter().filter(answers).find(|got| got.id.as_deref() == Some(id))
+    }
+
+    /// Whether the response held as many messages as are remembered: what is missing may be behind them.
+    pub fn is_cut(&self) -> bool {
+        self.received.len() >= REMEMBERED
     }
 
     /// The numbers of the messages that the client posted.

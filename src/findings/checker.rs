@@ -10,7 +10,7 @@ use super::history::History;
 use super::report::{Report, SAID};
 use super::rule::Check;
 use super::seen::{Facts, Seen};
-use super::{Finding, Rule, all, jsonrpc};
+use super::{Finding, Rule, all, jsonrpc, transport};
 use crate::capture::Limits;
 use crate::capture::pipe::Exit;
 use crate::decode::Direction;
@@ -161,8 +161,9 @@ impl Checker {
     pub fn exchange(&mut self, exchange: &Exchange) -> Vec<Finding> {
         self.response(exchange);
         if let Some(carried) = self.exchanges.remove(&exchange.number)
-            && let Some(kept) = carried.session.and_then(|session| self.sessions.get(&session))
+            && let Some(kept) = carried.session.and_then(|session| self.sessions.get_mut(&session))
         {
+            kept.history.exchange_over(exchange);
             judge(&TABLE.exchanges, exchange, &carried, &kept.history, &mut self.found);
         }
         self.said()
@@ -170,9 +171,10 @@ impl Checker {
 
     fn response(&mut self, exchange: &Exchange) {
         let Some(carried) = self.exchanges.get_mut(&exchange.number) else { return };
-        let Some(kept) = carried.session.and_then(|session| self.sessions.get(&session)) else { return };
+        let Some(kept) = carried.session.and_then(|session| self.sessions.get_mut(&session)) else { return };
         if exchange.status.is_some() && !std::mem::replace(&mut carried.is_judged, true) {
             judge(&TABLE.responses, exchange, carried, &kept.history, &mut self.found);
+            kept.history.responded(exchange);
         }
     }
 
@@ -185,6 +187,9 @@ impl Checker {
 
     /// What a decoder stated, about a connection, a packet, the capture.
     pub fn stated(&mut self, finding: Finding) -> Vec<Finding> {
+        if let Some(kept) = finding.session.and_then(|session| self.sessions.get_mut(&session)) {
+            kept.history.has_gaps |= transport::hides_messages(finding.rule);
+        }
         self.found.push(finding);
         self.said()
     }
@@ -196,7 +201,8 @@ impl Checker {
             look(&kept.history, &mut at_session(rule, session, &mut self.found));
         }
         for pending in unanswered {
-            jsonrpc::unanswered(pending, &mut at_session(&jsonrpc::UNANSWERED, session, &mut self.found));
+            let mut report = at_session(&jsonrpc::UNANSWERED, session, &mut self.found);
+            jsonrpc::unanswered(pending, &kept.history, &mut report);
         }
         let mut said = self.said();
         if let Some(kept) = self.sessions.remove(&session) {

@@ -1,9 +1,11 @@
 //! What a session was like before a message: the facts that more than one rule asks for, each noun in a file of its own.
 
+mod endpoint;
 mod handshake;
 mod ids;
 mod requests;
 
+pub use endpoint::{Endpoint, Terminated};
 pub use handshake::{Handshake, Initialize};
 pub use ids::Ids;
 pub use requests::{Asked, Requests};
@@ -12,6 +14,7 @@ use super::seen::{Evidence, Facts, InForce};
 use crate::capture::Limits;
 use crate::capture::pipe::Exit;
 use crate::decode::Direction;
+use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::capability::{Capabilities, Capability, Declarer};
 use crate::mcp::method::Method;
@@ -32,6 +35,8 @@ pub struct History {
     pub transport: Transport,
     /// Whether the capture holds its beginning. Rules about what should have come before stay silent otherwise.
     pub begun: bool,
+    /// Whether bytes of its connections are missing or could not be decoded: what was not seen may have been sent.
+    pub has_gaps: bool,
     /// Messages of the client and of the server.
     pub messages: [u64; 2],
     /// The handshake of the revisions up to 2025-11-25.
@@ -46,6 +51,8 @@ pub struct History {
     pub ids: Ids,
     /// The batch that its last message belongs to, and whether it held requests or notifications, and answers.
     pub batch: Option<(u64, bool, bool)>,
+    /// What its HTTP heads said.
+    pub endpoint: Endpoint,
     /// How the wrapped server ended.
     pub exit: Option<Exit>,
 }
@@ -56,6 +63,7 @@ impl History {
             session,
             transport,
             begun,
+            has_gaps: false,
             messages: [0; 2],
             handshake: Handshake::default(),
             modern: None,
@@ -63,8 +71,14 @@ impl History {
             requests: Requests::new(limits.unanswered),
             ids: Ids::default(),
             batch: None,
+            endpoint: Endpoint::default(),
             exit: None,
         }
+    }
+
+    /// Whether all of it was seen, from its beginning on: what is not there was not sent.
+    pub fn is_whole(&self) -> bool {
+        self.begun && !self.has_gaps
     }
 
     /// The revision in force for a message, by what it says itself, by its exchange, by the session
@@ -130,6 +144,39 @@ impl History {
         match capability.declarer() {
             Declarer::Client => self.client_has(capability, None),
             Declarer::Server => self.server_has(capability),
+        }
+    }
+
+    /// A response has its head.
+    pub(super) fn responded(&mut self, exchange: &Exchange) {
+        self.endpoint.observe(exchange);
+        if let Some(status @ 300..) = exchange.status {
+            self.refused(exchange.number, status);
+        }
+    }
+
+    /// A server refused an exchange without a word of JSON-RPC: its requests will not be answered. Where it redirected, they
+    /// will be sent again as they are.
+    fn refused(&mut self, exchange: ExchangeNumber, status: u16) {
+        let is_redirect = matches!(status, 301 | 302 | 307 | 308);
+        for asked in self.requests.of_exchange(exchange) {
+            asked.refused = Some(status);
+            if is_redirect {
+                self.ids.forget(asked.sender, &asked.id);
+            }
+        }
+    }
+
+    /// An exchange is over. "Closing the response stream is the cancellation signal" (2026-07-28
+    /// basic/transports/streamable-http): a response that broke off was the client's wish, or a loss.
+    pub(super) fn exchange_over(&mut self, exchange: &Exchange) {
+        if !exchange.response.complete {
+            let ended = exchange.response.ended.or(exchange.request.ended).unwrap_or_default();
+            for asked in self.requests.of_exchange(exchange.number) {
+                if asked.in_force.revisions.within(Revisions::MODERN) {
+                    asked.cancelled.get_or_insert(ended);
+                }
+            }
         }
     }
 

@@ -63,6 +63,10 @@ pub(super) fn judge(oddity: &Oddity, facts: &Facts<'_>, history: &History, found
                 let text = format!("the request (message {}) has the id {}, the answer {id}", asked.number.0, asked.id);
                 Report::at_message(&ids::TYPE_CHANGED, message, found).say_with(&[asked.number], text);
             }
+            None if history.has_gaps => {
+                let text = format!("no request with id {id} was captured; bytes of the session are missing");
+                Report::at_message(&ids::UNKNOWN, message, found).say_as(super::Severity::Warning, text);
+            }
             None => say(&ids::UNKNOWN, format!("no request of the other side has id {id}")),
         },
         Oddity::AnsweredAgain => say(&ids::DUPLICATE, format!("the request with id {id} was answered before")),

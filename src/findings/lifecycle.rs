@@ -2,7 +2,7 @@
 
 use super::history::META_VERSION;
 use super::report::Report;
-use super::rule::{ASKS, NOTIFICATIONS, REQUESTS, RESULTS};
+use super::rule::{ANSWERS, ASKS, NOTIFICATIONS, REQUESTS, RESULTS};
 use super::seen::Seen;
 use super::{Check, Rule, Severity};
 use crate::decode::Direction;
@@ -62,15 +62,14 @@ static BEFORE_READY: Rule = Rule {
     why: "The server may not be ready, and the client does not know yet what it can do.",
     example: "initialize and tools/list in one write",
     remedy: "Wait for the result of initialize.",
-    checks: &[Check::Message(REQUESTS, &[], before_ready)],
+    checks: &[Check::Any(ANSWERS, &[Method::Initialize], before_ready)],
     ..Rule::BLANK
 };
 
+/// Looked for when the answer comes: only then it is known that the capture would have held it before.
 fn before_ready(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(initialize) = &seen.history.handshake.initialize else { return };
-    let is_answered = seen.history.handshake.answered.is_some() || seen.history.handshake.refused.is_some();
-    if seen.is_from_client() && !is_answered && !matches!(seen.method, Method::Ping | Method::Initialize) {
-        report.say_with(&[initialize.number], format!("{} came before the answer to initialize", seen.method_name()));
+    if let Some(early) = seen.history.handshake.early.0 {
+        report.say_with(&[early], format!("message {} was sent before this answer", early.0));
     }
 }
 
@@ -133,19 +132,23 @@ static INITIALIZED_EARLY: Rule = Rule {
     why: "The client says that it agreed to something it has not read.",
     example: "initialize and notifications/initialized in one write",
     remedy: "Wait for the result of initialize; after an error do not send it.",
-    checks: &[Check::Message(NOTIFICATIONS, &[Method::Initialized], initialized_early)],
+    checks: &[
+        Check::Any(ANSWERS, &[Method::Initialize], initialized_early),
+        Check::Message(NOTIFICATIONS, &[Method::Initialized], initialized_anyway),
+    ],
     ..Rule::BLANK
 };
 
 fn initialized_early(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    if let Some(early) = seen.history.handshake.early.1 {
+        report.say_with(&[early], format!("message {} was sent before this answer", early.0));
+    }
+}
+
+fn initialized_anyway(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     let handshake = &seen.history.handshake;
-    let Some(initialize) = &handshake.initialize else { return };
-    match (handshake.answered, handshake.refused) {
-        (Some(_), _) => {}
-        (None, Some(refused)) => {
-            report.say_with(&[initialize.number, refused], "initialize was answered with an error")
-        }
-        (None, None) => report.say_with(&[initialize.number], "initialize is not answered yet"),
+    if let (Some(initialize), None, Some(refused)) = (&handshake.initialize, handshake.answered, handshake.refused) {
+        report.say_with(&[initialize.number, refused], "initialize was answered with an error");
     }
 }
 

@@ -9,12 +9,15 @@
 //! rules need to know of the past belongs into `history/`, a noun a file. `docs/findings.md` is made from the rules
 //! (`MCPTAP_BLESS=1 cargo test --lib findings::manual`).
 
+mod capabilities;
 pub mod carried;
 pub mod checker;
 pub mod history;
+mod http;
 
 mod jsonrpc;
 mod lifecycle;
+mod methods;
 pub mod report;
 mod rule;
 pub mod seen;
@@ -38,6 +41,13 @@ const FAMILIES: &[&[&Rule]] = &[
     jsonrpc::errors::RULES,
     jsonrpc::batch::RULES,
     lifecycle::RULES,
+    capabilities::RULES,
+    methods::RULES,
+    http::session_id::RULES,
+    http::requests::RULES,
+    http::responses::RULES,
+    http::streams::RULES,
+    http::modern::RULES,
 ];
 
 /// Something odd at a place.
@@ -45,7 +55,7 @@ const FAMILIES: &[&[&Rule]] = &[
 pub struct Finding {
     /// The rule.
     pub rule: &'static Rule,
-    /// How bad it is here: never worse than the rule says.
+    /// How bad it is here, where the revision's words or the evidence make it something else than the rule says.
     pub severity: Severity,
     /// The session, where it belongs to one.
     pub session: Option<SessionNumber>,

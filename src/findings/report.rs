@@ -53,7 +53,12 @@ impl<'r> Report<'r> {
 
     /// The same, about these messages too, that came before.
     pub fn say_with(&mut self, earlier: &[MessageNumber], text: impl Into<String>) {
-        self.say(text);
+        self.say_as_with(self.rule.severity, earlier, text);
+    }
+
+    /// Both.
+    pub fn say_as_with(&mut self, severity: Severity, earlier: &[MessageNumber], text: impl Into<String>) {
+        self.say_as(severity, text);
         if let Some(finding) = self.found.last_mut() {
             finding.messages.splice(0..0, earlier.iter().copied());
         }

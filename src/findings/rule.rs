@@ -36,7 +36,7 @@ impl Severity {
 pub struct Rule {
     /// Its id, as in the JSON lines. Never changed once released: people suppress rules by it.
     pub id: &'static str,
-    /// Its severity; a finding may be milder, where its revision says SHOULD or the evidence is thin.
+    /// Its severity; that of a finding may differ, where its revision says SHOULD or the evidence is thin.
     pub severity: Severity,
     /// The revisions that it is part of. It is looked for where every revision that may be in force is one of them.
     pub revisions: Revisions,
@@ -106,7 +106,6 @@ pub const RESULTS: &[Kind] = &[Kind::Response];
 /// Answers with an error.
 pub const ERRORS: &[Kind] = &[Kind::Error];
 /// Answers of both kinds.
-#[allow(dead_code, reason = "the families to come")]
 pub const ANSWERS: &[Kind] = &[Kind::Response, Kind::Error];
 /// Whatever is a message.
 pub const MESSAGES: &[Kind] = &[Kind::Request, Kind::Notification, Kind::Response, Kind::Error];

@@ -217,6 +217,11 @@ pub static FRAGMENTS: Rule = Rule {
     ..Rule::BLANK
 };
 
+/// Whether messages may be hidden where this was found.
+pub(super) fn hides_messages(rule: &Rule) -> bool {
+    [&TCP_LOST, &BYTES_SKIPPED, &HTTP_MALFORMED, &HTTP_CODING, &HTTP_UNKNOWN_CODING, &LIMIT, &HEADER].contains(&rule)
+}
+
 /// The rule that an anomaly breaks, and its sentence.
 pub fn judge(anomaly: &Anomaly) -> (&'static Rule, String) {
     match anomaly {

@@ -32,6 +32,8 @@ pub struct Handshake {
     pub refused: Option<MessageNumber>,
     /// `notifications/initialized`.
     pub initialized: Option<MessageNumber>,
+    /// The first request of the client, and `notifications/initialized`, that came before `initialize` was answered.
+    pub early: (Option<MessageNumber>, Option<MessageNumber>),
     /// The client sent a request behind the answer.
     pub went_on: bool,
     /// What the client declared.
@@ -73,9 +75,16 @@ impl Handshake {
             (Kind::Error, Method::Initialize) => self.refused = Some(message.number),
             (Kind::Notification, Method::Initialized) => {
                 self.initialized.get_or_insert(message.number);
+                if self.answered.is_none() {
+                    self.early.1.get_or_insert(message.number);
+                }
             }
             (Kind::Request, method) if method != Method::Ping => {
-                self.went_on |= self.answered.is_some() && message.direction == Direction::ClientToServer;
+                let from_client = message.direction == Direction::ClientToServer;
+                self.went_on |= self.answered.is_some() && from_client;
+                if from_client && self.initialize.is_some() && self.answered.is_none() {
+                    self.early.0.get_or_insert(message.number);
+                }
             }
             _ => {}
         }

@@ -47,7 +47,29 @@ impl Ids {
     }
 }
 
+impl Ids {
+    /// This use does not count: the request was sent elsewhere and will come again.
+    pub(super) fn forget(&mut self, sender: Direction, id: &str) {
+        let side = &mut self.0[sender as usize];
+        match id.parse::<i64>() {
+            Ok(number) => side.remove(number),
+            Err(_) => _ = side.others.remove(&fingerprint(id)),
+        }
+    }
+}
+
 impl Side {
+    fn remove(&mut self, number: i64) {
+        let Some((first, last)) = self.run_of(number) else { return };
+        self.runs.remove(&first);
+        if first < number {
+            self.runs.insert(first, number - 1);
+        }
+        if number < last {
+            self.runs.insert(number + 1, last);
+        }
+    }
+
     fn run_of(&self, number: i64) -> Option<(i64, i64)> {
         let (first, last) = self.runs.range(..=number).next_back()?;
         (number <= *last).then_some((*first, *last))
@@ -88,6 +110,8 @@ mod tests {
         }
         assert_eq!(ids.0[0].runs.iter().next(), Some((&1, &4)));
         assert_eq!(ids.0[0].runs.len(), 2);
+        ids.forget(C2S, "3");
+        assert!(!ids.contains(C2S, "3") && ids.contains(C2S, "2") && ids.contains(C2S, "4"));
         assert!(!ids.contains(S2C, "1") && !ids.contains(C2S, "5") && !ids.contains(C2S, "\"2\""));
     }
 

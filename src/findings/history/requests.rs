@@ -14,6 +14,10 @@ use crate::mcp::method::Method;
 /// Bytes of a remembered text (a name, a URI, a cursor): real ones are short; the bound keeps many requests small.
 const TEXT: usize = 4_096;
 
+/// Open requests, the latest first, among which one is looked for by other things than its number. Real sessions have tens;
+/// the bound keeps the cost of a message small where thousands are never answered.
+const LOOKED_AT: usize = 1_024;
+
 /// A request that waits for its answer.
 #[derive(Clone, Debug)]
 pub struct Asked {
@@ -31,6 +35,8 @@ pub struct Asked {
     pub in_force: InForce,
     /// The exchange that carried it.
     pub exchange: Option<ExchangeNumber>,
+    /// The HTTP status, of 300 and more, by which the server refused it without a word of JSON-RPC, or sent it elsewhere.
+    pub refused: Option<u16>,
     /// When its sender asked to cancel it.
     pub cancelled: Option<Time>,
     /// What it is about: `name` of a tool or prompt, `uri` of a resource, `taskId`.
@@ -76,6 +82,7 @@ impl Asked {
             method: facts.method,
             in_force: facts.in_force,
             exchange: message.exchange,
+            refused: None,
             cancelled: None,
             subject: subject.as_deref().map(short),
             progress_token: facts.meta().get("progressToken").map(short),
@@ -111,7 +118,7 @@ impl Requests {
 
     /// The latest open request of this side with this id.
     pub fn with_id(&self, sender: Direction, id: &str) -> Option<&Asked> {
-        self.open.values().rev().find(|asked| asked.sender == sender && asked.id == id)
+        self.open.values().rev().take(LOOKED_AT).find(|asked| asked.sender == sender && asked.id == id)
     }
 
     pub(super) fn asked(&mut self, asked: Asked) {
@@ -121,12 +128,21 @@ impl Requests {
         self.open.insert(asked.number, asked);
     }
 
+    /// The open requests that an exchange carried.
+    pub(super) fn of_exchange(&mut self, exchange: ExchangeNumber) -> impl Iterator<Item = &mut Asked> {
+        // They are among the last: an exchange lasts as long as its requests.
+        let latest = self.open.values_mut().rev().take(LOOKED_AT);
+        latest.filter(move |asked| asked.exchange == Some(exchange))
+    }
+
     pub(super) fn answered(&mut self, number: MessageNumber) {
         self.open.remove(&number);
     }
 
     pub(super) fn cancelled(&mut self, sender: Direction, id: &str, time: Time) {
-        if let Some(asked) = self.open.values_mut().rev().find(|asked| asked.sender == sender && asked.id == id) {
+        if let Some(asked) =
+            self.open.values_mut().rev().take(LOOKED_AT).find(|asked| asked.sender == sender && asked.id == id)
+        {
             asked.cancelled.get_or_insert(time);
         }
     }

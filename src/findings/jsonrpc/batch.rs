@@ -126,7 +126,8 @@ fn incomplete(exchange: &Exchange, carried: &Carried, _: &History, report: &mut 
     if !is_whole || !is_json || carried.sent.len() < 2 || carried.sent.len().max(carried.received.len()) >= 64 {
         return;
     }
-    let asked = carried.sent.iter().filter(|sent| sent.kind == Kind::Request).count();
+    // What is no message is answered with an error whose id is null.
+    let asked = carried.sent.iter().filter(|sent| matches!(sent.kind, Kind::Request | Kind::Invalid)).count();
     let answers = carried.received.iter().filter(|got| matches!(got.kind, Kind::Response | Kind::Error)).count();
     if asked != answers {
         report.say(format!("{asked} requests, {answers} answers"));

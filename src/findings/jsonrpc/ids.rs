@@ -219,11 +219,20 @@ pub static UNANSWERED: Rule = Rule {
 };
 
 /// Says that a request has no answer. A subscription stays open as long as its client wants it.
-pub fn unanswered(pending: &Pending, report: &mut Report<'_>) {
+pub fn unanswered(pending: &Pending, history: &History, report: &mut Report<'_>) {
     let method = pending.method.as_deref().unwrap_or("request");
-    if Method::named(method) != Method::SubscriptionsListen {
-        report.say_with(&[pending.number], format!("{method} (message {}) has no answer", pending.number.0));
+    let asked = history.requests.get(pending.number);
+    // An HTTP status is an answer too.
+    let is_over = asked.is_some_and(|asked| asked.refused.is_some() || asked.cancelled.is_some());
+    if is_over || Method::named(method) == Method::SubscriptionsListen {
+        return;
     }
+    let mut text = format!("{method} (message {}) has no answer", pending.number.0);
+    let severity = if history.has_gaps { Severity::Info } else { UNANSWERED.severity };
+    if history.has_gaps {
+        text.push_str(" in what was captured; bytes of the session are missing");
+    }
+    report.say_as_with(severity, &[pending.number], text);
 }
 
 #[cfg(test)]
