@@ -244,6 +244,10 @@ fn judge(
     history: &History,
     found: &mut Vec<Finding>,
 ) {
+    // Nothing can be said of a request that was not captured.
+    if exchange.method.is_none() {
+        return;
+    }
     let in_force = carried.in_force.unwrap_or_else(|| history.of_exchange(carried.version.as_deref()));
     let messages = carried.numbers();
     let packets = match exchange.request.head_packets.as_slice() {
