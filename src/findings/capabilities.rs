@@ -6,14 +6,14 @@ use super::seen::Seen;
 use super::{Check, Rule, Severity};
 use crate::mcp::capability::Capability;
 use crate::mcp::method::Method;
-use crate::mcp::revision::Revision::{March2025, November2024, November2025};
+use crate::mcp::revision::Revision::{V2025_03_26, V2024_11_05, V2025_11_25};
 use crate::mcp::revision::Revisions;
 
 /// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[&SERVER, &CLIENT, &NOTIFICATION, &SAMPLING_TOOLS, &ELICITATION_MODE];
 
 /// Revisions that say SHOULD where later ones say MUST (basic/lifecycle "Operation").
-const SHOULD: Revisions = Revisions::between(November2024, March2025);
+const SHOULD: Revisions = Revisions::between(V2024_11_05, V2025_03_26);
 
 static SERVER: Rule = Rule {
     id: "capability-server-undeclared",
@@ -52,7 +52,7 @@ fn server(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
 
 /// Tasks are part of the core of 2025-11-25 alone; later they are an extension.
 fn is_core_tasks(seen: &Seen<'_, '_>) -> bool {
-    seen.revisions().within(Revisions::only(November2025))
+    seen.revisions().within(Revisions::only(V2025_11_25))
 }
 
 static CLIENT: Rule = Rule {
@@ -113,7 +113,7 @@ fn notification(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
 static SAMPLING_TOOLS: Rule = Rule {
     id: "capability-sampling-tools",
     severity: Severity::Error,
-    revisions: Revisions::since(November2025),
+    revisions: Revisions::since(V2025_11_25),
     layer: "sampling",
     title: "A sampling request with tools to a client that did not declare sampling.tools",
     spec: "client/sampling \"Tools in Sampling\": \"Servers MUST NOT send tool-enabled sampling requests to Clients that have not declared support\"",
@@ -136,7 +136,7 @@ fn sampling_tools(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
 static ELICITATION_MODE: Rule = Rule {
     id: "capability-elicitation-mode",
     severity: Severity::Error,
-    revisions: Revisions::since(November2025),
+    revisions: Revisions::since(V2025_11_25),
     layer: "elicitation",
     title: "An elicitation in a mode that the client did not declare",
     spec: "client/elicitation \"Capabilities\": \"Servers MUST NOT send elicitation requests with modes that are not supported by the client\"",

@@ -10,7 +10,7 @@ use super::report::Report;
 use super::seen::Facts;
 use super::{Finding, stdio};
 use crate::decode::jsonrpc::Fault;
-use crate::mcp::revision::Revision::November2024;
+use crate::mcp::revision::Revision::V2024_11_05;
 use crate::mcp::revision::Revisions;
 use crate::mcp::tracker::Oddity;
 
@@ -28,7 +28,7 @@ pub(super) fn judge(oddity: &Oddity, facts: &Facts<'_>, history: &History, found
             let text = format!("no UTF-8 from byte {at} on");
             let mut report = Report::at_message(rule, message, found);
             // 2024-11-05 does not speak of encodings.
-            if facts.revisions().within(Revisions::only(November2024)) && on_pipe.is_none() {
+            if facts.revisions().within(Revisions::only(V2024_11_05)) && on_pipe.is_none() {
                 return report.say_as(super::Severity::Warning, text);
             }
             report.say(text);

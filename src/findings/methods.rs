@@ -5,7 +5,7 @@ use super::rule::ASKS;
 use super::seen::Seen;
 use super::{Check, Rule, Severity};
 use crate::mcp::method::{Method, Sender};
-use crate::mcp::revision::Revision::June2025;
+use crate::mcp::revision::Revision::V2025_06_18;
 use crate::mcp::revision::Revisions;
 
 /// The rules of this file.
@@ -57,7 +57,7 @@ fn not_in_version(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
         return;
     }
     // "Both parties MUST … Respect the negotiated protocol version": a SHOULD before 2025-06-18.
-    let severity = match in_force.within(Revisions::since(June2025)) {
+    let severity = match in_force.within(Revisions::since(V2025_06_18)) {
         true => Severity::Error,
         false => Severity::Warning,
     };

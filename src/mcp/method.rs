@@ -1,7 +1,7 @@
 //! The methods that the revisions define: by whom they are sent, and which capability allows them.
 
 use super::capability::Capability;
-use super::revision::Revision::{June2025, March2025, November2025};
+use super::revision::Revision::{V2025_06_18, V2025_03_26, V2025_11_25};
 use super::revision::Revisions;
 
 /// Who may send it.
@@ -64,7 +64,7 @@ const ALL: Revisions = Revisions::ALL;
 const LEGACY: Revisions = Revisions::LEGACY;
 const MODERN: Revisions = Revisions::MODERN;
 /// Tasks: in the core of 2025-11-25, an extension with 2026-07-28.
-const TASKS: Revisions = Revisions::only(November2025);
+const TASKS: Revisions = Revisions::only(V2025_11_25);
 
 methods! {
     Initialize "initialize" LEGACY, Client, None;
@@ -81,7 +81,7 @@ methods! {
     CompletionComplete "completion/complete" ALL, Client, Some(C::Completions);
     LoggingSetLevel "logging/setLevel" LEGACY, Client, Some(C::Logging);
     SamplingCreateMessage "sampling/createMessage" LEGACY, Server, Some(C::Sampling);
-    ElicitationCreate "elicitation/create" Revisions::between(June2025, November2025), Server, Some(C::Elicitation);
+    ElicitationCreate "elicitation/create" Revisions::between(V2025_06_18, V2025_11_25), Server, Some(C::Elicitation);
     RootsList "roots/list" LEGACY, Server, Some(C::Roots);
     TasksGet "tasks/get" TASKS.or(MODERN), Both, None;
     TasksResult "tasks/result" TASKS, Both, None;
@@ -115,7 +115,7 @@ impl Method {
     /// Whether the capability that allows it has to be declared in this revision. 2024-11-05 has no `completions`.
     pub fn gate(self, revisions: Revisions) -> Option<Capability> {
         let gate = self.definition()?.gate?;
-        let ungated = gate == C::Completions && !revisions.within(Revisions::since(March2025));
+        let ungated = gate == C::Completions && !revisions.within(Revisions::since(V2025_03_26));
         (!ungated).then_some(gate)
     }
 }
@@ -123,7 +123,7 @@ impl Method {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::revision::Revision::{July2026, November2024};
+    use crate::mcp::revision::Revision::{V2026_07_28, V2024_11_05};
 
     #[test]
     fn methods_are_known_by_name() {
@@ -133,7 +133,7 @@ mod tests {
         }
         assert_eq!(Method::named("tools/Call"), Method::Other);
         assert!(Method::Progress.is_notification() && !Method::Ping.is_notification());
-        assert_eq!(Method::CompletionComplete.gate(Revisions::only(November2024)), None);
-        assert_eq!(Method::CompletionComplete.gate(Revisions::only(July2026)), Some(C::Completions));
+        assert_eq!(Method::CompletionComplete.gate(Revisions::only(V2024_11_05)), None);
+        assert_eq!(Method::CompletionComplete.gate(Revisions::only(V2026_07_28)), Some(C::Completions));
     }
 }

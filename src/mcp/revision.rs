@@ -4,27 +4,27 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Revision {
     /// 2024-11-05.
-    November2024,
+    V2024_11_05,
     /// 2025-03-26.
-    March2025,
+    V2025_03_26,
     /// 2025-06-18.
-    June2025,
+    V2025_06_18,
     /// 2025-11-25.
-    November2025,
+    V2025_11_25,
     /// 2026-07-28: stateless, no handshake.
-    July2026,
+    V2026_07_28,
 }
 
-use Revision::{July2026, June2025, March2025, November2024, November2025};
+use Revision::{V2026_07_28, V2025_06_18, V2025_03_26, V2024_11_05, V2025_11_25};
 
 impl Revision {
     /// All of them, oldest first, with their names.
     pub const NAMES: [(Revision, &'static str); 5] = [
-        (November2024, "2024-11-05"),
-        (March2025, "2025-03-26"),
-        (June2025, "2025-06-18"),
-        (November2025, "2025-11-25"),
-        (July2026, "2026-07-28"),
+        (V2024_11_05, "2024-11-05"),
+        (V2025_03_26, "2025-03-26"),
+        (V2025_06_18, "2025-06-18"),
+        (V2025_11_25, "2025-11-25"),
+        (V2026_07_28, "2026-07-28"),
     ];
 
     /// The revision of this name.
@@ -44,11 +44,11 @@ pub struct Revisions(u8);
 
 impl Revisions {
     /// All that were published.
-    pub const ALL: Revisions = Revisions::between(November2024, July2026);
+    pub const ALL: Revisions = Revisions::between(V2024_11_05, V2026_07_28);
     /// Those with a handshake (`initialize`) and a session.
-    pub const LEGACY: Revisions = Revisions::between(November2024, November2025);
+    pub const LEGACY: Revisions = Revisions::between(V2024_11_05, V2025_11_25);
     /// Those without: every request speaks for itself.
-    pub const MODERN: Revisions = Revisions::only(July2026);
+    pub const MODERN: Revisions = Revisions::only(V2026_07_28);
 
     /// This one alone.
     pub const fn only(revision: Revision) -> Revisions {
@@ -62,7 +62,7 @@ impl Revisions {
 
     /// From this one on.
     pub const fn since(first: Revision) -> Revisions {
-        Revisions::between(first, July2026)
+        Revisions::between(first, V2026_07_28)
     }
 
     /// Those of either.
@@ -110,12 +110,12 @@ mod tests {
         let names = |set: Revisions| set.iter().map(Revision::name).collect::<Vec<_>>();
         assert_eq!(names(Revisions::MODERN), ["2026-07-28"]);
         assert_eq!(names(Revisions::LEGACY), ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]);
-        assert_eq!(names(Revisions::since(November2025)), ["2025-11-25", "2026-07-28"]);
-        assert!(Revisions::only(March2025).within(Revisions::LEGACY));
+        assert_eq!(names(Revisions::since(V2025_11_25)), ["2025-11-25", "2026-07-28"]);
+        assert!(Revisions::only(V2025_03_26).within(Revisions::LEGACY));
         assert!(!Revisions::ALL.within(Revisions::LEGACY));
-        assert_eq!(Revisions::MODERN.single(), Some(July2026));
+        assert_eq!(Revisions::MODERN.single(), Some(V2026_07_28));
         assert_eq!(Revisions::LEGACY.single(), None);
-        assert_eq!(Revision::named("2025-06-18"), Some(June2025));
+        assert_eq!(Revision::named("2025-06-18"), Some(V2025_06_18));
         assert_eq!(Revision::named("2025-09-22"), None);
     }
 }

@@ -8,7 +8,7 @@ use crate::findings::history::History;
 use crate::findings::report::Report;
 use crate::findings::{Check, Rule, Severity};
 use crate::mcp::method::Method;
-use crate::mcp::revision::Revision::{self, June2025, March2025, November2025};
+use crate::mcp::revision::Revision::{self, V2025_06_18, V2025_03_26, V2025_11_25};
 use crate::mcp::revision::Revisions;
 
 /// The rules of this file.
@@ -27,7 +27,7 @@ pub(in crate::findings) const RULES: &[&Rule] = &[
 static ACCEPT_POST: Rule = Rule {
     id: "http-accept-post",
     severity: Severity::Error,
-    revisions: Revisions::since(March2025),
+    revisions: Revisions::since(V2025_03_26),
     layer: "http",
     title: "A POST does not accept both application/json and text/event-stream",
     spec: "basic/transports \"Sending Messages to the Server\" 2: \"MUST include an Accept header, listing both application/json and text/event-stream\"",
@@ -63,7 +63,7 @@ fn accept_post(exchange: &Exchange, carried: &Carried, history: &History, report
 static ACCEPT_GET: Rule = Rule {
     id: "http-accept-get",
     severity: Severity::Error,
-    revisions: Revisions::between(March2025, November2025),
+    revisions: Revisions::between(V2025_03_26, V2025_11_25),
     layer: "http",
     title: "A GET does not accept text/event-stream",
     spec: "basic/transports \"Listening for Messages from the Server\" 2",
@@ -83,7 +83,7 @@ fn accept_get(exchange: &Exchange, carried: &Carried, history: &History, report:
 static CONTENT_TYPE: Rule = Rule {
     id: "http-content-type-post",
     severity: Severity::Warning,
-    revisions: Revisions::since(March2025),
+    revisions: Revisions::since(V2025_03_26),
     layer: "http",
     title: "A POST whose Content-Type is not application/json",
     spec: "basic/transports \"Sending Messages to the Server\" (in its examples)",
@@ -104,7 +104,7 @@ fn content_type(exchange: &Exchange, carried: &Carried, history: &History, repor
 static VERSION_MISSING: Rule = Rule {
     id: "http-protocol-version-missing",
     severity: Severity::Error,
-    revisions: Revisions::since(June2025),
+    revisions: Revisions::since(V2025_06_18),
     layer: "http",
     title: "A request without MCP-Protocol-Version",
     spec: "basic/transports \"Protocol Version Header\": \"the client MUST include the MCP-Protocol-Version … header on all subsequent requests\"",
@@ -132,7 +132,7 @@ fn version_missing(_: &Exchange, carried: &Carried, history: &History, report: &
 static VERSION_MISMATCH: Rule = Rule {
     id: "http-protocol-version-mismatch",
     severity: Severity::Error,
-    revisions: Revisions::since(June2025),
+    revisions: Revisions::since(V2025_06_18),
     layer: "http",
     title: "MCP-Protocol-Version says another revision than was agreed on",
     spec: "2025-06-18 basic/transports \"Protocol Version Header\" (SHOULD); 2026-07-28 streamable-http (MUST match _meta)",
@@ -213,7 +213,7 @@ fn origin(exchange: &Exchange, carried: &Carried, _: &History, report: &mut Repo
 static TOKEN_IN_QUERY: Rule = Rule {
     id: "http-token-in-query",
     severity: Severity::Error,
-    revisions: Revisions::since(March2025),
+    revisions: Revisions::since(V2025_03_26),
     layer: "http",
     title: "An access token stands in the URL",
     spec: "basic/authorization \"Token Requirements\" 2: \"Access tokens MUST NOT be included in the URI query string\"",
@@ -235,7 +235,7 @@ fn token_in_query(exchange: &Exchange, _: &Carried, _: &History, report: &mut Re
 static AUTHORIZATION_DROPPED: Rule = Rule {
     id: "http-authorization-dropped",
     severity: Severity::Warning,
-    revisions: Revisions::since(March2025),
+    revisions: Revisions::since(V2025_03_26),
     layer: "http",
     title: "A request without Authorization in a session whose others have it",
     spec: "basic/authorization \"Token Requirements\" 1: \"Authorization MUST be included in every HTTP request from client to server\"",

@@ -7,7 +7,7 @@ use crate::findings::carried::{Carried, is_success, media_type};
 use crate::findings::history::History;
 use crate::findings::report::Report;
 use crate::findings::{Check, Rule, Severity};
-use crate::mcp::revision::Revision::{June2025, March2025, November2025};
+use crate::mcp::revision::Revision::{V2025_06_18, V2025_03_26, V2025_11_25};
 use crate::mcp::revision::Revisions;
 
 /// The rules of this file.
@@ -16,7 +16,7 @@ pub(in crate::findings) const RULES: &[&Rule] = &[&CONTENT_TYPE, &NOTIFICATION_S
 static CONTENT_TYPE: Rule = Rule {
     id: "http-response-content-type",
     severity: Severity::Error,
-    revisions: Revisions::since(March2025),
+    revisions: Revisions::since(V2025_03_26),
     layer: "http",
     title: "The answer to a request is neither application/json nor text/event-stream",
     spec: "basic/transports \"Sending Messages to the Server\" 5: \"the server MUST either return Content-Type: text/event-stream … or Content-Type: application/json\"",
@@ -41,7 +41,7 @@ fn content_type(exchange: &Exchange, carried: &Carried, history: &History, repor
 static NOTIFICATION_STATUS: Rule = Rule {
     id: "http-notification-status",
     severity: Severity::Error,
-    revisions: Revisions::since(March2025),
+    revisions: Revisions::since(V2025_03_26),
     layer: "http",
     title: "A notification or answer that was taken was not answered with 202 and no body",
     spec: "basic/transports \"Sending Messages to the Server\" 4: \"the server MUST return HTTP status code 202 Accepted with no body\"",
@@ -69,7 +69,7 @@ fn notification_status(exchange: &Exchange, carried: &Carried, history: &History
 static GET_STATUS: Rule = Rule {
     id: "http-get-status",
     severity: Severity::Error,
-    revisions: Revisions::between(March2025, November2025),
+    revisions: Revisions::between(V2025_03_26, V2025_11_25),
     layer: "http",
     title: "A GET was answered with neither text/event-stream nor 405",
     spec: "basic/transports \"Listening for Messages from the Server\" 3",
@@ -91,7 +91,7 @@ fn get_status(exchange: &Exchange, carried: &Carried, history: &History, report:
 static NO_CHALLENGE: Rule = Rule {
     id: "http-401-no-challenge",
     severity: Severity::Warning,
-    revisions: Revisions::since(June2025),
+    revisions: Revisions::since(V2025_06_18),
     layer: "http",
     title: "401 without WWW-Authenticate",
     spec: "basic/authorization \"Authorization Server Location\"; RFC 9110 section 11.6.1",

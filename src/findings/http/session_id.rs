@@ -7,14 +7,14 @@ use crate::findings::history::History;
 use crate::findings::report::Report;
 use crate::findings::{Check, Rule, Severity};
 use crate::mcp::method::Method;
-use crate::mcp::revision::Revision::{March2025, November2025};
+use crate::mcp::revision::Revision::{V2025_03_26, V2025_11_25};
 use crate::mcp::revision::Revisions;
 
 /// The rules of this file.
 pub(in crate::findings) const RULES: &[&Rule] = &[&CHARSET, &UNASSIGNED, &TERMINATED_STATUS, &IGNORED, &WEAK];
 
 /// Revisions with such sessions.
-const SESSIONS: Revisions = Revisions::between(March2025, November2025);
+const SESSIONS: Revisions = Revisions::between(V2025_03_26, V2025_11_25);
 
 static CHARSET: Rule = Rule {
     id: "http-session-id-charset",

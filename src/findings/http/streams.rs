@@ -10,7 +10,7 @@ use crate::findings::rule::{ANSWERS, MESSAGES};
 use crate::findings::seen::Seen;
 use crate::findings::{Check, Rule, Severity};
 use crate::mcp::method::Method;
-use crate::mcp::revision::Revision::{March2025, November2025};
+use crate::mcp::revision::Revision::{V2025_03_26, V2025_11_25};
 use crate::mcp::revision::Revisions;
 
 /// The rules of this file.
@@ -19,7 +19,7 @@ pub(in crate::findings) const RULES: &[&Rule] = &[&ON_GET, &CLOSED_EARLY, &AFTER
 static ON_GET: Rule = Rule {
     id: "http-response-on-get",
     severity: Severity::Error,
-    revisions: Revisions::between(March2025, November2025),
+    revisions: Revisions::between(V2025_03_26, V2025_11_25),
     layer: "http",
     title: "An answer came on a GET stream that resumes nothing",
     spec: "basic/transports \"Listening for Messages from the Server\" 4: \"The server MUST NOT send a JSON-RPC response on the stream unless resuming a stream\"",
@@ -40,7 +40,7 @@ fn on_get(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
 static CLOSED_EARLY: Rule = Rule {
     id: "http-stream-closed-early",
     severity: Severity::Warning,
-    revisions: Revisions::since(March2025),
+    revisions: Revisions::since(V2025_03_26),
     layer: "http",
     title: "The stream of a request ended without its answer",
     spec: "basic/transports \"Sending Messages to the Server\" 6: \"The server SHOULD NOT close the SSE stream before sending the JSON-RPC response\"",
@@ -56,7 +56,7 @@ fn closed_early(exchange: &Exchange, carried: &Carried, history: &History, repor
     let Some(request) = carried.request() else { return };
     let in_force = carried.in_force.map_or(Revisions::ALL, |known| known.revisions);
     // 2025-11-25 allows it behind an event id, by which the client resumes; ids of events without data are not seen here.
-    let may_resume = !in_force.is_disjoint(Revisions::only(November2025));
+    let may_resume = !in_force.is_disjoint(Revisions::only(V2025_11_25));
     let was_whole = exchange.response.complete && is_success(exchange) && !carried.is_cut() && history.is_whole();
     let is_missing = is_stream && was_whole && carried.answer().is_none();
     if is_streamable(history) && is_missing && !may_resume && request.method != Method::SubscriptionsListen {
@@ -71,7 +71,7 @@ fn closed_early(exchange: &Exchange, carried: &Carried, history: &History, repor
 static AFTER_RESPONSE: Rule = Rule {
     id: "http-stream-after-response",
     severity: Severity::Warning,
-    revisions: Revisions::since(March2025),
+    revisions: Revisions::since(V2025_03_26),
     layer: "http",
     title: "A message came on the stream of a request behind its answer",
     spec: "basic/transports \"Sending Messages to the Server\" 6: \"After the JSON-RPC response has been sent, the server SHOULD close the SSE stream\"",

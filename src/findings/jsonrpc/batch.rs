@@ -10,13 +10,13 @@ use crate::findings::seen::{Evidence, Seen};
 use crate::findings::{Check, Rule, Severity};
 use crate::mcp::Message;
 use crate::mcp::method::Method;
-use crate::mcp::revision::Revision::{March2025, November2024};
+use crate::mcp::revision::Revision::{V2025_03_26, V2024_11_05};
 use crate::mcp::revision::Revisions;
 
 /// The rules of this file.
 pub(in crate::findings) const RULES: &[&Rule] = &[&UNSUPPORTED, &EMPTY, &MIXED, &INITIALIZE, &INCOMPLETE];
 
-const BATCHES: Revisions = Revisions::only(March2025);
+const BATCHES: Revisions = Revisions::only(V2025_03_26);
 
 static UNSUPPORTED: Rule = Rule {
     id: "jsonrpc-batch-unsupported",
@@ -35,9 +35,9 @@ static UNSUPPORTED: Rule = Rule {
 fn unsupported(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     let Some((batch, 0)) = seen.message.batch else { return };
     let in_force = seen.in_force;
-    if in_force.revisions.within(Revisions::only(November2024)) {
+    if in_force.revisions.within(Revisions::only(V2024_11_05)) {
         report.say_as(Severity::Warning, format!("batch {batch}: 2024-11-05 does not speak of batches"));
-    } else if let Some(revision) = in_force.revisions.single().filter(|revision| *revision != March2025) {
+    } else if let Some(revision) = in_force.revisions.single().filter(|revision| *revision != V2025_03_26) {
         report.say(format!("batch {batch}: {} has no batches", revision.name()));
     } else if in_force.evidence == Evidence::Era && seen.history.handshake.initialize.is_some() {
         report.say(format!("batch {batch}: no revision with batches was negotiated"));

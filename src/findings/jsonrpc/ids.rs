@@ -12,7 +12,7 @@ use crate::findings::{Check, Rule, Severity};
 use crate::mcp::Message;
 use crate::mcp::method::Method;
 use crate::mcp::pairing::Pending;
-use crate::mcp::revision::Revision::March2025;
+use crate::mcp::revision::Revision::V2025_03_26;
 use crate::mcp::revision::Revisions;
 
 /// The rules of this file.
@@ -182,7 +182,7 @@ pub(super) static AMBIGUOUS: Rule = Rule {
 static NOTIFICATION_ANSWERED: Rule = Rule {
     id: "jsonrpc-notification-answered",
     severity: Severity::Error,
-    revisions: Revisions::since(March2025),
+    revisions: Revisions::since(V2025_03_26),
     layer: "jsonrpc",
     title: "A notification was answered with a JSON-RPC response",
     spec: "basic/index \"Notifications\": \"The receiver MUST NOT send a response\"",
