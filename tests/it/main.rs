@@ -8,4 +8,5 @@ mod program;
 mod public;
 mod rewrite;
 mod samples;
+mod shapes;
 mod tidy;
