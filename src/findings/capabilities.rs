@@ -6,7 +6,7 @@ use super::seen::Seen;
 use super::{Check, Rule, Severity};
 use crate::mcp::capability::Capability;
 use crate::mcp::method::Method;
-use crate::mcp::revision::Revision::{V2025_03_26, V2024_11_05, V2025_11_25};
+use crate::mcp::revision::Revision::{V2024_11_05, V2025_03_26, V2025_11_25};
 use crate::mcp::revision::Revisions;
 
 /// The rules of this file.

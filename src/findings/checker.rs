@@ -1,5 +1,6 @@
 //! Runs the rules: one table from what is seen to the rules that look at it, one history for each session.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -10,12 +11,13 @@ use super::history::History;
 use super::report::{Report, SAID};
 use super::rule::Check;
 use super::seen::{Facts, Seen};
-use super::{Finding, Rule, all, jsonrpc, transport};
+use super::{Finding, Rule, all, jsonrpc, tools, transport};
 use crate::capture::Limits;
 use crate::capture::pipe::Exit;
 use crate::decode::Direction;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::jsonrpc::Kind;
+use crate::mcp::contract;
 use crate::mcp::method::Method;
 use crate::mcp::pairing::Pending;
 use crate::mcp::revision::Revisions;
@@ -86,6 +88,8 @@ pub struct Checker {
     elsewhere: BTreeMap<&'static str, u64>,
     /// Exchanges that are open.
     exchanges: FxHashMap<ExchangeNumber, Carried>,
+    /// Schemas of tools, compiled: many sessions use one server.
+    schemas: RefCell<contract::Checker>,
     found: Vec<Finding>,
 }
 
@@ -97,6 +101,7 @@ impl Checker {
             sessions: FxHashMap::default(),
             elsewhere: BTreeMap::new(),
             exchanges: FxHashMap::default(),
+            schemas: RefCell::default(),
             found: Vec::new(),
         }
     }
@@ -126,7 +131,13 @@ impl Checker {
         }
         if !message.redelivered {
             let asked = message.answers.and_then(|number| kept.history.requests.get(number));
-            let seen = Seen { facts: &facts, asked, carried: carried.as_deref(), history: &kept.history };
+            let seen = Seen {
+                facts: &facts,
+                asked,
+                carried: carried.as_deref(),
+                history: &kept.history,
+                schemas: &self.schemas,
+            };
             for (rule, revisions, look) in &TABLE.messages[slot(message.kind, facts.method)] {
                 if facts.revisions().within(*revisions) {
                     look(&seen, &mut Report::at_message(rule, message, &mut self.found));
@@ -136,7 +147,7 @@ impl Checker {
         if let Some(carried) = carried.as_mut() {
             carried.pass(&facts);
         }
-        kept.history.observe(&facts);
+        kept.history.observe(&facts, tools::has_bad_arguments(&self.found));
         drop(facts);
         for finding in &self.found {
             if !message.findings.contains(&finding.rule.id) {

@@ -17,6 +17,7 @@ use crate::decode::Direction;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::capability::{Capabilities, Capability, Declarer};
+use crate::mcp::contract::Tools;
 use crate::mcp::method::Method;
 use crate::mcp::revision::{Revision, Revisions};
 use crate::mcp::{MessageNumber, SessionNumber, Transport};
@@ -49,6 +50,10 @@ pub struct History {
     pub requests: Requests,
     /// Ids that were used in requests.
     pub ids: Ids,
+    /// The tools as last listed.
+    pub tools: Tools,
+    /// Whether the client ever asked for them.
+    pub listed_tools: bool,
     /// The batch that its last message belongs to, and whether it held requests or notifications, and answers.
     pub batch: Option<(u64, bool, bool)>,
     /// What its HTTP heads said.
@@ -70,6 +75,8 @@ impl History {
             discovered: None,
             requests: Requests::new(limits.unanswered),
             ids: Ids::default(),
+            tools: Tools::default(),
+            listed_tools: false,
             batch: None,
             endpoint: Endpoint::default(),
             exit: None,
@@ -181,7 +188,7 @@ impl History {
     }
 
     /// Takes a message in, after the rules have looked at it.
-    pub(super) fn observe(&mut self, facts: &Facts<'_>) {
+    pub(super) fn observe(&mut self, facts: &Facts<'_>, has_bad_arguments: bool) {
         let message = facts.message;
         self.messages[message.direction as usize] += 1;
         if message.redelivered {
@@ -204,12 +211,18 @@ impl History {
                 if let Some(id) = message.id.as_deref().filter(|id| *id != "null") {
                     self.ids.insert(message.direction, id);
                 }
-                self.requests.asked(Asked::of(facts));
+                self.listed_tools |= facts.method == Method::ToolsList;
+                self.requests.asked(Asked { has_bad_arguments, ..Asked::of(facts) });
             }
             Kind::Response | Kind::Error => {
                 if message.kind == Kind::Response && facts.method == Method::ServerDiscover {
                     let text = facts.body().get("capabilities").unwrap_or_default();
                     self.discovered = Some(Capabilities::read(Declarer::Server, text));
+                }
+                if message.kind == Kind::Response && facts.method == Method::ToolsList {
+                    let asked = message.answers.and_then(|number| self.requests.get(number));
+                    let first = asked.is_none_or(|asked| asked.cursor.is_none());
+                    self.tools.take(facts.text().unwrap_or_default(), first);
                 }
                 if let Some(number) = message.answers {
                     self.requests.answered(number);

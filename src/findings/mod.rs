@@ -20,10 +20,12 @@ mod lifecycle;
 mod methods;
 pub mod report;
 mod rule;
+mod schema;
 pub mod seen;
 mod stdio;
 #[cfg(test)]
 mod testing;
+mod tools;
 pub mod transport;
 
 use crate::capture::{PacketNumber, Span};
@@ -43,6 +45,8 @@ const FAMILIES: &[&[&Rule]] = &[
     lifecycle::RULES,
     capabilities::RULES,
     methods::RULES,
+    schema::RULES,
+    tools::RULES,
     http::session_id::RULES,
     http::requests::RULES,
     http::responses::RULES,

@@ -1,6 +1,6 @@
 //! A message as a rule sees it: what is asked again and again is computed once, what is rarely asked only when it is.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::ops::Deref;
 
 use super::carried::Carried;
@@ -8,6 +8,7 @@ use super::history::{Asked, History};
 use crate::decode::Direction;
 use crate::decode::json::Object;
 use crate::decode::jsonrpc::Kind;
+use crate::mcp::contract;
 use crate::mcp::facts::part;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revisions;
@@ -127,13 +128,14 @@ impl<'a> Facts<'a> {
 }
 
 /// A message with everything a rule may look at.
-#[derive(Debug)]
 pub struct Seen<'s, 'a> {
     pub(super) facts: &'s Facts<'a>,
     /// The request it answers, where that is known and still remembered.
     pub asked: Option<&'s Asked>,
     /// The HTTP exchange that carries it.
     pub carried: Option<&'s Carried>,
+    /// Schemas of tools, compiled when first asked for.
+    pub schemas: &'s RefCell<contract::Checker>,
     /// The session before this message.
     pub history: &'s History,
 }

@@ -1,7 +1,7 @@
 //! The methods that the revisions define: by whom they are sent, and which capability allows them.
 
 use super::capability::Capability;
-use super::revision::Revision::{V2025_06_18, V2025_03_26, V2025_11_25};
+use super::revision::Revision::{V2025_03_26, V2025_06_18, V2025_11_25};
 use super::revision::Revisions;
 
 /// Who may send it.
@@ -123,7 +123,7 @@ impl Method {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::revision::Revision::{V2026_07_28, V2024_11_05};
+    use crate::mcp::revision::Revision::{V2024_11_05, V2026_07_28};
 
     #[test]
     fn methods_are_known_by_name() {

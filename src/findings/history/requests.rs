@@ -47,6 +47,8 @@ pub struct Asked {
     pub cursor: Option<String>,
     /// Whether it is to be run as a task (`params.task`, 2025-11-25).
     pub is_task: bool,
+    /// Whether the arguments of a call broke the tool's schema.
+    pub has_bad_arguments: bool,
     /// The client's capabilities, where the request itself carries them (2026-07-28).
     pub client: Option<Box<Capabilities>>,
 }
@@ -88,6 +90,7 @@ impl Asked {
             progress_token: facts.meta().get("progressToken").map(short),
             cursor: if lists { params.get("cursor").map(short) } else { None },
             is_task: params.get("task").is_some_and(|task| task.starts_with('{')),
+            has_bad_arguments: false,
             client,
         }
     }

@@ -8,7 +8,7 @@ use crate::findings::history::History;
 use crate::findings::report::Report;
 use crate::findings::{Check, Rule, Severity};
 use crate::mcp::method::Method;
-use crate::mcp::revision::Revision::{self, V2025_06_18, V2025_03_26, V2025_11_25};
+use crate::mcp::revision::Revision::{self, V2025_03_26, V2025_06_18, V2025_11_25};
 use crate::mcp::revision::Revisions;
 
 /// The rules of this file.

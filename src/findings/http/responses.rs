@@ -7,7 +7,7 @@ use crate::findings::carried::{Carried, is_success, media_type};
 use crate::findings::history::History;
 use crate::findings::report::Report;
 use crate::findings::{Check, Rule, Severity};
-use crate::mcp::revision::Revision::{V2025_06_18, V2025_03_26, V2025_11_25};
+use crate::mcp::revision::Revision::{V2025_03_26, V2025_06_18, V2025_11_25};
 use crate::mcp::revision::Revisions;
 
 /// The rules of this file.

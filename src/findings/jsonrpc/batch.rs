@@ -10,7 +10,7 @@ use crate::findings::seen::{Evidence, Seen};
 use crate::findings::{Check, Rule, Severity};
 use crate::mcp::Message;
 use crate::mcp::method::Method;
-use crate::mcp::revision::Revision::{V2025_03_26, V2024_11_05};
+use crate::mcp::revision::Revision::{V2024_11_05, V2025_03_26};
 use crate::mcp::revision::Revisions;
 
 /// The rules of this file.
