@@ -167,6 +167,12 @@ pub struct Checker {
     compiled: validator::Compiled,
 }
 
+impl fmt::Debug for Checker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Checker")
+    }
+}
+
 impl Checker {
     /// Whether a text is a schema that can be checked against: `Holds`, `NoSchema` or `Unchecked`.
     pub fn schema(&mut self, revision: Revision, schema: &str) -> Verdict {

@@ -1,8 +1,10 @@
 //! Messages to sessions: what belongs together, and which answer belongs to which request.
 
+pub mod capability;
 pub mod contract;
 pub mod facts;
 pub mod message;
+pub mod method;
 pub mod pairing;
 pub mod peek;
 pub mod places;

@@ -125,7 +125,7 @@ impl Lines {
 
     /// A finding in one line.
     pub fn finding(&self, finding: &Finding) -> String {
-        let tone = match finding.rule.severity {
+        let tone = match finding.severity {
             Severity::Error => Tone::Error,
             Severity::Warning => Tone::Warning,
             Severity::Info => Tone::Dim,
@@ -225,8 +225,9 @@ impl Totals {
     }
 
     /// One more finding.
-    pub fn finding(&mut self, severity: Severity) {
-        self.findings[severity as usize] += 1;
+    pub fn finding(&mut self, severity: Severity, count: u64) {
+        let so_far = &mut self.findings[severity as usize];
+        *so_far = so_far.saturating_add(count);
     }
 
     /// The last line.
