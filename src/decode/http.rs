@@ -76,7 +76,8 @@ pub const MASK: u8 = b'*';
 /// Whether the values of this header field are secrets, never shown nor written to disk unless asked for.
 pub fn is_secret(name: &[u8]) -> bool {
     /// What the name of such a field contains, in lower case: `Proxy-Authorization`, `Set-Cookie`, `X-Csrf-Token`.
-    const PARTS: [&[u8]; 7] = [b"authorization", b"cookie", b"secret", b"token", b"password", b"apikey", b"api-key"];
+    const PARTS: [&[u8]; 8] =
+        [b"authorization", b"cookie", b"secret", b"token", b"password", b"apikey", b"api-key", b"api_key"];
     PARTS.iter().any(|part| name.windows(part.len()).any(|window| window.eq_ignore_ascii_case(part)))
 }
 
