@@ -183,7 +183,7 @@ impl Sessions {
             Unit::Head(exchange, direction, connected) => {
                 self.tracker.head(exchange, direction, connected);
                 if self.stores() && self.connections.get(&exchange.connection).is_some_and(|k| !k.sessions.is_empty()) {
-                    emit(Event::Exchange(Box::new(exchange.clone())));
+                    emit(Event::Head(Box::new(exchange.clone())));
                 }
             }
             Unit::Exchange(exchange) => {

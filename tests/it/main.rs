@@ -2,10 +2,15 @@
 
 mod corpus;
 mod decoded;
+mod faults;
+mod following;
 mod laws;
 mod limits;
 mod program;
 mod public;
 mod rewrite;
 mod samples;
+#[cfg(feature = "live")]
+mod sniff;
 mod tidy;
+mod wrapped;
