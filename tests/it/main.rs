@@ -6,6 +6,7 @@ mod faults;
 mod following;
 mod laws;
 mod limits;
+mod peers;
 mod program;
 mod public;
 mod rewrite;
