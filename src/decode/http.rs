@@ -92,7 +92,7 @@ pub fn is_secret(name: &[u8]) -> bool {
     /// `X-Csrf-Token`.
     const fn parts(first: u8) -> &'static [&'static [u8]] {
         match first {
-            b'a' => &[b"authorization", b"apikey", b"api-key"],
+            b'a' => &[b"authorization", b"apikey", b"api-key", b"api_key"],
             b'c' => &[b"cookie"],
             b'p' => &[b"password"],
             b's' => &[b"secret"],

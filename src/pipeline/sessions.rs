@@ -188,7 +188,7 @@ impl Sessions {
                 let found = self.checker.head(exchange, direction, session);
                 say(found, emit);
                 if self.stores() && self.connections.get(&exchange.connection).is_some_and(|k| !k.sessions.is_empty()) {
-                    emit(Event::Exchange(Box::new(exchange.clone())));
+                    emit(Event::Head(Box::new(exchange.clone())));
                 }
             }
             Unit::Exchange(exchange) => {

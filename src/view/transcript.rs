@@ -9,6 +9,7 @@ use super::paint::{Paint, Tone};
 use super::safe::{self, Align};
 use super::text::about;
 use super::units::{count, duration, relative};
+use crate::capture::pipe::Exit;
 use crate::capture::{PacketNumber, Time};
 use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
@@ -51,8 +52,12 @@ impl Lines {
         };
         let id = session.session_id.as_deref().map(|id| format!("  id {}", shortened(&safe::visible(id))));
         let version = session.protocol_version.as_deref().unwrap_or("revision unknown");
+        let failure = session.exit.filter(|exit| exit.code != Some(0)).map(|exit| match exit {
+            Exit { signal: Some(signal), .. } => format!("  died of signal {signal}"),
+            Exit { code, .. } => format!("  ended with status {}", code.unwrap_or_default()),
+        });
         format!(
-            "{}  {}  {}  {} {} {}  {}{}",
+            "{}  {}  {}  {} {} {}  {}{}{}",
             paint.paint(Tone::Strong, &format!("session {}", session.number.0)),
             session.transport.name(),
             safe::visible(version),
@@ -61,6 +66,7 @@ impl Lines {
             paint.paint(Tone::Server, &party(&session.server, "server")),
             place,
             paint.paint(Tone::Dim, &id.unwrap_or_default()),
+            paint.paint(Tone::Error, &failure.unwrap_or_default()),
         )
     }
 
