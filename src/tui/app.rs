@@ -12,6 +12,8 @@
 
 mod cursor;
 mod detail;
+mod folds;
+mod mouse;
 mod moves;
 mod needs;
 mod prompt;
@@ -21,15 +23,17 @@ mod update;
 
 use std::collections::BTreeSet;
 
-use super::data::{MessageLine, Progress, Request, SessionRow};
+use super::data::{MessageLine, PacketRow, Progress, Request, SessionRow};
 use super::line::Line;
-use super::pages::Pages;
+use super::pages::{List, Pages};
 use super::theme::Theme;
 use crate::capture::Time;
+use crate::event::Connection;
 use crate::mcp::{MessageNumber, SessionNumber};
 
 pub use cursor::Cursor;
 pub use detail::{DetailView, Focus, Found, shown as detail_shown};
+pub use folds::Folds;
 pub use prompt::completions;
 pub use update::{Effect, Input, update};
 
@@ -105,6 +109,8 @@ pub enum Mode {
     Prompt(Prompt, Line),
     /// The help, scrolled by so many lines.
     Help(usize),
+    /// The whole text of the selected JSON string, scrolled by so many lines.
+    Value(usize),
 }
 
 /// What a line at the bottom is for.
@@ -150,6 +156,10 @@ pub struct App {
     pub follow: bool,
     /// Messages that were marked.
     pub marks: BTreeSet<(SessionNumber, MessageNumber)>,
+    /// Groups of messages that are folded.
+    pub folds: Folds,
+    /// Which of the session's connections the packets are of.
+    pub connection: usize,
     /// The sequence's room for time: 0 none.
     pub zoom: u8,
     /// The panes of one message.
@@ -198,14 +208,26 @@ impl App {
         self.pages.session(self.session?)
     }
 
-    /// Rows of the list of messages, and whether the filter went through all.
+    /// Messages in the list, folded ones too, and whether the filter went through all.
     pub fn message_count(&self) -> Option<(usize, bool)> {
         self.pages.message_count(self.session?, &self.filter)
     }
 
-    /// A row of the list of messages.
+    /// The message that is seen in a row of the list.
     pub fn message(&self, row: usize) -> Option<&MessageLine> {
-        self.pages.message(self.session?, &self.filter, row)
+        self.pages.message(self.session?, &self.filter, self.folds.row(row))
+    }
+
+    /// The connection whose packets are shown, and how many there are to choose from.
+    pub fn connection(&self) -> Option<(&Connection, usize)> {
+        let connections = self.pages.connections(self.session?)?;
+        let shown = self.connection.min(connections.len().checked_sub(1)?);
+        Some((&connections[shown], connections.len()))
+    }
+
+    /// A packet of that connection.
+    pub fn packet(&self, row: usize) -> Option<&PacketRow> {
+        self.pages.packets(self.session?, self.connection()?.0.id)?.row(row)
     }
 
     /// The selected message.
@@ -221,13 +243,18 @@ impl App {
         let session = self.session?;
         match screen {
             Screen::Sessions => None,
-            Screen::Messages | Screen::Sequence | Screen::Detail => self.message_count().map(|(total, _)| total),
-            Screen::Layers => self.pages.steps(session).map(<[_]>::len),
+            Screen::Messages | Screen::Sequence | Screen::Detail => {
+                self.message_count().map(|(total, _)| self.folds.seen(total))
+            }
+            Screen::Layers => self.pages.steps(session).map(|steps| steps.total),
             Screen::Findings => self.pages.findings(session).map(<[_]>::len),
             Screen::Statistics => self.pages.statistics(session).map(|figures| figures.calls.len()),
-            Screen::Packets => self.pages.packets(session).map(<[_]>::len),
+            Screen::Packets => match self.pages.connections(session)? {
+                [] => Some(0),
+                _ => self.pages.packets(session, self.connection()?.0.id).map(List::total),
+            },
             Screen::Tools => self.pages.capabilities(session).map(<[_]>::len),
-            Screen::Stderr => self.pages.stderr(session).map(<[_]>::len),
+            Screen::Stderr => self.pages.stderr(session).map(List::total),
         }
     }
 

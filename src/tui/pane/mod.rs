@@ -15,6 +15,7 @@ pub mod statistics;
 pub mod stderr;
 pub mod steps;
 pub mod tools;
+pub mod value;
 
 use ratatui::layout::Rect;
 

@@ -8,7 +8,7 @@ use crate::pipeline::{self, Input as Fed, Pipeline};
 use crate::store::{CaptureInfo, CaptureKind, Options, Summary, Writer};
 
 /// A store in which a wrapped server said this, a millisecond between two lines. `live`: it still runs.
-fn wrapped(lines: &[(Pipe, &str)], live: bool) -> Place {
+pub(super) fn wrapped(lines: &[(Pipe, &str)], live: bool) -> Place {
     let place = Place::temporary().unwrap();
     let info = CaptureInfo { kind: CaptureKind::Wrap, source: "server".into(), process: 1, started: Time(0) };
     let mut writer = Writer::create(place.clone(), &info, Options::default()).unwrap();
