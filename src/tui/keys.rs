@@ -182,7 +182,7 @@ pub const KEYS: &[Binding] = &[
     key(&["e"],                Where::Messages,   Command::NextOdd,                "",        "next message that failed or has findings"),
     key(&["m"],                Where::Messages,   Command::Mark,                   "",        "set or remove a mark"),
     key(&["'"],                Where::Messages,   Command::NextMark,               "",        "next mark"),
-    key(&["z"],                Where::Messages,   Command::Fold,                   "fold",    "fold or unfold a batch"),
+    key(&["z"],                Where::Messages,   Command::Fold,                   "batch",   "fold or unfold a batch"),
     key(&["Z"],                Where::Messages,   Command::FoldAll,                "",        "fold all batches, or unfold everything"),
     key(&["w"],                Where::Everywhere, Command::Wire,                   "wire",    "on the wire: the packet that carries what is selected"),
     key(&["right", "l"],       Where::Packets,    Command::Connection(1),          "connection", "packets of the next connection"),

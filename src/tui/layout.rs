@@ -28,7 +28,7 @@ use super::keys::{Binding, Command, KEYS, sign};
 use super::pane;
 use super::theme::Part;
 use crate::view::paint::Tone;
-use crate::view::units;
+use crate::view::{safe, units};
 
 /// Below this nothing can be read.
 const LEAST: (u16, u16) = (40, 10);
@@ -178,16 +178,14 @@ fn frame(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
         canvas.put(0, y, 1, "│", border);
         canvas.put(right, y, 1, "│", border);
     }
-    let filter = if app.filter.is_empty() { String::new() } else { format!(" / {} ", app.filter) };
-    let filter_width = (filter.chars().count() as u16).min(area.width / 2);
-    let end = path(app, canvas, area.width - 4 - filter_width);
-    if !filter.is_empty() {
+    let end = path(app, canvas, area.width - 4);
+    if !app.filter.is_empty() {
         let style = canvas.tone(Tone::Warning);
-        let room = (right - 1).saturating_sub(end + 1).min(filter_width);
-        canvas.put_right(right - 1 - room, 0, room, &filter, style);
+        let room = (right - 1).saturating_sub(end + 1);
+        canvas.put_right(right - 1 - room, 0, room, &format!(" / {} ", app.filter), style);
     }
     let state = state(app);
-    let width = (crate::view::safe::width(&state.0) as u16 + 2).min(area.width / 2);
+    let width = (safe::width(&state.0) as u16 + 2).min(area.width / 2);
     let style = canvas.tone(state.1);
     canvas.put_right(right - 1 - width, bottom, width, &format!(" {} ", state.0), style);
     footer(app, canvas, bottom, right - 2 - width);
@@ -205,6 +203,11 @@ fn path(app: &App, canvas: &mut Canvas<'_>, width: u16) -> u16 {
     }
     pieces.push(("▸".to_owned(), dim));
     pieces.push((format!(" {} ", app.screen.name()), plain));
+    let taken: usize = pieces.iter().map(|(text, _)| safe::width(text)).sum();
+    // Where a filter needs the room, the file is the first that can be spared.
+    if taken + app.filter.len() > usize::from(width) && pieces.len() > 3 {
+        pieces.drain(..2);
+    }
     canvas.pieces(2, 0, width, &pieces)
 }
 

@@ -24,7 +24,7 @@ pub mod line;
 pub mod pages;
 pub mod pane;
 mod reader;
-mod term;
+pub mod term;
 pub mod theme;
 
 use std::io::stdout;

@@ -8,4 +8,6 @@ mod program;
 mod public;
 mod rewrite;
 mod samples;
+#[cfg(all(unix, feature = "tui"))]
+mod terminal;
 mod tidy;

@@ -9,7 +9,7 @@ use super::super::theme::Part;
 use super::table;
 use crate::decode::Side;
 use crate::decode::tcp::{Facts, Flags};
-use crate::event::{Connection, ConnectionKind};
+use crate::event::{Connection, ConnectionKind, Segment};
 use crate::view::paint::Tone;
 use crate::view::units;
 
@@ -59,8 +59,9 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
             Cell::new(super::messages::relative(app, packet.time), tone(Tone::Dim)),
             Cell::new(arrow, tone(side)),
             Cell::new(segment.map(|segment| flags(segment.flags)).unwrap_or_default(), tone(Tone::Plain)),
-            Cell::new(number(segment.map(|segment| segment.offset)), tone(Tone::Dim)),
-            Cell::new(number(segment.and_then(|segment| segment.acknowledged)), tone(Tone::Dim)),
+            // Relative as Wireshark's: the SYN takes number 0, so the stream begins at 1.
+            Cell::new(number(segment.map(sequence)), tone(Tone::Dim)),
+            Cell::new(number(segment.and_then(|segment| segment.acknowledged).map(|end| end + 1)), tone(Tone::Dim)),
             Cell::new(number(segment.map(|segment| segment.window.into())), tone(Tone::Dim)),
             Cell::new(segment.map(|segment| units::size(segment.length.into())).unwrap_or_default(), tone(Tone::Plain)),
             Cell::new(units::size(packet.length.into()), tone(Tone::Dim)),
@@ -121,6 +122,10 @@ fn tcp(facts: &Facts, client: Side) -> Vec<String> {
         words.push(counted.join(", "));
     }
     words
+}
+
+fn sequence(segment: &Segment) -> u64 {
+    if segment.flags.has(Flags::SYN) { 0 } else { segment.offset + 1 }
 }
 
 fn analysis(packet: &PacketRow) -> (String, bool) {

@@ -60,7 +60,25 @@ const HOSTILE: &[(Pipe, &str)] = &[
 #[test]
 fn nothing_that_acts_reaches_the_terminal_and_columns_stay_aligned() {
     let mut story = Story::store(wrapped(HOSTILE, false), (110, 30));
-    for keys in ["", "1", "2", "3", "4", "5", "6", "7", "8", "1g<enter>", "<tab>*", "<tab>", "<tab>", ".", "."] {
+    for keys in [
+        "",
+        "1",
+        "2",
+        "3",
+        "4",
+        "5",
+        "6",
+        "7",
+        "8",
+        "1g<enter>",
+        "<tab>*",
+        "<tab>",
+        "<tab>",
+        ".",
+        ".",
+        ".",
+        "<tab>*<tab>gG<tab>gG<tab>gG",
+    ] {
         story.press(keys);
         let screen = story.screen();
         let acts =
