@@ -160,6 +160,8 @@ pub struct App {
     pub folds: Folds,
     /// Which of the session's connections the packets are of.
     pub connection: usize,
+    /// Whether the sequence shows all servers of the host.
+    pub together: bool,
     /// The sequence's room for time: 0 none.
     pub zoom: u8,
     /// The panes of one message.
@@ -192,15 +194,19 @@ impl App {
 
     /// The cursor of a screen. The screens that show the list of messages share one.
     pub fn cursor(&self, screen: Screen) -> &Cursor {
-        &self.cursors[Self::list(screen).index()]
+        &self.cursors[self.list(screen).index()]
     }
 
     fn cursor_mut(&mut self, screen: Screen) -> &mut Cursor {
-        &mut self.cursors[Self::list(screen).index()]
+        &mut self.cursors[self.list(screen).index()]
     }
 
-    fn list(screen: Screen) -> Screen {
-        if matches!(screen, Screen::Sequence | Screen::Detail) { Screen::Messages } else { screen }
+    fn list(&self, screen: Screen) -> Screen {
+        match screen {
+            Screen::Sequence if self.together => screen,
+            Screen::Sequence | Screen::Detail => Screen::Messages,
+            _ => screen,
+        }
     }
 
     /// The session's row, where it is known.
@@ -232,6 +238,9 @@ impl App {
 
     /// The selected message.
     pub fn selected_message(&self) -> Option<&MessageLine> {
+        if self.screen == Screen::Sequence && self.together {
+            return self.pages.together(self.session?)?.lines.get(self.cursor(Screen::Sequence).selected);
+        }
         self.message(self.cursor(Screen::Messages).selected)
     }
 
@@ -243,6 +252,7 @@ impl App {
         let session = self.session?;
         match screen {
             Screen::Sessions => None,
+            Screen::Sequence if self.together => self.pages.together(session).map(|together| together.lines.len()),
             Screen::Messages | Screen::Sequence | Screen::Detail => {
                 self.message_count().map(|(total, _)| self.folds.seen(total))
             }

@@ -62,6 +62,8 @@ pub enum Request {
         /// From 0.
         page: usize,
     },
+    /// The messages of a session and of the others that its host had meanwhile.
+    Together(SessionNumber),
     /// The rows that hang together with a row of a filtered list: a batch.
     Group {
         /// The session.
@@ -145,6 +147,8 @@ pub enum Answer {
     Capabilities(Vec<CapabilityRow>),
     /// To [`Request::Stderr`].
     Stderr(Rows<StderrLine>),
+    /// To [`Request::Together`].
+    Together(Together),
     /// To [`Request::Group`] and [`Request::Groups`]: rows of each group, its first one stands for it.
     Groups(Vec<Vec<usize>>),
     /// To [`Request::LocatePacket`].
@@ -314,6 +318,17 @@ pub enum FindingLine {
     },
     /// One finding.
     Finding(FindingRow),
+}
+
+/// What a host did with all its servers at a time.
+#[derive(Clone, Debug, Default)]
+pub struct Together {
+    /// The sessions, each with the name of its server.
+    pub sessions: Vec<(SessionNumber, String)>,
+    /// Their messages in order of time.
+    pub lines: Vec<MessageLine>,
+    /// Whether these are all.
+    pub complete: bool,
 }
 
 /// A packet of a connection.

@@ -74,6 +74,8 @@ pub enum Command {
     Found(i8),
     /// Writes a command.
     CommandLine,
+    /// All servers of the host in the sequence, or one.
+    Together,
     /// Time scale of the sequence.
     Zoom(i8),
     /// Copies the message.
@@ -188,6 +190,7 @@ pub const KEYS: &[Binding] = &[
     key(&["right", "l"],       Where::Packets,    Command::Connection(1),          "connection", "packets of the next connection"),
     key(&["left", "h"],        Where::Packets,    Command::Connection(-1),         "",        "packets of the connection before"),
     key(&["F"],                Where::Messages,   Command::Follow,                 "follow",  "keep the newest message in view"),
+    key(&["a"],                Where::Sequence,   Command::Together,               "all servers", "all servers of the host, or this one alone"),
     key(&["+", "="],           Where::Sequence,   Command::Zoom(1),                "zoom",    "more room for time"),
     key(&["-"],                Where::Sequence,   Command::Zoom(-1),               "",        "less room for time"),
     key(&["/"],                Where::Detail,     Command::Search,                 "search",  "search in this message"),

@@ -142,6 +142,7 @@ pub fn draw(app: &App, buffer: &mut Buffer) -> Option<(u16, u16)> {
     match app.screen {
         Screen::Sessions => pane::sessions::draw(app, &mut canvas, body),
         Screen::Messages => pane::messages::draw(app, &mut canvas, body, true),
+        Screen::Sequence if app.together => pane::together::draw(app, &mut canvas, body),
         Screen::Sequence => pane::sequence::draw(app, &mut canvas, body),
         Screen::Layers => pane::steps::draw(app, &mut canvas, body),
         Screen::Findings => pane::findings::draw(app, &mut canvas, body),

@@ -10,6 +10,7 @@ mod groups;
 mod layers;
 mod packets;
 mod stderr;
+mod together;
 mod trace;
 
 use std::collections::HashMap;
@@ -97,6 +98,7 @@ impl Library {
                 Answer::Packets(packets::read(&self.reader, *session, *connection, *page)?)
             }
             Request::LocatePacket(session, packet) => Answer::PacketLocated(self.locate_packet(*session, *packet)?),
+            Request::Together(session) => Answer::Together(self.together(*session)?),
             Request::Group { session, filter, row } => Answer::Groups(self.group(*session, filter, *row)?),
             Request::Groups { session, filter } => Answer::Groups(self.groups(*session, filter)?),
             Request::Capabilities(session) => Answer::Capabilities(capabilities::read(&self.reader, *session)?),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::data::{
     Answer, CapabilityRow, Detail, FindingLine, MessageLine, PAGE, PacketRow, Request, Rows, SessionRow, Statistics,
-    StderrLine,
+    StderrLine, Together,
 };
 use crate::decode::ConnectionId;
 use crate::event::Connection;
@@ -37,6 +37,7 @@ pub struct Pages {
     findings: Of<Vec<FindingLine>>,
     statistics: Of<Box<Statistics>>,
     connections: Of<Vec<Connection>>,
+    together: Of<Together>,
     packets: List<(SessionNumber, ConnectionId), PacketRow>,
     capabilities: Of<Vec<CapabilityRow>>,
     stderr: List<SessionNumber, StderrLine>,
@@ -147,6 +148,7 @@ impl Pages {
             (Request::Steps(session), Answer::Steps(rows)) => self.steps = Some((*session, rows)),
             (Request::Findings(session), Answer::Findings(rows)) => self.findings = Some((*session, rows)),
             (Request::Statistics(session), Answer::Statistics(figures)) => self.statistics = Some((*session, figures)),
+            (Request::Together(session), Answer::Together(rows)) => self.together = Some((*session, rows)),
             (Request::Connections(session), Answer::Connections(rows)) => self.connections = Some((*session, rows)),
             (Request::Capabilities(session), Answer::Capabilities(rows)) => self.capabilities = Some((*session, rows)),
             _ => {}
@@ -202,6 +204,11 @@ impl Pages {
     /// Connections.
     pub fn connections(&self, session: SessionNumber) -> Option<&[Connection]> {
         of(&self.connections, session).map(Vec::as_slice)
+    }
+
+    /// The messages of all sessions of a session's host.
+    pub fn together(&self, session: SessionNumber) -> Option<&Together> {
+        of(&self.together, session)
     }
 
     /// Packets of a connection.

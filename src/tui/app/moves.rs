@@ -1,7 +1,7 @@
 //! What the commands of the key table do.
 
 use super::super::copy;
-use super::super::data::{FindingLine, Request};
+use super::super::data::{FindingLine, MessageLine, Request};
 use super::super::keys::{Command, KEYS, Motion};
 use super::super::layout;
 use super::super::line::Line;
@@ -48,6 +48,7 @@ pub(super) fn run(app: &mut App, command: Command) -> Vec<Effect> {
             app.mode = Mode::Prompt(Prompt::Search, Line::new(&needle));
         }
         Command::CommandLine => app.mode = Mode::Prompt(Prompt::Command, Line::default()),
+        Command::Together => together(app),
         Command::Zoom(by) => app.zoom = app.zoom.saturating_add_signed(by).min(6),
         Command::NextTheme => {
             app.theme = app.theme.next();
@@ -165,6 +166,7 @@ fn open(app: &mut App) {
     let selected = app.cursor(app.screen).selected;
     match app.screen {
         Screen::Sessions => show(app, Screen::Messages),
+        Screen::Sequence if app.together => open_together(app),
         Screen::Messages | Screen::Sequence => {
             if app.selected_message().is_some() {
                 show(app, Screen::Detail);
@@ -204,7 +206,7 @@ fn find_place(app: &App, row: usize) -> Option<(Option<MessageNumber>, Option<Pa
             (packet.message, Some(packet.number))
         }
         Screen::Messages | Screen::Sequence | Screen::Detail => {
-            let line = app.message(row)?;
+            let line = app.selected_message()?;
             (Some(line.row.number), line.row.packets.first().copied())
         }
         Screen::Sessions | Screen::Statistics | Screen::Stderr => return None,
@@ -242,6 +244,35 @@ fn next_connection(app: &mut App, by: i8) {
         let shown = app.connection.min(count - 1);
         app.connection = (shown as isize + by as isize).rem_euclid(count as isize) as usize;
         *app.cursor_mut(Screen::Packets) = Default::default();
+    }
+}
+
+/// One server's lifeline, or those of all servers that the host has meanwhile.
+fn together(app: &mut App) {
+    app.together = !app.together;
+    app.say(if app.together { "all servers of this host" } else { "this server alone" });
+}
+
+/// The selected message, in its own session.
+fn open_together(app: &mut App) {
+    let Some((session, message)) = app.selected_message().map(|line| (line.row.session, line.row.number)) else {
+        return;
+    };
+    if app.session != Some(session) {
+        choose(app, Some(session));
+    }
+    app.together = false;
+    go_to(app, message);
+}
+
+fn partner_together(app: &mut App) {
+    let found = app.selected_message().map(|line| (line.row.session, line.partner())).and_then(|(session, partner)| {
+        let own = |line: &MessageLine| line.row.session == session && Some(line.row.number) == partner;
+        app.pages.together(app.session?)?.lines.iter().position(own)
+    });
+    match found {
+        Some(row) => select_row(app, row),
+        None => app.say("no answer, or none expected"),
     }
 }
 
@@ -314,6 +345,9 @@ fn step_message(app: &mut App, by: i8) {
 }
 
 fn partner(app: &mut App) {
+    if app.screen == Screen::Sequence && app.together {
+        return partner_together(app);
+    }
     match app.selected_message().map(|message| message.partner()) {
         Some(Some(partner)) => app.questions.extend(locate(app, partner)),
         Some(None) => app.say("no answer, or none expected"),
@@ -322,8 +356,8 @@ fn partner(app: &mut App) {
 }
 
 fn mark(app: &mut App) {
-    let (Some(session), Some(message)) = (app.session, app.selected_message()) else { return };
-    let mark = (session, message.row.number);
+    let Some(message) = app.selected_message() else { return };
+    let mark = (message.row.session, message.row.number);
     if !app.marks.remove(&mark) {
         app.marks.insert(mark);
     }

@@ -12,6 +12,7 @@ pub(super) fn needs(app: &App) -> Vec<Request> {
     let Some(session) = app.session else { return needs };
     match app.screen {
         Screen::Sessions => {}
+        Screen::Sequence if app.together => needs.push(Request::Together(session)),
         Screen::Messages | Screen::Sequence => needs.extend(messages(app, session)),
         Screen::Detail => {
             needs.extend(messages(app, session));
