@@ -73,6 +73,7 @@ pub fn list_area(size: (u16, u16), screen: Screen) -> Rect {
         Screen::Detail => detail(body(size)).list,
         Screen::Statistics => pane::statistics::calls_area(body(size)),
         Screen::Packets => pane::packets::list_area(body(size)),
+        Screen::Findings => pane::findings::list_area(body(size)),
         _ => body(size),
     }
 }
@@ -282,6 +283,10 @@ fn state(app: &App) -> (String, Tone) {
     if app.screen == Screen::Sessions {
         let sessions = app.pages.sessions().map_or(0, <[_]>::len) as u64;
         return (units::count(sessions, "session"), Tone::Dim);
+    }
+    let steps = app.session.filter(|_| app.screen == Screen::Layers).and_then(|session| app.pages.steps(session));
+    if let Some(steps) = steps.filter(|steps| !steps.complete) {
+        return (format!("the first {} steps: mcptap layers has all", steps.total), Tone::Warning);
     }
     let live = match (app.session_row().is_some_and(|row| row.live), app.follow) {
         (true, true) => "live, following · ",

@@ -26,6 +26,17 @@ fn every_screen_of_a_session() {
 }
 
 #[test]
+fn findings_with_the_manual_of_their_rule() {
+    for (size, at) in [((80, 24), "80x24"), ((160, 48), "160x48")] {
+        let mut story = Story::sample("helpdesk", size);
+        story.press("<enter>4j");
+        insta::assert_snapshot!(format!("findings_made_{at}"), story.screen());
+        story.press("<enter>");
+        assert_eq!(story.app.screen, Screen::Detail);
+    }
+}
+
+#[test]
 fn all_servers_of_a_host_side_by_side() {
     for (size, at) in [((80, 24), "80x24"), ((160, 48), "160x48")] {
         let mut story = Story::sample("helpdesk", size);
