@@ -14,5 +14,7 @@ mod samples;
 mod shapes;
 #[cfg(feature = "live")]
 mod sniff;
+#[cfg(all(unix, feature = "tui"))]
+mod terminal;
 mod tidy;
 mod wrapped;
