@@ -188,7 +188,7 @@ impl Sessions {
                 let found = self.checker.head(exchange, direction, session);
                 say(found, emit);
                 if self.stores() && self.connections.get(&exchange.connection).is_some_and(|k| !k.sessions.is_empty()) {
-                    emit(Event::Exchange(Box::new(exchange.clone())));
+                    emit(Event::Head(Box::new(exchange.clone())));
                 }
             }
             Unit::Exchange(exchange) => {
@@ -290,7 +290,12 @@ impl Sessions {
                 emit(Event::Message(message));
                 say(found, emit);
             }
-            Tracked::Ended(session) => say(self.checker.ended(session, &[]), emit),
+            Tracked::Ended(session, pending) => {
+                let number = session.number;
+                say(self.checker.ended(number, &pending.iter().collect::<Vec<_>>()), emit);
+                emit(Event::Session(Box::new(self.named(*session))));
+                emit(Event::Ended(number));
+            }
         }
     }
 
