@@ -14,7 +14,7 @@ use super::target::{self, Opened};
 use super::{filter, json_tree};
 use crate::export::jsonl;
 use crate::filter::Filter;
-use crate::findings::{self, Finding};
+use crate::findings;
 use crate::mcp::{Message, MessageNumber, Session};
 use crate::store::{CaptureId, Key, Page, Scope};
 use crate::view::paint::Tone;
@@ -103,12 +103,9 @@ impl Timeline {
             let Some(last) = rows.last().map(|row| row.number) else { break };
             page = Page::from(last + 1, 1_000);
             for row in rows {
-                self.totals.finding(row.severity);
+                self.totals.finding(row.severity, row.repeated.max(1));
                 // A rule of another version has no entry here; its messages still name it.
-                let Some(rule) = findings::rule(&row.rule) else { continue };
-                let (session, span) = (row.session, row.span);
-                let finding =
-                    Finding { rule, session, messages: row.messages, packets: row.packets, span, text: row.text };
+                let Some(finding) = row.finding() else { continue };
                 if self.json {
                     self.write(|line| jsonl::write_finding(line, &finding))?;
                 } else if finding.messages.is_empty() {

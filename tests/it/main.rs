@@ -11,7 +11,10 @@ mod program;
 mod public;
 mod rewrite;
 mod samples;
+mod shapes;
 #[cfg(feature = "live")]
 mod sniff;
+#[cfg(all(unix, feature = "tui"))]
+mod terminal;
 mod tidy;
 mod wrapped;
