@@ -7,14 +7,14 @@ use std::ops::Range;
 pub enum StartLine {
     /// `POST /mcp HTTP/1.1`
     Request {
-        /// The method, case-sensitive.
+        /// The method, case-sensitive; empty where it is not known (HTTP/2 with a lost table).
         method: String,
-        /// The request target as sent.
+        /// The request target as sent; empty where it is not known.
         target: String,
     },
     /// `HTTP/1.1 200 OK`
     Response {
-        /// The status code, 100 to 999.
+        /// The status code, 100 to 999; 0 where it is not known.
         status: u16,
         /// The reason phrase, maybe empty.
         reason: String,
@@ -26,11 +26,13 @@ pub enum StartLine {
 pub struct Head {
     /// Offset of the head's first byte in the stream that carried it.
     pub offset: u64,
+    /// Bytes it takes there: those of the text, or of the frames of an HTTP/2 header block.
+    pub length: u64,
     /// The start line.
     pub start: StartLine,
     /// `1.0`, `1.1` or `2`.
     pub version: &'static str,
-    /// The text of the head as sent, up to and including the empty line.
+    /// The text of the head as sent, up to and including the empty line. Of HTTP/2: a line for each field of the header block.
     pub text: Box<[u8]>,
     /// Name and value of each field, as ranges of `text`; the value without surrounding blanks. The value of a folded
     /// field spans its lines, line ends included.
@@ -61,7 +63,7 @@ impl Head {
 
     /// Offset behind the head in the stream that carried it.
     pub fn end(&self) -> u64 {
-        self.offset + self.text.len() as u64
+        self.offset + self.length
     }
 
     /// The bytes of a range of the text: a name or value of `fields`.
@@ -86,7 +88,14 @@ mod tests {
 
     fn head(text: &str, fields: &[(Range<u32>, Range<u32>)]) -> Head {
         let start = StartLine::Response { status: 200, reason: "OK".into() };
-        Head { offset: 10, start, version: "1.1", text: text.as_bytes().into(), fields: fields.to_vec() }
+        Head {
+            offset: 10,
+            length: text.len() as u64,
+            start,
+            version: "1.1",
+            text: text.as_bytes().into(),
+            fields: fields.to_vec(),
+        }
     }
 
     #[test]

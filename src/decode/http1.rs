@@ -44,6 +44,8 @@ pub enum HttpEvent<'a> {
         exchange: Index,
         /// Client to server: a request.
         direction: Direction,
+        /// The stream of HTTP/2.
+        stream: Option<u32>,
         /// The head.
         head: Box<Head>,
     },
@@ -97,6 +99,15 @@ pub enum HttpEvent<'a> {
         offset: u64,
         /// The bytes.
         bytes: &'a [u8],
+    },
+    /// Bytes of this direction hold a secret that is coded: where it cannot be told from the text of a head where it stands.
+    Secret {
+        /// The direction.
+        direction: Direction,
+        /// Where in the connection's stream of that direction.
+        range: Range<u64>,
+        /// What to put in place of each byte, so that what stands around it can still be decoded.
+        mask: u8,
     },
     /// Something odd in this direction.
     Anomaly {

@@ -20,6 +20,7 @@ mod tests;
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -57,8 +58,8 @@ pub enum Unit<'a> {
     },
     /// What runs on a connection, which side is the client, or what TLS says of it, became known.
     Connected(ConnectionId, &'a Connected),
-    /// Bytes of one side that are a secret.
-    Secret(ConnectionId, Side, u64, u64),
+    /// Bytes of one side that are a secret, and what to put in place of each.
+    Secret(ConnectionId, Side, Range<u64>, u8),
     /// Bytes of one side below this offset were looked at for secrets.
     Cleared(ConnectionId, Side, u64),
     /// A stream of a kept connection.

@@ -22,6 +22,12 @@ rules! {
     HTTP_MALFORMED = Error "http-malformed", "Bytes where HTTP should be are no HTTP", "RFC 9112 section 2.2";
     /// Passed over.
     BYTES_SKIPPED = Warning "bytes-skipped", "Bytes were passed over until decoding could resume", "";
+    /// Entries of the HPACK table that nobody saw.
+    HTTP2_UNKNOWN = Warning "http2-fields-unknown", "Header fields refer to others that the capture does not hold", "RFC 7541 section 2.3";
+    /// RST_STREAM with an error.
+    HTTP2_RESET = Warning "http2-stream-reset", "An HTTP/2 stream was given up with an error", "RFC 9113 section 5.4.2";
+    /// GOAWAY with an error.
+    HTTP2_GOAWAY = Error "http2-connection-error", "An HTTP/2 connection was ended with an error", "RFC 9113 section 5.4.1";
     /// A response nobody asked for.
     HTTP_UNASKED = Warning "http-response-without-request", "A response answers no request that the capture holds", "RFC 9112 section 9.2";
     /// Not what its coding says.
@@ -60,6 +66,16 @@ pub fn judge(anomaly: &Anomaly) -> (&'static Rule, String) {
         Anomaly::Skipped { offset, length } => {
             (&BYTES_SKIPPED, format!("{} from offset {offset} on were passed over", bytes(*length)))
         }
+        Anomaly::UnknownFields { offset, count } => (
+            &HTTP2_UNKNOWN,
+            format!(
+                "{count} field(s) of the head at offset {offset} refer to earlier ones that the capture does not hold"
+            ),
+        ),
+        Anomaly::StreamReset { stream, code, .. } => {
+            (&HTTP2_RESET, format!("stream {stream} was given up: {}", http2_error(*code)))
+        }
+        Anomaly::GoingAway { code, .. } => (&HTTP2_GOAWAY, format!("the connection was ended: {}", http2_error(*code))),
         Anomaly::ResponseWithoutRequest { offset } => {
             (&HTTP_UNASKED, format!("the response at offset {offset} answers no request that was seen"))
         }
@@ -71,6 +87,27 @@ pub fn judge(anomaly: &Anomaly) -> (&'static Rule, String) {
         Anomaly::BadHeader { why } => (&HEADER, (*why).to_owned()),
         Anomaly::FragmentConflict => (&FRAGMENTS, "two fragments of one datagram differ where they overlap".to_owned()),
     }
+}
+
+/// The name of an error code (RFC 9113 section 7).
+fn http2_error(code: u32) -> String {
+    const NAMES: [&str; 14] = [
+        "NO_ERROR",
+        "PROTOCOL_ERROR",
+        "INTERNAL_ERROR",
+        "FLOW_CONTROL_ERROR",
+        "SETTINGS_TIMEOUT",
+        "STREAM_CLOSED",
+        "FRAME_SIZE_ERROR",
+        "REFUSED_STREAM",
+        "CANCEL",
+        "COMPRESSION_ERROR",
+        "CONNECT_ERROR",
+        "ENHANCE_YOUR_CALM",
+        "INADEQUATE_SECURITY",
+        "HTTP_1_1_REQUIRED",
+    ];
+    NAMES.get(code as usize).map_or_else(|| format!("error {code}"), |name| (*name).to_owned())
 }
 
 fn bytes(count: u64) -> String {

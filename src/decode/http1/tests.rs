@@ -100,7 +100,7 @@ fn told(limits: Limits, steps: &[Step], size: usize) -> Vec<String> {
 fn tell<'a>(event: &HttpEvent<'a>) -> (String, Option<(u64, &'a [u8])>) {
     let arrow = |direction: &Direction| if *direction == Direction::ClientToServer { '>' } else { '<' };
     match event {
-        HttpEvent::Head { exchange, direction, head } => {
+        HttpEvent::Head { exchange, direction, head, .. } => {
             let start = match &head.start {
                 StartLine::Request { method, target } => format!("{method} {target}"),
                 StartLine::Response { status, reason } => format!("{status} {reason}"),
