@@ -1,6 +1,8 @@
-//! What an HTTP message head says, whichever version carried it.
+//! What HTTP says, whichever version carried it: heads, and the events of a connection.
 
 use std::ops::Range;
+
+use super::{Anomaly, Direction, Ending};
 
 /// The request line or status line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,10 +68,114 @@ impl Head {
         self.offset + self.length
     }
 
+    /// Where the values of secret fields stand in the text.
+    pub fn secrets(&self) -> impl Iterator<Item = Range<u32>> {
+        self.fields.iter().filter(|(name, _)| is_secret(self.slice(name))).map(|(_, value)| value.clone())
+    }
+
+    /// Puts the mask in place of the values of secret fields.
+    pub fn mask(&mut self) {
+        for secret in self.secrets().collect::<Vec<_>>() {
+            if let Some(value) = self.text.get_mut(secret.start as usize..secret.end as usize) {
+                value.fill(MASK);
+            }
+        }
+    }
+
     /// The bytes of a range of the text: a name or value of `fields`.
     pub fn slice(&self, range: &Range<u32>) -> &[u8] {
         self.text.get(range.start as usize..range.end as usize).unwrap_or_default()
     }
+}
+
+/// An exchange on its connection, 0-based in order of its first head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Index(pub u64);
+
+/// What the decoder found.
+#[derive(Debug)]
+pub enum HttpEvent<'a> {
+    /// A head is complete. A response whose request was not seen opens an exchange of its own. An interim response
+    /// (1xx) has no body and is followed by another head; the final one by its body.
+    Head {
+        /// The exchange.
+        exchange: Index,
+        /// Client to server: a request.
+        direction: Direction,
+        /// The stream of HTTP/2.
+        stream: Option<u32>,
+        /// The head.
+        head: Box<Head>,
+    },
+    /// Bytes of the content, transfer coding taken off.
+    Content {
+        /// The exchange.
+        exchange: Index,
+        /// Request or response.
+        direction: Direction,
+        /// Offset of the first byte in the connection's stream of that direction.
+        offset: u64,
+        /// The bytes.
+        bytes: &'a [u8],
+    },
+    /// Content that was never seen.
+    ContentGap {
+        /// The exchange.
+        exchange: Index,
+        /// Request or response.
+        direction: Direction,
+        /// How many bytes; `None` where that cannot be known (loss inside chunk framing).
+        length: Option<u64>,
+    },
+    /// A message is over. Exactly one for each final head.
+    End {
+        /// The exchange.
+        exchange: Index,
+        /// Request or response.
+        direction: Direction,
+        /// Whether the content is whole; false with a gap, or when the stream ended before its time.
+        complete: bool,
+        /// How it ended: `Finished` by its framing (or by a close that its framing asks for), else as its stream did;
+        /// `Cut` too where the framing was lost.
+        ending: Ending,
+    },
+    /// The connection speaks another protocol from this offset of this direction on (101, or 2xx to CONNECT). Bytes
+    /// follow as `Opaque`.
+    Switched {
+        /// The exchange that asked for it.
+        exchange: Index,
+        /// The direction.
+        direction: Direction,
+        /// Where.
+        offset: u64,
+    },
+    /// Bytes after a switch. Bytes of it that were never seen are not told: the offset of the next ones passes them.
+    Opaque {
+        /// The direction.
+        direction: Direction,
+        /// Offset of the first byte.
+        offset: u64,
+        /// The bytes.
+        bytes: &'a [u8],
+    },
+    /// Bytes of this direction hold a secret that is coded: where it cannot be told from the text of a head where it stands.
+    Secret {
+        /// The direction.
+        direction: Direction,
+        /// Where in the connection's stream of that direction.
+        range: Range<u64>,
+        /// What to put in place of each byte, so that what stands around it can still be decoded.
+        mask: u8,
+    },
+    /// Something odd in this direction.
+    Anomaly {
+        /// The direction.
+        direction: Direction,
+        /// The exchange, where one is open.
+        exchange: Option<Index>,
+        /// What.
+        anomaly: Anomaly,
+    },
 }
 
 /// What is put in place of every byte of a secret value, so that lengths and offsets stay true.

@@ -7,19 +7,21 @@
 
 mod block;
 mod frame;
+mod fuzz;
 
 mod hpack;
 mod reader;
 mod sniff;
 mod streams;
 
+pub use fuzz::{fuzz_hpack, fuzz_http2};
 pub use sniff::sniff;
 
 use std::ops::Range;
 
 use self::reader::{Reader, Turn};
 use self::streams::Streams;
-use super::http1::{HttpEvent, Index};
+use super::http::{HttpEvent, Index};
 use super::{Direction, Piece};
 use crate::capture::Limits;
 

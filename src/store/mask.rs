@@ -136,7 +136,7 @@ mod tests {
         ) {
             let mut secrets = Secrets::default();
             for (start, length) in &ranges {
-                secrets.insert(*start, start + length);
+                secrets.insert(*start..start + length, http::MASK);
             }
             let mut bytes = vec![b'.'; length];
             let any = secrets.mask(offset, &mut bytes);

@@ -1,8 +1,8 @@
 //! The body of the fuzz target for HTTP/1.
 
-use super::{Http1, HttpEvent, Seen};
+use super::{Http1, Seen};
 use crate::capture::Limits;
-use crate::decode::http::StartLine;
+use crate::decode::http::{HttpEvent, StartLine};
 use crate::decode::{Anomaly, Direction, Ending, Piece};
 
 /// A piece of the conversation, as the fuzzer's bytes script it.

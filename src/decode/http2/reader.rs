@@ -17,7 +17,7 @@ use super::frame::{FrameHead, HEAD, MAX_FRAME_SIZE, PREFACE, flag, kind};
 use super::hpack::Hpack;
 use super::streams::{Sink, Streams};
 use crate::capture::Limits;
-use crate::decode::http1::HttpEvent;
+use crate::decode::http::HttpEvent;
 use crate::decode::{Anomaly, Direction, Ending, Piece};
 
 /// The largest frame that is believed while the SETTINGS of its receiver were not seen: what servers allow at most. Text read as the head of a

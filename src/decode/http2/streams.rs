@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::super::http1::{HttpEvent, Index};
+use crate::decode::http::{HttpEvent, Index};
 use crate::decode::{Anomaly, Direction, Ending};
 
 /// Where events go.
@@ -25,6 +25,8 @@ pub(super) struct Streams {
     last: u32,
     /// Frames of this direction passed unseen.
     lost: [bool; 2],
+    /// Nothing follows in this direction.
+    finished: [bool; 2],
     /// The largest frame that the receiver of each direction announced; `None` while its SETTINGS were not seen.
     pub(super) frame_size: [Option<u32>; 2],
     limit: usize,
@@ -43,8 +45,16 @@ pub(super) struct Stream {
 
 impl Streams {
     pub(super) fn new(limit: usize) -> Streams {
-        let (open, over) = (BTreeMap::new(), VecDeque::new());
-        Streams { open, over, exchanges: 0, last: 0, lost: [false; 2], frame_size: [None; 2], limit: limit.max(1) }
+        Streams {
+            open: BTreeMap::new(),
+            over: VecDeque::new(),
+            exchanges: 0,
+            last: 0,
+            lost: [false; 2],
+            finished: [false; 2],
+            frame_size: [None; 2],
+            limit: limit.max(1),
+        }
     }
 
     /// The connection was upgraded from HTTP/1.1. RFC 7540 section 3.2: "The HTTP/1.1 request that is sent prior to upgrade is assigned a
@@ -125,9 +135,14 @@ impl Streams {
 
     /// Nothing follows in this direction.
     pub(super) fn finish(&mut self, direction: Direction, ending: Ending, sink: &mut Sink<'_>) {
+        self.finished[direction as usize] = true;
+        // A stream that this direction opened last has nobody to end the other.
+        let finished = self.finished;
         for id in self.open.keys().copied().collect::<Vec<_>>() {
             if let Some(stream) = self.open.get_mut(&id) {
-                stream.end(direction, false, ending, sink);
+                for direction in BOTH.into_iter().filter(|direction| finished[*direction as usize]) {
+                    stream.end(direction, false, ending, sink);
+                }
                 self.forget(id);
             }
         }

@@ -4,11 +4,11 @@ use memchr::memchr;
 
 use super::{Message, Reader, State, Turn};
 use crate::decode::http::{Head, StartLine};
+use crate::decode::http::{HttpEvent, Index};
 use crate::decode::http1::framing::{self, Body, Framing};
 use crate::decode::http1::grammar::{self, Start};
 use crate::decode::http1::pairing::Asks;
 use crate::decode::http1::sniff::plausible;
-use crate::decode::http1::{HttpEvent, Index};
 use crate::decode::{Anomaly, Direction, Ending};
 
 /// Memory that is kept from head to head; most heads need less.

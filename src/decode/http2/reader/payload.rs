@@ -3,8 +3,8 @@
 use super::super::block::{Block, Purpose, Secret};
 use super::super::frame::{self, FrameHead, HEAD, MAX_FRAME_SIZE, flag, kind};
 use super::{Reader, State, Turn};
+use crate::decode::http::HttpEvent;
 use crate::decode::http::{MASK, StartLine};
-use crate::decode::http1::HttpEvent;
 use crate::decode::{Anomaly, Direction, Ending};
 
 /// The parameter of SETTINGS that matters here, and the largest value it can have (RFC 9113 section 6.5.2). The size of the table of header
