@@ -19,6 +19,7 @@ pub mod stack;
 pub mod stream;
 pub mod tcp;
 pub mod tls;
+pub mod websocket;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -184,6 +185,13 @@ pub enum Anomaly {
         offset: u64,
         /// The error code (RFC 9113 section 7).
         code: u32,
+    },
+    /// Bytes where a WebSocket frame should be; nothing behind them is read.
+    NotWebSocket {
+        /// Of the first such byte.
+        offset: u64,
+        /// What was expected.
+        expected: &'static str,
     },
     /// A response that no request on the connection asked for.
     ResponseWithoutRequest {

@@ -1,8 +1,9 @@
 //! What follows what: from the bytes of a connection to texts that may be JSON-RPC.
 //!
 //! ```text
-//!  TCP side ─┬─ http1 ─ content ─ coding ─┬─ whole body ──────► Text
-//!            │                            └─ sse ─ event data ─► Text
+//!  TCP side ─┬─ http1, http2 ─ content ─ coding ─┬─ whole body ──────► Text
+//!            │     └─ websocket ─ messages ──────┼───────────────────► Text
+//!            │                                   └─ sse ─ event data ─► Text
 //!            ├─ tls (records without keys)
 //!            └─ nothing known (bytes are counted)
 //!  pipe ──────── lines ─────────────────────────────────────────► Text
@@ -17,6 +18,7 @@ mod pipe;
 mod tcp;
 #[cfg(test)]
 mod tests;
+mod websocket;
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -101,6 +103,8 @@ pub enum TextCarrier<'a> {
         /// The id that the event itself set.
         id: Option<&'a str>,
     },
+    /// A message of a WebSocket that this exchange opened.
+    WebSocket(ExchangeNumber),
     /// A line of a pipe.
     Line {
         /// 1-based number on the pipe.
@@ -119,7 +123,7 @@ pub struct Connected {
     pub process: Option<Process>,
     /// Which side is the client.
     pub client: Option<Side>,
-    /// What runs on it: `http/1.1`, `tls`, `pipe`; `unknown` until found.
+    /// What runs on it: `http/1.1`, `http/2`, `websocket`, `tls`, `pipe`; `unknown` until found.
     pub protocol: &'static str,
     /// The server's name, as TLS says it.
     pub server_name: Option<String>,

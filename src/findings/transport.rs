@@ -28,6 +28,8 @@ rules! {
     HTTP2_RESET = Warning "http2-stream-reset", "An HTTP/2 stream was given up with an error", "RFC 9113 section 5.4.2";
     /// GOAWAY with an error.
     HTTP2_GOAWAY = Error "http2-connection-error", "An HTTP/2 connection was ended with an error", "RFC 9113 section 5.4.1";
+    /// No WebSocket where one should be.
+    WEBSOCKET_MALFORMED = Error "websocket-malformed", "A WebSocket connection cannot be read further", "RFC 6455 section 5.2";
     /// A response nobody asked for.
     HTTP_UNASKED = Warning "http-response-without-request", "A response answers no request that the capture holds", "RFC 9112 section 9.2";
     /// Not what its coding says.
@@ -76,6 +78,9 @@ pub fn judge(anomaly: &Anomaly) -> (&'static Rule, String) {
             (&HTTP2_RESET, format!("stream {stream} was given up: {}", http2_error(*code)))
         }
         Anomaly::GoingAway { code, .. } => (&HTTP2_GOAWAY, format!("the connection was ended: {}", http2_error(*code))),
+        Anomaly::NotWebSocket { offset, expected } => {
+            (&WEBSOCKET_MALFORMED, format!("at offset {offset} {expected} was expected; nothing behind it is shown"))
+        }
         Anomaly::ResponseWithoutRequest { offset } => {
             (&HTTP_UNASKED, format!("the response at offset {offset} answers no request that was seen"))
         }

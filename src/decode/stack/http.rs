@@ -4,11 +4,13 @@ mod exchanges;
 
 use self::exchanges::Exchanges;
 use super::body::Body;
+use super::websocket::WebSocketStack;
 use super::{Layer, Unit};
 use crate::capture::{Limits, StreamId, Time};
 use crate::decode::http::{Head, Index, StartLine};
 use crate::decode::http1::{Http1, Seen};
 use crate::decode::http2::Http2;
+use crate::decode::websocket::Deflate;
 use crate::decode::{Direction, Ending, Piece};
 
 #[derive(Debug)]
@@ -41,6 +43,7 @@ impl Version {
 enum Decoder {
     Http1(Box<Http1>),
     Http2(Box<Http2>),
+    WebSocket(Box<WebSocketStack>),
 }
 
 /// A switch of protocols (RFC 9110 section 7.8), from the 101 response on.
@@ -73,6 +76,8 @@ impl Upgrade {
 enum Protocol {
     /// RFC 7540 section 3.2.
     Http2,
+    /// RFC 6455, with the compression that was agreed upon.
+    WebSocket(Option<Deflate>),
 }
 
 impl HttpStack {
@@ -103,6 +108,7 @@ impl HttpStack {
                 http.push(direction, piece, &mut |event| exchanges.event(layer, event, time));
                 http.passed_over(direction)
             }
+            Decoder::WebSocket(messages) => return messages.push(layer, direction, piece, time),
         };
         exchanges.pass(layer, direction, passed);
         self.switch(layer, time);
@@ -111,19 +117,26 @@ impl HttpStack {
     /// Hands the connection over to the protocol that it switched to.
     fn switch(&mut self, layer: &mut Layer<'_, '_>, time: Time) {
         let [Some(requests), Some(responses)] = self.exchanges.upgrade.offsets else { return };
-        let Some((exchange, Protocol::Http2)) = self.exchanges.upgrade.to else { return };
-        let offsets = [requests, responses];
-        let mut http = Box::new(Http2::upgraded(layer.shared.limits, exchange, offsets));
-        let bytes = std::mem::take(&mut self.exchanges.upgrade).bytes;
-        let HttpStack { decoder, exchanges } = self;
+        let Some((index, to)) = self.exchanges.upgrade.to else { return };
+        let Some(exchange) = self.exchanges.open.get(&index).map(|open| open.exchange.number) else { return };
+        let (offsets, streams) = ([requests, responses], self.exchanges.streams);
+        let Upgrade { bytes, .. } = std::mem::take(&mut self.exchanges.upgrade);
+        self.decoder = match to {
+            Protocol::Http2 => Decoder::Http2(Box::new(Http2::upgraded(layer.shared.limits, index, offsets))),
+            Protocol::WebSocket(deflate) => {
+                Decoder::WebSocket(Box::new(WebSocketStack::new(layer, exchange, streams, offsets, deflate)))
+            }
+        };
+        layer.connected.protocol = match to {
+            Protocol::Http2 => Version::Http2.name(),
+            Protocol::WebSocket(_) => "websocket",
+        };
+        (layer.sink)(Unit::Connected(layer.id, layer.connected));
         for (direction, bytes) in [Direction::ClientToServer, Direction::ServerToClient].into_iter().zip(bytes) {
             if !bytes.is_empty() {
-                http.push(direction, Piece::Data(&bytes), &mut |event| exchanges.event(layer, event, time));
+                self.push(layer, direction, Piece::Data(&bytes), Seen::default(), time);
             }
         }
-        *decoder = Decoder::Http2(http);
-        layer.connected.protocol = Version::Http2.name();
-        (layer.sink)(Unit::Connected(layer.id, layer.connected));
     }
 
     /// The lowest offset of this direction that may still be asked for.
@@ -137,11 +150,15 @@ impl HttpStack {
         match &self.decoder {
             Decoder::Http1(http) => http.low_water(direction),
             Decoder::Http2(http) => http.low_water(direction),
+            Decoder::WebSocket(messages) => messages.low_water(direction),
         }
     }
 
     /// The connection is over.
     pub(super) fn close(&mut self, layer: &mut Layer<'_, '_>, ending: Ending) {
+        if let Decoder::WebSocket(messages) = &mut self.decoder {
+            messages.close(layer);
+        }
         for index in self.exchanges.open.keys().copied().collect::<Vec<_>>() {
             for direction in [Direction::ClientToServer, Direction::ServerToClient] {
                 self.exchanges.end_body(layer, index, direction, false, ending);
@@ -158,5 +175,12 @@ fn is_switch(head: &Head) -> bool {
 /// What a 101 response switches to, of what is known.
 fn upgraded(head: &Head) -> Option<Protocol> {
     let named = head.value("upgrade")?;
-    named.eq_ignore_ascii_case("h2c").then_some(Protocol::Http2)
+    match () {
+        () if named.eq_ignore_ascii_case("h2c") => Some(Protocol::Http2),
+        () if named.eq_ignore_ascii_case("websocket") => {
+            let deflate = head.value("sec-websocket-extensions").and_then(Deflate::agreed);
+            Some(Protocol::WebSocket(deflate))
+        }
+        () => None,
+    }
 }

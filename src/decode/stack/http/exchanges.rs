@@ -15,7 +15,7 @@ use crate::decode::{Anomaly, Direction, Ending};
 #[derive(Debug)]
 pub(super) struct Exchanges {
     /// The stream of each direction.
-    streams: [StreamId; 2],
+    pub(super) streams: [StreamId; 2],
     pub(super) open: BTreeMap<Index, Open>,
     /// Up to where of each direction bytes that were passed over were said to be secrets.
     passed: [u64; 2],
@@ -25,7 +25,7 @@ pub(super) struct Exchanges {
 /// An exchange that is not over.
 #[derive(Debug)]
 pub(super) struct Open {
-    exchange: Exchange,
+    pub(super) exchange: Exchange,
     pub(super) bodies: [Option<Body>; 2],
     ended: [bool; 2],
 }
@@ -59,9 +59,9 @@ impl Exchanges {
                     body.gap(layer, number, length, time);
                 }
             }
-            // The response to an upgrade to HTTP/2 comes on its stream 1.
+            // What was upgraded goes on: in HTTP/2 the response comes on stream 1, a WebSocket is open until its connection is over.
             HttpEvent::End { exchange, direction: Direction::ServerToClient, complete: true, .. }
-                if self.upgrade.to == Some((exchange, Protocol::Http2)) => {}
+                if self.upgrade.to.is_some_and(|(upgraded, _)| upgraded == exchange) => {}
             HttpEvent::End { exchange, direction, complete, ending } => {
                 self.end_body(layer, exchange, direction, complete, ending);
                 let over = self.open.get(&exchange).is_some_and(|open| {
