@@ -14,6 +14,7 @@ pub mod json;
 pub mod jsonrpc;
 pub mod lines;
 pub mod packet;
+pub mod quic;
 pub mod sse;
 pub mod stack;
 pub mod stream;

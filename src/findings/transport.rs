@@ -2,6 +2,7 @@
 
 use super::{Rule, rules};
 use crate::decode::Anomaly;
+use crate::decode::quic::Asked;
 
 rules! {
     /// The file is broken.
@@ -30,6 +31,8 @@ rules! {
     HTTP2_GOAWAY = Error "http2-connection-error", "An HTTP/2 connection was ended with an error", "RFC 9113 section 5.4.1";
     /// No WebSocket where one should be.
     WEBSOCKET_MALFORMED = Error "websocket-malformed", "A WebSocket connection cannot be read further", "RFC 6455 section 5.2";
+    /// HTTP/3.
+    QUIC = Info "quic-not-decoded", "A server was asked over QUIC, which mcptap does not decode", "RFC 9000, RFC 9114";
     /// A response nobody asked for.
     HTTP_UNASKED = Warning "http-response-without-request", "A response answers no request that the capture holds", "RFC 9112 section 9.2";
     /// Not what its coding says.
@@ -92,6 +95,17 @@ pub fn judge(anomaly: &Anomaly) -> (&'static Rule, String) {
         Anomaly::BadHeader { why } => (&HEADER, (*why).to_owned()),
         Anomaly::FragmentConflict => (&FRAGMENTS, "two fragments of one datagram differ where they overlap".to_owned()),
     }
+}
+
+/// What is said of a server that was asked over QUIC.
+pub fn not_decoded(asked: &Asked) -> (&'static Rule, String) {
+    let Asked { client, server, version, name, protocols } = asked;
+    let name = name.as_deref().unwrap_or("no name");
+    let protocols = if protocols.is_empty() { "no protocol".to_owned() } else { protocols.join(", ") };
+    let text = format!(
+        "{client} speaks QUIC v{version} to {server} ({name}; {protocols}): not decoded. To see its messages, let the client use HTTP/2 or HTTP/1.1"
+    );
+    (&QUIC, text)
 }
 
 /// The name of an error code (RFC 9113 section 7).

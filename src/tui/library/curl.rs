@@ -13,7 +13,8 @@ pub(super) fn line(message: &Message, exchange: &Exchange, session: &Session) ->
     if message.direction != Direction::ClientToServer {
         return None;
     }
-    let host = match (exchange.request.fields.get("host").or(exchange.request.fields.get(":authority")), &session.peers) {
+    let host = match (exchange.request.fields.get("host").or(exchange.request.fields.get(":authority")), &session.peers)
+    {
         (Some(host), _) => host.to_owned(),
         (None, Peers::Network { server, .. }) => server.to_string(),
         (None, Peers::Process { .. }) => return None,
