@@ -5,7 +5,7 @@ use crate::decode::exchange::Exchange;
 use crate::decode::tcp::{Analysis, Facts, Flags};
 use crate::decode::{ConnectionId, Side};
 use crate::findings::Finding;
-use crate::mcp::{Message, Session};
+use crate::mcp::{Message, Session, SessionNumber};
 
 pub use crate::decode::stream::{Stream, StreamKind};
 
@@ -22,6 +22,9 @@ pub enum Event {
     Exchange(Box<Exchange>),
     /// Something odd.
     Finding(Box<Finding>),
+
+    /// A session was ended to make room for others: nothing more is said of it, and its last record was the one before.
+    Ended(SessionNumber),
 
     // For a store.
     /// A connection, its facts so far. First of all that is said of it.

@@ -69,8 +69,8 @@ pub struct Tracker {
     exchanges: FxHashMap<ExchangeNumber, Place>,
     places: Places,
     pipes: FxHashMap<ConnectionId, SessionNumber>,
-    /// Records of sessions that were ended for the limit and not said yet.
-    ended: Vec<Session>,
+    /// Sessions that were ended for the limit and not said yet.
+    ended: Vec<State>,
     last_session: u32,
     last_message: u64,
     last_batch: u64,
@@ -311,10 +311,8 @@ impl Tracker {
         by_age.sort_unstable();
         let gone: FxHashSet<SessionNumber> = by_age[..by_age.len() / 2].iter().map(|(_, number)| *number).collect();
         self.places.forget(|session| gone.contains(&session));
-        let mut ended: Vec<Session> =
-            gone.iter().filter_map(|number| self.sessions.remove(number)).map(State::record).collect();
-        ended.sort_by_key(|session| session.number);
-        self.ended.extend(ended);
+        self.ended.extend(gone.iter().filter_map(|number| self.sessions.remove(number)));
+        self.ended.sort_by_key(|state| state.session.number);
     }
 
     fn carries(&mut self, connection: ConnectionId, number: SessionNumber, sink: &mut Sink<'_>) {
@@ -415,14 +413,22 @@ impl Tracker {
     /// The records of sessions that changed since they were last asked for, in order of their numbers; `traffic` gives the bytes seen and lost
     /// of a connection that is open.
     pub fn changed(&mut self) -> Vec<Session> {
-        let mut changed = std::mem::take(&mut self.ended);
         let states = self.sessions.values_mut().filter(|state| state.changed);
-        changed.extend(states.map(|state| {
-            state.changed = false;
-            state.fresh()
-        }));
+        let mut changed: Vec<Session> = states
+            .map(|state| {
+                state.changed = false;
+                state.fresh()
+            })
+            .collect();
         changed.sort_by_key(|session| session.number);
         changed
+    }
+
+    /// The sessions that were ended to make room for others since this was last asked, each with its requests that wait for their
+    /// answer.
+    pub fn ended(&mut self) -> Vec<(Session, Vec<Pending>)> {
+        let ended = std::mem::take(&mut self.ended).into_iter();
+        ended.map(|state| (state.fresh(), waiting(&state.pairing).into_iter().cloned().collect())).collect()
     }
 
     /// Bytes of a session's connection were seen, or found missing.
@@ -437,8 +443,7 @@ impl Tracker {
 
     /// The requests of a session that wait for their answer, and were not cancelled.
     pub fn unanswered(&self, number: SessionNumber) -> Vec<&Pending> {
-        let pending = self.sessions.get(&number).map(|state| state.pairing.pending()).unwrap_or_default();
-        pending.into_iter().filter(|pending| !pending.cancelled).collect()
+        self.sessions.get(&number).map(|state| waiting(&state.pairing)).unwrap_or_default()
     }
 
     /// The sessions in memory, in order.
@@ -463,6 +468,10 @@ impl Text<'_> {
     fn is_http(&self) -> bool {
         self.exchange().is_some()
     }
+}
+
+fn waiting(pairing: &Pairing) -> Vec<&Pending> {
+    pairing.pending().into_iter().filter(|pending| !pending.cancelled).collect()
 }
 
 fn is_initialize(envelope: &Envelope) -> bool {

@@ -24,6 +24,8 @@ const LIMITS: Limits = Limits {
     loss_packets: 8,
     loss_time: 50_000_000,
     linger_time: 200_000_000,
+    lingering: 4,
+    answered: 4,
     datagrams: 4,
     head: 512,
     pipelined: 4,

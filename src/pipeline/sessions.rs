@@ -13,8 +13,9 @@ use crate::decode::tcp::{Analysis, Facts, Flags, SegmentFact};
 use crate::decode::{Anomaly, ConnectionId, Side, dns};
 use crate::event::{Connection, ConnectionKind, Detail, Event, Segment};
 use crate::findings::{Finding, jsonrpc, transport};
+use crate::mcp::pairing::Pending;
 use crate::mcp::tracker::{Tracked, Tracker};
-use crate::mcp::{MessageNumber, Peers, Session, SessionNumber};
+use crate::mcp::{Peers, Session, SessionNumber};
 
 /// Figures of the capture so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -179,6 +180,12 @@ impl Sessions {
                 let mut said = Vec::new();
                 tracker.text(text, connected, &mut |tracked| said.push(tracked));
                 said.into_iter().for_each(|tracked| self.tracked(tracked, emit));
+                for (session, pending) in self.tracker.ended() {
+                    let number = session.number;
+                    pending.iter().for_each(|pending| emit(unanswered(number, pending)));
+                    emit(Event::Session(Box::new(self.named(session))));
+                    emit(Event::Ended(number));
+                }
             }
             Unit::Head(exchange, direction, connected) => {
                 self.tracker.head(exchange, direction, connected);
@@ -342,12 +349,7 @@ impl Sessions {
     pub(super) fn finish(&mut self, emit: &mut Emit<'_>) {
         for session in self.tracker.open_sessions() {
             for pending in self.tracker.unanswered(session) {
-                let method = pending.method.as_deref().unwrap_or("request");
-                let text = format!("{method} (message {}) has no answer", pending.number.0);
-                let messages = vec![MessageNumber(pending.number.0)];
-                let session = Some(session);
-                let finding = Finding { session, messages, text, ..Finding::of(&jsonrpc::UNANSWERED) };
-                emit(Event::Finding(Box::new(finding)));
+                emit(unanswered(session, pending));
             }
         }
         if self.counts.cut > 0 {
@@ -356,4 +358,12 @@ impl Sessions {
         }
         self.refresh(emit);
     }
+}
+
+/// The finding that a request has no answer.
+fn unanswered(session: SessionNumber, pending: &Pending) -> Event {
+    let method = pending.method.as_deref().unwrap_or("request");
+    let text = format!("{method} (message {}) has no answer", pending.number.0);
+    let (session, messages) = (Some(session), vec![pending.number]);
+    Event::Finding(Box::new(Finding { session, messages, text, ..Finding::of(&jsonrpc::UNANSWERED) }))
 }

@@ -147,7 +147,12 @@ impl Writer {
             Event::Connection(connection) => self.pending.connection(*connection),
             Event::Stream(stream) => self.pending.stream(stream),
             Event::Parts(stream, parts) => self.pending.parts(stream, parts),
-            Event::Keep(_) | Event::Closed(_) | Event::Segment(_) | Event::Secret { .. } | Event::Cleared { .. } => {}
+            Event::Ended(_)
+            | Event::Keep(_)
+            | Event::Closed(_)
+            | Event::Segment(_)
+            | Event::Secret { .. }
+            | Event::Cleared { .. } => {}
         }
     }
 

@@ -76,6 +76,7 @@ impl<'c> Checker<'c> {
                 }
             }
             Event::Finding(finding) => self.finding(finding),
+            Event::Ended(_) => {}
             _ => {
                 assert_eq!(self.detail, Detail::Store, "a printer did not ask for {event:?}");
                 self.for_a_store(&event);
@@ -118,7 +119,7 @@ impl<'c> Checker<'c> {
                 assert!(!parts.is_empty());
                 parts.iter().for_each(|part| self.part(*stream, *part));
             }
-            Event::Session(_) | Event::Message(_) | Event::Exchange(_) | Event::Finding(_) => {}
+            Event::Session(_) | Event::Message(_) | Event::Exchange(_) | Event::Finding(_) | Event::Ended(_) => {}
         }
     }
 

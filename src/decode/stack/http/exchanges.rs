@@ -16,7 +16,7 @@ use crate::decode::{Anomaly, Direction, Ending};
 pub(super) struct Exchanges {
     /// The stream of each direction.
     pub(super) streams: [StreamId; 2],
-    pub(super) open: BTreeMap<Index, Open>,
+    pub(super) open: BTreeMap<Index, Box<Open>>,
     /// Up to where of each direction bytes that were passed over were said to be secrets.
     passed: [u64; 2],
     pub(super) upgrade: Upgrade,
@@ -102,16 +102,18 @@ impl Exchanges {
             let number = ExchangeNumber(shared.exchanges);
             let exchange =
                 Exchange { number, connection: id, h2_stream, http_version: head.version, ..Exchange::default() };
-            Open { exchange, bodies: [None, None], ended: [false; 2] }
+            Box::new(Open { exchange, bodies: [None, None], ended: [false; 2] })
         });
         if !keep_secrets {
-            let side = layer.connected.sender(direction);
+            let (side, offset) = (layer.connected.sender(direction), head.offset);
             // Those of HTTP/2 are coded: its decoder says where they stand.
-            for secret in head.secrets().filter(|_| layer.shared.options.store && h2_stream.is_none()) {
-                let at = |offset: u32| head.offset + u64::from(offset);
-                (layer.sink)(Unit::Secret(layer.id, side, at(secret.start)..at(secret.end), MASK));
-            }
-            head.mask();
+            let store = layer.shared.options.store && h2_stream.is_none();
+            head.mask(|value| {
+                if store {
+                    let at = |place: u32| offset + u64::from(place);
+                    (layer.sink)(Unit::Secret(layer.id, side, at(value.start)..at(value.end), MASK));
+                }
+            });
         }
         let packets = layer.shared.provenance.packets(Span { stream, start: head.offset, end: head.end() });
         let exchange = &mut open.exchange;
