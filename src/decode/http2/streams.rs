@@ -98,6 +98,11 @@ impl Streams {
         (stream.headed[direction as usize] && !stream.ended[direction as usize]).then_some(stream.exchange)
     }
 
+    /// The exchange of a stream that is not over.
+    pub(super) fn open(&self, id: u32) -> Option<Index> {
+        self.open.get(&id).map(|stream| stream.exchange)
+    }
+
     /// Bytes of a stream's content are missing.
     pub(super) fn damage(&mut self, id: u32, direction: Direction) {
         if let Some(stream) = self.open.get_mut(&id) {

@@ -74,9 +74,9 @@ impl Reader {
             }
             kind::RST_STREAM => {
                 let code = word(0).unwrap_or_default();
-                if !HARMLESS.contains(&code) {
-                    let exchange = turn.streams.exchange(head.stream, self.direction);
-                    let exchange = exchange.or_else(|| turn.streams.exchange(head.stream, self.direction.reversed()));
+                // What was over before needs no reset, and some servers send one.
+                let exchange = turn.streams.open(head.stream).filter(|_| !HARMLESS.contains(&code));
+                if exchange.is_some() {
                     let anomaly = Anomaly::StreamReset { offset: at, stream: head.stream, code };
                     (turn.sink)(HttpEvent::Anomaly { direction: self.direction, exchange, anomaly });
                 }
