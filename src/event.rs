@@ -9,7 +9,7 @@ use crate::mcp::{Message, Session, SessionNumber};
 
 pub use crate::decode::stream::{Stream, StreamKind};
 
-/// One event. Records (`Session`, `Exchange`, `Connection`) come again when they changed: the last one counts.
+/// One event. Records (`Session`, `Connection`, `Head`) come again when they changed: the last one counts.
 ///
 /// The variants under "for a store" come only when the pipeline was asked for them ([`Detail::Store`]).
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +27,8 @@ pub enum Event {
     Ended(SessionNumber),
 
     // For a store.
+    /// An exchange as far as it went when a head of it was complete: it may stay open for hours. `Exchange` replaces it.
+    Head(Box<Exchange>),
     /// A connection, its facts so far. First of all that is said of it.
     Connection(Box<Connection>),
     /// This connection belongs to a session: its packets are to be kept, those before this moment too.

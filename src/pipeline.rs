@@ -18,7 +18,7 @@ use crate::decode::stack::{Options as StackOptions, Stacks};
 use crate::decode::tcp::{self, Delivery, Facts, SegmentFact, Tcp};
 use crate::decode::{Anomaly, ConnectionId, Side};
 use crate::event::{ConnectionKind, Detail, Event};
-use crate::findings::{Finding, transport};
+use crate::findings::{Finding, http2, transport};
 use crate::source::Damage;
 use sessions::Sessions;
 
@@ -136,7 +136,7 @@ impl Pipeline {
             Decoded::Quic(client, server, datagram) => {
                 *junction.above.sessions.counts.skipped.entry("QUIC").or_default() += 1;
                 if let Some(asked) = self.quic.push(client, server, datagram) {
-                    let (rule, text) = transport::not_decoded(&asked);
+                    let (rule, text) = http2::not_decoded(&asked);
                     let packets = vec![packet.number];
                     (junction.emit)(Event::Finding(Box::new(Finding { packets, text, ..Finding::of(rule) })));
                 }

@@ -165,7 +165,7 @@ impl Printer {
             }
             Event::Exchange(exchange) if self.json => self.write(|line| jsonl::write_exchange(line, &exchange))?,
             Event::Finding(finding) => {
-                self.totals.finding(finding.rule.severity);
+                self.totals.finding(finding.severity, finding.repeated.max(1));
                 if self.json {
                     self.write(|line| jsonl::write_finding(line, &finding))?;
                 } else if finding.messages.is_empty() {

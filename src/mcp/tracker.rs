@@ -51,6 +51,8 @@ pub enum Tracked {
     Opened(Box<Session>),
     /// A connection carries a session.
     Carries(ConnectionId, SessionNumber),
+    /// A session was ended to make room for others: its last record, and its requests that wait for their answer.
+    Ended(Box<Session>, Vec<Pending>),
     /// A message is complete. Its findings are still to be judged.
     Message(Box<Message>, Vec<Oddity>),
 }
@@ -69,8 +71,6 @@ pub struct Tracker {
     exchanges: FxHashMap<ExchangeNumber, Place>,
     places: Places,
     pipes: FxHashMap<ConnectionId, SessionNumber>,
-    /// Sessions that were ended for the limit and not said yet.
-    ended: Vec<State>,
     last_session: u32,
     last_message: u64,
     last_batch: u64,
@@ -85,7 +85,6 @@ impl Tracker {
             exchanges: FxHashMap::default(),
             places: Places::default(),
             pipes: FxHashMap::default(),
-            ended: Vec::new(),
             last_session: 0,
             last_message: 0,
             last_batch: 0,
@@ -123,7 +122,11 @@ impl Tracker {
         let parsed = match text.carrier {
             TextCarrier::Line { .. } if text.bytes.iter().all(u8::is_ascii_whitespace) => return,
             TextCarrier::Line { whole: false, .. } => Parsed::Invalid(Fault::NotAMessage),
-            _ => jsonrpc::parse(&text.bytes, self.limits.json_depth, self.limits.batch),
+            _ => match jsonrpc::parse(&text.bytes, self.limits.json_depth, self.limits.batch) {
+                // "an Array with at least one value" (JSON-RPC 2.0 section 6).
+                Parsed::Batch(members) if members.is_empty() => Parsed::Invalid(Fault::NotAMessage),
+                parsed => parsed,
+            },
         };
         let initialize = match &parsed {
             Parsed::Single(envelope) => is_initialize(envelope),
@@ -300,19 +303,23 @@ impl Tracker {
         };
         self.sessions.insert(number, state);
         if self.sessions.len() > SESSIONS {
-            self.end_idle();
+            for ended in self.end_idle() {
+                let pending = waiting(&ended.pairing).into_iter().cloned().collect();
+                sink(Tracked::Ended(Box::new(ended.fresh()), pending));
+            }
         }
         number
     }
 
     /// Ends the half of the sessions that were idle longest.
-    fn end_idle(&mut self) {
+    fn end_idle(&mut self) -> Vec<State> {
         let mut by_age: Vec<_> = self.sessions.values().map(|s| (s.session.ended, s.session.number)).collect();
         by_age.sort_unstable();
         let gone: FxHashSet<SessionNumber> = by_age[..by_age.len() / 2].iter().map(|(_, number)| *number).collect();
         self.places.forget(|session| gone.contains(&session));
-        self.ended.extend(gone.iter().filter_map(|number| self.sessions.remove(number)));
-        self.ended.sort_by_key(|state| state.session.number);
+        let mut ended: Vec<State> = gone.iter().filter_map(|number| self.sessions.remove(number)).collect();
+        ended.sort_by_key(|state| state.session.number);
+        ended
     }
 
     fn carries(&mut self, connection: ConnectionId, number: SessionNumber, sink: &mut Sink<'_>) {
@@ -424,13 +431,6 @@ impl Tracker {
         changed
     }
 
-    /// The sessions that were ended to make room for others since this was last asked, each with its requests that wait for their
-    /// answer.
-    pub fn ended(&mut self) -> Vec<(Session, Vec<Pending>)> {
-        let ended = std::mem::take(&mut self.ended).into_iter();
-        ended.map(|state| (state.fresh(), waiting(&state.pairing).into_iter().cloned().collect())).collect()
-    }
-
     /// Bytes of a session's connection were seen, or found missing.
     pub fn traffic(&mut self, number: SessionNumber, seen: u64, lost: u64) {
         if let Some(state) = self.sessions.get_mut(&number) {
@@ -444,6 +444,16 @@ impl Tracker {
     /// The requests of a session that wait for their answer, and were not cancelled.
     pub fn unanswered(&self, number: SessionNumber) -> Vec<&Pending> {
         self.sessions.get(&number).map(|state| waiting(&state.pairing)).unwrap_or_default()
+    }
+
+    /// Whether the capture holds the beginning of a session.
+    pub fn has_begun(&self, number: SessionNumber) -> bool {
+        self.sessions.get(&number).is_some_and(|state| state.begun)
+    }
+
+    /// The session of the process behind these pipes.
+    pub fn session_on(&self, pipes: ConnectionId) -> Option<SessionNumber> {
+        self.pipes.get(&pipes).copied()
     }
 
     /// The sessions in memory, in order.

@@ -66,7 +66,8 @@ impl<'c> Checker<'c> {
                 self.sessions = self.sessions.max(session.number.0);
             }
             Event::Message(message) => self.message(message),
-            Event::Exchange(exchange) => {
+            Event::Exchange(exchange) | Event::Head(exchange) => {
+                assert!(matches!(event, Event::Exchange(_)) || self.detail == Detail::Store, "over already? {event:?}");
                 let connection = *self.exchanges.entry(exchange.number).or_insert(exchange.connection);
                 assert_eq!(connection, exchange.connection, "an exchange stays on its connection");
                 for half in [&exchange.request, &exchange.response] {
@@ -119,7 +120,12 @@ impl<'c> Checker<'c> {
                 assert!(!parts.is_empty());
                 parts.iter().for_each(|part| self.part(*stream, *part));
             }
-            Event::Session(_) | Event::Message(_) | Event::Exchange(_) | Event::Finding(_) | Event::Ended(_) => {}
+            Event::Session(_)
+            | Event::Message(_)
+            | Event::Exchange(_)
+            | Event::Head(_)
+            | Event::Finding(_)
+            | Event::Ended(_) => {}
         }
     }
 
