@@ -15,6 +15,7 @@ pub mod carried;
 pub mod checker;
 pub mod history;
 mod http;
+pub mod http2;
 
 mod jsonrpc;
 mod lifecycle;
@@ -40,6 +41,7 @@ pub use rule::{Check, Rule, Severity};
 /// The rules, file by file.
 const FAMILIES: &[&[&Rule]] = &[
     transport::RULES,
+    http2::RULES,
     baseline::RULES,
     stdio::RULES,
     jsonrpc::envelope::RULES,

@@ -51,7 +51,8 @@ impl Place {
     /// By the head of the request, or of the response where no request was seen.
     pub fn new(exchange: &Exchange, client: SocketAddr, server: SocketAddr) -> Place {
         let field = |name: &str| exchange.request.fields.get(name);
-        let host = field("host").map(|host| host_name(host).to_owned());
+        // HTTP/2 names the host in a pseudo-header (RFC 9113 section 8.3.1).
+        let host = field("host").or(field(":authority")).map(|host| host_name(host).to_owned());
         Place {
             exchange: exchange.number,
             connection: exchange.connection,

@@ -199,7 +199,11 @@ impl Tracker {
             None => {
                 let place = place.clone();
                 let streamable = place.accepts_events || place.session_id.is_some() || place.version.is_some();
-                let transport = if streamable { Transport::StreamableHttp } else { Transport::Http };
+                let transport = match text.carrier {
+                    TextCarrier::WebSocket(_) => Transport::WebSocket,
+                    _ if streamable => Transport::StreamableHttp,
+                    _ => Transport::Http,
+                };
                 let number = self.open(transport, network_peers(&place, connected), text.time, sink);
                 if let Some(state) = self.sessions.get_mut(&number) {
                     state.session.session_id = place.session_id.clone();
@@ -359,6 +363,7 @@ impl Tracker {
         let (carrier, line, sse_id) = match &text.carrier {
             TextCarrier::Line { number, .. } => (Carrier::Line, Some(*number), None),
             TextCarrier::SseEvent { id, .. } => (Carrier::SseEvent, None, id.map(str::to_owned)),
+            TextCarrier::WebSocket(_) => (Carrier::WebSocket, None, None),
             TextCarrier::Body(_) if text.direction == Direction::ClientToServer => (Carrier::RequestBody, None, None),
             TextCarrier::Body(_) => (Carrier::ResponseBody, None, None),
         };
@@ -474,7 +479,9 @@ impl Text<'_> {
     /// The exchange, where it came over HTTP.
     fn exchange(&self) -> Option<ExchangeNumber> {
         match self.carrier {
-            TextCarrier::Body(exchange) | TextCarrier::SseEvent { exchange, .. } => Some(exchange),
+            TextCarrier::Body(exchange) | TextCarrier::WebSocket(exchange) | TextCarrier::SseEvent { exchange, .. } => {
+                Some(exchange)
+            }
             TextCarrier::Line { .. } => None,
         }
     }

@@ -83,6 +83,7 @@ impl Tracker {
             (TextCarrier::SseEvent { kind, .. }, _) => {
                 matches!(kind, None | Some("message")) && (place.asked || place.session_id.is_some())
             }
+            (TextCarrier::WebSocket(_), _) => place.session.is_some(),
             (_, Direction::ClientToServer) => place.session_id.is_some(),
             (_, Direction::ServerToClient) => place.asked && successful,
         }
