@@ -84,6 +84,9 @@ impl Place {
 /// A client's address, a server and a path: all there is to tell the clients of a server that keeps no session.
 type Stateless = (IpAddr, SocketAddr, String);
 
+/// Redirected requests whose copies are awaited at once.
+const REDIRECTS: usize = 4_096;
+
 /// The ways to a session.
 #[derive(Debug, Default)]
 pub struct Places {
@@ -177,6 +180,10 @@ impl Places {
     /// The request of this exchange was redirected: its copy belongs to the same session.
     pub fn redirect(&mut self, place: &Place) {
         if let (Some(text), Some(session)) = (place.text, place.session) {
+            // A copy follows its redirect at once: one that has not come by now does not come any more.
+            if self.by_redirect.len() == REDIRECTS {
+                self.by_redirect.clear();
+            }
             self.by_redirect.insert((place.client.ip(), text), session);
         }
     }

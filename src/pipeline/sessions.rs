@@ -13,7 +13,7 @@ use crate::decode::tcp::{Analysis, Facts, Flags, SegmentFact};
 use crate::decode::{Anomaly, ConnectionId, Side, dns};
 use crate::event::{Connection, ConnectionKind, Detail, Event, Segment};
 use crate::findings::{Checker, Finding, transport};
-use crate::mcp::tracker::{Tracked, Tracker};
+use crate::mcp::tracker::{SESSIONS, Tracked, Tracker};
 use crate::mcp::{Peers, Session, SessionNumber};
 
 /// Figures of the capture so far.
@@ -280,6 +280,9 @@ impl Sessions {
                         self.kept.push(connection);
                     }
                     // Whatever the connection carried before counts for it too.
+                    if known.sessions.len() == SESSIONS {
+                        known.sessions.remove(0);
+                    }
                     known.sessions.push(Carried { session, told: (0, 0) });
                 }
             }
