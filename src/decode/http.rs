@@ -64,6 +64,20 @@ impl Head {
         self.offset + self.text.len() as u64
     }
 
+    /// Where the values of secret fields stand in the text.
+    pub fn secrets(&self) -> impl Iterator<Item = Range<u32>> {
+        self.fields.iter().filter(|(name, _)| is_secret(self.slice(name))).map(|(_, value)| value.clone())
+    }
+
+    /// Puts the mask in place of the values of secret fields.
+    pub fn mask(&mut self) {
+        for secret in self.secrets().collect::<Vec<_>>() {
+            if let Some(value) = self.text.get_mut(secret.start as usize..secret.end as usize) {
+                value.fill(MASK);
+            }
+        }
+    }
+
     /// The bytes of a range of the text: a name or value of `fields`.
     pub fn slice(&self, range: &Range<u32>) -> &[u8] {
         self.text.get(range.start as usize..range.end as usize).unwrap_or_default()

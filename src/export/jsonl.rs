@@ -15,7 +15,7 @@ mod tests;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::decode::exchange::{Exchange, Field};
+use crate::decode::exchange::Exchange;
 use crate::findings::Finding;
 use crate::mcp::{Message, Party, Peers, Session, Transport};
 use crate::view::layers::Layer;
@@ -79,8 +79,8 @@ pub fn write_exchange(out: &mut Vec<u8>, exchange: &Exchange) {
     line.maybe(&exchange.target, |line, target| line.text("target", target));
     line.text("http_version", exchange.http_version);
     line.maybe(&exchange.status, |line, status| line.number("status", *status));
-    line.array("request_headers", &request.fields, write_field);
-    line.array("response_headers", &response.fields, write_field);
+    line.array("request_headers", request.fields.iter(), write_field);
+    line.array("response_headers", response.fields.iter(), write_field);
     line.number("request_body_bytes", request.body_bytes);
     line.number("response_body_bytes", response.body_bytes);
     line.numbers("request_packets", request.packets.iter().map(|packet| packet.0));
@@ -91,11 +91,11 @@ pub fn write_exchange(out: &mut Vec<u8>, exchange: &Exchange) {
     line.end_line();
 }
 
-fn write_field(out: &mut Vec<u8>, field: &Field) {
+fn write_field(out: &mut Vec<u8>, (name, value): (&str, &str)) {
     out.push(b'[');
-    text::write_string(out, &field.name);
+    text::write_string(out, name);
     out.push(b',');
-    text::write_string(out, &field.value);
+    text::write_string(out, value);
     out.push(b']');
 }
 

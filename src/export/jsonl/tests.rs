@@ -123,7 +123,7 @@ fn an_exchange() {
         ..Exchange::default()
     };
     exchange.request = Half {
-        fields: vec![Field { name: "Host".to_owned(), value: "a \"b\"".to_owned() }],
+        fields: [("Host", "a \"b\"")].into_iter().collect(),
         packets: vec![PacketNumber(4)],
         body_bytes: 195,
         body_sha256: Some([0xab; 32]),
@@ -376,7 +376,7 @@ proptest! {
     #[test]
     fn other_records_parse_and_are_safe(texts in vec(hostile(), 6), figures in vec(number(), 4), time in any::<i64>()) {
         let [a, b, c, d, e, f] = texts.try_into().unwrap();
-        let fields = vec![Field { name: a.clone(), value: b.clone() }, Field { name: c.clone(), value: d.clone() }];
+        let fields = [(a.clone(), b.clone()), (c.clone(), d.clone())].into_iter().collect();
         let exchange = Exchange {
             method: Some(e.clone()),
             target: Some(f.clone()),

@@ -11,7 +11,7 @@ use rusqlite::{Connection, params, params_from_iter};
 use super::*;
 use crate::capture::PacketNumber;
 use crate::decode::ConnectionId;
-use crate::decode::exchange::{Exchange, Field as HeaderField, Half};
+use crate::decode::exchange::{Exchange, Half};
 use crate::filter::fields::Type;
 use crate::filter::path::Step;
 use crate::mcp::Party;
@@ -103,9 +103,9 @@ fn a_session() -> impl Strategy<Value = Session> {
 
 fn an_exchange(number: u64) -> impl Strategy<Value = Exchange> {
     let fields = || {
-        let field = (select(&["add", "ADD", "x"][..]), word())
-            .prop_map(|(name, value)| HeaderField { name: name.into(), value });
-        prop::collection::vec(field, 0..3).prop_map(|fields| Half { fields, ..Half::default() })
+        let field = (select(&["add", "ADD", "x"][..]), word());
+        prop::collection::vec(field, 0..3)
+            .prop_map(|fields| Half { fields: fields.into_iter().collect(), ..Half::default() })
     };
     (maybe(word()), maybe(word()), maybe(0..3_u16), 0..3_u32, fields(), fields()).prop_map(
         move |(method, target, status, connection, request, response)| Exchange {
@@ -261,8 +261,7 @@ fn insert_session(connection: &Connection, session: &Session) {
 
 fn insert_exchange(connection: &Connection, exchange: &Exchange) {
     let fields = |half: &Half| {
-        let pairs: Vec<(&str, &str)> =
-            half.fields.iter().map(|field| (field.name.as_str(), field.value.as_str())).collect();
+        let pairs: Vec<(&str, &str)> = half.fields.iter().collect();
         serde_json::to_string(&pairs).unwrap()
     };
     connection

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::capture::pipe::Exit;
 use crate::capture::{Limits, Origin, PacketNumber, Part, Provenance, provenance};
-use crate::decode::exchange::{Exchange, ExchangeNumber, Field, Half};
+use crate::decode::exchange::{Exchange, ExchangeNumber, Half};
 use crate::decode::jsonrpc::{self, Parsed};
 use crate::decode::tcp::{End, Facts, Options as TcpOptions, Step};
 use crate::decode::{Side, tls};
@@ -87,7 +87,7 @@ prop_compose! {
         body_sha256: Option<[u8; 32]>, complete: bool,
     ) -> Half {
         Half {
-            fields: fields.into_iter().map(|(name, value)| Field { name, value }).collect(),
+            fields: fields.into_iter().collect(),
             started: times[0].map(Time), ended: times[1].map(Time), head_start, head_end, packets, head_packets, body_bytes,
             body_sha256, complete,
         }
