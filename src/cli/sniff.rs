@@ -21,6 +21,7 @@ use crate::engine::{self, Both, Listener};
 use crate::event::{Detail, Event};
 use crate::export::pcapng;
 use crate::pipeline::Pipeline;
+use crate::source::keylog::WithKeyLog;
 use crate::source::live::{self, Live, LiveOptions};
 use crate::store::{CaptureInfo, CaptureKind, Place, Writer};
 
@@ -62,14 +63,17 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     };
     let printer = Printer::new(arguments.json, colour, filter, true);
     let mut listeners = Both(Both(printer, limit), Both(Sometimes(saver), Sometimes(raw)));
-    let mut queue = Queue::start(live, Arc::clone(&stop))?;
-    let run = engine::run(&mut queue, &mut pipeline, &mut listeners, &stop);
+    let queue = Queue::start(live, Arc::clone(&stop))?;
+    let keys = arguments.decoding.key_log(true);
+    let mut source = WithKeyLog::new(queue, keys.as_deref(), true)?;
+    let run = engine::run(&mut source, &mut pipeline, &mut listeners, &stop);
     stop.store(true, std::sync::atomic::Ordering::Relaxed);
     let Both(Both(mut printer, _), Both(Sometimes(saver), Sometimes(raw))) = listeners;
     let saved = saver.map(|saver| saver.finish(target::summary(pipeline.counts()))).transpose();
     raw.map(Raw::finish).transpose()?;
     run?;
     printer.finish(pipeline.counts())?;
+    let queue = source.into_inner();
     let dropped = queue.dropped();
     let statistics = queue.finish()?.statistics()?;
     eprintln!(

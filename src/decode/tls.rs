@@ -13,6 +13,7 @@
 //! first record that waits for its secrets, all records of the connection are held, beside being explained without keys; when the
 //! secrets come, the connection is set back to where it began to wait and the records are read again.
 
+mod fuzz;
 mod handshake;
 mod ja4;
 pub mod keylog;
@@ -32,6 +33,7 @@ use self::state::State;
 use super::{Anomaly, Direction, Ending, Piece};
 use crate::capture::{Limits, PacketNumber, PacketRange, Time};
 
+pub use self::fuzz::fuzz_tls;
 pub use self::keylog::fuzz_keylog;
 
 /// A step of a TLS connection, as the layer view shows it.
@@ -321,7 +323,8 @@ impl Tls {
     /// Memory is needed elsewhere: nothing is held any longer. Records of which bytes are given up count as lost.
     pub fn give_up(&mut self) {
         self.gave_up |= self.waiting.take().is_some();
-        for (framing, direction) in self.framing.iter_mut().zip([Direction::ClientToServer, Direction::ServerToClient]) {
+        for (framing, direction) in self.framing.iter_mut().zip([Direction::ClientToServer, Direction::ServerToClient])
+        {
             if !framing.current.body.is_empty() {
                 framing.current.complete = false;
                 self.state.lose(direction);
@@ -456,4 +459,3 @@ impl Tls {
         self.hold(direction, || Held::Lost);
     }
 }
-

@@ -1,6 +1,7 @@
 //! What is odd: rules, and the places that break them.
 
 pub mod jsonrpc;
+pub mod tls;
 pub mod transport;
 
 use crate::capture::{PacketNumber, Span};
@@ -82,7 +83,7 @@ impl Finding {
 
 /// Every rule, by topic.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
-    transport::RULES.iter().chain(jsonrpc::RULES).copied()
+    transport::RULES.iter().chain(tls::RULES).chain(jsonrpc::RULES).copied()
 }
 
 /// The rule of this id.

@@ -36,6 +36,8 @@ const LIMITS: Limits = Limits {
     event_ids: 8,
     packets_listed: 16,
     names: 4,
+    sealed_per_connection: 4_096,
+    sealed_total: 8_192,
     undecided: 1_024,
 };
 

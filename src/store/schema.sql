@@ -173,7 +173,7 @@ CREATE TABLE stream (
   capture          INTEGER NOT NULL AS (id >> 40) VIRTUAL,
   number           INTEGER NOT NULL AS (id & 0xFFFFFFFFFF) VIRTUAL,
   connection       INTEGER NOT NULL,          -- key
-  kind             INTEGER NOT NULL,          -- 0 TCP direction, 1 pipe, 2 body, 3 decoded body, 4 event data
+  kind             INTEGER NOT NULL,          -- 0 TCP direction, 1 pipe, 2 body, 3 decoded body, 4 event data, 5 what TLS carried
   which            INTEGER NOT NULL,          -- the side, the file descriptor, the direction
   exchange         INTEGER
 ) STRICT;

@@ -121,12 +121,6 @@ impl Messages {
         }
     }
 
-    /// Bytes held.
-    #[cfg(test)]
-    pub fn buffered(&self) -> usize {
-        self.buffer.len()
-    }
-
     /// Bytes were missed: what was begun cannot be completed.
     pub fn lose(&mut self) {
         *self = Messages::default();

@@ -74,7 +74,12 @@ impl Opener {
     pub fn of_traffic(suite: Suite, secret: &Secret) -> Option<Opener> {
         (secret.as_bytes().len() == suite.hash.length()).then_some(())?;
         let keys = secrets::traffic_keys(suite, secret);
-        Some(Opener { method: Method::new(suite.cipher, &keys, false)?, newest: true, iv: keys.iv, tag: suite.cipher.tag_length() })
+        Some(Opener {
+            method: Method::new(suite.cipher, &keys, false)?,
+            newest: true,
+            iv: keys.iv,
+            tag: suite.cipher.tag_length(),
+        })
     }
 
     /// For TLS 1.2: those of client and server.
@@ -134,7 +139,9 @@ impl Opener {
     pub fn overhead(&self) -> u64 {
         let explicit = match &self.method {
             Method::Ring(_, false) => 0,
-            Method::Cbc(cbc) => return (BLOCK + cbc.mac.algorithm().digest_algorithm().output_len() + BLOCK / 2) as u64,
+            Method::Cbc(cbc) => {
+                return (BLOCK + cbc.mac.algorithm().digest_algorithm().output_len() + BLOCK / 2) as u64;
+            }
             _ => EXPLICIT,
         };
         (self.tag + if self.newest { 1 } else { explicit }) as u64

@@ -180,7 +180,11 @@ impl State {
     fn is_protected(&self, direction: Direction, whole: &Whole) -> bool {
         match whole.record.content {
             ContentType::ApplicationData => true,
-            _ => self.negotiation.version.is_some() && !self.is_newest() && self.halves[direction as usize].phase != Phase::Clear,
+            _ => {
+                self.negotiation.version.is_some()
+                    && !self.is_newest()
+                    && self.halves[direction as usize].phase != Phase::Clear
+            }
         }
     }
 
@@ -232,7 +236,8 @@ impl State {
             Some((content, skipped)) => {
                 self.secrecy = Secrecy::Opened;
                 if let Some(Skipped { records, start, content }) = skipped {
-                    let anomaly = Anomaly::TlsRecordsLost { offset: start, length: whole.start.saturating_sub(start), records };
+                    let anomaly =
+                        Anomaly::TlsRecordsLost { offset: start, length: whole.start.saturating_sub(start), records };
                     sink(TlsEvent::Anomaly { direction, record: (start, whole.start), anomaly });
                     sink(TlsEvent::Lost { direction, length: content, time: whole.time });
                 }

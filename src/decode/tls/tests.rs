@@ -62,8 +62,13 @@ impl Talk {
         self.packet += 1;
         self.clock += if self.last.replace(direction) == Some(direction) { 10 } else { 1_000 };
         let range = PacketRange { packet: PacketNumber(self.packet), start: 54, end: 54 + bytes.len() as u32 };
-        self.tls.push(direction, Piece::Data(bytes), &[range], Time(self.clock));
+        let arrival = Arrival { packets: &[range], time: Time(self.clock), acknowledged: 0 };
+        self.piece(direction, Piece::Data(bytes), arrival);
         self
+    }
+
+    fn piece(&mut self, direction: Direction, piece: Piece<'_>, arrival: Arrival<'_>) {
+        self.tls.push(direction, piece, arrival, &KeyLog::default(), &mut |_| ());
     }
 
     fn client(&mut self, records: &[&[u8]]) -> &mut Talk {
@@ -76,7 +81,7 @@ impl Talk {
 
     fn end(&mut self) -> String {
         for direction in [ClientToServer, ServerToClient] {
-            self.tls.push(direction, Piece::End(Ending::Finished), &[], Time(0));
+            self.piece(direction, Piece::End(Ending::Finished), Arrival::default());
         }
         self.steps()
     }
@@ -253,7 +258,7 @@ fn after_a_gap_the_next_record_is_found() {
     ] {
         let mut talk = Talk::new();
         talk.client(&[&hello[..100]]);
-        talk.tls.push(ClientToServer, Piece::Gap(missing), &[], Time(0));
+        talk.piece(ClientToServer, Piece::Gap(missing), Arrival::default());
         talk.client(&[&behind, &sealed(64)]).client(&[&sealed(32)]);
         let steps = talk.end();
         assert!(talk.tls.is_tls());
@@ -284,7 +289,7 @@ fn a_message_over_several_records_and_one_too_long() {
         talk.client(&[&record(22, part)]);
     }
     assert!(talk.steps().starts_with("Handshake [1 2 3 4 5] ClientHello"), "{}", talk.steps());
-    assert!(talk.tls.halves[0].messages.buffered() < 1 << 17);
+    assert!(talk.tls.held() < 1 << 17);
 }
 
 /// What two sides say, in the form that the fuzz target takes.
