@@ -3,6 +3,7 @@
 //! A file, a live interface, a wrapped server and a saved session are the same thing to it, so live gives exactly what offline gives, and every
 //! test is a plain function call.
 
+mod encrypted;
 mod fuzz;
 mod sessions;
 

@@ -15,6 +15,7 @@ mod body;
 mod channel;
 mod http;
 mod pipe;
+mod plaintext;
 mod tcp;
 #[cfg(test)]
 mod tests;
@@ -71,6 +72,10 @@ pub enum Unit<'a> {
     Stream(Stream),
     /// Parts of such a stream that will not be asked for again.
     Parts(StreamId, Vec<Part>),
+    /// Bytes of such a stream that TLS carried, from this offset on, secrets masked.
+    Plaintext(StreamId, u64, Vec<u8>),
+    /// The TLS secrets that opened a kept connection, as lines of a key log; only where secrets are to be kept.
+    Keys(ConnectionId, String),
 }
 
 /// A text that may be JSON-RPC, and what carried it.
@@ -407,6 +412,9 @@ struct Kept {
     kept: bool,
     streams: VecDeque<Stream>,
     parts: VecDeque<(StreamId, Vec<Part>)>,
+    plaintext: VecDeque<(StreamId, u64, Vec<u8>)>,
+    /// Bytes of that.
+    plaintext_bytes: usize,
 }
 
 impl Kept {
@@ -442,12 +450,29 @@ impl Kept {
         self.parts.push_back((stream, parts));
     }
 
+    /// Bytes that TLS carried; of a connection that no session claimed yet the latest, `most` bytes of them.
+    fn plaintext(&mut self, stream: StreamId, start: u64, bytes: Vec<u8>, most: usize, sink: &mut Sink<'_>) {
+        if self.kept {
+            return sink(Unit::Plaintext(stream, start, bytes));
+        }
+        self.plaintext_bytes += bytes.len();
+        self.plaintext.push_back((stream, start, bytes));
+        while self.plaintext_bytes > most || self.plaintext.len() > Self::HELD {
+            let Some((_, _, oldest)) = self.plaintext.pop_front() else { break };
+            self.plaintext_bytes -= oldest.len();
+        }
+    }
+
     fn keep(&mut self, sink: &mut Sink<'_>) {
         self.kept = true;
         let known: FxHashSet<StreamId> = self.streams.iter().map(|stream| stream.id).collect();
         self.streams.drain(..).for_each(|stream| sink(Unit::Stream(stream)));
         for (stream, parts) in self.parts.drain(..).filter(|(stream, _)| known.contains(stream)) {
             sink(Unit::Parts(stream, parts));
+        }
+        self.plaintext_bytes = 0;
+        for (stream, start, bytes) in self.plaintext.drain(..).filter(|(stream, ..)| known.contains(stream)) {
+            sink(Unit::Plaintext(stream, start, bytes));
         }
     }
 }

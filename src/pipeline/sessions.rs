@@ -5,14 +5,16 @@ use std::net::IpAddr;
 
 use rustc_hash::FxHashMap;
 
+use super::encrypted::Encrypted;
 use super::{Emit, Options};
 use crate::capture::pipe::{self, Content, HEAD, Pipe};
 use crate::capture::{Packet, PacketNumber, PacketRange, Time};
 use crate::decode::stack::{Connected, Unit};
 use crate::decode::tcp::{Analysis, Facts, Flags, SegmentFact};
+use crate::decode::tls::Secrecy;
 use crate::decode::{Anomaly, ConnectionId, Side, dns};
 use crate::event::{Connection, ConnectionKind, Detail, Event, Segment};
-use crate::findings::{Finding, jsonrpc, transport};
+use crate::findings::{Finding, jsonrpc, tls, transport};
 use crate::mcp::tracker::{Tracked, Tracker};
 use crate::mcp::{MessageNumber, Peers, Session, SessionNumber};
 
@@ -64,17 +66,21 @@ pub(super) struct Sessions {
     pub(super) pipes: u32,
     /// Connections to be kept, for the stacks to be told.
     pub(super) kept: Vec<ConnectionId>,
+    /// TLS connections whose content was not seen.
+    encrypted: Encrypted,
 }
 
 /// What is known of an open connection.
 #[derive(Debug)]
-struct Known {
-    record: Connection,
+pub(super) struct Known {
+    pub(super) record: Connection,
     sessions: Vec<Carried>,
     /// Findings that wait until it is known what runs on the connection.
     held: Vec<Finding>,
     /// Offsets in the streams of pipes, which no reassembler counts.
     offsets: [u64; 3],
+    /// Whether TLS could be opened on it.
+    pub(super) secrecy: Secrecy,
 }
 
 /// A session on a connection.
@@ -95,6 +101,7 @@ impl Sessions {
             connections: FxHashMap::default(),
             pipes: 0,
             kept: Vec::new(),
+            encrypted: Encrypted::default(),
         }
     }
 
@@ -102,16 +109,21 @@ impl Sessions {
         self.options.detail == Detail::Store
     }
 
+    /// Whether a connection carries a session and is stored.
+    fn is_kept(&self, id: ConnectionId) -> bool {
+        self.stores() && self.connections.get(&id).is_some_and(|known| !known.sessions.is_empty())
+    }
+
     /// A connection was seen for the first time.
     pub(super) fn opened(&mut self, id: ConnectionId, kind: ConnectionKind, emit: &mut Emit<'_>) {
         if let ConnectionKind::Tcp(_) = kind {
             self.counts.tcp_connections += 1;
         }
-        let record = Connection { id, kind, client: None, protocol: "unknown", host: None, tls: Vec::new() };
+        let record = Connection { id, kind, client: None, protocol: "unknown", host: None, tls: Vec::new(), agreed: None };
         if self.stores() {
             emit(Event::Connection(Box::new(record.clone())));
         }
-        let known = Known { record, sessions: Vec::new(), held: Vec::new(), offsets: [0; 3] };
+        let known = Known { record, sessions: Vec::new(), held: Vec::new(), offsets: [0; 3], secrecy: Secrecy::default() };
         self.connections.insert(id, known);
     }
 
@@ -201,6 +213,9 @@ impl Sessions {
             Unit::Cleared(connection, side, offset) => emit(Event::Cleared { connection, side, offset }),
             Unit::Stream(stream) => emit(Event::Stream(stream)),
             Unit::Parts(stream, parts) => emit(Event::Parts(stream, parts)),
+            Unit::Plaintext(stream, start, bytes) => emit(Event::Plaintext(stream, start, bytes)),
+            Unit::Keys(connection, lines) if self.is_kept(connection) => emit(Event::Keys(connection, lines)),
+            Unit::Keys(..) => {}
         }
     }
 
@@ -213,6 +228,8 @@ impl Sessions {
         record.client = connected.client;
         record.protocol = connected.protocol;
         record.tls = connected.tls.clone();
+        record.agreed = connected.agreed.clone();
+        known.secrecy = connected.secrecy;
         let server =
             connected.endpoints.map(|endpoints| endpoints[connected.client.map_or(1, |side| side.other().index())]);
         record.host = connected.server_name.clone().or_else(|| self.names.get(&server?.ip()).cloned());
@@ -254,7 +271,9 @@ impl Sessions {
         let finding = Finding { session: known.sessions.last().map(|carried| carried.session), ..finding };
         match known.record.protocol {
             "http/1.1" | "pipe" => emit(Event::Finding(Box::new(finding))),
-            "unknown" if known.held.len() < HELD => known.held.push(finding),
+            "tls" if tls::RULES.contains(&finding.rule) => emit(Event::Finding(Box::new(finding))),
+            // What TLS carries may still turn out to be HTTP.
+            "unknown" | "tls" if known.held.len() < HELD => known.held.push(finding),
             _ => {}
         }
     }
@@ -319,6 +338,7 @@ impl Sessions {
     pub(super) fn closed(&mut self, id: ConnectionId, facts: Option<&Facts>, emit: &mut Emit<'_>) {
         self.tracker.connection_over(id);
         let Some(mut known) = self.connections.remove(&id) else { return };
+        self.encrypted.count(&known);
         if self.stores() {
             if let Some(facts) = facts {
                 known.record.kind = ConnectionKind::Tcp(*facts);
@@ -347,6 +367,9 @@ impl Sessions {
                 let finding = Finding { session, messages, text, ..Finding::of(&jsonrpc::UNANSWERED) };
                 emit(Event::Finding(Box::new(finding)));
             }
+        }
+        for finding in self.encrypted.findings() {
+            emit(Event::Finding(Box::new(finding)));
         }
         if self.counts.cut > 0 {
             let text = format!("{} packets were cut by the snap length: capture with -s 0", self.counts.cut);

@@ -186,6 +186,21 @@ CREATE TABLE part (
   PRIMARY KEY (stream, start)
 ) STRICT, WITHOUT ROWID;
 
+-- What TLS carried, secrets masked, for streams of kind 5. A zstd frame each.
+CREATE TABLE plaintext (
+  stream           INTEGER NOT NULL,          -- key
+  start            INTEGER NOT NULL,          -- offset of the first byte
+  data             BLOB NOT NULL,
+  PRIMARY KEY (stream, start)
+) STRICT, WITHOUT ROWID;
+
+-- TLS secrets of a connection as lines of a key log; written only with --keep-secrets.
+CREATE TABLE key_log (
+  connection       INTEGER PRIMARY KEY,       -- key
+  capture          INTEGER NOT NULL AS (connection >> 40) VIRTUAL,
+  lines            TEXT NOT NULL
+) STRICT;
+
 -- Packets of one connection, in order of number, see chunk.rs.
 CREATE TABLE packet_chunk (
   id               INTEGER PRIMARY KEY,

@@ -107,6 +107,11 @@ impl Channel {
         }
     }
 
+    /// Whether nothing was recognised so far.
+    pub(super) fn is_unknown(&self) -> bool {
+        matches!(self.protocol, Protocol::Unknown(_))
+    }
+
     /// Everything below this offset of this side was seen for what it is: its secrets were said.
     pub(super) fn cleared(&self, layer: &Layer<'_, '_>, side: Side) -> u64 {
         match &self.protocol {

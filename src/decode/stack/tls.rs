@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::channel::{Channel, direction};
+use super::plaintext::Plaintext;
 use super::{Layer, Unit};
 use crate::capture::{Origin, Span, StreamId};
 use crate::decode::stream::StreamKind;
@@ -26,6 +27,8 @@ struct Inner {
     below: [StreamId; 2],
     /// For each direction, where its latest records ended: in the stream of records, and in the plaintext.
     ends: [Ends; 2],
+    /// For a store, by side.
+    plaintext: [Plaintext; 2],
     /// Whether anything was carried.
     used: bool,
 }
@@ -65,7 +68,7 @@ impl TlsStack {
     /// On the streams of both directions.
     pub(super) fn new(layer: &Layer<'_, '_>, below: [StreamId; 2]) -> TlsStack {
         let inner =
-            Inner { channel: Channel::new(StreamKind::Plaintext), below, ends: Default::default(), used: false };
+            Inner { channel: Channel::new(StreamKind::Plaintext), below, ends: Default::default(), plaintext: Default::default(), used: false };
         TlsStack { tls: Tls::new(layer.shared.limits), inner, held: 0 }
     }
 
@@ -136,7 +139,16 @@ impl TlsStack {
         layer.shared.sealed.changed(layer.id, self.held, 0);
         self.tell(layer);
         if self.inner.used {
-            self.inner.channel.close(layer);
+            for side in [Side::First, Side::Second] {
+                self.inner.save(layer, side, true);
+            }
+            self.inner.within(layer, Channel::close);
+        }
+        if layer.shared.options.keep_secrets
+            && let Some(random) = self.tls.client_random()
+            && let Some(secrets) = layer.shared.keys.get(random)
+        {
+            (layer.sink)(Unit::Keys(layer.id, secrets.lines(random)));
         }
     }
 }
@@ -155,11 +167,15 @@ impl Inner {
                 self.ends[direction as usize].push(end, plain.end);
                 let acknowledged = self.ends[direction.reversed() as usize].seen(acknowledged);
                 let arrival = Arrival { packets: &[], time, acknowledged };
+                if layer.shared.options.store {
+                    self.plaintext[side.index()].push(plain.start, bytes);
+                }
                 self.push(layer, side, Piece::Data(bytes), arrival);
             }
             TlsEvent::Lost { direction, length, time } => {
                 let side = layer.connected.sender(direction);
                 let stream = self.stream(layer, side);
+                self.save(layer, side, true);
                 layer.shared.provenance.append(stream, length, Origin::Missing);
                 self.push(layer, side, Piece::Gap(length), Arrival { time, ..Arrival::default() });
             }
@@ -180,7 +196,31 @@ impl Inner {
     }
 
     fn push(&mut self, layer: &mut Layer<'_, '_>, side: Side, piece: Piece<'_>, arrival: Arrival<'_>) {
-        self.channel.push(layer, side, piece, arrival);
+        self.within(layer, |channel, layer| channel.push(layer, side, piece, arrival));
+        self.save(layer, side, false);
+    }
+
+    /// Lets the channel work. What it says of secrets is about the plaintext: no packet shows them.
+    fn within(&mut self, layer: &mut Layer<'_, '_>, work: impl FnOnce(&mut Channel, &mut Layer<'_, '_>)) {
+        let Inner { channel, plaintext, .. } = self;
+        let Layer { id, shared, connected, kept, sink } = layer;
+        let mut said = |unit: Unit<'_>| match unit {
+            Unit::Secret(_, side, start, end) => plaintext[side.index()].secret(start..end),
+            other => sink(other),
+        };
+        work(channel, &mut Layer { id: *id, shared, connected, kept, sink: &mut said });
+    }
+
+    /// Hands a store what was looked at for secrets; with `all`, the rest, too. Where nothing was recognised, a secret may stand anywhere.
+    fn save(&mut self, layer: &mut Layer<'_, '_>, side: Side, all: bool) {
+        let Some(stream) = self.channel.known_stream(side).filter(|_| layer.shared.options.store) else { return };
+        let unknown = self.channel.is_unknown();
+        let cleared = if unknown { 0 } else { self.channel.cleared(layer, side) };
+        let keep_secrets = layer.shared.options.keep_secrets;
+        if let Some((start, bytes)) = self.plaintext[side.index()].take(cleared, all, keep_secrets) {
+            let most = layer.shared.limits.undecided;
+            layer.kept.plaintext(stream, start, bytes, most, layer.sink);
+        }
     }
 
     /// Where the record begins in which the first plaintext of a side stands that may still be asked for.

@@ -61,6 +61,10 @@ pub(in crate::store) fn read_stream(row: &Row<'_>) -> anyhow::Result<Stream> {
     Ok(Stream { id, connection, kind })
 }
 
+/// Parameters: the stream's key, the offset of the first byte, a zstd frame.
+pub(in crate::store) const INSERT_PLAINTEXT: &str =
+    "INSERT OR IGNORE INTO plaintext (stream, start, data) VALUES (?, ?, ?)";
+
 /// Parameters: the stream's key, where the first part starts, the parts as [`put_parts`] writes them.
 pub(in crate::store) const INSERT_PARTS: &str = "INSERT OR IGNORE INTO part (stream, start, parts) VALUES (?, ?, ?)";
 
