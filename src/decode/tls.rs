@@ -13,6 +13,7 @@
 //! first record that waits for its secrets, all records of the connection are held, beside being explained without keys; when the
 //! secrets come, the connection is set back to where it began to wait and the records are read again.
 
+mod early;
 mod fuzz;
 mod handshake;
 mod ja4;
@@ -371,7 +372,8 @@ impl Tls {
         let held = self.waiting.iter().flat_map(|waiting| &waiting.held);
         let mut own = held.filter(|(of, _)| *of == direction);
         let first = own.find_map(|(_, held)| if let Held::Record(whole) = held { Some(whole.start) } else { None });
-        first.unwrap_or(current)
+        let early = self.state.early_start().filter(|_| direction == Direction::ClientToServer);
+        first.into_iter().chain(early).fold(current, u64::min)
     }
 
     /// Takes a fragment in; says whether its record is over.

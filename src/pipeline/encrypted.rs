@@ -49,7 +49,10 @@ impl Encrypted {
     pub(super) fn findings(&mut self) -> impl Iterator<Item = Finding> {
         let Encrypted { no_secrets, late } = std::mem::take(self);
         let no_secrets = no_secrets.finding(&tls::NO_SECRETS, "is encrypted and no secrets for it are at hand");
-        let late = late.finding(&tls::LATE, "began before the capture, so nobody can tell which secrets open it: start the capture first");
+        let late = late.finding(
+            &tls::LATE,
+            "began before the capture, so nobody can tell which secrets open it: start the capture first",
+        );
         no_secrets.into_iter().chain(late)
     }
 }

@@ -119,11 +119,13 @@ impl Sessions {
         if let ConnectionKind::Tcp(_) = kind {
             self.counts.tcp_connections += 1;
         }
-        let record = Connection { id, kind, client: None, protocol: "unknown", host: None, tls: Vec::new(), agreed: None };
+        let record =
+            Connection { id, kind, client: None, protocol: "unknown", host: None, tls: Vec::new(), agreed: None };
         if self.stores() {
             emit(Event::Connection(Box::new(record.clone())));
         }
-        let known = Known { record, sessions: Vec::new(), held: Vec::new(), offsets: [0; 3], secrecy: Secrecy::default() };
+        let known =
+            Known { record, sessions: Vec::new(), held: Vec::new(), offsets: [0; 3], secrecy: Secrecy::default() };
         self.connections.insert(id, known);
     }
 

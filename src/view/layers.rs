@@ -145,7 +145,8 @@ fn tls(place: &Place<'_>, message: &Message, connection: &Connection) -> Result<
     let range = records.first().zip(records.last()).map(|(first, last)| (first.start, last.end));
     if let Some((start, end)) = range {
         let sealed: u64 = records.iter().map(Span::len).sum();
-        fields.push(("records".to_owned(), format!("{}, {} encrypted, at {start}..{end}", records.len(), size(sealed))));
+        fields
+            .push(("records".to_owned(), format!("{}, {} encrypted, at {start}..{end}", records.len(), size(sealed))));
     }
     fields.extend(connection.tls.iter().map(|step| ("step".to_owned(), step.detail.clone())));
     Ok(Layer {

@@ -9,3 +9,4 @@ mod public;
 mod rewrite;
 mod samples;
 mod tidy;
+mod tls;

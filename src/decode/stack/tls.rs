@@ -67,8 +67,13 @@ impl Ends {
 impl TlsStack {
     /// On the streams of both directions.
     pub(super) fn new(layer: &Layer<'_, '_>, below: [StreamId; 2]) -> TlsStack {
-        let inner =
-            Inner { channel: Channel::new(StreamKind::Plaintext), below, ends: Default::default(), plaintext: Default::default(), used: false };
+        let inner = Inner {
+            channel: Channel::new(StreamKind::Plaintext),
+            below,
+            ends: Default::default(),
+            plaintext: Default::default(),
+            used: false,
+        };
         TlsStack { tls: Tls::new(layer.shared.limits), inner, held: 0 }
     }
 

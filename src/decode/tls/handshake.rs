@@ -67,8 +67,8 @@ pub(super) struct ServerHello {
 pub(super) enum Message {
     ClientHello(Box<ClientHello>),
     ServerHello(ServerHello),
-    /// Of TLS 1.3: the protocol chosen (ALPN).
-    EncryptedExtensions(Option<String>),
+    /// Of TLS 1.3: the protocol chosen (ALPN), and whether early data is taken.
+    EncryptedExtensions(Option<String>, bool),
     /// The sender's last message of the handshake.
     Finished,
     /// The sender's next record is under the next key (RFC 8446 section 4.6.3).
@@ -139,7 +139,9 @@ fn read(kind: u8, body: &[u8]) -> Option<Message> {
         2 => return server_hello(body).ok().map(|(_, hello)| Message::ServerHello(hello)),
         4 => return Some(Message::NewSessionTicket),
         5 => return Some(Message::EndOfEarlyData),
-        8 => return encrypted_extensions(body).ok().map(|(_, alpn)| Message::EncryptedExtensions(alpn)),
+        8 => {
+            return encrypted_extensions(body).ok().map(|(_, (alpn, early))| Message::EncryptedExtensions(alpn, early));
+        }
         11 => "Certificate",
         12 => "ServerKeyExchange",
         13 => "CertificateRequest",
@@ -222,10 +224,11 @@ fn server_hello(input: &[u8]) -> IResult<&[u8], ServerHello> {
 }
 
 /// RFC 8446 section 4.3.1: extensions alone.
-fn encrypted_extensions(input: &[u8]) -> IResult<&[u8], Option<String>> {
+fn encrypted_extensions(input: &[u8]) -> IResult<&[u8], (Option<String>, bool)> {
     let (input, extensions) = extensions(input)?;
+    let early = extensions.iter().any(|(kind, _)| *kind == EARLY_DATA);
     let alpn = extensions.into_iter().find(|(kind, _)| *kind == ALPN).and_then(|(_, data)| alpn(data).ok());
-    Ok((input, alpn.and_then(|(_, names)| names.into_iter().next())))
+    Ok((input, (alpn.and_then(|(_, names)| names.into_iter().next()), early)))
 }
 
 /// A random of 32 bytes, as the grammar has taken it.

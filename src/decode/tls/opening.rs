@@ -134,6 +134,11 @@ impl Opening {
         }
     }
 
+    /// Whether the record that opened last was early data.
+    pub fn is_early(&self) -> bool {
+        self.keys.as_ref().is_some_and(|keys| keys.epoch == Epoch::Early)
+    }
+
     /// Bytes were missed.
     pub fn lose(&mut self) {
         self.doubt = true;

@@ -3,6 +3,7 @@
 //! From TLS 1.3 on, records say "application data" of everything behind the ServerHello. Records that are not opened are then told by
 //! their place and length, see [`State::application_data`]: a step may be wrong about such a record, and says what it went by.
 
+use super::early::Early;
 use super::handshake::{ClientHello, Message, Messages, ServerHello, Version, alert_length, finished_length};
 use super::keylog::{KeyLog, Label, Random};
 use super::opening::{Epoch, Opening, Place, Skipped};
@@ -33,6 +34,7 @@ pub(super) struct State {
     /// When the client's Finished of TLS 1.3 was sent.
     finished: Option<Time>,
     secrecy: Secrecy,
+    early: Early,
     /// For attempts to open a record.
     scratch: Vec<u8>,
 }
@@ -79,6 +81,7 @@ impl State {
             round_trip: None,
             finished: None,
             secrecy: Secrecy::default(),
+            early: Early::default(),
             scratch: Vec::new(),
         }
     }
@@ -93,6 +96,11 @@ impl State {
 
     pub fn client_random(&self) -> Option<&Random> {
         self.negotiation.client_random.as_ref()
+    }
+
+    /// Where early data begins of which nobody knows yet whether the server takes it.
+    pub fn early_start(&self) -> Option<u64> {
+        self.early.start()
     }
 
     pub fn secrecy(&self) -> Secrecy {
@@ -152,6 +160,10 @@ impl State {
             }
             Some(seen) => self.steps.application(&seen, false),
             None => {}
+        }
+        if direction == Direction::ClientToServer {
+            // Nobody will say any more that it was refused.
+            self.early.decide(true, sink);
         }
         self.over(direction, ending, time, sink);
     }
@@ -277,13 +289,17 @@ impl State {
                 let half = &mut self.halves[direction as usize];
                 let again = half.phase == Phase::Over;
                 half.messages.push(bytes);
-                self.messages(&seen, false, again);
+                self.messages(&seen, false, again, sink);
             }
             23 => {
                 self.half(direction).used = true;
                 self.steps.application(&seen, true);
                 let (time, acknowledged, record) = (whole.time, whole.acknowledged, (whole.start, whole.end));
-                sink(TlsEvent::Data { direction, bytes, record, time, acknowledged });
+                if self.halves[direction as usize].opening.is_early() {
+                    self.early.push(bytes, record, time, acknowledged, sink);
+                } else {
+                    sink(TlsEvent::Data { direction, bytes, record, time, acknowledged });
+                }
             }
             21 => {
                 if let [level, description, ..] = *bytes {
@@ -300,14 +316,14 @@ impl State {
     }
 
     /// A record in the clear.
-    fn clear(&mut self, seen: Seen, whole: &Whole, _: &mut Sink<'_>) {
+    fn clear(&mut self, seen: Seen, whole: &Whole, sink: &mut Sink<'_>) {
         self.half(seen.direction).opening.pass(whole.end);
         match whole.record.content {
             ContentType::Handshake => {
                 self.steps.handshake(&seen, false);
                 if whole.complete {
                     self.half(seen.direction).messages.push(&whole.body);
-                    self.messages(&seen, true, false);
+                    self.messages(&seen, true, false, sink);
                 }
             }
             _ => match whole.body[..] {
@@ -319,14 +335,16 @@ impl State {
 
     fn change_cipher_spec(&mut self, seen: &Seen) {
         let newest = self.is_newest();
+        let older = !newest && self.negotiation.version.is_some();
         let half = self.half(seen.direction);
         let phase = half.phase;
         // TLS 1.3 sends it for the sake of middleboxes, without meaning (RFC 8446 appendix D.4).
-        if !newest {
+        if !newest && phase == Phase::Clear {
+            half.phase = Phase::Encrypted;
+        }
+        // Before the ServerHello it can only be the former, in front of early data.
+        if older {
             half.opening.change_cipher_spec();
-            if phase == Phase::Clear {
-                half.phase = Phase::Encrypted;
-            }
         }
         self.steps.handshake(seen, phase == Phase::Over);
         self.said("ChangeCipherSpec");
@@ -436,7 +454,7 @@ impl State {
 
     /// Reads the handshake messages that are complete with this record.
     /// Whoever calls says whether the record was counted to a step already, and whether the handshake was over before.
-    fn messages(&mut self, seen: &Seen, mut counted: bool, again: bool) {
+    fn messages(&mut self, seen: &Seen, mut counted: bool, again: bool, sink: &mut Sink<'_>) {
         let direction = seen.direction;
         while let Some(message) = self.half(direction).messages.next() {
             let name = match message {
@@ -450,14 +468,19 @@ impl State {
                     "KeyUpdate"
                 }
                 Message::EndOfEarlyData => {
+                    self.early.decide(true, sink);
                     self.half(direction).opening.advance(Epoch::Handshake);
                     "EndOfEarlyData"
                 }
                 Message::Finished => {
+                    if direction == Direction::ClientToServer {
+                        self.early.decide(false, sink);
+                    }
                     self.finish(seen);
                     "Finished"
                 }
-                Message::EncryptedExtensions(alpn) => {
+                Message::EncryptedExtensions(alpn, early) => {
+                    self.early.decide(early, sink);
                     self.negotiation.alpn = alpn.or(self.negotiation.alpn.take());
                     "EncryptedExtensions"
                 }
