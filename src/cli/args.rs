@@ -153,6 +153,9 @@ pub struct Wrap {
     /// A name for the server in lists
     #[arg(long)]
     pub name: Option<String>,
+    /// Record --token, API_KEY= and the like of the command line as given, not masked
+    #[arg(long)]
+    pub keep_secrets: bool,
     /// The server's command and its arguments
     #[arg(required = true, last = true, value_name = "CMD")]
     pub command: Vec<std::ffi::OsString>,

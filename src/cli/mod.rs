@@ -13,6 +13,7 @@ mod sessions;
 mod show;
 #[cfg(feature = "live")]
 mod sniff;
+mod stop;
 pub mod target;
 #[cfg(feature = "tui")]
 mod tui;

@@ -158,13 +158,16 @@ fn rounded_share(share: f64) -> f64 {
 pub fn write_finding(out: &mut Vec<u8>, finding: &Finding) {
     let mut line = Object::line(out, "finding");
     line.text("rule", finding.rule.id);
-    line.word("severity", finding.rule.severity.name());
+    line.word("severity", finding.severity.name());
     line.maybe(&finding.session, |line, session| line.number("session", session.0));
     if !finding.messages.is_empty() {
         line.numbers("messages", finding.messages.iter().map(|message| message.0));
     }
     if !finding.packets.is_empty() {
         line.numbers("packets", finding.packets.iter().map(|packet| packet.0));
+    }
+    if finding.repeated > 0 {
+        line.number("repeated", finding.repeated);
     }
     line.text("text", &finding.text);
     line.text("spec", finding.rule.spec);

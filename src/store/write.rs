@@ -142,7 +142,7 @@ impl Writer {
                 let text = self.packer.text(std::mem::take(&mut message.raw));
                 self.pending.message(*message, glance, text);
             }
-            Event::Exchange(exchange) => self.pending.exchange(*exchange),
+            Event::Exchange(exchange) | Event::Head(exchange) => self.pending.exchange(*exchange),
             Event::Finding(finding) => self.pending.finding(*finding),
             Event::Connection(connection) => self.pending.connection(*connection),
             Event::Stream(stream) => self.pending.stream(stream),
@@ -152,7 +152,12 @@ impl Writer {
                 Err(_) => self.counts.lost += 1,
             },
             Event::Keys(connection, lines) => self.pending.keys(connection, lines),
-            Event::Keep(_) | Event::Closed(_) | Event::Segment(_) | Event::Secret { .. } | Event::Cleared { .. } => {}
+            Event::Ended(_)
+            | Event::Keep(_)
+            | Event::Closed(_)
+            | Event::Segment(_)
+            | Event::Secret { .. }
+            | Event::Cleared { .. } => {}
         }
     }
 

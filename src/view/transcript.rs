@@ -9,6 +9,7 @@ use super::paint::{Paint, Tone};
 use super::safe::{self, Align};
 use super::text::about;
 use super::units::{count, duration, relative};
+use crate::capture::pipe::Exit;
 use crate::capture::{PacketNumber, Time};
 use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
@@ -51,8 +52,12 @@ impl Lines {
         };
         let id = session.session_id.as_deref().map(|id| format!("  id {}", shortened(&safe::visible(id))));
         let version = session.protocol_version.as_deref().unwrap_or("revision unknown");
+        let failure = session.exit.filter(|exit| exit.code != Some(0)).map(|exit| match exit {
+            Exit { signal: Some(signal), .. } => format!("  died of signal {signal}"),
+            Exit { code, .. } => format!("  ended with status {}", code.unwrap_or_default()),
+        });
         format!(
-            "{}  {}  {}  {} {} {}  {}{}",
+            "{}  {}  {}  {} {} {}  {}{}{}",
             paint.paint(Tone::Strong, &format!("session {}", session.number.0)),
             session.transport.name(),
             safe::visible(version),
@@ -61,6 +66,7 @@ impl Lines {
             paint.paint(Tone::Server, &party(&session.server, "server")),
             place,
             paint.paint(Tone::Dim, &id.unwrap_or_default()),
+            paint.paint(Tone::Error, &failure.unwrap_or_default()),
         )
     }
 
@@ -125,7 +131,7 @@ impl Lines {
 
     /// A finding in one line.
     pub fn finding(&self, finding: &Finding) -> String {
-        let tone = match finding.rule.severity {
+        let tone = match finding.severity {
             Severity::Error => Tone::Error,
             Severity::Warning => Tone::Warning,
             Severity::Info => Tone::Dim,
@@ -225,8 +231,9 @@ impl Totals {
     }
 
     /// One more finding.
-    pub fn finding(&mut self, severity: Severity) {
-        self.findings[severity as usize] += 1;
+    pub fn finding(&mut self, severity: Severity, count: u64) {
+        let so_far = &mut self.findings[severity as usize];
+        *so_far = so_far.saturating_add(count);
     }
 
     /// The last line.

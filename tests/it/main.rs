@@ -2,11 +2,18 @@
 
 mod corpus;
 mod decoded;
+mod faults;
+mod following;
 mod laws;
 mod limits;
+mod peers;
 mod program;
 mod public;
 mod rewrite;
 mod samples;
+mod shapes;
+#[cfg(feature = "live")]
+mod sniff;
 mod tidy;
 mod tls;
+mod wrapped;

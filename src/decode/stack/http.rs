@@ -22,7 +22,7 @@ pub(super) struct HttpStack {
 struct Exchanges {
     /// The stream of each direction.
     streams: [StreamId; 2],
-    open: BTreeMap<Index, Open>,
+    open: BTreeMap<Index, Box<Open>>,
     /// Up to where of each direction bytes that were passed over were said to be secrets.
     passed: [u64; 2],
 }
@@ -125,15 +125,16 @@ impl Exchanges {
             shared.exchanges += 1;
             let number = ExchangeNumber(shared.exchanges);
             let exchange = Exchange { number, connection: id, http_version: head.version, ..Exchange::default() };
-            Open { exchange, bodies: [None, None], ended: [false; 2] }
+            Box::new(Open { exchange, bodies: [None, None], ended: [false; 2] })
         });
         if !keep_secrets {
-            let side = layer.connected.sender(direction);
-            for secret in head.secrets().filter(|_| layer.shared.options.store) {
-                let at = |offset: u32| head.offset + u64::from(offset);
-                (layer.sink)(Unit::Secret(layer.id, side, at(secret.start), at(secret.end)));
-            }
-            head.mask();
+            let (side, offset, store) = (layer.connected.sender(direction), head.offset, layer.shared.options.store);
+            head.mask(|value| {
+                if store {
+                    let at = |place: u32| offset + u64::from(place);
+                    (layer.sink)(Unit::Secret(layer.id, side, at(value.start), at(value.end)));
+                }
+            });
         }
         let packets = layer.shared.provenance.packets(Span { stream, start: head.offset, end: head.end() });
         let exchange = &mut open.exchange;

@@ -205,17 +205,16 @@ fn complete_means_whole() {
     assert_eq!(rounded_share(0.0), 0.0);
 }
 
-static RULE: Rule = Rule { id: "tcp-loss", severity: Severity::Error, title: "Lost", spec: "RFC 9293 section 3.8" };
+static RULE: Rule =
+    Rule { id: "tcp-loss", severity: Severity::Error, title: "Lost", spec: "RFC 9293 section 3.8", ..Rule::BLANK };
 
 #[test]
 fn a_finding() {
     let finding = Finding {
-        rule: &RULE,
         session: Some(SessionNumber(1)),
         messages: vec![MessageNumber(4), MessageNumber(5)],
-        packets: vec![],
-        span: None,
         text: "41 bytes lost.".to_owned(),
+        ..Finding::of(&RULE)
     };
     assert_eq!(
         line(write_finding, &finding),
@@ -403,7 +402,7 @@ proptest! {
         prop_assert_eq!((&read["server"], &read["session_id"]), (&json!({ "name": d, "version": e }), &json!(f)));
         prop_assert!((0.0..=1.0).contains(&read["completeness"].as_f64().unwrap()));
 
-        let finding = Finding { rule: &RULE, session: None, messages: vec![], packets: vec![PacketNumber(figures[3])], span: None, text: a.clone() };
+        let finding = Finding { packets: vec![PacketNumber(figures[3])], text: a.clone(), ..Finding::of(&RULE) };
         let line_of_finding = line(write_finding, &finding);
         prop_assert_eq!(&serde_json::from_str::<Value>(&line_of_finding).unwrap()["text"], &json!(a));
 

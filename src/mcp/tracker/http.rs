@@ -7,6 +7,7 @@ use crate::decode::stack::{Connected, Text, TextCarrier};
 use crate::decode::{ConnectionId, Direction};
 use crate::mcp::message::Transport;
 use crate::mcp::places::{self, Place};
+use crate::mcp::session::SessionNumber;
 
 impl Tracker {
     /// A head of an HTTP exchange is complete.
@@ -50,6 +51,12 @@ impl Tracker {
             state.pairing.redirected(exchange.number);
             self.places.redirect(place);
         }
+    }
+
+    /// The session that an open exchange belongs to, as far as is known.
+    pub fn session_at(&mut self, exchange: ExchangeNumber) -> Option<SessionNumber> {
+        let place = self.exchanges.get(&exchange)?;
+        place.session.or_else(|| place.session_id.as_ref().and_then(|_| self.places.find(place, false)))
     }
 
     /// An exchange is over.
