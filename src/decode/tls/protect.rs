@@ -279,3 +279,59 @@ fn authenticated(number: u64, record: Record, length: usize) -> [u8; 13] {
     data[11..].copy_from_slice(&(length as u16).to_be_bytes());
     data
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decode::tls::record::{HEADER, Records};
+
+    fn bytes(text: &str) -> Vec<u8> {
+        let digits: Vec<char> = text.chars().filter(|digit| !digit.is_whitespace()).collect();
+        digits.chunks(2).map(|pair| u8::from_str_radix(&pair.iter().collect::<String>(), 16).expect("digits")).collect()
+    }
+
+    fn record(text: &str) -> (Record, Vec<u8>) {
+        let bytes = bytes(text);
+        let mut cursor = super::super::record::Cursor::new(&bytes, &[]);
+        let fragment = Records::default().next(&mut cursor).expect("a record");
+        (fragment.record, bytes[HEADER..].to_vec())
+    }
+
+    /// RFC 8448 section 3: the client's application data, and the alert that closes it.
+    const DATA: &str = "17 03 03 00 43 a2 3f 70 54 b6 2c 94 d0 af fa fe 82 28 ba 55 cb ef ac ea 42 f9 14 aa 66 bc ab 3f 2b 98 19 a8 a5 b4 6b \
+        39 5b d5 4a 9a 20 44 1e 2b 62 97 4e 1f 5a 62 92 a2 97 70 14 bd 1e 3d ea e6 3a ee bb 21 69 49 15 e4";
+    const ALERT: &str = "17 03 03 00 13 c9 87 27 60 65 56 66 b7 4d 7f f1 15 3e fd 6d b6 d0 b0 e3";
+    const CLIENT: &str = "9e 40 64 6c e7 9a 7f 9d c0 5a f8 88 9b ce 65 52 87 5a fa 0b 06 df 00 87 f7 92 eb b7 c1 75 04 a5";
+
+    #[test]
+    fn the_records_of_rfc_8448() {
+        let suite = Suite::of(0x1301).expect("a suite");
+        let secret = Secret::new(&bytes(CLIENT)).expect("a secret");
+        let keys = secrets::traffic_keys(suite, &secret);
+        assert_eq!(keys.key[..16], bytes("17 42 2d da 59 6e d5 d9 ac d8 90 e3 c6 3f 50 51"));
+        assert_eq!(keys.iv, *bytes("5b 78 92 3d ee 08 57 90 33 e5 23 d8"));
+        let opener = Opener::of_traffic(suite, &secret).expect("keys");
+        let (head, mut sealed) = record(DATA);
+        let content = opener.open(0, head, &mut sealed).expect("it opens");
+        assert_eq!((content.kind, &sealed[content.range]), (23, (0..50).collect::<Vec<u8>>().as_slice()));
+        let (head, mut sealed) = record(ALERT);
+        let content = opener.open(1, head, &mut sealed).expect("it opens");
+        assert_eq!((content.kind, &sealed[content.range]), (21, [1, 0].as_slice()));
+    }
+
+    #[test]
+    fn nothing_opens_with_another_number_header_or_byte() {
+        let opener = Opener::of_traffic(Suite::of(0x1301).expect("a suite"), &Secret::new(&bytes(CLIENT)).expect("a secret"));
+        let opener = opener.expect("keys");
+        let (head, sealed) = record(DATA);
+        assert_eq!(opener.open(1, head, &mut sealed.clone()), None);
+        let other = Record { header: [23, 3, 1, 0, 0x43], ..head };
+        assert_eq!(opener.open(0, other, &mut sealed.clone()), None);
+        for at in 0..sealed.len() {
+            let mut damaged = sealed.clone();
+            damaged[at] ^= 1;
+            assert_eq!(opener.open(0, head, &mut damaged), None);
+            assert_eq!(opener.open(0, head, &mut sealed[..at].to_vec()), None);
+        }
+    }
+}
