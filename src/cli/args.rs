@@ -53,7 +53,9 @@ pub enum Command {
     Layers(Layers),
     /// Write a session in another format
     Export(Export),
-    /// Every rule that messages are held to
+    /// Findings, for people and for continuous integration: exit 1 where one is bad enough
+    Check(Check),
+    /// Every rule that messages are held to, or the manual of one
     Rules(Rules),
     /// Write a completion script for a shell
     Completions(Completions),
@@ -262,6 +264,66 @@ pub enum Format {
     Jsonl,
     /// The packets, as a capture file
     Pcapng,
+}
+
+/// `mcptap check`.
+#[derive(Debug, Args)]
+pub struct Check {
+    /// What to check
+    pub target: String,
+    /// One session of a capture with several
+    #[arg(long, value_name = "N")]
+    pub session: Option<u32>,
+    /// How findings are written
+    #[arg(long, short, value_enum, default_value_t = Findings::Text)]
+    pub format: Findings,
+    /// Exit 1 from this severity on [default: error, or what mcptap.toml says]
+    #[arg(long, value_enum, value_name = "SEVERITY")]
+    pub fail_on: Option<FailOn>,
+    /// Only these rules: ids, or beginnings of ids with * behind them
+    #[arg(long, value_name = "RULE", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// Not these rules
+    #[arg(long, value_name = "RULE", value_delimiter = ',')]
+    pub ignore: Vec<String>,
+    /// Choices of a project [default: mcptap.toml in the working directory, where it is there]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Compare the tools with those that were accepted in this file
+    #[arg(long, value_name = "FILE")]
+    pub baseline: Option<PathBuf>,
+    /// Accept the tools as they are: write them to this file, and check nothing
+    #[arg(long, value_name = "FILE", conflicts_with = "baseline")]
+    pub write_baseline: Option<PathBuf>,
+    /// Decoding.
+    #[command(flatten)]
+    pub decoding: Decoding,
+}
+
+/// How findings are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Findings {
+    /// By rule, with the first places
+    Text,
+    /// JSON lines
+    Json,
+    /// SARIF 2.1.0
+    Sarif,
+    /// JUnit XML
+    Junit,
+}
+
+/// From which severity on `mcptap check` says no.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FailOn {
+    /// Errors.
+    Error,
+    /// Warnings and errors.
+    Warning,
+    /// Any finding.
+    Info,
+    /// None: the exit status is 0 whatever is found.
+    Never,
 }
 
 /// `mcptap rules`.

@@ -16,8 +16,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::decode::exchange::Exchange;
-use crate::findings::Finding;
+use crate::findings::{Finding, Rule, Severity};
 use crate::mcp::{Message, Party, Peers, Session, Transport};
+use crate::store::FindingRow;
 use crate::view::layers::Layer;
 use crate::view::steps::Step;
 
@@ -156,9 +157,26 @@ fn rounded_share(share: f64) -> f64 {
 
 /// Writes the `finding` line of a finding.
 pub fn write_finding(out: &mut Vec<u8>, finding: &Finding) {
+    write_finding_of(out, finding.rule.id, finding.severity, finding.rule.spec, finding);
+}
+
+/// The same of a saved one, whose rule this program need not know, with the severity that a project gives it.
+pub fn write_finding_row(out: &mut Vec<u8>, row: &FindingRow, severity: Severity) {
+    let finding = Finding {
+        session: row.session,
+        messages: row.messages.clone(),
+        packets: row.packets.clone(),
+        text: row.text.clone(),
+        repeated: row.repeated,
+        ..Finding::of(&Rule::BLANK)
+    };
+    write_finding_of(out, &row.rule, severity, &row.spec, &finding);
+}
+
+fn write_finding_of(out: &mut Vec<u8>, rule: &str, severity: Severity, spec: &str, finding: &Finding) {
     let mut line = Object::line(out, "finding");
-    line.text("rule", finding.rule.id);
-    line.word("severity", finding.severity.name());
+    line.text("rule", rule);
+    line.word("severity", severity.name());
     line.maybe(&finding.session, |line, session| line.number("session", session.0));
     if !finding.messages.is_empty() {
         line.numbers("messages", finding.messages.iter().map(|message| message.0));
@@ -170,7 +188,7 @@ pub fn write_finding(out: &mut Vec<u8>, finding: &Finding) {
         line.number("repeated", finding.repeated);
     }
     line.text("text", &finding.text);
-    line.text("spec", finding.rule.spec);
+    line.text("spec", spec);
     line.end_line();
 }
 

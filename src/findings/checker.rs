@@ -11,7 +11,7 @@ use super::history::History;
 use super::report::{Report, SAID};
 use super::rule::Check;
 use super::seen::{Facts, Seen};
-use super::{Finding, Rule, all, jsonrpc, tools, transport};
+use super::{Finding, Rule, Severity, all, jsonrpc, tools, transport};
 use crate::capture::Limits;
 use crate::capture::pipe::Exit;
 use crate::decode::Direction;
@@ -71,12 +71,15 @@ fn slot(kind: Kind, method: Method) -> usize {
     kind as usize * Method::COUNT + method as usize
 }
 
+/// Findings of a rule so far, and the worst severity of them.
+type Said = (u64, Severity);
+
 /// A session as the checker keeps it.
 #[derive(Debug)]
 struct Kept {
     history: History,
     /// Findings of each rule so far.
-    said: BTreeMap<&'static str, u64>,
+    said: BTreeMap<&'static str, Said>,
 }
 
 /// Holds every session to the rules. Its findings come in the order of what they are about.
@@ -85,7 +88,7 @@ pub struct Checker {
     limits: Limits,
     sessions: FxHashMap<SessionNumber, Kept>,
     /// Findings that belong to no session, by rule.
-    elsewhere: BTreeMap<&'static str, u64>,
+    elsewhere: BTreeMap<&'static str, Said>,
     /// Exchanges that are open.
     exchanges: FxHashMap<ExchangeNumber, Carried>,
     /// Schemas of tools, compiled: many sessions use one server.
@@ -236,9 +239,9 @@ impl Checker {
         said.retain(|finding| {
             let kept = finding.session.and_then(|session| self.sessions.get_mut(&session));
             let counts = kept.map_or(&mut self.elsewhere, |kept| &mut kept.said);
-            let count = counts.entry(finding.rule.id).or_default();
-            *count += 1;
-            *count <= SAID
+            let said = counts.entry(finding.rule.id).or_insert((0, finding.severity));
+            *said = (said.0 + 1, said.1.max(finding.severity));
+            said.0 <= SAID
         });
         said
     }
@@ -275,12 +278,12 @@ fn judge(
 }
 
 /// One finding for each rule that was found more often than it was said.
-fn counted(session: Option<SessionNumber>, said: &BTreeMap<&'static str, u64>) -> impl Iterator<Item = Finding> {
-    let beyond = said.iter().filter(|(_, count)| **count > SAID);
-    beyond.filter_map(move |(id, count)| {
+fn counted(session: Option<SessionNumber>, said: &BTreeMap<&'static str, Said>) -> impl Iterator<Item = Finding> {
+    let beyond = said.iter().filter(|(_, (count, _))| *count > SAID);
+    beyond.filter_map(move |(id, (count, severity))| {
         let rule = super::rule(id)?;
         let repeated = count - SAID;
         let text = format!("found {repeated} more times, which are not listed");
-        Some(Finding { session, repeated, text, ..Finding::of(rule) })
+        Some(Finding { session, severity: *severity, repeated, text, ..Finding::of(rule) })
     })
 }

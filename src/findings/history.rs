@@ -10,6 +10,8 @@ pub use handshake::{Handshake, Initialize};
 pub use ids::Ids;
 pub use requests::{Asked, Requests};
 
+use std::collections::BTreeSet;
+
 use super::seen::{Evidence, Facts, InForce};
 use crate::capture::Limits;
 use crate::capture::pipe::Exit;
@@ -26,6 +28,9 @@ use crate::mcp::{MessageNumber, SessionNumber, Transport};
 pub const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 /// The capabilities of the client, in the same place.
 pub const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+
+/// Names of tools remembered that were called without having been listed: each is told of once, and so many are enough.
+const CALLED: usize = 64;
 
 /// A session so far.
 #[derive(Debug)]
@@ -54,6 +59,8 @@ pub struct History {
     pub tools: Tools,
     /// Whether the client ever asked for them.
     pub listed_tools: bool,
+    /// Tools that were called before, at most 64.
+    pub called: BTreeSet<String>,
     /// The batch that its last message belongs to, and whether it held requests or notifications, and answers.
     pub batch: Option<(u64, bool, bool)>,
     /// What its HTTP heads said.
@@ -77,6 +84,7 @@ impl History {
             ids: Ids::default(),
             tools: Tools::default(),
             listed_tools: false,
+            called: BTreeSet::new(),
             batch: None,
             endpoint: Endpoint::default(),
             exit: None,
@@ -212,7 +220,13 @@ impl History {
                     self.ids.insert(message.direction, id);
                 }
                 self.listed_tools |= facts.method == Method::ToolsList;
-                self.requests.asked(Asked { has_bad_arguments, ..Asked::of(facts) });
+                let asked = Asked { has_bad_arguments, ..Asked::of(facts) };
+                if let (Method::ToolsCall, false, Some(name)) = (facts.method, self.listed_tools, &asked.subject)
+                    && self.called.len() < CALLED
+                {
+                    self.called.insert(name.clone());
+                }
+                self.requests.asked(asked);
             }
             Kind::Response | Kind::Error => {
                 if message.kind == Kind::Response && facts.method == Method::ServerDiscover {

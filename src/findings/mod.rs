@@ -9,6 +9,7 @@
 //! rules need to know of the past belongs into `history/`, a noun a file. `docs/findings.md` is made from the rules
 //! (`MCPTAP_BLESS=1 cargo test --lib findings::manual`).
 
+pub mod baseline;
 mod capabilities;
 pub mod carried;
 pub mod checker;
@@ -17,6 +18,7 @@ mod http;
 
 mod jsonrpc;
 mod lifecycle;
+pub mod manual;
 mod methods;
 pub mod report;
 mod rule;
@@ -39,6 +41,7 @@ pub use rule::{Check, Rule, Severity};
 const FAMILIES: &[&[&Rule]] = &[
     transport::RULES,
     tls::RULES,
+    baseline::RULES,
     stdio::RULES,
     jsonrpc::envelope::RULES,
     jsonrpc::ids::RULES,

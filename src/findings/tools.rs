@@ -42,7 +42,11 @@ fn call_unknown(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     let tools = &seen.history.tools;
     if tools.is_complete() && tools.get(&name).is_none() {
         report.say(format!("the server listed no tool {name:?}"));
-    } else if !seen.history.listed_tools && seen.history.is_whole() && seen.is_one_client() {
+    } else if !seen.history.listed_tools
+        && seen.history.is_whole()
+        && seen.is_one_client()
+        && !seen.history.called.contains(&*name)
+    {
         report.say_as(Severity::Info, format!("{name:?} was called, and the tools were never asked for"));
     }
 }

@@ -5,6 +5,7 @@
 //!    8  0.251300 ←  tools/call   get_weather  tool error             id 3    238 ms  ✗      #52
 //! ```
 
+use super::latencies::Latencies;
 use super::paint::{Paint, Tone};
 use super::safe::{self, Align};
 use super::text::about;
@@ -188,10 +189,8 @@ pub struct Totals {
     pub errors: u64,
     /// Requests without an answer.
     pub unanswered: u64,
-    /// Latencies of answers in nanoseconds, at most [`Totals::LATENCIES`]: then every other one goes and every other one is passed over.
-    latencies: Vec<i64>,
-    step: u64,
-    seen: u64,
+    /// Latencies of answers.
+    latencies: Latencies,
     /// Bytes seen and sent.
     pub bytes: (u64, u64),
     /// Findings, by severity: info, warning, error.
@@ -199,27 +198,14 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Latencies kept for the percentiles.
-    const LATENCIES: usize = 65_536;
-
     /// One more message.
     pub fn message(&mut self, message: &Message) {
         self.messages += 1;
         self.responses += u64::from(message.kind == Kind::Response);
         self.errors += u64::from(message.kind == Kind::Error);
-        let Some(latency) = message.latency else { return };
-        if self.seen.is_multiple_of(self.step.max(1)) {
-            self.latencies.push(latency);
-            if self.latencies.len() >= Self::LATENCIES {
-                let mut keep = false;
-                self.latencies.retain(|_| {
-                    keep = !keep;
-                    keep
-                });
-                self.step = self.step.max(1) * 2;
-            }
+        if let Some(latency) = message.latency {
+            self.latencies.add(latency);
         }
-        self.seen += 1;
     }
 
     /// The last record of a session.
@@ -238,11 +224,7 @@ impl Totals {
 
     /// The last line.
     pub fn line(&mut self, paint: Paint) -> String {
-        self.latencies.sort_unstable();
-        let percentile = |p: usize| {
-            let index = self.latencies.len().checked_sub(1).map(|last| last * p / 100);
-            index.and_then(|index| self.latencies.get(index)).map(|latency| duration(*latency))
-        };
+        let mut percentile = |percent| self.latencies.percentile(percent).map(duration);
         let latency = match (percentile(50), percentile(95)) {
             (Some(p50), Some(p95)) => format!(" · p50 {p50} p95 {p95}"),
             _ => String::new(),

@@ -14,6 +14,8 @@ mod samples;
 mod shapes;
 #[cfg(feature = "live")]
 mod sniff;
+#[cfg(all(unix, feature = "tui"))]
+mod terminal;
 mod tidy;
 mod tls;
 mod wrapped;

@@ -311,7 +311,9 @@ fn sealed_under(secret: u8, number: u64, kind: u8, content: &[u8]) -> Vec<u8> {
 /// What a client said whose records, under the secrets 1 (handshake) and 2 (application), arrive as these pieces.
 fn carried(pieces: &[Piece<'_>]) -> (Vec<String>, Secrecy) {
     let mut keys = KeyLog::default();
-    for (label, secret) in [("CLIENT_HANDSHAKE_TRAFFIC_SECRET", 1), ("CLIENT_TRAFFIC_SECRET_0", 2), ("SERVER_TRAFFIC_SECRET_0", 3)] {
+    for (label, secret) in
+        [("CLIENT_HANDSHAKE_TRAFFIC_SECRET", 1), ("CLIENT_TRAFFIC_SECRET_0", 2), ("SERVER_TRAFFIC_SECRET_0", 3)]
+    {
         let hex = |byte: u8| format!("{byte:02x}").repeat(32);
         keys.add(format!("{label} {} {}", hex(7), hex(secret)).as_bytes());
     }
@@ -355,10 +357,24 @@ fn behind_a_loss_records_are_found_by_their_number() {
     let lost = |at: usize, records: usize| {
         let offset = record(22, &client_hello(&[3, 4])).len() + finished.len() + at * data[0].len();
         let length = records * data[0].len();
-        format!("{:?}", Anomaly::TlsRecordsLost { offset: offset as u64, length: length as u64, records: records as u64 })
+        format!(
+            "{:?}",
+            Anomaly::TlsRecordsLost { offset: offset as u64, length: length as u64, records: records as u64 }
+        )
     };
     let text = |number: u8| char::from(b'a' + number).to_string().repeat(10);
-    let wanted = [text(0), lost(1, 3), "30 lost".into(), text(4), lost(5, 1), "10 lost".into(), text(6), lost(7, 2), "20 lost".into(), text(9)];
+    let wanted = [
+        text(0),
+        lost(1, 3),
+        "30 lost".into(),
+        text(4),
+        lost(5, 1),
+        "10 lost".into(),
+        text(6),
+        lost(7, 2),
+        "20 lost".into(),
+        text(9),
+    ];
     assert_eq!(said, [&wanted[..], &["Finished".to_owned()]].concat());
     assert_eq!(secrecy, Secrecy::Opened);
 }
