@@ -46,7 +46,7 @@ fn every_suite_and_handshake_opens() {
     for call in messages.iter().filter(|message| message["kind"] == "request") {
         let raw: Value = serde_json::from_str(call["raw"].as_str().expect("text")).expect("JSON");
         let name = raw["params"]["name"].as_str().expect("a tool").to_owned();
-        let answer = messages.iter().find(|message| message["number"] == call["answered_by"]).expect("an answer");
+        let answer = messages.iter().find(|message| message["answers"] == call["number"]).expect("an answer");
         let text = answer["raw"].as_str().expect("text");
         assert!(text.contains(&format!("\"text\":\"{name} xxx")), "{name}: {text}");
         assert!(call["packets"].as_array().is_some_and(|packets| !packets.is_empty()));
@@ -54,7 +54,10 @@ fn every_suite_and_handshake_opens() {
     }
     let connections = lines.last().expect("a summary")["tcp_connections"].as_u64().expect("a count");
     assert_eq!((calls.len() as u64, messages.len() as u64), (connections, 2 * connections), "{calls:?}");
-    assert_eq!(of_type(&lines, "finding"), Vec::<&Value>::new());
+    let below = |finding: &&Value| {
+        ["tls-", "tcp-"].iter().any(|family| finding["rule"].as_str().unwrap_or_default().starts_with(family))
+    };
+    assert_eq!(of_type(&lines, "finding").into_iter().filter(below).count(), 0, "nothing is missing or odd below HTTP");
     for suite in ["TLS_CHACHA20_POLY1305_SHA256", "AES256-CCM8", "AES128-SHA mac-then-encrypt", "early data"] {
         assert!(calls.contains(suite), "{suite}");
     }

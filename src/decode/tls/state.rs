@@ -1,10 +1,12 @@
 //! What is known of a TLS connection, and what each record adds to it.
 //!
 //! From TLS 1.3 on, records say "application data" of everything behind the ServerHello. Records that are not opened are then told by
-//! their place and length, see [`State::application_data`]: a step may be wrong about such a record, and says what it went by.
+//! their place and length, see `state/guess.rs`: a step may be wrong about such a record, and says what it went by.
+
+mod guess;
 
 use super::early::Early;
-use super::handshake::{ClientHello, Message, Messages, ServerHello, Version, alert_length, finished_length};
+use super::handshake::{ClientHello, Message, Messages, ServerHello, Version, alert_length};
 use super::keylog::{KeyLog, Label, Random};
 use super::opening::{Epoch, Opening, Place, Skipped};
 use super::protect::Content;
@@ -17,9 +19,6 @@ use crate::decode::{Anomaly, Direction, Ending};
 
 /// Records that do not open, in a row, before that is said: those of a handshake whose secrets are missing stay below.
 const FAILURES: u32 = 8;
-
-/// How a ticket is told that was not opened.
-const GUESSED: &str = "NewSessionTicket (encrypted; told by equal lengths right after the handshake)";
 
 /// What is known of a connection.
 #[derive(Clone, Debug)]
@@ -372,79 +371,6 @@ impl State {
                 self.steps.application(&seen, false);
             }
             ContentType::Alert => self.steps.alert(&seen, "encrypted alert"),
-        }
-    }
-
-    /// A record of TLS 1.3 that says it is application data, as all encrypted ones do. Without keys:
-    ///
-    /// - Before the client's Finished the server has nothing but its handshake to send, so far as servers do. Finished is
-    ///   told by its length; at the most it is the third record, behind a certificate and its proof.
-    /// - The server's first records, of one length in a row, before the client asks for anything or within two round trips
-    ///   of its Finished, are tickets: servers send two or more as soon as they may (RFC 8446 section 4.6.1).
-    /// - A record just as long as an alert, the last of its direction, is the alert that closes it (section 6.1).
-    fn application_data(&mut self, seen: Seen) {
-        /// Certificate, CertificateVerify and Finished of a client.
-        const CLIENT_FLIGHT: u8 = 3;
-        /// More than the messages of a server, a chain of certificates over several records; where the client's direction
-        /// was not captured, its Finished never comes.
-        const SERVER_FLIGHT: u8 = 8;
-        /// EndOfEarlyData has no content (section 4.5).
-        const END_OF_EARLY_DATA: u16 = 4 + 1 + 16;
-        let finished = self.negotiation.cipher_suite.map(finished_length) == Some(seen.length);
-        let [client, server] = &mut self.halves;
-        match seen.direction {
-            Direction::ClientToServer if client.phase == Phase::Encrypted => {
-                let early = client.used && !finished && seen.length != END_OF_EARLY_DATA;
-                if early {
-                    return self.steps.application(&seen, false);
-                }
-                client.encrypted += 1;
-                if finished || client.encrypted == CLIENT_FLIGHT {
-                    client.phase = Phase::Over;
-                    self.finished = Some(seen.time);
-                }
-                self.steps.handshake(&seen, false);
-                self.said(if finished { "Finished" } else { "encrypted messages" });
-            }
-            Direction::ServerToClient if client.phase != Phase::Over && server.encrypted < SERVER_FLIGHT => {
-                server.encrypted += 1;
-                self.steps.handshake(&seen, false);
-                self.said("encrypted messages");
-            }
-            _ => self.behind_handshake(seen),
-        }
-    }
-
-    /// A record of TLS 1.3 behind the handshake, see [`Tls::application_data`].
-    fn behind_handshake(&mut self, seen: Seen) {
-        /// The head of a ticket and a short reference to what the server remembers, up to all that it needs to know.
-        const TICKET: std::ops::Range<u16> = 50..1_024;
-        let soon = self.finished.zip(self.round_trip).is_some_and(|(finished, round_trip)| {
-            (0..=round_trip.saturating_mul(2)).contains(&seen.time.since(finished))
-        });
-        let unasked = self.finished.is_some() && !self.halves[Direction::ClientToServer as usize].used;
-        let early = soon || unasked;
-        let alert = self.negotiation.cipher_suite.map(alert_length) == Some(seen.length);
-        let half = &mut self.halves[seen.direction as usize];
-        if half.ticket == Some(seen.length) && early {
-            return self.steps.ticket(&seen, GUESSED);
-        }
-        half.ticket = None;
-        let unused = !std::mem::replace(&mut half.used, true);
-        match half.aside.take() {
-            Some(first) if TICKET.contains(&first.length) && first.length == seen.length && early => {
-                half.ticket = Some(seen.length);
-                self.steps.ticket(&first, GUESSED);
-                return self.steps.ticket(&seen, GUESSED);
-            }
-            Some(data) => self.steps.application(&data, false),
-            None => {}
-        }
-        let ticket = seen.direction == Direction::ServerToClient && unused && early && TICKET.contains(&seen.length);
-        if ticket || alert {
-            half.aside = Some(seen);
-        } else {
-            self.steps.application(&seen, false);
         }
     }
 
