@@ -1,11 +1,12 @@
 //! What follows what: from the bytes of a connection to texts that may be JSON-RPC.
 //!
 //! ```text
-//!  TCP ─── channel ─┬─ http1 ─ content ─ coding ─┬─ whole body ──────► Text
-//!             ▲      │                            └─ sse ─ event data ─► Text
+//!  TCP ─── channel ─┬─ http1, http2 ─ content ─ coding ─┬─ whole body ──────► Text
+//!             ▲      │     └─ websocket ─ messages ──────┼───────────────────► Text
+//!             │      │                                   └─ sse ─ event data ─► Text
 //!             └──────┼─ tls (records that open; the others are explained)
 //!                    └─ nothing known (bytes are counted)
-//!  pipe ──────────────── lines ────────────────────────────────────────► Text
+//!  pipe ──────────────── lines ───────────────────────────────────────────────► Text
 //! ```
 //!
 //! Protocols are found by their bytes, on any port, at the start of a connection or wherever a capture begins. This is the only
@@ -20,9 +21,11 @@ mod tcp;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod websocket;
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -64,8 +67,8 @@ pub enum Unit<'a> {
     },
     /// What runs on a connection, which side is the client, or what TLS says of it, became known.
     Connected(ConnectionId, &'a Connected),
-    /// Bytes of one side that are a secret.
-    Secret(ConnectionId, Side, u64, u64),
+    /// Bytes of one side that are a secret, and what to put in place of each.
+    Secret(ConnectionId, Side, Range<u64>, u8),
     /// Bytes of one side below this offset were looked at for secrets.
     Cleared(ConnectionId, Side, u64),
     /// A stream of a kept connection.
@@ -111,6 +114,8 @@ pub enum TextCarrier<'a> {
         /// The id that the event itself set.
         id: Option<&'a str>,
     },
+    /// A message of a WebSocket that this exchange opened.
+    WebSocket(ExchangeNumber),
     /// A line of a pipe.
     Line {
         /// 1-based number on the pipe.
@@ -129,7 +134,7 @@ pub struct Connected {
     pub process: Option<Process>,
     /// Which side is the client.
     pub client: Option<Side>,
-    /// What runs on it: `http/1.1`, `tls`, `pipe`; `unknown` until found.
+    /// What runs on it: `http/1.1`, `http/2`, `websocket`, `tls`, `pipe`; `unknown` until found.
     pub protocol: &'static str,
     /// The server's name, as TLS says it.
     pub server_name: Option<String>,

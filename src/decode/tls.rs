@@ -169,6 +169,11 @@ pub fn sniff_application_data(bytes: &[u8]) -> bool {
     bytes.starts_with(&[23, 3, 3]) && record::sniff(bytes) == Some(true)
 }
 
+/// What the ClientHello offers that a handshake begins with, once it is whole: the server's name (SNI), and protocols (ALPN).
+pub fn client_hello(handshake: &[u8]) -> Option<(Option<String>, Vec<String>)> {
+    handshake::offer(handshake)
+}
+
 /// Whether a TLS record that begins here holds a ClientHello (RFC 8446 section 4: msg_type 1 behind the five bytes of the record).
 pub fn is_client_hello(bytes: &[u8]) -> bool {
     bytes.first() == Some(&22) && bytes.get(5) == Some(&1)

@@ -175,7 +175,7 @@ CREATE TABLE stream (
   capture          INTEGER NOT NULL AS (id >> 40) VIRTUAL,
   number           INTEGER NOT NULL AS (id & 0xFFFFFFFFFF) VIRTUAL,
   connection       INTEGER NOT NULL,          -- key
-  kind             INTEGER NOT NULL,          -- 0 TCP direction, 1 pipe, 2 body, 3 decoded body, 4 event data, 5 what TLS carried
+  kind             INTEGER NOT NULL,          -- 0 TCP direction, 1 pipe, 2 body, 3 decoded body, 4 event data, 5 messages of a WebSocket, 6 what TLS carried
   which            INTEGER NOT NULL,          -- the side, the file descriptor, the direction
   exchange         INTEGER
 ) STRICT;
@@ -188,7 +188,7 @@ CREATE TABLE part (
   PRIMARY KEY (stream, start)
 ) STRICT, WITHOUT ROWID;
 
--- What TLS carried, secrets masked, for streams of kind 5. A zstd frame each.
+-- What TLS carried, secrets masked, for streams of kind 6. A zstd frame each.
 CREATE TABLE plaintext (
   stream           INTEGER NOT NULL,          -- key
   start            INTEGER NOT NULL,          -- offset of the first byte

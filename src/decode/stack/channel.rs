@@ -2,11 +2,13 @@
 
 use std::borrow::Cow;
 
-use super::http::HttpStack;
+use super::http::{HttpStack, Version};
 use super::tls::TlsStack;
 use super::{Layer, Unit};
 use crate::capture::{Span, StreamId, Time};
+use crate::decode::http::MASK;
 use crate::decode::http1::{self, Seen};
+use crate::decode::http2;
 use crate::decode::stream::StreamKind;
 use crate::decode::tls::{self, Arrival};
 use crate::decode::{Direction, Ending, Piece, Side};
@@ -145,13 +147,14 @@ impl Channel {
             0 => tls::sniff(&looked),
             _ => Some(tls::sniff_application_data(&looked)),
         };
-        match (http1::sniff(&looked), is_tls) {
+        let (http1, http2) = (http1::sniff(&looked), http2::sniff(&looked));
+        match (http1.or(http2), is_tls) {
             (Some(Some(direction)), _) => {
                 let client = match direction {
                     Direction::ClientToServer => side,
                     Direction::ServerToClient => side.other(),
                 };
-                self.begin_http(layer, client);
+                self.begin_http(layer, client, if http1.is_some() { Version::Http1 } else { Version::Http2 });
             }
             (_, Some(true)) => {
                 // In the middle of a connection nothing tells who is who but who opened it.
@@ -183,12 +186,12 @@ impl Channel {
         }
     }
 
-    fn begin_http(&mut self, layer: &mut Layer<'_, '_>, client: Side) {
+    fn begin_http(&mut self, layer: &mut Layer<'_, '_>, client: Side, version: Version) {
         layer.connected.client = Some(client);
-        layer.connected.protocol = "http/1.1";
+        layer.connected.protocol = version.name();
         (layer.sink)(Unit::Connected(layer.id, layer.connected));
         let streams = self.by_direction(layer);
-        let mut http = Box::new(HttpStack::new(layer.shared.limits, streams));
+        let mut http = Box::new(HttpStack::new(layer.shared.limits, streams, version));
         if let Protocol::Unknown(sides) = &self.protocol {
             for (side, unknown) in [Side::First, Side::Second].into_iter().zip(sides) {
                 catch_up(&mut http, layer, side, unknown);
@@ -248,7 +251,7 @@ fn catch_up(http: &mut HttpStack, layer: &mut Layer<'_, '_>, side: Side, unknown
     let direction = direction(layer, side);
     if unknown.at > 0 {
         if layer.shared.options.store && !layer.shared.options.keep_secrets {
-            (layer.sink)(Unit::Secret(layer.id, side, 0, unknown.at));
+            (layer.sink)(Unit::Secret(layer.id, side, 0..unknown.at, MASK));
         }
         http.push(layer, direction, Piece::Gap(unknown.at), Seen::default(), Time::default());
     }

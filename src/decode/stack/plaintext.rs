@@ -14,8 +14,8 @@ pub(super) struct Plaintext {
     /// Offset of the first byte that waits.
     start: u64,
     bytes: Vec<u8>,
-    /// Secrets in bytes that wait or come.
-    secrets: Vec<Range<u64>>,
+    /// Secrets in bytes that wait or come, each with what to put in place of each byte.
+    secrets: Vec<(Range<u64>, u8)>,
 }
 
 impl Plaintext {
@@ -27,9 +27,9 @@ impl Plaintext {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// These bytes are a secret.
-    pub(super) fn secret(&mut self, range: Range<u64>) {
-        self.secrets.push(range);
+    /// These bytes are a secret, to be masked by this one.
+    pub(super) fn secret(&mut self, range: Range<u64>, mask: u8) {
+        self.secrets.push((range, mask));
     }
 
     /// Takes the bytes below `cleared`, with their offset; all of them where too many wait or `all` is asked for, those that were not
@@ -45,15 +45,15 @@ impl Plaintext {
         let start = self.start;
         self.start += taken as u64;
         if !keep_secrets {
-            for secret in &self.secrets {
+            for (secret, mask) in &self.secrets {
                 let inside = |offset: u64| (offset.saturating_sub(start) as usize).min(bytes.len());
                 let (from, to) = (inside(secret.start), inside(secret.end));
-                bytes[from..to].fill(MASK);
+                bytes[from..to].fill(*mask);
             }
             bytes[known..].fill(MASK);
         }
         let end = self.start;
-        self.secrets.retain(|secret| secret.end > end);
+        self.secrets.retain(|(secret, _)| secret.end > end);
         Some((start, bytes))
     }
 }
@@ -67,7 +67,7 @@ mod tests {
         let mut plaintext = Plaintext::default();
         plaintext.push(10, b"authorization: x\r\n");
         assert_eq!(plaintext.take(10, false, false), None);
-        plaintext.secret(25..26);
+        plaintext.secret(25..26, b'*');
         assert_eq!(plaintext.take(20, false, false), Some((10, b"authorizat".to_vec())));
         plaintext.push(28, b"rest");
         assert_eq!(plaintext.take(28, false, false), Some((20, b"ion: *\r\n".to_vec())));

@@ -210,7 +210,7 @@ impl Inner {
         let Inner { channel, plaintext, .. } = self;
         let Layer { id, shared, connected, kept, sink } = layer;
         let mut said = |unit: Unit<'_>| match unit {
-            Unit::Secret(_, side, start, end) => plaintext[side.index()].secret(start..end),
+            Unit::Secret(_, side, range, mask) => plaintext[side.index()].secret(range, mask),
             other => sink(other),
         };
         work(channel, &mut Layer { id: *id, shared, connected, kept, sink: &mut said });

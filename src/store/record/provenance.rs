@@ -28,7 +28,8 @@ pub(in crate::store) fn write_stream(
         StreamKind::Body(exchange, direction) => (2, direction.code(), Some(exchange)),
         StreamKind::Decoded(exchange, direction) => (3, direction.code(), Some(exchange)),
         StreamKind::EventData(exchange) => (4, Direction::ServerToClient.code(), Some(exchange)),
-        StreamKind::Plaintext(side) => (5, side.code(), None),
+        StreamKind::WebSocket(exchange, direction) => (5, direction.code(), Some(exchange)),
+        StreamKind::Plaintext(side) => (6, side.code(), None),
     };
     statement.execute(params![
         Key::new(capture, stream.id.0.into()),
@@ -55,7 +56,8 @@ pub(in crate::store) fn read_stream(row: &Row<'_>) -> anyhow::Result<Stream> {
         (2, Some(exchange)) => StreamKind::Body(exchange, Direction::from_code(which)?),
         (3, Some(exchange)) => StreamKind::Decoded(exchange, Direction::from_code(which)?),
         (4, Some(exchange)) => StreamKind::EventData(exchange),
-        (5, _) => StreamKind::Plaintext(Side::from_code(which)?),
+        (5, Some(exchange)) => StreamKind::WebSocket(exchange, Direction::from_code(which)?),
+        (6, _) => StreamKind::Plaintext(Side::from_code(which)?),
         _ => return Err(Damaged("a stream").into()),
     };
     Ok(Stream { id, connection, kind })
