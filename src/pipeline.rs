@@ -3,6 +3,7 @@
 //! A file, a live interface, a wrapped server and a saved session are the same thing to it, so live gives exactly what offline gives, and every
 //! test is a plain function call.
 
+mod encrypted;
 mod fuzz;
 mod sessions;
 
@@ -33,7 +34,7 @@ pub type Emit<'e> = dyn FnMut(Event) + 'e;
 pub enum Input<'a> {
     /// A packet.
     Packet(Packet<'a>),
-    /// TLS secrets that came with the capture.
+    /// TLS secrets, as whole lines of a key log.
     Secrets(&'a [u8]),
     /// The capture is broken here.
     Damage(&'a Damage),
@@ -101,8 +102,11 @@ impl Pipeline {
     pub fn push(&mut self, input: Input<'_>, emit: &mut Emit<'_>) {
         match input {
             Input::Packet(packet) => self.packet(&packet, emit),
-            // TLS is not decrypted yet: nothing here has a use for them.
-            Input::Secrets(_) => {}
+            Input::Secrets(lines) => {
+                let Above { stacks, sessions, .. } = &mut self.above;
+                stacks.secrets(lines, &mut |unit| sessions.unit(unit, emit));
+                self.above.keep(emit);
+            }
             Input::Damage(damage) => {
                 let text = format!("{}, byte {}: {}", damage.file, damage.offset, damage.reason);
                 emit(Event::Finding(Box::new(Finding { text, ..Finding::of(&transport::CAPTURE_DAMAGED) })));

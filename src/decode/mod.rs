@@ -223,6 +223,27 @@ pub enum Anomaly {
         /// What is wrong.
         why: &'static str,
     },
+    /// TLS records of one direction were lost; the next was found by trying record numbers.
+    TlsRecordsLost {
+        /// Where the first of them stood.
+        offset: u64,
+        /// Their bytes.
+        length: u64,
+        /// How many.
+        records: u64,
+    },
+    /// TLS records do not open, though there are secrets of their session.
+    TlsNotOpened {
+        /// Of the record at which that was noticed.
+        offset: u64,
+        /// Whether records of this direction opened before.
+        before: bool,
+    },
+    /// TLS records are protected in a way that is not opened.
+    TlsUnsupported {
+        /// The cipher suite and version.
+        what: String,
+    },
     /// IP fragments overlap with different content.
     FragmentConflict,
 }

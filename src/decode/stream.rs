@@ -20,6 +20,8 @@ pub struct Stream {
 pub enum StreamKind {
     /// One direction of a TCP connection.
     Tcp(Side),
+    /// What TLS carried in one direction.
+    Plaintext(Side),
     /// One pipe of a process, by file descriptor.
     Pipe(u8),
     /// The content of an HTTP message, transfer coding taken off.

@@ -28,6 +28,7 @@ pub mod seen;
 mod stdio;
 #[cfg(test)]
 mod testing;
+pub mod tls;
 mod tools;
 pub mod transport;
 mod utilities;
@@ -41,6 +42,7 @@ pub use rule::{Check, Rule, Severity};
 /// The rules, file by file.
 const FAMILIES: &[&[&Rule]] = &[
     transport::RULES,
+    tls::RULES,
     http2::RULES,
     baseline::RULES,
     stdio::RULES,

@@ -1,6 +1,6 @@
 //! Rules about the way messages travelled: captures, TCP, HTTP, server-sent events.
 
-use super::{Rule, Severity, http2};
+use super::{Rule, Severity, http2, tls};
 use crate::decode::Anomaly;
 
 /// The rules of this file.
@@ -272,6 +272,9 @@ pub fn judge(anomaly: &Anomaly) -> (&'static Rule, String) {
             (&LIMIT, format!("the limit \"{limit}\" stopped decoding at offset {offset}"))
         }
         Anomaly::BadHeader { why } => (&HEADER, (*why).to_owned()),
+        Anomaly::TlsRecordsLost { .. } | Anomaly::TlsNotOpened { .. } | Anomaly::TlsUnsupported { .. } => {
+            tls::judge(anomaly)
+        }
         Anomaly::FragmentConflict => (&FRAGMENTS, "two fragments of one datagram differ where they overlap".to_owned()),
     }
 }

@@ -213,8 +213,13 @@ impl Code for Severity {
 }
 
 impl Code for StepKind {
-    const ALL: &'static [StepKind] =
-        &[StepKind::Handshake, StepKind::ApplicationData, StepKind::Alert, StepKind::SessionTickets];
+    const ALL: &'static [StepKind] = &[
+        StepKind::Handshake,
+        StepKind::ApplicationData,
+        StepKind::Alert,
+        StepKind::SessionTickets,
+        StepKind::Decrypted,
+    ];
     const WHAT: &'static str = "a TLS step";
 }
 

@@ -12,6 +12,7 @@ use crate::decode::jsonrpc::Kind;
 use crate::decode::packet::headers;
 use crate::decode::stream::StreamKind;
 use crate::decode::tcp::Facts;
+use crate::decode::tls::Agreed;
 use crate::decode::{Direction, Side};
 use crate::event::{Connection, ConnectionKind};
 use crate::mcp::{Carrier, Message, Peers, Session};
@@ -132,17 +133,67 @@ fn network(place: &Place<'_>, message: &Message, layers: &mut Vec<Layer>) -> Res
         layers.push(layer);
     }
     if let Some(connection) = connection.filter(|connection| !connection.tls.is_empty()) {
-        let details = connection.tls.iter().map(|step| ("step".to_owned(), step.detail.clone()));
-        layers.push(Layer {
-            layer: "tls",
-            protocol: "TLS".to_owned(),
-            fields: details.collect(),
-            stream: None,
-            range: None,
-            packets: message.packets.clone(),
-        });
+        layers.push(tls(place, message, &connection)?);
     }
     Ok(())
+}
+
+/// What TLS agreed on, and the records that carried the message.
+fn tls(place: &Place<'_>, message: &Message, connection: &Connection) -> Result<Layer> {
+    let agreed = connection.agreed.clone().unwrap_or_default();
+    let mut fields = agreed_fields(&agreed);
+    let records = records(place, message)?;
+    let range = records.first().zip(records.last()).map(|(first, last)| (first.start, last.end));
+    if let Some((start, end)) = range {
+        let sealed: u64 = records.iter().map(Span::len).sum();
+        fields
+            .push(("records".to_owned(), format!("{}, {} encrypted, at {start}..{end}", records.len(), size(sealed))));
+    }
+    fields.extend(connection.tls.iter().map(|step| ("step".to_owned(), step.detail.clone())));
+    Ok(Layer {
+        layer: "tls",
+        protocol: agreed.version.unwrap_or_else(|| "TLS".to_owned()),
+        fields,
+        stream: records.first().map(|record| record.stream),
+        range,
+        packets: message.packets.clone(),
+    })
+}
+
+/// What TLS agreed on, as names and values.
+pub fn agreed_fields(agreed: &Agreed) -> Vec<(String, String)> {
+    let named = [
+        ("cipher suite", &agreed.cipher_suite),
+        ("server name", &agreed.server_name),
+        ("ALPN", &agreed.alpn),
+        ("fingerprint of the client (JA4)", &agreed.fingerprint),
+    ];
+    let mut fields: Vec<(String, String)> =
+        named.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.clone()?))).collect();
+    if agreed.resumed {
+        fields.push(("resumed".to_owned(), "an earlier session".to_owned()));
+    }
+    fields
+}
+
+/// The TLS records that a message stands in, in order, each once.
+fn records(place: &Place<'_>, message: &Message) -> Result<Vec<Span>> {
+    let mut records: Vec<Span> = Vec::new();
+    let mut open = vec![message.span];
+    while let Some(span) = open.pop() {
+        let stream = place.reader.stream(place.capture, span.stream)?;
+        let is_plaintext = stream.is_some_and(|stream| matches!(stream.kind, StreamKind::Plaintext(_)));
+        let below = below(place, span)?;
+        if is_plaintext {
+            records.extend(below);
+        } else {
+            // A stream is made of streams that were there before it: in a file that says otherwise the walk might never end.
+            open.extend(below.into_iter().filter(|from| from.stream < span.stream));
+        }
+    }
+    records.sort_unstable();
+    records.dedup();
+    Ok(records)
 }
 
 fn tcp_fields(
@@ -267,7 +318,7 @@ fn frames(place: &Place<'_>, exchange: &Exchange, message: &Message) -> Result<O
 fn connection_stream(place: &Place<'_>, message: &Message) -> Result<Option<StreamId>> {
     let mut span = message.span;
     while let Some(stream) = place.reader.stream(place.capture, span.stream)? {
-        if matches!(stream.kind, StreamKind::Tcp(_) | StreamKind::Pipe(_)) {
+        if matches!(stream.kind, StreamKind::Tcp(_) | StreamKind::Plaintext(_) | StreamKind::Pipe(_)) {
             return Ok(Some(stream.id));
         }
         match below(place, span)?.first() {

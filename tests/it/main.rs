@@ -17,4 +17,5 @@ mod sniff;
 #[cfg(all(unix, feature = "tui"))]
 mod terminal;
 mod tidy;
+mod tls;
 mod wrapped;

@@ -120,6 +120,11 @@ impl<'c> Checker<'c> {
                 assert!(!parts.is_empty());
                 parts.iter().for_each(|part| self.part(*stream, *part));
             }
+            Event::Plaintext(stream, start, bytes) => {
+                assert!(self.streams.contains_key(stream), "bytes of a stream that was not said: {event:?}");
+                assert!(start.checked_add(bytes.len() as u64).is_some());
+            }
+            Event::Keys(connection, _) => assert!(self.open(*connection).kept),
             Event::Session(_)
             | Event::Message(_)
             | Event::Exchange(_)
