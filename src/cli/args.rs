@@ -53,6 +53,8 @@ pub enum Command {
     Layers(Layers),
     /// Write a session in another format
     Export(Export),
+    /// Compare two recordings of the same conversation: which answers differ, and where
+    Diff(Diff),
     /// Every rule that messages are held to
     Rules(Rules),
     /// Write a completion script for a shell
@@ -250,6 +252,61 @@ pub enum Format {
     Jsonl,
     /// The packets, as a capture file
     Pcapng,
+}
+
+/// How answers are compared.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Comparing {
+    /// Set aside what stands here: /pointer/into/result, * any step, ** any number; METHOD:/… or TOOL:/… for some answers
+    #[arg(long, value_name = "PATH")]
+    pub ignore: Vec<String>,
+    /// The order of the array that stands here means nothing
+    #[arg(long, value_name = "PATH")]
+    pub unordered: Vec<String>,
+    /// How the comparison is written
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub format: ReportFormat,
+    /// Old and new beside each other instead of below
+    #[arg(long)]
+    pub side_by_side: bool,
+    /// List what is the same too
+    #[arg(long, short)]
+    pub all: bool,
+}
+
+/// Formats of a comparison.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ReportFormat {
+    /// For people
+    #[default]
+    Text,
+    /// One JSON object
+    Json,
+    /// JUnit XML: a test case for each request
+    Junit,
+}
+
+/// `mcptap diff`.
+#[derive(Debug, Args)]
+pub struct Diff {
+    /// The first recording
+    #[arg(value_name = "OLD")]
+    pub old: String,
+    /// The second recording
+    #[arg(value_name = "NEW")]
+    pub new: String,
+    /// One session of a capture with several, in both
+    #[arg(long, value_name = "N")]
+    pub session: Option<u32>,
+    /// The session of the second recording, where it has another number
+    #[arg(long, value_name = "N")]
+    pub other_session: Option<u32>,
+    /// Comparing.
+    #[command(flatten)]
+    pub comparing: Comparing,
+    /// Decoding.
+    #[command(flatten)]
+    pub decoding: Decoding,
 }
 
 /// `mcptap rules`.

@@ -1,6 +1,7 @@
 //! The command line: one file a command.
 
 pub mod args;
+mod diff;
 mod export;
 mod filter;
 mod json_tree;
@@ -77,6 +78,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         #[cfg(feature = "live")]
         Some(Command::Sniff(sniff)) => sniff::run(sniff, db, color),
         Some(Command::Wrap(wrap)) => wrap::run(wrap, db),
+        Some(Command::Diff(diff)) => diff::run(diff, db, color),
         Some(Command::Rules(rules)) => rules::run(rules, color),
         Some(Command::Completions(completions)) => {
             clap_complete::generate(completions.shell, &mut Arguments::command(), "mcptap", &mut std::io::stdout());

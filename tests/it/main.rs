@@ -6,6 +6,7 @@ mod laws;
 mod limits;
 mod program;
 mod public;
+mod replay;
 mod rewrite;
 mod samples;
 mod tidy;

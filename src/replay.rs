@@ -1,0 +1,5 @@
+//! A recorded session, sent again.
+
+pub mod recording;
+
+pub use recording::Recording;

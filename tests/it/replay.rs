@@ -1,0 +1,4 @@
+//! Recordings of a real server, compared with each other and sent again to servers that behave otherwise.
+
+mod diff;
+mod scene;
