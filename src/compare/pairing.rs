@@ -124,7 +124,9 @@ fn run(
         };
         let mut waiting: HashMap<Label, VecDeque<usize>> = HashMap::new();
         for (index, asked) in new.iter().enumerate().filter(|(index, _)| free[*index]) {
-            key(asked).map(|key| waiting.entry(key).or_default().push_back(index));
+            if let Some(key) = key(asked) {
+                waiting.entry(key).or_default().push_back(index);
+            }
         }
         for (asked, partner) in old.iter().zip(&mut partners).filter(|(_, partner)| partner.is_none()) {
             *partner = key(asked).and_then(|key| waiting.get_mut(&key)?.pop_front());
