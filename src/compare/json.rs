@@ -1,6 +1,6 @@
 //! A comparison as one JSON object.
 //!
-//! `same`, `old`, `new`, `counts` (`{outcome: count}`), `requests`, `volatile` (rules as `--ignore` takes them), `unasked`
+//! `same`, `old`, `new`, `counts` (`{outcome: count}`), `requests`, `volatile` (rules as `--ignore` takes them), `slower` (`{number, old_ns, new_ns}`), `unasked`
 //! (`{method, before, now}`), `notes`. A request: `method`, `subject`, `outcome`, `why`, `old` and `new` (`{number, latency_ns}`),
 //! `differences` (`{path, change, old, new}`; `change` is `changed`, `removed`, `added`). Members without a value are left out.
 
@@ -21,9 +21,14 @@ pub fn report(report: &Report) -> Value {
         "counts": counts,
         "requests": report.pairs.iter().map(pair).collect::<Vec<_>>(),
         "volatile": report.volatile.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "slower": report.slower().map(slower).collect::<Vec<_>>(),
         "unasked": report.unasked.iter().map(unasked).collect::<Vec<_>>(),
         "notes": report.notes,
     })
+}
+
+fn slower((pair, old, new): (&Pair, i64, i64)) -> Value {
+    json!({"number": pair.old.map(|old| old.number), "old_ns": old, "new_ns": new})
 }
 
 fn pair(pair: &Pair) -> Value {

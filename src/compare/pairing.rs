@@ -1,6 +1,6 @@
 //! Which request of one recording is which of another: by what was asked and in which order, never by id.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
@@ -53,7 +53,7 @@ fn question(params: &str) -> String {
 pub fn compare(old: &[Message], new: &[Message], rules: &Rules) -> Report {
     let (asked_old, asked_new) = (asked(old), asked(new));
     let (answers_old, answers_new) = (answers(old), answers(new));
-    let mut report = Report { unasked: unasked(old, new), ..Report::default() };
+    let mut report = Report { unasked: differing(&unasked(old), &unasked(new)), ..Report::default() };
     for (old, new) in pairs(&asked_old, &asked_new) {
         let party = |asked: &Asked<'_>| Party { number: asked.message.number.0, latency: asked.message.latency };
         let (old, new) = (old.map(|index| &asked_old[index]), new.map(|index| &asked_new[index]));
@@ -139,20 +139,22 @@ fn run(
     pairs
 }
 
-/// The server's notifications and requests whose numbers differ, by method.
-pub fn unasked(old: &[Message], new: &[Message]) -> Vec<(String, u64, u64)> {
-    let mut counts: BTreeMap<String, (u64, u64)> = BTreeMap::new();
-    count_unasked(old, |method| counts.entry(method).or_default().0 += 1);
-    count_unasked(new, |method| counts.entry(method).or_default().1 += 1);
-    let differing = counts.into_iter().filter(|(_, (old, new))| old != new);
-    differing.map(|(method, (old, new))| (method, old, new)).collect()
-}
-
-fn count_unasked(messages: &[Message], mut count: impl FnMut(String)) {
+/// How many notifications and requests of each method the server sent.
+pub fn unasked(messages: &[Message]) -> BTreeMap<String, u64> {
+    let mut counts = BTreeMap::new();
     for message in messages.iter().filter(|message| !message.redelivered) {
         if message.direction == Direction::ServerToClient && matches!(message.kind, Kind::Request | Kind::Notification)
         {
-            count(message.method.clone().unwrap_or_default());
+            *counts.entry(message.method.clone().unwrap_or_default()).or_default() += 1;
         }
     }
+    counts
+}
+
+/// Those whose numbers differ: method, before, now.
+pub fn differing(old: &BTreeMap<String, u64>, new: &BTreeMap<String, u64>) -> Vec<(String, u64, u64)> {
+    let methods: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    let count = |counts: &BTreeMap<String, u64>, method: &String| counts.get(method).copied().unwrap_or(0);
+    let both = methods.into_iter().map(|method| (method.clone(), count(old, method), count(new, method)));
+    both.filter(|(_, old, new)| old != new).collect()
 }

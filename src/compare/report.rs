@@ -4,6 +4,11 @@ use super::answer::Label;
 use super::difference::Difference;
 use super::rules::Rule;
 
+/// How much slower is worth a line.
+pub const SLOWER: i64 = 2;
+/// A tenth of a second: what a person notices.
+pub const NOTICED: i64 = 100_000_000;
+
 /// How a pair of answers compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Outcome {
@@ -94,6 +99,16 @@ pub struct Report {
 }
 
 impl Report {
+    /// The pairs whose answer took so much longer that somebody would notice: [`SLOWER`] times as long, and [`NOTICED`] nanoseconds more. That
+    /// the machine was busy is no difference: it does not make a comparison differ.
+    pub fn slower(&self) -> impl Iterator<Item = (&Pair, i64, i64)> {
+        let latencies = |pair: &Pair| Some((pair.old?.latency?, pair.new?.latency?));
+        let pairs = self.pairs.iter().filter(|pair| !matches!(&*pair.label.method, "initialize" | "server/discover"));
+        pairs
+            .filter_map(move |pair| latencies(pair).map(|(old, new)| (pair, old, new)))
+            .filter(|(_, old, new)| new.saturating_sub(*old) > NOTICED && *new > old.saturating_mul(SLOWER))
+    }
+
     /// Whether nothing differs.
     pub fn is_same(&self) -> bool {
         !self.pairs.iter().any(|pair| pair.outcome.differs())

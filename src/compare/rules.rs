@@ -184,7 +184,7 @@ fn strip(rules: &[&Rule], path: &mut Vec<String>, value: &mut Value) {
 }
 
 /// The words of a text: runs of letters, digits and the marks that stand inside times, numbers, paths and ids. What stands between counts too.
-pub(super) fn words(text: &str) -> Vec<&str> {
+pub(crate) fn words(text: &str) -> Vec<&str> {
     let is_inside = |c: char| c.is_alphanumeric() || "-_.:+/%".contains(c);
     let mut words = Vec::new();
     let mut start = 0;

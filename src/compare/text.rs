@@ -60,6 +60,10 @@ pub fn report(report: &Report, style: Style) -> String {
             let _ = writeln!(out, "  {}{some}", safe::visible(&rule.to_string()));
         }
     }
+    for (pair, before, now) in report.slower() {
+        let line = format!("slower: {} took {}, was {}", pair.label, duration(now), duration(before));
+        let _ = writeln!(out, "{}", paint.paint(Tone::Warning, &safe::visible(&line)));
+    }
     for (method, before, now) in &report.unasked {
         let line = format!("{} {}: {before} before, {now} now", "unasked", safe::visible(method));
         let _ = writeln!(out, "{}", paint.paint(Tone::Dim, &line));

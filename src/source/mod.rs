@@ -19,6 +19,7 @@ pub mod pcap;
 pub mod pcapng;
 pub mod reader;
 pub mod stdio;
+pub mod tape;
 pub mod unit;
 mod window;
 

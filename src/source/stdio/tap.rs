@@ -34,14 +34,14 @@ pub(super) const GATHER: Duration = Duration::from_millis(20);
 const IDLE: Duration = Duration::from_secs(1);
 
 /// Chunks, one behind the other, as packets in the form of [`crate::capture::pipe`].
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Segment {
     bytes: Vec<u8>,
     marks: Vec<Mark>,
 }
 
 /// When a chunk was read, and where its packet ends.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Mark {
     time: Time,
     end: usize,
@@ -55,7 +55,7 @@ impl Segment {
 }
 
 /// What both sides share.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Queue {
     segments: VecDeque<Segment>,
     spare: Vec<Segment>,
@@ -69,7 +69,7 @@ struct Queue {
     over: bool,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Shared {
     queue: Mutex<Queue>,
     wake: Condvar,
@@ -84,8 +84,9 @@ impl Shared {
     }
 }
 
-/// The side of the lanes.
-pub(super) struct Tap {
+/// The side of the lanes: where what passes is noted.
+#[derive(Debug)]
+pub struct Tap {
     process: u32,
     shared: Arc<Shared>,
     /// Data bytes seen.
@@ -100,6 +101,7 @@ pub(super) struct Tap {
 ///
 /// Begins with [`Content::Start`] and ends with [`Content::Exit`]. `next` answers [`Item::Idle`] at once when the queue has run
 /// empty, which is the moment to write things out, and then waits.
+#[derive(Debug)]
 pub struct Observations {
     shared: Arc<Shared>,
     /// What is being handed out, how many of its chunks were, and where the last of them ended.
@@ -113,7 +115,7 @@ pub struct Observations {
 }
 
 /// A queue for what is observed of `process`.
-pub(super) fn tap(process: u32) -> (Tap, Observations) {
+pub fn tap(process: u32) -> (Tap, Observations) {
     let shared = Arc::<Shared>::default();
     let tap = Tap { process, shared: Arc::clone(&shared), seen: 0, lost: [0; 3], wake: false };
     let segment = Segment::default();

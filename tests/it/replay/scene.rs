@@ -40,6 +40,18 @@ impl Scene {
         self.mcptap().args(arguments).output().expect("mcptap runs")
     }
 
+    /// Replays session 1 against a command.
+    pub fn replay(&self, options: &[&str], server_options: &[&str]) -> Output {
+        let mut replay = self.mcptap();
+        replay.args(["replay", "1"]).args(options).arg("--").args(server(server_options));
+        replay.output().expect("mcptap runs")
+    }
+
+    /// Replays session 1 against a URL.
+    pub fn replay_to(&self, url: &str, options: &[&str]) -> Output {
+        self.run(&[&["replay", "1", "--to", url], options].concat())
+    }
+
     /// Records a conversation on STDIO.
     pub fn record(&self, server_options: &[&str], talk: impl FnOnce(&mut Client)) {
         let mut wrap = self.mcptap();
@@ -57,6 +69,42 @@ impl Scene {
         talk(&mut client);
         client.stdin = None;
         client.child.wait().expect("the server ends");
+    }
+}
+
+/// The server over HTTP, gone when dropped.
+pub struct Served {
+    child: Child,
+    port: String,
+}
+
+impl Served {
+    /// Starts it and waits until it listens.
+    pub fn start(scene: &Scene, options: &[&str]) -> Served {
+        let file = tempfile::Builder::new().tempdir_in(scene.folder.path()).expect("a folder").keep().join("port");
+        let name = file.display().to_string();
+        let command = server(&[&["--http", &name], options].concat());
+        let mut child =
+            Command::new(&command[0]).args(&command[1..]).stderr(Stdio::null()).spawn().expect("python3 runs");
+        let port = loop {
+            match std::fs::read_to_string(&file) {
+                Ok(port) => break port,
+                Err(_) => assert!(child.try_wait().expect("a child").is_none(), "the server ended"),
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        };
+        Served { child, port }
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

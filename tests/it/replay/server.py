@@ -146,10 +146,10 @@ class Session:
 
     def ask(self, arguments, meta, send):
         mine = f"server-{uuid.uuid4().hex[:6]}"
-        self.waiting[mine] = queue.Queue()
+        answered = self.waiting[mine] = queue.Queue()
         params = {"message": arguments["question"], "requestedSchema": {"type": "object", "properties": {}}}
         send({"jsonrpc": "2.0", "id": mine, "method": "elicitation/create", "params": params})
-        said = self.waiting[mine].get(timeout=20)
+        said = answered.get(timeout=20)
         return json.dumps(said.get("result", said.get("error"))), None
 
     def open_ticket(self, arguments, meta, send):
@@ -271,7 +271,8 @@ class Handler(BaseHTTPRequestHandler):
             if "method" not in message:
                 session.heard(message)
             elif "id" in message:
-                session.answer(message, session.send)
+                # The connection is free for the client's next word, which may be what this call waits for.
+                threading.Thread(target=session.answer, args=(message, session.send), daemon=True).start()
             return
         name = self.headers.get("Mcp-Session-Id")
         if message.get("method") == "initialize":
