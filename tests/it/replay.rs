@@ -2,5 +2,5 @@
 
 mod diff;
 mod faults;
-mod replay;
 mod scene;
+mod servers;
