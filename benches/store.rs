@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use divan::counter::BytesCount;
 use mcptap::capture::{LinkType, Origin, Packet, PacketNumber, PacketRange, Part, Span, StreamId, Time};
-use mcptap::decode::exchange::{Exchange, ExchangeNumber, Field, Half};
+use mcptap::decode::exchange::{Exchange, ExchangeNumber, Half};
 use mcptap::decode::jsonrpc::{Envelope, Kind};
 use mcptap::decode::tcp::{Analysis, Flags};
 use mcptap::decode::{ConnectionId, Direction, Side};
@@ -214,13 +214,14 @@ fn capture() -> (Vec<Told>, u64) {
             let end = raw.len() as u64;
             let origin = Origin::Copied { stream: sender.stream, offset: head_start + head.len() as u64 };
             recorder.event(Event::Parts(body, vec![Part { start: 0, end, origin }]));
-            let field = |name: &str, value: &str| Field { name: name.into(), value: value.into() };
             let half = Half {
-                fields: vec![
-                    field("Content-Type", "application/json"),
-                    field("Mcp-Session-Id", "8b56930f"),
-                    field("Date", "Fri, 21 Nov 2025 10:00:00 GMT"),
-                ],
+                fields: [
+                    ("Content-Type", "application/json"),
+                    ("Mcp-Session-Id", "8b56930f"),
+                    ("Date", "Fri, 21 Nov 2025 10:00:00 GMT"),
+                ]
+                .into_iter()
+                .collect(),
                 head_start,
                 head_end: head_start + head.len() as u64,
                 packets: packets.clone(),

@@ -5,11 +5,11 @@ use crate::decode::exchange::Exchange;
 use crate::decode::tcp::{Analysis, Facts, Flags};
 use crate::decode::{ConnectionId, Side};
 use crate::findings::Finding;
-use crate::mcp::{Message, Session};
+use crate::mcp::{Message, Session, SessionNumber};
 
 pub use crate::decode::stream::{Stream, StreamKind};
 
-/// One event. Records (`Session`, `Exchange`, `Connection`) come again when they changed: the last one counts.
+/// One event. Records (`Session`, `Connection`, `Head`) come again when they changed: the last one counts.
 ///
 /// The variants under "for a store" come only when the pipeline was asked for them ([`Detail::Store`]).
 #[derive(Clone, Debug, PartialEq)]
@@ -23,7 +23,12 @@ pub enum Event {
     /// Something odd.
     Finding(Box<Finding>),
 
+    /// A session was ended to make room for others: nothing more is said of it, and its last record was the one before.
+    Ended(SessionNumber),
+
     // For a store.
+    /// An exchange as far as it went when a head of it was complete: it may stay open for hours. `Exchange` replaces it.
+    Head(Box<Exchange>),
     /// A connection, its facts so far. First of all that is said of it.
     Connection(Box<Connection>),
     /// This connection belongs to a session: its packets are to be kept, those before this moment too.

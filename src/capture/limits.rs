@@ -19,6 +19,9 @@ pub struct Limits {
     pub loss_time: i64,
     /// Capture time, in nanoseconds, for which a closed connection is remembered, for late retransmissions.
     pub linger_time: i64,
+    /// Closed connections remembered at once, those closed first forgotten first: a busy client closes hundreds a second, and
+    /// what comes late comes within a round trip or a few.
+    pub lingering: usize,
     /// IP datagrams being put together at once, and bytes of each: an IPv4 datagram has at most 65,535.
     pub datagrams: usize,
     /// Bytes of an HTTP head. Servers refuse between 8 and 64 KiB.
@@ -37,6 +40,8 @@ pub struct Limits {
     pub batch: usize,
     /// Unanswered requests remembered for one session, oldest forgotten first.
     pub unanswered: usize,
+    /// Ids of answered requests remembered for one session, to tell a second answer from one that nobody asked for.
+    pub answered: usize,
     /// Event ids remembered for one session, to recognise what a resumed stream delivers again.
     pub event_ids: usize,
     /// Packet numbers listed for one exchange: a stream may stay open for days.
@@ -56,6 +61,7 @@ impl Default for Limits {
             loss_packets: 256,
             loss_time: 1_000_000_000,
             linger_time: 10_000_000_000,
+            lingering: 1_024,
             datagrams: 256,
             head: 64 << 10,
             pipelined: 4_096,
@@ -65,6 +71,7 @@ impl Default for Limits {
             json_depth: 512,
             batch: 16_384,
             unanswered: 65_536,
+            answered: 1_024,
             event_ids: 16_384,
             packets_listed: 65_536,
             names: 4_096,

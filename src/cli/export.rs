@@ -12,7 +12,6 @@ use super::target::{self, Opened};
 use super::{filter, output};
 use crate::export::{jsonl, pcapng};
 use crate::filter::Filter;
-use crate::findings::{self, Finding};
 use crate::mcp::Session;
 use crate::source::{Item, Source};
 use crate::store::{Key, Page, Scope, Selection, Stored};
@@ -84,9 +83,7 @@ fn lines(opened: &Opened, session: &Session, filter: Option<&Filter>, out: &mut 
         let Some(last) = rows.last() else { break };
         from = Some(last.number + 1);
         for row in rows {
-            let Some(rule) = findings::rule(&row.rule) else { continue };
-            let (session, span) = (row.session, row.span);
-            let finding = Finding { rule, session, messages: row.messages, packets: row.packets, span, text: row.text };
+            let Some(finding) = row.finding() else { continue };
             line.clear();
             jsonl::write_finding(&mut line, &finding);
             out.write_all(&line)?;

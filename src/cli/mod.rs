@@ -1,6 +1,7 @@
 //! The command line: one file a command.
 
 pub mod args;
+mod check;
 mod diff;
 mod export;
 mod filter;
@@ -15,6 +16,7 @@ mod sessions;
 mod show;
 #[cfg(feature = "live")]
 mod sniff;
+mod stop;
 pub mod target;
 #[cfg(feature = "tui")]
 mod tui;
@@ -81,6 +83,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Some(Command::Wrap(wrap)) => wrap::run(wrap, db),
         Some(Command::Replay(replay)) => replay::run(replay, db, color),
         Some(Command::Diff(diff)) => diff::run(diff, db, color),
+        Some(Command::Check(check)) => check::run(check, db, color),
         Some(Command::Rules(rules)) => rules::run(rules, color),
         Some(Command::Completions(completions)) => {
             clap_complete::generate(completions.shell, &mut Arguments::command(), "mcptap", &mut std::io::stdout());

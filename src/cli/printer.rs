@@ -27,7 +27,7 @@ pub struct Printer {
     /// A line of JSON being written.
     line: Vec<u8>,
     totals: Totals,
-    /// The last record of each session, said at the end.
+    /// The last record of each session that is not over, said at its end.
     sessions: BTreeMap<SessionNumber, Session>,
     shown: Option<SessionNumber>,
     progress: Progress,
@@ -61,28 +61,33 @@ impl Printer {
             passed.into_iter().try_for_each(|event| self.print(event))?;
         }
         self.progress.clear();
-        for session in self.sessions.values() {
-            self.totals.session(session);
+        if !self.json && !self.sessions.is_empty() {
+            writeln!(self.out)?;
+        }
+        for session in std::mem::take(&mut self.sessions).into_values() {
+            self.session(&session)?;
         }
         if self.json {
-            for session in std::mem::take(&mut self.sessions).into_values() {
-                self.write(|line| jsonl::write_session(line, &session))?;
-            }
             let summary = self.summary(counts);
             self.write(|line| jsonl::write_summary(line, &summary))?;
         } else {
-            if !self.sessions.is_empty() {
-                writeln!(self.out)?;
-            }
-            for session in std::mem::take(&mut self.sessions).into_values() {
-                writeln!(self.out, "{}", self.lines.session(&session))?;
-            }
             writeln!(self.out, "{}", self.totals.line(self.lines.paint))?;
             if self.totals.messages == 0 {
                 writeln!(self.out, "{}", nothing(counts))?;
             }
         }
         self.out.flush()?;
+        Ok(())
+    }
+
+    /// The last record of a session.
+    fn session(&mut self, session: &Session) -> Result<()> {
+        self.totals.session(session);
+        if self.json {
+            self.write(|line| jsonl::write_session(line, session))?;
+        } else {
+            writeln!(self.out, "{}", self.lines.session(session))?;
+        }
         Ok(())
     }
 
@@ -144,6 +149,11 @@ impl Printer {
                 }
                 self.sessions.insert(session.number, *session);
             }
+            Event::Ended(number) => {
+                if let Some(session) = self.sessions.remove(&number) {
+                    self.session(&session)?;
+                }
+            }
             Event::Message(message) => {
                 self.totals.message(&message);
                 if self.json {
@@ -155,7 +165,7 @@ impl Printer {
             }
             Event::Exchange(exchange) if self.json => self.write(|line| jsonl::write_exchange(line, &exchange))?,
             Event::Finding(finding) => {
-                self.totals.finding(finding.rule.severity);
+                self.totals.finding(finding.severity, finding.repeated.max(1));
                 if self.json {
                     self.write(|line| jsonl::write_finding(line, &finding))?;
                 } else if finding.messages.is_empty() {

@@ -2,13 +2,12 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::AtomicBool;
 
 use anyhow::Result;
 
 use super::args::{Colour, Decoding, Read};
 use super::printer::Printer;
-use super::{filter, target};
+use super::{filter, stop, target};
 use crate::capture::Limits;
 use crate::engine::saver::{self, Saver};
 use crate::engine::{self, Both};
@@ -23,7 +22,7 @@ pub fn run(arguments: Read, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
     let detail = if arguments.save { Detail::Store } else { Detail::Messages };
     let mut pipeline = Pipeline::new(options(&arguments.decoding, arguments.hash, detail));
     let mut printer = Printer::new(arguments.json, colour, filter, arguments.follow);
-    let stop = AtomicBool::new(false);
+    let stop = stop::on_signals()?;
     if arguments.save {
         let names: Vec<String> = arguments.files.iter().map(|file| file.display().to_string()).collect();
         let (process, started) = (std::process::id(), saver::now());

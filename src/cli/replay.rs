@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use super::args::{Colour, Replay, ReportFormat};
+use super::wrap::command_line;
 use super::{diff, filter, output, target};
 use crate::compare::json;
 use crate::mcp::{MessageNumber, Session};
@@ -120,7 +121,8 @@ fn settings(arguments: &Replay, only: Vec<bool>) -> Result<Settings> {
 /// The server, and the names of the header fields that are supplied for it.
 fn server(arguments: &Replay) -> Result<(Target, Vec<String>)> {
     let Some(url) = &arguments.to else {
-        return Ok((Target::Command(Server { command: arguments.command.clone(), name: None }), Vec::new()));
+        let (command, recorded) = (arguments.command.clone(), command_line::masked(&arguments.command));
+        return Ok((Target::Command(Server { command, recorded, name: None }), Vec::new()));
     };
     #[cfg(feature = "http")]
     {

@@ -1,4 +1,4 @@
-//! `mcptap rules`: every rule, or one.
+//! `mcptap rules`: every rule, or the manual of one.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -6,30 +6,49 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 
 use super::args::{Colour, Rules};
-use super::output;
-use crate::findings::{self, Severity};
-use crate::view::paint::Tone;
+use super::output::{self, Output};
+use crate::findings::{self, Rule, Severity, manual};
+use crate::view::paint::{Paint, Tone};
 
 pub fn run(arguments: Rules, colour: Colour) -> Result<ExitCode> {
     let paint = output::paint(colour);
     let mut out = output::stdout();
-    let mut found = false;
-    for rule in findings::all().filter(|rule| arguments.rule.as_deref().is_none_or(|wanted| wanted == rule.id)) {
-        found = true;
-        let tone = match rule.severity {
-            Severity::Error => Tone::Error,
-            Severity::Warning => Tone::Warning,
-            Severity::Info => Tone::Dim,
-        };
-        let severity = paint.paint(tone, &format!("{:<8}", rule.severity.name()));
-        writeln!(out, "{severity} {:<34} {}", rule.id, rule.title)?;
-        if arguments.rule.is_some() && !rule.spec.is_empty() {
-            writeln!(out, "         {}", paint.paint(Tone::Dim, rule.spec))?;
+    match arguments.rule.as_deref() {
+        None => {
+            for rule in findings::all() {
+                writeln!(out, "{} {:<44} {}", severity(rule, paint), rule.id, rule.title)?;
+            }
         }
+        Some(id) => match findings::rule(id) {
+            Some(rule) => page(&mut out, paint, rule)?,
+            None => bail!("there is no rule {id:?}: \"mcptap rules\" lists them"),
+        },
     }
     out.flush()?;
-    if !found {
-        bail!("there is no rule {:?}: \"mcptap rules\" lists them", arguments.rule.unwrap_or_default());
-    }
     Ok(ExitCode::SUCCESS)
+}
+
+fn severity(rule: &Rule, paint: Paint) -> String {
+    let tone = match rule.severity {
+        Severity::Error => Tone::Error,
+        Severity::Warning => Tone::Warning,
+        Severity::Info => Tone::Dim,
+    };
+    paint.paint(tone, &format!("{:<8}", rule.severity.name()))
+}
+
+fn page(out: &mut Output, paint: Paint, rule: &Rule) -> Result<()> {
+    writeln!(out, "{} {:<44} {}", severity(rule, paint), rule.id, rule.title)?;
+    writeln!(out)?;
+    let revisions = manual::revisions(rule);
+    for (name, text) in [
+        ("why", rule.why),
+        ("example", rule.example),
+        ("what to do", rule.remedy),
+        ("revisions", revisions.as_str()),
+        ("specification", rule.spec),
+    ] {
+        writeln!(out, "{} {text}", paint.paint(Tone::Dim, &format!("{name:>14}")))?;
+    }
+    Ok(())
 }

@@ -14,7 +14,7 @@ use super::target::{self, Opened};
 use super::{filter, json_tree};
 use crate::export::jsonl;
 use crate::filter::Filter;
-use crate::findings::{self, Finding};
+use crate::findings;
 use crate::mcp::{Message, MessageNumber, Session};
 use crate::store::{CaptureId, Key, Page, Scope};
 use crate::view::paint::Tone;
@@ -23,6 +23,9 @@ use crate::view::transcript::{Lines, Totals};
 
 /// How often a followed database is looked at: a person sees a message within a tenth of a second.
 const LOOK: Duration = Duration::from_millis(30);
+
+/// Looks after which it is asked whether the writer lives though nothing was written.
+const ASSURE: u32 = 32;
 
 pub fn run(arguments: Show, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
     let filter = filter::parse(arguments.filter.as_deref())?;
@@ -41,11 +44,12 @@ pub fn run(arguments: Show, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
     if sessions.is_empty() && !arguments.follow {
         bail!("no MCP session in {}: \"mcptap read\" says what there is", arguments.target);
     }
+    let mut seen = None;
     for session in &sessions {
-        timeline.session(&opened, session)?;
+        seen = timeline.session(&opened, session)?;
     }
     if arguments.follow {
-        timeline.follow(&opened, sessions.last())?;
+        timeline.follow(&opened, seen)?;
     } else {
         timeline.totals()?;
     }
@@ -85,12 +89,13 @@ impl Timeline {
         Timeline { out: output::stdout(), json, lines, filter, line: Vec::new(), totals: Totals::default() }
     }
 
-    fn session(&mut self, opened: &Opened, session: &Session) -> Result<()> {
+    /// A session up to now; returns the last message's key.
+    fn session(&mut self, opened: &Opened, session: &Session) -> Result<Option<Key>> {
         self.lines.start = Some(session.started);
         if !self.json {
             writeln!(self.out, "{}", self.lines.session(session))?;
         }
-        self.messages(opened, session, None)?;
+        let last = self.messages(opened, session, None)?;
         let scope = Scope::Session(session.number);
         let mut page = Page::first(1_000);
         loop {
@@ -98,12 +103,9 @@ impl Timeline {
             let Some(last) = rows.last().map(|row| row.number) else { break };
             page = Page::from(last + 1, 1_000);
             for row in rows {
-                self.totals.finding(row.severity);
+                self.totals.finding(row.severity, row.repeated.max(1));
                 // A rule of another version has no entry here; its messages still name it.
-                let Some(rule) = findings::rule(&row.rule) else { continue };
-                let (session, span) = (row.session, row.span);
-                let finding =
-                    Finding { rule, session, messages: row.messages, packets: row.packets, span, text: row.text };
+                let Some(finding) = row.finding() else { continue };
                 if self.json {
                     self.write(|line| jsonl::write_finding(line, &finding))?;
                 } else if finding.messages.is_empty() {
@@ -115,7 +117,7 @@ impl Timeline {
             self.write(|line| jsonl::write_session(line, session))?;
         }
         self.totals.session(session);
-        Ok(())
+        Ok(last)
     }
 
     /// The messages of a session behind `after`; returns the last one's key.
@@ -151,36 +153,40 @@ impl Timeline {
     }
 
     /// Goes on printing what is new, until the capture is over or the reader of the output goes.
-    fn follow(&mut self, opened: &Opened, session: Option<&Session>) -> Result<()> {
-        let mut seen = match session {
-            Some(session) => self.last_key(opened, session)?,
-            None => None,
-        };
+    fn follow(&mut self, opened: &Opened, mut seen: Option<Key>) -> Result<()> {
         let mut version = None;
-        loop {
+        for look in 0u32.. {
             self.out.flush()?;
             let now = opened.reader.data_version()?;
-            if version != Some(now) {
+            // A writer that was killed says no more.
+            if version != Some(now) || look.is_multiple_of(ASSURE) {
                 version = Some(now);
                 let session = match opened.session {
                     Some(number) => opened.reader.session(number)?,
                     None => opened.reader.latest_session()?,
                 };
                 if let Some(session) = session {
+                    // Asked first: once it has ended, what is read next is all.
+                    let live = super::sessions::is_live(&opened.reader, &session)?;
                     seen = self.messages(opened, &session, seen)?;
-                    if !super::sessions::is_live(&opened.reader, &session)? {
-                        self.out.flush()?;
-                        return Ok(());
+                    if !live {
+                        return self.ended(&session);
                     }
                 }
             }
             thread::sleep(LOOK);
         }
+        Ok(())
     }
 
-    fn last_key(&self, opened: &Opened, session: &Session) -> Result<Option<Key>> {
-        let rows = opened.reader.message_rows(Scope::Session(session.number), Page::last(1))?;
-        Ok(rows.first().map(|row| row.key()))
+    /// What became of a session that was followed.
+    fn ended(&mut self, session: &Session) -> Result<()> {
+        if self.json {
+            self.write(|line| jsonl::write_session(line, session))?;
+        } else {
+            writeln!(self.out, "\n{}", self.lines.session(session))?;
+        }
+        Ok(self.out.flush()?)
     }
 
     /// One message with everything.

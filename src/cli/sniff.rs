@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use super::args::{Colour, Sniff};
 use super::printer::Printer;
 use super::read::options;
-use super::{filter, output, target};
+use super::{filter, output, stop, target};
 use crate::capture::Packet;
 use crate::engine::queue::Queue;
 use crate::engine::saver::{self, Saver};
@@ -21,7 +21,7 @@ use crate::engine::{self, Both, Listener};
 use crate::event::{Detail, Event};
 use crate::export::pcapng;
 use crate::pipeline::Pipeline;
-use crate::source::live::{self, Live, LiveOptions};
+use crate::source::live::{self, Live, LiveOptions, Statistics};
 use crate::store::{CaptureInfo, CaptureKind, Place, Writer};
 
 pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
@@ -39,10 +39,7 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     })?;
     // The interface is open: nothing below needs more than the person's own rights, and what is written is theirs.
     live::drop_privileges()?;
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot catch signals")?;
-    }
+    let stop = stop::on_signals()?;
     let raw = arguments.write.as_ref().map(|path| Raw::create(path)).transpose()?;
     let saver = if arguments.no_save {
         None
@@ -63,18 +60,25 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     let printer = Printer::new(arguments.json, colour, filter, true);
     let mut listeners = Both(Both(printer, limit), Both(Sometimes(saver), Sometimes(raw)));
     let mut queue = Queue::start(live, Arc::clone(&stop))?;
-    let run = engine::run(&mut queue, &mut pipeline, &mut listeners, &stop);
-    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    // A signal ends the capture, and that the queue: what is in it is still decoded.
+    let run = engine::run(&mut queue, &mut pipeline, &mut listeners, &AtomicBool::new(false));
+    stop.store(true, Ordering::Relaxed);
+    let dropped = queue.dropped();
+    let statistics = queue.finish().and_then(|mut live| live.statistics());
+    let mut counts = pipeline.counts().clone();
+    if let Ok(Statistics { dropped: by_kernel, dropped_by_interface: by_interface, .. }) = statistics {
+        let lost = [(by_kernel, "dropped by the kernel"), (by_interface, "dropped by the interface")];
+        let lost = lost.into_iter().chain([(dropped, "dropped by mcptap")]).filter(|(packets, _)| *packets > 0);
+        counts.skipped.extend(lost.map(|(packets, reason)| (reason, packets)));
+    }
     let Both(Both(mut printer, _), Both(Sometimes(saver), Sometimes(raw))) = listeners;
-    let saved = saver.map(|saver| saver.finish(target::summary(pipeline.counts()))).transpose();
+    let saved = saver.map(|saver| saver.finish(target::summary(&counts))).transpose();
     raw.map(Raw::finish).transpose()?;
     run?;
-    printer.finish(pipeline.counts())?;
-    let dropped = queue.dropped();
-    let statistics = queue.finish()?.statistics()?;
+    printer.finish(&counts)?;
+    let Statistics { received, dropped: by_kernel, dropped_by_interface: by_interface } = statistics?;
     eprintln!(
-        "mcptap: {} packets received, {} dropped by the kernel, {} by the interface, {dropped} by mcptap",
-        statistics.received, statistics.dropped, statistics.dropped_by_interface
+        "mcptap: {received} packets received, {by_kernel} dropped by the kernel, {by_interface} by the interface, {dropped} by mcptap"
     );
     if let Some(counts) = saved?
         && counts.lost > 0

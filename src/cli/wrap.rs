@@ -1,5 +1,7 @@
 //! `mcptap wrap`: an STDIO server with its pipes teed into the database.
 
+pub(super) mod command_line;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
@@ -23,9 +25,14 @@ const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(250);
 
 pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
-    let words: Vec<String> = arguments.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let server = Server { command: arguments.command, name: arguments.name };
-    let code = stdio::wrap(&server, move |observations| record(observations, words.join(" "), db));
+    let recorded = if arguments.keep_secrets {
+        arguments.command.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+    } else {
+        command_line::masked(&arguments.command)
+    };
+    let source = recorded.join(" ");
+    let server = Server { command: arguments.command, recorded, name: arguments.name };
+    let code = stdio::wrap(&server, move |observations| record(observations, source, db));
     Ok(ExitCode::from(code))
 }
 

@@ -1,5 +1,8 @@
 //! An HTTP exchange as a record: request, response, and which packets carried them.
 
+use std::fmt;
+use std::ops::Range;
+
 use super::ConnectionId;
 use crate::capture::{PacketNumber, Time};
 
@@ -7,20 +10,88 @@ use crate::capture::{PacketNumber, Time};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExchangeNumber(pub u64);
 
-/// A header field as sent; where it is a secret, `value` is masked byte for byte unless secrets are kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Field {
-    /// The name as sent.
-    pub name: String,
-    /// The value; bytes that are no UTF-8 are replaced.
-    pub value: String,
+/// The header fields of a message in order as sent; where a value is a secret it is masked byte for byte, unless secrets are kept.
+///
+/// One text holds them all, and most often it is the head itself: a field is two ranges of it.
+#[derive(Clone, Default)]
+pub struct Fields {
+    text: Box<str>,
+    places: Box<[Place]>,
+}
+
+/// Where a name and its value stand in the text.
+pub(super) type Place = (Range<u32>, Range<u32>);
+
+impl Fields {
+    /// Fields whose names and values stand at these places of a text. Bytes that are no UTF-8 are replaced.
+    pub(super) fn new(text: Box<[u8]>, places: Vec<Place>) -> Fields {
+        match String::from_utf8(text.into_vec()) {
+            Ok(text) => Fields { text: text.into(), places: places.into() },
+            Err(error) => {
+                let text = error.as_bytes();
+                let part = |place: &Range<u32>| {
+                    String::from_utf8_lossy(text.get(place.start as usize..place.end as usize).unwrap_or_default())
+                };
+                places.iter().map(|(name, value)| (part(name), part(value))).collect()
+            }
+        }
+    }
+
+    /// Name and value of each field.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        let part = |place: &Range<u32>| self.text.get(place.start as usize..place.end as usize).unwrap_or_default();
+        self.places.iter().map(move |(name, value)| (part(name), part(value)))
+    }
+
+    /// The first value of this name, whatever its case.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Bytes of memory that they take.
+    pub fn size(&self) -> usize {
+        self.text.len() + size_of_val(&*self.places)
+    }
+}
+
+/// Names and values, in order.
+impl<Name: AsRef<str>, Value: AsRef<str>> FromIterator<(Name, Value)> for Fields {
+    fn from_iter<I: IntoIterator<Item = (Name, Value)>>(fields: I) -> Fields {
+        let mut text = String::new();
+        let mut put = |part: &str| {
+            let start = text.len() as u32;
+            text.push_str(part);
+            start..text.len() as u32
+        };
+        let places = fields.into_iter().map(|(name, value)| (put(name.as_ref()), put(value.as_ref()))).collect();
+        Fields { text: text.into(), places }
+    }
+}
+
+impl PartialEq for Fields {
+    fn eq(&self, other: &Fields) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Fields {}
+
+impl fmt::Debug for Fields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
 }
 
 /// One direction of an exchange.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Half {
-    /// Header fields in order as sent.
-    pub fields: Vec<Field>,
+    /// Header fields.
+    pub fields: Fields,
     /// Time of the first byte.
     pub started: Option<Time>,
     /// Time of the last byte so far.

@@ -64,6 +64,19 @@ impl Head {
         self.offset + self.text.len() as u64
     }
 
+    /// Puts the mask in place of the values of secret fields, and says where each stands in the text.
+    pub fn mask(&mut self, mut secret: impl FnMut(&Range<u32>)) {
+        let Head { text, fields, .. } = self;
+        for (name, value) in fields {
+            if text.get(name.start as usize..name.end as usize).is_some_and(is_secret)
+                && let Some(bytes) = text.get_mut(value.start as usize..value.end as usize)
+            {
+                bytes.fill(MASK);
+                secret(value);
+            }
+        }
+    }
+
     /// The bytes of a range of the text: a name or value of `fields`.
     pub fn slice(&self, range: &Range<u32>) -> &[u8] {
         self.text.get(range.start as usize..range.end as usize).unwrap_or_default()
@@ -75,9 +88,26 @@ pub const MASK: u8 = b'*';
 
 /// Whether the values of this header field are secrets, never shown nor written to disk unless asked for.
 pub fn is_secret(name: &[u8]) -> bool {
-    /// What the name of such a field contains, in lower case: `Proxy-Authorization`, `Set-Cookie`, `X-Csrf-Token`.
-    const PARTS: [&[u8]; 7] = [b"authorization", b"cookie", b"secret", b"token", b"password", b"apikey", b"api-key"];
-    PARTS.iter().any(|part| name.windows(part.len()).any(|window| window.eq_ignore_ascii_case(part)))
+    /// What the name of such a field contains, in lower case, by the first letter: `Proxy-Authorization`, `Set-Cookie`,
+    /// `X-Csrf-Token`.
+    const fn parts(first: u8) -> &'static [&'static [u8]] {
+        match first {
+            b'a' => &[b"authorization", b"apikey", b"api-key", b"api_key"],
+            b'c' => &[b"cookie"],
+            b'p' => &[b"password"],
+            b's' => &[b"secret"],
+            b't' => &[b"token"],
+            _ => &[],
+        }
+    }
+    // Each part has one of these letters, and most names that are no secrets have none.
+    let telling = |byte: &u8| matches!(byte | 0x20, b'k' | b's' | b'w' | b'z');
+    name.iter().fold(false, |any, byte| any | telling(byte))
+        && name.iter().enumerate().any(|(at, byte)| {
+            let is_here =
+                |part: &&[u8]| name[at..].get(..part.len()).is_some_and(|here| here.eq_ignore_ascii_case(part));
+            parts(byte.to_ascii_lowercase()).iter().any(is_here)
+        })
 }
 
 #[cfg(test)]

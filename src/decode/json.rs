@@ -40,6 +40,65 @@ pub fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
     last.filter(|_| whole)
 }
 
+/// The members of an object, found in one pass and asked for by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Object<'a>(Vec<(&'a str, &'a str)>);
+
+impl<'a> Object<'a> {
+    /// Members that are remembered; those behind are not there for [`Object::get`]. What the protocol defines has few.
+    const MEMBERS: usize = 1_024;
+
+    /// Reads a text; empty where it is no object.
+    pub fn read(text: &'a str) -> Object<'a> {
+        let mut found = Vec::new();
+        if !text.starts_with('{') {
+            return Object::default();
+        }
+        let whole = members(text, &mut |name, value| {
+            if found.len() < Self::MEMBERS {
+                found.push((name, value));
+            }
+            ControlFlow::Continue(())
+        });
+        if whole { Object(found) } else { Object::default() }
+    }
+
+    /// The value of a member as JSON text; the last one of two.
+    pub fn get(&self, name: &str) -> Option<&'a str> {
+        self.0.iter().rev().find(|(key, _)| is(key, name)).map(|(_, value)| *value)
+    }
+
+    /// The value of a member that is a string.
+    pub fn text(&self, name: &str) -> Option<Cow<'a, str>> {
+        string(self.get(name)?)
+    }
+
+    /// The members of a member.
+    pub fn object(&self, name: &str) -> Object<'a> {
+        self.get(name).map(Object::read).unwrap_or_default()
+    }
+
+    /// Names as JSON text, and values.
+    pub fn iter(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.0.iter().copied()
+    }
+}
+
+/// The elements of an array, as JSON text; none where the text is no array. At most `limit`.
+pub fn array(text: &str, limit: usize) -> Vec<&str> {
+    let mut found = Vec::new();
+    if text.starts_with('[') {
+        elements(text, &mut |element| {
+            if found.len() == limit {
+                return ControlFlow::Break(());
+            }
+            found.push(element);
+            ControlFlow::Continue(())
+        });
+    }
+    found
+}
+
 /// Whether a text is one JSON value.
 pub fn is_json(text: &str) -> bool {
     serde_json::from_str::<IgnoredAny>(text).is_ok()

@@ -35,7 +35,7 @@ mod table;
 mod tests;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 
 use self::connection::{Connection, Context};
 use self::recent::Recent;
@@ -123,6 +123,8 @@ pub struct Tcp {
     holders: BTreeSet<(u64, Slot)>,
     holds: u64,
     held: usize,
+    /// Connections that are over and only remembered, in order of their ends; those that were closed since are stale.
+    lingering: VecDeque<(ConnectionId, Slot)>,
 }
 
 impl Tcp {
@@ -137,6 +139,7 @@ impl Tcp {
             holders: BTreeSet::new(),
             holds: 0,
             held: 0,
+            lingering: VecDeque::new(),
             limits,
         }
     }
@@ -148,6 +151,16 @@ impl Tcp {
         let key = FlowKey::of(segment);
         let (slot, side, reused) = self.connection_of(key, segment, sink);
         self.with(slot, self.latest, sink, |connection, context| connection.push(side, segment, reused, context));
+        if let Some(entry) = self.table.entry(slot)
+            && !entry.lingering
+            && entry.connection.is_over()
+        {
+            entry.lingering = true;
+            self.lingering.push_back((entry.connection.id, slot));
+            if self.lingering.len() > self.limits.lingering {
+                self.forget_first_over(sink);
+            }
+        }
         // The connection that has held bytes for longest is the least likely to get what it waits for.
         while self.held > self.limits.reassembly_total {
             let Some(&(_, slot)) = self.holders.first() else { break };
@@ -258,6 +271,15 @@ impl Tcp {
             }
         }
         Some(result)
+    }
+
+    /// Closes the connection that has been over for longest.
+    fn forget_first_over(&mut self, sink: &mut impl Sink) {
+        if let Some((id, slot)) = self.lingering.pop_front()
+            && self.table.entry(slot).is_some_and(|entry| entry.connection.id == id)
+        {
+            self.close(slot, self.latest, sink);
+        }
     }
 
     fn close(&mut self, slot: Slot, now: Time, sink: &mut impl Sink) {

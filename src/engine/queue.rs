@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
@@ -18,6 +18,10 @@ const BATCH: usize = 256 << 10;
 const WAITING: usize = 256;
 /// How long the decoder waits for packets before it looks at the clock.
 const PATIENCE: Duration = Duration::from_millis(20);
+/// How long traffic without a pause may hold up what is shown and written when nothing comes: a person who watches waits no longer.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How long the capture goes on, once told to stop, for what lies in the kernel's buffer. On a busy interface it never runs empty.
+const REST: Duration = Duration::from_millis(250);
 
 #[derive(Debug, Default)]
 struct Batch {
@@ -48,6 +52,8 @@ pub struct Queue<S> {
     batch: Batch,
     given: usize,
     start: usize,
+    /// When it was last said that nothing comes.
+    idle: Instant,
     result: Option<Ended<S>>,
 }
 
@@ -60,8 +66,8 @@ impl<S: Source + Send + 'static> Queue<S> {
         let capture = move || capture(source, &stop, &sender, &counter);
         let thread =
             thread::Builder::new().name("capture".to_owned()).spawn(capture).context("cannot start a thread")?;
-        let (batch, given, start, result) = (Batch::default(), 0, 0, None);
-        Ok(Queue { batches, thread: Some(thread), dropped, batch, given, start, result })
+        let (batch, given, start, idle, result) = (Batch::default(), 0, 0, Instant::now(), None);
+        Ok(Queue { batches, thread: Some(thread), dropped, batch, given, start, idle, result })
     }
 
     /// Packets dropped because the decoder did not keep up.
@@ -79,6 +85,11 @@ impl<S: Source + Send + 'static> Queue<S> {
         }
     }
 
+    fn idle<'a>(&mut self) -> Item<'a> {
+        self.idle = Instant::now();
+        Item::Idle
+    }
+
     fn join(&mut self) {
         if let Some(thread) = self.thread.take() {
             self.result = thread.join().ok();
@@ -89,16 +100,19 @@ impl<S: Source + Send + 'static> Queue<S> {
 impl<S: Source + Send + 'static> Source for Queue<S> {
     fn next(&mut self) -> Result<Option<Item<'_>>> {
         if self.given == self.batch.packets.len() {
+            if self.idle.elapsed() > PAUSE {
+                return Ok(Some(self.idle()));
+            }
             match self.batches.recv_timeout(PATIENCE) {
                 Ok(batch) => (self.batch, self.given, self.start) = (batch, 0, 0),
-                Err(RecvTimeoutError::Timeout) => return Ok(Some(Item::Idle)),
+                Err(RecvTimeoutError::Timeout) => return Ok(Some(self.idle())),
                 Err(RecvTimeoutError::Disconnected) => {
                     self.join();
                     return Ok(None);
                 }
             }
         }
-        let Some(head) = self.batch.packets.get(self.given).copied() else { return Ok(Some(Item::Idle)) };
+        let Some(head) = self.batch.packets.get(self.given).copied() else { return Ok(Some(self.idle())) };
         let data = &self.batch.bytes[self.start..head.end];
         (self.given, self.start) = (self.given + 1, head.end);
         let Head { number, time, link, interface, original_length, .. } = head;
@@ -108,7 +122,11 @@ impl<S: Source + Send + 'static> Source for Queue<S> {
 
 fn capture<S: Source>(mut source: S, stop: &AtomicBool, sender: &Sender<Batch>, dropped: &AtomicU64) -> Ended<S> {
     let mut batch = Batch::default();
-    while !stop.load(Ordering::Relaxed) {
+    let mut stopped: Option<Instant> = None;
+    loop {
+        if stop.load(Ordering::Relaxed) && stopped.get_or_insert_with(Instant::now).elapsed() > REST {
+            break;
+        }
         let full = match source.next() {
             Ok(Some(Item::Packet(packet))) => {
                 batch.bytes.extend_from_slice(packet.data);
@@ -116,6 +134,8 @@ fn capture<S: Source>(mut source: S, stop: &AtomicBool, sender: &Sender<Batch>, 
                 batch.packets.push(Head { number, time, link, interface, original_length, end: batch.bytes.len() });
                 batch.bytes.len() >= BATCH
             }
+            // Told to stop, and nothing is left.
+            Ok(Some(Item::Idle)) if stopped.is_some() => break,
             Ok(Some(Item::Idle)) => true,
             Ok(Some(Item::Secrets(_) | Item::Damage(_))) => false,
             Ok(None) => break,
@@ -129,10 +149,14 @@ fn capture<S: Source>(mut source: S, stop: &AtomicBool, sender: &Sender<Batch>, 
     (source, Ok(()))
 }
 
-/// Hands the batch over, or drops its packets where the queue is full; false once nobody listens.
+/// Hands the batch over. Where the queue is full it goes on growing, and a full one's packets are dropped. False once nobody listens.
 fn send(batch: &mut Batch, sender: &Sender<Batch>, dropped: &AtomicU64) -> bool {
     match sender.try_send(std::mem::take(batch)) {
         Ok(()) => true,
+        Err(TrySendError::Full(small)) if small.bytes.len() < BATCH => {
+            *batch = small;
+            true
+        }
         Err(TrySendError::Full(batch)) => {
             dropped.fetch_add(batch.packets.len() as u64, Ordering::Relaxed);
             true

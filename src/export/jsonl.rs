@@ -15,9 +15,10 @@ mod tests;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::decode::exchange::{Exchange, Field};
-use crate::findings::Finding;
+use crate::decode::exchange::Exchange;
+use crate::findings::{Finding, Rule, Severity};
 use crate::mcp::{Message, Party, Peers, Session, Transport};
+use crate::store::FindingRow;
 use crate::view::layers::Layer;
 use crate::view::steps::Step;
 
@@ -79,8 +80,8 @@ pub fn write_exchange(out: &mut Vec<u8>, exchange: &Exchange) {
     line.maybe(&exchange.target, |line, target| line.text("target", target));
     line.text("http_version", exchange.http_version);
     line.maybe(&exchange.status, |line, status| line.number("status", *status));
-    line.array("request_headers", &request.fields, write_field);
-    line.array("response_headers", &response.fields, write_field);
+    line.array("request_headers", request.fields.iter(), write_field);
+    line.array("response_headers", response.fields.iter(), write_field);
     line.number("request_body_bytes", request.body_bytes);
     line.number("response_body_bytes", response.body_bytes);
     line.numbers("request_packets", request.packets.iter().map(|packet| packet.0));
@@ -91,11 +92,11 @@ pub fn write_exchange(out: &mut Vec<u8>, exchange: &Exchange) {
     line.end_line();
 }
 
-fn write_field(out: &mut Vec<u8>, field: &Field) {
+fn write_field(out: &mut Vec<u8>, (name, value): (&str, &str)) {
     out.push(b'[');
-    text::write_string(out, &field.name);
+    text::write_string(out, name);
     out.push(b',');
-    text::write_string(out, &field.value);
+    text::write_string(out, value);
     out.push(b']');
 }
 
@@ -156,9 +157,26 @@ fn rounded_share(share: f64) -> f64 {
 
 /// Writes the `finding` line of a finding.
 pub fn write_finding(out: &mut Vec<u8>, finding: &Finding) {
+    write_finding_of(out, finding.rule.id, finding.severity, finding.rule.spec, finding);
+}
+
+/// The same of a saved one, whose rule this program need not know, with the severity that a project gives it.
+pub fn write_finding_row(out: &mut Vec<u8>, row: &FindingRow, severity: Severity) {
+    let finding = Finding {
+        session: row.session,
+        messages: row.messages.clone(),
+        packets: row.packets.clone(),
+        text: row.text.clone(),
+        repeated: row.repeated,
+        ..Finding::of(&Rule::BLANK)
+    };
+    write_finding_of(out, &row.rule, severity, &row.spec, &finding);
+}
+
+fn write_finding_of(out: &mut Vec<u8>, rule: &str, severity: Severity, spec: &str, finding: &Finding) {
     let mut line = Object::line(out, "finding");
-    line.text("rule", finding.rule.id);
-    line.word("severity", finding.rule.severity.name());
+    line.text("rule", rule);
+    line.word("severity", severity.name());
     line.maybe(&finding.session, |line, session| line.number("session", session.0));
     if !finding.messages.is_empty() {
         line.numbers("messages", finding.messages.iter().map(|message| message.0));
@@ -166,8 +184,11 @@ pub fn write_finding(out: &mut Vec<u8>, finding: &Finding) {
     if !finding.packets.is_empty() {
         line.numbers("packets", finding.packets.iter().map(|packet| packet.0));
     }
+    if finding.repeated > 0 {
+        line.number("repeated", finding.repeated);
+    }
     line.text("text", &finding.text);
-    line.text("spec", finding.rule.spec);
+    line.text("spec", spec);
     line.end_line();
 }
 

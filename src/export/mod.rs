@@ -1,4 +1,6 @@
 //! What was observed, in forms that others read: one file per format.
 
 pub mod jsonl;
+pub mod junit;
 pub mod pcapng;
+pub mod sarif;

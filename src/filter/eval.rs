@@ -151,9 +151,9 @@ fn any(field: &Field, row: &Row<'_>, asked: Asked<'_>) -> bool {
     match field {
         Field::Known(entry) => any_known(entry, row, asked),
         Field::Header(name) => row.exchange.is_some_and(|exchange| {
-            let mut fields = exchange.request.fields.iter().chain(&exchange.response.fields);
+            let mut fields = exchange.request.fields.iter().chain(exchange.response.fields.iter());
             // RFC 9110 section 5.1: "Field names are case-insensitive".
-            fields.any(|field| field.name.eq_ignore_ascii_case(name) && asked(Datum::Text(&field.value)))
+            fields.any(|(known, value)| known.eq_ignore_ascii_case(name) && asked(Datum::Text(value)))
         }),
         Field::Path(path) => std::str::from_utf8(&row.message.raw)
             .is_ok_and(|text| path.any(text, &mut |value| asked(Datum::Json(value)))),

@@ -34,7 +34,7 @@ pub use complete::{Completion, complete};
 pub use error::FilterError;
 pub use fields::{FIELDS, Field, Settled};
 pub use path::{Path, Step};
-pub use sql::{Condition, FUNCTION, Parameter, Term};
+pub use sql::{Condition, FUNCTION, Parameter, TEXT_FUNCTION, Term};
 pub use stream::Stream;
 
 use crate::decode::exchange::Exchange;
@@ -82,6 +82,11 @@ impl Filter {
     /// The same as a condition of SQL, whose parameters are numbered from `first` on.
     pub fn condition(&self, first: usize) -> Condition {
         Condition::new(&self.expression, first)
+    }
+
+    /// A condition on `message_text` that every message passes which the filter lets through, where it searches for words.
+    pub fn text_condition(&self, first: usize) -> Option<Condition> {
+        Condition::of_text(&self.expression, first)
     }
 
     /// When the last fact that the filter rests on is known; before that its answer may still change.

@@ -5,8 +5,8 @@
 //! paths, ids, searches) is one function of two arguments, [`FUNCTION`]: a value, and the term of the filter as text.
 //! The function reads the term with the same parser and judges it with the same code as a filter on a stream.
 //!
-//! The store offers it two more, `text(x)`, the text of a `message_text.text`, and `numbers(x)`, the numbers of a
-//! `packets` blob as a JSON array, and registers ours once for each connection:
+//! The store offers it two more, [`TEXT_FUNCTION`], the same for a `message_text.text`, which may be packed, and `numbers(x)`, the
+//! numbers of a `packets` blob as a JSON array, and registers ours once for each connection:
 //!
 //! ```text
 //! create_scalar_function(FUNCTION, 2, UTF8 | DETERMINISTIC, |context| {
@@ -21,6 +21,9 @@ use super::{FilterError, parse};
 
 /// The name of the SQL function: `mcptap_filter(value, term)`.
 pub const FUNCTION: &str = "mcptap_filter";
+
+/// The name of the same for a `message_text.text`, which may be packed: `mcptap_text(text, term)`.
+pub const TEXT_FUNCTION: &str = "mcptap_text";
 
 /// A value for one parameter of a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,8 +74,8 @@ enum Column {
     Inside(&'static str),
 }
 
-/// The message's text as transmitted.
-const TEXT: &str = "(SELECT text(text) FROM message_text WHERE message_text.id = message.id)";
+/// The message's text as the store keeps it: most texts are short, and a copy of each would cost more than the search in it.
+const TEXT: &str = "(SELECT text FROM message_text WHERE message_text.id = message.id)";
 
 /// Header fields of one name; behind it follows the name in lower case. SQLite's `lower` folds ASCII only, as header names
 /// do.
@@ -151,6 +154,19 @@ impl Condition {
         condition
     }
 
+    /// A condition on `message_text` without which the filter lets nothing through: one of the words that it searches for. Where
+    /// there is one, texts are run through first, and the rest is asked of those few that have the word.
+    pub(super) fn of_text(expression: &Expr, first: usize) -> Option<Condition> {
+        let word = match expression {
+            Expr::Text(_) => expression,
+            Expr::All(terms) => terms.iter().find(|term| matches!(term, Expr::Text(_)))?,
+            _ => return None,
+        };
+        let mut condition = Condition { sql: String::new(), first, parameters: Vec::new() };
+        condition.function(TEXT_FUNCTION, "message_text.text", word);
+        Some(condition)
+    }
+
     fn push(&mut self, sql: &str) {
         self.sql.push_str(sql);
     }
@@ -175,7 +191,7 @@ impl Condition {
                 self.push(") IS NOT TRUE");
             }
             Expr::Text(_) | Expr::Has(Field::Path(_)) | Expr::Test(Field::Path(_), _) => {
-                self.function(TEXT, expression)
+                self.function(TEXT_FUNCTION, TEXT, expression)
             }
             Expr::Has(Field::Header(name)) => self.exists(HEADERS, Some(name), Condition::present),
             Expr::Has(Field::Known(entry)) => match column(entry.key) {
@@ -256,7 +272,7 @@ impl Condition {
                 self.bind(Parameter::Text(part.clone()));
                 self.push(") > 0");
             }
-            _ => self.function(value, &Expr::Test(field.clone(), test.clone())),
+            _ => self.function(FUNCTION, value, &Expr::Test(field.clone(), test.clone())),
         }
     }
 
@@ -270,8 +286,8 @@ impl Condition {
         }
     }
 
-    fn function(&mut self, value: &str, term: &Expr) {
-        self.push(&format!("{FUNCTION}({value}, "));
+    fn function(&mut self, name: &str, value: &str, term: &Expr) {
+        self.push(&format!("{name}({value}, "));
         self.bind(Parameter::Text(term.to_string()));
         self.push(")");
     }

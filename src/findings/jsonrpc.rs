@@ -1,68 +1,77 @@
 //! Rules about messages as JSON-RPC, and about their partners.
 
-use super::{Rule, rules};
-use crate::decode::Direction;
+pub(super) mod batch;
+pub(super) mod envelope;
+pub(super) mod errors;
+pub(super) mod ids;
+
+use super::history::History;
+use super::report::Report;
+use super::seen::Facts;
+use super::{Finding, stdio};
 use crate::decode::jsonrpc::Fault;
-use crate::mcp::message::{Carrier, Message};
+use crate::mcp::revision::Revision::V2024_11_05;
+use crate::mcp::revision::Revisions;
 use crate::mcp::tracker::Oddity;
 
-rules! {
-    /// Not JSON.
-    INVALID_JSON = Error "jsonrpc-invalid-json", "The text of a message is not valid JSON", "JSON-RPC 2.0 section 5.1";
-    /// Not UTF-8.
-    NOT_UTF8 = Error "jsonrpc-not-utf8", "The text of a message is not valid UTF-8", "basic/transports";
-    /// Some other JSON.
-    NOT_A_MESSAGE = Error "jsonrpc-not-a-message", "A JSON value is not a request, notification or response", "JSON-RPC 2.0 sections 4 and 5";
-    /// stdout.
-    STDOUT = Error "stdio-stdout-not-mcp", "A line on the server's stdout is not a valid MCP message", "basic/transports \"stdio\"";
-    /// stdin.
-    STDIN = Error "stdio-stdin-not-mcp", "A line on the server's stdin is not a valid MCP message", "basic/transports \"stdio\"";
-    /// `jsonrpc`.
-    VERSION = Error "jsonrpc-version-field", "`jsonrpc` is missing or is not exactly \"2.0\"", "JSON-RPC 2.0 section 4";
-    /// Both.
-    RESULT_AND_ERROR = Error "jsonrpc-result-and-error", "A response has both `result` and `error`", "JSON-RPC 2.0 section 5";
-    /// Null.
-    ID_NULL = Error "jsonrpc-id-null", "The `id` of a request is null", "basic/index \"Requests\"";
-    /// In flight.
-    ID_IN_FLIGHT = Error "jsonrpc-id-in-flight", "The id of a request is that of another that is still unanswered", "basic/index \"Requests\"";
-    /// Nobody asked.
-    UNKNOWN_ID = Error "jsonrpc-response-unknown-id", "A response matches no request of the other side", "JSON-RPC 2.0 section 5";
-    /// Twice.
-    DUPLICATE = Error "jsonrpc-response-duplicate", "A request was answered twice", "JSON-RPC 2.0 section 5";
-    /// Several fit.
-    AMBIGUOUS = Warning "jsonrpc-response-ambiguous", "A response fits several open requests with the same id", "basic/index \"Requests\"";
-    /// Nobody answered.
-    UNANSWERED = Warning "jsonrpc-request-unanswered", "A request was neither answered nor cancelled before its session ended", "JSON-RPC 2.0 section 4";
-    /// Twice the same name.
-    DUPLICATE_KEY = Warning "jsonrpc-duplicate-key", "An object has a duplicate member name", "RFC 8259 section 4";
-}
+pub use ids::{UNANSWERED, unanswered};
 
-/// The rule that a message breaks, and its sentence.
-pub fn judge(message: &Message, oddity: &Oddity) -> (&'static Rule, String) {
-    let on_pipe = match (message.carrier, message.direction) {
-        (Carrier::Line, Direction::ServerToClient) => Some(&STDOUT),
-        (Carrier::Line, Direction::ClientToServer) => Some(&STDIN),
-        _ => None,
-    };
-    let id = message.id.as_deref().unwrap_or("null");
+/// Says what the tracker noticed while it read the envelope and paired the message.
+pub(super) fn judge(oddity: &Oddity, facts: &Facts<'_>, history: &History, found: &mut Vec<Finding>) {
+    let message = facts.message;
+    let mut say = |rule, text: String| Report::at_message(rule, message, found).say(text);
+    let on_pipe = stdio::rule_of(message);
+    let id = facts.id();
     match oddity {
-        Oddity::NoMessage(fault) => {
-            let (rule, text) = match fault {
-                Fault::NotUtf8(at) => (&NOT_UTF8, format!("no UTF-8 from byte {at} on")),
-                Fault::NotJson(at, why) => (&INVALID_JSON, format!("no JSON at byte {at}: {why}")),
-                Fault::TooDeep => (&NOT_A_MESSAGE, "JSON nested deeper than the limit".to_owned()),
-                Fault::NotAMessage => (&NOT_A_MESSAGE, "JSON, but no request, notification or response".to_owned()),
-            };
-            (on_pipe.unwrap_or(rule), text)
+        Oddity::NoMessage(Fault::NotUtf8(at)) => {
+            let rule = on_pipe.unwrap_or(&envelope::NOT_UTF8);
+            let text = format!("no UTF-8 from byte {at} on");
+            let mut report = Report::at_message(rule, message, found);
+            // 2024-11-05 does not speak of encodings.
+            if facts.revisions().within(Revisions::only(V2024_11_05)) && on_pipe.is_none() {
+                return report.say_as(super::Severity::Warning, text);
+            }
+            report.say(text);
         }
-        Oddity::NotWhole => (on_pipe.unwrap_or(&NOT_A_MESSAGE), "bytes of the line are missing".to_owned()),
-        Oddity::VersionField => (&VERSION, "no \"jsonrpc\":\"2.0\"".to_owned()),
-        Oddity::DuplicateMember => (&DUPLICATE_KEY, "a member name occurs twice; the last one counts".to_owned()),
-        Oddity::ResultAndError => (&RESULT_AND_ERROR, format!("the answer to id {id} has both")),
-        Oddity::NullId => (&ID_NULL, "such a request cannot be answered".to_owned()),
-        Oddity::IdInFlight => (&ID_IN_FLIGHT, format!("id {id} is still open")),
-        Oddity::UnknownId => (&UNKNOWN_ID, format!("no request of the other side has id {id}")),
-        Oddity::AnsweredAgain => (&DUPLICATE, format!("the request with id {id} was answered before")),
-        Oddity::Ambiguous => (&AMBIGUOUS, format!("several open requests have id {id}; none is paired on a guess")),
+        Oddity::NoMessage(Fault::NotJson(at, why)) => {
+            say(on_pipe.unwrap_or(&envelope::INVALID_JSON), format!("no JSON at byte {at}: {why}"));
+        }
+        Oddity::NoMessage(Fault::TooDeep) => {
+            say(on_pipe.unwrap_or(&envelope::NOT_A_MESSAGE), "JSON nested deeper than the limit".to_owned());
+        }
+        Oddity::NoMessage(Fault::NotAMessage) if batch::is_empty(message) => {
+            say(&batch::EMPTY, "an empty array".to_owned());
+        }
+        Oddity::NoMessage(Fault::NotAMessage) => {
+            let text = "JSON, but no request, notification or response".to_owned();
+            say(on_pipe.unwrap_or(&envelope::NOT_A_MESSAGE), text);
+        }
+        Oddity::NotWhole => {
+            say(on_pipe.unwrap_or(&envelope::NOT_A_MESSAGE), "bytes of the line are missing".to_owned());
+        }
+        Oddity::VersionField => say(&envelope::VERSION, "no \"jsonrpc\":\"2.0\"".to_owned()),
+        Oddity::DuplicateMember => {
+            say(&envelope::DUPLICATE_KEY, "a member name occurs twice; the last one counts".to_owned());
+        }
+        Oddity::ResultAndError => say(&envelope::RESULT_AND_ERROR, format!("the answer to id {id} has both")),
+        Oddity::NullId => say(&ids::NULL, "such a request cannot be answered".to_owned()),
+        // Up to 2025-11-25 it is reused as well, which says more.
+        Oddity::IdInFlight if facts.revisions().within(Revisions::LEGACY) => {}
+        Oddity::IdInFlight => say(&ids::IN_FLIGHT, format!("id {id} is still open")),
+        Oddity::UnknownId => match ids::coerced(history, message) {
+            Some(asked) => {
+                let text = format!("the request (message {}) has the id {}, the answer {id}", asked.number.0, asked.id);
+                Report::at_message(&ids::TYPE_CHANGED, message, found).say_with(&[asked.number], text);
+            }
+            None if history.has_gaps => {
+                let text = format!("no request with id {id} was captured; bytes of the session are missing");
+                Report::at_message(&ids::UNKNOWN, message, found).say_as(super::Severity::Warning, text);
+            }
+            None => say(&ids::UNKNOWN, format!("no request of the other side has id {id}")),
+        },
+        Oddity::AnsweredAgain => say(&ids::DUPLICATE, format!("the request with id {id} was answered before")),
+        Oddity::Ambiguous => {
+            say(&ids::AMBIGUOUS, format!("several open requests have id {id}; none is paired on a guess"));
+        }
     }
 }

@@ -1,66 +1,69 @@
 //! What is odd: rules, and the places that break them.
+//!
+//! A rule is data, its manual, and functions ([`Rule`], [`Check`]); rules of one topic stand in one file with their tests, and
+//! [`FAMILIES`] lists the files. The functions see a message with what is known around it ([`seen::Seen`]) and the session
+//! before it ([`history::History`]), and say what they found to a [`report::Report`]. [`checker::Checker`] runs them.
+//!
+//! To add a rule: declare a `static` in the file of its topic, name it in that file's `RULES`, write the function, and two tests:
+//! one that fires it and one that must not. To add a topic: a file with `RULES`, and its line in [`FAMILIES`]. What several
+//! rules need to know of the past belongs into `history/`, a noun a file. `docs/findings.md` is made from the rules
+//! (`MCPTAP_BLESS=1 cargo test --lib findings::manual`).
 
-pub mod jsonrpc;
+pub mod baseline;
+mod capabilities;
+pub mod carried;
+pub mod checker;
+pub mod history;
+mod http;
+
+mod jsonrpc;
+mod lifecycle;
+pub mod manual;
+mod methods;
+pub mod report;
+mod rule;
+mod schema;
+pub mod seen;
+mod stdio;
+#[cfg(test)]
+mod testing;
+mod tools;
 pub mod transport;
 
 use crate::capture::{PacketNumber, Span};
 use crate::mcp::{MessageNumber, SessionNumber};
 
-/// Declares the rules of one file: constants, and the list of them.
-macro_rules! rules {
-    ($($(#[$doc:meta])* $name:ident = $severity:ident $id:literal, $title:literal, $spec:literal;)*) => {
-        $($(#[$doc])* pub static $name: $crate::findings::Rule = $crate::findings::Rule {
-            id: $id,
-            severity: $crate::findings::Severity::$severity,
-            title: $title,
-            spec: $spec,
-        };)*
-        /// The rules of this file.
-        pub const RULES: &[&$crate::findings::Rule] = &[$(&$name),*];
-    };
-}
-use rules;
+pub use checker::Checker;
+pub use rule::{Check, Rule, Severity};
 
-/// How bad it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Severity {
-    /// Worth knowing.
-    Info,
-    /// Probably not meant.
-    Warning,
-    /// Against a MUST, or loss of data.
-    Error,
-}
-
-impl Severity {
-    /// The word of the JSON lines.
-    pub fn name(self) -> &'static str {
-        match self {
-            Severity::Info => "info",
-            Severity::Warning => "warning",
-            Severity::Error => "error",
-        }
-    }
-}
-
-/// A rule: data that its findings share.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Rule {
-    /// Its id, as in the JSON lines.
-    pub id: &'static str,
-    /// Its severity.
-    pub severity: Severity,
-    /// What is wrong, in one line.
-    pub title: &'static str,
-    /// Where the specification says so.
-    pub spec: &'static str,
-}
+/// The rules, file by file.
+const FAMILIES: &[&[&Rule]] = &[
+    transport::RULES,
+    baseline::RULES,
+    stdio::RULES,
+    jsonrpc::envelope::RULES,
+    jsonrpc::ids::RULES,
+    jsonrpc::errors::RULES,
+    jsonrpc::batch::RULES,
+    lifecycle::RULES,
+    capabilities::RULES,
+    methods::RULES,
+    schema::RULES,
+    tools::RULES,
+    http::session_id::RULES,
+    http::requests::RULES,
+    http::responses::RULES,
+    http::streams::RULES,
+    http::modern::RULES,
+];
 
 /// Something odd at a place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     /// The rule.
     pub rule: &'static Rule,
+    /// How bad it is here, where the revision's words or the evidence make it something else than the rule says.
+    pub severity: Severity,
     /// The session, where it belongs to one.
     pub session: Option<SessionNumber>,
     /// The messages it is about.
@@ -71,18 +74,29 @@ pub struct Finding {
     pub span: Option<Span>,
     /// One sentence.
     pub text: String,
+    /// Where it stands for findings that are not listed one by one: how many.
+    pub repeated: u64,
 }
 
 impl Finding {
     /// A finding of this rule, its place and sentence still to be filled in.
     pub fn of(rule: &'static Rule) -> Finding {
-        Finding { rule, session: None, messages: Vec::new(), packets: Vec::new(), span: None, text: String::new() }
+        Finding {
+            rule,
+            severity: rule.severity,
+            session: None,
+            messages: Vec::new(),
+            packets: Vec::new(),
+            span: None,
+            text: String::new(),
+            repeated: 0,
+        }
     }
 }
 
 /// Every rule, by topic.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
-    transport::RULES.iter().chain(jsonrpc::RULES).copied()
+    FAMILIES.iter().flat_map(|family| family.iter().copied())
 }
 
 /// The rule of this id.
@@ -95,11 +109,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_unique() {
+    fn ids_are_unique_and_manuals_are_written() {
         let mut ids: Vec<&str> = all().map(|rule| rule.id).collect();
         let count = ids.len();
         ids.sort_unstable();
         ids.dedup();
         assert_eq!(ids.len(), count);
+        for rule in all() {
+            for (part, text) in [
+                ("layer", rule.layer),
+                ("title", rule.title),
+                ("spec", rule.spec),
+                ("why", rule.why),
+                ("example", rule.example),
+                ("remedy", rule.remedy),
+            ] {
+                assert!(!text.trim().is_empty(), "{}: {part} is missing", rule.id);
+                assert!(text.trim() == text && !text.contains('\n'), "{}: {part} is not one trimmed line", rule.id);
+            }
+            assert!(!rule.title.ends_with('.') && rule.why.ends_with('.') && rule.remedy.ends_with('.'), "{}", rule.id);
+        }
     }
 }

@@ -1,39 +1,225 @@
 //! Rules about the way messages travelled: captures, TCP, HTTP, server-sent events.
 
-use super::{Rule, rules};
+use super::{Rule, Severity};
 use crate::decode::Anomaly;
 
-rules! {
-    /// The file is broken.
-    CAPTURE_DAMAGED = Error "capture-damaged", "The capture file is broken", "";
-    /// Packets are not whole.
-    SNAP_LENGTH = Warning "capture-snap-length", "Packets were cut when they were captured", "";
-    /// Bytes were never seen.
-    TCP_LOST = Warning "tcp-bytes-lost", "Bytes of a connection are missing from the capture", "RFC 9293 section 3.4";
-    /// A retransmission with other bytes.
-    TCP_OVERLAP = Warning "tcp-overlap-conflict", "Bytes were sent again with other content", "RFC 9293 section 3.10";
-    /// LF alone.
-    HTTP_BARE_LF = Info "http-bare-line-feed", "A line of an HTTP head ends in LF alone", "RFC 9112 section 2.2";
-    /// obs-fold.
-    HTTP_FOLDED = Info "http-folded-header", "A header field is continued on the next line", "RFC 9112 section 5.2";
-    /// Two lengths.
-    HTTP_FRAMING = Error "http-ambiguous-framing", "An HTTP head does not say in one valid way how long its body is", "RFC 9112 section 6.3";
-    /// No HTTP where HTTP should be.
-    HTTP_MALFORMED = Error "http-malformed", "Bytes where HTTP should be are no HTTP", "RFC 9112 section 2.2";
-    /// Passed over.
-    BYTES_SKIPPED = Warning "bytes-skipped", "Bytes were passed over until decoding could resume", "";
-    /// A response nobody asked for.
-    HTTP_UNASKED = Warning "http-response-without-request", "A response answers no request that the capture holds", "RFC 9112 section 9.2";
-    /// Not what its coding says.
-    HTTP_CODING = Error "http-content-coding", "A body is not what its Content-Encoding says", "RFC 9110 section 8.4";
-    /// A coding that is not decoded.
-    HTTP_UNKNOWN_CODING = Warning "http-content-coding-unknown", "A body is coded in a way that mcptap does not decode", "RFC 9110 section 8.4";
-    /// A limit.
-    LIMIT = Warning "limit-reached", "A limit on memory stopped decoding", "";
-    /// A bad header.
-    HEADER = Warning "packet-header-invalid", "A packet's header contradicts itself", "RFC 791, RFC 8200, RFC 9293";
-    /// Fragments overlap.
-    FRAGMENTS = Warning "ip-fragments-conflict", "IP fragments overlap with different content", "RFC 5722, RFC 791 section 3.2";
+/// The rules of this file.
+pub const RULES: &[&Rule] = &[
+    &CAPTURE_DAMAGED,
+    &SNAP_LENGTH,
+    &TCP_LOST,
+    &TCP_OVERLAP,
+    &HTTP_BARE_LF,
+    &HTTP_FOLDED,
+    &HTTP_FRAMING,
+    &HTTP_MALFORMED,
+    &BYTES_SKIPPED,
+    &HTTP_UNASKED,
+    &HTTP_CODING,
+    &HTTP_UNKNOWN_CODING,
+    &LIMIT,
+    &HEADER,
+    &FRAGMENTS,
+];
+
+/// The file is broken.
+pub static CAPTURE_DAMAGED: Rule = Rule {
+    id: "capture-damaged",
+    severity: Severity::Error,
+    layer: "capture",
+    title: "The capture file is broken",
+    spec: "pcap and pcapng file formats",
+    why: "What stands behind the damage may be missing or out of place.",
+    example: "a pcapng block whose two lengths differ",
+    remedy: "Capture again; mcptap decodes what is left, from the next place that makes sense.",
+    ..Rule::BLANK
+};
+
+/// Packets are not whole.
+pub static SNAP_LENGTH: Rule = Rule {
+    id: "capture-snap-length",
+    severity: Severity::Warning,
+    layer: "capture",
+    title: "Packets were cut when they were captured",
+    spec: "pcap file format, snapshot length",
+    why: "The bytes that were cut off are lost: messages in them stay incomplete.",
+    example: "tcpdump -s 128",
+    remedy: "Capture whole packets: tcpdump -s 0, or mcptap sniff.",
+    ..Rule::BLANK
+};
+
+/// Bytes were never seen.
+pub static TCP_LOST: Rule = Rule {
+    id: "tcp-bytes-lost",
+    severity: Severity::Warning,
+    layer: "tcp",
+    title: "Bytes of a connection are missing from the capture",
+    spec: "RFC 9293 section 3.4",
+    why: "Messages in the hole are not shown, and those around it may be incomplete.",
+    example: "the capture tool dropped packets under load",
+    remedy: "Enlarge the capture buffer, or capture at one of the two hosts.",
+    ..Rule::BLANK
+};
+
+/// A retransmission with other bytes.
+pub static TCP_OVERLAP: Rule = Rule {
+    id: "tcp-overlap-conflict",
+    severity: Severity::Warning,
+    layer: "tcp",
+    title: "Bytes were sent again with other content",
+    spec: "RFC 9293 section 3.10",
+    why: "Which copy the receiver took is unknown: it is a broken stack, or an attempt to hide something from an observer.",
+    example: "two segments with the same sequence numbers and other bytes",
+    remedy: "Compare both copies; look for a middlebox that changes traffic.",
+    ..Rule::BLANK
+};
+
+/// LF alone.
+pub static HTTP_BARE_LF: Rule = Rule {
+    id: "http-bare-line-feed",
+    severity: Severity::Info,
+    layer: "http",
+    title: "A line of an HTTP head ends in LF alone",
+    spec: "RFC 9112 section 2.2",
+    why: "Strict parsers refuse it, and where a proxy and a server disagree requests can be smuggled.",
+    example: "Host: a\\n instead of \\r\\n",
+    remedy: "End every line of a head with CR LF.",
+    ..Rule::BLANK
+};
+
+/// obs-fold.
+pub static HTTP_FOLDED: Rule = Rule {
+    id: "http-folded-header",
+    severity: Severity::Info,
+    layer: "http",
+    title: "A header field is continued on the next line",
+    spec: "RFC 9112 section 5.2",
+    why: "Line folding is obsolete: servers refuse it or read another value.",
+    example: "X-Long: one\\r\\n  two",
+    remedy: "Send the value on one line.",
+    ..Rule::BLANK
+};
+
+/// Two lengths.
+pub static HTTP_FRAMING: Rule = Rule {
+    id: "http-ambiguous-framing",
+    severity: Severity::Error,
+    layer: "http",
+    title: "An HTTP head does not say in one valid way how long its body is",
+    spec: "RFC 9112 section 6.3",
+    why: "Where a proxy and a server disagree on the length, requests can be smuggled.",
+    example: "Content-Length: 5 beside Transfer-Encoding: chunked",
+    remedy: "Send one of the two.",
+    ..Rule::BLANK
+};
+
+/// No HTTP where HTTP should be.
+pub static HTTP_MALFORMED: Rule = Rule {
+    id: "http-malformed",
+    severity: Severity::Error,
+    layer: "http",
+    title: "Bytes where HTTP should be are no HTTP",
+    spec: "RFC 9112 section 2.2",
+    why: "Nothing behind it can be read until the next message begins.",
+    example: "a chunk whose size is no number",
+    remedy: "Look at the bytes: a broken peer, or a hole in the capture.",
+    ..Rule::BLANK
+};
+
+/// Passed over.
+pub static BYTES_SKIPPED: Rule = Rule {
+    id: "bytes-skipped",
+    severity: Severity::Warning,
+    layer: "http",
+    title: "Bytes were passed over until decoding could resume",
+    spec: "RFC 9112 section 2.2",
+    why: "What stood in them is not shown.",
+    example: "the middle of a body whose head was not captured",
+    remedy: "Begin the capture before the connection.",
+    ..Rule::BLANK
+};
+
+/// A response nobody asked for.
+pub static HTTP_UNASKED: Rule = Rule {
+    id: "http-response-without-request",
+    severity: Severity::Warning,
+    layer: "http",
+    title: "A response answers no request that the capture holds",
+    spec: "RFC 9112 section 9.2",
+    why: "It cannot be matched to a request, so it is shown alone.",
+    example: "a response whose request was sent before the capture began",
+    remedy: "Begin the capture before the connection.",
+    ..Rule::BLANK
+};
+
+/// Not what its coding says.
+pub static HTTP_CODING: Rule = Rule {
+    id: "http-content-coding",
+    severity: Severity::Error,
+    layer: "http",
+    title: "A body is not what its Content-Encoding says",
+    spec: "RFC 9110 section 8.4",
+    why: "The receiver cannot read the body either.",
+    example: "Content-Encoding: gzip on a body that is not compressed",
+    remedy: "Name the coding that was applied, or none.",
+    ..Rule::BLANK
+};
+
+/// A coding that is not decoded.
+pub static HTTP_UNKNOWN_CODING: Rule = Rule {
+    id: "http-content-coding-unknown",
+    severity: Severity::Warning,
+    layer: "http",
+    title: "A body is coded in a way that mcptap does not decode",
+    spec: "RFC 9110 section 8.4",
+    why: "Messages in the body are not shown.",
+    example: "Content-Encoding: compress",
+    remedy: "Ask the peer for gzip, br, zstd or no coding in Accept-Encoding.",
+    ..Rule::BLANK
+};
+
+/// A limit.
+pub static LIMIT: Rule = Rule {
+    id: "limit-reached",
+    severity: Severity::Warning,
+    layer: "capture",
+    title: "A limit on memory stopped decoding",
+    spec: "docs/architecture.md, invariant 6",
+    why: "What is beyond the limit is not shown.",
+    example: "a message of more than 128 MiB",
+    remedy: "Nothing, unless it was meant to be so large.",
+    ..Rule::BLANK
+};
+
+/// A bad header.
+pub static HEADER: Rule = Rule {
+    id: "packet-header-invalid",
+    severity: Severity::Warning,
+    layer: "tcp",
+    title: "A packet's header contradicts itself",
+    spec: "RFC 791, RFC 8200, RFC 9293",
+    why: "The packet is not decoded.",
+    example: "an IP header that is longer than the packet",
+    remedy: "Look at the packet: a broken capture tool, or offloading by the network card.",
+    ..Rule::BLANK
+};
+
+/// Fragments overlap.
+pub static FRAGMENTS: Rule = Rule {
+    id: "ip-fragments-conflict",
+    severity: Severity::Warning,
+    layer: "ip",
+    title: "IP fragments overlap with different content",
+    spec: "RFC 5722, RFC 791 section 3.2",
+    why: "Which copy the receiver took is unknown: it is a broken stack, or an attempt to hide something.",
+    example: "two IP fragments that overlap with other bytes",
+    remedy: "Compare both; overlapping fragments are not sent by honest stacks.",
+    ..Rule::BLANK
+};
+
+/// Whether messages may be hidden where this was found.
+pub(super) fn hides_messages(rule: &Rule) -> bool {
+    [&TCP_LOST, &BYTES_SKIPPED, &HTTP_MALFORMED, &HTTP_CODING, &HTTP_UNKNOWN_CODING, &LIMIT, &HEADER].contains(&rule)
 }
 
 /// The rule that an anomaly breaks, and its sentence.

@@ -1,12 +1,18 @@
 //! Messages to sessions: what belongs together, and which answer belongs to which request.
 
+pub mod capability;
+pub mod contract;
 pub mod facts;
 pub mod message;
+pub mod method;
 pub mod pairing;
 pub mod peek;
 pub mod places;
+pub mod revision;
 pub mod session;
+pub mod shape;
 pub mod tracker;
 
 pub use message::{Carrier, Message, MessageNumber, Transport};
+pub use revision::Revision;
 pub use session::{Party, Peers, Session, SessionNumber};

@@ -52,8 +52,19 @@ pub enum Answered {
     Ambiguous,
 }
 
-/// A sender and a typed id, in one comparable form.
-type Key = (Direction, String);
+/// A sender and a typed id.
+type Key = (Direction, Id);
+
+/// An id in a form in which equal ids are equal: `1`, `1.0` and `"1"` stay three.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Id {
+    /// Digits without a leading zero, which nearly all ids are.
+    Number(u64),
+    /// A string, unescaped.
+    Text(Box<str>),
+    /// Anything else as sent.
+    Other(Box<str>),
+}
 
 /// The open requests of a session.
 #[derive(Debug, Default)]
@@ -91,7 +102,7 @@ impl Pairing {
             let Some(oldest) = self.order.pop_front() else { break };
             self.take(&oldest, 0);
         }
-        if self.order.len() > 2 * limit.max(64) {
+        if self.order.len() > 2 * self.count + 64 {
             self.order.retain(|key| self.open.contains_key(key));
         }
         in_flight
@@ -162,11 +173,16 @@ impl Pairing {
     }
 }
 
-/// An id in a form in which equal ids are equal: a string unescaped behind a quote, anything else as sent. `1`, `1.0` and `"1"` stay three.
-fn typed(id: &str) -> String {
-    match id.starts_with('"').then(|| serde_json::from_str::<String>(id)) {
-        Some(Ok(text)) => format!("\"{text}"),
-        _ => id.to_owned(),
+fn typed(id: &str) -> Id {
+    if id.bytes().all(|byte| byte.is_ascii_digit())
+        && !(id.len() > 1 && id.starts_with('0'))
+        && let Ok(number) = id.parse()
+    {
+        return Id::Number(number);
+    }
+    match id.starts_with('"').then(|| serde_json::from_str(id)) {
+        Some(Ok(text)) => Id::Text(text),
+        _ => Id::Other(id.into()),
     }
 }
 

@@ -50,10 +50,7 @@ pub struct Place {
 impl Place {
     /// By the head of the request, or of the response where no request was seen.
     pub fn new(exchange: &Exchange, client: SocketAddr, server: SocketAddr) -> Place {
-        let field = |name: &str| {
-            let fields = exchange.request.fields.iter();
-            fields.filter(|field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value.as_str()).next()
-        };
+        let field = |name: &str| exchange.request.fields.get(name);
         let host = field("host").map(|host| host_name(host).to_owned());
         Place {
             exchange: exchange.number,
@@ -82,12 +79,6 @@ impl Place {
     fn stateless(&self) -> Stateless {
         (self.client.ip(), self.server, self.path().to_owned())
     }
-}
-
-/// The value of a response header.
-pub fn response_field<'a>(exchange: &'a Exchange, name: &str) -> Option<&'a str> {
-    let fields = exchange.response.fields.iter();
-    fields.filter(|field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value.as_str()).next()
 }
 
 /// A client's address, a server and a path: all there is to tell the clients of a server that keeps no session.

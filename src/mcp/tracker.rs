@@ -51,6 +51,8 @@ pub enum Tracked {
     Opened(Box<Session>),
     /// A connection carries a session.
     Carries(ConnectionId, SessionNumber),
+    /// A session was ended to make room for others: its last record, and its requests that wait for their answer.
+    Ended(Box<Session>, Vec<Pending>),
     /// A message is complete. Its findings are still to be judged.
     Message(Box<Message>, Vec<Oddity>),
 }
@@ -69,8 +71,6 @@ pub struct Tracker {
     exchanges: FxHashMap<ExchangeNumber, Place>,
     places: Places,
     pipes: FxHashMap<ConnectionId, SessionNumber>,
-    /// Records of sessions that were ended for the limit and not said yet.
-    ended: Vec<Session>,
     last_session: u32,
     last_message: u64,
     last_batch: u64,
@@ -85,7 +85,6 @@ impl Tracker {
             exchanges: FxHashMap::default(),
             places: Places::default(),
             pipes: FxHashMap::default(),
-            ended: Vec::new(),
             last_session: 0,
             last_message: 0,
             last_batch: 0,
@@ -123,7 +122,11 @@ impl Tracker {
         let parsed = match text.carrier {
             TextCarrier::Line { .. } if text.bytes.iter().all(u8::is_ascii_whitespace) => return,
             TextCarrier::Line { whole: false, .. } => Parsed::Invalid(Fault::NotAMessage),
-            _ => jsonrpc::parse(&text.bytes, self.limits.json_depth, self.limits.batch),
+            _ => match jsonrpc::parse(&text.bytes, self.limits.json_depth, self.limits.batch) {
+                // "an Array with at least one value" (JSON-RPC 2.0 section 6).
+                Parsed::Batch(members) if members.is_empty() => Parsed::Invalid(Fault::NotAMessage),
+                parsed => parsed,
+            },
         };
         let initialize = match &parsed {
             Parsed::Single(envelope) => is_initialize(envelope),
@@ -296,21 +299,23 @@ impl Tracker {
         };
         self.sessions.insert(number, state);
         if self.sessions.len() > SESSIONS {
-            self.end_idle();
+            for ended in self.end_idle() {
+                let pending = waiting(&ended.pairing).into_iter().cloned().collect();
+                sink(Tracked::Ended(Box::new(ended.fresh()), pending));
+            }
         }
         number
     }
 
     /// Ends the half of the sessions that were idle longest.
-    fn end_idle(&mut self) {
+    fn end_idle(&mut self) -> Vec<State> {
         let mut by_age: Vec<_> = self.sessions.values().map(|s| (s.session.ended, s.session.number)).collect();
         by_age.sort_unstable();
         let gone: FxHashSet<SessionNumber> = by_age[..by_age.len() / 2].iter().map(|(_, number)| *number).collect();
         self.places.forget(|session| gone.contains(&session));
-        let mut ended: Vec<Session> =
-            gone.iter().filter_map(|number| self.sessions.remove(number)).map(State::record).collect();
-        ended.sort_by_key(|session| session.number);
-        self.ended.extend(ended);
+        let mut ended: Vec<State> = gone.iter().filter_map(|number| self.sessions.remove(number)).collect();
+        ended.sort_by_key(|state| state.session.number);
+        ended
     }
 
     fn carries(&mut self, connection: ConnectionId, number: SessionNumber, sink: &mut Sink<'_>) {
@@ -410,12 +415,13 @@ impl Tracker {
     /// The records of sessions that changed since they were last asked for, in order of their numbers; `traffic` gives the bytes seen and lost
     /// of a connection that is open.
     pub fn changed(&mut self) -> Vec<Session> {
-        let mut changed = std::mem::take(&mut self.ended);
         let states = self.sessions.values_mut().filter(|state| state.changed);
-        changed.extend(states.map(|state| {
-            state.changed = false;
-            state.fresh()
-        }));
+        let mut changed: Vec<Session> = states
+            .map(|state| {
+                state.changed = false;
+                state.fresh()
+            })
+            .collect();
         changed.sort_by_key(|session| session.number);
         changed
     }
@@ -432,8 +438,17 @@ impl Tracker {
 
     /// The requests of a session that wait for their answer, and were not cancelled.
     pub fn unanswered(&self, number: SessionNumber) -> Vec<&Pending> {
-        let pending = self.sessions.get(&number).map(|state| state.pairing.pending()).unwrap_or_default();
-        pending.into_iter().filter(|pending| !pending.cancelled).collect()
+        self.sessions.get(&number).map(|state| waiting(&state.pairing)).unwrap_or_default()
+    }
+
+    /// Whether the capture holds the beginning of a session.
+    pub fn has_begun(&self, number: SessionNumber) -> bool {
+        self.sessions.get(&number).is_some_and(|state| state.begun)
+    }
+
+    /// The session of the process behind these pipes.
+    pub fn session_on(&self, pipes: ConnectionId) -> Option<SessionNumber> {
+        self.pipes.get(&pipes).copied()
     }
 
     /// The sessions in memory, in order.
@@ -456,6 +471,10 @@ impl Text<'_> {
     fn is_http(&self) -> bool {
         self.exchange().is_some()
     }
+}
+
+fn waiting(pairing: &Pairing) -> Vec<&Pending> {
+    pairing.pending().into_iter().filter(|pending| !pending.cancelled).collect()
 }
 
 fn is_initialize(envelope: &Envelope) -> bool {

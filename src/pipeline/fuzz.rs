@@ -24,6 +24,8 @@ const LIMITS: Limits = Limits {
     loss_packets: 8,
     loss_time: 50_000_000,
     linger_time: 200_000_000,
+    lingering: 4,
+    answered: 4,
     datagrams: 4,
     head: 512,
     pipelined: 4,
@@ -42,7 +44,7 @@ const LIMITS: Limits = Limits {
 /// Any bytes through the whole pipeline: where they begin like a capture file they are read as one, otherwise they are a
 /// script of the packets of three TCP connections and of the pipes of processes (`script.rs`).
 ///
-/// What the pipeline says keeps its promises (`checker.rs`); ticks change nothing of it; a store is told the messages and
+/// What the pipeline says keeps its promises (`checker.rs`); ticks change nothing of it; a store is told the messages, exchanges and
 /// findings that a printer is told; memory is bounded; at the end nothing is open any more.
 ///
 /// # Panics
@@ -52,7 +54,7 @@ pub fn fuzz_stack(data: &[u8]) {
     let capture = read(data);
     let told = run(&capture, Detail::Store, false);
     assert_same(&settled(&told), &settled(&run(&capture, Detail::Store, true)), "ticks changed something");
-    let shown = |event: &&Event| matches!(event, Event::Message(_) | Event::Finding(_));
+    let shown = |event: &&Event| matches!(event, Event::Message(_) | Event::Exchange(_) | Event::Finding(_));
     let printed = run(&capture, Detail::Messages, false);
     let (told, printed): (Vec<_>, Vec<_>) =
         (told.iter().filter(shown).collect(), printed.iter().filter(shown).collect());

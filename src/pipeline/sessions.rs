@@ -12,9 +12,9 @@ use crate::decode::stack::{Connected, Unit};
 use crate::decode::tcp::{Analysis, Facts, Flags, SegmentFact};
 use crate::decode::{Anomaly, ConnectionId, Side, dns};
 use crate::event::{Connection, ConnectionKind, Detail, Event, Segment};
-use crate::findings::{Finding, jsonrpc, transport};
+use crate::findings::{Checker, Finding, transport};
 use crate::mcp::tracker::{Tracked, Tracker};
-use crate::mcp::{MessageNumber, Peers, Session, SessionNumber};
+use crate::mcp::{Peers, Session, SessionNumber};
 
 /// Figures of the capture so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,6 +57,7 @@ const HELD: usize = 64;
 pub(super) struct Sessions {
     pub(super) options: Options,
     tracker: Tracker,
+    checker: Checker,
     pub(super) counts: Counts,
     names: FxHashMap<IpAddr, String>,
     connections: FxHashMap<ConnectionId, Known>,
@@ -90,6 +91,7 @@ impl Sessions {
         Sessions {
             options,
             tracker: Tracker::new(options.limits),
+            checker: Checker::new(options.limits),
             counts: Counts::default(),
             names: FxHashMap::default(),
             connections: FxHashMap::default(),
@@ -182,14 +184,19 @@ impl Sessions {
             }
             Unit::Head(exchange, direction, connected) => {
                 self.tracker.head(exchange, direction, connected);
+                let session = self.tracker.session_at(exchange.number);
+                let found = self.checker.head(exchange, direction, session);
+                say(found, emit);
                 if self.stores() && self.connections.get(&exchange.connection).is_some_and(|k| !k.sessions.is_empty()) {
-                    emit(Event::Exchange(Box::new(exchange.clone())));
+                    emit(Event::Head(Box::new(exchange.clone())));
                 }
             }
             Unit::Exchange(exchange) => {
                 self.tracker.exchange_over(exchange.number);
+                let found = self.checker.exchange(&exchange);
                 self.counts.exchanges += 1;
                 emit(Event::Exchange(exchange));
+                say(found, emit);
             }
             Unit::Anomaly { connection, packets, span, anomaly, .. } => {
                 let (rule, text) = transport::judge(&anomaly);
@@ -221,12 +228,15 @@ impl Sessions {
         }
         if matches!(record.protocol, "http/1.1" | "pipe") {
             for finding in std::mem::take(&mut known.held) {
-                emit(Event::Finding(Box::new(finding)));
+                say(self.checker.stated(finding), emit);
             }
         }
         let mut said = Vec::new();
         match &connected.process {
             Some(process) => {
+                if let (Some(exit), Some(session)) = (process.exit, self.tracker.session_on(id)) {
+                    self.checker.exited(session, exit);
+                }
                 let time = self.counts.last.unwrap_or_default();
                 self.tracker.process(id, process, time, &mut |tracked| said.push(tracked));
             }
@@ -253,7 +263,7 @@ impl Sessions {
         let Some(known) = self.connections.get_mut(&id) else { return };
         let finding = Finding { session: known.sessions.last().map(|carried| carried.session), ..finding };
         match known.record.protocol {
-            "http/1.1" | "pipe" => emit(Event::Finding(Box::new(finding))),
+            "http/1.1" | "pipe" => say(self.checker.stated(finding), emit),
             "unknown" if known.held.len() < HELD => known.held.push(finding),
             _ => {}
         }
@@ -274,22 +284,17 @@ impl Sessions {
                 }
             }
             Tracked::Message(mut message, oddities) => {
-                let mut found = Vec::new();
-                for oddity in oddities {
-                    let (rule, text) = jsonrpc::judge(&message, &oddity);
-                    message.findings.push(rule.id);
-                    found.push(Finding {
-                        session: Some(message.session),
-                        messages: vec![message.number],
-                        packets: message.packets.clone(),
-                        span: Some(message.span),
-                        text,
-                        ..Finding::of(rule)
-                    });
-                }
+                let (tracker, session) = (&self.tracker, message.session);
+                let found = self.checker.message(&mut message, &oddities, || tracker.has_begun(session));
                 self.counts.messages += 1;
                 emit(Event::Message(message));
-                found.into_iter().for_each(|finding| emit(Event::Finding(Box::new(finding))));
+                say(found, emit);
+            }
+            Tracked::Ended(session, pending) => {
+                let number = session.number;
+                say(self.checker.ended(number, &pending.iter().collect::<Vec<_>>()), emit);
+                emit(Event::Session(Box::new(self.named(*session))));
+                emit(Event::Ended(number));
             }
         }
     }
@@ -339,19 +344,18 @@ impl Sessions {
     /// The capture is over.
     pub(super) fn finish(&mut self, emit: &mut Emit<'_>) {
         for session in self.tracker.open_sessions() {
-            for pending in self.tracker.unanswered(session) {
-                let method = pending.method.as_deref().unwrap_or("request");
-                let text = format!("{method} (message {}) has no answer", pending.number.0);
-                let messages = vec![MessageNumber(pending.number.0)];
-                let session = Some(session);
-                let finding = Finding { session, messages, text, ..Finding::of(&jsonrpc::UNANSWERED) };
-                emit(Event::Finding(Box::new(finding)));
-            }
+            let found = self.checker.ended(session, &self.tracker.unanswered(session));
+            say(found, emit);
         }
         if self.counts.cut > 0 {
             let text = format!("{} packets were cut by the snap length: capture with -s 0", self.counts.cut);
-            emit(Event::Finding(Box::new(Finding { text, ..Finding::of(&transport::SNAP_LENGTH) })));
+            say(self.checker.stated(Finding { text, ..Finding::of(&transport::SNAP_LENGTH) }), emit);
         }
+        say(self.checker.finish(), emit);
         self.refresh(emit);
     }
+}
+
+fn say(found: Vec<Finding>, emit: &mut Emit<'_>) {
+    found.into_iter().for_each(|finding| emit(Event::Finding(Box::new(finding))));
 }

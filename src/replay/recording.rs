@@ -68,7 +68,7 @@ pub fn masked_headers(reader: &Reader, session: &Session) -> Result<Vec<String>>
 
 fn masked(exchange: &Exchange) -> impl Iterator<Item = &str> {
     let fields = exchange.request.fields.iter();
-    fields.filter(|field| is_masked(&field.value)).map(|field| &*field.name)
+    fields.filter(|(_, value)| is_masked(value)).map(|(name, _)| name)
 }
 
 /// Whether a value is nothing but the mask.

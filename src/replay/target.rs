@@ -35,10 +35,7 @@ impl Target {
     /// What it is called.
     pub fn name(&self) -> String {
         match self {
-            Target::Command(server) => {
-                let words: Vec<_> = server.command.iter().map(|word| word.to_string_lossy()).collect();
-                words.join(" ")
-            }
+            Target::Command(server) => server.recorded.join(" "),
             #[cfg(feature = "http")]
             Target::Url { url, .. } => url.clone(),
         }

@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{anyhow, bail};
 
@@ -10,6 +12,9 @@ use super::input::{Input, is_standard_input};
 use super::reader::{Found, Reader};
 use super::{Item, Source};
 use crate::capture::Time;
+
+/// How often a growing file is looked at.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Capture files, read one after another in the order of their first packets, as a rotating capture tool leaves them. Packets and interfaces
 /// are numbered over all of them.
@@ -20,6 +25,8 @@ pub struct Files {
     waiting: VecDeque<PathBuf>,
     current: Option<Reader<Input>>,
     follow: bool,
+    /// The end of a growing file was found: wait before looking again.
+    idle: bool,
     packets: u64,
     interfaces: u32,
     /// Bytes of the files that are done.
@@ -58,6 +65,7 @@ impl Files {
             waiting: waiting.into(),
             current: None,
             follow,
+            idle: false,
             packets: 0,
             interfaces: 0,
             done: 0,
@@ -81,13 +89,20 @@ impl Files {
 
 impl Source for Files {
     fn next(&mut self) -> anyhow::Result<Option<Item<'_>>> {
+        if std::mem::take(&mut self.idle) {
+            thread::sleep(LOOK);
+        }
         loop {
             let found = match &mut self.current {
                 Some(reader) => reader.advance()?,
                 None => None,
             };
             match found {
-                Some(found) => return Ok(self.current.as_ref().map(|reader| reader.item(found))),
+                Some(found) => {
+                    // A pipe has waited already.
+                    self.idle = self.follow && matches!(found, Found::Idle);
+                    return Ok(self.current.as_ref().map(|reader| reader.item(found)));
+                }
                 None if self.turn()? => {}
                 None => return Ok(None),
             }

@@ -2,14 +2,18 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
+use std::os::fd::AsFd;
 use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// What stands for standard input on the command line.
 const STANDARD_INPUT: &str = "-";
 /// Bytes of compressed data read at once.
 const COMPRESSED_CHUNK: usize = 64 << 10;
+/// How long an empty pipe is waited for before it is said again that nothing comes.
+const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
 /// Tells whether this path means standard input.
 pub(super) fn is_standard_input(path: &Path) -> bool {
@@ -28,9 +32,18 @@ pub(super) enum Input {
 impl Input {
     /// Opens a path, and reads as many bytes of it as it takes to recognise a compressed file.
     pub(super) fn open(path: &Path) -> io::Result<Input> {
-        let inner: Box<dyn Read + Send> =
-            if is_standard_input(path) { Box::new(io::stdin()) } else { Box::new(File::open(path)?) };
-        Input::new(inner)
+        // A copy of the descriptor: the buffer of `io::stdin` would hide from `poll` what it holds.
+        let file = if is_standard_input(path) {
+            File::from(io::stdin().as_fd().try_clone_to_owned()?)
+        } else {
+            File::open(path)?
+        };
+        let pipe = if file.metadata()?.is_file() { None } else { Some(Pipe { end: file.try_clone()?, waited: false }) };
+        let mut input = Input::new(Box::new(file))?;
+        if let Input::Plain(raw) = &mut input {
+            raw.pipe = pipe;
+        }
+        Ok(input)
     }
 
     /// Looks at the first bytes of `inner`.
@@ -40,7 +53,7 @@ impl Input {
         let read = first.len() as u64;
         let gzip = first.starts_with(b"\x1f\x8b");
         let zstd = first.starts_with(b"\x28\xb5\x2f\xfd");
-        let raw = Raw { first, inner, read };
+        let raw = Raw { first, inner, read, pipe: None };
         Ok(if gzip {
             Input::Gzip(Box::new(MultiGzDecoder::new(BufReader::with_capacity(COMPRESSED_CHUNK, raw))))
         } else if zstd {
@@ -88,6 +101,23 @@ pub(super) struct Raw {
     first: Vec<u8>,
     inner: Box<dyn Read + Send>,
     read: u64,
+    /// Where they come as somebody writes them.
+    pipe: Option<Pipe>,
+}
+
+/// A pipe, a socket or a terminal. A read that would have to wait fails with [`io::ErrorKind::WouldBlock`]: at once where there was
+/// something before, so that what was understood of it is shown, and then every [`PATIENCE`].
+struct Pipe {
+    end: File,
+    waited: bool,
+}
+
+impl Pipe {
+    fn wait(&mut self) -> io::Result<()> {
+        let patience = if self.waited { PATIENCE } else { Timespec { tv_sec: 0, tv_nsec: 0 } };
+        self.waited = poll(&mut [PollFd::new(&self.end, PollFlags::IN)], Some(&patience))? == 0;
+        if self.waited { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+    }
 }
 
 impl Read for Raw {
@@ -96,6 +126,9 @@ impl Read for Raw {
             let length = self.first.as_slice().read(buffer)?;
             self.first.drain(..length);
             return Ok(length);
+        }
+        if let Some(pipe) = &mut self.pipe {
+            pipe.wait()?;
         }
         let length = self.inner.read(buffer)?;
         self.read += length as u64;

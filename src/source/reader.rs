@@ -109,6 +109,7 @@ impl<R: Read> Reader<R> {
                     // Once more: a search may still find something in what is at hand.
                     Ok(false) if !self.last => self.last = true,
                     Ok(false) => return Ok(self.cut()),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Some(Found::Idle)),
                     Err(error) => return self.failed(error).map(Some),
                 },
                 Step::Unit(length, content) => {

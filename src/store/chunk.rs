@@ -184,15 +184,21 @@ pub(super) struct Chunk {
 impl Chunk {
     /// Whether `number` is among the steps of `number_list`.
     pub(super) fn contains(number_list: &[u8], number: PacketNumber) -> Result<bool, Damaged> {
+        Ok(Self::position(number_list, number)?.is_some())
+    }
+
+    /// How many packets of the list come before this one, if it is in it.
+    pub(super) fn position(number_list: &[u8], number: PacketNumber) -> Result<Option<u64>, Damaged> {
         let mut steps = Decoder::new(number_list, "the packet numbers of a chunk");
-        let mut at = 0u64;
+        let (mut at, mut position) = (0u64, 0);
         while !steps.is_empty() {
             at = at.saturating_add(steps.u64()?);
             if at >= number.0 {
-                return Ok(at == number.0);
+                return Ok((at == number.0).then_some(position));
             }
+            position += 1;
         }
-        Ok(false)
+        Ok(None)
     }
 }
 

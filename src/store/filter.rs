@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rusqlite::functions::FunctionFlags;
+use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Error, params_from_iter};
 
@@ -10,19 +10,29 @@ use super::codec::Decoder;
 use super::query::Page;
 use super::read::Reader;
 use super::record::message::{self, MessageRow};
+use super::text::Text;
 use super::{Key, Scope};
-use crate::filter::{FUNCTION, Filter, Parameter, Term};
+use crate::filter::{FUNCTION, Filter, Parameter, TEXT_FUNCTION, Term};
 
-/// Gives SQL `mcptap_filter(value, term)` and `numbers(packets)` (see `filter/sql.rs`).
+/// Gives SQL `mcptap_filter(value, term)`, `mcptap_text(text, term)` and `numbers(packets)` (see `filter/sql.rs`).
 pub(super) fn register(connection: &Connection) -> rusqlite::Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_INNOCUOUS;
     connection.create_scalar_function(FUNCTION, 2, flags, |context| {
-        let term: Arc<Term> = context.get_or_create_aux(1, |value| {
-            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(Term::parse(value.as_str()?)?)
-        })?;
+        let term = term(context)?;
         Ok(match context.get_raw(0) {
             ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(term.matches(bytes)),
             _ => None,
+        })
+    })?;
+    connection.create_scalar_function(TEXT_FUNCTION, 2, flags, |context| {
+        let term = term(context)?;
+        Ok(match context.get_raw(0) {
+            ValueRef::Text(bytes) => Some(term.matches(bytes)),
+            ValueRef::Null => None,
+            packed => {
+                let text = Text::read(packed).map_err(|damaged| Error::UserFunctionError(Box::new(damaged)))?;
+                Some(term.matches(&text))
+            }
         })
     })?;
     connection.create_scalar_function("numbers", 1, flags, |context| {
@@ -34,6 +44,12 @@ pub(super) fn register(connection: &Connection) -> rusqlite::Result<()> {
         let numbers: Vec<String> = packets.iter().map(ToString::to_string).collect();
         Ok(Value::Text(format!("[{}]", numbers.join(","))))
     })
+}
+
+/// The term of a filter, the second argument: read once for a statement.
+fn term(context: &Context<'_>) -> rusqlite::Result<Arc<Term>> {
+    context
+        .get_or_create_aux(1, |value| Ok::<_, Box<dyn std::error::Error + Send + Sync>>(Term::parse(value.as_str()?)?))
 }
 
 impl Reader {
@@ -76,14 +92,23 @@ impl Reader {
         // for every slice of it.
         let plus = if keys == super::query::ALL { "" } else { "+" };
         let condition = filter.condition(5);
+        let mut parameters = condition.parameters;
+        let mut which = "id BETWEEN ?2 AND ?3".to_owned();
+        // A slice is run through whole, so its texts are, in the order in which they are kept. Of all messages only a page is wanted.
+        if keys != super::query::ALL
+            && let Some(text) = filter.text_condition(5 + parameters.len())
+        {
+            which = format!("id IN (SELECT id FROM message_text WHERE id BETWEEN ?2 AND ?3 AND {})", text.sql);
+            parameters.extend(text.parameters);
+        }
         let sql = format!(
-            "SELECT {} FROM message WHERE {plus}{column} = ?1 AND id BETWEEN ?2 AND ?3 AND ({}) ORDER BY id {} LIMIT ?4",
+            "SELECT {} FROM message WHERE {plus}{column} = ?1 AND {which} AND ({}) ORDER BY id {} LIMIT ?4",
             message::COLUMNS,
             condition.sql,
             page.order.sql(),
         );
         let own = [scope, first, last, page.limit()].map(Value::Integer);
-        let parameters = own.into_iter().chain(condition.parameters.into_iter().map(|parameter| match parameter {
+        let parameters = own.into_iter().chain(parameters.into_iter().map(|parameter| match parameter {
             Parameter::Integer(number) => Value::Integer(number),
             Parameter::Text(text) => Value::Text(text),
         }));

@@ -15,6 +15,7 @@
 mod chunk;
 mod codec;
 mod filter;
+mod kept;
 mod mask;
 mod migrate;
 mod packets;

@@ -74,8 +74,7 @@ impl Pending {
 
     pub(super) fn exchange(&mut self, record: Exchange) {
         let half = |half: &Half| {
-            let text: usize = half.fields.iter().map(|field| 64 + field.name.len() + field.value.len()).sum();
-            text + (half.packets.len() + half.head_packets.len()) * size_of::<PacketNumber>()
+            half.fields.size() + (half.packets.len() + half.head_packets.len()) * size_of::<PacketNumber>()
         };
         let size = size_of::<Exchange>() + half(&record.request) + half(&record.response);
         if self.has_room(size) {

@@ -171,7 +171,7 @@ impl Reader {
     pub fn finding_counts(&self, scope: Scope) -> anyhow::Result<Vec<(Severity, u64)>> {
         let (which, value) = finding_scope(scope);
         let sql = format!(
-            "SELECT severity, count(*) FROM finding JOIN rule ON rule.id = finding.rule WHERE {which}
+            "SELECT severity, sum(max(repeated, 1)) FROM finding WHERE {which}
              GROUP BY severity ORDER BY severity"
         );
         self.select(&sql, [value], |row| {

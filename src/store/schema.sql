@@ -151,6 +151,8 @@ CREATE TABLE finding (
   capture          INTEGER NOT NULL REFERENCES capture (id),
   session          INTEGER REFERENCES session (id),
   rule             TEXT NOT NULL REFERENCES rule (id),
+  severity         INTEGER NOT NULL,          -- here; mostly the rule's
+  repeated         INTEGER NOT NULL,          -- findings that it stands for, 0: itself
   text             TEXT NOT NULL,
   messages         BLOB NOT NULL,
   packets          BLOB NOT NULL,

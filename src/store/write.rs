@@ -142,12 +142,17 @@ impl Writer {
                 let text = self.packer.text(std::mem::take(&mut message.raw));
                 self.pending.message(*message, glance, text);
             }
-            Event::Exchange(exchange) => self.pending.exchange(*exchange),
+            Event::Exchange(exchange) | Event::Head(exchange) => self.pending.exchange(*exchange),
             Event::Finding(finding) => self.pending.finding(*finding),
             Event::Connection(connection) => self.pending.connection(*connection),
             Event::Stream(stream) => self.pending.stream(stream),
             Event::Parts(stream, parts) => self.pending.parts(stream, parts),
-            Event::Keep(_) | Event::Closed(_) | Event::Segment(_) | Event::Secret { .. } | Event::Cleared { .. } => {}
+            Event::Ended(_)
+            | Event::Keep(_)
+            | Event::Closed(_)
+            | Event::Segment(_)
+            | Event::Secret { .. }
+            | Event::Cleared { .. } => {}
         }
     }
 

@@ -12,6 +12,8 @@
 
 mod cursor;
 mod detail;
+mod folds;
+mod mouse;
 mod moves;
 mod needs;
 mod prompt;
@@ -21,15 +23,17 @@ mod update;
 
 use std::collections::BTreeSet;
 
-use super::data::{MessageLine, Progress, Request, SessionRow};
+use super::data::{MessageLine, PacketRow, Progress, Request, SessionRow};
 use super::line::Line;
-use super::pages::Pages;
+use super::pages::{List, Pages};
 use super::theme::Theme;
 use crate::capture::Time;
+use crate::event::Connection;
 use crate::mcp::{MessageNumber, SessionNumber};
 
 pub use cursor::Cursor;
 pub use detail::{DetailView, Focus, Found, shown as detail_shown};
+pub use folds::Folds;
 pub use prompt::completions;
 pub use update::{Effect, Input, update};
 
@@ -105,6 +109,8 @@ pub enum Mode {
     Prompt(Prompt, Line),
     /// The help, scrolled by so many lines.
     Help(usize),
+    /// The whole text of the selected JSON string, scrolled by so many lines.
+    Value(usize),
 }
 
 /// What a line at the bottom is for.
@@ -150,6 +156,12 @@ pub struct App {
     pub follow: bool,
     /// Messages that were marked.
     pub marks: BTreeSet<(SessionNumber, MessageNumber)>,
+    /// Groups of messages that are folded.
+    pub folds: Folds,
+    /// Which of the session's connections the packets are of.
+    pub connection: usize,
+    /// Whether the sequence shows all servers of the host.
+    pub together: bool,
     /// The sequence's room for time: 0 none.
     pub zoom: u8,
     /// The panes of one message.
@@ -182,15 +194,19 @@ impl App {
 
     /// The cursor of a screen. The screens that show the list of messages share one.
     pub fn cursor(&self, screen: Screen) -> &Cursor {
-        &self.cursors[Self::list(screen).index()]
+        &self.cursors[self.list(screen).index()]
     }
 
     fn cursor_mut(&mut self, screen: Screen) -> &mut Cursor {
-        &mut self.cursors[Self::list(screen).index()]
+        &mut self.cursors[self.list(screen).index()]
     }
 
-    fn list(screen: Screen) -> Screen {
-        if matches!(screen, Screen::Sequence | Screen::Detail) { Screen::Messages } else { screen }
+    fn list(&self, screen: Screen) -> Screen {
+        match screen {
+            Screen::Sequence if self.together => screen,
+            Screen::Sequence | Screen::Detail => Screen::Messages,
+            _ => screen,
+        }
     }
 
     /// The session's row, where it is known.
@@ -198,18 +214,33 @@ impl App {
         self.pages.session(self.session?)
     }
 
-    /// Rows of the list of messages, and whether the filter went through all.
+    /// Messages in the list, folded ones too, and whether the filter went through all.
     pub fn message_count(&self) -> Option<(usize, bool)> {
         self.pages.message_count(self.session?, &self.filter)
     }
 
-    /// A row of the list of messages.
+    /// The message that is seen in a row of the list.
     pub fn message(&self, row: usize) -> Option<&MessageLine> {
-        self.pages.message(self.session?, &self.filter, row)
+        self.pages.message(self.session?, &self.filter, self.folds.row(row))
+    }
+
+    /// The connection whose packets are shown, and how many there are to choose from.
+    pub fn connection(&self) -> Option<(&Connection, usize)> {
+        let connections = self.pages.connections(self.session?)?;
+        let shown = self.connection.min(connections.len().checked_sub(1)?);
+        Some((&connections[shown], connections.len()))
+    }
+
+    /// A packet of that connection.
+    pub fn packet(&self, row: usize) -> Option<&PacketRow> {
+        self.pages.packets(self.session?, self.connection()?.0.id)?.row(row)
     }
 
     /// The selected message.
     pub fn selected_message(&self) -> Option<&MessageLine> {
+        if self.screen == Screen::Sequence && self.together {
+            return self.pages.together(self.session?)?.lines.get(self.cursor(Screen::Sequence).selected);
+        }
         self.message(self.cursor(Screen::Messages).selected)
     }
 
@@ -221,13 +252,19 @@ impl App {
         let session = self.session?;
         match screen {
             Screen::Sessions => None,
-            Screen::Messages | Screen::Sequence | Screen::Detail => self.message_count().map(|(total, _)| total),
-            Screen::Layers => self.pages.steps(session).map(<[_]>::len),
+            Screen::Sequence if self.together => self.pages.together(session).map(|together| together.lines.len()),
+            Screen::Messages | Screen::Sequence | Screen::Detail => {
+                self.message_count().map(|(total, _)| self.folds.seen(total))
+            }
+            Screen::Layers => self.pages.steps(session).map(|steps| steps.total),
             Screen::Findings => self.pages.findings(session).map(<[_]>::len),
             Screen::Statistics => self.pages.statistics(session).map(|figures| figures.calls.len()),
-            Screen::Packets => self.pages.packets(session).map(<[_]>::len),
+            Screen::Packets => match self.pages.connections(session)? {
+                [] => Some(0),
+                _ => self.pages.packets(session, self.connection()?.0.id).map(List::total),
+            },
             Screen::Tools => self.pages.capabilities(session).map(<[_]>::len),
-            Screen::Stderr => self.pages.stderr(session).map(<[_]>::len),
+            Screen::Stderr => self.pages.stderr(session).map(List::total),
         }
     }
 

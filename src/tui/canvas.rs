@@ -135,6 +135,28 @@ impl Canvas<'_> {
         self.put(area.right(), y, 1, "┤", border);
     }
 
+    /// A box over the screen, empty, with a title above and a hint below.
+    pub fn boxed(&mut self, area: Rect, title: &str, hint: &str) {
+        if area.width < 4 || area.height < 2 {
+            return;
+        }
+        let (border, strong, dim) = (self.part(Part::ActiveBorder), self.tone(Tone::Strong), self.tone(Tone::Dim));
+        for y in area.y..area.bottom() {
+            for x in area.x..area.right() {
+                self.buffer[(x, y)].reset();
+            }
+            self.put(area.x, y, 1, "│", border);
+            self.put(area.right() - 1, y, 1, "│", border);
+        }
+        for (y, left, right) in [(area.y, "┌", "┐"), (area.bottom() - 1, "└", "┘")] {
+            self.rule(area.x, area.right(), y, border);
+            self.put(area.x, y, 1, left, border);
+            self.put(area.right() - 1, y, 1, right, border);
+        }
+        self.put(area.x + 2, area.y, area.width - 4, &format!(" {title} "), strong);
+        self.put(area.x + 2, area.bottom() - 1, area.width - 4, &format!(" {hint} "), dim);
+    }
+
     /// A table: the names of its columns, below them the rows in view. A row that is not known yet is a dot.
     pub fn table(&mut self, area: Rect, columns: &[Column], list: List, row: impl Fn(usize) -> Option<Vec<Cell>>) {
         // A blank on both sides: nothing touches the frame.

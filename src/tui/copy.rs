@@ -18,16 +18,18 @@ pub fn text(detail: &Detail, view: &DetailView, command: Command) -> Option<(&'s
     let (what, text) = match command {
         Command::CopyMessage => ("the message", String::from_utf8_lossy(detail.text()).into_owned()),
         Command::CopyPath => ("the path", node().map(|_| view.tree.path(detail.text(), view.json.selected))?),
-        Command::CopyValue => {
-            let value = detail.text().get(node()?.value.clone())?;
-            // A string is wanted as its text, without quotes and escapes; anything else as it stands there.
-            let plain = serde_json::from_slice::<String>(value);
-            ("the value", plain.unwrap_or_else(|_| String::from_utf8_lossy(value).into_owned()))
-        }
+        Command::CopyValue => ("the value", value(detail, view)?),
         Command::CopyCurl => ("a curl line", detail.curl.clone()?),
         _ => return None,
     };
     Some((what, text))
+}
+
+/// The value of the selected field: a string as its text, without quotes and escapes; anything else as it stands there.
+pub fn value(detail: &Detail, view: &DetailView) -> Option<String> {
+    let value = detail.text().get(view.tree.node(view.json.selected)?.value.clone())?;
+    let plain = serde_json::from_slice::<String>(value);
+    Some(plain.unwrap_or_else(|_| String::from_utf8_lossy(value).into_owned()))
 }
 
 /// Tells the terminal to put `text` on the clipboard.

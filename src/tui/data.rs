@@ -1,20 +1,20 @@
 //! Questions to the store and its answers: what screens are drawn from.
 //!
-//! The drawing thread asks and goes on drawing what it has; the reader thread answers. Only the list of messages can be longer than
-//! memory is wide, so it comes in numbered pages; the other answers are bounded by [`ROWS`] and say when they were cut.
+//! The drawing thread asks and goes on drawing what it has; the reader thread answers. Lists that can be longer than memory is wide
+//! (messages, packets, lines of stderr) come in numbered pages; the other answers are bounded by [`ROWS`].
 
 use std::ops::Range;
 use std::path::PathBuf;
 
 use crate::capture::{PacketNumber, Time};
 use crate::decode::{ConnectionId, Side};
-use crate::event::Segment;
+use crate::event::{Connection, Segment};
 use crate::findings::Severity;
 use crate::mcp::{Message, MessageNumber, Session, SessionNumber};
 use crate::store::{FindingRow, MessageRow};
 use crate::view::steps::Step;
 
-/// Messages in a page: a screen of 100 rows lies in two of them.
+/// Rows of a page: a screen of 100 rows lies in two of them.
 pub const PAGE: usize = 128;
 
 /// Rows of an answer that is given whole: as much as anybody scrolls through.
@@ -42,12 +42,46 @@ pub enum Request {
     Findings(SessionNumber),
     /// Figures.
     Statistics(SessionNumber),
-    /// Packets of its connections.
-    Packets(SessionNumber),
+    /// Its connections.
+    Connections(SessionNumber),
+    /// Page `page` of the packets of one of its connections.
+    Packets {
+        /// The session.
+        session: SessionNumber,
+        /// The connection.
+        connection: ConnectionId,
+        /// From 0.
+        page: usize,
+    },
     /// What initialize and the lists of tools, prompts and resources said.
     Capabilities(SessionNumber),
-    /// What the wrapped server wrote to stderr.
-    Stderr(SessionNumber),
+    /// Page `page` of what the wrapped server wrote to stderr.
+    Stderr {
+        /// The session.
+        session: SessionNumber,
+        /// From 0.
+        page: usize,
+    },
+    /// The messages of a session and of the others that its host had meanwhile.
+    Together(SessionNumber),
+    /// The rows that hang together with a row of a filtered list: a batch.
+    Group {
+        /// The session.
+        session: SessionNumber,
+        /// The filter's text.
+        filter: String,
+        /// The row.
+        row: usize,
+    },
+    /// All such groups of a filtered list.
+    Groups {
+        /// The session.
+        session: SessionNumber,
+        /// The filter's text.
+        filter: String,
+    },
+    /// The position of a packet's connection among those of the session, and its row among the packets of that.
+    LocatePacket(SessionNumber, PacketNumber),
     /// The row of a message in a filtered list.
     Locate {
         /// The session.
@@ -72,6 +106,8 @@ pub enum Request {
         session: SessionNumber,
         /// The filter's text.
         filter: String,
+        /// Only these messages; empty: all that the filter lets through.
+        only: Vec<MessageNumber>,
         /// The new file.
         path: PathBuf,
     },
@@ -81,7 +117,10 @@ impl Request {
     /// Whether the answer is found again each time somebody writes (a fraction of a second apart), and not once a second: it
     /// takes a few index steps.
     pub fn is_quick(&self) -> bool {
-        matches!(self, Request::Messages { .. } | Request::Detail(..))
+        matches!(
+            self,
+            Request::Messages { .. } | Request::Packets { .. } | Request::Stderr { .. } | Request::Detail(..)
+        )
     }
 }
 
@@ -91,21 +130,29 @@ pub enum Answer {
     /// To [`Request::Sessions`], the newest first.
     Sessions(Vec<SessionRow>),
     /// To [`Request::Messages`].
-    Messages(MessagePage),
+    Messages(Rows<MessageLine>),
     /// To [`Request::Detail`]; nothing where there is no such message.
     Detail(Option<Box<Detail>>),
     /// To [`Request::Steps`].
-    Steps(Vec<Step>),
+    Steps(Rows<Step>),
     /// To [`Request::Findings`].
     Findings(Vec<FindingLine>),
     /// To [`Request::Statistics`].
     Statistics(Box<Statistics>),
+    /// To [`Request::Connections`].
+    Connections(Vec<Connection>),
     /// To [`Request::Packets`].
-    Packets(Vec<PacketRow>),
+    Packets(Rows<PacketRow>),
     /// To [`Request::Capabilities`].
     Capabilities(Vec<CapabilityRow>),
     /// To [`Request::Stderr`].
-    Stderr(Vec<StderrLine>),
+    Stderr(Rows<StderrLine>),
+    /// To [`Request::Together`].
+    Together(Together),
+    /// To [`Request::Group`] and [`Request::Groups`]: rows of each group, its first one stands for it.
+    Groups(Vec<Vec<usize>>),
+    /// To [`Request::LocatePacket`].
+    PacketLocated(Option<(usize, usize)>),
     /// To [`Request::Locate`] and [`Request::NextOdd`].
     Located(Option<usize>),
     /// To [`Request::Export`]: so many messages were written.
@@ -127,14 +174,14 @@ pub struct SessionRow {
     pub latency: Option<(i64, i64)>,
 }
 
-/// A page of messages.
-#[derive(Clone, Debug, Default)]
-pub struct MessagePage {
+/// A page of a list.
+#[derive(Clone, Debug)]
+pub struct Rows<T> {
     /// Its rows: [`PAGE`] of them, on the last page fewer.
-    pub rows: Vec<MessageLine>,
-    /// Rows of the whole list, as far as it was filtered.
+    pub rows: Vec<T>,
+    /// Rows of the whole list, as far as it is known.
     pub total: usize,
-    /// Whether the filter went through all messages.
+    /// Whether that is all of it: a filter went through all messages, nothing was cut.
     pub complete: bool,
 }
 
@@ -273,6 +320,17 @@ pub enum FindingLine {
     Finding(FindingRow),
 }
 
+/// What a host did with all its servers at a time.
+#[derive(Clone, Debug, Default)]
+pub struct Together {
+    /// The sessions, each with the name of its server.
+    pub sessions: Vec<(SessionNumber, String)>,
+    /// Their messages in order of time.
+    pub lines: Vec<MessageLine>,
+    /// Whether these are all.
+    pub complete: bool,
+}
+
 /// A packet of a connection.
 #[derive(Clone, Debug)]
 pub struct PacketRow {
@@ -348,8 +406,10 @@ pub struct CallFigures {
     pub errors: u64,
     /// Not answered.
     pub unanswered: u64,
-    /// Latency of the answered ones in nanoseconds: smallest, median, 95th percentile, largest.
-    pub latency: Option<[i64; 4]>,
+    /// Smallest and largest latency in nanoseconds; nothing where none was answered.
+    pub extremes: Option<[i64; 2]>,
+    /// Its 50th, 95th and 99th percentile.
+    pub percentiles: [i64; 3],
     /// The sum of them.
     pub total: i64,
 }

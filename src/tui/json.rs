@@ -147,7 +147,8 @@ impl Tree {
 
     /// Unfolds what hides the innermost node around this byte of the text, and says its row.
     pub fn reveal(&mut self, text: &[u8], offset: usize) -> Option<usize> {
-        let mut index = 0;
+        // What is no JSON has no nodes.
+        let mut index = self.nodes.first().map(|_| 0)?;
         // Each level is walked once more: without a bound a text of brackets would cost the square of its length.
         for _ in 0..DEPTH {
             self.open(text, index, true);
@@ -206,7 +207,7 @@ impl Tree {
     /// Puts the rows in order: each open node is followed by its children.
     fn lay_out(&mut self) {
         self.rows.clear();
-        let mut open = vec![0];
+        let mut open: Vec<usize> = self.nodes.first().map(|_| 0).into_iter().collect();
         while let Some(index) = open.pop() {
             self.rows.push(index);
             let node = &self.nodes[index];

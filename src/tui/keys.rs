@@ -56,6 +56,14 @@ pub enum Command {
     Mark,
     /// To the next mark.
     NextMark,
+    /// Folds or unfolds the group of the selected message.
+    Fold,
+    /// Folds or unfolds all groups.
+    FoldAll,
+    /// To the packet that carries what is selected.
+    Wire,
+    /// The packets of the next connection, or of the one before.
+    Connection(i8),
     /// Keeps the newest message in view.
     Follow,
     /// Writes a filter.
@@ -66,6 +74,8 @@ pub enum Command {
     Found(i8),
     /// Writes a command.
     CommandLine,
+    /// All servers of the host in the sequence, or one.
+    Together,
     /// Time scale of the sequence.
     Zoom(i8),
     /// Copies the message.
@@ -99,6 +109,8 @@ pub enum Where {
     Sequence,
     /// On the details of a message.
     Detail,
+    /// On the packets.
+    Packets,
     /// In every list: all screens but the details.
     Lists,
 }
@@ -111,6 +123,7 @@ impl Where {
             Where::Messages => matches!(screen, Screen::Messages | Screen::Sequence | Screen::Detail),
             Where::Sequence => screen == Screen::Sequence,
             Where::Detail => screen == Screen::Detail,
+            Where::Packets => screen == Screen::Packets,
             Where::Lists => screen != Screen::Detail,
         }
     }
@@ -122,6 +135,7 @@ impl Where {
             Where::Messages => "messages",
             Where::Sequence => "sequence",
             Where::Detail => "one message",
+            Where::Packets => "packets",
             Where::Lists => "lists",
         }
     }
@@ -156,26 +170,32 @@ const fn key(
 #[rustfmt::skip]
 pub const KEYS: &[Binding] = &[
     key(&["enter"],            Where::Lists,      Command::Open,                   "open",    "open what is selected"),
+    key(&["/"],                Where::Lists,      Command::Filter,                 "filter",  "show only messages that fit a filter"),
     key(&["esc", "backspace"], Where::Everywhere, Command::Back,                   "back",    "drop the filter; back to where you came from"),
     key(&["tab"],              Where::Detail,     Command::Focus(1),               "pane",    "next pane: messages, layers, JSON, bytes"),
     key(&["backtab"],          Where::Detail,     Command::Focus(-1),              "",        "pane before"),
     key(&["right", "l"],       Where::Detail,     Command::Right,                  "",        "unfold, or into the node"),
     key(&["left", "h"],        Where::Detail,     Command::Left,                   "",        "fold, or out of the node"),
-    key(&["enter", "space"],   Where::Detail,     Command::Toggle,                 "fold",    "fold or unfold"),
+    key(&["enter", "space"],   Where::Detail,     Command::Toggle,                 "fold",    "fold or unfold; the whole of a long text"),
     key(&["*"],                Where::Detail,     Command::UnfoldAll,              "",        "unfold everything"),
     key(&["J", "."],           Where::Detail,     Command::Message(1),             "",        "next message"),
     key(&["K", ","],           Where::Detail,     Command::Message(-1),            "",        "message before"),
     key(&["p"],                Where::Messages,   Command::Partner,                "partner", "from a request to its answer and back"),
     key(&["e"],                Where::Messages,   Command::NextOdd,                "",        "next message that failed or has findings"),
-    key(&["m"],                Where::Messages,   Command::Mark,                   "mark",    "set or remove a mark"),
+    key(&["m"],                Where::Messages,   Command::Mark,                   "",        "set or remove a mark"),
     key(&["'"],                Where::Messages,   Command::NextMark,               "",        "next mark"),
+    key(&["z"],                Where::Messages,   Command::Fold,                   "batch",   "fold or unfold a batch"),
+    key(&["Z"],                Where::Messages,   Command::FoldAll,                "",        "fold all batches, or unfold everything"),
+    key(&["w"],                Where::Everywhere, Command::Wire,                   "wire",    "on the wire: the packet that carries what is selected"),
+    key(&["right", "l"],       Where::Packets,    Command::Connection(1),          "connection", "packets of the next connection"),
+    key(&["left", "h"],        Where::Packets,    Command::Connection(-1),         "",        "packets of the connection before"),
     key(&["F"],                Where::Messages,   Command::Follow,                 "follow",  "keep the newest message in view"),
+    key(&["a"],                Where::Sequence,   Command::Together,               "all servers", "all servers of the host, or this one alone"),
     key(&["+", "="],           Where::Sequence,   Command::Zoom(1),                "zoom",    "more room for time"),
     key(&["-"],                Where::Sequence,   Command::Zoom(-1),               "",        "less room for time"),
     key(&["/"],                Where::Detail,     Command::Search,                 "search",  "search in this message"),
     key(&["n"],                Where::Detail,     Command::Found(1),               "",        "next place found"),
     key(&["N"],                Where::Detail,     Command::Found(-1),              "",        "place found before"),
-    key(&["/"],                Where::Lists,      Command::Filter,                 "filter",  "show only messages that fit a filter"),
     key(&["y"],                Where::Messages,   Command::CopyMessage,            "copy",    "copy the message"),
     key(&["Y"],                Where::Detail,     Command::CopyPath,               "",        "copy the path of the selected field"),
     key(&["v"],                Where::Detail,     Command::CopyValue,              "",        "copy the value of the selected field"),

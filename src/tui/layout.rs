@@ -16,17 +16,19 @@
 //! └───────────────┴───────────────┴────────────────┘  └────────────────────────────────────────┘
 //! ```
 
+use std::ops::Range;
+
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::app::{App, Mode, Prompt, Screen};
 use super::canvas::Canvas;
 use super::data::Progress;
-use super::keys::{KEYS, sign};
+use super::keys::{Binding, Command, KEYS, sign};
 use super::pane;
 use super::theme::Part;
 use crate::view::paint::Tone;
-use crate::view::units;
+use crate::view::{safe, units};
 
 /// Below this nothing can be read.
 const LEAST: (u16, u16) = (40, 10);
@@ -65,14 +67,20 @@ pub fn body((width, height): (u16, u16)) -> Rect {
     Rect { x: 1, y: 2, width: width.saturating_sub(2), height: height.saturating_sub(3) }
 }
 
-/// Rows of the list of a screen.
-pub fn list_height(size: (u16, u16), screen: Screen) -> usize {
-    let area = match screen {
+/// The list of a screen, with its head.
+pub fn list_area(size: (u16, u16), screen: Screen) -> Rect {
+    match screen {
         Screen::Detail => detail(body(size)).list,
         Screen::Statistics => pane::statistics::calls_area(body(size)),
+        Screen::Packets => pane::packets::list_area(body(size)),
+        Screen::Findings => pane::findings::list_area(body(size)),
         _ => body(size),
-    };
-    usize::from(area.height.saturating_sub(1))
+    }
+}
+
+/// Rows of the list of a screen.
+pub fn list_height(size: (u16, u16), screen: Screen) -> usize {
+    usize::from(list_area(size, screen).height.saturating_sub(1))
 }
 
 /// Rows of the panes of one message.
@@ -130,11 +138,12 @@ pub fn draw(app: &App, buffer: &mut Buffer) -> Option<(u16, u16)> {
         return None;
     }
     frame(app, &mut canvas, area);
-    tabs(app, &mut canvas, Rect { x: 2, y: 1, width: area.width - 4, height: 1 });
+    tabs(app, &mut canvas, area.width - 2);
     let body = body((area.width, area.height));
     match app.screen {
         Screen::Sessions => pane::sessions::draw(app, &mut canvas, body),
         Screen::Messages => pane::messages::draw(app, &mut canvas, body, true),
+        Screen::Sequence if app.together => pane::together::draw(app, &mut canvas, body),
         Screen::Sequence => pane::sequence::draw(app, &mut canvas, body),
         Screen::Layers => pane::steps::draw(app, &mut canvas, body),
         Screen::Findings => pane::findings::draw(app, &mut canvas, body),
@@ -148,6 +157,10 @@ pub fn draw(app: &App, buffer: &mut Buffer) -> Option<(u16, u16)> {
         Mode::Browse => None,
         Mode::Help(top) => {
             pane::help::draw(&mut canvas, area, *top);
+            None
+        }
+        Mode::Value(top) => {
+            pane::value::draw(app, &mut canvas, *top);
             None
         }
         Mode::Prompt(prompt, line) => Some(pane::prompt::draw(app, &mut canvas, *prompt, line)),
@@ -167,16 +180,14 @@ fn frame(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
         canvas.put(0, y, 1, "│", border);
         canvas.put(right, y, 1, "│", border);
     }
-    let filter = if app.filter.is_empty() { String::new() } else { format!(" / {} ", app.filter) };
-    let filter_width = (filter.chars().count() as u16).min(area.width / 2);
-    let end = path(app, canvas, area.width - 4 - filter_width);
-    if !filter.is_empty() {
+    let end = path(app, canvas, area.width - 4);
+    if !app.filter.is_empty() {
         let style = canvas.tone(Tone::Warning);
-        let room = (right - 1).saturating_sub(end + 1).min(filter_width);
-        canvas.put_right(right - 1 - room, 0, room, &filter, style);
+        let room = (right - 1).saturating_sub(end + 1);
+        canvas.put_right(right - 1 - room, 0, room, &format!(" / {} ", app.filter), style);
     }
     let state = state(app);
-    let width = (crate::view::safe::width(&state.0) as u16 + 2).min(area.width / 2);
+    let width = (safe::width(&state.0) as u16 + 2).min(area.width / 2);
     let style = canvas.tone(state.1);
     canvas.put_right(right - 1 - width, bottom, width, &format!(" {} ", state.0), style);
     footer(app, canvas, bottom, right - 2 - width);
@@ -194,22 +205,38 @@ fn path(app: &App, canvas: &mut Canvas<'_>, width: u16) -> u16 {
     }
     pieces.push(("▸".to_owned(), dim));
     pieces.push((format!(" {} ", app.screen.name()), plain));
+    let taken: usize = pieces.iter().map(|(text, _)| safe::width(text)).sum();
+    // Where a filter needs the room, the file is the first that can be spared.
+    if taken + app.filter.len() > usize::from(width) && pieces.len() > 3 {
+        pieces.drain(..2);
+    }
     canvas.pieces(2, 0, width, &pieces)
 }
 
-fn tabs(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
-    let (dim, key, here) = (canvas.tone(Tone::Dim), canvas.part(Part::Key), canvas.part(Part::Tab));
-    let shown = if app.screen == Screen::Detail { Screen::Messages } else { app.screen };
-    let mut x = area.x;
+/// Where the tabs stand: the screen, its columns, and its number.
+pub fn tab_places(app: &App) -> Vec<(Screen, Range<u16>, usize)> {
+    let narrow = app.size.0 < 96;
+    let mut x = 2;
+    let mut places = Vec::new();
     for (number, screen) in Screen::ALL.into_iter().enumerate().filter(|(_, screen)| *screen != Screen::Detail) {
         // At 80 columns the list of sessions, which esc leads to, is the one that can be spared.
-        if number == 0 && area.width < 92 {
+        if number == 0 && narrow {
             continue;
         }
-        x = canvas.put(x, area.y, area.right().saturating_sub(x), &number.to_string(), key);
+        let end = x + 2 + screen.name().len() as u16;
+        places.push((screen, x..end, number));
+        x = end + if narrow { 1 } else { 2 };
+    }
+    places
+}
+
+fn tabs(app: &App, canvas: &mut Canvas<'_>, end: u16) {
+    let (dim, key, here) = (canvas.tone(Tone::Dim), canvas.part(Part::Key), canvas.part(Part::Tab));
+    let shown = if app.screen == Screen::Detail { Screen::Messages } else { app.screen };
+    for (screen, at, number) in tab_places(app) {
+        let x = canvas.put(at.start, 1, end.saturating_sub(at.start), &number.to_string(), key);
         let style = if screen == shown { here } else { dim };
-        x = canvas.put(x + 1, area.y, area.right().saturating_sub(x + 1), screen.name(), style);
-        x += if area.width < 92 { 1 } else { 2 };
+        canvas.put(x + 1, 1, end.saturating_sub(x + 1), screen.name(), style);
     }
 }
 
@@ -221,15 +248,24 @@ fn footer(app: &App, canvas: &mut Canvas<'_>, y: u16, end: u16) {
         return;
     }
     let (dim, key) = (canvas.tone(Tone::Dim), canvas.part(Part::Key));
+    let shown = |binding: &&Binding| !binding.short.is_empty() && binding.on.holds(app.screen);
+    let width = |binding: &Binding| (sign(binding.keys[0]).chars().count() + binding.short.len() + 3) as u16;
+    let mut put = |x, binding: &Binding| {
+        let x = canvas.put(x, y, width(binding), &format!(" {}", sign(binding.keys[0])), key);
+        canvas.put(x, y, width(binding), &format!(" {} ", binding.short), dim)
+    };
+    // Whoever knows one key has to know this one.
+    let (help, others): (Vec<&Binding>, Vec<&Binding>) =
+        KEYS.iter().filter(shown).partition(|binding| binding.command == Command::Help);
+    let room: u16 = help.iter().map(|binding| width(binding)).sum();
     let mut x = 2;
-    for binding in KEYS.iter().filter(|binding| !binding.short.is_empty() && binding.on.holds(app.screen)) {
-        let sign = sign(binding.keys[0]);
-        let width = (sign.chars().count() + binding.short.len() + 3) as u16;
-        if x + width > end {
-            continue;
+    for binding in others {
+        if x + width(binding) + room <= end {
+            x = put(x, binding);
         }
-        x = canvas.put(x, y, width, &format!(" {sign}"), key);
-        x = canvas.put(x, y, width, &format!(" {} ", binding.short), dim);
+    }
+    for binding in help.into_iter().filter(|binding| x + width(binding) <= end) {
+        put(x, binding);
     }
 }
 
@@ -247,6 +283,10 @@ fn state(app: &App) -> (String, Tone) {
     if app.screen == Screen::Sessions {
         let sessions = app.pages.sessions().map_or(0, <[_]>::len) as u64;
         return (units::count(sessions, "session"), Tone::Dim);
+    }
+    let steps = app.session.filter(|_| app.screen == Screen::Layers).and_then(|session| app.pages.steps(session));
+    if let Some(steps) = steps.filter(|steps| !steps.complete) {
+        return (format!("the first {} steps: mcptap layers has all", steps.total), Tone::Warning);
     }
     let live = match (app.session_row().is_some_and(|row| row.live), app.follow) {
         (true, true) => "live, following · ",

@@ -6,20 +6,25 @@ mod curl;
 mod detail;
 mod export;
 mod filtered;
+mod groups;
 mod layers;
 mod packets;
+mod stderr;
+mod together;
 mod trace;
 
 use std::collections::HashMap;
 
 use anyhow::Result;
 
-use super::data::{Answer, FindingLine, MessageLine, MessagePage, PAGE, ROWS, Request, SessionRow};
-use crate::capture::Time;
+use super::data::{Answer, FindingLine, MessageLine, PAGE, ROWS, Request, Rows, SessionRow, StderrLine};
+use crate::capture::{PacketNumber, Time};
 use crate::decode::ConnectionId;
 use crate::decode::exchange::ExchangeNumber;
+use crate::event::Connection;
 use crate::mcp::{MessageNumber, Session, SessionNumber};
 use crate::store::{FindingRow, MessageRow, Page, Reader, Scope};
+use crate::view::latencies::Latencies;
 use crate::view::steps::{self, Step, Told};
 use crate::view::text;
 use filtered::Matches;
@@ -44,12 +49,22 @@ pub struct Library {
     /// Latencies of sessions, and how many messages there were.
     latencies: HashMap<SessionNumber, (u64, Option<(i64, i64)>)>,
     matches: Option<Matches>,
+    /// Of the session whose stderr was looked at last.
+    stderr: Option<stderr::Lines>,
 }
 
 impl Library {
     /// Over a store.
     pub fn new(reader: Reader, newest_first: bool) -> Library {
-        Library { reader, newest_first, now: Time::default(), version: None, latencies: HashMap::new(), matches: None }
+        Library {
+            reader,
+            newest_first,
+            now: Time::default(),
+            version: None,
+            latencies: HashMap::new(),
+            matches: None,
+            stderr: None,
+        }
     }
 
     /// Tells the time.
@@ -78,13 +93,20 @@ impl Library {
             Request::Steps(session) => Answer::Steps(self.steps(*session)?),
             Request::Findings(session) => Answer::Findings(self.findings(*session)?),
             Request::Statistics(session) => Answer::Statistics(Box::new(calls::read(&self.reader, *session)?)),
-            Request::Packets(session) => Answer::Packets(packets::read(&self.reader, *session)?),
+            Request::Connections(session) => Answer::Connections(self.connections(*session)?),
+            Request::Packets { session, connection, page } => {
+                Answer::Packets(packets::read(&self.reader, *session, *connection, *page)?)
+            }
+            Request::LocatePacket(session, packet) => Answer::PacketLocated(self.locate_packet(*session, *packet)?),
+            Request::Together(session) => Answer::Together(self.together(*session)?),
+            Request::Group { session, filter, row } => Answer::Groups(self.group(*session, filter, *row)?),
+            Request::Groups { session, filter } => Answer::Groups(self.groups(*session, filter)?),
             Request::Capabilities(session) => Answer::Capabilities(capabilities::read(&self.reader, *session)?),
-            Request::Stderr(session) => Answer::Stderr(packets::stderr(&self.reader, *session)?),
+            Request::Stderr { session, page } => Answer::Stderr(self.stderr(*session, *page)?),
             Request::Locate { session, filter, message } => Answer::Located(self.locate(*session, filter, *message)?),
             Request::NextOdd { session, filter, after } => Answer::Located(self.next_odd(*session, filter, *after)?),
-            Request::Export { session, filter, path } => {
-                Answer::Exported(export::write(&self.reader, *session, filter, path)?)
+            Request::Export { session, filter, only, path } => {
+                Answer::Exported(export::write(&self.reader, *session, filter, only, path)?)
             }
         })
     }
@@ -116,20 +138,18 @@ impl Library {
             return Ok(*latency);
         }
         let rows = self.reader.message_rows_at(session.number, 1, SAMPLE)?;
-        let mut latencies: Vec<i64> =
+        let mut latencies: Latencies =
             rows.iter().filter(|row| row.answers.is_some()).filter_map(|row| row.latency).collect();
-        latencies.sort_unstable();
-        let percentile = |percent: usize| Some(latencies[latencies.len().checked_sub(1)? * percent / 100]);
-        let latency = percentile(50).zip(percentile(95));
+        let latency = latencies.percentile(50).zip(latencies.percentile(95));
         self.latencies.insert(session.number, (messages, latency));
         Ok(latency)
     }
 
-    fn messages(&mut self, session: SessionNumber, filter: &str, page: usize) -> Result<MessagePage> {
+    fn messages(&mut self, session: SessionNumber, filter: &str, page: usize) -> Result<Rows<MessageLine>> {
         if filter.is_empty() {
             let rows = self.reader.message_rows_at(session, (page * PAGE) as u64 + 1, PAGE)?;
             let total = self.reader.message_count(Scope::Session(session))? as usize;
-            return Ok(MessagePage { rows: self.lines(rows)?, total, complete: true });
+            return Ok(Rows { rows: self.lines(rows)?, total, complete: true });
         }
         let matches = self.matches(session, filter)?;
         let positions = matches.page(page);
@@ -138,7 +158,7 @@ impl Library {
         for position in positions {
             rows.extend(self.reader.message_rows_at(session, position, 1)?);
         }
-        Ok(MessagePage { rows: self.lines(rows)?, total, complete })
+        Ok(Rows { rows: self.lines(rows)?, total, complete })
     }
 
     /// The rows with what only their texts and findings tell.
@@ -226,9 +246,32 @@ impl Library {
         }
     }
 
-    fn steps(&self, session: SessionNumber) -> Result<Vec<Step>> {
-        let Some(record) = self.reader.session(session)? else { return Ok(Vec::new()) };
-        let connections = self.reader.connections(session, Page::<ConnectionId>::first(ROWS))?;
+    fn stderr(&mut self, session: SessionNumber, page: usize) -> Result<Rows<StderrLine>> {
+        if !self.stderr.as_ref().is_some_and(|lines| lines.is_of(session)) {
+            self.stderr = stderr::Lines::new(&self.reader, session)?;
+        }
+        match &mut self.stderr {
+            Some(lines) => lines.page(&self.reader, page),
+            None => Ok(Rows { rows: Vec::new(), total: 0, complete: true }),
+        }
+    }
+
+    fn locate_packet(&self, session: SessionNumber, packet: PacketNumber) -> Result<Option<(usize, usize)>> {
+        let Some(capture) = self.reader.capture_of(session)? else { return Ok(None) };
+        let Some((connection, row)) = self.reader.packet_row(capture, packet)? else { return Ok(None) };
+        let connections = self.connections(session)?;
+        let position = connections.iter().position(|known| known.id == connection);
+        Ok(position.map(|position| (position, row as usize)))
+    }
+
+    fn connections(&self, session: SessionNumber) -> Result<Vec<Connection>> {
+        self.reader.connections(session, Page::<ConnectionId>::first(ROWS))
+    }
+
+    fn steps(&self, session: SessionNumber) -> Result<Rows<Step>> {
+        let nothing = Rows { rows: Vec::new(), total: 0, complete: true };
+        let Some(record) = self.reader.session(session)? else { return Ok(nothing) };
+        let connections = self.connections(session)?;
         let exchanges = self.reader.exchanges(session, Page::<ExchangeNumber>::first(ROWS))?;
         let (mut messages, mut bytes, mut next) = (Vec::new(), 0, None);
         while messages.len() < ROWS && bytes < TEXTS {
@@ -241,9 +284,11 @@ impl Library {
             messages.append(&mut more);
         }
         let told = Told { session: &record, connections: &connections, exchanges: &exchanges, messages: &messages };
-        let mut steps = steps::steps(&told);
-        steps.truncate(ROWS);
-        Ok(steps)
+        let mut rows = steps::steps(&told);
+        let all = self.reader.message_count(Scope::Session(session))?;
+        let complete = rows.len() <= ROWS && messages.len() as u64 >= all;
+        rows.truncate(ROWS);
+        Ok(Rows { total: rows.len(), rows, complete })
     }
 
     /// Grouped by rule: the worst first, then the most frequent.

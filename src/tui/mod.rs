@@ -24,7 +24,7 @@ pub mod line;
 pub mod pages;
 pub mod pane;
 mod reader;
-mod term;
+pub mod term;
 pub mod theme;
 
 use std::io::stdout;
@@ -36,7 +36,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use crossbeam_channel::{Receiver, Sender, bounded, select, tick, unbounded};
-use crossterm::event::{self, Event};
+use crossterm::event::{self, Event, MouseButton, MouseEventKind};
 
 use crate::engine::saver::now;
 use crate::mcp::SessionNumber;
@@ -139,6 +139,12 @@ fn read_keys(inputs: Sender<Input>) -> Result<()> {
             let input = match event {
                 Event::Key(key) => keys::name(key).map(Input::Key),
                 Event::Paste(text) => Some(Input::Paste(text)),
+                Event::Mouse(mouse) => match mouse.kind {
+                    MouseEventKind::ScrollUp => Some(Input::Wheel(-1)),
+                    MouseEventKind::ScrollDown => Some(Input::Wheel(1)),
+                    MouseEventKind::Down(MouseButton::Left) => Some(Input::Click(mouse.column, mouse.row)),
+                    _ => None,
+                },
                 Event::Resize(width, height) => Some(Input::Resize(width, height)),
                 _ => None,
             };

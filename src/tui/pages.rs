@@ -4,13 +4,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::data::{
-    Answer, CapabilityRow, Detail, FindingLine, MessageLine, MessagePage, PAGE, PacketRow, Request, SessionRow,
-    Statistics, StderrLine,
+    Answer, CapabilityRow, Detail, FindingLine, MessageLine, PAGE, PacketRow, Request, Rows, SessionRow, Statistics,
+    StderrLine, Together,
 };
+use crate::decode::ConnectionId;
+use crate::event::Connection;
 use crate::mcp::{MessageNumber, SessionNumber};
 use crate::view::steps::Step;
 
-/// Pages of messages that are kept: those around the screen, and the ends that one jumps between.
+/// Pages of one list that are kept: those around the screen, and the ends that one jumps between.
 const KEPT: usize = 24;
 
 /// A state of the store: grows with each change that was seen.
@@ -29,26 +31,68 @@ pub struct Pages {
     /// Questions that were asked, and for which state of the store.
     asked: HashMap<Request, u64>,
     sessions: Option<Vec<SessionRow>>,
-    messages: Messages,
+    messages: List<(SessionNumber, String), MessageLine>,
     detail: Option<(SessionNumber, Arc<Detail>)>,
-    steps: Of<Vec<Step>>,
+    steps: Of<Rows<Step>>,
     findings: Of<Vec<FindingLine>>,
     statistics: Of<Box<Statistics>>,
-    packets: Of<Vec<PacketRow>>,
+    connections: Of<Vec<Connection>>,
+    together: Of<Together>,
+    packets: List<(SessionNumber, ConnectionId), PacketRow>,
     capabilities: Of<Vec<CapabilityRow>>,
-    stderr: Of<Vec<StderrLine>>,
+    stderr: List<SessionNumber, StderrLine>,
 }
 
 /// An answer about a session.
 type Of<T> = Option<(SessionNumber, T)>;
 
-/// Pages of one list of messages.
-#[derive(Debug, Default)]
-struct Messages {
-    of: Option<(SessionNumber, String)>,
-    pages: BTreeMap<usize, Vec<MessageLine>>,
+/// A list that is longer than what is kept of it.
+#[derive(Debug)]
+pub struct List<K, T> {
+    of: Option<K>,
+    pages: BTreeMap<usize, Vec<T>>,
     total: usize,
     complete: bool,
+}
+
+impl<K, T> Default for List<K, T> {
+    fn default() -> List<K, T> {
+        List { of: None, pages: BTreeMap::new(), total: 0, complete: false }
+    }
+}
+
+impl<K: PartialEq, T> List<K, T> {
+    /// Takes a page in; says which ones were forgotten for it.
+    fn take(&mut self, of: K, page: usize, answer: Rows<T>) -> Vec<usize> {
+        if self.of.as_ref() != Some(&of) {
+            *self = List { of: Some(of), ..List::default() };
+        }
+        (self.total, self.complete) = (answer.total, answer.complete);
+        self.pages.insert(page, answer.rows);
+        let mut forgotten = Vec::new();
+        while self.pages.len() > KEPT {
+            let farthest = self.pages.keys().copied().max_by_key(|kept| kept.abs_diff(page));
+            let Some(farthest) = farthest else { break };
+            self.pages.remove(&farthest);
+            forgotten.push(farthest);
+        }
+        forgotten
+    }
+
+    /// This list, if it is the one of `of`.
+    fn of(&self, of: &K) -> Option<&Self> {
+        (self.of.as_ref() == Some(of)).then_some(self)
+    }
+
+    /// A row, where its page is here.
+    pub fn row(&self, row: usize) -> Option<&T> {
+        self.pages.get(&(row / PAGE))?.get(row % PAGE)
+    }
+
+    /// Rows there are, as far as is known.
+    pub fn total(&self) -> usize {
+        self.total
+    }
 }
 
 impl Pages {
@@ -87,7 +131,16 @@ impl Pages {
         match (request, answer) {
             (Request::Sessions, Answer::Sessions(rows)) => self.sessions = Some(rows),
             (Request::Messages { session, filter, page }, Answer::Messages(answer)) => {
-                self.take_messages((*session, filter.clone()), *page, answer);
+                let forgotten = self.messages.take((*session, filter.clone()), *page, answer);
+                self.forget(|known| matches!(known, Request::Messages { page, .. } if forgotten.contains(page)));
+            }
+            (Request::Packets { session, connection, page }, Answer::Packets(answer)) => {
+                let forgotten = self.packets.take((*session, *connection), *page, answer);
+                self.forget(|known| matches!(known, Request::Packets { page, .. } if forgotten.contains(page)));
+            }
+            (Request::Stderr { session, page }, Answer::Stderr(answer)) => {
+                let forgotten = self.stderr.take(*session, *page, answer);
+                self.forget(|known| matches!(known, Request::Stderr { page, .. } if forgotten.contains(page)));
             }
             (Request::Detail(session, _), Answer::Detail(detail)) => {
                 self.detail = detail.map(|detail| (*session, Arc::from(detail)));
@@ -95,26 +148,16 @@ impl Pages {
             (Request::Steps(session), Answer::Steps(rows)) => self.steps = Some((*session, rows)),
             (Request::Findings(session), Answer::Findings(rows)) => self.findings = Some((*session, rows)),
             (Request::Statistics(session), Answer::Statistics(figures)) => self.statistics = Some((*session, figures)),
-            (Request::Packets(session), Answer::Packets(rows)) => self.packets = Some((*session, rows)),
+            (Request::Together(session), Answer::Together(rows)) => self.together = Some((*session, rows)),
+            (Request::Connections(session), Answer::Connections(rows)) => self.connections = Some((*session, rows)),
             (Request::Capabilities(session), Answer::Capabilities(rows)) => self.capabilities = Some((*session, rows)),
-            (Request::Stderr(session), Answer::Stderr(rows)) => self.stderr = Some((*session, rows)),
             _ => {}
         }
     }
 
-    fn take_messages(&mut self, of: (SessionNumber, String), page: usize, answer: MessagePage) {
-        let list = &mut self.messages;
-        if list.of.as_ref() != Some(&of) {
-            *list = Messages { of: Some(of), ..Messages::default() };
-        }
-        (list.total, list.complete) = (answer.total, answer.complete);
-        list.pages.insert(page, answer.rows);
-        while list.pages.len() > KEPT {
-            let farthest = list.pages.keys().copied().max_by_key(|kept| kept.abs_diff(page));
-            let Some(farthest) = farthest else { break };
-            list.pages.remove(&farthest);
-            self.asked.retain(|request, _| !matches!(request, Request::Messages { page, .. } if *page == farthest));
-        }
+    /// What was asked about pages that are no longer here is asked again when they are needed.
+    fn forget(&mut self, gone: impl Fn(&Request) -> bool) {
+        self.asked.retain(|known, _| !gone(known));
     }
 
     /// Sessions, once they are known.
@@ -134,7 +177,7 @@ impl Pages {
 
     /// A row of a list of messages, where its page is here.
     pub fn message(&self, session: SessionNumber, filter: &str, row: usize) -> Option<&MessageLine> {
-        self.list(session, filter)?.pages.get(&(row / PAGE))?.get(row % PAGE)
+        self.list(session, filter)?.row(row)
     }
 
     /// The details of a message.
@@ -144,8 +187,8 @@ impl Pages {
     }
 
     /// The step table.
-    pub fn steps(&self, session: SessionNumber) -> Option<&[Step]> {
-        of(&self.steps, session).map(Vec::as_slice)
+    pub fn steps(&self, session: SessionNumber) -> Option<&Rows<Step>> {
+        of(&self.steps, session)
     }
 
     /// Findings.
@@ -158,9 +201,23 @@ impl Pages {
         of(&self.statistics, session).map(Box::as_ref)
     }
 
-    /// Packets.
-    pub fn packets(&self, session: SessionNumber) -> Option<&[PacketRow]> {
-        of(&self.packets, session).map(Vec::as_slice)
+    /// Connections.
+    pub fn connections(&self, session: SessionNumber) -> Option<&[Connection]> {
+        of(&self.connections, session).map(Vec::as_slice)
+    }
+
+    /// The messages of all sessions of a session's host.
+    pub fn together(&self, session: SessionNumber) -> Option<&Together> {
+        of(&self.together, session)
+    }
+
+    /// Packets of a connection.
+    pub fn packets(
+        &self,
+        session: SessionNumber,
+        connection: ConnectionId,
+    ) -> Option<&List<(SessionNumber, ConnectionId), PacketRow>> {
+        self.packets.of(&(session, connection))
     }
 
     /// Capabilities and tools.
@@ -169,11 +226,11 @@ impl Pages {
     }
 
     /// Lines of stderr.
-    pub fn stderr(&self, session: SessionNumber) -> Option<&[StderrLine]> {
-        of(&self.stderr, session).map(Vec::as_slice)
+    pub fn stderr(&self, session: SessionNumber) -> Option<&List<SessionNumber, StderrLine>> {
+        self.stderr.of(&session)
     }
 
-    fn list(&self, session: SessionNumber, filter: &str) -> Option<&Messages> {
+    fn list(&self, session: SessionNumber, filter: &str) -> Option<&List<(SessionNumber, String), MessageLine>> {
         let own = |of: &(SessionNumber, String)| of.0 == session && of.1 == filter;
         Some(&self.messages).filter(|list| list.of.as_ref().is_some_and(own))
     }
@@ -185,6 +242,10 @@ fn displaces(request: &Request, other: &Request) -> bool {
         (Request::Messages { session, filter, .. }, Request::Messages { session: own, filter: other, .. }) => {
             (session, filter) != (own, other)
         }
+        (Request::Packets { session, connection, .. }, Request::Packets { session: own, connection: other, .. }) => {
+            (session, connection) != (own, other)
+        }
+        (Request::Stderr { session, .. }, Request::Stderr { session: own, .. }) => session != own,
         _ => std::mem::discriminant(request) == std::mem::discriminant(other) && request != other,
     }
 }

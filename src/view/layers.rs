@@ -211,7 +211,7 @@ fn http(place: &Place<'_>, exchange: &Exchange, message: &Message) -> Result<Lay
             format!("{} {}", exchange.method.as_deref().unwrap_or("?"), exchange.target.as_deref().unwrap_or("?"));
         fields.push(("answers".to_owned(), asked));
     }
-    fields.extend(half.fields.iter().map(|field| (field.name.clone(), field.value.clone())));
+    fields.extend(half.fields.iter().map(|(name, value)| (name.to_owned(), value.to_owned())));
     fields.push(("body".to_owned(), size(half.body_bytes)));
     let stream = connection_stream(place, message)?;
     Ok(Layer {

@@ -1,5 +1,6 @@
 //! What people see, as plain text: rows, words and numbers, without knowing where they are shown.
 
+pub mod latencies;
 pub mod layers;
 pub mod paint;
 pub mod safe;

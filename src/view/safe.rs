@@ -67,6 +67,26 @@ pub fn fit_bytes(bytes: &[u8], limit: usize) -> String {
     bytes_line(bytes, limit).finish()
 }
 
+/// The visible text in lines of at most `columns` columns (a character that is wider than that stands alone). Marks and joined
+/// characters stay with what carries them.
+pub fn wrap(text: &str, columns: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let (mut taken, mut joined) = (0, false);
+    for c in visible(text).chars() {
+        let wide = c.width().unwrap_or(1);
+        if wide > 0 && !joined && taken > 0 && taken + wide > columns {
+            lines.push(String::new());
+            taken = 0;
+        }
+        taken += wide;
+        joined = c == '\u{200d}';
+        if let Some(line) = lines.last_mut() {
+            line.push(c);
+        }
+    }
+    lines
+}
+
 /// The visible text in exactly `columns` columns: cut, or filled up with blanks.
 pub fn pad(text: &str, columns: usize, align: Align) -> String {
     let text = fit(text, columns);

@@ -218,7 +218,7 @@ fn exchange_steps<'m>(
 }
 
 fn field<'e>(half: &'e Half, name: &str) -> Option<&'e str> {
-    half.fields.iter().find(|field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value.as_str())
+    half.fields.get(name)
 }
 
 fn content(half: &Half) -> String {

@@ -5,10 +5,12 @@
 //!    8  0.251300 ←  tools/call   get_weather  tool error             id 3    238 ms  ✗      #52
 //! ```
 
+use super::latencies::Latencies;
 use super::paint::{Paint, Tone};
 use super::safe::{self, Align};
 use super::text::about;
 use super::units::{count, duration, relative};
+use crate::capture::pipe::Exit;
 use crate::capture::{PacketNumber, Time};
 use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
@@ -51,8 +53,12 @@ impl Lines {
         };
         let id = session.session_id.as_deref().map(|id| format!("  id {}", shortened(&safe::visible(id))));
         let version = session.protocol_version.as_deref().unwrap_or("revision unknown");
+        let failure = session.exit.filter(|exit| exit.code != Some(0)).map(|exit| match exit {
+            Exit { signal: Some(signal), .. } => format!("  died of signal {signal}"),
+            Exit { code, .. } => format!("  ended with status {}", code.unwrap_or_default()),
+        });
         format!(
-            "{}  {}  {}  {} {} {}  {}{}",
+            "{}  {}  {}  {} {} {}  {}{}{}",
             paint.paint(Tone::Strong, &format!("session {}", session.number.0)),
             session.transport.name(),
             safe::visible(version),
@@ -61,6 +67,7 @@ impl Lines {
             paint.paint(Tone::Server, &party(&session.server, "server")),
             place,
             paint.paint(Tone::Dim, &id.unwrap_or_default()),
+            paint.paint(Tone::Error, &failure.unwrap_or_default()),
         )
     }
 
@@ -125,7 +132,7 @@ impl Lines {
 
     /// A finding in one line.
     pub fn finding(&self, finding: &Finding) -> String {
-        let tone = match finding.rule.severity {
+        let tone = match finding.severity {
             Severity::Error => Tone::Error,
             Severity::Warning => Tone::Warning,
             Severity::Info => Tone::Dim,
@@ -182,10 +189,8 @@ pub struct Totals {
     pub errors: u64,
     /// Requests without an answer.
     pub unanswered: u64,
-    /// Latencies of answers in nanoseconds, at most [`Totals::LATENCIES`]: then every other one goes and every other one is passed over.
-    latencies: Vec<i64>,
-    step: u64,
-    seen: u64,
+    /// Latencies of answers.
+    latencies: Latencies,
     /// Bytes seen and sent.
     pub bytes: (u64, u64),
     /// Findings, by severity: info, warning, error.
@@ -193,27 +198,14 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Latencies kept for the percentiles.
-    const LATENCIES: usize = 65_536;
-
     /// One more message.
     pub fn message(&mut self, message: &Message) {
         self.messages += 1;
         self.responses += u64::from(message.kind == Kind::Response);
         self.errors += u64::from(message.kind == Kind::Error);
-        let Some(latency) = message.latency else { return };
-        if self.seen.is_multiple_of(self.step.max(1)) {
-            self.latencies.push(latency);
-            if self.latencies.len() >= Self::LATENCIES {
-                let mut keep = false;
-                self.latencies.retain(|_| {
-                    keep = !keep;
-                    keep
-                });
-                self.step = self.step.max(1) * 2;
-            }
+        if let Some(latency) = message.latency {
+            self.latencies.add(latency);
         }
-        self.seen += 1;
     }
 
     /// The last record of a session.
@@ -225,17 +217,14 @@ impl Totals {
     }
 
     /// One more finding.
-    pub fn finding(&mut self, severity: Severity) {
-        self.findings[severity as usize] += 1;
+    pub fn finding(&mut self, severity: Severity, count: u64) {
+        let so_far = &mut self.findings[severity as usize];
+        *so_far = so_far.saturating_add(count);
     }
 
     /// The last line.
     pub fn line(&mut self, paint: Paint) -> String {
-        self.latencies.sort_unstable();
-        let percentile = |p: usize| {
-            let index = self.latencies.len().checked_sub(1).map(|last| last * p / 100);
-            index.and_then(|index| self.latencies.get(index)).map(|latency| duration(*latency))
-        };
+        let mut percentile = |percent| self.latencies.percentile(percent).map(duration);
         let latency = match (percentile(50), percentile(95)) {
             (Some(p50), Some(p95)) => format!(" · p50 {p50} p95 {p95}"),
             _ => String::new(),

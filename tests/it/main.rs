@@ -2,11 +2,20 @@
 
 mod corpus;
 mod decoded;
+mod faults;
+mod following;
 mod laws;
 mod limits;
+mod peers;
 mod program;
 mod public;
 mod replay;
 mod rewrite;
 mod samples;
+mod shapes;
+#[cfg(feature = "live")]
+mod sniff;
+#[cfg(all(unix, feature = "tui"))]
+mod terminal;
 mod tidy;
+mod wrapped;

@@ -34,7 +34,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("rusqlite", &["store/"]),
     ("ratatui", &["tui/"]),
     ("crossterm", &["tui/"]),
-    ("clap", &["cli/args.rs", "cli/mod.rs"]),
+    ("clap", &["cli/args.rs", "cli/args/", "cli/mod.rs"]),
 ];
 
 fn sources() -> Vec<(PathBuf, String)> {

@@ -24,7 +24,6 @@ pub(super) struct End {
 #[derive(Debug)]
 pub(super) struct Body {
     direction: Direction,
-    limits: Limits,
     coding: Option<Coding>,
     /// The stream of the content as sent, and of the decoded content; the same where there is no coding.
     streams: Option<(StreamId, StreamId)>,
@@ -81,7 +80,7 @@ impl Body {
         };
         let hash = hash.then(|| Hash(digest::Context::new(&digest::SHA256)));
         let (streams, bytes, time, floor) = (None, 0, Time::default(), None);
-        (Body { direction, limits, coding, streams, content, hash, bytes, time, floor }, anomaly)
+        (Body { direction, coding, streams, content, hash, bytes, time, floor }, anomaly)
     }
 
     /// See [`Body::floor`] (the field).
@@ -229,8 +228,8 @@ impl Body {
             (Content::Json(text), Piece::Data(bytes)) => {
                 let collected = layer.shared.collected + bytes.len();
                 let limit = match text.len() + bytes.len() {
-                    length if length > self.limits.message => Some("message"),
-                    _ if collected > self.limits.messages_total => Some("messages_total"),
+                    length if length > layer.shared.limits.message => Some("message"),
+                    _ if collected > layer.shared.limits.messages_total => Some("messages_total"),
                     _ => None,
                 };
                 if let Some(limit) = limit {
@@ -264,7 +263,7 @@ impl Body {
                     SseEvent::Anomaly(anomaly) => anomalies.push(anomaly),
                 });
                 layer.shared.collected = layer.shared.collected - held + sse.held();
-                let is_too_much = layer.shared.collected > self.limits.messages_total;
+                let is_too_much = layer.shared.collected > layer.shared.limits.messages_total;
                 for anomaly in anomalies {
                     let span = match anomaly {
                         Anomaly::Skipped { offset, length } => {

@@ -6,8 +6,8 @@ use std::ops::Range;
 use super::body::Body;
 use super::{Layer, Unit};
 use crate::capture::{Limits, PacketNumber, Span, StreamId, Time};
-use crate::decode::exchange::{Exchange, ExchangeNumber, Field, Half};
-use crate::decode::http::{self, Head, StartLine};
+use crate::decode::exchange::{Exchange, ExchangeNumber, Fields, Half};
+use crate::decode::http::{Head, StartLine};
 use crate::decode::http1::{Http1, HttpEvent, Index, Seen};
 use crate::decode::{Anomaly, Direction, Ending, Piece};
 
@@ -22,7 +22,7 @@ pub(super) struct HttpStack {
 struct Exchanges {
     /// The stream of each direction.
     streams: [StreamId; 2],
-    open: BTreeMap<Index, Open>,
+    open: BTreeMap<Index, Box<Open>>,
     /// Up to where of each direction bytes that were passed over were said to be secrets.
     passed: [u64; 2],
 }
@@ -82,7 +82,7 @@ impl HttpStack {
 impl Exchanges {
     fn event(&mut self, layer: &mut Layer<'_, '_>, event: HttpEvent<'_>, time: Time) {
         match event {
-            HttpEvent::Head { exchange, direction, head } => self.head(layer, exchange, direction, &head, time),
+            HttpEvent::Head { exchange, direction, head } => self.head(layer, exchange, direction, *head, time),
             HttpEvent::Content { exchange, direction, offset, bytes } => {
                 let stream = self.streams[direction as usize];
                 let span = Span { stream, start: offset, end: offset + bytes.len() as u64 };
@@ -117,7 +117,7 @@ impl Exchanges {
         }
     }
 
-    fn head(&mut self, layer: &mut Layer<'_, '_>, index: Index, direction: Direction, head: &Head, time: Time) {
+    fn head(&mut self, layer: &mut Layer<'_, '_>, index: Index, direction: Direction, mut head: Head, time: Time) {
         let stream = self.streams[direction as usize];
         let keep_secrets = layer.shared.options.keep_secrets;
         let (id, shared) = (layer.id, &mut *layer.shared);
@@ -125,16 +125,16 @@ impl Exchanges {
             shared.exchanges += 1;
             let number = ExchangeNumber(shared.exchanges);
             let exchange = Exchange { number, connection: id, http_version: head.version, ..Exchange::default() };
-            Open { exchange, bodies: [None, None], ended: [false; 2] }
+            Box::new(Open { exchange, bodies: [None, None], ended: [false; 2] })
         });
-        if layer.shared.options.store && !keep_secrets {
-            let side = layer.connected.sender(direction);
-            for (name, value) in &head.fields {
-                if http::is_secret(&head.text[name.start as usize..name.end as usize]) {
-                    let at = |offset: u32| head.offset + u64::from(offset);
+        if !keep_secrets {
+            let (side, offset, store) = (layer.connected.sender(direction), head.offset, layer.shared.options.store);
+            head.mask(|value| {
+                if store {
+                    let at = |place: u32| offset + u64::from(place);
                     (layer.sink)(Unit::Secret(layer.id, side, at(value.start), at(value.end)));
                 }
-            }
+            });
         }
         let packets = layer.shared.provenance.packets(Span { stream, start: head.offset, end: head.end() });
         let exchange = &mut open.exchange;
@@ -142,30 +142,29 @@ impl Exchanges {
         half.started = half.started.or(Some(time));
         half.ended = half.ended.max(Some(time));
         list(&mut half.packets, packets.clone(), layer.shared.limits.packets_listed);
-        if matches!(head.start, StartLine::Response { status: 100..=199, .. }) && !is_switch(head) {
+        if matches!(head.start, StartLine::Response { status: 100..=199, .. }) && !is_switch(&head) {
             // "A client MUST be able to parse one or more 1xx responses received prior to a final response" (RFC 9110, 15.2): the
             // exchange shows the final one.
             return;
         }
+        let (body, anomaly) = Body::new(direction, &head, layer.shared.limits, layer.shared.options.hash);
+        let span = Span { stream, start: head.offset, end: head.end() };
         half.head_packets = packets;
-        half.head_start = head.offset;
-        half.head_end = head.end();
-        half.fields = fields(head, keep_secrets);
-        match &head.start {
+        (half.head_start, half.head_end) = (span.start, span.end);
+        half.fields = Fields::new(head.text, head.fields);
+        match head.start {
             StartLine::Request { method, target } => {
-                exchange.method = Some(method.clone());
-                exchange.target = Some(target.clone());
+                exchange.method = Some(method);
+                exchange.target = Some(target);
             }
             StartLine::Response { status, reason } => {
-                exchange.status = Some(*status);
-                exchange.reason = Some(reason.clone());
+                exchange.status = Some(status);
+                exchange.reason = Some(reason);
             }
         }
-        let (body, anomaly) = Body::new(direction, head, layer.shared.limits, layer.shared.options.hash);
         open.bodies[direction as usize] = Some(body);
         (layer.sink)(Unit::Head(exchange, direction, layer.connected));
         if let Some(anomaly) = anomaly {
-            let span = Span { stream, start: head.offset, end: head.end() };
             layer.anomaly(Some(direction), Some(exchange.number), Some(span), anomaly);
         }
     }
@@ -249,15 +248,4 @@ fn list(listed: &mut Vec<PacketNumber>, packets: Vec<PacketNumber>, limit: usize
             listed.push(packet);
         }
     }
-}
-
-fn fields(head: &Head, keep_secrets: bool) -> Vec<Field> {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    head.fields()
-        .map(|(name, value)| {
-            let masked = !keep_secrets && http::is_secret(name);
-            let value = if masked { "*".repeat(value.len()) } else { text(value) };
-            Field { name: text(name), value }
-        })
-        .collect()
 }

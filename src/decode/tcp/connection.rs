@@ -179,6 +179,11 @@ impl Connection {
         SIDES.into_iter().filter_map(|side| self.due(side, limits)).chain(linger).min()
     }
 
+    /// Whether both streams have ended and nothing is waited for: what comes now comes late.
+    pub fn is_over(&self) -> bool {
+        self.lingers() && self.is_idle()
+    }
+
     /// Ends the connection: delivers all that is held, ends both streams.
     pub fn close<S: Sink>(&mut self, context: &mut Context<'_, S>) {
         self.release(context);

@@ -8,8 +8,9 @@ use super::assembler::Difference;
 use super::{ConnectionId, Side};
 use crate::capture::Limits;
 
-/// Bytes remembered of one direction: the largest window without scaling, more than is ever in flight on a short path.
-const RING: usize = 64 << 10;
+/// Bytes remembered of one direction: what a sender without news repeats is the start of its window, ten segments at first (RFC
+/// 6928). Small rings stay in the processor's cache, and there are more of them.
+const RING: usize = 16 << 10;
 
 type Owner = (ConnectionId, Side);
 
@@ -34,9 +35,9 @@ pub(super) struct Recent {
 pub(super) type Hint = u32;
 
 impl Recent {
-    /// An empty pool. It may take a quarter of what reassembly may take.
+    /// An empty pool. It may take an eighth of what reassembly may take.
     pub fn new(limits: &Limits) -> Recent {
-        Recent { rings: Vec::new(), most: limits.reassembly_total / 4 / RING, oldest: 0 }
+        Recent { rings: Vec::new(), most: limits.reassembly_total / 8 / RING, oldest: 0 }
     }
 
     /// Remembers bytes just delivered at `position`.
@@ -125,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_ring_lent_on_no_longer_speaks_for_its_former_owner() {
-        let limits = Limits { reassembly_total: RING * 4, ..Limits::default() };
+        let limits = Limits { reassembly_total: RING * 8, ..Limits::default() };
         let mut recent = Recent::new(&limits);
         let (mut mine, mut theirs) = (0, 0);
         recent.remember(OWNER, &mut mine, 0, b"abc");

@@ -49,6 +49,8 @@ pub(super) struct Entry {
     pub deadline: Option<Time>,
     /// Its place among those that hold bytes.
     pub holding: Option<u64>,
+    /// Whether it is among those that are over and only remembered.
+    pub lingering: bool,
     key: FlowKey,
     newer: Slot,
     older: Slot,
@@ -130,7 +132,8 @@ impl Table {
         self.last_id += 1;
         let connection = connection(ConnectionId(self.last_id));
         let id = connection.id;
-        let entry = Entry { connection, deadline: None, holding: None, key, newer: NONE, older: NONE };
+        let entry =
+            Entry { connection, deadline: None, holding: None, lingering: false, key, newer: NONE, older: NONE };
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.entries[slot as usize] = Some(entry);

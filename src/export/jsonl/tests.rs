@@ -123,7 +123,7 @@ fn an_exchange() {
         ..Exchange::default()
     };
     exchange.request = Half {
-        fields: vec![Field { name: "Host".to_owned(), value: "a \"b\"".to_owned() }],
+        fields: [("Host", "a \"b\"")].into_iter().collect(),
         packets: vec![PacketNumber(4)],
         body_bytes: 195,
         body_sha256: Some([0xab; 32]),
@@ -205,17 +205,16 @@ fn complete_means_whole() {
     assert_eq!(rounded_share(0.0), 0.0);
 }
 
-static RULE: Rule = Rule { id: "tcp-loss", severity: Severity::Error, title: "Lost", spec: "RFC 9293 section 3.8" };
+static RULE: Rule =
+    Rule { id: "tcp-loss", severity: Severity::Error, title: "Lost", spec: "RFC 9293 section 3.8", ..Rule::BLANK };
 
 #[test]
 fn a_finding() {
     let finding = Finding {
-        rule: &RULE,
         session: Some(SessionNumber(1)),
         messages: vec![MessageNumber(4), MessageNumber(5)],
-        packets: vec![],
-        span: None,
         text: "41 bytes lost.".to_owned(),
+        ..Finding::of(&RULE)
     };
     assert_eq!(
         line(write_finding, &finding),
@@ -376,7 +375,7 @@ proptest! {
     #[test]
     fn other_records_parse_and_are_safe(texts in vec(hostile(), 6), figures in vec(number(), 4), time in any::<i64>()) {
         let [a, b, c, d, e, f] = texts.try_into().unwrap();
-        let fields = vec![Field { name: a.clone(), value: b.clone() }, Field { name: c.clone(), value: d.clone() }];
+        let fields = [(a.clone(), b.clone()), (c.clone(), d.clone())].into_iter().collect();
         let exchange = Exchange {
             method: Some(e.clone()),
             target: Some(f.clone()),
@@ -403,7 +402,7 @@ proptest! {
         prop_assert_eq!((&read["server"], &read["session_id"]), (&json!({ "name": d, "version": e }), &json!(f)));
         prop_assert!((0.0..=1.0).contains(&read["completeness"].as_f64().unwrap()));
 
-        let finding = Finding { rule: &RULE, session: None, messages: vec![], packets: vec![PacketNumber(figures[3])], span: None, text: a.clone() };
+        let finding = Finding { packets: vec![PacketNumber(figures[3])], text: a.clone(), ..Finding::of(&RULE) };
         let line_of_finding = line(write_finding, &finding);
         prop_assert_eq!(&serde_json::from_str::<Value>(&line_of_finding).unwrap()["text"], &json!(a));
 

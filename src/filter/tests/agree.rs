@@ -11,7 +11,7 @@ use rusqlite::{Connection, params, params_from_iter};
 use super::*;
 use crate::capture::PacketNumber;
 use crate::decode::ConnectionId;
-use crate::decode::exchange::{Exchange, Field as HeaderField, Half};
+use crate::decode::exchange::{Exchange, Half};
 use crate::filter::fields::Type;
 use crate::filter::path::Step;
 use crate::mcp::Party;
@@ -103,9 +103,9 @@ fn a_session() -> impl Strategy<Value = Session> {
 
 fn an_exchange(number: u64) -> impl Strategy<Value = Exchange> {
     let fields = || {
-        let field = (select(&["add", "ADD", "x"][..]), word())
-            .prop_map(|(name, value)| HeaderField { name: name.into(), value });
-        prop::collection::vec(field, 0..3).prop_map(|fields| Half { fields, ..Half::default() })
+        let field = (select(&["add", "ADD", "x"][..]), word());
+        prop::collection::vec(field, 0..3)
+            .prop_map(|fields| Half { fields: fields.into_iter().collect(), ..Half::default() })
     };
     (maybe(word()), maybe(word()), maybe(0..3_u16), 0..3_u32, fields(), fields()).prop_map(
         move |(method, target, status, connection, request, response)| Exchange {
@@ -204,17 +204,20 @@ fn store() -> Connection {
     let same = |context: &rusqlite::functions::Context<'_>| context.get::<rusqlite::types::Value>(0);
     connection.create_scalar_function("text", 1, flags, same).unwrap();
     connection.create_scalar_function("numbers", 1, flags, same).unwrap();
-    connection
-        .create_scalar_function(FUNCTION, 2, flags, |context| {
-            let term: Arc<Term> = context.get_or_create_aux(1, |value| {
-                Ok::<_, Box<dyn std::error::Error + Send + Sync>>(Term::parse(value.as_str()?)?)
-            })?;
-            Ok(match context.get_raw(0) {
-                ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(term.matches(bytes)),
-                _ => None,
+    // No text is packed here.
+    for name in [FUNCTION, TEXT_FUNCTION, TEXT_FUNCTION] {
+        connection
+            .create_scalar_function(name, 2, flags, |context| {
+                let term: Arc<Term> = context.get_or_create_aux(1, |value| {
+                    Ok::<_, Box<dyn std::error::Error + Send + Sync>>(Term::parse(value.as_str()?)?)
+                })?;
+                Ok(match context.get_raw(0) {
+                    ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(term.matches(bytes)),
+                    _ => None,
+                })
             })
-        })
-        .unwrap();
+            .unwrap();
+    }
     connection
         .execute_batch(
             "CREATE TABLE message (id INTEGER PRIMARY KEY, capture, number, session, time, transport, direction, kind,
@@ -261,8 +264,7 @@ fn insert_session(connection: &Connection, session: &Session) {
 
 fn insert_exchange(connection: &Connection, exchange: &Exchange) {
     let fields = |half: &Half| {
-        let pairs: Vec<(&str, &str)> =
-            half.fields.iter().map(|field| (field.name.as_str(), field.value.as_str())).collect();
+        let pairs: Vec<(&str, &str)> = half.fields.iter().collect();
         serde_json::to_string(&pairs).unwrap()
     };
     connection
@@ -327,7 +329,11 @@ fn insert_message(connection: &Connection, number: i64, message: &Message, tool:
 }
 
 fn chosen(connection: &Connection, condition: &Condition) -> Vec<i64> {
-    let sql = format!("SELECT message.id & 0xFFFFFFFFFF FROM message WHERE {} ORDER BY message.id", condition.sql);
+    chosen_from("message", connection, condition)
+}
+
+fn chosen_from(table: &str, connection: &Connection, condition: &Condition) -> Vec<i64> {
+    let sql = format!("SELECT id & 0xFFFFFFFFFF FROM {table} WHERE {} ORDER BY id", condition.sql);
     let parameters = params_from_iter(condition.parameters.iter().map(|parameter| match parameter {
         Parameter::Integer(number) => rusqlite::types::Value::from(*number),
         Parameter::Text(text) => rusqlite::types::Value::from(text.clone()),
@@ -380,6 +386,10 @@ proptest! {
                 })
                 .map(|(position, _)| position)
                 .collect();
+            if let Some(texts) = filter.text_condition(1) {
+                let having = chosen_from("message_text", &connection, &texts);
+                prop_assert!(passing.iter().all(|id| having.contains(id)), "{}\n{}", filter, texts.sql);
+            }
             prop_assert_eq!(chosen(&connection, &condition), passing, "{}\n{}", filter, condition.sql);
         }
     }

@@ -7,6 +7,7 @@ use crate::decode::stack::{Connected, Text, TextCarrier};
 use crate::decode::{ConnectionId, Direction};
 use crate::mcp::message::Transport;
 use crate::mcp::places::{self, Place};
+use crate::mcp::session::SessionNumber;
 
 impl Tracker {
     /// A head of an HTTP exchange is complete.
@@ -22,7 +23,7 @@ impl Tracker {
         }
         place.status = exchange.status;
         if place.method.is_empty() {
-            place.session_id = places::response_field(exchange, "mcp-session-id").map(str::to_owned);
+            place.session_id = exchange.response.fields.get("mcp-session-id").map(str::to_owned);
         }
         let Some(session) =
             place.session.or_else(|| place.session_id.as_ref().and_then(|_| self.places.find(place, false)))
@@ -30,7 +31,7 @@ impl Tracker {
             return;
         };
         let Some(state) = self.sessions.get_mut(&session) else { return };
-        if let Some(id) = places::response_field(exchange, "mcp-session-id") {
+        if let Some(id) = exchange.response.fields.get("mcp-session-id") {
             if state.session.session_id.is_none() {
                 state.session.session_id = Some(id.to_owned());
                 state.session.transport = Transport::StreamableHttp;
@@ -40,18 +41,22 @@ impl Tracker {
         } else if matches!(exchange.status, Some(200..=299)) {
             self.places.settle(session);
         }
-        let events =
-            places::response_field(exchange, "content-type").is_some_and(|t| t.starts_with("text/event-stream"));
+        let events = exchange.response.fields.get("content-type").is_some_and(|t| t.starts_with("text/event-stream"));
         if events && state.session.transport == Transport::Http {
             state.session.transport = Transport::StreamableHttp;
             state.changed = true;
         }
-        if let (Some(301 | 302 | 307 | 308), Some(to)) = (exchange.status, places::response_field(exchange, "location"))
-        {
+        if let (Some(301 | 302 | 307 | 308), Some(to)) = (exchange.status, exchange.response.fields.get("location")) {
             state.redirected_to = places::uri_host(to).map(str::to_owned);
             state.pairing.redirected(exchange.number);
             self.places.redirect(place);
         }
+    }
+
+    /// The session that an open exchange belongs to, as far as is known.
+    pub fn session_at(&mut self, exchange: ExchangeNumber) -> Option<SessionNumber> {
+        let place = self.exchanges.get(&exchange)?;
+        place.session.or_else(|| place.session_id.as_ref().and_then(|_| self.places.find(place, false)))
     }
 
     /// An exchange is over.

@@ -61,7 +61,7 @@ impl State {
                 }
             }
             (Kind::Response | Kind::Error, Some(id)) if !message.redelivered && id != "null" => {
-                match self.pairing.answer(sender, id, scope, limits.event_ids) {
+                match self.pairing.answer(sender, id, scope, limits.answered) {
                     Answered::Request(request) => {
                         message.answers = Some(request.number);
                         message.latency = Some(message.time.since(request.time));
@@ -115,9 +115,5 @@ impl State {
 
     pub(super) fn fresh(&self) -> Session {
         Session { unanswered: self.pairing.open() as u64, ..self.session.clone() }
-    }
-
-    pub(super) fn record(self) -> Session {
-        self.fresh()
     }
 }

@@ -66,7 +66,8 @@ impl<'c> Checker<'c> {
                 self.sessions = self.sessions.max(session.number.0);
             }
             Event::Message(message) => self.message(message),
-            Event::Exchange(exchange) => {
+            Event::Exchange(exchange) | Event::Head(exchange) => {
+                assert!(matches!(event, Event::Exchange(_)) || self.detail == Detail::Store, "over already? {event:?}");
                 let connection = *self.exchanges.entry(exchange.number).or_insert(exchange.connection);
                 assert_eq!(connection, exchange.connection, "an exchange stays on its connection");
                 for half in [&exchange.request, &exchange.response] {
@@ -76,6 +77,7 @@ impl<'c> Checker<'c> {
                 }
             }
             Event::Finding(finding) => self.finding(finding),
+            Event::Ended(_) => {}
             _ => {
                 assert_eq!(self.detail, Detail::Store, "a printer did not ask for {event:?}");
                 self.for_a_store(&event);
@@ -118,7 +120,12 @@ impl<'c> Checker<'c> {
                 assert!(!parts.is_empty());
                 parts.iter().for_each(|part| self.part(*stream, *part));
             }
-            Event::Session(_) | Event::Message(_) | Event::Exchange(_) | Event::Finding(_) => {}
+            Event::Session(_)
+            | Event::Message(_)
+            | Event::Exchange(_)
+            | Event::Head(_)
+            | Event::Finding(_)
+            | Event::Ended(_) => {}
         }
     }
 

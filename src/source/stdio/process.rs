@@ -16,6 +16,8 @@ use crate::capture::pipe::{Exit, Start};
 pub struct Server {
     /// Its command line, program first.
     pub command: Vec<OsString>,
+    /// The command line as it is recorded: what is secret in it is for the caller to mask.
+    pub recorded: Vec<String>,
     /// The name the person gives it, if any.
     pub name: Option<String>,
 }
@@ -71,7 +73,7 @@ impl Server {
     /// How its start is recorded.
     pub fn start(&self) -> Start {
         Start {
-            command: self.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+            command: self.recorded.clone(),
             name: self.name.clone(),
             directory: env::current_dir().ok().map(|directory| directory.to_string_lossy().into_owned()),
         }

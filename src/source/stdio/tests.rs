@@ -36,11 +36,16 @@ struct Running {
 }
 
 fn shell(script: &str) -> Server {
-    Server { command: ["sh", "-c", script].map(Into::into).to_vec(), name: Some("test".into()) }
+    let words = ["sh", "-c", script];
+    Server {
+        command: words.map(Into::into).to_vec(),
+        recorded: words.map(Into::into).to_vec(),
+        name: Some("test".into()),
+    }
 }
 
 fn cat() -> Server {
-    Server { command: vec!["cat".into()], name: None }
+    Server { command: vec!["cat".into()], recorded: vec!["cat".into()], name: None }
 }
 
 /// A recorder that sends everything it saw, at the end.
@@ -214,7 +219,7 @@ fn a_server_that_cannot_start_is_told_as_shells_do() {
     let script = directory.path().join("script");
     std::fs::write(&script, "#!/no/such/interpreter\n").unwrap();
     let error = |program: &std::ffi::OsStr| {
-        let server = Server { command: vec![program.into()], name: None };
+        let server = Server { command: vec![program.into()], ..Server::default() };
         start(server).tee.join().unwrap().unwrap_err()
     };
     assert_eq!(error("no-such-command".as_ref()).exit_code(), 127);
@@ -247,7 +252,7 @@ fn a_server_may_close_stdout_and_live_on() {
 
 #[test]
 fn a_host_that_vanishes_breaks_the_servers_pipe() {
-    let mut server = start(Server { command: vec!["yes".into()], name: None });
+    let mut server = start(Server { command: vec!["yes".into()], ..Server::default() });
     assert_eq!(server.read(2), b"y\n");
     server.stdout = None;
     assert_eq!(server.outcome().exit, Exit { code: None, signal: Some(13) }, "SIGPIPE, as without us");
@@ -378,7 +383,7 @@ fn a_recorder_that_fails_crashes_or_hangs_costs_only_the_record() {
 fn as_a_process() {
     let Ok(script) = std::env::var("MCPTAP_TEST_SCRIPT") else { return };
     let server = match script.strip_prefix("command:") {
-        Some(command) => Server { command: vec![command.into()], name: None },
+        Some(command) => Server { command: vec![command.into()], recorded: vec![command.into()], name: None },
         None => shell(&script),
     };
     let crash = std::env::var("MCPTAP_TEST_CRASH").is_ok();

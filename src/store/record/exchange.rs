@@ -5,7 +5,7 @@ use rusqlite::{Row, Statement, params};
 use super::Columns;
 use crate::capture::Time;
 use crate::decode::ConnectionId;
-use crate::decode::exchange::{Exchange, ExchangeNumber, Field, Half};
+use crate::decode::exchange::{Exchange, ExchangeNumber, Fields, Half};
 use crate::store::codec::{Damaged, Decoder, Encoder};
 use crate::store::{CaptureId, Key};
 
@@ -62,14 +62,14 @@ pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<Exchange> {
     Ok(Exchange { number, connection, h2_stream, http_version, method, target, status, reason, request, response })
 }
 
-fn put_fields(fields: &[Field]) -> serde_json::Result<String> {
-    let pairs: Vec<(&str, &str)> = fields.iter().map(|field| (&*field.name, &*field.value)).collect();
+fn put_fields(fields: &Fields) -> serde_json::Result<String> {
+    let pairs: Vec<(&str, &str)> = fields.iter().collect();
     serde_json::to_string(&pairs)
 }
 
-fn fields(json: &[u8]) -> Result<Vec<Field>, Damaged> {
+fn fields(json: &[u8]) -> Result<Fields, Damaged> {
     let pairs: Vec<(String, String)> = serde_json::from_slice(json).map_err(|_| Damaged("a field"))?;
-    Ok(pairs.into_iter().map(|(name, value)| Field { name, value }).collect())
+    Ok(pairs.into_iter().collect())
 }
 
 fn put_half(half: &Half) -> Vec<u8> {
@@ -87,7 +87,7 @@ fn put_half(half: &Half) -> Vec<u8> {
     out.0
 }
 
-fn half(fields: Vec<Field>, blob: &[u8]) -> Result<Half, Damaged> {
+fn half(fields: Fields, blob: &[u8]) -> Result<Half, Damaged> {
     let mut blob = Decoder::new(blob, "an exchange");
     let time = |blob: &mut Decoder<'_>| Ok(Time(blob.i64()?));
     Ok(Half {

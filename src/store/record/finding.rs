@@ -18,7 +18,7 @@ pub struct FindingRow {
     pub capture: CaptureId,
     /// The rule's id.
     pub rule: String,
-    /// The rule's severity.
+    /// How bad it is.
     pub severity: Severity,
     /// What is wrong, in one line.
     pub title: String,
@@ -34,6 +34,8 @@ pub struct FindingRow {
     pub span: Option<Span>,
     /// One sentence.
     pub text: String,
+    /// Where it stands for findings that are not listed one by one: how many.
+    pub repeated: u64,
 }
 
 impl FindingRow {
@@ -41,11 +43,13 @@ impl FindingRow {
     pub fn finding(self) -> Option<Finding> {
         Some(Finding {
             rule: findings::rule(&self.rule)?,
+            severity: self.severity,
             session: self.session,
             messages: self.messages,
             packets: self.packets,
             span: self.span,
             text: self.text,
+            repeated: self.repeated,
         })
     }
 }
@@ -70,13 +74,15 @@ pub(in crate::store) fn write(
     finding.messages.iter().for_each(|number| messages.u64(number.0));
     let id = db
         .prepare_cached(
-            "INSERT INTO finding (capture, session, rule, text, messages, packets, stream, span_start, span_end)
-             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO finding (capture, session, rule, severity, repeated, text, messages, packets, stream,
+                span_start, span_end) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         )?
         .insert(params![
             capture.0,
             session,
             finding.rule.id,
+            finding.severity.code(),
+            i64::try_from(finding.repeated).unwrap_or(i64::MAX),
             finding.text,
             messages.0,
             packet_list(&finding.packets),
@@ -87,14 +93,15 @@ pub(in crate::store) fn write(
     let mut about =
         db.prepare_cached("INSERT OR IGNORE INTO finding_message (message, finding, severity) VALUES (?, ?, ?)")?;
     for number in &finding.messages {
-        about.execute(params![Key::new(capture, number.0), id, finding.rule.severity.code()])?;
+        about.execute(params![Key::new(capture, number.0), id, finding.severity.code()])?;
     }
     Ok(())
 }
 
 /// Columns as [`read`] takes them, of `finding JOIN rule`.
 pub(in crate::store) const COLUMNS: &str = "
-    finding.id, capture, rule, severity, title, spec, session, messages, packets, stream, span_start, span_end, text";
+    finding.id, capture, rule, finding.severity, title, spec, session, messages, packets, stream, span_start, span_end, text,
+    repeated";
 
 pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<FindingRow> {
     let mut columns = Columns::new(row);
@@ -120,5 +127,6 @@ pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<FindingRow> {
             _ => None,
         },
         text: columns.get()?,
+        repeated: columns.u64()?,
     })
 }

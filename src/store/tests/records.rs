@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::capture::pipe::Exit;
 use crate::capture::{Limits, Origin, PacketNumber, Part, Provenance, provenance};
-use crate::decode::exchange::{Exchange, ExchangeNumber, Field, Half};
+use crate::decode::exchange::{Exchange, ExchangeNumber, Half};
 use crate::decode::jsonrpc::{self, Parsed};
 use crate::decode::tcp::{End, Facts, Options as TcpOptions, Step};
 use crate::decode::{Side, tls};
@@ -87,7 +87,7 @@ prop_compose! {
         body_sha256: Option<[u8; 32]>, complete: bool,
     ) -> Half {
         Half {
-            fields: fields.into_iter().map(|(name, value)| Field { name, value }).collect(),
+            fields: fields.into_iter().collect(),
             started: times[0].map(Time), ended: times[1].map(Time), head_start, head_end, packets, head_packets, body_bytes,
             body_sha256, complete,
         }
@@ -144,7 +144,8 @@ prop_compose! {
     }
 }
 
-static RULE: Rule = Rule { id: "test-only", severity: Severity::Warning, title: "Only a test", spec: "nowhere" };
+static RULE: Rule =
+    Rule { id: "test-only", severity: Severity::Warning, title: "Only a test", spec: "nowhere", ..Rule::BLANK };
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
@@ -207,9 +208,9 @@ proptest! {
         }).collect();
         streams.iter().for_each(|stream| writer.event(Event::Stream(*stream)));
         let finding = Finding {
-            rule: &RULE, session: Some(SessionNumber(1)), messages: finding.0.into_iter().map(MessageNumber).collect(),
+            session: Some(SessionNumber(1)), messages: finding.0.into_iter().map(MessageNumber).collect(),
             packets: finding.1, span: finding.2.map(|(stream, start, end)| Span { stream: StreamId(stream), start, end }),
-            text: finding.3,
+            text: finding.3, severity: Severity::Info, repeated: 3, ..Finding::of(&RULE)
         };
         writer.event(Event::Finding(Box::new(finding.clone())));
         writer.finish(&Summary::default()).unwrap();
@@ -237,15 +238,16 @@ proptest! {
 
         let rows = reader.findings(Scope::Session(number), Page::first(10)).unwrap();
         let expected = FindingRow {
-            number: 1, capture, rule: RULE.id.into(), severity: RULE.severity, title: RULE.title.into(), spec: RULE.spec.into(),
+            number: 1, capture, rule: RULE.id.into(), severity: Severity::Info, title: RULE.title.into(), spec: RULE.spec.into(),
             session: Some(number), messages: finding.messages, packets: finding.packets, span: finding.span, text: finding.text,
+            repeated: 3,
         };
         for row in reader.message_rows(Scope::Session(number), Page::first(10)).unwrap() {
             let about = expected.messages.contains(&row.number);
-            prop_assert_eq!((row.findings, row.severity), if about { (1, Some(RULE.severity)) } else { (0, None) });
+            prop_assert_eq!((row.findings, row.severity), if about { (1, Some(Severity::Info)) } else { (0, None) });
             prop_assert_eq!(reader.message_findings(row.key()).unwrap().pop(), about.then(|| expected.clone()));
         }
-        prop_assert_eq!(reader.finding_counts(Scope::Capture(capture)).unwrap(), [(RULE.severity, 1)]);
+        prop_assert_eq!(reader.finding_counts(Scope::Capture(capture)).unwrap(), [(Severity::Info, 3)]);
         prop_assert_eq!(rows, [expected]);
     }
 

@@ -10,11 +10,14 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
+use ratatui::layout::Rect;
+
 use super::super::data::{Detail, TEXT};
-use super::super::json::Tree;
+use super::super::json::{Kind, Tree};
 use super::super::keys::{Command, Motion};
-use super::super::layout;
-use super::{App, Cursor};
+use super::super::{layout, pane};
+use super::{App, Cursor, Mode};
+use crate::capture::PacketNumber;
 use crate::mcp::{MessageNumber, SessionNumber};
 
 /// The pane that has the keys.
@@ -91,6 +94,13 @@ pub fn shown(app: &App) -> Option<Arc<Detail>> {
     app.pages.detail(app.session?, number).cloned()
 }
 
+/// The packet that is meant: the one whose bytes are shown, else the first that carries the selected field.
+pub(super) fn packet(app: &App) -> Option<PacketNumber> {
+    let (detail, view) = (shown(app)?, &app.detail);
+    let own = detail.sources.get(view.source).and_then(|source| source.packet);
+    own.or_else(|| detail.packets(view.text.as_ref()?).first().copied())
+}
+
 /// Begins anew when another message is shown.
 pub(super) fn settle(app: &mut App) {
     let Some(detail) = (app.screen == super::Screen::Detail).then(|| shown(app)).flatten() else { return };
@@ -143,6 +153,31 @@ pub(super) fn run(app: &mut App, command: Command) {
         (Command::Left, Focus::Bytes) => move_bytes(app, &detail, -1),
         (Command::Right, Focus::Bytes) => move_bytes(app, &detail, 1),
         (_, Focus::Bytes) => {}
+    }
+}
+
+/// Selects what stands at this place of the pane that has the keys.
+pub(super) fn click(app: &mut App, area: Rect, x: u16, y: u16) {
+    let heights = layout::pane_heights(app.size);
+    let Some(detail) = shown(app) else { return };
+    let line = usize::from(y - area.y);
+    let view = &mut app.detail;
+    match view.focus {
+        Focus::List => {}
+        Focus::Layers => {
+            view.layers.select(view.layers.top + line, view.rows.len(), heights.layers);
+            follow_layers(app, &detail);
+        }
+        Focus::Json => {
+            view.json.select(view.json.top + line, view.tree.len(), heights.json);
+            follow_json(app, &detail);
+        }
+        Focus::Bytes => {
+            let row = layout::bytes_per_row(app.size);
+            let Some(column) = pane::bytes::column_at(x - area.x, row) else { return };
+            let (at, to) = (view.offset as isize, ((view.top + line) * row + column) as isize);
+            move_bytes(app, &detail, to - at);
+        }
     }
 }
 
@@ -225,6 +260,10 @@ fn fold_json(app: &mut App, detail: &Detail, command: Command) {
     match command {
         Command::Right | Command::Toggle if folds && !open => view.tree.set_open(detail.text(), row, true),
         Command::Left | Command::Toggle if folds && open => view.tree.set_open(detail.text(), row, false),
+        Command::Toggle if node.kind == Kind::String => {
+            app.mode = Mode::Value(0);
+            return;
+        }
         Command::Right => view.json.selected = row + 1,
         Command::Left => view.json.selected = view.tree.parent(row).unwrap_or(row),
         _ => {}

@@ -1,12 +1,14 @@
 //! What the commands of the key table do.
 
 use super::super::copy;
-use super::super::data::{FindingLine, Request};
+use super::super::data::{FindingLine, MessageLine, Request};
 use super::super::keys::{Command, KEYS, Motion};
 use super::super::layout;
 use super::super::line::Line;
 use super::{App, Effect, Mode, Prompt, Screen, detail};
+use crate::capture::PacketNumber;
 use crate::mcp::MessageNumber;
+use crate::store::FindingRow;
 
 /// Runs a command.
 pub(super) fn run(app: &mut App, command: Command) -> Vec<Effect> {
@@ -30,7 +32,7 @@ pub(super) fn run(app: &mut App, command: Command) -> Vec<Effect> {
         Command::Partner => partner(app),
         Command::NextOdd => {
             if let Some(session) = app.session {
-                let after = app.cursor(Screen::Messages).selected;
+                let after = app.folds.row(app.cursor(Screen::Messages).selected);
                 app.questions.push(Request::NextOdd { session, filter: app.filter.clone(), after });
             }
         }
@@ -46,12 +48,17 @@ pub(super) fn run(app: &mut App, command: Command) -> Vec<Effect> {
             app.mode = Mode::Prompt(Prompt::Search, Line::new(&needle));
         }
         Command::CommandLine => app.mode = Mode::Prompt(Prompt::Command, Line::default()),
+        Command::Together => together(app),
         Command::Zoom(by) => app.zoom = app.zoom.saturating_add_signed(by).min(6),
         Command::NextTheme => {
             app.theme = app.theme.next();
             app.say(format!("theme {}", app.theme.name()));
         }
         Command::Help => app.mode = Mode::Help(0),
+        Command::Fold => fold(app),
+        Command::FoldAll => fold_all(app),
+        Command::Wire => wire(app),
+        Command::Connection(by) => next_connection(app, by),
         Command::Left
         | Command::Right
         | Command::Toggle
@@ -71,6 +78,20 @@ fn move_cursor(app: &mut App, motion: Motion) {
     let Some(total) = app.rows(app.screen) else { return };
     let (screen, height) = (app.screen, layout::list_height(app.size, app.screen));
     app.cursor_mut(screen).go(motion, total, height);
+    moved(app, motion == Motion::End);
+}
+
+/// Selects a row of the list of the screen.
+pub(super) fn select_row(app: &mut App, row: usize) {
+    let Some(total) = app.rows(app.screen) else { return };
+    let (screen, height) = (app.screen, layout::list_height(app.size, app.screen));
+    app.cursor_mut(screen).select(row, total, height);
+    moved(app, false);
+}
+
+/// Another row is selected.
+fn moved(app: &mut App, to_end: bool) {
+    let screen = app.screen;
     match screen {
         Screen::Sessions => {
             let selected = app.cursor(screen).selected;
@@ -80,7 +101,7 @@ fn move_cursor(app: &mut App, motion: Motion) {
             }
         }
         // Whoever moves away from the end wants to look at something; whoever goes to the end wants to stay there.
-        Screen::Messages | Screen::Sequence | Screen::Detail => app.follow &= motion == Motion::End,
+        Screen::Messages | Screen::Sequence | Screen::Detail => app.follow &= to_end,
         _ => {}
     }
 }
@@ -92,6 +113,8 @@ pub(super) fn choose(app: &mut App, session: Option<crate::mcp::SessionNumber>) 
     app.cursors = Default::default();
     *app.cursor_mut(Screen::Sessions) = sessions;
     app.follow = false;
+    app.folds.clear();
+    app.connection = 0;
 }
 
 fn show(app: &mut App, screen: Screen) {
@@ -127,6 +150,8 @@ pub(super) fn set_filter(app: &mut App, filter: String) {
     }
     let selected = app.selected_message().map(|message| message.row.number);
     app.filter = filter;
+    // Rows of another list.
+    app.folds.clear();
     if app.filter.is_empty() && !app.follow {
         app.questions.extend(selected.and_then(|message| locate(app, message)));
     } else if !app.filter.is_empty() {
@@ -141,40 +166,152 @@ fn open(app: &mut App) {
     let selected = app.cursor(app.screen).selected;
     match app.screen {
         Screen::Sessions => show(app, Screen::Messages),
+        Screen::Sequence if app.together => open_together(app),
         Screen::Messages | Screen::Sequence => {
             if app.selected_message().is_some() {
                 show(app, Screen::Detail);
             }
         }
         _ => match place(app, selected) {
-            Some(message) => go_to(app, message),
-            None => app.say("no message belongs to this line"),
+            (Some(message), _) => go_to(app, message),
+            (None, Some(packet)) if app.screen != Screen::Packets => to_packet(app, packet),
+            _ => app.say("no message belongs to this line"),
         },
     }
 }
 
-/// The message that a row of another screen is about.
-fn place(app: &App, row: usize) -> Option<MessageNumber> {
+/// The message and the packet that a row of another screen is about.
+fn place(app: &App, row: usize) -> (Option<MessageNumber>, Option<PacketNumber>) {
+    find_place(app, row).unwrap_or_default()
+}
+
+fn find_place(app: &App, row: usize) -> Option<(Option<MessageNumber>, Option<PacketNumber>)> {
     let session = app.session?;
-    match app.screen {
-        Screen::Layers => app.pages.steps(session)?.get(row)?.messages.first().copied(),
+    let about = |finding: &FindingRow| (finding.messages.first().copied(), finding.packets.first().copied());
+    Some(match app.screen {
+        Screen::Layers => {
+            let step = app.pages.steps(session)?.rows.get(row)?;
+            (step.messages.first().copied(), step.packets.first().copied())
+        }
         Screen::Findings => match app.pages.findings(session)?.get(row)? {
-            FindingLine::Finding(finding) => finding.messages.first().copied(),
+            FindingLine::Finding(finding) => about(finding),
             FindingLine::Rule { .. } => match app.pages.findings(session)?.get(row + 1)? {
-                FindingLine::Finding(finding) => finding.messages.first().copied(),
-                FindingLine::Rule { .. } => None,
+                FindingLine::Finding(finding) => about(finding),
+                FindingLine::Rule { .. } => return None,
             },
         },
-        Screen::Tools => app.pages.capabilities(session)?.get(row)?.message,
-        Screen::Packets => app.pages.packets(session)?.get(row)?.message,
+        Screen::Tools => (app.pages.capabilities(session)?.get(row)?.message, None),
+        Screen::Packets => {
+            let packet = app.packet(row)?;
+            (packet.message, Some(packet.number))
+        }
+        Screen::Messages | Screen::Sequence | Screen::Detail => {
+            let line = app.selected_message()?;
+            (Some(line.row.number), line.row.packets.first().copied())
+        }
+        Screen::Sessions | Screen::Statistics | Screen::Stderr => return None,
+    })
+}
+
+/// From a line to the packet that carries it, among the others of its connection.
+fn wire(app: &mut App) {
+    let row = app.cursor(app.screen).selected;
+    let shown = match app.screen {
+        // The packet whose bytes are shown, or that carries the selected field.
+        Screen::Detail => detail::packet(app),
         _ => None,
+    };
+    match shown.or(place(app, row).1) {
+        Some(packet) => to_packet(app, packet),
+        None => app.say("no packet is known of this line"),
     }
+}
+
+fn to_packet(app: &mut App, packet: PacketNumber) {
+    app.questions.extend(app.session.map(|session| Request::LocatePacket(session, packet)));
+}
+
+/// Shows the packets of a connection, one of them selected.
+pub(super) fn select_packet(app: &mut App, connection: usize, row: usize) {
+    app.connection = connection;
+    show(app, Screen::Packets);
+    let height = layout::list_height(app.size, Screen::Packets);
+    app.cursor_mut(Screen::Packets).select(row, row + 1, height);
+}
+
+fn next_connection(app: &mut App, by: i8) {
+    if let Some((_, count)) = app.connection() {
+        let shown = app.connection.min(count - 1);
+        app.connection = (shown as isize + by as isize).rem_euclid(count as isize) as usize;
+        *app.cursor_mut(Screen::Packets) = Default::default();
+    }
+}
+
+/// One server's lifeline, or those of all servers that the host has meanwhile.
+fn together(app: &mut App) {
+    app.together = !app.together;
+    app.say(if app.together { "all servers of this host" } else { "this server alone" });
+}
+
+/// The selected message, in its own session.
+fn open_together(app: &mut App) {
+    let Some((session, message)) = app.selected_message().map(|line| (line.row.session, line.row.number)) else {
+        return;
+    };
+    if app.session != Some(session) {
+        choose(app, Some(session));
+    }
+    app.together = false;
+    go_to(app, message);
+}
+
+fn partner_together(app: &mut App) {
+    let found = app.selected_message().map(|line| (line.row.session, line.partner())).and_then(|(session, partner)| {
+        let own = |line: &MessageLine| line.row.session == session && Some(line.row.number) == partner;
+        app.pages.together(app.session?)?.lines.iter().position(own)
+    });
+    match found {
+        Some(row) => select_row(app, row),
+        None => app.say("no answer, or none expected"),
+    }
+}
+
+/// Folds the group of the selected message, or unfolds it.
+fn fold(app: &mut App) {
+    let Some(session) = app.session else { return };
+    let row = app.folds.row(app.cursor(Screen::Messages).selected);
+    if !app.folds.unfold(row) {
+        app.questions.push(Request::Group { session, filter: app.filter.clone(), row });
+    }
+}
+
+/// Unfolds everything, or folds all there is to fold where nothing is.
+fn fold_all(app: &mut App) {
+    let Some(session) = app.session else { return };
+    let selected = app.selected_message().map(|message| message.row.number);
+    if app.folds.clear() {
+        app.questions.extend(selected.and_then(|message| locate(app, message)));
+    } else {
+        app.questions.push(Request::Groups { session, filter: app.filter.clone() });
+    }
+}
+
+/// Groups were found: they are folded, and the one that was selected stays so.
+pub(super) fn fold_groups(app: &mut App, groups: Vec<Vec<usize>>) {
+    if groups.is_empty() {
+        return app.say("no batch here: there is nothing to fold");
+    }
+    let row = app.folds.row(app.cursor(Screen::Messages).selected);
+    app.folds.fold_all(groups);
+    let total = app.message_count().map_or(0, |(total, _)| app.folds.seen(total));
+    let (seen, height) = (app.folds.seen_row(row), layout::list_height(app.size, app.screen));
+    app.cursor_mut(Screen::Messages).select(seen, total, height);
 }
 
 /// Shows a message in detail, wherever it is in the list.
 fn go_to(app: &mut App, message: MessageNumber) {
     app.follow = false;
-    app.filter.clear();
+    set_filter(app, String::new());
     app.questions.extend(locate(app, message));
     show(app, Screen::Detail);
 }
@@ -186,9 +323,11 @@ fn locate(app: &App, message: MessageNumber) -> Option<Request> {
 /// Selects a row of the list of messages.
 pub(super) fn select_message(app: &mut App, row: usize) {
     app.follow = false;
+    app.folds.reveal(row);
     let height = layout::list_height(app.size, app.screen);
+    let row = app.folds.seen_row(row);
     // A row that lies beyond what is known so far is there all the same: the store said so.
-    let total = app.message_count().map_or(0, |(total, _)| total).max(row + 1);
+    let total = app.message_count().map_or(0, |(total, _)| app.folds.seen(total)).max(row + 1);
     app.cursor_mut(Screen::Messages).select(row, total, height);
 }
 
@@ -206,6 +345,9 @@ fn step_message(app: &mut App, by: i8) {
 }
 
 fn partner(app: &mut App) {
+    if app.screen == Screen::Sequence && app.together {
+        return partner_together(app);
+    }
     match app.selected_message().map(|message| message.partner()) {
         Some(Some(partner)) => app.questions.extend(locate(app, partner)),
         Some(None) => app.say("no answer, or none expected"),
@@ -214,8 +356,8 @@ fn partner(app: &mut App) {
 }
 
 fn mark(app: &mut App) {
-    let (Some(session), Some(message)) = (app.session, app.selected_message()) else { return };
-    let mark = (session, message.row.number);
+    let Some(message) = app.selected_message() else { return };
+    let mark = (message.row.session, message.row.number);
     if !app.marks.remove(&mark) {
         app.marks.insert(mark);
     }

@@ -2,7 +2,9 @@
 
 use super::super::data::{PAGE, Request};
 use super::super::layout;
+use super::super::pages::List;
 use super::{App, Screen};
+use crate::mcp::SessionNumber;
 
 /// The questions behind the screen as it is.
 pub(super) fn needs(app: &App) -> Vec<Request> {
@@ -10,29 +12,52 @@ pub(super) fn needs(app: &App) -> Vec<Request> {
     let Some(session) = app.session else { return needs };
     match app.screen {
         Screen::Sessions => {}
-        Screen::Messages | Screen::Sequence => needs.extend(pages(app)),
+        Screen::Sequence if app.together => needs.push(Request::Together(session)),
+        Screen::Messages | Screen::Sequence => needs.extend(messages(app, session)),
         Screen::Detail => {
-            needs.extend(pages(app));
+            needs.extend(messages(app, session));
             needs.extend(app.selected_message().map(|message| Request::Detail(session, message.row.number)));
         }
         Screen::Layers => needs.push(Request::Steps(session)),
         Screen::Findings => needs.push(Request::Findings(session)),
         Screen::Statistics => needs.push(Request::Statistics(session)),
-        Screen::Packets => needs.push(Request::Packets(session)),
+        Screen::Packets => {
+            needs.push(Request::Connections(session));
+            if let Some((connection, _)) = app.connection() {
+                let connection = connection.id;
+                let known = app.pages.packets(session, connection).map_or(0, List::total);
+                needs.extend(pages(app, known, |row| row).into_iter().map(|page| Request::Packets {
+                    session,
+                    connection,
+                    page,
+                }));
+            }
+        }
         Screen::Tools => needs.push(Request::Capabilities(session)),
-        Screen::Stderr => needs.push(Request::Stderr(session)),
+        Screen::Stderr => {
+            let known = app.pages.stderr(session).map_or(0, List::total);
+            needs.extend(pages(app, known, |row| row).into_iter().map(|page| Request::Stderr { session, page }));
+        }
     }
     needs
 }
 
 /// The pages of messages in view.
-fn pages(app: &App) -> impl Iterator<Item = Request> {
-    let cursor = app.cursor(Screen::Messages);
+fn messages(app: &App, session: SessionNumber) -> impl Iterator<Item = Request> {
+    let known = app.message_count().map_or(0, |(total, _)| app.folds.seen(total));
+    let filter = app.filter.clone();
+    let page = move |page| Request::Messages { session, filter: filter.clone(), page };
+    pages(app, known, |row| app.folds.row(row)).into_iter().map(page)
+}
+
+/// The pages in view of a list of which `known` rows are seen, given which row of the list is seen where.
+fn pages(app: &App, known: usize, row: impl Fn(usize) -> usize) -> Vec<usize> {
+    let cursor = app.cursor(app.screen);
     let height = layout::list_height(app.size, app.screen);
     // What is not known yet is asked from the beginning.
-    let last = app.message_count().map_or(0, |(total, _)| total.saturating_sub(1));
+    let last = known.saturating_sub(1);
     let (first, last) = (cursor.top.min(last), (cursor.top + height.max(1) - 1).min(last));
-    let session = app.session.unwrap_or_default();
-    let filter = app.filter.clone();
-    (first / PAGE..=last / PAGE).map(move |page| Request::Messages { session, filter: filter.clone(), page })
+    let mut pages: Vec<usize> = (first..=last).map(|seen| row(seen) / PAGE).collect();
+    pages.dedup();
+    pages
 }

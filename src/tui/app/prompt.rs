@@ -10,7 +10,7 @@ use crate::mcp::{MessageNumber, SessionNumber};
 
 /// Commands, with what follows them and what they do.
 pub const COMMANDS: &[(&str, &str)] = &[
-    ("export", "FILE: write the messages shown as JSON lines"),
+    ("export", "[marked] FILE: write the messages shown, or the marked ones of them, as JSON lines"),
     ("filter", "EXPR: show only messages that fit"),
     ("goto", "N: select message N"),
     ("session", "N: open session N"),
@@ -102,8 +102,17 @@ fn command(app: &mut App, text: &str) -> Vec<Effect> {
         },
         "export" => match app.session {
             Some(session) if !rest.is_empty() => {
-                let (filter, path) = (app.filter.clone(), PathBuf::from(rest));
-                app.questions.push(Request::Export { session, filter, path });
+                let marked = rest.strip_prefix("marked").filter(|file| file.starts_with(char::is_whitespace));
+                let only: Vec<MessageNumber> = match marked {
+                    Some(_) => app.marks.iter().filter(|(of, _)| *of == session).map(|(_, number)| *number).collect(),
+                    None => Vec::new(),
+                };
+                if marked.is_some() && only.is_empty() {
+                    app.complain("no message is marked: m sets a mark");
+                } else {
+                    let (filter, path) = (app.filter.clone(), PathBuf::from(marked.unwrap_or(rest).trim()));
+                    app.questions.push(Request::Export { session, filter, only, path });
+                }
             }
             Some(_) => app.complain("export takes the name of a new file, as in :export messages.jsonl"),
             None => app.complain("no session yet"),

@@ -1,10 +1,12 @@
 //! Stories: keys in, the drawn screen out. The store is real, answers come at once, nothing waits and no clock runs.
 
 mod detail;
+mod groups;
 mod hostile;
 mod lists;
 mod many;
 mod pictures;
+mod wire;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;

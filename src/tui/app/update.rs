@@ -2,8 +2,8 @@
 
 use super::super::data::{Answer, Progress, Request};
 use super::super::keys::{self, Command};
-use super::super::layout;
-use super::{App, Mode, Screen, detail, moves, needs, prompt};
+use super::super::{layout, pane};
+use super::{App, Mode, Screen, detail, mouse, moves, needs, prompt};
 use crate::capture::Time;
 
 /// What comes in.
@@ -11,6 +11,10 @@ use crate::capture::Time;
 pub enum Input {
     /// A key, by its name in the table.
     Key(String),
+    /// The wheel was turned: up is negative.
+    Wheel(i8),
+    /// A click on this column and row.
+    Click(u16, u16),
     /// Text that was pasted.
     Paste(String),
     /// The terminal has another size.
@@ -40,10 +44,21 @@ pub enum Effect {
     Quit,
 }
 
+/// Rows that a notch of the wheel moves.
+const NOTCH: usize = 3;
+
 /// Takes an input in and says what is to be done.
 pub fn update(app: &mut App, input: Input) -> Vec<Effect> {
     let mut effects = match input {
         Input::Key(key) => press(app, &key),
+        Input::Wheel(by) => {
+            let key = if by < 0 { "up" } else { "down" };
+            (0..NOTCH).flat_map(|_| press(app, key)).collect()
+        }
+        Input::Click(x, y) => {
+            app.notice = None;
+            mouse::click(app, x, y)
+        }
         Input::Paste(text) => {
             if let Mode::Prompt(_, line) = &mut app.mode {
                 line.insert(&text);
@@ -94,6 +109,17 @@ fn press(app: &mut App, key: &str) -> Vec<Effect> {
             };
             Vec::new()
         }
+        Mode::Value(top) => match keys::command(key, Screen::Detail) {
+            Some(Command::Move(motion)) => {
+                app.mode = Mode::Value(pane::value::scrolled(app, top, motion));
+                Vec::new()
+            }
+            Some(Command::CopyValue) => moves::run(app, Command::CopyValue),
+            _ => {
+                app.mode = Mode::Browse;
+                Vec::new()
+            }
+        },
         _ => keys::command(key, app.screen).map(|command| moves::run(app, command)).unwrap_or_default(),
     }
 }
@@ -114,6 +140,17 @@ fn take(app: &mut App, request: &Request, answer: Answer) {
                     Some(row) => moves::select_message(app, row),
                     None => app.say("nothing odd from here to the end"),
                 }
+            }
+        }
+        (Request::Group { session, filter, .. } | Request::Groups { session, filter }, Answer::Groups(groups)) => {
+            if (app.session, &app.filter) == (Some(*session), filter) {
+                moves::fold_groups(app, groups);
+            }
+        }
+        (Request::LocatePacket(session, packet), Answer::PacketLocated(place)) if app.session == Some(*session) => {
+            match place {
+                Some((connection, row)) => moves::select_packet(app, connection, row),
+                None => app.complain(format!("packet #{packet} was not kept")),
             }
         }
         (Request::Export { path, .. }, Answer::Exported(messages)) => {
@@ -139,7 +176,8 @@ fn settle(app: &mut App) {
     if app.follow
         && let Some((total, _)) = app.message_count()
     {
-        app.cursor_mut(Screen::Messages).selected = total.saturating_sub(1);
+        let seen = app.folds.seen(total);
+        app.cursor_mut(Screen::Messages).selected = seen.saturating_sub(1);
     }
     for screen in [Screen::Sessions, app.screen] {
         if let Some(total) = app.rows(screen) {

@@ -9,6 +9,7 @@ use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::SessionNumber;
 use crate::store::{MessageRow, Reader, Scope, Status};
+use crate::view::latencies::Latencies;
 
 /// Messages that are counted: beyond, figures hardly change, and a second has gone.
 const COUNTED: u64 = 500_000;
@@ -27,6 +28,13 @@ pub(super) fn failed(row: &MessageRow) -> bool {
     row.kind == Kind::Error || row.kind == Kind::Response && row.status == Status::ToolError
 }
 
+/// Calls of one kind while they are counted.
+#[derive(Default)]
+struct Call {
+    figures: CallFigures,
+    latencies: Latencies,
+}
+
 /// Reads the figures.
 pub(super) fn read(reader: &Reader, session: SessionNumber) -> Result<Statistics> {
     let mut figures = Statistics { histogram: vec![0; 48], rate: vec![0; PARTS], ..Statistics::default() };
@@ -34,7 +42,7 @@ pub(super) fn read(reader: &Reader, session: SessionNumber) -> Result<Statistics
     figures.messages = reader.message_count(Scope::Session(session))?;
     let length = record.ended.since(record.started).max(1);
     figures.part = length / PARTS as i64 + 1;
-    let mut calls: HashMap<String, (CallFigures, Vec<i64>)> = HashMap::new();
+    let mut calls: HashMap<String, Call> = HashMap::new();
     let mut position = 1;
     while position <= COUNTED {
         let rows = reader.message_rows_at(session, position, SLICE)?;
@@ -50,27 +58,29 @@ pub(super) fn read(reader: &Reader, session: SessionNumber) -> Result<Statistics
             }
         }
     }
-    figures.calls = calls.into_values().map(|(call, latencies)| finished(call, latencies)).collect();
+    figures.calls = calls.into_values().map(finished).collect();
     figures.calls.sort_by(|one, other| other.total.cmp(&one.total).then_with(|| one.name.cmp(&other.name)));
     Ok(figures)
 }
 
 /// A request; once it is answered it knows how.
-fn count(figures: &mut Statistics, calls: &mut HashMap<String, (CallFigures, Vec<i64>)>, row: &MessageRow) {
+fn count(figures: &mut Statistics, calls: &mut HashMap<String, Call>, row: &MessageRow) {
     let method = row.method.as_deref().unwrap_or("no method");
     let name = match &row.subject {
         Some(tool) if method == "tools/call" => format!("{method} {tool}"),
         _ => method.to_owned(),
     };
     let name = if calls.len() < NAMES || calls.contains_key(&name) { name } else { "others".to_owned() };
-    let (call, latencies) = calls.entry(name.clone()).or_default();
+    let Call { figures: call, latencies } = calls.entry(name.clone()).or_default();
     call.name = name;
     call.calls += 1;
     call.errors += u64::from(matches!(row.status, Status::Error | Status::ToolError));
     call.unanswered += u64::from(row.answered_by.is_none());
     if let Some(latency) = row.latency.map(|latency| latency.max(0)) {
         call.total = call.total.saturating_add(latency);
-        latencies.push(latency);
+        let [least, most] = call.extremes.get_or_insert([latency; 2]);
+        (*least, *most) = ((*least).min(latency), (*most).max(latency));
+        latencies.add(latency);
         // Below 2 µs all are one.
         let power = (latency / 1_000).checked_ilog2().unwrap_or(0) as usize;
         let last = figures.histogram.len() - 1;
@@ -78,11 +88,7 @@ fn count(figures: &mut Statistics, calls: &mut HashMap<String, (CallFigures, Vec
     }
 }
 
-fn finished(mut call: CallFigures, mut latencies: Vec<i64>) -> CallFigures {
-    latencies.sort_unstable();
-    if let (Some(least), Some(most)) = (latencies.first(), latencies.last()) {
-        let percentile = |percent: usize| latencies[(latencies.len() - 1) * percent / 100];
-        call.latency = Some([*least, percentile(50), percentile(95), *most]);
-    }
-    call
+fn finished(Call { mut figures, mut latencies }: Call) -> CallFigures {
+    figures.percentiles = [50, 95, 99].map(|percent| latencies.percentile(percent).unwrap_or_default());
+    figures
 }

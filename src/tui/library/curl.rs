@@ -13,18 +13,17 @@ pub(super) fn line(message: &Message, exchange: &Exchange, session: &Session) ->
     if message.direction != Direction::ClientToServer {
         return None;
     }
-    let named = |name: &str| exchange.request.fields.iter().find(|field| field.name.eq_ignore_ascii_case(name));
-    let host = match (named("host"), &session.peers) {
-        (Some(host), _) => host.value.clone(),
+    let host = match (exchange.request.fields.get("host"), &session.peers) {
+        (Some(host), _) => host.to_owned(),
         (None, Peers::Network { server, .. }) => server.to_string(),
         (None, Peers::Process { .. }) => return None,
     };
     let target = exchange.target.as_deref()?;
     let mut line =
         format!("curl -sS -N -X {} {}", quoted(exchange.method.as_deref()?), quoted(&format!("http://{host}{target}")));
-    for field in &exchange.request.fields {
-        if !LEFT_OUT.iter().any(|name| field.name.eq_ignore_ascii_case(name)) {
-            line.push_str(&format!(" -H {}", quoted(&format!("{}: {}", field.name, field.value))));
+    for (name, value) in exchange.request.fields.iter() {
+        if !LEFT_OUT.iter().any(|left_out| left_out.eq_ignore_ascii_case(name)) {
+            line.push_str(&format!(" -H {}", quoted(&format!("{name}: {value}"))));
         }
     }
     line.push_str(&format!(" --data-raw {}", quoted(&String::from_utf8_lossy(&message.raw))));

@@ -8,14 +8,20 @@ use anyhow::{Context, Result};
 
 use super::filtered::Matches;
 use crate::export::jsonl;
-use crate::mcp::SessionNumber;
+use crate::mcp::{MessageNumber, SessionNumber};
 use crate::store::{Key, Page, Reader, Scope};
 
-/// Writes the messages that a filter lets through; says how many.
+/// Writes the messages that a filter lets through, or `only` some of them; says how many.
 ///
 /// # Errors
 /// The file is there already, or cannot be written; the store cannot be read.
-pub(super) fn write(reader: &Reader, session: SessionNumber, filter: &str, path: &Path) -> Result<u64> {
+pub(super) fn write(
+    reader: &Reader,
+    session: SessionNumber,
+    filter: &str,
+    only: &[MessageNumber],
+    path: &Path,
+) -> Result<u64> {
     let mut matches = Matches::new(session, filter)?;
     while !matches.is_complete() {
         matches.search_on(reader)?;
@@ -32,6 +38,7 @@ pub(super) fn write(reader: &Reader, session: SessionNumber, filter: &str, path:
         row += positions.len();
         for position in positions {
             let number = reader.message_rows_at(session, position, 1)?.first().map(|row| row.number.0);
+            let number = number.filter(|number| only.is_empty() || only.contains(&MessageNumber(*number)));
             let page = number.map(|number| Page::from(Key::new(capture, number), 1));
             let Some(page) = page else { continue };
             for message in reader.messages(Scope::Capture(capture), page)? {

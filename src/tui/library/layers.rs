@@ -8,7 +8,6 @@ use super::super::data::{LayerNode, TEXT};
 use super::detail::Parts;
 use crate::capture::PacketNumber;
 use crate::decode::Direction;
-use crate::decode::exchange::Field;
 use crate::decode::jsonrpc::Kind;
 use crate::decode::packet::{Header, headers};
 use crate::event::Segment;
@@ -128,16 +127,16 @@ fn http(parts: &Parts<'_>, nodes: &mut Nodes) {
         _ => (format!("{} {}", exchange.status.unwrap_or_default(), text(&exchange.reason)), Some(request)),
     };
     let head = parts.head.map(|source| (source, 0..parts.sources[source].bytes.len()));
-    let media = half.fields.iter().find(|field| field.name.eq_ignore_ascii_case("content-type"));
-    let value = format!("{line}  {}", media.map(|field| field.value.as_str()).unwrap_or_default());
+    let media = half.fields.get("content-type");
+    let value = format!("{line}  {}", media.unwrap_or_default());
     nodes.push(node(0, &format!("HTTP/{}", exchange.http_version), value.trim_end(), head.clone()));
     let mut from = 0;
-    for field in &half.fields {
+    for (name, value) in half.fields.iter() {
         let place = parts.head.and_then(|source| {
-            let range = field_range(&parts.sources[source].bytes, field, &mut from)?;
+            let range = field_range(&parts.sources[source].bytes, name, &mut from)?;
             Some((source, range))
         });
-        nodes.push(node(1, &field.name, field.value.clone(), place.or(head.clone())));
+        nodes.push(node(1, name, value.to_owned(), place.or(head.clone())));
     }
     let mut fact = |name: &str, value: String| nodes.push(node(1, name, value, head.clone()));
     fact("exchange", exchange.number.0.to_string());
@@ -154,8 +153,8 @@ fn http(parts: &Parts<'_>, nodes: &mut Nodes) {
 }
 
 /// Where a field stands in the head: its lines come in the order of the fields.
-fn field_range(head: &[u8], field: &Field, from: &mut usize) -> Option<Range<usize>> {
-    let line = format!("\n{}:", field.name);
+fn field_range(head: &[u8], name: &str, from: &mut usize) -> Option<Range<usize>> {
+    let line = format!("\n{name}:");
     let start = *from + memchr::memmem::find(head.get(*from..)?, line.as_bytes())? + 1;
     let length = memchr::memchr(b'\n', &head[start..])? + 1;
     *from = start + length - 1;

@@ -1,101 +1,77 @@
-//! Packets of a session's connections, and what a server wrote to stderr.
+//! Packets of a connection, page by page.
 
 use std::collections::HashMap;
 
 use anyhow::Result;
 
-use super::super::data::{PacketRow, ROWS, StderrLine};
+use super::super::data::{PAGE, PacketRow, Rows};
+use crate::capture::PacketNumber;
 use crate::capture::pipe::{self, Content, Pipe};
-use crate::capture::{LinkType, PacketNumber, Time};
 use crate::decode::{ConnectionId, Side};
 use crate::event::{Connection, ConnectionKind};
 use crate::mcp::{MessageNumber, SessionNumber};
-use crate::store::{CaptureId, KeptPacket, Page, Reader};
+use crate::store::{KeptPacket, Reader, Scope};
 use crate::view::units;
 
-/// Packets read at once.
-const SLICE: usize = 1_024;
+/// Messages that are looked at before and behind the first one whose packets lie in a page: calls that overlap in time.
+const AROUND: u64 = 256;
 
-/// A line of stderr is cut here; a server that writes none is no reason to hold all it wrote.
-const LINE: usize = 4_096;
+/// Messages that are looked at for one page.
+const LOOK: usize = 4_096;
 
-/// The packets, in order of capture.
-pub(super) fn read(reader: &Reader, session: SessionNumber) -> Result<Vec<PacketRow>> {
-    let messages = carried(reader, session)?;
-    let mut rows = Vec::new();
-    each(reader, session, &mut |connection, packet| {
-        rows.push(row(connection, packet, &messages));
-        rows.len() < ROWS
-    })?;
-    rows.sort_by_key(|row| row.number);
-    Ok(rows)
+/// A page of the packets of a connection, in order of capture.
+pub(super) fn read(
+    reader: &Reader,
+    session: SessionNumber,
+    connection: ConnectionId,
+    page: usize,
+) -> Result<Rows<PacketRow>> {
+    let nothing = Rows { rows: Vec::new(), total: 0, complete: true };
+    let Some(capture) = reader.capture_of(session)? else { return Ok(nothing) };
+    let Some(record) = reader.connection(capture, connection)? else { return Ok(nothing) };
+    let total = reader.packet_count(capture, connection)? as usize;
+    let packets = reader.packets_at(capture, connection, (page * PAGE) as u64, PAGE)?;
+    let messages = match (packets.first(), packets.last()) {
+        (Some(first), Some(last)) => carried(reader, session, (first.number, last.number))?,
+        _ => HashMap::new(),
+    };
+    let rows = packets.iter().map(|packet| row(&record, packet, &messages)).collect();
+    Ok(Rows { rows, total, complete: true })
 }
 
-/// The lines of stderr.
-pub(super) fn stderr(reader: &Reader, session: SessionNumber) -> Result<Vec<StderrLine>> {
-    let mut lines: Vec<StderrLine> = Vec::new();
-    let mut open: Option<(Time, Vec<u8>)> = None;
-    each(reader, session, &mut |_, packet| {
-        if let (LinkType::PIPE, Some((_, Content::Data(Pipe::Stderr, bytes)))) =
-            (packet.link, pipe::decode(&packet.data))
-        {
-            for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
-                let (time, mut line) = open.take().unwrap_or_else(|| (packet.time, Vec::new()));
-                line.extend_from_slice(&piece[..piece.len().min(LINE.saturating_sub(line.len()))]);
-                if piece.ends_with(b"\n") {
-                    lines.push(said(time, &line));
-                } else {
-                    open = Some((time, line));
-                }
-            }
-        }
-        lines.len() < ROWS
-    })?;
-    lines.extend(open.map(|(time, line)| said(time, &line)));
-    Ok(lines)
-}
-
-fn said(time: Time, line: &[u8]) -> StderrLine {
-    StderrLine { time, text: String::from_utf8_lossy(line).trim_end().to_owned() }
-}
-
-/// Runs through the packets of all connections of a session, connection by connection, as long as `take` wants more.
-fn each(reader: &Reader, session: SessionNumber, take: &mut dyn FnMut(&Connection, &KeptPacket) -> bool) -> Result<()> {
-    let Some(capture) = reader.capture_of(session)? else { return Ok(()) };
-    for connection in reader.connections(session, Page::<ConnectionId>::first(ROWS))? {
-        if !of_connection(reader, capture, &connection, take)? {
+/// The first message that each of these packets carries bytes of.
+fn carried(
+    reader: &Reader,
+    session: SessionNumber,
+    (first, last): (PacketNumber, PacketNumber),
+) -> Result<HashMap<PacketNumber, MessageNumber>> {
+    let mut carried = HashMap::new();
+    let position = ends_from(reader, session, first)?;
+    for row in reader.message_rows_at(session, position.saturating_sub(AROUND).max(1), LOOK)? {
+        let begins = row.packets.iter().min();
+        if row.position > position.saturating_add(AROUND) && begins.is_some_and(|begins| *begins > last) {
             break;
         }
-    }
-    Ok(())
-}
-
-fn of_connection(
-    reader: &Reader,
-    capture: CaptureId,
-    connection: &Connection,
-    take: &mut dyn FnMut(&Connection, &KeptPacket) -> bool,
-) -> Result<bool> {
-    let mut from = PacketNumber(0);
-    loop {
-        let packets = reader.packets(capture, connection.id, from, SLICE)?;
-        let Some(last) = packets.last() else { return Ok(true) };
-        from = PacketNumber(last.number.0 + 1);
-        if !packets.iter().all(|packet| take(connection, packet)) {
-            return Ok(false);
-        }
-    }
-}
-
-/// The first message that each packet carries bytes of.
-fn carried(reader: &Reader, session: SessionNumber) -> Result<HashMap<PacketNumber, MessageNumber>> {
-    let mut carried = HashMap::new();
-    for row in reader.message_rows_at(session, 1, ROWS)? {
         for packet in row.packets {
             carried.entry(packet).or_insert(row.number);
         }
     }
     Ok(carried)
+}
+
+/// The position of the first message that ends in this packet or a later one: messages are numbered as they end.
+fn ends_from(reader: &Reader, session: SessionNumber, packet: PacketNumber) -> Result<u64> {
+    let (mut low, mut high) = (1, reader.message_count(Scope::Session(session))? + 1);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let row = reader.message_rows_at(session, middle, 1)?.pop();
+        if row.and_then(|row| row.packets.into_iter().max()).is_some_and(|end| end < packet) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    Ok(low)
 }
 
 fn row(connection: &Connection, packet: &KeptPacket, messages: &HashMap<PacketNumber, MessageNumber>) -> PacketRow {

@@ -17,6 +17,13 @@ pub const fn width(row: u16) -> u16 {
 
 const OFFSET: u16 = 6;
 
+/// The byte of a row that stands at a column of the pane, in hexadecimal or as text.
+pub fn column_at(x: u16, row: usize) -> Option<usize> {
+    let hex = usize::from(x).checked_sub(usize::from(1 + OFFSET + 2))?;
+    let text = hex.checked_sub(row * 3 + 1);
+    Some(text.unwrap_or(hex / 3)).filter(|column| *column < row)
+}
+
 /// `bytes: packet #41, 285 B`
 pub fn title(app: &App, detail: &Detail) -> String {
     detail.sources.get(app.detail.source).map_or("bytes".to_owned(), |source| {

@@ -1,13 +1,14 @@
-//! Findings, grouped by rule, the worst first.
+//! Findings, grouped by rule, the worst first; below them the manual of the rule that is selected.
 
 use ratatui::layout::Rect;
 
-use super::super::app::App;
+use super::super::app::{App, Screen};
 use super::super::canvas::{Canvas, Cell, Column};
 use super::super::data::FindingLine;
 use super::{packets, severity_tone, table};
+use crate::findings;
 use crate::view::paint::Tone;
-use crate::view::units;
+use crate::view::{safe, units};
 
 const COLUMNS: &[Column] = &[
     Column::new(" ", 1),
@@ -16,11 +17,33 @@ const COLUMNS: &[Column] = &[
     Column::new("packets", 12).from(100),
 ];
 
-/// Draws the groups.
+/// Lines of the manual of a rule, with the line above it.
+const MANUAL: u16 = 8;
+
+/// Below this the list has all the room.
+const TALL: u16 = 18;
+
+/// The list, above the manual where there is room for both.
+pub fn list_area(body: Rect) -> Rect {
+    let below = if body.height >= TALL { MANUAL } else { 0 };
+    Rect { height: body.height - below, ..body }
+}
+
+/// Draws the groups, and the manual of the rule that is selected.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
+    let list = list_area(area);
+    let lines = app.session.and_then(|session| app.pages.findings(session)).unwrap_or_default();
+    groups(app, canvas, list, lines);
+    let selected = lines.get(app.cursor(Screen::Findings).selected);
+    if let Some(line) = selected.filter(|_| list.height < area.height) {
+        canvas.divide(area, list.bottom());
+        manual(canvas, Rect { y: list.bottom() + 1, height: area.bottom() - list.bottom() - 1, ..area }, line);
+    }
+}
+
+fn groups(app: &App, canvas: &mut Canvas<'_>, area: Rect, lines: &[FindingLine]) {
     let theme = canvas.theme;
     let tone = |tone| theme.tone(tone);
-    let lines = app.session.and_then(|session| app.pages.findings(session)).unwrap_or_default();
     table(app, canvas, area, COLUMNS, "no findings: nothing odd was seen", |row| match lines.get(row)? {
         FindingLine::Rule { id, severity, title, count } => Some(vec![
             Cell::new("!", tone(severity_tone(*severity))),
@@ -38,4 +61,31 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
             ])
         }
     });
+}
+
+/// What is wrong, in full, and where the specification says so.
+fn manual(canvas: &mut Canvas<'_>, area: Rect, line: &FindingLine) {
+    let (dim, plain) = (canvas.tone(Tone::Dim), canvas.tone(Tone::Plain));
+    let (id, text) = match line {
+        FindingLine::Rule { id, .. } => (id, None),
+        FindingLine::Finding(finding) => (&finding.rule, Some(&finding.text)),
+    };
+    let mut words: Vec<(&str, &str)> = text.map(|text| ("here", text.as_str())).into_iter().collect();
+    match (findings::rule(id), line) {
+        (Some(rule), _) => words.extend([("rule", rule.title), ("see", rule.spec)]),
+        // A rule that only another version knows.
+        (None, FindingLine::Rule { title, .. }) => words.push(("rule", title)),
+        (None, FindingLine::Finding(finding)) => words.extend([("rule", &*finding.title), ("see", &*finding.spec)]),
+    }
+    let mut y = area.y;
+    for (name, text) in words {
+        for (row, line) in safe::wrap(text, usize::from(area.width.saturating_sub(12)).max(1)).into_iter().enumerate() {
+            if y >= area.bottom() {
+                return;
+            }
+            canvas.put(area.x + 1, y, 8, if row == 0 { name } else { "" }, dim);
+            canvas.put(area.x + 10, y, area.width.saturating_sub(11), &line, plain);
+            y += 1;
+        }
+    }
 }

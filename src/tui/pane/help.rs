@@ -1,7 +1,6 @@
 //! The help: the table of keys, and nothing else.
 
 use ratatui::layout::Rect;
-use ratatui::style::Style;
 
 use super::super::canvas::Canvas;
 use super::super::keys::{KEYS, Where, sign};
@@ -11,7 +10,7 @@ use crate::view::paint::Tone;
 /// Lines of the help: a heading, or keys and what they do.
 fn lines() -> Vec<(String, &'static str)> {
     let mut lines = Vec::new();
-    for place in [Where::Everywhere, Where::Lists, Where::Messages, Where::Sequence, Where::Detail] {
+    for place in [Where::Everywhere, Where::Lists, Where::Messages, Where::Sequence, Where::Detail, Where::Packets] {
         if !lines.is_empty() {
             lines.push((String::new(), ""));
         }
@@ -28,28 +27,9 @@ fn lines() -> Vec<(String, &'static str)> {
 pub fn draw(canvas: &mut Canvas<'_>, screen: Rect, top: usize) {
     let width = screen.width.saturating_sub(4).min(84);
     let area = Rect { x: (screen.width - width) / 2, y: 1, width, height: screen.height - 2 };
-    let (border, key) = (canvas.part(Part::ActiveBorder), canvas.part(Part::Key));
+    canvas.boxed(area, "keys", "↑ ↓ scroll · any other key closes");
+    let key = canvas.part(Part::Key);
     let (plain, strong) = (canvas.tone(Tone::Plain), canvas.tone(Tone::Strong));
-    for y in area.y..area.bottom() {
-        for x in area.x..area.right() {
-            canvas.buffer[(x, y)].reset();
-        }
-        canvas.put(area.x, y, 1, "│", border);
-        canvas.put(area.right() - 1, y, 1, "│", border);
-    }
-    for (y, left, right) in [(area.y, "┌", "┐"), (area.bottom() - 1, "└", "┘")] {
-        canvas.rule(area.x, area.right(), y, border);
-        canvas.put(area.x, y, 1, left, border);
-        canvas.put(area.right() - 1, y, 1, right, border);
-    }
-    canvas.put(area.x + 2, area.y, width, " keys ", strong);
-    canvas.put(
-        area.x + 2,
-        area.bottom() - 1,
-        width.saturating_sub(4),
-        " ↑ ↓ scroll · any other key closes ",
-        Style::new(),
-    );
     let lines = lines();
     for (line, (keys, help)) in lines.iter().skip(top).take(area.height.saturating_sub(2).into()).enumerate() {
         let y = area.y + 1 + line as u16;

@@ -44,7 +44,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect, active: bool) {
         };
         return canvas.message(area, why);
     }
-    let list = List { cursor: *app.cursor(super::super::app::Screen::Messages), total, active };
+    let list = List { cursor: *app.cursor(super::super::app::Screen::Messages), total: app.folds.seen(total), active };
     let theme = canvas.theme;
     let narrow = area.width < 150;
     canvas.table(area, COLUMNS, list, |row| {
@@ -52,15 +52,16 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect, active: bool) {
         let tone = |tone| theme.tone(tone);
         let (arrow, side) = arrow(message);
         let what = what(message);
+        let behind = app.folds.behind(app.folds.row(row));
         let (mark, mark_tone) = mark(message);
         let (latency, latency_tone, share) = latency(app, message);
         Some(vec![
             Cell::new(if app.is_marked(message.row.number) { "◆" } else { "" }, theme.part(Part::Mark)),
             Cell::new(message.row.number.0.to_string(), tone(Tone::Dim)),
             Cell::new(relative(app, message.row.time), tone(Tone::Dim)),
-            Cell::new(format!("{}{arrow}", batch(message)), tone(side)),
+            Cell::new(format!("{}{arrow}", batch(message, behind)), tone(side)),
             Cell::new(if narrow { short_method(message) } else { method(message) }, tone(what)),
-            Cell::new(message.about.clone(), tone(if failed(message) { Tone::Error } else { about_tone(message) })),
+            Cell::new(about(message, behind), tone(if failed(message) { Tone::Error } else { about_tone(message) })),
             Cell::new(message.row.id.clone().unwrap_or_default(), tone(Tone::Dim)),
             Cell::new(status(message), tone(status_tone(message))),
             Cell::new(latency, tone(latency_tone)),
@@ -167,9 +168,18 @@ fn mark(message: &MessageLine) -> (&'static str, Tone) {
     }
 }
 
+/// What the message is about; of a folded group how many stand behind it.
+fn about(message: &MessageLine, behind: usize) -> String {
+    match behind {
+        0 => message.about.clone(),
+        more => format!("and {more} more in this batch  {}", message.about),
+    }
+}
+
 /// Members of a batch hang together.
-fn batch(message: &MessageLine) -> &'static str {
+fn batch(message: &MessageLine, behind: usize) -> &'static str {
     match message.row.batch {
+        _ if behind > 0 => "▸",
         Some((_, 0)) => "┌",
         Some(_) => "│",
         None => " ",

@@ -14,7 +14,9 @@ pub mod sessions;
 pub mod statistics;
 pub mod stderr;
 pub mod steps;
+pub mod together;
 pub mod tools;
+pub mod value;
 
 use ratatui::layout::Rect;
 

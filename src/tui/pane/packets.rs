@@ -1,19 +1,21 @@
-//! Packets of the session's connections, with what TCP analysis says of them.
+//! Packets of a connection, with what TCP analysis says of them.
 
 use ratatui::layout::Rect;
 
 use super::super::app::App;
 use super::super::canvas::{Canvas, Cell, Column};
 use super::super::data::PacketRow;
+use super::super::theme::Part;
 use super::table;
-use crate::decode::tcp::Flags;
+use crate::decode::Side;
+use crate::decode::tcp::{Facts, Flags};
+use crate::event::{Connection, ConnectionKind, Segment};
 use crate::view::paint::Tone;
 use crate::view::units;
 
 const COLUMNS: &[Column] = &[
     Column::new("#", 7).right(),
     Column::new("time", 11).right(),
-    Column::new("conn", 5).right(),
     Column::new(" ", 1),
     Column::new("flags", 14),
     Column::new("seq", 10).right(),
@@ -24,13 +26,26 @@ const COLUMNS: &[Column] = &[
     Column::new("analysis", 8).grows(1),
 ];
 
-/// Draws the list.
+/// Lines about the connection, above its packets.
+const ABOUT: u16 = 3;
+
+/// The list of packets, below what is said of the connection.
+pub fn list_area(body: Rect) -> Rect {
+    let above = ABOUT.min(body.height / 2);
+    Rect { y: body.y + above, height: body.height - above, ..body }
+}
+
+/// Draws the connection and its packets.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let theme = canvas.theme;
     let tone = |tone| theme.tone(tone);
-    let packets = app.session.and_then(|session| app.pages.packets(session)).unwrap_or_default();
-    table(app, canvas, area, COLUMNS, "no packets: none were kept, or a pipe carried the session", |row| {
-        let packet = packets.get(row)?;
+    let list = list_area(area);
+    if let Some((connection, count)) = app.connection() {
+        about(app, canvas, Rect { height: list.y - area.y, ..area }, connection, count);
+        canvas.divide(area, list.y - 1);
+    }
+    table(app, canvas, list, COLUMNS, "no packets of this connection were kept", |row| {
+        let packet = app.packet(row)?;
         let (arrow, side) = match packet.from {
             Some(from) if from == packet.client => ("→", Tone::Client),
             Some(_) => ("←", Tone::Server),
@@ -42,12 +57,11 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
         Some(vec![
             Cell::new(packet.number.to_string(), tone(Tone::Dim)),
             Cell::new(super::messages::relative(app, packet.time), tone(Tone::Dim)),
-            // Pipes are numbered from the top down, where TCP connections are not.
-            Cell::new(connection(packet), tone(Tone::Dim)),
             Cell::new(arrow, tone(side)),
             Cell::new(segment.map(|segment| flags(segment.flags)).unwrap_or_default(), tone(Tone::Plain)),
-            Cell::new(number(segment.map(|segment| segment.offset)), tone(Tone::Dim)),
-            Cell::new(number(segment.and_then(|segment| segment.acknowledged)), tone(Tone::Dim)),
+            // Relative as Wireshark's: the SYN takes number 0, so the stream begins at 1.
+            Cell::new(number(segment.map(sequence)), tone(Tone::Dim)),
+            Cell::new(number(segment.and_then(|segment| segment.acknowledged).map(|end| end + 1)), tone(Tone::Dim)),
             Cell::new(number(segment.map(|segment| segment.window.into())), tone(Tone::Dim)),
             Cell::new(segment.map(|segment| units::size(segment.length.into())).unwrap_or_default(), tone(Tone::Plain)),
             Cell::new(units::size(packet.length.into()), tone(Tone::Dim)),
@@ -56,8 +70,62 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     });
 }
 
-fn connection(packet: &PacketRow) -> String {
-    if packet.segment.is_some() { packet.connection.to_string() } else { String::new() }
+/// Who is connected, and what TCP says of the whole: two lines.
+fn about(app: &App, canvas: &mut Canvas<'_>, area: Rect, connection: &Connection, count: usize) {
+    let (dim, plain, key) = (canvas.tone(Tone::Dim), canvas.tone(Tone::Strong), canvas.part(Part::Key));
+    let which = format!("connection {} of {count}", app.connection.min(count - 1) + 1);
+    let (ends, facts) = match &connection.kind {
+        ConnectionKind::Tcp(facts) => {
+            let client = connection.client.unwrap_or(Side::First);
+            let [from, to] = [client, client.other()].map(|side| facts.endpoints[side.index()].to_string());
+            let host = connection.host.as_deref().map(|host| format!(" ({host})")).unwrap_or_default();
+            (format!("{from} → {to}{host}  {}", connection.protocol), tcp(facts, client))
+        }
+        ConnectionKind::Pipe { process, .. } => (format!("pipes of process {process}"), Vec::new()),
+    };
+    let turn = if count > 1 { "◀ ▶  " } else { "" };
+    let pieces = [(format!(" {which}  "), dim), (turn.to_owned(), key), (ends, plain)];
+    canvas.pieces(area.x, area.y, area.width, &pieces);
+    if area.height > 2 {
+        canvas.put(area.x + 1, area.y + 1, area.width.saturating_sub(2), &facts.join("  "), dim);
+    }
+}
+
+/// What was counted on a TCP connection.
+fn tcp(facts: &Facts, client: Side) -> Vec<String> {
+    let mut words = Vec::new();
+    words.push(match facts.round_trip() {
+        Some(round_trip) => format!("handshake {}", units::duration(round_trip)),
+        None => "handshake not seen".to_owned(),
+    });
+    for (side, arrow) in [(client, "→"), (client.other(), "←")] {
+        let end = &facts.ends[side.index()];
+        let mut counted = vec![format!("{arrow} {}, {}", units::count(end.packets, "packet"), units::size(end.bytes))];
+        for (count, what) in [
+            (end.retransmissions, "sent again"),
+            (end.duplicate_acks, "duplicate ACKs"),
+            (end.zero_windows, "zero windows"),
+            (end.keep_alives, "keep-alives"),
+        ] {
+            if count > 0 {
+                counted.push(format!("{count} {what}"));
+            }
+        }
+        if end.lost > 0 {
+            counted.push(format!("{} not captured", units::size(end.lost)));
+        }
+        match (end.fin, end.rst) {
+            (_, Some(packet)) => counted.push(format!("reset in #{packet}")),
+            (Some(packet), None) => counted.push(format!("closed in #{packet}")),
+            (None, None) => {}
+        }
+        words.push(counted.join(", "));
+    }
+    words
+}
+
+fn sequence(segment: &Segment) -> u64 {
+    if segment.flags.has(Flags::SYN) { 0 } else { segment.offset + 1 }
 }
 
 fn analysis(packet: &PacketRow) -> (String, bool) {

@@ -24,6 +24,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     if total == 0 {
         return canvas.message(area, "no messages");
     }
+    let total = app.folds.seen(total);
     let zoom = scale(app.zoom);
     let left = area.x + 26;
     let right = area.right().saturating_sub(LANES as u16 + 13);

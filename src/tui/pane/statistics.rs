@@ -17,6 +17,7 @@ const COLUMNS: &[Column] = &[
     Column::new("least", 8).right().from(110),
     Column::new("p50", 8).right(),
     Column::new("p95", 8).right(),
+    Column::new("p99", 8).right().from(120),
     Column::new("most", 8).right().from(90),
     Column::new("total", 10).right().from(100),
     Column::new("share of time", 10).grows(1).from(76),
@@ -45,17 +46,20 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let time: i64 = figures.calls.iter().fold(0, |sum, call| sum.saturating_add(call.total));
     table(app, canvas, calls, COLUMNS, "no calls", |row| {
         let call = figures.calls.get(row)?;
-        let latency = |index: usize| call.latency.map(|all| units::duration(all[index])).unwrap_or_default();
+        let shown = |value: i64| call.extremes.map(|_| units::duration(value)).unwrap_or_default();
+        let [least, most] = call.extremes.unwrap_or_default();
+        let [p50, p95, p99] = call.percentiles;
         let count = |count: u64| if count == 0 { "·".to_owned() } else { count.to_string() };
         Some(vec![
             Cell::new(call.name.clone(), tone(Tone::Strong)),
             Cell::new(call.calls.to_string(), tone(Tone::Plain)),
             Cell::new(count(call.errors), tone(Tone::Error)),
             Cell::new(count(call.unanswered), tone(Tone::Warning)),
-            Cell::new(latency(0), tone(Tone::Dim)),
-            Cell::new(latency(1), tone(Tone::Plain)),
-            Cell::new(latency(2), tone(Tone::Plain)),
-            Cell::new(latency(3), tone(Tone::Dim)),
+            Cell::new(shown(least), tone(Tone::Dim)),
+            Cell::new(shown(p50), tone(Tone::Plain)),
+            Cell::new(shown(p95), tone(Tone::Plain)),
+            Cell::new(shown(p99), tone(Tone::Plain)),
+            Cell::new(shown(most), tone(Tone::Dim)),
             Cell::new(units::duration(call.total), tone(Tone::Dim)),
             Cell::new(bar(call.total.max(0) as u64, time.max(0) as u64, 16), tone(Tone::Client)),
         ])

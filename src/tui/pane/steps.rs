@@ -21,9 +21,9 @@ const COLUMNS: &[Column] = &[
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let theme = canvas.theme;
     let tone = |tone| theme.tone(tone);
-    let steps = app.session.and_then(|session| app.pages.steps(session)).unwrap_or_default();
+    let steps = app.session.and_then(|session| app.pages.steps(session));
     table(app, canvas, area, COLUMNS, "nothing yet", |row| {
-        let step = steps.get(row)?;
+        let step = steps?.rows.get(row)?;
         let arrow = if step.both { "↔" } else { "→" };
         let (layer, detail) = match step.layer {
             "L7" => (Tone::Strong, Tone::Plain),

@@ -8,7 +8,7 @@ use crate::pipeline::{self, Input as Fed, Pipeline};
 use crate::store::{CaptureInfo, CaptureKind, Options, Summary, Writer};
 
 /// A store in which a wrapped server said this, a millisecond between two lines. `live`: it still runs.
-fn wrapped(lines: &[(Pipe, &str)], live: bool) -> Place {
+pub(super) fn wrapped(lines: &[(Pipe, &str)], live: bool) -> Place {
     let place = Place::temporary().unwrap();
     let info = CaptureInfo { kind: CaptureKind::Wrap, source: "server".into(), process: 1, started: Time(0) };
     let mut writer = Writer::create(place.clone(), &info, Options::default()).unwrap();
@@ -60,7 +60,25 @@ const HOSTILE: &[(Pipe, &str)] = &[
 #[test]
 fn nothing_that_acts_reaches_the_terminal_and_columns_stay_aligned() {
     let mut story = Story::store(wrapped(HOSTILE, false), (110, 30));
-    for keys in ["", "1", "2", "3", "4", "5", "6", "7", "8", "1g<enter>", "<tab>*", "<tab>", "<tab>", ".", "."] {
+    for keys in [
+        "",
+        "1",
+        "2",
+        "3",
+        "4",
+        "5",
+        "6",
+        "7",
+        "8",
+        "1g<enter>",
+        "<tab>*",
+        "<tab>",
+        "<tab>",
+        ".",
+        ".",
+        ".",
+        "<tab>*<tab>gG<tab>gG<tab>gG",
+    ] {
         story.press(keys);
         let screen = story.screen();
         let acts =

@@ -26,6 +26,33 @@ fn every_screen_of_a_session() {
 }
 
 #[test]
+fn findings_with_the_manual_of_their_rule() {
+    for (size, at) in [((80, 24), "80x24"), ((160, 48), "160x48")] {
+        let mut story = Story::sample("helpdesk", size);
+        story.press("<enter>4j");
+        insta::assert_snapshot!(format!("findings_made_{at}"), story.screen());
+        story.press("<enter>");
+        assert_eq!(story.app.screen, Screen::Detail);
+    }
+}
+
+#[test]
+fn all_servers_of_a_host_side_by_side() {
+    for (size, at) in [((80, 24), "80x24"), ((160, 48), "160x48")] {
+        let mut story = Story::sample("helpdesk", size);
+        story.press("<enter>2a");
+        insta::assert_snapshot!(format!("together_{at}"), story.screen());
+    }
+    let mut story = Story::sample("helpdesk", (100, 30));
+    story.press("<enter>2aGp");
+    let line = story.app.selected_message().unwrap();
+    let (session, number) = (line.row.session, line.row.number);
+    story.press("<enter>");
+    assert_eq!((story.app.screen, story.app.session), (Screen::Detail, Some(session)));
+    assert_eq!(story.app.selected_message().unwrap().row.number, number);
+}
+
+#[test]
 fn a_filter_is_written_completed_and_dropped() {
     let mut story = Story::sample("weather", (80, 24));
     story.press("<enter>/tool = get_w");

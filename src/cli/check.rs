@@ -1,0 +1,155 @@
+//! `mcptap check`: findings, for people and for continuous integration.
+
+mod baseline;
+mod config;
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+
+use super::args::{Check, Colour, FailOn, Findings};
+use super::output::{self, Output};
+use super::target::{self, Opened};
+use crate::export::{jsonl, junit, sarif};
+use crate::findings::Severity;
+use crate::store::{FindingRow, Page, Scope};
+use crate::view::paint::{Paint, Tone};
+use crate::view::safe;
+use crate::view::transcript::packets;
+use config::Config;
+
+/// Places of one rule that the text shows.
+const SHOWN: usize = 5;
+
+pub fn run(arguments: Check, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
+    let config = Config::read(arguments.config.as_deref())?.with(&arguments)?;
+    let opened = target::open(Some(&arguments.target), arguments.session, &arguments.decoding, db)?;
+    if let Some(path) = &arguments.write_baseline {
+        let tools = baseline::tools(&opened)?;
+        let text = serde_json::to_string_pretty(&tools)? + "\n";
+        std::fs::write(path, text).with_context(|| format!("cannot write the baseline {}", path.display()))?;
+        eprintln!("mcptap: the tools of {} servers are accepted in {}", tools.len(), path.display());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut findings = saved(&opened)?;
+    if let Some(path) = config.baseline.as_deref() {
+        findings.extend(baseline::drift(&opened, path)?);
+    }
+    let findings: Vec<(Severity, FindingRow)> =
+        findings.into_iter().filter(|row| config.wants(row)).map(|row| (config.severity(&row), row)).collect();
+    let fail_on = match config.fail_on {
+        FailOn::Error => Some(Severity::Error),
+        FailOn::Warning => Some(Severity::Warning),
+        FailOn::Info => Some(Severity::Info),
+        FailOn::Never => None,
+    };
+    let mut out = output::stdout();
+    match arguments.format {
+        Findings::Text => text(&mut out, output::paint(colour), &findings)?,
+        Findings::Json => json(&mut out, &findings)?,
+        Findings::Sarif => {
+            let log = sarif::log(&arguments.target, env!("CARGO_PKG_VERSION"), &findings);
+            serde_json::to_writer_pretty(&mut out, &log)?;
+            writeln!(out)?;
+        }
+        Findings::Junit => out.write_all(junit::suite(&arguments.target, &findings, fail_on).as_bytes())?,
+    }
+    out.flush()?;
+    let fails = fail_on.is_some_and(|bound| findings.iter().any(|(severity, _)| *severity >= bound));
+    Ok(if fails { ExitCode::from(1) } else { ExitCode::SUCCESS })
+}
+
+/// The findings of what was asked for, in order.
+fn saved(opened: &Opened) -> Result<Vec<FindingRow>> {
+    const PAGE: usize = 10_000;
+    let scope = opened.session.map_or(Scope::All, Scope::Session);
+    let mut findings = Vec::new();
+    let mut page = Page::first(PAGE);
+    loop {
+        let rows = opened.reader.findings(scope, page)?;
+        let Some(last) = rows.last().map(|row| row.number) else { return Ok(findings) };
+        page = Page::from(last + 1, PAGE);
+        findings.extend(rows);
+    }
+}
+
+fn json(out: &mut Output, findings: &[(Severity, FindingRow)]) -> Result<()> {
+    let mut line = Vec::new();
+    for (severity, row) in findings {
+        line.clear();
+        jsonl::write_finding_row(&mut line, row, *severity);
+        out.write_all(&line)?;
+    }
+    Ok(())
+}
+
+fn tone(severity: Severity) -> Tone {
+    match severity {
+        Severity::Error => Tone::Error,
+        Severity::Warning => Tone::Warning,
+        Severity::Info => Tone::Dim,
+    }
+}
+
+/// Rules, worst first and then most frequent first, each with its first places.
+fn text(out: &mut Output, paint: Paint, findings: &[(Severity, FindingRow)]) -> Result<()> {
+    let mut rules: BTreeMap<&str, Vec<&(Severity, FindingRow)>> = BTreeMap::new();
+    for finding in findings {
+        rules.entry(&finding.1.rule).or_default().push(finding);
+    }
+    let count = |of_rule: &[&(Severity, FindingRow)]| of_rule.iter().map(|(_, row)| row.repeated.max(1)).sum::<u64>();
+    let worst = |of_rule: &[&(Severity, FindingRow)]| of_rule.iter().map(|(severity, _)| *severity).max();
+    let mut rules: Vec<_> = rules.into_iter().collect();
+    rules.sort_by_key(|(_, of_rule)| std::cmp::Reverse((worst(of_rule), count(of_rule))));
+    for (rule, of_rule) in &rules {
+        let severity = worst(of_rule).unwrap_or(Severity::Info);
+        let head = paint.paint(tone(severity), &format!("{:<8}", severity.name()));
+        writeln!(out, "{head} {rule}  ({})  {}", count(of_rule), safe::visible(&of_rule[0].1.title))?;
+        for (_, row) in of_rule.iter().take(SHOWN) {
+            writeln!(out, "         {}", place(row, paint))?;
+        }
+        if of_rule.len() > SHOWN {
+            writeln!(out, "         … {} more", count(of_rule) - SHOWN as u64)?;
+        }
+    }
+    let of = |wanted: Severity| {
+        findings.iter().filter(|(severity, _)| *severity == wanted).map(|(_, row)| row.repeated.max(1)).sum::<u64>()
+    };
+    let figures = [Severity::Error, Severity::Warning, Severity::Info].map(of);
+    if !rules.is_empty() {
+        writeln!(out)?;
+    }
+    let [errors, warnings, infos] = figures;
+    writeln!(out, "{} rules broken: {errors} errors, {warnings} warnings, {infos} infos", rules.len())?;
+    if !rules.is_empty() {
+        writeln!(out, "{}", paint.paint(Tone::Dim, "mcptap rules RULE says what a rule means and what to do"))?;
+    }
+    Ok(())
+}
+
+fn place(row: &FindingRow, paint: Paint) -> String {
+    let session = row.session.map(|session| format!("session {}  ", session.0)).unwrap_or_default();
+    let numbers: Vec<String> = row.messages.iter().take(4).map(|number| number.0.to_string()).collect();
+    let messages = if numbers.is_empty() { String::new() } else { format!("message {}  ", numbers.join(" ")) };
+    let (text, packets) = (safe::visible(&row.text), packets(&row.packets));
+    format!("{session}{messages}{text}  {}", paint.paint(Tone::Dim, &packets)).trim_end().to_owned()
+}
+
+/// Whether a rule's id fits a pattern: `*` stands for any characters, at the end.
+fn fits(pattern: &str, id: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(prefix) => id.starts_with(prefix),
+        None => pattern == id,
+    }
+}
+
+/// Where the choices of a project stand, unless told otherwise.
+const CONFIG: &str = "mcptap.toml";
+
+fn default_config() -> Option<&'static Path> {
+    let path = Path::new(CONFIG);
+    path.is_file().then_some(path)
+}

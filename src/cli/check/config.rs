@@ -1,0 +1,146 @@
+//! `mcptap.toml`: what a project wants to hear of.
+//!
+//! ```toml
+//! [check]
+//! fail-on = "warning"
+//! ignore = ["transport-deprecated", "http-*"]
+//! baseline = "mcp-tools.json"
+//!
+//! [check.severity]
+//! error-code-lsp = "warning"
+//! ```
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+use super::fits;
+use crate::cli::args::{Check, FailOn};
+use crate::findings::{self, Severity};
+use crate::store::FindingRow;
+
+/// The whole file; other commands may have tables of their own.
+#[derive(Debug, Default, Deserialize)]
+struct File {
+    #[serde(default)]
+    check: Table,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct Table {
+    fail_on: Option<String>,
+    #[serde(default)]
+    only: Vec<String>,
+    #[serde(default)]
+    ignore: Vec<String>,
+    baseline: Option<PathBuf>,
+    #[serde(default)]
+    severity: BTreeMap<String, String>,
+}
+
+/// What is looked for, and what it is worth.
+#[derive(Debug)]
+pub struct Config {
+    pub fail_on: FailOn,
+    only: Vec<String>,
+    ignore: Vec<String>,
+    pub baseline: Option<PathBuf>,
+    severities: BTreeMap<String, Severity>,
+}
+
+impl Config {
+    /// Reads the file that was asked for, else `mcptap.toml` in the working directory where there is one.
+    pub fn read(path: Option<&Path>) -> Result<Config> {
+        let Some(path) = path.or_else(|| super::default_config()) else { return Config::of(Table::default()) };
+        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let read = || -> Result<Config> { Config::of(toml::from_str::<File>(&text)?.check) };
+        let mut config = read().with_context(|| format!("cannot use {}", path.display()))?;
+        // A path in the file is meant from where the file stands.
+        if let (Some(baseline), Some(folder)) = (&config.baseline, path.parent()) {
+            config.baseline = Some(folder.join(baseline));
+        }
+        Ok(config)
+    }
+
+    fn of(table: Table) -> Result<Config> {
+        let fail_on = match table.fail_on.as_deref() {
+            None | Some("error") => FailOn::Error,
+            Some("warning") => FailOn::Warning,
+            Some("info") => FailOn::Info,
+            Some("never") => FailOn::Never,
+            Some(other) => bail!("fail-on is error, warning, info or never, not {other:?}"),
+        };
+        let mut severities = BTreeMap::new();
+        for (rule, name) in table.severity {
+            let Some((severity, _)) = Severity::NAMES.into_iter().find(|(_, known)| *known == name) else {
+                bail!("a severity is error, warning or info, not {name:?}");
+            };
+            severities.insert(rule, severity);
+        }
+        let Table { only, ignore, baseline, .. } = table;
+        let config = Config { fail_on, only, ignore, baseline, severities };
+        let patterns = config.only.iter().chain(&config.ignore).chain(config.severities.keys());
+        known(patterns)?;
+        Ok(config)
+    }
+
+    /// What the command line says counts more, or is added.
+    pub fn with(mut self, arguments: &Check) -> Result<Config> {
+        known(arguments.only.iter().chain(&arguments.ignore))?;
+        self.fail_on = arguments.fail_on.unwrap_or(self.fail_on);
+        if !arguments.only.is_empty() {
+            self.only.clone_from(&arguments.only);
+        }
+        self.ignore.extend(arguments.ignore.iter().cloned());
+        self.baseline = arguments.baseline.clone().or(self.baseline);
+        Ok(self)
+    }
+
+    /// Whether a finding is to be told.
+    pub fn wants(&self, row: &FindingRow) -> bool {
+        let is_in = |patterns: &[String]| patterns.iter().any(|pattern| fits(pattern, &row.rule));
+        (self.only.is_empty() || is_in(&self.only)) && !is_in(&self.ignore)
+    }
+
+    /// What it is worth to this project.
+    pub fn severity(&self, row: &FindingRow) -> Severity {
+        self.severities.get(&row.rule).copied().unwrap_or(row.severity)
+    }
+}
+
+/// A misspelt rule would silence nothing, without a word.
+fn known<'a>(patterns: impl Iterator<Item = &'a String>) -> Result<()> {
+    for pattern in patterns {
+        if !findings::all().any(|rule| fits(pattern, rule.id)) {
+            bail!("there is no rule {pattern:?}: \"mcptap rules\" lists them");
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Config> {
+        Config::of(toml::from_str::<File>(text)?.check)
+    }
+
+    #[test]
+    fn a_file_says_what_counts() {
+        let text = "[check]\nfail-on = \"never\"\nignore = [\"http-*\"]\n[check.severity]\nerror-code-lsp = \"error\"";
+        let config = read(text).expect("a good file");
+        assert_eq!(config.fail_on, FailOn::Never);
+        assert_eq!(config.severities["error-code-lsp"], Severity::Error);
+    }
+
+    #[test]
+    fn what_is_misspelt_is_said() {
+        for text in ["[check]\nfail-on = \"x\"", "[check]\nignore = [\"no-such\"]", "[check]\nignroe = []"] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! The command line of a wrapped server as it is recorded: secrets among its words are masked.
+//!
+//! Servers are given keys and tokens in many ways. A value counts as a secret by the name that stands before it, as that of a header does:
+//!
+//! ```text
+//!  --api-key abc          the word behind an option
+//!  --token=abc  KEY=abc   the rest of a word
+//!  -H "Authorization: Bearer abc"
+//!  --config {"apiKey":"abc","depth":3}
+//!  http://host/mcp?token=abc&depth=3
+//!  postgres://user:abc@host/db
+//! ```
+
+use std::ffi::OsString;
+use std::ops::Range;
+
+use crate::decode::http::{self, MASK};
+
+/// The words, each byte of a secret replaced.
+pub(in crate::cli) fn masked(words: &[OsString]) -> Vec<String> {
+    let mut value_of_secret = false;
+    let mut shown = Vec::with_capacity(words.len());
+    for word in words {
+        let mut word = word.to_string_lossy().into_owned();
+        // `--token --verbose`: that token is none.
+        if value_of_secret && !word.starts_with("--") {
+            word = mask(&word);
+        } else {
+            for secret in secrets(&word) {
+                let hidden = mask(&word[secret.clone()]);
+                word.replace_range(secret, &hidden);
+            }
+        }
+        value_of_secret = word.strip_prefix('-').is_some_and(is_secret);
+        shown.push(word);
+    }
+    shown
+}
+
+fn mask(secret: &str) -> String {
+    // Byte for byte: ranges of the word stay true.
+    char::from(MASK).to_string().repeat(secret.len())
+}
+
+/// An option or variable whose name alone says it: `--api-key`, `API_KEY`.
+fn is_secret(name: &str) -> bool {
+    name.bytes().all(is_of_name) && http::is_secret(name.as_bytes())
+}
+
+fn is_of_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.')
+}
+
+/// Where the secrets of a word are, in order.
+fn secrets(word: &str) -> Vec<Range<usize>> {
+    let mut found: Vec<Range<usize>> = password_of_url(word).into_iter().collect();
+    for (at, _) in word.match_indices(['=', ':']) {
+        if found.last().is_some_and(|last| at < last.end) {
+            continue;
+        }
+        let before = word[..at].trim_end();
+        let before = before.strip_suffix(['"', '\'']).unwrap_or(before);
+        let name = &before[before.len() - before.bytes().rev().take_while(|byte| is_of_name(*byte)).count()..];
+        if is_secret(name) {
+            let secret = value(word, at + 1, before.len() == name.len());
+            found.push(secret);
+        }
+    }
+    found
+}
+
+/// The value that begins behind `start`: what is quoted; where its name began the word, the rest; else up to what ends a value in a URL or a list.
+fn value(word: &str, start: usize, named_the_word: bool) -> Range<usize> {
+    let rest = &word[start..];
+    let start = start + rest.len() - rest.trim_start().len();
+    let rest = &word[start..];
+    let quoted = rest.chars().next().filter(|quote| matches!(quote, '"' | '\''));
+    let (start, end) = match quoted {
+        Some(quote) => (start + 1, word[start + 1..].find(quote).map(|length| start + 1 + length)),
+        None if named_the_word => (start, None),
+        None => (start, rest.find(['&', '#', ',', ';', '}', '"', '\'', ' ']).map(|length| start + length)),
+    };
+    start..end.unwrap_or(word.len())
+}
+
+/// RFC 3986 section 3.2.1: "the use of the format 'user:password' in the userinfo field is deprecated. Applications should not render as clear
+/// text any data after the first colon character found within a userinfo subcomponent".
+fn password_of_url(word: &str) -> Option<Range<usize>> {
+    let start = word.find("://")? + 3;
+    let authority = word[start..].split(['/', '?', '#']).next().unwrap_or_default();
+    let userinfo = &authority[..authority.rfind('@')?];
+    let colon = userinfo.find(':')?;
+    Some(start + colon + 1..start + userinfo.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn shown(words: &[&str]) -> String {
+        masked(&words.iter().map(OsString::from).collect::<Vec<_>>()).join(" ")
+    }
+
+    #[test]
+    fn values_are_secret_by_the_name_before_them() {
+        for (words, expected) in [
+            (&["server", "--api-key", "abc", "--depth", "3"][..], "server --api-key *** --depth 3"),
+            (&["--token=abc", "x"], "--token=*** x"),
+            (&["env", "OPENAI_API_KEY=a b", "PATH=/bin", "server"], "env OPENAI_API_KEY=*** PATH=/bin server"),
+            (
+                &["mcp-remote", "http://h/mcp", "--header", "Authorization: Bearer abc"],
+                "mcp-remote http://h/mcp --header Authorization: **********",
+            ),
+            (&["--config", r#"{"apiKey": "abc","depth":3}"#], r#"--config {"apiKey": "***","depth":3}"#),
+            (&["http://h/mcp?depth=3&token=abc&x=1"], "http://h/mcp?depth=3&token=***&x=1"),
+            (&["postgres://me:a:b@h/db"], "postgres://me:***@h/db"),
+            (&["http://me:a@h/?token=b#c"], "http://me:*@h/?token=*#c"),
+            (&["--no-token", "--verbose"], "--no-token --verbose"),
+            (&["--token"], "--token"),
+            (&["--password", ""], "--password "),
+            (&["-password=schlüssel"], "-password=**********"),
+            (&["python", "-m", "tokenizer", "a=b", "c:d"], "python -m tokenizer a=b c:d"),
+        ] {
+            assert_eq!(shown(words), expected);
+        }
+    }
+
+    proptest! {
+        /// Nothing but a value changes, and no word grows or shrinks.
+        #[test]
+        fn any_words_are_shown(words in prop::collection::vec("(token|a|=|:|--|\"|'|&| |é|://|@){0,8}", 0..4)) {
+            let given: Vec<OsString> = words.iter().map(OsString::from).collect();
+            let shown = masked(&given);
+            prop_assert_eq!(shown.len(), words.len());
+            for (shown, word) in shown.iter().zip(&words) {
+                prop_assert_eq!(shown.len(), word.len());
+                prop_assert!(shown.bytes().zip(word.bytes()).all(|(shown, byte)| shown == byte || shown == MASK));
+            }
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Rules about capabilities: what a side uses without the other having said that it can do it.
+
+use super::report::Report;
+use super::rule::{NOTIFICATIONS, REQUESTS};
+use super::seen::Seen;
+use super::{Check, Rule, Severity};
+use crate::mcp::capability::Capability;
+use crate::mcp::method::Method;
+use crate::mcp::revision::Revision::{V2024_11_05, V2025_03_26, V2025_11_25};
+use crate::mcp::revision::Revisions;
+
+/// The rules of this file.
+pub(super) const RULES: &[&Rule] = &[&SERVER, &CLIENT, &NOTIFICATION, &SAMPLING_TOOLS, &ELICITATION_MODE];
+
+/// Revisions that say SHOULD where later ones say MUST (basic/lifecycle "Operation").
+const SHOULD: Revisions = Revisions::between(V2024_11_05, V2025_03_26);
+
+static SERVER: Rule = Rule {
+    id: "capability-server-undeclared",
+    severity: Severity::Error,
+    layer: "lifecycle",
+    title: "The client used what the server did not declare",
+    spec: "2025-06-18 basic/lifecycle \"Operation\": \"Both parties MUST … Only use capabilities that were successfully negotiated\"; before: SHOULD",
+    why: "The server answers -32601, or with something that it does not support.",
+    example: "prompts/list to a server whose capabilities are {\"tools\":{}}",
+    remedy: "Look at the capabilities in the answer to initialize before asking; or declare the capability in the server.",
+    checks: &[Check::Message(REQUESTS, &[], server)],
+    ..Rule::BLANK
+};
+
+fn severity(seen: &Seen<'_, '_>, rule: &Rule) -> Severity {
+    if seen.revisions().within(SHOULD) { Severity::Warning } else { rule.severity }
+}
+
+fn server(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    if !seen.is_from_client() {
+        return;
+    }
+    let gate = match seen.method {
+        Method::TasksGet | Method::TasksResult if is_core_tasks(seen) => Some(Capability::ServerTasks),
+        Method::TasksList => Some(Capability::ServerTasksList),
+        Method::TasksCancel if is_core_tasks(seen) => Some(Capability::ServerTasksCancel),
+        method => method.gate(seen.revisions()),
+    };
+    let Some(gate) = gate else { return };
+    // Where the capture does not hold the declaration, nothing can be said.
+    if seen.history.server_has(gate) == Some(false) {
+        let text = format!("{} was sent, and the server did not declare {}", seen.method_name(), gate.path());
+        report.say_as(severity(seen, &SERVER), text);
+    }
+}
+
+/// Tasks are part of the core of 2025-11-25 alone; later they are an extension.
+fn is_core_tasks(seen: &Seen<'_, '_>) -> bool {
+    seen.revisions().within(Revisions::only(V2025_11_25))
+}
+
+static CLIENT: Rule = Rule {
+    id: "capability-client-undeclared",
+    severity: Severity::Error,
+    revisions: Revisions::LEGACY,
+    layer: "lifecycle",
+    title: "The server asked for what the client did not declare",
+    spec: "basic/lifecycle \"Operation\"; client/sampling, client/roots, client/elicitation \"Capabilities\"",
+    why: "The client answers -32601 and the server's tool fails, or the user is never asked.",
+    example: "sampling/createMessage to a client whose capabilities are {}",
+    remedy: "Look at the capabilities in initialize before asking, and do without where they are missing.",
+    checks: &[Check::Message(REQUESTS, &[], client)],
+    ..Rule::BLANK
+};
+
+fn client(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    if seen.is_from_client() {
+        return;
+    }
+    let gate = match seen.method {
+        Method::SamplingCreateMessage => Capability::Sampling,
+        Method::RootsList => Capability::Roots,
+        Method::ElicitationCreate => Capability::Elicitation,
+        Method::TasksGet | Method::TasksResult => Capability::ClientTasks,
+        Method::TasksList => Capability::ClientTasksList,
+        Method::TasksCancel => Capability::ClientTasksCancel,
+        _ => return,
+    };
+    if seen.history.client_has(gate, None) == Some(false) {
+        let text = format!("{} was sent, and the client did not declare {}", seen.method_name(), gate.path());
+        report.say_as(severity(seen, &CLIENT), text);
+    }
+}
+
+static NOTIFICATION: Rule = Rule {
+    id: "capability-notification-undeclared",
+    severity: Severity::Warning,
+    layer: "lifecycle",
+    title: "A notification whose capability its sender did not declare",
+    spec: "server/tools, server/prompts, server/resources, client/roots \"Capabilities\"; server/utilities/logging \"Capabilities\" (MUST)",
+    why: "The receiver has no reason to expect it, and may not act on it: a list that changed is not asked for again.",
+    example: "notifications/tools/list_changed from a server with {\"tools\":{}}",
+    remedy: "Declare listChanged, subscribe or logging.",
+    checks: &[Check::Message(NOTIFICATIONS, &[], notification)],
+    ..Rule::BLANK
+};
+
+fn notification(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let Some(gate) = seen.method.gate(seen.revisions()) else { return };
+    if seen.history.has(gate) == Some(false) {
+        // server/utilities/logging: "Servers that emit log message notifications MUST declare the logging capability".
+        let severity = if gate == Capability::Logging { Severity::Error } else { NOTIFICATION.severity };
+        report.say_as(severity, format!("{} was sent, and {} is not declared", seen.method_name(), gate.path()));
+    }
+}
+
+static SAMPLING_TOOLS: Rule = Rule {
+    id: "capability-sampling-tools",
+    severity: Severity::Error,
+    revisions: Revisions::since(V2025_11_25),
+    layer: "sampling",
+    title: "A sampling request with tools to a client that did not declare sampling.tools",
+    spec: "client/sampling \"Tools in Sampling\": \"Servers MUST NOT send tool-enabled sampling requests to Clients that have not declared support\"",
+    why: "The client refuses the request, or samples without the tools.",
+    example: "\"tools\":[…] in sampling/createMessage, and {\"sampling\":{}} in initialize",
+    remedy: "Look for sampling.tools before adding tools or toolChoice.",
+    checks: &[Check::Message(REQUESTS, &[Method::SamplingCreateMessage], sampling_tools)],
+    ..Rule::BLANK
+};
+
+fn sampling_tools(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let used = ["tools", "toolChoice"].into_iter().find(|name| seen.body().get(name).is_some());
+    if let Some(used) = used
+        && seen.history.client_has(Capability::SamplingTools, None) == Some(false)
+    {
+        report.say(format!("the request has {used}"));
+    }
+}
+
+static ELICITATION_MODE: Rule = Rule {
+    id: "capability-elicitation-mode",
+    severity: Severity::Error,
+    revisions: Revisions::since(V2025_11_25),
+    layer: "elicitation",
+    title: "An elicitation in a mode that the client did not declare",
+    spec: "client/elicitation \"Capabilities\": \"Servers MUST NOT send elicitation requests with modes that are not supported by the client\"",
+    why: "The client cannot show it: the user is never asked.",
+    example: "\"mode\":\"url\" to a client with {\"elicitation\":{}}, which means forms only",
+    remedy: "Look for elicitation.url or elicitation.form, and fall back to what is there.",
+    checks: &[Check::Message(REQUESTS, &[Method::ElicitationCreate], elicitation_mode)],
+    ..Rule::BLANK
+};
+
+fn elicitation_mode(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let is_url = seen.body().text("mode").is_some_and(|mode| mode == "url");
+    let (mode, gate) = if is_url { ("url", Capability::ElicitationUrl) } else { ("form", Capability::ElicitationForm) };
+    let declares_any = seen.history.client_has(Capability::Elicitation, None) == Some(true);
+    if declares_any && seen.history.client_has(gate, None) == Some(false) {
+        report.say(format!("mode {mode}, and the client did not declare {}", gate.path()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::findings::testing::{fires, session, session_of, silent};
+
+    #[test]
+    fn requests_need_the_capability_of_their_receiver() {
+        let list = r#"> {"jsonrpc":"2.0","id":1,"method":"prompts/list"}"#;
+        let rule = "capability-server-undeclared";
+        assert_eq!(fires(rule, &session_of("2025-06-18", "{}", r#"{"tools":{}}"#, &[list])).severity.name(), "error");
+        assert_eq!(fires(rule, &session_of("2024-11-05", "{}", r#"{"tools":{}}"#, &[list])).severity.name(), "warning");
+        silent(rule, &session("2025-06-18", &[list]));
+        let complete = r#"> {"jsonrpc":"2.0","id":1,"method":"completion/complete"}"#;
+        silent(rule, &session_of("2024-11-05", "{}", "{}", &[complete]));
+
+        let ask = r#"< {"jsonrpc":"2.0","id":1,"method":"roots/list"}"#;
+        fires("capability-client-undeclared", &session_of("2025-06-18", "{}", "{}", &[ask]));
+        silent("capability-client-undeclared", &session("2025-06-18", &[ask]));
+    }
+
+    #[test]
+    fn notifications_need_the_capability_of_their_sender() {
+        let changed = r#"< {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+        let rule = "capability-notification-undeclared";
+        fires(rule, &session_of("2025-06-18", "{}", r#"{"tools":{}}"#, &[changed]));
+        silent(rule, &session("2025-06-18", &[changed]));
+        let log = r#"< {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}"#;
+        assert_eq!(fires(rule, &session_of("2025-06-18", "{}", "{}", &[log])).severity.name(), "error");
+        let roots = r#"> {"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#;
+        fires(rule, &session_of("2025-06-18", r#"{"roots":{}}"#, "{}", &[roots]));
+    }
+
+    #[test]
+    fn modes_and_tools_are_capabilities_too() {
+        let sample = r#"< {"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1,"tools":[]}}"#;
+        let rule = "capability-sampling-tools";
+        fires(rule, &session_of("2025-11-25", r#"{"sampling":{}}"#, "{}", &[sample]));
+        silent(rule, &session_of("2025-11-25", r#"{"sampling":{"tools":{}}}"#, "{}", &[sample]));
+        let elicit = r#"< {"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"mode":"url","url":"https://a","message":"m","elicitationId":"1"}}"#;
+        let rule = "capability-elicitation-mode";
+        fires(rule, &session_of("2025-11-25", r#"{"elicitation":{}}"#, "{}", &[elicit]));
+        silent(rule, &session_of("2025-11-25", r#"{"elicitation":{"url":{}}}"#, "{}", &[elicit]));
+        let form = elicit.replace("url\"", "form\"");
+        silent(rule, &session_of("2025-11-25", r#"{"elicitation":{}}"#, "{}", &[&form]));
+    }
+}

@@ -1,0 +1,145 @@
+//! What an HTTP exchange carried, for the rules that hold heads and messages against each other.
+
+use super::seen::{Facts, InForce};
+use crate::decode::Direction;
+use crate::decode::exchange::{Exchange, Half};
+use crate::decode::jsonrpc::Kind;
+use crate::mcp::method::Method;
+use crate::mcp::{MessageNumber, SessionNumber};
+
+/// Messages of one direction remembered of an exchange: rules look at the first ones, and streams stay open for days.
+const REMEMBERED: usize = 64;
+
+/// A message that an exchange carried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Passed {
+    /// Its number.
+    pub number: MessageNumber,
+    /// What it is.
+    pub kind: Kind,
+    /// Its method; for an answer that of its request.
+    pub method: Method,
+    /// The method's name as sent.
+    pub method_name: Option<String>,
+    /// The JSON-RPC id, as sent.
+    pub id: Option<String>,
+    /// For a request: `name`, `uri` or `taskId` of its params, whichever `Mcp-Name` repeats.
+    pub subject: Option<String>,
+    /// For a request: the revision that its `_meta` names.
+    pub version: Option<String>,
+    /// For an error: its code.
+    pub code: Option<i64>,
+}
+
+/// An exchange as far as its messages are concerned.
+#[derive(Debug, Default)]
+pub struct Carried {
+    /// The session that it belongs to.
+    pub session: Option<SessionNumber>,
+    /// `MCP-Protocol-Version` of the request.
+    pub version: Option<String>,
+    /// Whether it is a GET: the stream by which a server speaks first, up to 2025-11-25.
+    pub is_get: bool,
+    /// Whether the request resumes a stream (`Last-Event-ID`).
+    pub resumes: bool,
+    /// Whether the request names a session.
+    pub names_session: bool,
+    /// The revision in force for its request.
+    pub in_force: Option<InForce>,
+    /// Messages in the request's body, the first 64.
+    pub sent: Vec<Passed>,
+    /// Messages in the response's body, the first 64.
+    pub received: Vec<Passed>,
+    /// Whether the rules about the response's head have looked.
+    pub(super) is_judged: bool,
+}
+
+impl Carried {
+    /// At the head of the request.
+    pub(super) fn new(exchange: &Exchange) -> Carried {
+        Carried {
+            version: exchange.request.fields.get("mcp-protocol-version").map(str::to_owned),
+            is_get: exchange.method.as_deref() == Some("GET"),
+            resumes: exchange.request.fields.get("last-event-id").is_some(),
+            names_session: exchange.request.fields.get("mcp-session-id").is_some(),
+            ..Carried::default()
+        }
+    }
+
+    /// The only request that the client posted.
+    pub fn request(&self) -> Option<&Passed> {
+        match self.sent.as_slice() {
+            [only] if only.kind == Kind::Request => Some(only),
+            _ => None,
+        }
+    }
+
+    /// The answer to that request, where the response held it.
+    pub fn answer(&self) -> Option<&Passed> {
+        let id = self.request()?.id.as_deref()?;
+        let answers = |got: &&Passed| matches!(got.kind, Kind::Response | Kind::Error);
+        self.received.iter().filter(answers).find(|got| got.id.as_deref() == Some(id))
+    }
+
+    /// Whether the response held as many messages as are remembered: what is missing may be behind them.
+    pub fn is_cut(&self) -> bool {
+        self.received.len() >= REMEMBERED
+    }
+
+    /// The numbers of the messages that the client posted.
+    pub fn numbers(&self) -> Vec<MessageNumber> {
+        self.sent.iter().map(|passed| passed.number).collect()
+    }
+
+    pub(super) fn pass(&mut self, facts: &Facts<'_>) {
+        let message = facts.message;
+        self.session.get_or_insert(message.session);
+        let from_client = message.direction == Direction::ClientToServer;
+        if from_client {
+            let better = self.in_force.is_none_or(|known| facts.in_force.evidence < known.evidence);
+            if better {
+                self.in_force = Some(facts.in_force);
+            }
+        }
+        let passed = if from_client { &mut self.sent } else { &mut self.received };
+        if passed.len() >= REMEMBERED {
+            return;
+        }
+        let is_request = message.kind == Kind::Request;
+        let name = match facts.method {
+            _ if !is_request => None,
+            Method::ToolsCall | Method::PromptsGet => Some("name"),
+            Method::ResourcesRead => Some("uri"),
+            Method::TasksGet | Method::TasksUpdate | Method::TasksCancel => Some("taskId"),
+            _ => None,
+        };
+        let text = |name: &str| facts.body().text(name).map(|text| text.into_owned());
+        passed.push(Passed {
+            number: message.number,
+            kind: message.kind,
+            method: facts.method,
+            method_name: message.method.clone(),
+            id: message.id.clone(),
+            subject: name.and_then(text),
+            version: (is_request && from_client)
+                .then(|| facts.meta().text(super::history::META_VERSION).map(|text| text.into_owned()))
+                .flatten(),
+            code: if message.kind == Kind::Error {
+                facts.body().get("code").and_then(|c| c.parse().ok())
+            } else {
+                None
+            },
+        });
+    }
+}
+
+/// The media type of a body, without parameters, in lower case.
+pub fn media_type(half: &Half) -> Option<String> {
+    let value = half.fields.get("content-type")?;
+    Some(value.split(';').next().unwrap_or(value).trim().to_ascii_lowercase())
+}
+
+/// Whether the response says that the request was taken.
+pub fn is_success(exchange: &Exchange) -> bool {
+    matches!(exchange.status, Some(200..=299))
+}

@@ -1,0 +1,289 @@
+//! Runs the rules: one table from what is seen to the rules that look at it, one history for each session.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use rustc_hash::FxHashMap;
+
+use super::carried::Carried;
+use super::history::History;
+use super::report::{Report, SAID};
+use super::rule::Check;
+use super::seen::{Facts, Seen};
+use super::{Finding, Rule, Severity, all, jsonrpc, tools, transport};
+use crate::capture::Limits;
+use crate::capture::pipe::Exit;
+use crate::decode::Direction;
+use crate::decode::exchange::{Exchange, ExchangeNumber};
+use crate::decode::jsonrpc::Kind;
+use crate::mcp::contract;
+use crate::mcp::method::Method;
+use crate::mcp::pairing::Pending;
+use crate::mcp::revision::Revisions;
+use crate::mcp::tracker::Oddity;
+use crate::mcp::{Message, SessionNumber};
+
+type AtMessage = fn(&Seen<'_, '_>, &mut Report<'_>);
+type AtExchange = fn(&Exchange, &Carried, &History, &mut Report<'_>);
+type AtEnd = fn(&History, &mut Report<'_>);
+
+/// Which rules look at what.
+struct Table {
+    /// By kind and method, with the revisions that the rule is looked for in.
+    messages: Vec<Vec<(&'static Rule, Revisions, AtMessage)>>,
+    responses: Vec<(&'static Rule, AtExchange)>,
+    exchanges: Vec<(&'static Rule, AtExchange)>,
+    ends: Vec<(&'static Rule, AtEnd)>,
+}
+
+static TABLE: LazyLock<Table> = LazyLock::new(|| {
+    let kinds = Kind::Invalid as usize + 1;
+    let mut table = Table {
+        messages: vec![Vec::new(); kinds * Method::COUNT],
+        responses: Vec::new(),
+        exchanges: Vec::new(),
+        ends: Vec::new(),
+    };
+    for rule in all() {
+        for check in rule.checks {
+            match check {
+                Check::Message(kinds, methods, look) | Check::Any(kinds, methods, look) => {
+                    let is_any = matches!(check, Check::Any(..));
+                    let revisions = if is_any { Revisions::ALL } else { rule.revisions };
+                    let every: Vec<Method> = Method::KNOWN.iter().copied().chain([Method::Other]).collect();
+                    let methods = if methods.is_empty() { every.as_slice() } else { methods };
+                    for (kind, method) in kinds.iter().flat_map(|kind| methods.iter().map(move |method| (kind, method)))
+                    {
+                        table.messages[slot(*kind, *method)].push((rule, revisions, *look));
+                    }
+                }
+                Check::Response(look) => table.responses.push((rule, *look)),
+                Check::Exchange(look) => table.exchanges.push((rule, *look)),
+                Check::End(look) => table.ends.push((rule, *look)),
+            }
+        }
+    }
+    table
+});
+
+fn slot(kind: Kind, method: Method) -> usize {
+    kind as usize * Method::COUNT + method as usize
+}
+
+/// Findings of a rule so far, and the worst severity of them.
+type Said = (u64, Severity);
+
+/// A session as the checker keeps it.
+#[derive(Debug)]
+struct Kept {
+    history: History,
+    /// Findings of each rule so far.
+    said: BTreeMap<&'static str, Said>,
+}
+
+/// Holds every session to the rules. Its findings come in the order of what they are about.
+#[derive(Debug)]
+pub struct Checker {
+    limits: Limits,
+    sessions: FxHashMap<SessionNumber, Kept>,
+    /// Findings that belong to no session, by rule.
+    elsewhere: BTreeMap<&'static str, Said>,
+    /// Exchanges that are open.
+    exchanges: FxHashMap<ExchangeNumber, Carried>,
+    /// Schemas of tools, compiled: many sessions use one server.
+    schemas: RefCell<contract::Checker>,
+    found: Vec<Finding>,
+}
+
+impl Checker {
+    /// Before any message.
+    pub fn new(limits: Limits) -> Checker {
+        Checker {
+            limits,
+            sessions: FxHashMap::default(),
+            elsewhere: BTreeMap::new(),
+            exchanges: FxHashMap::default(),
+            schemas: RefCell::default(),
+            found: Vec::new(),
+        }
+    }
+
+    /// A message is complete. `begun` says whether the capture holds the beginning of its session, and is asked once.
+    /// The ids of the rules that it breaks are added to it.
+    pub fn message(
+        &mut self,
+        message: &mut Message,
+        oddities: &[Oddity],
+        begun: impl FnOnce() -> bool,
+    ) -> Vec<Finding> {
+        let kept = self.sessions.entry(message.session).or_insert_with(|| Kept {
+            history: History::new(message.session, message.transport, begun(), &self.limits),
+            said: BTreeMap::new(),
+        });
+        let mut carried = message.exchange.and_then(|exchange| self.exchanges.get_mut(&exchange));
+        let mut facts = Facts::new(message);
+        let (exchange, header) = match &carried {
+            Some(carried) => (carried.in_force, carried.version.as_deref()),
+            None => (None, None),
+        };
+        kept.history.transport = message.transport;
+        facts.in_force = kept.history.in_force(&facts, exchange, header);
+        for oddity in oddities {
+            jsonrpc::judge(oddity, &facts, &kept.history, &mut self.found);
+        }
+        if !message.redelivered {
+            let asked = message.answers.and_then(|number| kept.history.requests.get(number));
+            let seen = Seen {
+                facts: &facts,
+                asked,
+                carried: carried.as_deref(),
+                history: &kept.history,
+                schemas: &self.schemas,
+            };
+            for (rule, revisions, look) in &TABLE.messages[slot(message.kind, facts.method)] {
+                if facts.revisions().within(*revisions) {
+                    look(&seen, &mut Report::at_message(rule, message, &mut self.found));
+                }
+            }
+        }
+        if let Some(carried) = carried.as_mut() {
+            carried.pass(&facts);
+        }
+        kept.history.observe(&facts, tools::has_bad_arguments(&self.found));
+        drop(facts);
+        for finding in &self.found {
+            if !message.findings.contains(&finding.rule.id) {
+                message.findings.push(finding.rule.id);
+            }
+        }
+        self.said()
+    }
+
+    /// A head of an HTTP exchange is complete; `session` is the one that it belongs to, as far as is known.
+    pub fn head(&mut self, exchange: &Exchange, direction: Direction, session: Option<SessionNumber>) -> Vec<Finding> {
+        let carried = self.exchanges.entry(exchange.number).or_insert_with(|| Carried::new(exchange));
+        carried.session = carried.session.or(session);
+        // A server may answer before it has read the request; the rules wait for both.
+        if direction == Direction::ServerToClient && exchange.request.complete {
+            self.response(exchange);
+        }
+        self.said()
+    }
+
+    /// An exchange is over.
+    pub fn exchange(&mut self, exchange: &Exchange) -> Vec<Finding> {
+        self.response(exchange);
+        if let Some(carried) = self.exchanges.remove(&exchange.number)
+            && let Some(kept) = carried.session.and_then(|session| self.sessions.get_mut(&session))
+        {
+            kept.history.exchange_over(exchange);
+            judge(&TABLE.exchanges, exchange, &carried, &kept.history, &mut self.found);
+        }
+        self.said()
+    }
+
+    fn response(&mut self, exchange: &Exchange) {
+        let Some(carried) = self.exchanges.get_mut(&exchange.number) else { return };
+        let Some(kept) = carried.session.and_then(|session| self.sessions.get_mut(&session)) else { return };
+        if exchange.status.is_some() && !std::mem::replace(&mut carried.is_judged, true) {
+            judge(&TABLE.responses, exchange, carried, &kept.history, &mut self.found);
+            kept.history.responded(exchange);
+        }
+    }
+
+    /// The server that a session's process ran ended.
+    pub fn exited(&mut self, session: SessionNumber, exit: Exit) {
+        if let Some(kept) = self.sessions.get_mut(&session) {
+            kept.history.exit = Some(exit);
+        }
+    }
+
+    /// What a decoder stated, about a connection, a packet, the capture.
+    pub fn stated(&mut self, finding: Finding) -> Vec<Finding> {
+        if let Some(kept) = finding.session.and_then(|session| self.sessions.get_mut(&session)) {
+            kept.history.has_gaps |= transport::hides_messages(finding.rule);
+        }
+        self.found.push(finding);
+        self.said()
+    }
+
+    /// A session, or the capture, is over; `unanswered` are its requests without an answer.
+    pub fn ended(&mut self, session: SessionNumber, unanswered: &[&Pending]) -> Vec<Finding> {
+        let Some(kept) = self.sessions.get(&session) else { return Vec::new() };
+        for (rule, look) in &TABLE.ends {
+            look(&kept.history, &mut at_session(rule, session, &mut self.found));
+        }
+        for pending in unanswered {
+            let mut report = at_session(&jsonrpc::UNANSWERED, session, &mut self.found);
+            jsonrpc::unanswered(pending, &kept.history, &mut report);
+        }
+        let mut said = self.said();
+        if let Some(kept) = self.sessions.remove(&session) {
+            said.extend(counted(Some(session), &kept.said));
+        }
+        said
+    }
+
+    /// The capture is over: what was counted and belongs to no session.
+    pub fn finish(&mut self) -> Vec<Finding> {
+        counted(None, &std::mem::take(&mut self.elsewhere)).collect()
+    }
+
+    /// What was found, as far as it is said one by one.
+    fn said(&mut self) -> Vec<Finding> {
+        if self.found.is_empty() {
+            return Vec::new();
+        }
+        let mut said = std::mem::take(&mut self.found);
+        said.retain(|finding| {
+            let kept = finding.session.and_then(|session| self.sessions.get_mut(&session));
+            let counts = kept.map_or(&mut self.elsewhere, |kept| &mut kept.said);
+            let said = counts.entry(finding.rule.id).or_insert((0, finding.severity));
+            *said = (said.0 + 1, said.1.max(finding.severity));
+            said.0 <= SAID
+        });
+        said
+    }
+}
+
+fn at_session<'r>(rule: &'static Rule, session: SessionNumber, found: &'r mut Vec<Finding>) -> Report<'r> {
+    Report { rule, session: Some(session), messages: &[], packets: &[], span: None, found }
+}
+
+fn judge(
+    rules: &[(&'static Rule, AtExchange)],
+    exchange: &Exchange,
+    carried: &Carried,
+    history: &History,
+    found: &mut Vec<Finding>,
+) {
+    // Nothing can be said of a request that was not captured.
+    if exchange.method.is_none() {
+        return;
+    }
+    let in_force = carried.in_force.unwrap_or_else(|| history.of_exchange(carried.version.as_deref()));
+    let messages = carried.numbers();
+    let packets = match exchange.request.head_packets.as_slice() {
+        [] => &exchange.response.head_packets,
+        packets => packets,
+    };
+    for (rule, look) in rules {
+        if in_force.revisions.within(rule.revisions) {
+            let session = Some(history.session);
+            let mut report = Report { rule, session, messages: &messages, packets, span: None, found };
+            look(exchange, carried, history, &mut report);
+        }
+    }
+}
+
+/// One finding for each rule that was found more often than it was said.
+fn counted(session: Option<SessionNumber>, said: &BTreeMap<&'static str, Said>) -> impl Iterator<Item = Finding> {
+    let beyond = said.iter().filter(|(_, (count, _))| *count > SAID);
+    beyond.filter_map(move |(id, (count, severity))| {
+        let rule = super::rule(id)?;
+        let repeated = count - SAID;
+        let text = format!("found {repeated} more times, which are not listed");
+        Some(Finding { session, severity: *severity, repeated, text, ..Finding::of(rule) })
+    })
+}

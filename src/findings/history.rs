@@ -1,0 +1,253 @@
+//! What a session was like before a message: the facts that more than one rule asks for, each noun in a file of its own.
+
+mod endpoint;
+mod handshake;
+mod ids;
+mod requests;
+
+pub use endpoint::{Endpoint, Terminated};
+pub use handshake::{Handshake, Initialize};
+pub use ids::Ids;
+pub use requests::{Asked, Requests};
+
+use std::collections::BTreeSet;
+
+use super::seen::{Evidence, Facts, InForce};
+use crate::capture::Limits;
+use crate::capture::pipe::Exit;
+use crate::decode::Direction;
+use crate::decode::exchange::{Exchange, ExchangeNumber};
+use crate::decode::jsonrpc::Kind;
+use crate::mcp::capability::{Capabilities, Capability, Declarer};
+use crate::mcp::contract::Tools;
+use crate::mcp::method::Method;
+use crate::mcp::revision::{Revision, Revisions};
+use crate::mcp::{MessageNumber, SessionNumber, Transport};
+
+/// The `_meta` members by which a request of 2026-07-28 speaks for itself (basic/index "_meta").
+pub const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+/// The capabilities of the client, in the same place.
+pub const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+
+/// Names of tools remembered that were called without having been listed: each is told of once, and so many are enough.
+const CALLED: usize = 64;
+
+/// A session so far.
+#[derive(Debug)]
+pub struct History {
+    /// Its number.
+    pub session: SessionNumber,
+    /// How it travels.
+    pub transport: Transport,
+    /// Whether the capture holds its beginning. Rules about what should have come before stay silent otherwise.
+    pub begun: bool,
+    /// Whether bytes of its connections are missing or could not be decoded: what was not seen may have been sent.
+    pub has_gaps: bool,
+    /// Messages of the client and of the server.
+    pub messages: [u64; 2],
+    /// The handshake of the revisions up to 2025-11-25.
+    pub handshake: Handshake,
+    /// The first request that spoke for itself, as those of 2026-07-28 do.
+    pub modern: Option<MessageNumber>,
+    /// What the server declared in its answer to `server/discover`.
+    pub discovered: Option<Capabilities>,
+    /// Requests without an answer so far.
+    pub requests: Requests,
+    /// Ids that were used in requests.
+    pub ids: Ids,
+    /// The tools as last listed.
+    pub tools: Tools,
+    /// Whether the client ever asked for them.
+    pub listed_tools: bool,
+    /// Tools that were called before, at most 64.
+    pub called: BTreeSet<String>,
+    /// The batch that its last message belongs to, and whether it held requests or notifications, and answers.
+    pub batch: Option<(u64, bool, bool)>,
+    /// What its HTTP heads said.
+    pub endpoint: Endpoint,
+    /// How the wrapped server ended.
+    pub exit: Option<Exit>,
+}
+
+impl History {
+    pub(super) fn new(session: SessionNumber, transport: Transport, begun: bool, limits: &Limits) -> History {
+        History {
+            session,
+            transport,
+            begun,
+            has_gaps: false,
+            messages: [0; 2],
+            handshake: Handshake::default(),
+            modern: None,
+            discovered: None,
+            requests: Requests::new(limits.unanswered),
+            ids: Ids::default(),
+            tools: Tools::default(),
+            listed_tools: false,
+            called: BTreeSet::new(),
+            batch: None,
+            endpoint: Endpoint::default(),
+            exit: None,
+        }
+    }
+
+    /// Whether all of it was seen, from its beginning on: what is not there was not sent.
+    pub fn is_whole(&self) -> bool {
+        self.begun && !self.has_gaps
+    }
+
+    /// The revision in force for a message, by what it says itself, by its exchange, by the session
+    /// (`docs/findings.md`, "The revision in force").
+    pub(super) fn in_force(&self, facts: &Facts<'_>, exchange: Option<InForce>, header: Option<&str>) -> InForce {
+        let message = facts.message;
+        if let Some(asked) = message.answers.and_then(|number| self.requests.get(number)) {
+            return asked.in_force;
+        }
+        let from_client = message.direction == Direction::ClientToServer;
+        if from_client && message.kind == Kind::Request && facts.meta().get(META_VERSION).is_some() {
+            let name = facts.meta().text(META_VERSION).unwrap_or_default();
+            let revisions = Revision::named(&name).map_or(Revisions::MODERN, Revisions::only);
+            return InForce { revisions, evidence: Evidence::Meta };
+        }
+        if message.kind == Kind::Request && facts.method == Method::Initialize {
+            let name = facts.body().text("protocolVersion").unwrap_or_default();
+            let asked = Revision::named(&name).map(Revisions::only).filter(|asked| asked.within(Revisions::LEGACY));
+            return InForce { revisions: asked.unwrap_or(Revisions::LEGACY), evidence: Evidence::Requested };
+        }
+        if let Some(in_force) = exchange.filter(|in_force| in_force.evidence <= Evidence::Header) {
+            return in_force;
+        }
+        if let Some(in_force) = self.handshake.in_force() {
+            return in_force;
+        }
+        if let Some(revision) = header.and_then(Revision::named) {
+            return InForce { revisions: Revisions::only(revision), evidence: Evidence::Header };
+        }
+        let era = |revisions| InForce { revisions, evidence: Evidence::Era };
+        match self.transport {
+            _ if self.modern.is_some() => era(Revisions::MODERN),
+            Transport::HttpSse => era(Revisions::LEGACY),
+            _ => InForce::UNKNOWN,
+        }
+    }
+
+    /// The revision in force for an exchange that carried no message of the client: a GET or DELETE.
+    pub(super) fn of_exchange(&self, header: Option<&str>) -> InForce {
+        let header = header.and_then(Revision::named).map(Revisions::only);
+        match (self.handshake.in_force(), header) {
+            (Some(in_force), _) => in_force,
+            (None, Some(revisions)) => InForce { revisions, evidence: Evidence::Header },
+            (None, None) => InForce::UNKNOWN,
+        }
+    }
+
+    /// Whether the client that sent this request, or is to receive this message, declared a capability; `None` where the
+    /// capture does not hold its declaration.
+    pub fn client_has(&self, capability: Capability, asked: Option<&Asked>) -> Option<bool> {
+        let declared = asked.and_then(|asked| asked.client.as_deref()).or(self.handshake.client.as_ref());
+        declared.map(|declared| declared.has(capability))
+    }
+
+    /// Whether the server declared a capability; `None` where the capture does not hold its declaration.
+    pub fn server_has(&self, capability: Capability) -> Option<bool> {
+        let declared = self.handshake.server.as_ref().or(self.discovered.as_ref());
+        declared.map(|declared| declared.has(capability))
+    }
+
+    /// The same for whoever would declare it.
+    pub fn has(&self, capability: Capability) -> Option<bool> {
+        match capability.declarer() {
+            Declarer::Client => self.client_has(capability, None),
+            Declarer::Server => self.server_has(capability),
+        }
+    }
+
+    /// A response has its head.
+    pub(super) fn responded(&mut self, exchange: &Exchange) {
+        self.endpoint.observe(exchange);
+        if let Some(status @ 300..) = exchange.status {
+            self.refused(exchange.number, status);
+        }
+    }
+
+    /// A server refused an exchange without a word of JSON-RPC: its requests will not be answered. Where it redirected, they
+    /// will be sent again as they are.
+    fn refused(&mut self, exchange: ExchangeNumber, status: u16) {
+        let is_redirect = matches!(status, 301 | 302 | 307 | 308);
+        for asked in self.requests.of_exchange(exchange) {
+            asked.refused = Some(status);
+            if is_redirect {
+                self.ids.forget(asked.sender, &asked.id);
+            }
+        }
+    }
+
+    /// An exchange is over. "Closing the response stream is the cancellation signal" (2026-07-28
+    /// basic/transports/streamable-http): a response that broke off was the client's wish, or a loss.
+    pub(super) fn exchange_over(&mut self, exchange: &Exchange) {
+        if !exchange.response.complete {
+            let ended = exchange.response.ended.or(exchange.request.ended).unwrap_or_default();
+            for asked in self.requests.of_exchange(exchange.number) {
+                if asked.in_force.revisions.within(Revisions::MODERN) {
+                    asked.cancelled.get_or_insert(ended);
+                }
+            }
+        }
+    }
+
+    /// Takes a message in, after the rules have looked at it.
+    pub(super) fn observe(&mut self, facts: &Facts<'_>, has_bad_arguments: bool) {
+        let message = facts.message;
+        self.messages[message.direction as usize] += 1;
+        if message.redelivered {
+            return;
+        }
+        self.handshake.observe(facts);
+        self.batch = message.batch.map(|(number, _)| {
+            let asks = matches!(message.kind, Kind::Request | Kind::Notification);
+            let answers = matches!(message.kind, Kind::Response | Kind::Error);
+            match self.batch {
+                Some((same, asked, answered)) if same == number => (number, asked || asks, answered || answers),
+                _ => (number, asks, answers),
+            }
+        });
+        match message.kind {
+            Kind::Request => {
+                if facts.in_force.evidence == Evidence::Meta {
+                    self.modern.get_or_insert(message.number);
+                }
+                if let Some(id) = message.id.as_deref().filter(|id| *id != "null") {
+                    self.ids.insert(message.direction, id);
+                }
+                self.listed_tools |= facts.method == Method::ToolsList;
+                let asked = Asked { has_bad_arguments, ..Asked::of(facts) };
+                if let (Method::ToolsCall, false, Some(name)) = (facts.method, self.listed_tools, &asked.subject)
+                    && self.called.len() < CALLED
+                {
+                    self.called.insert(name.clone());
+                }
+                self.requests.asked(asked);
+            }
+            Kind::Response | Kind::Error => {
+                if message.kind == Kind::Response && facts.method == Method::ServerDiscover {
+                    let text = facts.body().get("capabilities").unwrap_or_default();
+                    self.discovered = Some(Capabilities::read(Declarer::Server, text));
+                }
+                if message.kind == Kind::Response && facts.method == Method::ToolsList {
+                    let asked = message.answers.and_then(|number| self.requests.get(number));
+                    let first = asked.is_none_or(|asked| asked.cursor.is_none());
+                    self.tools.take(facts.text().unwrap_or_default(), first);
+                }
+                if let Some(number) = message.answers {
+                    self.requests.answered(number);
+                }
+            }
+            Kind::Notification if facts.method == Method::Cancelled => {
+                if let Some(id) = facts.body().get("requestId") {
+                    self.requests.cancelled(message.direction, id, message.time);
+                }
+            }
+            Kind::Notification | Kind::Invalid => {}
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! What the HTTP heads of a session said: its id, its end, its credentials.
+
+use crate::capture::Time;
+use crate::decode::exchange::Exchange;
+use crate::findings::carried::is_success;
+
+/// How a session id came to be worth nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Terminated {
+    /// When.
+    pub time: Time,
+    /// `DELETE` by the client, or `404` of the server.
+    pub by: &'static str,
+}
+
+/// A session as HTTP shows it.
+#[derive(Debug, Default)]
+pub struct Endpoint {
+    /// `Mcp-Session-Id` as the server assigned it.
+    pub assigned: Option<String>,
+    /// The end of that id.
+    pub terminated: Option<Terminated>,
+    /// Whether a request of it carried `Authorization` and was taken.
+    pub is_authorized: bool,
+}
+
+impl Endpoint {
+    /// A response has its head.
+    pub(super) fn observe(&mut self, exchange: &Exchange) {
+        let fields = &exchange.request.fields;
+        if is_success(exchange) {
+            if let Some(id) = exchange.response.fields.get("mcp-session-id") {
+                self.assigned.get_or_insert_with(|| id.to_owned());
+            }
+            self.is_authorized |= fields.get("authorization").is_some();
+        }
+        let by = match (exchange.method.as_deref(), exchange.status) {
+            (Some("DELETE"), Some(200..=299)) => "DELETE",
+            (_, Some(404)) => "404",
+            _ => return,
+        };
+        if fields.get("mcp-session-id").is_some() && self.terminated.is_none() {
+            let time = exchange.response.started.unwrap_or_default();
+            self.terminated = Some(Terminated { time, by });
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The handshake of the revisions up to 2025-11-25 (basic/lifecycle "Initialization").
+
+use crate::decode::Direction;
+use crate::decode::jsonrpc::Kind;
+use crate::findings::seen::{Evidence, Facts, InForce};
+use crate::mcp::MessageNumber;
+use crate::mcp::capability::{Capabilities, Declarer};
+use crate::mcp::method::Method;
+use crate::mcp::revision::{Revision, Revisions};
+
+/// An `initialize` request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Initialize {
+    /// The message.
+    pub number: MessageNumber,
+    /// Its JSON-RPC id, as sent.
+    pub id: String,
+    /// The `protocolVersion` that it asks for.
+    pub version: Option<String>,
+}
+
+/// How far it came.
+#[derive(Debug, Default)]
+pub struct Handshake {
+    /// The last `initialize`.
+    pub initialize: Option<Initialize>,
+    /// The successful answer to it.
+    pub answered: Option<MessageNumber>,
+    /// The `protocolVersion` of that answer.
+    pub given: Option<String>,
+    /// The error that answered it.
+    pub refused: Option<MessageNumber>,
+    /// `notifications/initialized`.
+    pub initialized: Option<MessageNumber>,
+    /// The first request of the client, and `notifications/initialized`, that came before `initialize` was answered.
+    pub early: (Option<MessageNumber>, Option<MessageNumber>),
+    /// The client sent a request behind the answer.
+    pub went_on: bool,
+    /// What the client declared.
+    pub client: Option<Capabilities>,
+    /// What the server declared.
+    pub server: Option<Capabilities>,
+}
+
+impl Handshake {
+    /// The revision in force by the handshake, once it began.
+    pub fn in_force(&self) -> Option<InForce> {
+        let initialize = self.initialize.as_ref()?;
+        let (name, evidence) = match &self.given {
+            Some(given) => (Some(given), Evidence::Negotiated),
+            None => (initialize.version.as_ref(), Evidence::Requested),
+        };
+        Some(match name.and_then(|name| Revision::named(name)) {
+            Some(revision) => InForce { revisions: Revisions::only(revision), evidence },
+            None => InForce { revisions: Revisions::LEGACY, evidence: Evidence::Era },
+        })
+    }
+
+    pub(super) fn observe(&mut self, facts: &Facts<'_>) {
+        let message = facts.message;
+        let text = |name: &str| facts.body().text(name).map(|text| text.into_owned());
+        let declared = |declarer| Capabilities::read(declarer, facts.body().get("capabilities").unwrap_or_default());
+        match (message.kind, facts.method) {
+            (Kind::Request, Method::Initialize) => {
+                let id = message.id.clone().unwrap_or_default();
+                let initialize = Initialize { number: message.number, id, version: text("protocolVersion") };
+                let client = Some(declared(Declarer::Client));
+                *self = Handshake { initialize: Some(initialize), client, ..Handshake::default() };
+            }
+            (Kind::Response, Method::Initialize) => {
+                self.answered = Some(message.number);
+                self.given = text("protocolVersion");
+                self.server = Some(declared(Declarer::Server));
+            }
+            (Kind::Error, Method::Initialize) => self.refused = Some(message.number),
+            (Kind::Notification, Method::Initialized) => {
+                self.initialized.get_or_insert(message.number);
+                if self.answered.is_none() {
+                    self.early.1.get_or_insert(message.number);
+                }
+            }
+            (Kind::Request, method) if method != Method::Ping => {
+                let from_client = message.direction == Direction::ClientToServer;
+                self.went_on |= self.answered.is_some() && from_client;
+                if from_client && self.initialize.is_some() && self.answered.is_none() {
+                    self.early.0.get_or_insert(message.number);
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Which ids a side has used: whole numbers as runs, since nearly everybody counts; others one by one.
+
+use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
+
+use rustc_hash::{FxHashSet, FxHasher};
+
+use crate::decode::Direction;
+
+/// Runs of numbers, and other ids, remembered of one side. Clients that do not count use random ids; after so many of
+/// them the oldest knowledge is dropped at once, and reuse of those is not seen.
+const REMEMBERED: usize = 8_192;
+
+/// Ids that were used, of both sides.
+#[derive(Debug, Default)]
+pub struct Ids([Side; 2]);
+
+#[derive(Debug, Default)]
+struct Side {
+    /// First to last number of each run.
+    runs: BTreeMap<i64, i64>,
+    /// Fingerprints of the others.
+    others: FxHashSet<u64>,
+}
+
+impl Ids {
+    /// Whether this side used this id before. `id` is JSON text.
+    pub fn contains(&self, sender: Direction, id: &str) -> bool {
+        let side = &self.0[sender as usize];
+        match id.parse::<i64>() {
+            Ok(number) => side.run_of(number).is_some(),
+            Err(_) => side.others.contains(&fingerprint(id)),
+        }
+    }
+
+    pub(super) fn insert(&mut self, sender: Direction, id: &str) {
+        let side = &mut self.0[sender as usize];
+        match id.parse::<i64>() {
+            Ok(number) => side.insert(number),
+            Err(_) => {
+                if side.others.len() >= REMEMBERED {
+                    side.others.clear();
+                }
+                side.others.insert(fingerprint(id));
+            }
+        }
+    }
+}
+
+impl Ids {
+    /// This use does not count: the request was sent elsewhere and will come again.
+    pub(super) fn forget(&mut self, sender: Direction, id: &str) {
+        let side = &mut self.0[sender as usize];
+        match id.parse::<i64>() {
+            Ok(number) => side.remove(number),
+            Err(_) => _ = side.others.remove(&fingerprint(id)),
+        }
+    }
+}
+
+impl Side {
+    fn remove(&mut self, number: i64) {
+        let Some((first, last)) = self.run_of(number) else { return };
+        self.runs.remove(&first);
+        if first < number {
+            self.runs.insert(first, number - 1);
+        }
+        if number < last {
+            self.runs.insert(number + 1, last);
+        }
+    }
+
+    fn run_of(&self, number: i64) -> Option<(i64, i64)> {
+        let (first, last) = self.runs.range(..=number).next_back()?;
+        (number <= *last).then_some((*first, *last))
+    }
+
+    fn insert(&mut self, number: i64) {
+        if self.run_of(number).is_some() {
+            return;
+        }
+        if self.runs.len() >= REMEMBERED {
+            self.runs.clear();
+        }
+        let before = number.checked_sub(1).and_then(|before| self.run_of(before));
+        let after = number.checked_add(1).and_then(|after| self.runs.remove(&after));
+        let first = before.map_or(number, |(first, _)| first);
+        self.runs.insert(first, after.unwrap_or(number));
+    }
+}
+
+fn fingerprint(id: &str) -> u64 {
+    let mut hasher = FxHasher::default();
+    id.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Direction::{ClientToServer as C2S, ServerToClient as S2C};
+
+    #[test]
+    fn numbers_are_kept_as_runs() {
+        let mut ids = Ids::default();
+        for id in ["1", "2", "4", "3", "9223372036854775807", "\"1\"", "1.0"] {
+            assert!(!ids.contains(C2S, id), "{id}");
+            ids.insert(C2S, id);
+            assert!(ids.contains(C2S, id), "{id}");
+        }
+        assert_eq!(ids.0[0].runs.iter().next(), Some((&1, &4)));
+        assert_eq!(ids.0[0].runs.len(), 2);
+        ids.forget(C2S, "3");
+        assert!(!ids.contains(C2S, "3") && ids.contains(C2S, "2") && ids.contains(C2S, "4"));
+        assert!(!ids.contains(S2C, "1") && !ids.contains(C2S, "5") && !ids.contains(C2S, "\"2\""));
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut ids = Ids::default();
+        for number in 0..100_000 {
+            ids.insert(C2S, &(number * 2).to_string());
+            ids.insert(C2S, &format!("\"{number}\""));
+        }
+        assert!(ids.0[0].runs.len() <= REMEMBERED && ids.0[0].others.len() <= REMEMBERED);
+    }
+}

@@ -1,0 +1,152 @@
+//! Requests that wait for their answer, with what rules about the answer ask for.
+
+use std::collections::BTreeMap;
+
+use super::META_CAPABILITIES;
+use crate::capture::Time;
+use crate::decode::Direction;
+use crate::decode::exchange::ExchangeNumber;
+use crate::findings::seen::{Evidence, Facts, InForce};
+use crate::mcp::MessageNumber;
+use crate::mcp::capability::{Capabilities, Declarer};
+use crate::mcp::method::Method;
+
+/// Bytes of a remembered text (a name, a URI, a cursor): real ones are short; the bound keeps many requests small.
+const TEXT: usize = 4_096;
+
+/// Open requests, the latest first, among which one is looked for by other things than its number. Real sessions have tens;
+/// the bound keeps the cost of a message small where thousands are never answered.
+const LOOKED_AT: usize = 1_024;
+
+/// A request that waits for its answer.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// The message.
+    pub number: MessageNumber,
+    /// When it was complete.
+    pub time: Time,
+    /// Who asked.
+    pub sender: Direction,
+    /// Its JSON-RPC id, as sent.
+    pub id: String,
+    /// Its method.
+    pub method: Method,
+    /// The revision in force for it, which is that of its answer.
+    pub in_force: InForce,
+    /// The exchange that carried it.
+    pub exchange: Option<ExchangeNumber>,
+    /// The HTTP status, of 300 and more, by which the server refused it without a word of JSON-RPC, or sent it elsewhere.
+    pub refused: Option<u16>,
+    /// When its sender asked to cancel it.
+    pub cancelled: Option<Time>,
+    /// What it is about: `name` of a tool or prompt, `uri` of a resource, `taskId`.
+    pub subject: Option<String>,
+    /// `_meta.progressToken`, as JSON text.
+    pub progress_token: Option<String>,
+    /// The `cursor` that it asks to go on from, as JSON text.
+    pub cursor: Option<String>,
+    /// Whether it is to be run as a task (`params.task`, 2025-11-25).
+    pub is_task: bool,
+    /// Whether the arguments of a call broke the tool's schema.
+    pub has_bad_arguments: bool,
+    /// The client's capabilities, where the request itself carries them (2026-07-28).
+    pub client: Option<Box<Capabilities>>,
+}
+
+impl Asked {
+    pub(super) fn of(facts: &Facts<'_>) -> Asked {
+        let message = facts.message;
+        let params = facts.body();
+        let short = |text: &str| text[..text.floor_char_boundary(TEXT)].to_owned();
+        let subject = match facts.method {
+            Method::ToolsCall | Method::PromptsGet => params.text("name"),
+            Method::ResourcesRead | Method::ResourcesSubscribe | Method::ResourcesUnsubscribe => params.text("uri"),
+            Method::TasksGet | Method::TasksResult | Method::TasksCancel | Method::TasksUpdate => params.text("taskId"),
+            _ => None,
+        };
+        let lists = matches!(
+            facts.method,
+            Method::ToolsList
+                | Method::PromptsList
+                | Method::ResourcesList
+                | Method::ResourcesTemplatesList
+                | Method::TasksList
+        );
+        let client = (facts.in_force.evidence == Evidence::Meta).then(|| {
+            let declared = facts.meta().get(META_CAPABILITIES).unwrap_or_default();
+            Box::new(Capabilities::read(Declarer::Client, declared))
+        });
+        Asked {
+            number: message.number,
+            time: message.time,
+            sender: message.direction,
+            id: message.id.as_deref().map(short).unwrap_or_default(),
+            method: facts.method,
+            in_force: facts.in_force,
+            exchange: message.exchange,
+            refused: None,
+            cancelled: None,
+            subject: subject.as_deref().map(short),
+            progress_token: facts.meta().get("progressToken").map(short),
+            cursor: if lists { params.get("cursor").map(short) } else { None },
+            is_task: params.get("task").is_some_and(|task| task.starts_with('{')),
+            has_bad_arguments: false,
+            client,
+        }
+    }
+}
+
+/// They, in order.
+#[derive(Debug)]
+pub struct Requests {
+    open: BTreeMap<MessageNumber, Asked>,
+    limit: usize,
+}
+
+impl Requests {
+    /// None; beyond `limit` the oldest is forgotten.
+    pub(super) fn new(limit: usize) -> Requests {
+        Requests { open: BTreeMap::new(), limit: limit.max(1) }
+    }
+
+    /// The request of this number.
+    pub fn get(&self, number: MessageNumber) -> Option<&Asked> {
+        self.open.get(&number)
+    }
+
+    /// All that are open, oldest first.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Asked> {
+        self.open.values()
+    }
+
+    /// The latest open request of this side with this id.
+    pub fn with_id(&self, sender: Direction, id: &str) -> Option<&Asked> {
+        self.open.values().rev().take(LOOKED_AT).find(|asked| asked.sender == sender && asked.id == id)
+    }
+
+    pub(super) fn asked(&mut self, asked: Asked) {
+        if self.open.len() >= self.limit {
+            self.open.pop_first();
+        }
+        self.open.insert(asked.number, asked);
+    }
+
+    /// The open requests that an exchange carried.
+    pub(super) fn of_exchange(&mut self, exchange: ExchangeNumber) -> impl Iterator<Item = &mut Asked> {
+        // They are among the last: an exchange lasts as long as its requests.
+        let latest = self.open.values_mut().rev().take(LOOKED_AT);
+        latest.filter(move |asked| asked.exchange == Some(exchange))
+    }
+
+    pub(super) fn answered(&mut self, number: MessageNumber) {
+        self.open.remove(&number);
+    }
+
+    pub(super) fn cancelled(&mut self, sender: Direction, id: &str, time: Time) {
+        if let Some(asked) =
+            self.open.values_mut().rev().take(LOOKED_AT).find(|asked| asked.sender == sender && asked.id == id)
+        {
+            asked.cancelled.get_or_insert(time);
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! What 2026-07-28 asks of HTTP: headers that repeat the body, statuses that repeat the error.
+
+use super::is_streamable;
+use crate::decode::exchange::Exchange;
+use crate::decode::jsonrpc::Kind;
+use crate::findings::carried::{Carried, Passed, is_success};
+use crate::findings::history::History;
+use crate::findings::report::Report;
+use crate::findings::{Check, Rule, Severity};
+use crate::mcp::method::Method;
+use crate::mcp::revision::Revisions;
+
+/// The rules of this file.
+pub(in crate::findings) const RULES: &[&Rule] =
+    &[&METHOD, &NAME, &ENCODING, &MISMATCH_ACCEPTED, &ERROR_STATUS, &LEGACY_VERB, &CANCEL];
+
+static METHOD: Rule = Rule {
+    id: "http-header-method",
+    severity: Severity::Error,
+    revisions: Revisions::MODERN,
+    layer: "http",
+    title: "Mcp-Method is missing or is not the method of the body",
+    spec: "2026-07-28 basic/transports/streamable-http \"Standard Request Headers\", \"Server Validation\"",
+    why: "Proxies route and limit by the header; servers must answer 400 with -32020.",
+    example: "Mcp-Method: tools/list above {\"method\":\"tools/call\"}",
+    remedy: "Fill it from the body of each request.",
+    checks: &[Check::Response(method)],
+    ..Rule::BLANK
+};
+
+/// What is wrong with `Mcp-Method`, if anything.
+fn method_fault(exchange: &Exchange, request: &Passed) -> Option<String> {
+    let named = request.method_name.as_deref().unwrap_or_default();
+    match exchange.request.fields.get("mcp-method") {
+        None => Some(format!("{named} came without Mcp-Method")),
+        Some(header) if header != named => Some(format!("Mcp-Method is {header}, the method {named}")),
+        Some(_) => None,
+    }
+}
+
+fn method(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
+    let Some(request) = carried.request().filter(|_| is_streamable(history)) else { return };
+    if let Some(fault) = method_fault(exchange, request) {
+        report.say(fault);
+    }
+}
+
+static NAME: Rule = Rule {
+    id: "http-header-name",
+    severity: Severity::Error,
+    revisions: Revisions::MODERN,
+    layer: "http",
+    title: "Mcp-Name is missing or is not the name of the body",
+    spec: "2026-07-28 basic/transports/streamable-http \"Standard Request Headers\"",
+    why: "Proxies route and limit by the header; servers must answer 400 with -32020.",
+    example: "Mcp-Name: add above {\"method\":\"tools/call\",\"params\":{\"name\":\"delete\"}}",
+    remedy: "Fill it from params.name or params.uri, as =?base64?…?= where it is not plain ASCII.",
+    checks: &[Check::Response(name)],
+    ..Rule::BLANK
+};
+
+/// A header's value, decoded ("Value Encoding": `=?base64?{Base64EncodedValue}?=`); `None` where it cannot be.
+fn decoded(header: &str) -> Option<String> {
+    use base64::Engine;
+    let Some(coded) = header.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) else {
+        return Some(header.to_owned());
+    };
+    let bytes = base64::engine::general_purpose::STANDARD.decode(coded).ok()?;
+    String::from_utf8(bytes).ok()
+}
+
+fn name_fault(exchange: &Exchange, request: &Passed) -> Option<String> {
+    let subject = request.subject.as_deref()?;
+    match exchange.request.fields.get("mcp-name") {
+        // For tasks it is the extension that asks for it.
+        None if matches!(request.method, Method::TasksGet | Method::TasksUpdate | Method::TasksCancel) => None,
+        None => Some(format!("{subject:?} was asked for without Mcp-Name")),
+        Some(header) => {
+            let said = decoded(header)?;
+            (said != subject).then(|| format!("Mcp-Name is {said:?}, the body says {subject:?}"))
+        }
+    }
+}
+
+fn name(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
+    let Some(request) = carried.request().filter(|_| is_streamable(history)) else { return };
+    if let Some(fault) = name_fault(exchange, request) {
+        report.say(fault);
+    }
+}
+
+static ENCODING: Rule = Rule {
+    id: "http-header-encoding",
+    severity: Severity::Error,
+    revisions: Revisions::MODERN,
+    layer: "http",
+    title: "The value of Mcp-Name or Mcp-Param is not encoded as it must be",
+    spec: "2026-07-28 basic/transports/streamable-http \"Value Encoding\"",
+    why: "HTTP fields are ASCII: proxies change or refuse other bytes, and the header no longer matches the body.",
+    example: "Mcp-Name: café; or =?base64?%%?=",
+    remedy: "Encode such values as =?base64?{base64 of the UTF-8 bytes}?=.",
+    checks: &[Check::Response(encoding)],
+    ..Rule::BLANK
+};
+
+fn encoding(exchange: &Exchange, _: &Carried, history: &History, report: &mut Report<'_>) {
+    if !is_streamable(history) {
+        return;
+    }
+    for (name, value) in exchange.request.fields.iter() {
+        let lower = name.to_ascii_lowercase();
+        if lower != "mcp-name" && !lower.starts_with("mcp-param-") {
+            continue;
+        }
+        if !value.bytes().all(|byte| (0x20..=0x7e).contains(&byte)) {
+            report.say(format!("{name} is not ASCII"));
+        } else if decoded(value).is_none() {
+            report.say(format!("{name} does not decode"));
+        }
+    }
+}
+
+static MISMATCH_ACCEPTED: Rule = Rule {
+    id: "http-header-mismatch-accepted",
+    severity: Severity::Error,
+    revisions: Revisions::MODERN,
+    layer: "http",
+    title: "The server took a request whose headers are missing or contradict its body",
+    spec: "2026-07-28 basic/transports/streamable-http \"Server Validation\": MUST reject with 400 and -32020",
+    why: "Whoever gets past a proxy with one method in the header runs another in the body.",
+    example: "Mcp-Method: tools/list above tools/call, answered with 200",
+    remedy: "Hold Mcp-Method, Mcp-Name and MCP-Protocol-Version against the body, and answer 400 with -32020.",
+    checks: &[Check::Exchange(mismatch_accepted)],
+    ..Rule::BLANK
+};
+
+fn mismatch_accepted(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
+    let Some(request) = carried.request().filter(|_| is_streamable(history) && is_success(exchange)) else { return };
+    let version = match (carried.version.as_deref(), request.version.as_deref()) {
+        (Some(header), Some(body)) if header != body => Some(format!("the header says {header}, _meta {body}")),
+        _ => None,
+    };
+    let fault = method_fault(exchange, request).or_else(|| name_fault(exchange, request)).or(version);
+    let was_taken = carried.answer().is_some_and(|answer| answer.kind == Kind::Response);
+    if let (Some(fault), true) = (fault, was_taken) {
+        report.say(format!("answered with a result: {fault}"));
+    }
+}
+
+static ERROR_STATUS: Rule = Rule {
+    id: "http-error-status",
+    severity: Severity::Error,
+    revisions: Revisions::MODERN,
+    layer: "http",
+    title: "The HTTP status does not fit the JSON-RPC error",
+    spec: "2026-07-28 basic/transports/streamable-http \"Server Validation\", \"Protocol Version Header\"",
+    why: "Proxies and clients of both eras decide by the status: a wrong one makes a client fall back, or not.",
+    example: "-32601 with status 200",
+    remedy: "404 for -32601; 400 for -32020, -32021, -32022 and for missing _meta.",
+    checks: &[Check::Exchange(error_status)],
+    ..Rule::BLANK
+};
+
+fn error_status(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
+    let Some(status) = exchange.status.filter(|_| is_streamable(history)) else { return };
+    // An error on a stream that was opened with 200 comes too late for a status.
+    let is_stream = crate::findings::carried::media_type(&exchange.response).as_deref() == Some("text/event-stream");
+    let Some(code) = carried.received.first().and_then(|got| got.code).filter(|_| !is_stream) else { return };
+    let wanted = match code {
+        -32_601 => 404,
+        -32_022..=-32_020 => 400,
+        _ => return,
+    };
+    if status != wanted {
+        report.say(format!("{code} came with {status}, not with {wanted}"));
+    }
+}
+
+static LEGACY_VERB: Rule = Rule {
+    id: "http-legacy-verb",
+    severity: Severity::Info,
+    revisions: Revisions::MODERN,
+    layer: "http",
+    title: "GET, DELETE, Mcp-Session-Id or Last-Event-ID, which are no part of this revision",
+    spec: "2026-07-28 basic/transports/streamable-http \"Earlier Streamable HTTP Revisions\"",
+    why: "They are ignored: a client that counts on sessions or resumption loses both.",
+    example: "Mcp-Session-Id in a request of 2026-07-28",
+    remedy: "Leave them out; answer GET and DELETE with 405.",
+    checks: &[Check::Response(legacy_verb)],
+    ..Rule::BLANK
+};
+
+fn legacy_verb(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
+    if !is_streamable(history) {
+        return;
+    }
+    let asked = &exchange.request.fields;
+    match exchange.method.as_deref() {
+        Some(verb @ ("GET" | "DELETE")) if exchange.status != Some(405) => {
+            report.say(format!("{verb} was answered with {}", exchange.status.unwrap_or_default()));
+        }
+        _ if asked.get("mcp-session-id").is_some() => report.say("the request names a session"),
+        _ if carried.resumes => report.say("the request asks to resume a stream"),
+        _ if exchange.response.fields.get("mcp-session-id").is_some() => report.say("the server assigned a session id"),
+        _ => {}
+    }
+}
+
+static CANCEL: Rule = Rule {
+    id: "http-cancel-notification",
+    severity: Severity::Info,
+    revisions: Revisions::MODERN,
+    layer: "http",
+    title: "A cancellation was posted; closing the stream is the signal",
+    spec: "2026-07-28 basic/transports/streamable-http \"Sending Messages\" (note)",
+    why: "The server does not look for it, and goes on working.",
+    example: "POST of notifications/cancelled",
+    remedy: "Close the response stream of the request.",
+    checks: &[Check::Response(cancel)],
+    ..Rule::BLANK
+};
+
+fn cancel(_: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
+    if is_streamable(history) && carried.sent.iter().any(|sent| sent.method == Method::Cancelled) {
+        report.say("notifications/cancelled was posted");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::findings::testing::{fires, json, modern, post, silent};
+
+    const RESULT: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","content":[]}}"#;
+
+    fn call(headers: &str, answer: &str) -> Vec<String> {
+        let params = modern(r#""name":"add""#);
+        let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
+        vec![post(&format!("MCP-Protocol-Version: 2026-07-28\n{headers}"), &body), answer.to_owned()]
+    }
+
+    const GOOD: &str = "Mcp-Method: tools/call\nMcp-Name: add\n";
+
+    #[test]
+    fn headers_repeat_the_body() {
+        let fine = call(GOOD, &json(200, "", RESULT));
+        fires("http-header-method", &call("Mcp-Method: tools/list\nMcp-Name: add\n", &json(200, "", RESULT)));
+        fires("http-header-method", &call("", &json(200, "", RESULT)));
+        fires("http-header-name", &call("Mcp-Method: tools/call\nMcp-Name: sub\n", &json(200, "", RESULT)));
+        fires("http-header-mismatch-accepted", &call("", &json(200, "", RESULT)));
+        silent("http-header-mismatch-accepted", &call("", "< 400\n\n"));
+        fires("http-header-encoding", &call("Mcp-Method: tools/call\nMcp-Name: =?base64?%%?=\n", "< 400\n\n"));
+        for rule in ["http-header-method", "http-header-name", "http-header-mismatch-accepted", "http-header-encoding"]
+        {
+            silent(rule, &fine);
+            silent(rule, &call("Mcp-Method: tools/call\nMcp-Name: =?base64?YWRk?=\n", &json(200, "", RESULT)));
+        }
+    }
+
+    #[test]
+    fn statuses_repeat_the_error() {
+        let error = |code: i64| format!(r#"{{"jsonrpc":"2.0","id":1,"error":{{"code":{code},"message":"x"}}}}"#);
+        fires("http-error-status", &call(GOOD, &json(200, "", &error(-32_601))));
+        fires("http-error-status", &call(GOOD, &json(404, "", &error(-32_020))));
+        silent("http-error-status", &call(GOOD, &json(404, "", &error(-32_601))));
+        silent("http-error-status", &call(GOOD, &json(200, "", &error(-32_603))));
+    }
+
+    #[test]
+    fn what_is_gone() {
+        fires("http-legacy-verb", &call(&format!("{GOOD}Mcp-Session-Id: x\n"), &json(200, "", RESULT)));
+        silent("http-legacy-verb", &call(GOOD, &json(200, "", RESULT)));
+        let body = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
+        let cancel = post("MCP-Protocol-Version: 2026-07-28\n", body);
+        fires("http-cancel-notification", &[cancel, "< 202\n\n".to_owned()]);
+        silent("http-cancel-notification", &call(GOOD, &json(200, "", RESULT)));
+    }
+}

@@ -1,0 +1,147 @@
+//! The heads of responses: their status and their type.
+
+use super::is_streamable;
+use crate::decode::exchange::Exchange;
+use crate::decode::jsonrpc::Kind;
+use crate::findings::carried::{Carried, is_success, media_type};
+use crate::findings::history::History;
+use crate::findings::report::Report;
+use crate::findings::{Check, Rule, Severity};
+use crate::mcp::revision::Revision::{V2025_03_26, V2025_06_18, V2025_11_25};
+use crate::mcp::revision::Revisions;
+
+/// The rules of this file.
+pub(in crate::findings) const RULES: &[&Rule] = &[&CONTENT_TYPE, &NOTIFICATION_STATUS, &GET_STATUS, &NO_CHALLENGE];
+
+static CONTENT_TYPE: Rule = Rule {
+    id: "http-response-content-type",
+    severity: Severity::Error,
+    revisions: Revisions::since(V2025_03_26),
+    layer: "http",
+    title: "The answer to a request is neither application/json nor text/event-stream",
+    spec: "basic/transports \"Sending Messages to the Server\" 5: \"the server MUST either return Content-Type: text/event-stream … or Content-Type: application/json\"",
+    why: "Clients choose how to read the answer by its type and refuse any other.",
+    example: "HTTP/1.1 200 OK with Content-Type: text/plain",
+    remedy: "Name the type that is sent; look at what a proxy or framework makes of it.",
+    checks: &[Check::Response(content_type)],
+    ..Rule::BLANK
+};
+
+fn content_type(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
+    let has_request = carried.sent.iter().any(|sent| sent.kind == Kind::Request);
+    if !is_streamable(history) || !has_request || !is_success(exchange) {
+        return;
+    }
+    let named = media_type(&exchange.response);
+    if !matches!(named.as_deref(), Some("application/json" | "text/event-stream")) {
+        report.say(format!("the Content-Type is {}", named.as_deref().unwrap_or("missing")));
+    }
+}
+
+static NOTIFICATION_STATUS: Rule = Rule {
+    id: "http-notification-status",
+    severity: Severity::Error,
+    revisions: Revisions::since(V2025_03_26),
+    layer: "http",
+    title: "A notification or answer that was taken was not answered with 202 and no body",
+    spec: "basic/transports \"Sending Messages to the Server\" 4: \"the server MUST return HTTP status code 202 Accepted with no body\"",
+    why: "Clients that read the body wait for JSON that does not come, or fail to parse what does.",
+    example: "POST of notifications/initialized answered with 200 and {}",
+    remedy: "Answer 202 with Content-Length: 0.",
+    checks: &[Check::Exchange(notification_status)],
+    ..Rule::BLANK
+};
+
+fn notification_status(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
+    let asks_nothing = |kind: Kind| matches!(kind, Kind::Notification | Kind::Response | Kind::Error);
+    let is_quiet = !carried.sent.is_empty() && carried.sent.iter().all(|sent| asks_nothing(sent.kind));
+    if !is_streamable(history) || !is_quiet || !is_success(exchange) {
+        return;
+    }
+    let (status, bytes) = (exchange.status.unwrap_or_default(), exchange.response.body_bytes);
+    if status != 202 {
+        report.say(format!("the status is {status}"));
+    } else if bytes > 0 {
+        report.say(format!("202 has a body of {bytes} bytes"));
+    }
+}
+
+static GET_STATUS: Rule = Rule {
+    id: "http-get-status",
+    severity: Severity::Error,
+    revisions: Revisions::between(V2025_03_26, V2025_11_25),
+    layer: "http",
+    title: "A GET was answered with neither text/event-stream nor 405",
+    spec: "basic/transports \"Listening for Messages from the Server\" 3",
+    why: "The client takes a page of text for a stream, or tries again and again.",
+    example: "GET answered with 200 and text/html",
+    remedy: "Answer 405 where the server has nothing to say by itself.",
+    checks: &[Check::Response(get_status)],
+    ..Rule::BLANK
+};
+
+fn get_status(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
+    let is_stream = media_type(&exchange.response).as_deref() == Some("text/event-stream");
+    if is_streamable(history) && carried.is_get && is_success(exchange) && !is_stream {
+        let named = media_type(&exchange.response).unwrap_or_else(|| "no Content-Type".to_owned());
+        report.say(format!("the answer is {} with {named}", exchange.status.unwrap_or_default()));
+    }
+}
+
+static NO_CHALLENGE: Rule = Rule {
+    id: "http-401-no-challenge",
+    severity: Severity::Warning,
+    revisions: Revisions::since(V2025_06_18),
+    layer: "http",
+    title: "401 without WWW-Authenticate",
+    spec: "basic/authorization \"Authorization Server Location\"; RFC 9110 section 11.6.1",
+    why: "The client does not learn where to get a token.",
+    example: "HTTP/1.1 401 Unauthorized without WWW-Authenticate",
+    remedy: "Name the protected resource metadata: WWW-Authenticate: Bearer resource_metadata=\"…\".",
+    checks: &[Check::Response(no_challenge)],
+    ..Rule::BLANK
+};
+
+fn no_challenge(exchange: &Exchange, _: &Carried, _: &History, report: &mut Report<'_>) {
+    if exchange.status == Some(401) && exchange.response.fields.get("www-authenticate").is_none() {
+        report.say("the 401 does not say how to authenticate");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::findings::testing::{fires, header, http_session, json, post, silent};
+
+    const VERSION: &str = "2025-06-18";
+
+    fn asked(body: &str, answer: &str) -> Vec<String> {
+        http_session(VERSION, true, &[post(&header(VERSION, true), body), answer.to_owned()])
+    }
+
+    #[test]
+    fn answers_to_requests() {
+        let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+        fires("http-response-content-type", &asked(ping, "< 200\nContent-Type: text/plain\n\nhello"));
+        silent("http-response-content-type", &asked(ping, &json(200, "", r#"{"jsonrpc":"2.0","id":1,"result":{}}"#)));
+        fires("http-401-no-challenge", &asked(ping, "< 401\n\n"));
+        silent("http-401-no-challenge", &asked(ping, "< 401\nWWW-Authenticate: Bearer\n\n"));
+    }
+
+    #[test]
+    fn answers_to_notifications() {
+        let changed = r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#;
+        fires("http-notification-status", &asked(changed, &json(200, "", "{}")));
+        fires("http-notification-status", &asked(changed, &json(202, "", "{}")));
+        silent("http-notification-status", &asked(changed, "< 202\n\n"));
+        silent("http-notification-status", &asked(changed, "< 400\n\n"));
+    }
+
+    #[test]
+    fn answers_to_a_get() {
+        let get = format!("> GET /mcp\nAccept: text/event-stream\n{}\n", header(VERSION, true));
+        let answered = |answer: &str| http_session(VERSION, true, &[get.clone(), answer.to_owned()]);
+        fires("http-get-status", &answered("< 200\nContent-Type: text/html\n\n<html>"));
+        silent("http-get-status", &answered("< 405\n\n"));
+        silent("http-get-status", &answered("< 200\nContent-Type: text/event-stream\n\n: hello\n\n"));
+    }
+}

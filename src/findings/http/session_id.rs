@@ -1,0 +1,195 @@
+//! `Mcp-Session-Id` (2025-03-26 to 2025-11-25, basic/transports "Session Management").
+
+use super::is_streamable;
+use crate::decode::exchange::Exchange;
+use crate::findings::carried::{Carried, is_success};
+use crate::findings::history::History;
+use crate::findings::report::Report;
+use crate::findings::{Check, Rule, Severity};
+use crate::mcp::method::Method;
+use crate::mcp::revision::Revision::{V2025_03_26, V2025_11_25};
+use crate::mcp::revision::Revisions;
+
+/// The rules of this file.
+pub(in crate::findings) const RULES: &[&Rule] = &[&CHARSET, &UNASSIGNED, &TERMINATED_STATUS, &IGNORED, &WEAK];
+
+/// Revisions with such sessions.
+const SESSIONS: Revisions = Revisions::between(V2025_03_26, V2025_11_25);
+
+static CHARSET: Rule = Rule {
+    id: "http-session-id-charset",
+    severity: Severity::Error,
+    revisions: SESSIONS,
+    layer: "http",
+    title: "A session id has characters other than visible ASCII",
+    spec: "basic/transports \"Session Management\" 1: \"MUST only contain visible ASCII characters (ranging from 0x21 to 0x7E)\"",
+    why: "Clients and proxies refuse the header or change it, and the session is not found again.",
+    example: "Mcp-Session-Id: sesión 1",
+    remedy: "Use a UUID, or hexadecimal or base64url digits.",
+    checks: &[Check::Response(charset)],
+    ..Rule::BLANK
+};
+
+fn charset(exchange: &Exchange, _: &Carried, history: &History, report: &mut Report<'_>) {
+    let Some(id) = exchange.response.fields.get("mcp-session-id") else { return };
+    if is_streamable(history) && (id.is_empty() || !id.bytes().all(|byte| (0x21..=0x7e).contains(&byte))) {
+        report.say(format!("the server assigned {id:?}"));
+    }
+}
+
+static UNASSIGNED: Rule = Rule {
+    id: "http-session-id-unassigned",
+    severity: Severity::Warning,
+    revisions: SESSIONS,
+    layer: "http",
+    title: "A session id that the server did not assign, or one on initialize",
+    spec: "basic/transports \"Session Management\" 4: \"MUST start a new session by sending a new InitializeRequest without a session ID attached\"",
+    why: "The server answers 404, or mixes up two sessions.",
+    example: "Mcp-Session-Id: x on the POST of initialize",
+    remedy: "Forget the id before initializing again.",
+    checks: &[Check::Response(unassigned)],
+    ..Rule::BLANK
+};
+
+fn unassigned(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
+    let Some(id) = exchange.request.fields.get("mcp-session-id").filter(|_| is_streamable(history)) else { return };
+    let is_initialize = carried.sent.iter().any(|sent| sent.method == Method::Initialize);
+    match &history.endpoint.assigned {
+        _ if is_initialize => report.say(format!("initialize was sent with the session id {id:?}")),
+        Some(assigned) if assigned != id => report.say(format!("{id:?} was sent, {assigned:?} assigned")),
+        // The answer to initialize was seen and held no id.
+        None if history.handshake.answered.is_some() && history.is_whole() => {
+            report.say(format!("{id:?} was sent, and none assigned"));
+        }
+        _ => {}
+    }
+}
+
+static TERMINATED_STATUS: Rule = Rule {
+    id: "http-session-terminated-status",
+    severity: Severity::Error,
+    revisions: SESSIONS,
+    layer: "http",
+    title: "A request with a session id that was terminated was answered with another status than 404",
+    spec: "basic/transports \"Session Management\" 3: \"it MUST respond to requests containing that session ID with HTTP 404 Not Found\"",
+    why: "404 alone tells the client to initialize again: with another status it fails for good.",
+    example: "DELETE answered with 200, then a POST with the same id answered with 400",
+    remedy: "Answer 404 for any session id that is not known.",
+    checks: &[Check::Response(terminated_status)],
+    ..Rule::BLANK
+};
+
+/// Whether a request was sent after its session id had ended.
+fn is_late(exchange: &Exchange, carried: &Carried, history: &History) -> bool {
+    let ended = history.endpoint.terminated.as_ref().map(|terminated| terminated.time);
+    let sent = exchange.request.started;
+    carried.names_session && is_streamable(history) && ended.zip(sent).is_some_and(|(ended, sent)| sent > ended)
+}
+
+fn terminated_status(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
+    let (Some(terminated), Some(status)) = (&history.endpoint.terminated, exchange.status) else { return };
+    // Authorization, load and failures come before sessions.
+    let is_other = matches!(status, 401 | 403 | 404 | 429 | 500..);
+    if is_late(exchange, carried, history) && !is_other {
+        report.say(format!("the id ended with a {}, and {status} answered its next use", terminated.by));
+    }
+}
+
+static IGNORED: Rule = Rule {
+    id: "http-session-404-ignored",
+    severity: Severity::Error,
+    revisions: SESSIONS,
+    layer: "http",
+    title: "The client kept a session id after the server answered 404",
+    spec: "basic/transports \"Session Management\" 4: \"it MUST start a new session\"",
+    why: "Every further request fails.",
+    example: "404, then another POST with the same Mcp-Session-Id",
+    remedy: "On 404 forget the id and send initialize without it.",
+    checks: &[Check::Response(ignored)],
+    ..Rule::BLANK
+};
+
+fn ignored(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
+    let was_404 = history.endpoint.terminated.as_ref().is_some_and(|terminated| terminated.by == "404");
+    if was_404 && is_late(exchange, carried, history) {
+        report.say("the session id was used again after a 404");
+    }
+}
+
+static WEAK: Rule = Rule {
+    id: "http-session-id-weak",
+    severity: Severity::Warning,
+    revisions: SESSIONS,
+    layer: "http",
+    title: "A session id that can be guessed",
+    spec: "basic/transports \"Session Management\" 1: \"The session ID SHOULD be globally unique and cryptographically secure\"",
+    why: "Whoever guesses it speaks in another one's session.",
+    example: "Mcp-Session-Id: 42",
+    remedy: "Use a random UUID or 128 random bits.",
+    checks: &[Check::Response(weak)],
+    ..Rule::BLANK
+};
+
+fn weak(exchange: &Exchange, _: &Carried, history: &History, report: &mut Report<'_>) {
+    /// Characters of 80 random bits in base64: shorter ones cannot hold enough.
+    const LENGTH: usize = 14;
+    let Some(id) = exchange.response.fields.get("mcp-session-id").filter(|_| is_success(exchange)) else { return };
+    let is_number = id.bytes().all(|byte| byte.is_ascii_digit());
+    if is_streamable(history) && history.endpoint.assigned.is_none() && (id.len() < LENGTH || is_number) {
+        report.say(format!("the session id {id:?} can be guessed"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::findings::testing::{fires, header, http_session, json, post, session, silent};
+
+    const VERSION: &str = "2025-06-18";
+
+    fn ping(id: u32) -> String {
+        post(&header(VERSION, true), &format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#))
+    }
+
+    fn pong(id: u32) -> String {
+        json(200, "", &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#))
+    }
+
+    fn delete() -> String {
+        format!("> DELETE /mcp\n{}\n", header(VERSION, true))
+    }
+
+    fn opened(assigned: &str) -> Vec<String> {
+        let handshake = session(VERSION, &[]);
+        vec![post("", &handshake[0][2..]), json(200, &format!("Mcp-Session-Id: {assigned}\n"), &handshake[1][2..])]
+    }
+
+    #[test]
+    fn what_an_id_looks_like() {
+        fires("http-session-id-charset", &opened("a b"));
+        fires("http-session-id-weak", &opened("42"));
+        let good = opened("5f0c3e6e-7b1f-4f0e-9d60-3f2c1f0f9a11");
+        silent("http-session-id-charset", &good);
+        silent("http-session-id-weak", &good);
+    }
+
+    #[test]
+    fn an_id_is_the_servers_to_assign() {
+        let again = session(VERSION, &[])[0][2..].replace("\"id\":0", "\"id\":9");
+        let rule = "http-session-id-unassigned";
+        fires(rule, &http_session(VERSION, true, &[post(&header(VERSION, true), &again), "< 400\n\n".to_owned()]));
+        silent(rule, &http_session(VERSION, true, &[ping(1), pong(1)]));
+    }
+
+    #[test]
+    fn an_id_ends_once() {
+        let (not_found, bad) = ("< 404\n\n".to_owned(), "< 400\n\n".to_owned());
+        let deleted =
+            |then: &str| http_session(VERSION, true, &[delete(), "< 200\n\n".into(), ping(1), then.to_owned()]);
+        fires("http-session-terminated-status", &deleted(&bad));
+        silent("http-session-terminated-status", &deleted(&not_found));
+        silent("http-session-terminated-status", &http_session(VERSION, true, &[ping(1), pong(1), ping(2), bad]));
+        let lost = [ping(1), not_found.clone(), ping(2), not_found.clone()];
+        fires("http-session-404-ignored", &http_session(VERSION, true, &lost));
+        silent("http-session-404-ignored", &http_session(VERSION, true, &lost[..2]));
+    }
+}

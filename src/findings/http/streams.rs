@@ -1,0 +1,130 @@
+//! What travels on which stream of server-sent events.
+
+use super::is_streamable;
+use crate::decode::exchange::Exchange;
+use crate::decode::jsonrpc::Kind;
+use crate::findings::carried::{Carried, is_success, media_type};
+use crate::findings::history::History;
+use crate::findings::report::Report;
+use crate::findings::rule::{ANSWERS, MESSAGES};
+use crate::findings::seen::Seen;
+use crate::findings::{Check, Rule, Severity};
+use crate::mcp::method::Method;
+use crate::mcp::revision::Revision::{V2025_03_26, V2025_11_25};
+use crate::mcp::revision::Revisions;
+
+/// The rules of this file.
+pub(in crate::findings) const RULES: &[&Rule] = &[&ON_GET, &CLOSED_EARLY, &AFTER_RESPONSE];
+
+static ON_GET: Rule = Rule {
+    id: "http-response-on-get",
+    severity: Severity::Error,
+    revisions: Revisions::between(V2025_03_26, V2025_11_25),
+    layer: "http",
+    title: "An answer came on a GET stream that resumes nothing",
+    spec: "basic/transports \"Listening for Messages from the Server\" 4: \"The server MUST NOT send a JSON-RPC response on the stream unless resuming a stream\"",
+    why: "The client waits for it on the stream of its POST.",
+    example: "the result of tools/call on the GET stream",
+    remedy: "Send each answer on the stream of its request.",
+    checks: &[Check::Message(ANSWERS, &[], on_get)],
+    ..Rule::BLANK
+};
+
+fn on_get(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let is_answer_to_get = seen.carried.is_some_and(|carried| carried.is_get && !carried.resumes);
+    if is_answer_to_get && is_streamable(seen.history) && !seen.is_from_client() {
+        report.say(format!("the answer to id {} came on a GET stream", seen.id()));
+    }
+}
+
+static CLOSED_EARLY: Rule = Rule {
+    id: "http-stream-closed-early",
+    severity: Severity::Warning,
+    revisions: Revisions::since(V2025_03_26),
+    layer: "http",
+    title: "The stream of a request ended without its answer",
+    spec: "basic/transports \"Sending Messages to the Server\" 6: \"The server SHOULD NOT close the SSE stream before sending the JSON-RPC response\"",
+    why: "The client waits in vain, or has to ask again.",
+    example: "a stream of progress notifications that ends without a result",
+    remedy: "Send the answer, an error at least, before the stream ends.",
+    checks: &[Check::Exchange(closed_early)],
+    ..Rule::BLANK
+};
+
+fn closed_early(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
+    let is_stream = media_type(&exchange.response).as_deref() == Some("text/event-stream");
+    let Some(request) = carried.request() else { return };
+    let in_force = carried.in_force.map_or(Revisions::ALL, |known| known.revisions);
+    // 2025-11-25 allows it behind an event id, by which the client resumes; ids of events without data are not seen here.
+    let may_resume = !in_force.is_disjoint(Revisions::only(V2025_11_25));
+    let was_whole = exchange.response.complete && is_success(exchange) && !carried.is_cut() && history.is_whole();
+    let is_missing = is_stream && was_whole && carried.answer().is_none();
+    if is_streamable(history) && is_missing && !may_resume && request.method != Method::SubscriptionsListen {
+        report.say(format!(
+            "the stream of {} (message {}) ended without its answer",
+            request.method_name.as_deref().unwrap_or_default(),
+            request.number.0
+        ));
+    }
+}
+
+static AFTER_RESPONSE: Rule = Rule {
+    id: "http-stream-after-response",
+    severity: Severity::Warning,
+    revisions: Revisions::since(V2025_03_26),
+    layer: "http",
+    title: "A message came on the stream of a request behind its answer",
+    spec: "basic/transports \"Sending Messages to the Server\" 6: \"After the JSON-RPC response has been sent, the server SHOULD close the SSE stream\"",
+    why: "Clients close the stream when the answer is there, and never see it.",
+    example: "notifications/progress behind the result",
+    remedy: "Send everything that belongs to a request before its answer.",
+    checks: &[Check::Message(MESSAGES, &[], after_response)],
+    ..Rule::BLANK
+};
+
+fn after_response(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let Some(carried) = seen.carried.filter(|_| !seen.is_from_client()) else { return };
+    if carried.received.is_empty() || !is_streamable(seen.history) || seen.message.batch.is_some() {
+        return;
+    }
+    let answered = carried.answer().filter(|answer| answer.kind != Kind::Invalid);
+    if let Some(answer) = answered {
+        report.say_with(&[answer.number], format!("message {} answered the request before", answer.number.0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::findings::testing::{fires, header, http_session, post, silent};
+
+    const VERSION: &str = "2025-06-18";
+    const RESULT: &str = "data: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n\n";
+    const LOG: &str = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"info\",\"data\":1}}\n\n";
+
+    fn streamed(request: &str, events: &str) -> Vec<String> {
+        let answer = format!("< 200\nContent-Type: text/event-stream\n\n{events}");
+        http_session(VERSION, true, &[request.to_owned(), answer])
+    }
+
+    fn ping() -> String {
+        post(&header(VERSION, true), r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#)
+    }
+
+    #[test]
+    fn answers_come_on_the_stream_of_their_request() {
+        let get = format!("> GET /mcp\nAccept: text/event-stream\n{}\n", header(VERSION, true));
+        fires("http-response-on-get", &streamed(&get, RESULT));
+        let resumed = get.replace("\nMcp", "\nLast-Event-ID: 7\nMcp");
+        silent("http-response-on-get", &streamed(&resumed, RESULT));
+        silent("http-response-on-get", &streamed(&ping(), RESULT));
+    }
+
+    #[test]
+    fn a_stream_ends_with_the_answer() {
+        fires("http-stream-closed-early", &streamed(&ping(), LOG));
+        fires("http-stream-after-response", &streamed(&ping(), &format!("{RESULT}{LOG}")));
+        for rule in ["http-stream-closed-early", "http-stream-after-response"] {
+            silent(rule, &streamed(&ping(), &format!("{LOG}{RESULT}")));
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Batches: arrays of messages, which only 2025-03-26 allows.
+
+use crate::decode::exchange::Exchange;
+use crate::decode::jsonrpc::Kind;
+use crate::findings::carried::{Carried, is_success, media_type};
+use crate::findings::history::History;
+use crate::findings::report::Report;
+use crate::findings::rule::{MESSAGES, REQUESTS};
+use crate::findings::seen::{Evidence, Seen};
+use crate::findings::{Check, Rule, Severity};
+use crate::mcp::Message;
+use crate::mcp::method::Method;
+use crate::mcp::revision::Revision::{V2024_11_05, V2025_03_26};
+use crate::mcp::revision::Revisions;
+
+/// The rules of this file.
+pub(in crate::findings) const RULES: &[&Rule] = &[&UNSUPPORTED, &EMPTY, &MIXED, &INITIALIZE, &INCOMPLETE];
+
+const BATCHES: Revisions = Revisions::only(V2025_03_26);
+
+static UNSUPPORTED: Rule = Rule {
+    id: "jsonrpc-batch-unsupported",
+    severity: Severity::Error,
+    revisions: Revisions::ALL.without(BATCHES),
+    layer: "jsonrpc",
+    title: "A batch in a revision without batches",
+    spec: "2025-06-18 changelog 1; basic/transports: \"a single JSON-RPC request, notification, or response\"",
+    why: "The receiver answers one error for all of it, or none.",
+    example: "[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}] under 2025-06-18",
+    remedy: "Send messages one by one; only 2025-03-26 has batches.",
+    checks: &[Check::Any(MESSAGES, &[], unsupported)],
+    ..Rule::BLANK
+};
+
+fn unsupported(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let Some((batch, 0)) = seen.message.batch else { return };
+    let in_force = seen.in_force;
+    if in_force.revisions.within(Revisions::only(V2024_11_05)) {
+        report.say_as(Severity::Warning, format!("batch {batch}: 2024-11-05 does not speak of batches"));
+    } else if let Some(revision) = in_force.revisions.single().filter(|revision| *revision != V2025_03_26) {
+        report.say(format!("batch {batch}: {} has no batches", revision.name()));
+    } else if in_force.evidence == Evidence::Era && seen.history.handshake.initialize.is_some() {
+        report.say(format!("batch {batch}: no revision with batches was negotiated"));
+    }
+}
+
+pub(super) static EMPTY: Rule = Rule {
+    id: "jsonrpc-batch-empty",
+    severity: Severity::Error,
+    revisions: BATCHES,
+    layer: "jsonrpc",
+    title: "A batch without members",
+    spec: "JSON-RPC 2.0 section 6: \"an Array with at least one value\"",
+    why: "It must be answered with one error; many implementations answer nothing or fail.",
+    example: "[]",
+    remedy: "Send nothing where there is nothing to send.",
+    ..Rule::BLANK
+};
+
+/// Whether a message that is none is an empty array.
+pub(super) fn is_empty(message: &Message) -> bool {
+    let text = message.raw.trim_ascii();
+    text.first() == Some(&b'[') && text.last() == Some(&b']') && text[1..text.len() - 1].trim_ascii().is_empty()
+}
+
+static MIXED: Rule = Rule {
+    id: "jsonrpc-batch-mixed",
+    severity: Severity::Error,
+    revisions: BATCHES,
+    layer: "jsonrpc",
+    title: "A batch holds answers together with requests or notifications",
+    spec: "2025-03-26 basic/transports \"Sending Messages to the Server\" 3; schema JSONRPCBatchRequest, JSONRPCBatchResponse",
+    why: "The schema has no such array: strict receivers refuse all of it, the answers too.",
+    example: "[{\"id\":1,\"result\":{}},{\"id\":2,\"method\":\"ping\"}]",
+    remedy: "Send answers in one array and requests in another.",
+    checks: &[Check::Message(MESSAGES, &[], mixed)],
+    ..Rule::BLANK
+};
+
+fn mixed(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let (Some((number, _)), Some((last, asked, answered))) = (seen.message.batch, seen.history.batch) else { return };
+    let answers = matches!(seen.message.kind, Kind::Response | Kind::Error);
+    if number == last && asked != answered && answers != answered {
+        report.say(format!("batch {number} holds both"));
+    }
+}
+
+static INITIALIZE: Rule = Rule {
+    id: "jsonrpc-batch-initialize",
+    severity: Severity::Error,
+    revisions: BATCHES,
+    layer: "jsonrpc",
+    title: "initialize was sent inside a batch",
+    spec: "2025-03-26 basic/lifecycle \"Initialization\": \"MUST NOT be part of a JSON-RPC batch\"",
+    why: "Nothing else may be sent before the handshake is done, and servers of other revisions cannot read it.",
+    example: "[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",…}]",
+    remedy: "Send it alone and wait for its answer.",
+    checks: &[Check::Message(REQUESTS, &[Method::Initialize], initialize)],
+    ..Rule::BLANK
+};
+
+fn initialize(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    if let Some((number, index)) = seen.message.batch {
+        report.say(format!("initialize is member {index} of batch {number}"));
+    }
+}
+
+static INCOMPLETE: Rule = Rule {
+    id: "jsonrpc-batch-response-incomplete",
+    severity: Severity::Warning,
+    revisions: BATCHES,
+    layer: "jsonrpc",
+    title: "A batch was answered with too few or too many answers",
+    spec: "JSON-RPC 2.0 section 6: \"A Response object SHOULD exist for each Request object\"",
+    why: "The requests that are left out wait until they time out.",
+    example: "a POST of three requests answered with an array of two answers",
+    remedy: "Answer each request of the batch, notifications never, in one array or stream.",
+    checks: &[Check::Exchange(incomplete)],
+    ..Rule::BLANK
+};
+
+fn incomplete(exchange: &Exchange, carried: &Carried, _: &History, report: &mut Report<'_>) {
+    let is_whole = exchange.request.complete && exchange.response.complete && is_success(exchange);
+    let is_json = media_type(&exchange.response).as_deref() == Some("application/json");
+    // Only the first 64 of each are remembered.
+    if !is_whole || !is_json || carried.sent.len() < 2 || carried.sent.len().max(carried.received.len()) >= 64 {
+        return;
+    }
+    // What is no message is answered with an error whose id is null.
+    let asked = carried.sent.iter().filter(|sent| matches!(sent.kind, Kind::Request | Kind::Invalid)).count();
+    let answers = carried.received.iter().filter(|got| matches!(got.kind, Kind::Response | Kind::Error)).count();
+    if asked != answers {
+        report.say(format!("{asked} requests, {answers} answers"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::findings::testing::{fires, header, http_session, json, post, session, silent};
+
+    const BATCH: &str = r#"> [{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":2,"method":"ping"}]"#;
+
+    #[test]
+    fn only_one_revision_has_batches() {
+        fires("jsonrpc-batch-unsupported", &session("2025-06-18", &[BATCH]));
+        fires("jsonrpc-batch-unsupported", &session("2025-09-22", &[BATCH]));
+        let found = fires("jsonrpc-batch-unsupported", &session("2024-11-05", &[BATCH]));
+        assert_eq!(found.severity.name(), "warning");
+        silent("jsonrpc-batch-unsupported", &session("2025-03-26", &[BATCH]));
+    }
+
+    #[test]
+    fn what_a_batch_holds() {
+        fires("jsonrpc-batch-empty", &session("2025-03-26", &["> []"]));
+        let mixed = r#"> [{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":9,"result":{}}]"#;
+        fires("jsonrpc-batch-mixed", &session("2025-03-26", &[mixed]));
+        silent("jsonrpc-batch-empty", &session("2025-03-26", &[BATCH]));
+        silent("jsonrpc-batch-mixed", &session("2025-03-26", &[BATCH]));
+        let handshake = session("2025-03-26", &[]);
+        fires("jsonrpc-batch-initialize", &[format!("> [{}]", &handshake[0][2..])]);
+        silent("jsonrpc-batch-initialize", &handshake);
+    }
+
+    #[test]
+    fn each_request_of_a_batch_is_answered() {
+        let asked = post(&header("2025-03-26", true), &BATCH[2..]);
+        let answer = |ids: &[u32]| {
+            let answers: Vec<_> =
+                ids.iter().map(|id| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#)).collect();
+            json(200, "", &format!("[{}]", answers.join(",")))
+        };
+        let rule = "jsonrpc-batch-response-incomplete";
+        fires(rule, &http_session("2025-03-26", true, &[asked.clone(), answer(&[1])]));
+        silent(rule, &http_session("2025-03-26", true, &[asked, answer(&[2, 1])]));
+    }
+}

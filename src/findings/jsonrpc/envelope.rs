@@ -1,0 +1,314 @@
+//! What a message looks like: its members and their types.
+
+use crate::findings::report::Report;
+use crate::findings::rule::{ASKS, NOTIFICATIONS, REQUESTS, RESULTS};
+use crate::findings::seen::Seen;
+use crate::findings::{Check, Rule, Severity};
+use crate::mcp::method::Method;
+use crate::mcp::revision::Revisions;
+
+/// The rules of this file.
+pub(in crate::findings) const RULES: &[&Rule] = &[
+    &INVALID_JSON,
+    &NOT_UTF8,
+    &NOT_A_MESSAGE,
+    &VERSION,
+    &RESULT_AND_ERROR,
+    &METHOD_AND_RESULT,
+    &RESULT_NOT_OBJECT,
+    &PARAMS_NOT_OBJECT,
+    &NOTIFICATION_WITH_ID,
+    &REQUEST_WITHOUT_ID,
+    &RESERVED_PREFIX,
+    &DUPLICATE_KEY,
+];
+
+pub(super) static INVALID_JSON: Rule = Rule {
+    id: "jsonrpc-invalid-json",
+    severity: Severity::Error,
+    layer: "jsonrpc",
+    title: "The text of a message is not valid JSON",
+    spec: "JSON-RPC 2.0 section 5.1; basic/transports \"stdio\"",
+    why: "The receiver cannot read it: over HTTP it answers -32700, on a pipe most drop the line or end the session.",
+    example: "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",}",
+    remedy: "Write messages with a JSON library, each whole and alone; nothing else belongs into the stream.",
+    ..Rule::BLANK
+};
+
+pub(super) static NOT_UTF8: Rule = Rule {
+    id: "jsonrpc-not-utf8",
+    severity: Severity::Error,
+    revisions: Revisions::ALL,
+    layer: "jsonrpc",
+    title: "The text of a message is not valid UTF-8",
+    spec: "basic/transports (introduction): \"JSON-RPC messages MUST be UTF-8 encoded\"",
+    why: "Receivers refuse it, or replace the bytes silently and so change names, paths and results.",
+    example: "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"text\":\"caf\\xe9\"}} in Latin-1",
+    remedy: "Set the encoding of the stream to UTF-8; on Windows pipes are often opened in the code page of the console.",
+    ..Rule::BLANK
+};
+
+pub(super) static NOT_A_MESSAGE: Rule = Rule {
+    id: "jsonrpc-not-a-message",
+    severity: Severity::Error,
+    layer: "jsonrpc",
+    title: "A JSON value is not a request, notification or response",
+    spec: "JSON-RPC 2.0 sections 4 and 5; basic/index \"Messages\"",
+    why: "Nobody can answer it or match it to anything; receivers log an error or drop the connection.",
+    example: "{\"level\":\"info\",\"msg\":\"started\"} on the server's stdout",
+    remedy: "Send only objects with \"method\", or with \"id\" and \"result\" or \"error\"; write logs to stderr.",
+    ..Rule::BLANK
+};
+
+pub(super) static VERSION: Rule = Rule {
+    id: "jsonrpc-version-field",
+    severity: Severity::Error,
+    layer: "jsonrpc",
+    title: "\"jsonrpc\" is missing or is not exactly \"2.0\"",
+    spec: "JSON-RPC 2.0 sections 4 and 5; schema JSONRPCMessage",
+    why: "Official SDKs validate the member and refuse the message, so a peer that works with one client fails with another.",
+    example: "{\"id\":1,\"method\":\"tools/list\"}",
+    remedy: "Add \"jsonrpc\":\"2.0\" to every message, answers and notifications too.",
+    ..Rule::BLANK
+};
+
+pub(super) static RESULT_AND_ERROR: Rule = Rule {
+    id: "jsonrpc-result-and-error",
+    severity: Severity::Error,
+    layer: "jsonrpc",
+    title: "A response has both \"result\" and \"error\"",
+    spec: "JSON-RPC 2.0 section 5; basic/index \"Responses\"",
+    why: "One client shows a success and another a failure, each rightly.",
+    example: "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{},\"error\":null}",
+    remedy: "Leave the other member out altogether; null is not the same as absent.",
+    ..Rule::BLANK
+};
+
+static METHOD_AND_RESULT: Rule = Rule {
+    id: "jsonrpc-method-and-result",
+    severity: Severity::Error,
+    layer: "jsonrpc",
+    title: "One object carries \"method\" together with \"result\" or \"error\"",
+    spec: "JSON-RPC 2.0 sections 4 and 5; schema JSONRPCMessage",
+    why: "It is request and response at once; what a receiver makes of it depends on which it looks for first.",
+    example: "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"result\":{}}",
+    remedy: "Do not echo the method in a response.",
+    checks: &[Check::Message(ASKS, &[], method_and_result)],
+    ..Rule::BLANK
+};
+
+fn method_and_result(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let envelope = &seen.message.envelope;
+    if envelope.result.is_some() || envelope.error.is_some() {
+        report.say(format!("{} has an answer's member too", seen.method_name()));
+    }
+}
+
+static RESULT_NOT_OBJECT: Rule = Rule {
+    id: "jsonrpc-result-not-object",
+    severity: Severity::Error,
+    layer: "jsonrpc",
+    title: "\"result\" is not an object",
+    spec: "schema Result (type object)",
+    why: "JSON-RPC allows any value, MCP does not: clients that validate results refuse null, arrays and scalars.",
+    example: "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":null}",
+    remedy: "Send {} where there is nothing to say, and name what there is: {\"content\":[…]}.",
+    checks: &[Check::Message(RESULTS, &[], result_not_object)],
+    ..Rule::BLANK
+};
+
+fn result_not_object(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    if let Some(result) = seen.text().filter(|result| !result.starts_with('{')) {
+        report.say(format!("the result is {}", type_of(result)));
+    }
+}
+
+static PARAMS_NOT_OBJECT: Rule = Rule {
+    id: "jsonrpc-params-not-object",
+    severity: Severity::Error,
+    layer: "jsonrpc",
+    title: "\"params\" is there and is not an object",
+    spec: "basic/index \"Requests\" and \"Notifications\"; schema JSONRPCRequest",
+    why: "JSON-RPC allows arrays, MCP does not: the receiver answers -32602, or finds none of its parameters.",
+    example: "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":[]}",
+    remedy: "Send parameters by name, or leave \"params\" out.",
+    checks: &[Check::Message(ASKS, &[], params_not_object)],
+    ..Rule::BLANK
+};
+
+fn params_not_object(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    if let Some(params) = seen.text().filter(|params| !params.starts_with('{')) {
+        report.say(format!("the params of {} are {}", seen.method_name(), type_of(params)));
+    }
+}
+
+static NOTIFICATION_WITH_ID: Rule = Rule {
+    id: "jsonrpc-notification-with-id",
+    severity: Severity::Error,
+    layer: "jsonrpc",
+    title: "A notification carries an \"id\"",
+    spec: "basic/index \"Notifications\": \"Notifications MUST NOT include an ID\"",
+    why: "With an id it is a request: the receiver does not know the method and answers an error, or the sender waits for ever.",
+    example: "{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"notifications/initialized\"}",
+    remedy: "Leave \"id\" out, null too.",
+    checks: &[Check::Message(REQUESTS, &[], notification_with_id)],
+    ..Rule::BLANK
+};
+
+fn notification_with_id(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    if seen.method_name().starts_with("notifications/") {
+        report.say(format!("{} was sent with the id {}", seen.method_name(), seen.id()));
+    }
+}
+
+static REQUEST_WITHOUT_ID: Rule = Rule {
+    id: "jsonrpc-request-without-id",
+    severity: Severity::Error,
+    layer: "jsonrpc",
+    title: "A request was sent without \"id\"",
+    spec: "basic/index \"Requests\": \"Requests MUST include a string or integer ID\"",
+    why: "Without an id it is a notification: nobody will ever answer it.",
+    example: "{\"jsonrpc\":\"2.0\",\"method\":\"tools/list\"}",
+    remedy: "Give it an id that no earlier request of the session had.",
+    checks: &[Check::Message(NOTIFICATIONS, &[], request_without_id)],
+    ..Rule::BLANK
+};
+
+fn request_without_id(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    if seen.method != Method::Other && !seen.method.is_notification() {
+        report.say(format!("{} has no id and will not be answered", seen.method_name()));
+    }
+}
+
+static RESERVED_PREFIX: Rule = Rule {
+    id: "jsonrpc-method-reserved-prefix",
+    severity: Severity::Warning,
+    layer: "jsonrpc",
+    title: "The name of a method begins with \"rpc.\"",
+    spec: "JSON-RPC 2.0 section 4: such names are \"reserved for rpc-internal methods and extensions\"",
+    why: "Libraries may take it for one of their own.",
+    example: "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"rpc.discover\"}",
+    remedy: "Choose another name, with a prefix of your own.",
+    checks: &[Check::Message(ASKS, &[Method::Other], reserved_prefix)],
+    ..Rule::BLANK
+};
+
+fn reserved_prefix(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    if seen.method_name().starts_with("rpc.") {
+        report.say(format!("the method {} is reserved", seen.method_name()));
+    }
+}
+
+pub(super) static DUPLICATE_KEY: Rule = Rule {
+    id: "jsonrpc-duplicate-key",
+    severity: Severity::Warning,
+    layer: "jsonrpc",
+    title: "An object has two members of the same name",
+    spec: "RFC 8259 section 4: \"The names within an object SHOULD be unique\"",
+    why: "Parsers disagree which one counts: what a gateway checked may not be what the server runs.",
+    example: "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"method\":\"tools/call\"}",
+    remedy: "Send each member once. Where an intermediary lets both through, treat it as an attack until explained.",
+    checks: &[Check::Message(ASKS, &[], duplicate_key)],
+    ..Rule::BLANK
+};
+
+/// The members of `params`; those of the envelope are found while it is read. Results are not looked at: they are long, and
+/// reading each would cost more than the rule is worth.
+fn duplicate_key(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let names: Vec<&str> = seen.body().iter().map(|(name, _)| name).collect();
+    let twice = names.iter().enumerate().take(64).find(|(at, name)| names[..*at].contains(name));
+    if let Some((_, name)) = twice {
+        report.say(format!("the member {name} occurs twice; the last one counts"));
+    }
+}
+
+/// What kind of JSON value a text is, with its article.
+pub(super) fn type_of(json: &str) -> &'static str {
+    match json.as_bytes().first() {
+        Some(b'{') => "an object",
+        Some(b'[') => "an array",
+        Some(b'"') => "a string",
+        Some(b't' | b'f') => "a boolean",
+        Some(b'n') => "null",
+        _ => "a number",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::findings::testing::{fires, session, silent};
+
+    fn with(line: &str) -> Vec<String> {
+        session("2025-06-18", &[line])
+    }
+
+    #[test]
+    fn what_is_no_json() {
+        fires("stdio-stdout-not-mcp", &with("< Listening on port 3000"));
+        fires("stdio-stdin-not-mcp", &with(r#"> {"jsonrpc":"2.0""#));
+        let post = |body: &str| crate::findings::testing::post("Mcp-Session-Id: x\n", body);
+        fires("jsonrpc-invalid-json", &[post("{,}"), "< 400\n\n".to_owned()]);
+        fires("jsonrpc-not-a-message", &[post("{}"), "< 400\n\n".to_owned()]);
+        silent("jsonrpc-invalid-json", &with(r#"> {"jsonrpc":"2.0","id":1,"method":"ping"}"#));
+        silent("jsonrpc-not-a-message", &with(r#"> {"jsonrpc":"2.0","id":1,"method":"ping"}"#));
+        silent("jsonrpc-not-utf8", &with(r#"> {"jsonrpc":"2.0","id":"é","method":"ping"}"#));
+    }
+
+    #[test]
+    fn the_version_field() {
+        fires("jsonrpc-version-field", &with(r#"> {"id":1,"method":"ping"}"#));
+        fires("jsonrpc-version-field", &with(r#"> {"jsonrpc":2.0,"id":1,"method":"ping"}"#));
+        silent("jsonrpc-version-field", &with(r#"> {"jsonrpc":"2.0","id":1,"method":"ping"}"#));
+    }
+
+    #[test]
+    fn members_that_exclude_each_other() {
+        let asked = r#"> {"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+        let answer = r#"< {"jsonrpc":"2.0","id":1,"result":{}}"#;
+        fires(
+            "jsonrpc-result-and-error",
+            &session(
+                "2025-06-18",
+                &[asked, r#"< {"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":"x"}}"#],
+            ),
+        );
+        silent("jsonrpc-result-and-error", &session("2025-06-18", &[asked, answer]));
+        fires("jsonrpc-method-and-result", &with(r#"> {"jsonrpc":"2.0","id":1,"method":"ping","result":{}}"#));
+        silent("jsonrpc-method-and-result", &session("2025-06-18", &[asked, answer]));
+    }
+
+    #[test]
+    fn params_and_results_are_objects() {
+        let asked = r#"> {"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+        let answer = |result: &str| format!(r#"< {{"jsonrpc":"2.0","id":1,"result":{result}}}"#);
+        let found = fires("jsonrpc-result-not-object", &session("2025-06-18", &[asked, &answer("null")]));
+        assert_eq!(found.text, "the result is null");
+        silent("jsonrpc-result-not-object", &session("2025-06-18", &[asked, &answer("{}")]));
+        fires("jsonrpc-params-not-object", &with(r#"> {"jsonrpc":"2.0","id":1,"method":"ping","params":[1]}"#));
+        silent("jsonrpc-params-not-object", &with(r#"> {"jsonrpc":"2.0","id":1,"method":"ping","params":{}}"#));
+    }
+
+    #[test]
+    fn ids_where_they_belong() {
+        fires(
+            "jsonrpc-notification-with-id",
+            &with(r#"> {"jsonrpc":"2.0","id":1,"method":"notifications/initialized"}"#),
+        );
+        fires("jsonrpc-request-without-id", &with(r#"> {"jsonrpc":"2.0","method":"tools/list"}"#));
+        let fine = with(r#"> {"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
+        silent("jsonrpc-notification-with-id", &fine);
+        silent("jsonrpc-request-without-id", &fine);
+    }
+
+    #[test]
+    fn names() {
+        fires("jsonrpc-method-reserved-prefix", &with(r#"> {"jsonrpc":"2.0","id":1,"method":"rpc.discover"}"#));
+        silent("jsonrpc-method-reserved-prefix", &with(r#"> {"jsonrpc":"2.0","id":1,"method":"rpcs/discover"}"#));
+        fires("jsonrpc-duplicate-key", &with(r#"> {"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}"#));
+        fires(
+            "jsonrpc-duplicate-key",
+            &with(r#"> {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","name":"b"}}"#),
+        );
+        silent("jsonrpc-duplicate-key", &with(r#"> {"jsonrpc":"2.0","id":1,"method":"ping"}"#));
+    }
+}

@@ -1,0 +1,258 @@
+//! Error objects and their codes.
+
+use super::envelope::type_of;
+use crate::findings::report::Report;
+use crate::findings::rule::ERRORS;
+use crate::findings::seen::Seen;
+use crate::findings::{Check, Rule, Severity};
+use crate::mcp::revision::Revisions;
+
+/// The rules of this file.
+pub(in crate::findings) const RULES: &[&Rule] =
+    &[&OBJECT, &ID_NULL, &WITHOUT_ID, &RESERVED, &RETIRED, &MCP_RESERVED, &LEGACY_RANGE, &LSP];
+
+static OBJECT: Rule = Rule {
+    id: "jsonrpc-error-object",
+    severity: Severity::Error,
+    layer: "jsonrpc",
+    title: "\"error\" lacks an integer \"code\" or a string \"message\"",
+    spec: "basic/index \"Error Responses\": \"MUST include an error field with a code and message\"",
+    why: "Clients that validate refuse the message, and the user sees a parse error instead of what went wrong.",
+    example: "{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":\"not found\"}",
+    remedy: "Send {\"code\":-32603,\"message\":\"…\"}; details go into \"data\".",
+    checks: &[Check::Message(ERRORS, &[], object)],
+    ..Rule::BLANK
+};
+
+fn object(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let error = seen.text().unwrap_or_default();
+    if !error.starts_with('{') {
+        return report.say(format!("the error is {}", type_of(error)));
+    }
+    match seen.body().get("code") {
+        None => report.say("the error has no code"),
+        Some(code) if code.parse::<i64>().is_err() => report.say(format!("the code is {}", shortened(code))),
+        Some(_) => {}
+    }
+    match seen.body().get("message") {
+        None => report.say("the error has no message"),
+        Some(message) if !message.starts_with('"') => report.say(format!("the message is {}", type_of(message))),
+        Some(_) => {}
+    }
+}
+
+/// A JSON value short enough for a sentence.
+fn shortened(json: &str) -> &str {
+    &json[..json.floor_char_boundary(40)]
+}
+
+static ID_NULL: Rule = Rule {
+    id: "jsonrpc-error-id-null",
+    severity: Severity::Info,
+    layer: "jsonrpc",
+    title: "An error response has \"id\": null",
+    spec: "JSON-RPC 2.0 section 5; schema JSONRPCError, JSONRPCErrorResponse",
+    why: "JSON-RPC says so for a request whose id could not be read; the MCP schema knows no null, and strict clients refuse it.",
+    example: "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32700,\"message\":\"Parse error\"}}",
+    remedy: "From 2025-11-25 on leave the id out; before, nothing better is defined.",
+    checks: &[Check::Message(ERRORS, &[], id_null)],
+    ..Rule::BLANK
+};
+
+fn id_null(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    if seen.message.id.as_deref() == Some("null") {
+        report.say("the error answers the id null");
+    }
+}
+
+static WITHOUT_ID: Rule = Rule {
+    id: "jsonrpc-error-without-id",
+    severity: Severity::Error,
+    layer: "jsonrpc",
+    title: "An error response has no id although its request could be read",
+    spec: "basic/index \"Error Responses\"",
+    why: "The client cannot match it: the request waits until it times out.",
+    example: "POST with \"id\":1 answered with {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32602,…}}",
+    remedy: "Copy the id; leave it out only where the request could not be read.",
+    checks: &[Check::Message(ERRORS, &[], without_id)],
+    ..Rule::BLANK
+};
+
+fn without_id(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    if seen.message.id.is_some() || seen.is_from_client() {
+        return;
+    }
+    let Some(request) = seen.carried.and_then(|carried| carried.request()) else { return };
+    if let Some(id) = request.id.as_deref().filter(|id| *id != "null") {
+        report.say_with(&[request.number], format!("the request (message {}) has the id {id}", request.number.0));
+    }
+}
+
+static RESERVED: Rule = Rule {
+    id: "jsonrpc-error-code-reserved",
+    severity: Severity::Warning,
+    layer: "jsonrpc",
+    title: "An error code is one that JSON-RPC reserves and does not define",
+    spec: "JSON-RPC 2.0 section 5.1: \"-32768 to -32000 are reserved for pre-defined errors\"",
+    why: "A later version may give it another meaning.",
+    example: "\"code\":-32604",
+    remedy: "Use a defined code, or one outside -32768 to -32000.",
+    checks: &[Check::Message(ERRORS, &[], reserved)],
+    ..Rule::BLANK
+};
+
+fn code(seen: &Seen<'_, '_>) -> Option<i64> {
+    seen.body().get("code")?.parse().ok()
+}
+
+fn reserved(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let Some(code @ -32_768..=-32_100) = code(seen) else { return };
+    let is_defined = matches!(code, -32_700 | -32_603..=-32_600);
+    if !is_defined {
+        report.say(format!("{code} is reserved and not defined"));
+    }
+}
+
+static RETIRED: Rule = Rule {
+    id: "error-code-retired",
+    severity: Severity::Error,
+    revisions: Revisions::MODERN,
+    layer: "errors",
+    title: "An error code of earlier revisions that must not be sent any more",
+    spec: "2026-07-28 basic/index \"Error Codes\": \"MUST NOT emit these codes\"",
+    why: "Clients of this revision give it no meaning: a missing resource looks like a failure of the server.",
+    example: "\"code\":-32002 under 2026-07-28",
+    remedy: "Send -32602 for a resource that is not there, and an InputRequiredResult for an elicitation.",
+    checks: &[Check::Message(ERRORS, &[], retired)],
+    ..Rule::BLANK
+};
+
+fn retired(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    if let Some(code @ (-32_002 | -32_042)) = code(seen) {
+        report.say(format!("{code} is retired"));
+    }
+}
+
+static MCP_RESERVED: Rule = Rule {
+    id: "error-code-mcp-reserved",
+    severity: Severity::Error,
+    revisions: Revisions::MODERN,
+    layer: "errors",
+    title: "An error code that MCP reserves and does not define",
+    spec: "2026-07-28 basic/index \"Error Codes\": -32020 to -32099 are reserved for this specification",
+    why: "A later revision may give it another meaning, and clients will act on that.",
+    example: "\"code\":-32050",
+    remedy: "Use -32603 or a code outside -32768 to -32000.",
+    checks: &[Check::Message(ERRORS, &[], mcp_reserved)],
+    ..Rule::BLANK
+};
+
+fn mcp_reserved(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    // -32020 HeaderMismatch, -32021 MissingRequiredClientCapability, -32022 UnsupportedProtocolVersion; -32042 is retired.
+    match code(seen) {
+        Some(code @ -32_099..=-32_023) if code != -32_042 => report.say(format!("{code} is reserved and not defined")),
+        _ => {}
+    }
+}
+
+static LEGACY_RANGE: Rule = Rule {
+    id: "error-code-legacy-range",
+    severity: Severity::Info,
+    revisions: Revisions::MODERN,
+    layer: "errors",
+    title: "An error code between -32000 and -32019, which mean nothing everywhere",
+    spec: "2026-07-28 basic/index \"Error Codes\": \"new implementations SHOULD NOT use\" them",
+    why: "Implementations used them for what they liked; a client can do nothing with it.",
+    example: "\"code\":-32000",
+    remedy: "Use -32603 or a code outside -32768 to -32000.",
+    checks: &[Check::Message(ERRORS, &[], legacy_range)],
+    ..Rule::BLANK
+};
+
+fn legacy_range(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    match code(seen) {
+        Some(code @ -32_019..=-32_000) if code != -32_002 => report.say(format!("{code} has no portable meaning")),
+        _ => {}
+    }
+}
+
+static LSP: Rule = Rule {
+    id: "error-code-lsp",
+    severity: Severity::Info,
+    layer: "errors",
+    title: "An error code of the Language Server Protocol, which no revision of MCP defines",
+    spec: "LSP 3.17 ErrorCodes; absent from all MCP schemas",
+    why: "MCP clients give it no meaning. A cancelled request should not be answered at all.",
+    example: "\"code\":-32800 in the answer to a request that was cancelled",
+    remedy: "Do not answer a cancelled request; use MCP's codes otherwise.",
+    checks: &[Check::Message(ERRORS, &[], lsp)],
+    ..Rule::BLANK
+};
+
+fn lsp(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let name = match code(seen) {
+        Some(-32_800) => "RequestCancelled",
+        Some(-32_801) => "ContentModified",
+        Some(-32_802) => "ServerCancelled",
+        Some(-32_803) => "RequestFailed",
+        _ => return,
+    };
+    report.say(format!("{} is LSP's {name}, and in no revision of MCP", seen.body().get("code").unwrap_or_default()));
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::findings::testing::{fires, header, http_session, json, modern, post, session, silent};
+
+    fn answered(error: &str) -> Vec<String> {
+        let answer = format!(r#"< {{"jsonrpc":"2.0","id":1,"error":{error}}}"#);
+        session("2025-06-18", &[r#"> {"jsonrpc":"2.0","id":1,"method":"ping"}"#, &answer])
+    }
+
+    fn answered_modern(code: i64) -> Vec<String> {
+        vec![
+            format!(r#"> {{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}}"#, modern("")),
+            format!(r#"< {{"jsonrpc":"2.0","id":1,"error":{{"code":{code},"message":"x"}}}}"#),
+        ]
+    }
+
+    #[test]
+    fn an_error_is_an_object_with_code_and_message() {
+        for error in [r#""x""#, r#"{"message":"x"}"#, r#"{"code":1.5,"message":"x"}"#, r#"{"code":1}"#] {
+            fires("jsonrpc-error-object", &answered(error));
+        }
+        silent("jsonrpc-error-object", &answered(r#"{"code":-1,"message":"x","data":[]}"#));
+    }
+
+    #[test]
+    fn an_error_names_its_request() {
+        fires(
+            "jsonrpc-error-id-null",
+            &session("2025-06-18", &[r#"< {"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"x"}}"#]),
+        );
+        silent("jsonrpc-error-id-null", &answered(r#"{"code":1,"message":"x"}"#));
+        let ping = post(&header("2025-11-25", true), r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
+        let answer =
+            |id: &str| json(400, "", &format!(r#"{{"jsonrpc":"2.0",{id}"error":{{"code":1,"message":"x"}}}}"#));
+        fires("jsonrpc-error-without-id", &http_session("2025-11-25", true, &[ping.clone(), answer("")]));
+        silent("jsonrpc-error-without-id", &http_session("2025-11-25", true, &[ping, answer("\"id\":1,")]));
+    }
+
+    #[test]
+    fn codes() {
+        let coded = |code: i64| answered(&format!(r#"{{"code":{code},"message":"x"}}"#));
+        fires("jsonrpc-error-code-reserved", &coded(-32_604));
+        fires("error-code-lsp", &coded(-32_800));
+        for code in [-32_700, -32_600, -32_603, -32_099, -32_000, 5] {
+            silent("jsonrpc-error-code-reserved", &coded(code));
+            silent("error-code-lsp", &coded(code));
+        }
+        fires("error-code-retired", &answered_modern(-32_002));
+        fires("error-code-retired", &answered_modern(-32_042));
+        silent("error-code-retired", &coded(-32_002));
+        fires("error-code-mcp-reserved", &answered_modern(-32_050));
+        silent("error-code-mcp-reserved", &answered_modern(-32_022));
+        fires("error-code-legacy-range", &answered_modern(-32_000));
+        silent("error-code-legacy-range", &answered_modern(-32_602));
+    }
+}

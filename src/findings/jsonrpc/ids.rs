@@ -1,0 +1,306 @@
+//! Ids: their types, their reuse, and who answers whom.
+
+use crate::decode::exchange::Exchange;
+use crate::decode::json;
+use crate::decode::jsonrpc::Kind;
+use crate::findings::carried::{Carried, is_success};
+use crate::findings::history::{Asked, History};
+use crate::findings::report::Report;
+use crate::findings::rule::REQUESTS;
+use crate::findings::seen::Seen;
+use crate::findings::{Check, Rule, Severity};
+use crate::mcp::Message;
+use crate::mcp::method::Method;
+use crate::mcp::pairing::Pending;
+use crate::mcp::revision::Revision::V2025_03_26;
+use crate::mcp::revision::Revisions;
+
+/// The rules of this file.
+pub(in crate::findings) const RULES: &[&Rule] = &[
+    &NULL,
+    &TYPE,
+    &UNSAFE_INTEGER,
+    &REUSED,
+    &IN_FLIGHT,
+    &UNKNOWN,
+    &TYPE_CHANGED,
+    &DUPLICATE,
+    &AMBIGUOUS,
+    &NOTIFICATION_ANSWERED,
+    &UNANSWERED,
+];
+
+pub(super) static NULL: Rule = Rule {
+    id: "jsonrpc-id-null",
+    severity: Severity::Error,
+    layer: "jsonrpc",
+    title: "The \"id\" of a request is null",
+    spec: "basic/index \"Requests\": \"Unlike base JSON-RPC, the ID MUST NOT be null\"",
+    why: "The answer cannot be told from one to a request that could not be read: the client waits for ever.",
+    example: "{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"ping\"}",
+    remedy: "Count from 1, or leave \"id\" out where no answer is wanted.",
+    ..Rule::BLANK
+};
+
+static TYPE: Rule = Rule {
+    id: "jsonrpc-id-type",
+    severity: Severity::Error,
+    layer: "jsonrpc",
+    title: "An \"id\" is neither a string nor an integer",
+    spec: "basic/index \"Requests\": \"Requests MUST include a string or integer ID\"",
+    why: "Typed SDKs refuse the message; fractions come back rounded and match nothing.",
+    example: "{\"jsonrpc\":\"2.0\",\"id\":1.5,\"method\":\"ping\"}",
+    remedy: "Use whole numbers or strings.",
+    checks: &[Check::Message(&[Kind::Request, Kind::Response, Kind::Error], &[], id_type)],
+    ..Rule::BLANK
+};
+
+fn id_type(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let Some(id) = seen.message.id.as_deref() else { return };
+    let digits = id.strip_prefix('-').unwrap_or(id);
+    let is_integer = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_integer && !id.starts_with('"') && id != "null" {
+        report.say(format!("the id is {id}"));
+    }
+}
+
+static UNSAFE_INTEGER: Rule = Rule {
+    id: "jsonrpc-id-unsafe-integer",
+    severity: Severity::Info,
+    layer: "jsonrpc",
+    title: "An integer \"id\" is beyond 2^53 - 1",
+    spec: "RFC 8259 section 6: integers in [-(2**53)+1, (2**53)-1] are interoperable",
+    why: "Peers written in JavaScript change it without a word, and their answer matches nothing.",
+    example: "{\"jsonrpc\":\"2.0\",\"id\":9007199254740993,\"method\":\"ping\"}",
+    remedy: "Count from 1, or use strings.",
+    checks: &[Check::Message(REQUESTS, &[], unsafe_integer)],
+    ..Rule::BLANK
+};
+
+fn unsafe_integer(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    const SAFE: u64 = (1 << 53) - 1;
+    let digits = seen.id().trim_start_matches('-');
+    // Shorter numbers are safe, and nearly all are shorter.
+    let all_digits = digits.len() > 15 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if all_digits && digits.parse::<u64>().map_or(true, |number| number > SAFE) {
+        report.say(format!("the id {} is not exact in JavaScript", seen.id()));
+    }
+}
+
+static REUSED: Rule = Rule {
+    id: "jsonrpc-id-reused",
+    severity: Severity::Error,
+    revisions: Revisions::LEGACY,
+    layer: "jsonrpc",
+    title: "A request has an id that its sender used before in the session",
+    spec: "basic/index \"Requests\": \"MUST NOT have been previously used by the requestor within the same session\"",
+    why: "A late answer to the first request is taken for the answer to the second.",
+    example: "two requests with \"id\":1 in one session",
+    remedy: "Count up for each request, retries too; do not start again after a reconnect that keeps the session.",
+    checks: &[Check::Message(REQUESTS, &[], reused)],
+    ..Rule::BLANK
+};
+
+fn reused(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let id = seen.id();
+    if id != "null" && seen.is_one_client() && seen.history.ids.contains(seen.message.direction, id) {
+        report.say(format!("the id {id} of {} was used before", seen.method_name()));
+    }
+}
+
+pub(super) static IN_FLIGHT: Rule = Rule {
+    id: "jsonrpc-id-in-flight",
+    severity: Severity::Error,
+    revisions: Revisions::MODERN,
+    layer: "jsonrpc",
+    title: "The id of a request is that of another that is still unanswered",
+    spec: "2026-07-28 basic/index \"Requests\"",
+    why: "Two answers with one id will come, and nobody can tell which belongs to which.",
+    example: "two requests with \"id\":1 on one pipe before either is answered",
+    remedy: "Use an id again only when its answer has come; better never.",
+    ..Rule::BLANK
+};
+
+pub(super) static UNKNOWN: Rule = Rule {
+    id: "jsonrpc-response-unknown-id",
+    severity: Severity::Error,
+    layer: "jsonrpc",
+    title: "A response matches no request of the other side",
+    spec: "basic/index \"Responses\": \"MUST include the same ID as the request\"",
+    why: "The request that it was meant for waits for ever, and the receiver logs or drops what it cannot place.",
+    example: "\"id\":3 in an answer where only the request 1 was sent",
+    remedy: "Copy the id of the request unchanged; answer each request once and notifications never.",
+    ..Rule::BLANK
+};
+
+pub(super) static TYPE_CHANGED: Rule = Rule {
+    id: "jsonrpc-response-id-type",
+    severity: Severity::Error,
+    layer: "jsonrpc",
+    title: "The id of a response matches a request only with its type changed",
+    spec: "basic/index \"Responses\": \"MUST include the same ID as the request\"",
+    why: "Typed clients do not match \"1\" to 1 and wait until they time out.",
+    example: "\"id\":\"1\" in the answer to a request with \"id\":1",
+    remedy: "Keep the id as it was parsed, with its type; do not format it into a string.",
+    ..Rule::BLANK
+};
+
+/// The open request that an answer would match if the type of its id did not count.
+pub(super) fn coerced<'h>(history: &'h History, answer: &Message) -> Option<&'h Asked> {
+    let bare = |id: &str| json::string(id).map_or_else(|| id.to_owned(), |text| text.into_owned());
+    let id = answer.id.as_deref()?;
+    let wanted = bare(id);
+    let other = |asked: &&Asked| asked.id.starts_with('"') != id.starts_with('"');
+    let asked = history.requests.iter().rev().filter(|asked| asked.sender == answer.direction.reversed());
+    asked.filter(other).find(|asked| bare(&asked.id) == wanted)
+}
+
+pub(super) static DUPLICATE: Rule = Rule {
+    id: "jsonrpc-response-duplicate",
+    severity: Severity::Error,
+    layer: "jsonrpc",
+    title: "A request was answered twice",
+    spec: "JSON-RPC 2.0 section 5",
+    why: "The second answer is dropped or, where ids are used again, taken for another one's.",
+    example: "a result, and later an error for the same id after a timeout",
+    remedy: "Whatever ends a request first (result, error, timeout, cancellation) must forget it.",
+    ..Rule::BLANK
+};
+
+pub(super) static AMBIGUOUS: Rule = Rule {
+    id: "jsonrpc-response-ambiguous",
+    severity: Severity::Warning,
+    layer: "jsonrpc",
+    title: "A response fits several open requests with the same id",
+    spec: "basic/index \"Requests\"",
+    why: "Nobody can tell which request was answered; mcptap pairs none rather than guess.",
+    example: "two open requests with \"id\":1, and one answer to \"id\":1",
+    remedy: "Give each request an id of its own.",
+    ..Rule::BLANK
+};
+
+static NOTIFICATION_ANSWERED: Rule = Rule {
+    id: "jsonrpc-notification-answered",
+    severity: Severity::Error,
+    revisions: Revisions::since(V2025_03_26),
+    layer: "jsonrpc",
+    title: "A notification was answered with a JSON-RPC response",
+    spec: "basic/index \"Notifications\": \"The receiver MUST NOT send a response\"",
+    why: "The client waits for no answer: it logs an error, or matches it to a request of the same id.",
+    example: "POST of notifications/initialized answered with {\"jsonrpc\":\"2.0\",\"id\":null,\"result\":{}}",
+    remedy: "Answer the POST with 202 and no body.",
+    checks: &[Check::Exchange(notification_answered)],
+    ..Rule::BLANK
+};
+
+fn notification_answered(exchange: &Exchange, carried: &Carried, _: &History, report: &mut Report<'_>) {
+    let notifications = !carried.sent.is_empty() && carried.sent.iter().all(|sent| sent.kind == Kind::Notification);
+    let answer = carried.received.iter().find(|got| matches!(got.kind, Kind::Response | Kind::Error));
+    if let (true, true, Some(answer)) = (notifications, is_success(exchange), answer) {
+        let method = carried.sent[0].method_name.as_deref().unwrap_or_default();
+        report.say_with(
+            &[],
+            format!("{method} was answered with a {} (message {})", answer.kind.name(), answer.number.0),
+        );
+    }
+}
+
+/// Nobody answered.
+pub static UNANSWERED: Rule = Rule {
+    id: "jsonrpc-request-unanswered",
+    severity: Severity::Warning,
+    layer: "jsonrpc",
+    title: "A request was neither answered nor cancelled before its session ended",
+    spec: "JSON-RPC 2.0 section 5; basic/transports \"Sending Messages\" 6",
+    why: "The caller waited until it gave up, or still does.",
+    example: "tools/call with \"id\":4, and no message with that id until the capture ends",
+    remedy: "Look at what the server did then: a crash, a deadlock, an answer on another stream; or end the capture later.",
+    ..Rule::BLANK
+};
+
+/// Says that a request has no answer. A subscription stays open as long as its client wants it.
+pub fn unanswered(pending: &Pending, history: &History, report: &mut Report<'_>) {
+    let method = pending.method.as_deref().unwrap_or("request");
+    let asked = history.requests.get(pending.number);
+    // An HTTP status is an answer too.
+    let is_over = asked.is_some_and(|asked| asked.refused.is_some() || asked.cancelled.is_some());
+    if is_over || Method::named(method) == Method::SubscriptionsListen {
+        return;
+    }
+    let mut text = format!("{method} (message {}) has no answer", pending.number.0);
+    let severity = if history.has_gaps { Severity::Info } else { UNANSWERED.severity };
+    if history.has_gaps {
+        text.push_str(" in what was captured; bytes of the session are missing");
+    }
+    report.say_as_with(severity, &[pending.number], text);
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::findings::testing::{fires, header, http_session, json, modern, post, session, silent};
+
+    const PING: &str = r#"> {"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    const PONG: &str = r#"< {"jsonrpc":"2.0","id":1,"result":{}}"#;
+
+    fn legacy(steps: &[&str]) -> Vec<String> {
+        session("2025-11-25", steps)
+    }
+
+    #[test]
+    fn types_of_ids() {
+        fires("jsonrpc-id-null", &legacy(&[r#"> {"jsonrpc":"2.0","id":null,"method":"ping"}"#]));
+        fires("jsonrpc-id-type", &legacy(&[r#"> {"jsonrpc":"2.0","id":1.5,"method":"ping"}"#]));
+        fires("jsonrpc-id-type", &legacy(&[r#"> {"jsonrpc":"2.0","id":{},"method":"ping"}"#]));
+        fires("jsonrpc-id-unsafe-integer", &legacy(&[r#"> {"jsonrpc":"2.0","id":9007199254740993,"method":"ping"}"#]));
+        let fine = legacy(&[PING, PONG, r#"> {"jsonrpc":"2.0","id":"9007199254740993","method":"ping"}"#]);
+        for rule in ["jsonrpc-id-null", "jsonrpc-id-type", "jsonrpc-id-unsafe-integer"] {
+            silent(rule, &fine);
+        }
+    }
+
+    #[test]
+    fn an_id_is_used_once_in_a_session() {
+        fires("jsonrpc-id-reused", &legacy(&[PING, PONG, PING, PONG]));
+        silent("jsonrpc-id-reused", &legacy(&[PING, PONG, &PING.replace('>', "<"), &PONG.replace('<', ">")]));
+    }
+
+    #[test]
+    fn an_id_may_be_used_again_once_it_is_answered() {
+        let list =
+            |step: &str| format!(r#"> {{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}}{step}"#, modern(""));
+        let answer = r#"< {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","tools":[],"ttlMs":0,"cacheScope":"public"}}"#;
+        let (asked, again) = (list(""), list(""));
+        fires("jsonrpc-id-in-flight", &[asked.as_str(), &again]);
+        silent("jsonrpc-id-in-flight", &[asked.as_str(), answer, &again, answer]);
+        silent("jsonrpc-id-reused", &[asked.as_str(), answer, &again, answer]);
+    }
+
+    #[test]
+    fn answers_and_their_requests() {
+        fires("jsonrpc-response-unknown-id", &legacy(&[PING, &PONG.replace('1', "3")]));
+        let found = fires("jsonrpc-response-id-type", &legacy(&[PING, &PONG.replace(":1", ":\"1\"")]));
+        assert_eq!(found.messages.len(), 2);
+        fires("jsonrpc-response-duplicate", &legacy(&[PING, PONG, PONG]));
+        fires("jsonrpc-response-ambiguous", &legacy(&[PING, PING, PONG]));
+        fires("jsonrpc-request-unanswered", &legacy(&[PING]));
+        let fine = legacy(&[PING, PONG]);
+        for rule in [
+            "jsonrpc-response-unknown-id",
+            "jsonrpc-response-id-type",
+            "jsonrpc-response-duplicate",
+            "jsonrpc-response-ambiguous",
+            "jsonrpc-request-unanswered",
+        ] {
+            silent(rule, &fine);
+        }
+    }
+
+    #[test]
+    fn notifications_are_not_answered() {
+        let headers = header("2025-06-18", true);
+        let notify = post(&headers, r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
+        let answered = json(200, "", r#"{"jsonrpc":"2.0","id":5,"result":{}}"#);
+        fires("jsonrpc-notification-answered", &http_session("2025-06-18", true, &[notify.clone(), answered]));
+        silent("jsonrpc-notification-answered", &http_session("2025-06-18", true, &[notify, "< 202\n\n".to_owned()]));
+    }
+}

@@ -1,0 +1,143 @@
+//! Rules about methods: whether the revision in force has them, and who may send them.
+
+use super::report::Report;
+use super::rule::ASKS;
+use super::seen::Seen;
+use super::{Check, Rule, Severity};
+use crate::mcp::method::{Method, Sender};
+use crate::mcp::revision::Revision::V2025_06_18;
+use crate::mcp::revision::Revisions;
+
+/// The rules of this file.
+pub(super) const RULES: &[&Rule] = &[&WRONG_DIRECTION, &NOT_IN_VERSION, &UNKNOWN];
+
+static WRONG_DIRECTION: Rule = Rule {
+    id: "method-wrong-direction",
+    severity: Severity::Error,
+    layer: "schema",
+    title: "A method was sent by the wrong side",
+    spec: "schema: the unions ClientRequest, ServerRequest, ClientNotification, ServerNotification",
+    why: "The receiver does not implement it and answers -32601.",
+    example: "tools/call from the server",
+    remedy: "Ask the other side in its own words: a server that needs the model sends sampling/createMessage.",
+    checks: &[Check::Any(ASKS, &[], wrong_direction)],
+    ..Rule::BLANK
+};
+
+fn wrong_direction(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let Some(definition) = seen.method.definition() else { return };
+    let (is_wrong, sender) = match definition.sender {
+        Sender::Client => (!seen.is_from_client(), "clients"),
+        Sender::Server => (seen.is_from_client(), "servers"),
+        Sender::Both => return,
+    };
+    if is_wrong && !definition.revisions.is_disjoint(seen.revisions()) {
+        report.say(format!("{} is sent by {sender} only", definition.name));
+    }
+}
+
+static NOT_IN_VERSION: Rule = Rule {
+    id: "method-not-in-version",
+    severity: Severity::Warning,
+    layer: "schema",
+    title: "A method that another revision defines, and not the one in force",
+    spec: "2025-06-18 basic/lifecycle \"Operation\": \"Respect the negotiated protocol version\"; schema",
+    why: "The receiver does not implement it and answers -32601, or ignores the notification.",
+    example: "elicitation/create under 2025-03-26; ping under 2026-07-28",
+    remedy: "Ask for the revision that has it, or do without.",
+    checks: &[Check::Any(ASKS, &[], not_in_version)],
+    ..Rule::BLANK
+};
+
+fn not_in_version(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let Some(definition) = seen.method.definition() else { return };
+    let in_force = seen.revisions();
+    // The handshake opens a session of its own revision, whatever was in force on the endpoint before.
+    if !definition.revisions.is_disjoint(in_force) || seen.method == Method::Initialize {
+        return;
+    }
+    // "Both parties MUST … Respect the negotiated protocol version": a SHOULD before 2025-06-18.
+    let severity = match in_force.within(Revisions::since(V2025_06_18)) {
+        true => Severity::Error,
+        false => Severity::Warning,
+    };
+    let names: Vec<&str> = definition.revisions.iter().map(|revision| revision.name()).collect();
+    let place = in_force.single().map_or("the revision in force", |revision| revision.name());
+    report.say_as(severity, format!("{} is not in {place}, but in {}", definition.name, names.join(", ")));
+}
+
+static UNKNOWN: Rule = Rule {
+    id: "method-unknown",
+    severity: Severity::Info,
+    layer: "schema",
+    title: "A method that no revision defines",
+    spec: "schema; JSON-RPC 2.0 section 5.1: -32601 \"The method does not exist\"",
+    why: "Only a peer that was made for it understands it; others answer -32601, and ignore it where it is a notification.",
+    example: "the notification initialized, where notifications/initialized was meant",
+    remedy: "Use MCP's method: tools/call for what a server can do, notifications/message for logs. Or declare an extension.",
+    checks: &[Check::Any(ASKS, &[Method::Other], unknown)],
+    ..Rule::BLANK
+};
+
+/// Names that are seen in texts about MCP and in other protocols, and what is meant.
+const MEANT: [(&str, &str); 10] = [
+    ("initialized", "notifications/initialized"),
+    ("sampling/complete", "sampling/createMessage"),
+    ("elicitation/request", "elicitation/create"),
+    ("tools/list_changed", "notifications/tools/list_changed"),
+    ("prompts/list_changed", "notifications/prompts/list_changed"),
+    ("resources/list_changed", "notifications/resources/list_changed"),
+    ("resources/updated", "notifications/resources/updated"),
+    ("logEvent", "notifications/message"),
+    ("$/cancelRequest", "notifications/cancelled"),
+    ("$/progress", "notifications/progress"),
+];
+
+fn unknown(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    // An extension that was declared brings methods of its own, which nothing here knows.
+    let handshake = &seen.history.handshake;
+    let declared = [&handshake.client, &handshake.server, &seen.history.discovered];
+    if declared.into_iter().flatten().any(|declared| !declared.extensions.is_empty()) {
+        return;
+    }
+    let name = seen.method_name();
+    match MEANT.iter().find(|(known, _)| *known == name) {
+        Some((_, meant)) => report.say(format!("{name} is no method of MCP: {meant} is")),
+        None => report.say(format!("{name} is no method of MCP")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::findings::testing::{fires, modern, session, silent};
+
+    #[test]
+    fn each_side_has_its_methods() {
+        fires(
+            "method-wrong-direction",
+            &session("2025-06-18", &[r#"< {"jsonrpc":"2.0","id":1,"method":"tools/list"}"#]),
+        );
+        silent(
+            "method-wrong-direction",
+            &session("2025-06-18", &[r#"> {"jsonrpc":"2.0","id":1,"method":"tools/list"}"#]),
+        );
+        silent("method-wrong-direction", &session("2025-06-18", &[r#"< {"jsonrpc":"2.0","id":1,"method":"ping"}"#]));
+    }
+
+    #[test]
+    fn each_revision_has_its_methods() {
+        let elicit = r#"< {"jsonrpc":"2.0","id":1,"method":"elicitation/create"}"#;
+        assert_eq!(fires("method-not-in-version", &session("2025-03-26", &[elicit])).severity, Severity::Warning);
+        silent("method-not-in-version", &session("2025-06-18", &[elicit]));
+        let ping = format!(r#"> {{"jsonrpc":"2.0","id":1,"method":"ping","params":{}}}"#, modern(""));
+        assert_eq!(fires("method-not-in-version", &[ping]).severity, Severity::Error);
+    }
+
+    #[test]
+    fn unknown_methods_and_what_was_meant() {
+        let found = fires("method-unknown", &session("2025-06-18", &[r#"> {"jsonrpc":"2.0","method":"initialized"}"#]));
+        assert!(found.text.ends_with("notifications/initialized is"), "{}", found.text);
+        silent("method-unknown", &session("2025-06-18", &[r#"> {"jsonrpc":"2.0","id":1,"method":"ping"}"#]));
+    }
+}

@@ -1,0 +1,227 @@
+//! Rules about the members of messages: every request, notification and result against its revision's definition, and the
+//! keys of `_meta`.
+
+use super::report::Report;
+use super::rule::{ASKS, NOTIFICATIONS, REQUESTS, RESULTS};
+use super::seen::{Evidence, Seen};
+use super::{Check, Rule, Severity};
+use crate::mcp::Revision;
+use crate::mcp::Revision::V2025_06_18;
+use crate::mcp::revision::Revisions;
+use crate::mcp::shape::{self, Mismatch, Role};
+
+/// The rules of this file.
+pub(super) const RULES: &[&Rule] = &[&REQUEST, &NOTIFICATION, &RESULT, &META_KEY, &META_RESERVED];
+
+static REQUEST: Rule = Rule {
+    id: "schema-request-invalid",
+    severity: Severity::Error,
+    layer: "schema",
+    title: "A request is not what its revision defines",
+    spec: "schema: the definition of the method",
+    why: "The receiver answers -32602, or takes a missing or mistyped parameter for something else.",
+    example: "tools/call with \"params\":{\"tool\":\"add\"}, where \"name\" is meant",
+    remedy: "Send the members that the schema of the negotiated revision asks for, with their types.",
+    checks: &[Check::Any(REQUESTS, &[], ask)],
+    ..Rule::BLANK
+};
+
+static NOTIFICATION: Rule = Rule {
+    id: "schema-notification-invalid",
+    severity: Severity::Error,
+    layer: "schema",
+    title: "A notification is not what its revision defines",
+    spec: "schema: the definition of the method",
+    why: "The receiver ignores it without a word: nobody answers notifications.",
+    example: "notifications/progress without \"progress\"",
+    remedy: "Send the members that the schema of the negotiated revision asks for, with their types.",
+    checks: &[Check::Any(NOTIFICATIONS, &[], ask)],
+    ..Rule::BLANK
+};
+
+static RESULT: Rule = Rule {
+    id: "schema-result-invalid",
+    severity: Severity::Error,
+    layer: "schema",
+    title: "A result is not what its revision defines for the request",
+    spec: "schema: the result type of the method",
+    why: "Clients validate results: the call fails although the server did its work.",
+    example: "a result of tools/call without \"content\"",
+    remedy: "Send the members that the schema of the negotiated revision asks for, with their types.",
+    checks: &[Check::Any(RESULTS, &[], result)],
+    ..Rule::BLANK
+};
+
+/// Mismatches of one message that its finding tells of.
+const TOLD: usize = 3;
+
+/// What is wrong whichever revision is in force: what one of several possible revisions allows is no finding.
+fn mismatches(seen: &Seen<'_, '_>, role: Role<'_>) -> Vec<Mismatch> {
+    // What is no object has a rule of its own, for params, results and errors.
+    if seen.text().is_some_and(|text| !text.starts_with('{')) {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    for revision in seen.revisions().iter() {
+        found = shape::check(revision, role, &seen.message.raw);
+        // Ids and the version field have rules of their own too.
+        found.retain(|mismatch| !matches!(mismatch.path.as_str(), "/jsonrpc" | "/id"));
+        if found.is_empty() {
+            break;
+        }
+    }
+    found
+}
+
+fn tell(found: &[Mismatch], report: &mut Report<'_>) {
+    let mut text: Vec<String> = found.iter().take(TOLD).map(Mismatch::to_string).collect();
+    if found.len() > TOLD {
+        text.push(format!("{} more", found.len() - TOLD));
+    }
+    if !text.is_empty() {
+        report.say(text.join("; "));
+    }
+}
+
+fn ask(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    tell(&mismatches(seen, Role::Method(seen.method_name())), report);
+}
+
+fn result(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    if seen.message.answers.is_some() {
+        tell(&mismatches(seen, Role::AnswerTo(seen.method_name())), report);
+    }
+}
+
+static META_KEY: Rule = Rule {
+    id: "meta-key-invalid",
+    severity: Severity::Warning,
+    revisions: Revisions::since(V2025_06_18),
+    layer: "schema",
+    title: "A key of _meta breaks the grammar of such keys",
+    spec: "basic/index \"_meta\": an optional prefix of dot-separated labels and a slash, and a name",
+    why: "Receivers that check refuse or drop it.",
+    example: "\"_meta\":{\"my key\":1}",
+    remedy: "Use a domain that is yours, reversed, and a name: com.example/key.",
+    checks: &[Check::Message(ASKS, &[], meta_key), Check::Message(RESULTS, &[], meta_key)],
+    ..Rule::BLANK
+};
+
+/// "Labels MUST start with a letter and end with a letter or digit; interior characters can be letters, digits, or hyphens".
+fn is_label(label: &str) -> bool {
+    let bytes = label.as_bytes();
+    let first = bytes.first().is_some_and(u8::is_ascii_alphabetic);
+    let last = bytes.last().is_some_and(u8::is_ascii_alphanumeric);
+    first && last && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
+}
+
+/// "Unless empty, MUST begin and end with an alphanumeric character. MAY contain hyphens, underscores, dots, and
+/// alphanumerics in between."
+fn is_name(name: &str) -> bool {
+    let bytes = name.as_bytes();
+    let ends = [bytes.first(), bytes.last()].into_iter().flatten().all(u8::is_ascii_alphanumeric);
+    ends && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
+}
+
+fn meta_key(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    for (name, _) in seen.meta().iter() {
+        let Some(key) = crate::decode::json::string(name) else { continue };
+        let fits = match key.rsplit_once('/') {
+            Some((prefix, name)) => prefix.split('.').all(is_label) && is_name(name),
+            None => is_name(&key),
+        };
+        if !fits {
+            return report.say(format!("the key {key:?} is not valid"));
+        }
+    }
+}
+
+static META_RESERVED: Rule = Rule {
+    id: "meta-key-reserved",
+    severity: Severity::Warning,
+    revisions: Revisions::since(V2025_06_18),
+    layer: "schema",
+    title: "A key of _meta has a prefix that is MCP's, and MCP defines no such key",
+    spec: "basic/index \"_meta\": \"Any prefix beginning with zero or more valid labels, followed by modelcontextprotocol or mcp … is reserved\"",
+    why: "A later revision may define it, with another meaning.",
+    example: "\"_meta\":{\"io.modelcontextprotocol/mine\":1}",
+    remedy: "Use a domain that is yours, reversed: com.example/mine.",
+    checks: &[Check::Message(ASKS, &[], meta_reserved), Check::Message(RESULTS, &[], meta_reserved)],
+    ..Rule::BLANK
+};
+
+/// Names that a revision or a known extension defines behind `io.modelcontextprotocol/`.
+const DEFINED: &[&str] = &[
+    "protocolVersion",
+    "clientCapabilities",
+    "clientInfo",
+    "serverInfo",
+    "logLevel",
+    "subscriptionId",
+    "related-task",
+    "model-immediate-response",
+    "ui",
+];
+
+fn meta_reserved(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let is_modern = seen.revisions().within(Revisions::only(Revision::V2026_07_28));
+    for (name, _) in seen.meta().iter() {
+        let Some(key) = crate::decode::json::string(name) else { continue };
+        let Some((prefix, name)) = key.rsplit_once('/') else { continue };
+        let labels: Vec<&str> = prefix.split('.').collect();
+        let is_mcp = |label: &&str| matches!(*label, "modelcontextprotocol" | "mcp");
+        let is_reserved = if is_modern {
+            labels.get(1).is_some_and(is_mcp)
+        } else {
+            labels.iter().rev().skip(1).any(|label| is_mcp(&label)) || labels.last().is_some_and(is_mcp)
+        };
+        if is_reserved && !(prefix == "io.modelcontextprotocol" && DEFINED.contains(&name)) {
+            return report.say(format!("the key {key:?} is reserved"));
+        }
+    }
+}
+
+/// The one revision that shapes and schemas are held against, where it is known.
+pub(super) fn revision(seen: &Seen<'_, '_>) -> Option<Revision> {
+    let known = seen.in_force.evidence != Evidence::None;
+    // Where several may be in force, the newest of them reads schemas most leniently.
+    seen.revisions().single().or_else(|| seen.revisions().iter().last().filter(|_| known))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::findings::testing::{fires, session, silent};
+
+    #[test]
+    fn messages_have_the_members_of_their_revision() {
+        let call = |params: &str| format!(r#"> {{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
+        let good = call(r#"{"name":"add"}"#);
+        fires("schema-request-invalid", &session("2025-06-18", &[&call(r#"{"tool":"add"}"#)]));
+        silent("schema-request-invalid", &session("2025-06-18", &[&good]));
+        let answer = |result: &str| format!(r#"< {{"jsonrpc":"2.0","id":1,"result":{result}}}"#);
+        fires("schema-result-invalid", &session("2025-06-18", &[&good, &answer("{}")]));
+        // Whatever "2025-09-22" is, content is missing in all revisions.
+        fires("schema-result-invalid", &session("2025-09-22", &[&good, &answer("{}")]));
+        silent("schema-result-invalid", &session("2025-06-18", &[&good, &answer(r#"{"content":[]}"#)]));
+        let progress =
+            |params: &str| format!(r#"< {{"jsonrpc":"2.0","method":"notifications/progress","params":{params}}}"#);
+        fires("schema-notification-invalid", &session("2025-06-18", &[&progress(r#"{"progressToken":1}"#)]));
+        silent(
+            "schema-notification-invalid",
+            &session("2025-06-18", &[&progress(r#"{"progressToken":1,"progress":1}"#)]),
+        );
+    }
+
+    #[test]
+    fn keys_of_meta() {
+        let ping =
+            |key: &str| format!(r#"> {{"jsonrpc":"2.0","id":1,"method":"ping","params":{{"_meta":{{"{key}":1}}}}}}"#);
+        let with = |key: &str| session("2025-06-18", &[&ping(key)]);
+        fires("meta-key-invalid", &with("my key"));
+        fires("meta-key-reserved", &with("io.modelcontextprotocol/mine"));
+        for key in ["progressToken", "com.example/key", "a-b.c/d_e.f", "io.modelcontextprotocol/related-task"] {
+            silent("meta-key-invalid", &with(key));
+            silent("meta-key-reserved", &with(key));
+        }
+    }
+}

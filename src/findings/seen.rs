@@ -1,0 +1,160 @@
+//! A message as a rule sees it: what is asked again and again is computed once, what is rarely asked only when it is.
+
+use std::cell::{OnceCell, RefCell};
+use std::ops::Deref;
+
+use super::carried::Carried;
+use super::history::{Asked, History};
+use crate::decode::Direction;
+use crate::decode::json::Object;
+use crate::decode::jsonrpc::Kind;
+use crate::mcp::contract;
+use crate::mcp::facts::part;
+use crate::mcp::method::Method;
+use crate::mcp::revision::Revisions;
+use crate::mcp::{Message, Transport};
+
+/// By what the revision in force for a message is known, best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Evidence {
+    /// The request itself says it (`_meta`, 2026-07-28 on).
+    Meta,
+    /// The answer to `initialize` said it.
+    Negotiated,
+    /// `initialize` asked for it and is not answered yet.
+    Requested,
+    /// The header `MCP-Protocol-Version` says it.
+    Header,
+    /// It is among those of this era: the transport or other requests of the session say so.
+    Era,
+    /// Nothing says it.
+    None,
+}
+
+impl Evidence {
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Evidence::Meta => "the request's _meta says it",
+            Evidence::Negotiated => "the answer to initialize said it",
+            Evidence::Requested => "initialize asked for it",
+            Evidence::Header => "MCP-Protocol-Version says it",
+            Evidence::Era => "the session's other traffic says its era",
+            Evidence::None => "nothing says it",
+        }
+    }
+}
+
+/// The revisions that may be in force for a message, and why these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InForce {
+    /// They: one, where it is known.
+    pub revisions: Revisions,
+    /// Why.
+    pub evidence: Evidence,
+}
+
+impl InForce {
+    /// Nothing is known.
+    pub const UNKNOWN: InForce = InForce { revisions: Revisions::ALL, evidence: Evidence::None };
+}
+
+/// What is computed of a message alone.
+#[derive(Debug)]
+pub struct Facts<'a> {
+    /// The message.
+    pub message: &'a Message,
+    /// Its method; for an answer that of the request it answers.
+    pub method: Method,
+    /// The revision in force.
+    pub in_force: InForce,
+    body: OnceCell<Object<'a>>,
+    meta: OnceCell<Object<'a>>,
+}
+
+impl<'a> Facts<'a> {
+    pub(super) fn new(message: &'a Message) -> Facts<'a> {
+        let method = message.method.as_deref().map_or(Method::Other, Method::named);
+        let in_force = InForce::UNKNOWN;
+        Facts { message, method, in_force, body: OnceCell::new(), meta: OnceCell::new() }
+    }
+
+    /// The revisions that may be in force.
+    pub fn revisions(&self) -> Revisions {
+        self.in_force.revisions
+    }
+
+    /// The text of `params`, `result` or `error`: whatever makes the message what it is.
+    pub fn text(&self) -> Option<&'a str> {
+        part(
+            self.message,
+            match self.message.kind {
+                Kind::Request | Kind::Notification => "params",
+                Kind::Response => "result",
+                Kind::Error => "error",
+                Kind::Invalid => return None,
+            },
+        )
+    }
+
+    /// The members of that; empty where it is no object.
+    pub fn body(&self) -> &Object<'a> {
+        self.body.get_or_init(|| self.text().map(Object::read).unwrap_or_default())
+    }
+
+    /// The members of its `_meta`.
+    pub fn meta(&self) -> &Object<'a> {
+        self.meta.get_or_init(|| match self.text() {
+            // Most messages have none: looking for the name is cheaper than for the member.
+            Some(text) if memchr::memmem::find(text.as_bytes(), b"\"_meta\"").is_some() => self.body().object("_meta"),
+            _ => Object::default(),
+        })
+    }
+
+    /// The JSON-RPC id as text, for people.
+    pub fn id(&self) -> &'a str {
+        self.message.id.as_deref().unwrap_or("null")
+    }
+
+    /// Whether the client sent it.
+    pub fn is_from_client(&self) -> bool {
+        self.message.direction == Direction::ClientToServer
+    }
+
+    /// The name of its method as sent.
+    pub fn method_name(&self) -> &'a str {
+        self.message.method.as_deref().unwrap_or_default()
+    }
+}
+
+/// A message with everything a rule may look at.
+pub struct Seen<'s, 'a> {
+    pub(super) facts: &'s Facts<'a>,
+    /// The request it answers, where that is known and still remembered.
+    pub asked: Option<&'s Asked>,
+    /// The HTTP exchange that carries it.
+    pub carried: Option<&'s Carried>,
+    /// Schemas of tools, compiled when first asked for.
+    pub schemas: &'s RefCell<contract::Checker>,
+    /// The session before this message.
+    pub history: &'s History,
+}
+
+impl Seen<'_, '_> {
+    /// Whether all that the history holds is one client's: a server that keeps no session is known by its client's address alone,
+    /// which several clients may share.
+    pub fn is_one_client(&self) -> bool {
+        match self.history.transport {
+            Transport::Stdio | Transport::HttpSse => true,
+            Transport::StreamableHttp | Transport::Http => self.carried.is_some_and(|carried| carried.names_session),
+        }
+    }
+}
+
+impl<'a> Deref for Seen<'_, 'a> {
+    type Target = Facts<'a>;
+
+    fn deref(&self) -> &Facts<'a> {
+        self.facts
+    }
+}

@@ -1,0 +1,42 @@
+//! Rules about the pipes of a server and its process.
+
+use super::{Rule, Severity};
+use crate::decode::Direction;
+use crate::mcp::Message;
+use crate::mcp::message::Carrier;
+
+/// The rules of this file.
+pub(super) const RULES: &[&Rule] = &[&STDOUT, &STDIN];
+
+static STDOUT: Rule = Rule {
+    id: "stdio-stdout-not-mcp",
+    severity: Severity::Error,
+    layer: "stdio",
+    title: "A line on the server's stdout is not a valid MCP message",
+    spec: "basic/transports \"stdio\": \"The server MUST NOT write anything to its stdout that is not a valid MCP message\"",
+    why: "Clients log a parse error for each such line, and some end the session.",
+    example: "Server listening on stdio",
+    remedy: "Write logs, banners and stack traces to stderr; look for print() in libraries too.",
+    ..Rule::BLANK
+};
+
+static STDIN: Rule = Rule {
+    id: "stdio-stdin-not-mcp",
+    severity: Severity::Error,
+    layer: "stdio",
+    title: "A line on the server's stdin is not a valid MCP message",
+    spec: "basic/transports \"stdio\": \"The client MUST NOT write anything to the server's stdin that is not a valid MCP message\"",
+    why: "The server cannot answer it, and may end.",
+    example: "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":",
+    remedy: "Write each message whole on one line.",
+    ..Rule::BLANK
+};
+
+/// The rule of the pipe that carried something that is no message.
+pub(super) fn rule_of(message: &Message) -> Option<&'static Rule> {
+    match (message.carrier, message.direction) {
+        (Carrier::Line, Direction::ServerToClient) => Some(&STDOUT),
+        (Carrier::Line, Direction::ClientToServer) => Some(&STDIN),
+        _ => None,
+    }
+}

@@ -1,0 +1,209 @@
+//! Conversations for the tests of rules: through the whole pipeline, as a capture would bring them.
+
+use etherparse::{PacketBuilder, TcpHeader};
+
+use crate::capture::pipe::{self, Content, Exit, Pipe, Start};
+use crate::capture::{LinkType, Packet, PacketNumber, Time};
+use crate::event::Event;
+use crate::findings::Finding;
+use crate::pipeline::{Input, Options, Pipeline};
+
+/// A conversation: one step a text.
+///
+/// On a pipe: `> {"jsonrpc":…}` is a line of the client, `< …` one of the server, `! 3` the exit of the server with status 3,
+/// `~` the moment in which recording began: what a wrapper says at the start of a process is left out.
+/// Over HTTP (first step begins with `> POST`, `> GET` or `> DELETE`): `> POST /mcp\nName: value\n\nbody` and
+/// `< 200\nName: value\n\nbody`, each on its own connection's turn; `Host` and `Content-Length` are added. `+ 500` lets so many
+/// milliseconds pass.
+pub fn findings<S: AsRef<str>>(steps: &[S]) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for event in events(steps) {
+        if let Event::Finding(finding) = event {
+            found.push(*finding);
+        }
+    }
+    found
+}
+
+/// What the pipeline says of a conversation.
+pub fn events<S: AsRef<str>>(steps: &[S]) -> Vec<Event> {
+    let over_http =
+        steps.iter().any(|step| ["> POST", "> GET", "> DELETE"].iter().any(|verb| step.as_ref().starts_with(verb)));
+    let packets = if over_http { network(steps) } else { pipes(steps) };
+    let mut pipeline = Pipeline::new(Options::default());
+    let mut events = Vec::new();
+    for ((time, link, data), number) in packets.iter().zip(1..) {
+        let original_length = data.len() as u32;
+        let (number, time, link) = (PacketNumber(number), Time(*time), *link);
+        let packet = Packet { number, time, link, interface: 0, original_length, data };
+        pipeline.push(Input::Packet(packet), &mut |event| events.push(event));
+    }
+    pipeline.push(Input::End, &mut |event| events.push(event));
+    events
+}
+
+/// The conversation breaks this rule.
+#[track_caller]
+pub fn fires<S: AsRef<str>>(rule: &str, steps: &[S]) -> Finding {
+    let found = findings(steps);
+    let ids: Vec<(&str, &str)> = found.iter().map(|finding| (finding.rule.id, finding.text.as_str())).collect();
+    match found.iter().find(|finding| finding.rule.id == rule) {
+        Some(finding) => finding.clone(),
+        None => panic!("{rule} was not found, but {ids:#?}"),
+    }
+}
+
+/// The conversation does not break it.
+#[track_caller]
+pub fn silent<S: AsRef<str>>(rule: &str, steps: &[S]) {
+    assert!(super::rule(rule).is_some(), "there is no rule {rule}");
+    if let Some(finding) = findings(steps).into_iter().find(|finding| finding.rule.id == rule) {
+        panic!("{rule} was found: {finding:#?}");
+    }
+}
+
+/// A handshake on a pipe, of this revision, with all capabilities of both sides; what follows comes behind it. Ids from 1 on
+/// are free.
+pub fn session(version: &str, steps: &[&str]) -> Vec<String> {
+    let client = r#"{"roots":{"listChanged":true},"sampling":{},"elicitation":{}}"#;
+    let server = r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"logging":{},"completions":{},
+        "resources":{"subscribe":true,"listChanged":true}}"#;
+    session_of(version, client, &server.replace('\n', ""), steps)
+}
+
+/// The same with these capabilities.
+pub fn session_of(version: &str, client: &str, server: &str, steps: &[&str]) -> Vec<String> {
+    let info = r#"{"name":"n","version":"1"}"#;
+    let mut all = vec![
+        format!(
+            r#"> {{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{version}","capabilities":{client},"clientInfo":{info}}}}}"#
+        ),
+        format!(
+            r#"< {{"jsonrpc":"2.0","id":0,"result":{{"protocolVersion":"{version}","capabilities":{server},"serverInfo":{info}}}}}"#
+        ),
+        r#"> {"jsonrpc":"2.0","method":"notifications/initialized"}"#.to_owned(),
+    ];
+    all.extend(steps.iter().map(|step| (*step).to_owned()));
+    all
+}
+
+/// `params` of a request of 2026-07-28 with these further members: `"name":"x"`.
+pub fn modern(more: &str) -> String {
+    let comma = if more.is_empty() { "" } else { "," };
+    format!(
+        r#"{{{more}{comma}"_meta":{{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{{"name":"n","version":"1"}},"io.modelcontextprotocol/clientCapabilities":{{}}}}}}"#
+    )
+}
+
+/// A POST with the headers that Streamable HTTP asks for, and these: `"Name: value\n"`.
+pub fn post(headers: &str, body: &str) -> String {
+    format!(
+        "> POST /mcp\nAccept: application/json, text/event-stream\nContent-Type: application/json\n{headers}\n{body}"
+    )
+}
+
+/// A response with a JSON body.
+pub fn json(status: u16, headers: &str, body: &str) -> String {
+    format!("< {status}\nContent-Type: application/json\n{headers}\n{body}")
+}
+
+/// A session over Streamable HTTP of this revision, opened with the session id `s-1` (none where `id` is false).
+pub fn http_session(version: &str, id: bool, steps: &[String]) -> Vec<String> {
+    let handshake = session(version, &[]);
+    let assigned = if id { "Mcp-Session-Id: s-1\n" } else { "" };
+    let headers = header(version, id);
+    let mut all = vec![
+        post("", &handshake[0][2..]),
+        json(200, assigned, &handshake[1][2..]),
+        post(&headers, &handshake[2][2..]),
+        "< 202\n\n".to_owned(),
+    ];
+    all.extend(steps.iter().cloned());
+    all
+}
+
+/// The headers of a request in such a session.
+pub fn header(version: &str, id: bool) -> String {
+    let session = if id { "Mcp-Session-Id: s-1\n" } else { "" };
+    if version < "2025-06-18" { session.to_owned() } else { format!("{session}MCP-Protocol-Version: {version}\n") }
+}
+
+type Frame = (i64, LinkType, Vec<u8>);
+
+const MILLISECOND: i64 = 1_000_000;
+
+fn pipes<S: AsRef<str>>(steps: &[S]) -> Vec<Frame> {
+    let mut packets = Vec::new();
+    let mut time = 1_700_000_000_000 * MILLISECOND;
+    let mut say = |time: i64, content: Content<'_>| {
+        let mut data = Vec::new();
+        pipe::encode(7, &content, &mut data);
+        packets.push((time, LinkType::PIPE, data));
+    };
+    if steps.first().is_none_or(|step| step.as_ref() != "~") {
+        say(time, Content::Start(Start { command: vec!["server".to_owned()], ..Start::default() }));
+    }
+    for step in steps {
+        time += MILLISECOND;
+        let step = step.as_ref();
+        match step.split_at(step.len().min(2)) {
+            ("> ", line) => say(time, Content::Data(Pipe::Stdin, format!("{line}\n").as_bytes())),
+            ("< ", line) => say(time, Content::Data(Pipe::Stdout, format!("{line}\n").as_bytes())),
+            ("! ", code) => say(time, Content::Exit(Exit { code: code.parse().ok(), signal: None })),
+            ("+ ", wait) => time += wait.parse::<i64>().expect("milliseconds") * MILLISECOND,
+            ("~", _) => {}
+            _ => panic!("no step: {step}"),
+        }
+    }
+    packets
+}
+
+/// One connection: the client asks, the server answers.
+fn network<S: AsRef<str>>(steps: &[S]) -> Vec<Frame> {
+    let mut frames = Vec::new();
+    let mut time = 1_700_000_000_000 * MILLISECOND;
+    let mut sequences = [1_000_u32, 5_000_u32];
+    let mut send = |time: i64, from: usize, flags: &str, payload: &[u8]| {
+        let to = 1 - from;
+        let ports = [40_000, 8_000];
+        let mut header = TcpHeader::new(ports[from], ports[to], sequences[from], 60_000);
+        header.acknowledgment_number = sequences[to];
+        header.ack = flags != "S" || from == 1;
+        header.syn = flags == "S";
+        header.fin = flags == "F";
+        sequences[from] = sequences[from].wrapping_add(payload.len() as u32 + u32::from(header.syn || header.fin));
+        let hosts = [[10, 0, 0, 1], [10, 0, 0, 2]];
+        let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(hosts[from], hosts[to], 64).tcp_header(header);
+        let mut frame = Vec::with_capacity(builder.size(payload.len()));
+        builder.write(&mut frame, payload).expect("a frame");
+        frames.push((time, LinkType::ETHERNET, frame));
+    };
+    send(time, 0, "S", b"");
+    send(time, 1, "S", b"");
+    send(time, 0, "A", b"");
+    for step in steps {
+        time += MILLISECOND;
+        let step = step.as_ref();
+        let (mark, text) = step.split_at(step.len().min(2));
+        let (head, body) = text.split_once("\n\n").unwrap_or((text, ""));
+        let (first, fields) = head.split_once('\n').unwrap_or((head, ""));
+        let fields: String = fields.lines().filter(|line| !line.is_empty()).map(|line| format!("{line}\r\n")).collect();
+        let length = format!("Content-Length: {}\r\n\r\n", body.len());
+        match mark {
+            "> " => {
+                let text = format!("{first} HTTP/1.1\r\nHost: 10.0.0.2:8000\r\n{fields}{length}{body}");
+                text.as_bytes().chunks(1_000).for_each(|chunk| send(time, 0, "A", chunk));
+            }
+            "< " => {
+                let text = format!("HTTP/1.1 {first} Reason\r\n{fields}{length}{body}");
+                text.as_bytes().chunks(1_000).for_each(|chunk| send(time, 1, "A", chunk));
+            }
+            "+ " => time += text.parse::<i64>().expect("milliseconds") * MILLISECOND,
+            _ => panic!("no step: {step}"),
+        }
+    }
+    send(time, 0, "F", b"");
+    send(time, 1, "F", b"");
+    send(time, 0, "A", b"");
+    frames
+}

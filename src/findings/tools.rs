@@ -1,0 +1,370 @@
+//! Rules about tools: what was listed, what is called, and whether values are what their schemas promise.
+
+use super::report::Report;
+use super::rule::{ERRORS, REQUESTS, RESULTS};
+use super::schema::revision;
+use super::seen::Seen;
+use super::{Check, Rule, Severity};
+use crate::decode::json::{self, Object};
+use crate::mcp::contract::{TOOLS, Verdict};
+use crate::mcp::method::Method;
+use crate::mcp::revision::Revision::{self, V2025_06_18, V2025_11_25, V2026_07_28};
+use crate::mcp::revision::Revisions;
+
+/// The rules of this file.
+pub(super) const RULES: &[&Rule] = &[
+    &CALL_UNKNOWN,
+    &ARGUMENTS,
+    &ARGUMENTS_ACCEPTED,
+    &SCHEMA,
+    &STRUCTURED_MISSING,
+    &STRUCTURED_MISMATCH,
+    &STRUCTURED_NO_TEXT,
+    &ERROR_CHANNEL,
+    &NAME,
+];
+
+static CALL_UNKNOWN: Rule = Rule {
+    id: "tools-call-unknown",
+    severity: Severity::Warning,
+    layer: "tools",
+    title: "A call of a tool that the server did not list",
+    spec: "server/tools \"Error Handling\": unknown tools are protocol errors",
+    why: "The model or the client made the name up, or works from a list that is out of date.",
+    example: "tools/call of get_team where tools/list named get_user and get_devices",
+    remedy: "Ask for the list again after notifications/tools/list_changed; offer the model only what is listed.",
+    checks: &[Check::Any(REQUESTS, &[Method::ToolsCall], call_unknown)],
+    ..Rule::BLANK
+};
+
+fn call_unknown(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let Some(name) = seen.body().text("name") else { return };
+    let tools = &seen.history.tools;
+    if tools.is_complete() && tools.get(&name).is_none() {
+        report.say(format!("the server listed no tool {name:?}"));
+    } else if !seen.history.listed_tools
+        && seen.history.is_whole()
+        && seen.is_one_client()
+        && !seen.history.called.contains(&*name)
+    {
+        report.say_as(Severity::Info, format!("{name:?} was called, and the tools were never asked for"));
+    }
+}
+
+static ARGUMENTS: Rule = Rule {
+    id: "tools-arguments-invalid",
+    severity: Severity::Warning,
+    layer: "tools",
+    title: "The arguments of a call are not what the tool's inputSchema asks for",
+    spec: "server/tools \"Tool\"",
+    why: "The tool fails, or does something else than was meant.",
+    example: "{\"city\":7} for {\"properties\":{\"city\":{\"type\":\"string\"}}}",
+    remedy: "Validate arguments before the call; make descriptions and schemas say the same.",
+    checks: &[Check::Any(REQUESTS, &[Method::ToolsCall], arguments)],
+    ..Rule::BLANK
+};
+
+/// What is wrong with the arguments of a call, by the schema that the session published.
+fn arguments_fault(seen: &Seen<'_, '_>) -> Option<String> {
+    let name = seen.body().text("name")?;
+    let schema = seen.history.tools.get(&name)?.input.as_deref()?;
+    // "arguments?: { [key: string]: unknown }": none are as good as an empty object.
+    let arguments = seen.body().get("arguments").unwrap_or("{}");
+    match seen.schemas.borrow_mut().check(revision(seen)?, schema, arguments) {
+        Verdict::Broken(violations) => violations.first().map(|violation| format!("{name}: {violation}")),
+        _ => None,
+    }
+}
+
+fn arguments(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    if let Some(fault) = arguments_fault(seen) {
+        report.say(fault);
+    }
+}
+
+static ARGUMENTS_ACCEPTED: Rule = Rule {
+    id: "tools-arguments-invalid-accepted",
+    severity: Severity::Info,
+    layer: "tools",
+    title: "The server answered a call with success although its arguments break the inputSchema",
+    spec: "server/tools \"Security Considerations\": \"Servers MUST: Validate all tool inputs\"",
+    why: "Whatever the server's code did not think of gets through.",
+    example: "a result for {\"count\":\"many\"} where an integer is asked for",
+    remedy: "Validate arguments against the schema before acting, or loosen the schema.",
+    checks: &[Check::Any(RESULTS, &[Method::ToolsCall], accepted)],
+    ..Rule::BLANK
+};
+
+fn accepted(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let is_error = seen.body().get("isError") == Some("true");
+    if let Some(asked) = seen.asked.filter(|asked| asked.has_bad_arguments && !is_error) {
+        report.say_with(&[asked.number], format!("the arguments of message {} break the schema", asked.number.0));
+    }
+}
+
+static SCHEMA: Rule = Rule {
+    id: "tools-schema-invalid",
+    severity: Severity::Error,
+    layer: "tools",
+    title: "An inputSchema or outputSchema is no JSON Schema of an object",
+    spec: "server/tools \"Tool\"; 2025-11-25 basic/index \"JSON Schema Usage\"",
+    why: "Clients and models refuse the tool, and often the whole list.",
+    example: "\"inputSchema\":null; or {\"type\":\"text\"}",
+    remedy: "Send {\"type\":\"object\",\"additionalProperties\":false} for a tool without parameters; name the dialect in $schema.",
+    checks: &[Check::Any(RESULTS, &[Method::ToolsList], schema)],
+    ..Rule::BLANK
+};
+
+fn schema(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let Some(known) = revision(seen) else { return };
+    for tool in tools(seen) {
+        let name = tool.text("name").unwrap_or_default();
+        for member in ["inputSchema", "outputSchema"] {
+            let Some(text) = tool.get(member) else { continue };
+            if !text.starts_with('{') {
+                report.say(format!("{name}: {member} is no object"));
+                continue;
+            }
+            let is_object = Object::read(text).text("type").is_some_and(|kind| kind == "object");
+            // From 2026-07-28 on the output may be any JSON value.
+            let may_be_other = member == "outputSchema" && known >= Revision::V2026_07_28;
+            if !is_object && !may_be_other {
+                report.say(format!("{name}: the type of {member} is not \"object\""));
+            } else if let Verdict::NoSchema(why) = seen.schemas.borrow_mut().schema(known, text) {
+                report.say(format!("{name}: {member} is no JSON Schema: {why}"));
+            }
+        }
+    }
+}
+
+/// The tools of a `tools/list` result.
+fn tools<'a>(seen: &Seen<'_, 'a>) -> Vec<Object<'a>> {
+    let listed = seen.body().get("tools").unwrap_or_default();
+    json::array(listed, TOOLS).into_iter().map(Object::read).collect()
+}
+
+static STRUCTURED_MISSING: Rule = Rule {
+    id: "tools-structured-missing",
+    severity: Severity::Error,
+    revisions: Revisions::since(V2025_06_18),
+    layer: "tools",
+    title: "A tool with an outputSchema gave no structuredContent",
+    spec: "server/tools \"Output Schema\": \"Servers MUST provide structured results that conform to this schema\"",
+    why: "Clients that rely on the schema treat the call as failed.",
+    example: "{\"content\":[…]} of a tool that has an outputSchema",
+    remedy: "Add structuredContent to every successful result, or drop the outputSchema.",
+    checks: &[Check::Message(RESULTS, &[Method::ToolsCall], structured_missing)],
+    ..Rule::BLANK
+};
+
+/// The outputSchema of the tool that a result is of, where the result is to follow it.
+fn promised<'s>(seen: &Seen<'s, '_>) -> Option<&'s str> {
+    let asked = seen.asked?;
+    let is_whole = !asked.is_task
+        && seen.body().get("isError") != Some("true")
+        && seen.body().text("resultType").is_none_or(|kind| kind == "complete");
+    let tool = seen.history.tools.get(asked.subject.as_deref()?)?;
+    tool.output.as_deref().filter(|schema| is_whole && *schema != "null")
+}
+
+fn structured_missing(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    if promised(seen).is_some() && seen.body().get("structuredContent").is_none() {
+        let name = seen.asked.and_then(|asked| asked.subject.as_deref()).unwrap_or_default();
+        report.say(format!("{name} has an outputSchema, and its result no structuredContent"));
+    }
+}
+
+static STRUCTURED_MISMATCH: Rule = Rule {
+    id: "tools-structured-mismatch",
+    severity: Severity::Error,
+    revisions: Revisions::since(V2025_06_18),
+    layer: "tools",
+    title: "structuredContent is not what the tool's outputSchema promises",
+    spec: "server/tools \"Output Schema\": \"Servers MUST provide structured results that conform to this schema\"",
+    why: "Clients that validate treat the call as failed; others work with values that they do not expect.",
+    example: "{\"temperature\":\"22\"} where a number is promised",
+    remedy: "Validate the result before sending it, or correct the schema.",
+    checks: &[Check::Message(RESULTS, &[Method::ToolsCall], structured_mismatch)],
+    ..Rule::BLANK
+};
+
+fn structured_mismatch(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let (Some(schema), Some(value)) = (promised(seen), seen.body().get("structuredContent")) else { return };
+    let Some(known) = revision(seen) else { return };
+    if let Verdict::Broken(violations) = seen.schemas.borrow_mut().check(known, schema, value)
+        && let Some(violation) = violations.first()
+    {
+        let name = seen.asked.and_then(|asked| asked.subject.as_deref()).unwrap_or_default();
+        report.say(format!("{name}: {violation}"));
+    }
+}
+
+static STRUCTURED_NO_TEXT: Rule = Rule {
+    id: "tools-structured-no-text",
+    severity: Severity::Info,
+    revisions: Revisions::since(V2025_06_18),
+    layer: "tools",
+    title: "structuredContent without the same as text",
+    spec: "server/tools \"Structured Content\": \"a tool that returns structured content SHOULD also return the serialized JSON in a TextContent block\"",
+    why: "Clients that know no structuredContent show nothing.",
+    example: "{\"content\":[],\"structuredContent\":{…}}",
+    remedy: "Add the JSON as a text block.",
+    checks: &[Check::Message(RESULTS, &[Method::ToolsCall], structured_no_text)],
+    ..Rule::BLANK
+};
+
+fn structured_no_text(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let is_structured = seen.body().get("structuredContent").is_some_and(|value| value != "null");
+    // Any text block may hold the JSON: a server is free to write it with other blanks and order.
+    let has_text = seen.body().get("content").is_some_and(|content| {
+        let is_text = |block: &&str| Object::read(block).text("type").is_some_and(|kind| kind == "text");
+        json::array(content, 64).iter().any(is_text)
+    });
+    if is_structured && !has_text {
+        report.say("no text block holds it");
+    }
+}
+
+static ERROR_CHANNEL: Rule = Rule {
+    id: "tools-error-channel",
+    severity: Severity::Info,
+    layer: "tools",
+    title: "A failure was reported in another way than the revision asks for",
+    spec: "server/tools \"Error Handling\"; 2025-11-25 changelog (SEP-1303)",
+    why: "Protocol errors are for clients and isError is for models: what goes the wrong way, the model cannot correct.",
+    example: "an unknown tool answered with isError, or, from 2025-11-25 on, invalid arguments with -32602",
+    remedy: "Answer an unknown tool with -32602, and what the model can correct with isError.",
+    checks: &[
+        Check::Any(RESULTS, &[Method::ToolsCall], unknown_as_result),
+        Check::Message(ERRORS, &[Method::ToolsCall], invalid_as_error),
+    ],
+    ..Rule::BLANK
+};
+
+fn unknown_as_result(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let Some(name) = seen.asked.and_then(|asked| asked.subject.as_deref()) else { return };
+    let tools = &seen.history.tools;
+    let is_unknown = tools.is_complete() && tools.get(name).is_none();
+    if is_unknown && seen.body().get("isError") == Some("true") {
+        report.say(format!("the unknown tool {name:?} was answered with isError"));
+    }
+}
+
+fn invalid_as_error(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let is_late = seen.revisions().within(Revisions::since(V2025_11_25));
+    let is_invalid = seen.asked.is_some_and(|asked| asked.has_bad_arguments);
+    if is_late && is_invalid && seen.body().get("code") == Some("-32602") {
+        report.say("invalid arguments were answered with -32602");
+    }
+}
+
+static NAME: Rule = Rule {
+    id: "tools-name-invalid",
+    severity: Severity::Warning,
+    layer: "tools",
+    title: "The name of a tool has characters that names must not have, or is there twice",
+    spec: "2025-11-25 server/tools \"Tool Names\"; before: unique within a server",
+    why: "Model providers refuse such names; of two tools with one name only one can be called.",
+    example: "\"name\":\"get weather!\"",
+    remedy: "Use 1 to 128 of A-Z, a-z, 0-9, _, - and the dot.",
+    checks: &[Check::Any(RESULTS, &[Method::ToolsList], name)],
+    ..Rule::BLANK
+};
+
+fn name(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let has_grammar = seen.revisions().within(Revisions::between(V2025_11_25, V2026_07_28));
+    let tools = tools(seen);
+    let mut names: Vec<_> = tools.iter().filter_map(|tool| tool.text("name")).collect();
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    for name in names.iter().filter(|_| has_grammar) {
+        if name.is_empty() || name.len() > 128 || !name.bytes().all(is_allowed) {
+            report.say(format!("the tool {:?}", &name[..name.floor_char_boundary(160)]));
+        }
+    }
+    names.sort_unstable();
+    for pair in names.windows(2).filter(|pair| pair[0] == pair[1]) {
+        report.say(format!("the tool {:?} is listed twice", pair[0]));
+    }
+}
+
+/// Whether the arguments of a call break the schema; for the record of the request.
+pub(super) fn has_bad_arguments(found: &[super::Finding]) -> bool {
+    found.iter().any(|finding| finding.rule == &ARGUMENTS)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::findings::testing::{fires, session, silent};
+
+    const LIST: &str = r#"> {"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+
+    fn listed(tools: &str) -> String {
+        format!(r#"< {{"jsonrpc":"2.0","id":1,"result":{{"tools":[{tools}]}}}}"#)
+    }
+
+    const ADD: &str = r#"{"name":"add","inputSchema":{"type":"object","properties":{"a":{"type":"number"}},"required":["a"]},"outputSchema":{"type":"object","properties":{"sum":{"type":"number"}},"required":["sum"]}}"#;
+
+    /// A session in which `add` was listed, and then this was called and answered.
+    fn called(version: &str, params: &str, answer: &str) -> Vec<String> {
+        let call = format!(r#"> {{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{params}}}"#);
+        let answer = format!(r#"< {{"jsonrpc":"2.0","id":2,{answer}}}"#);
+        session(version, &[LIST, &listed(ADD), &call, &answer])
+    }
+
+    const GOOD: &str = r#"{"name":"add","arguments":{"a":1}}"#;
+    const BAD: &str = r#"{"name":"add","arguments":{"a":"1"}}"#;
+    const SUM: &str = r#""result":{"content":[{"type":"text","text":"2"}],"structuredContent":{"sum":2}}"#;
+
+    #[test]
+    fn what_is_called_was_listed() {
+        let unknown = called("2025-06-18", r#"{"name":"sub"}"#, r#""error":{"code":-32602,"message":"x"}"#);
+        fires("tools-call-unknown", &unknown);
+        silent("tools-call-unknown", &called("2025-06-18", GOOD, SUM));
+        let as_result = called("2025-06-18", r#"{"name":"sub"}"#, r#""result":{"content":[],"isError":true}"#);
+        fires("tools-error-channel", &as_result);
+        silent("tools-error-channel", &unknown);
+        let call = r#"> {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add"}}"#;
+        assert_eq!(fires("tools-call-unknown", &session("2025-06-18", &[call])).severity.name(), "info");
+    }
+
+    #[cfg(feature = "schema")]
+    #[test]
+    fn arguments_and_results_follow_their_schemas() {
+        fires("tools-arguments-invalid", &called("2025-06-18", BAD, SUM));
+        fires("tools-arguments-invalid-accepted", &called("2025-06-18", BAD, SUM));
+        let refused = r#""error":{"code":-32602,"message":"x"}"#;
+        fires("tools-error-channel", &called("2025-11-25", BAD, refused));
+        silent("tools-error-channel", &called("2025-06-18", BAD, refused));
+        silent("tools-arguments-invalid-accepted", &called("2025-06-18", BAD, refused));
+        fires("tools-structured-mismatch", &called("2025-06-18", GOOD, &SUM.replace("\"sum\":2", "\"sum\":\"2\"")));
+        let good = called("2025-06-18", GOOD, SUM);
+        for rule in ["tools-arguments-invalid", "tools-arguments-invalid-accepted", "tools-structured-mismatch"] {
+            silent(rule, &good);
+        }
+        let list = |tool: &str| session("2025-11-25", &[LIST, &listed(tool)]);
+        fires("tools-schema-invalid", &list(r#"{"name":"a","inputSchema":{"type":"object","properties":7}}"#));
+        silent("tools-schema-invalid", &list(ADD));
+    }
+
+    #[test]
+    fn structured_content() {
+        fires("tools-structured-missing", &called("2025-06-18", GOOD, r#""result":{"content":[]}"#));
+        silent("tools-structured-missing", &called("2025-06-18", GOOD, r#""result":{"content":[],"isError":true}"#));
+        silent("tools-structured-missing", &called("2025-06-18", GOOD, SUM));
+        let bare = r#""result":{"content":[],"structuredContent":{"sum":2}}"#;
+        fires("tools-structured-no-text", &called("2025-06-18", GOOD, bare));
+        silent("tools-structured-no-text", &called("2025-06-18", GOOD, SUM));
+    }
+
+    #[test]
+    fn tools_are_named_and_described() {
+        let list = |version: &str, tools: &str| session(version, &[LIST, &listed(tools)]);
+        fires("tools-schema-invalid", &list("2025-06-18", r#"{"name":"a","inputSchema":null}"#));
+        fires("tools-schema-invalid", &list("2025-06-18", r#"{"name":"a","inputSchema":{}}"#));
+        fires("tools-name-invalid", &list("2025-11-25", r#"{"name":"a b","inputSchema":{"type":"object"}}"#));
+        fires("tools-name-invalid", &list("2025-06-18", &format!("{ADD},{ADD}")));
+        silent("tools-name-invalid", &list("2025-06-18", r#"{"name":"a b","inputSchema":{"type":"object"}}"#));
+        silent("tools-name-invalid", &list("2025-11-25", ADD));
+        silent("tools-schema-invalid", &list("2025-06-18", ADD));
+    }
+}

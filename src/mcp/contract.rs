@@ -1,0 +1,227 @@
+//! What a server promised about its tools: the schemas that it published, and values held against them.
+//!
+//! A schema comes from the capture, so it may be hostile: its size and depth are bounded before it is compiled, references
+//! are never fetched, patterns run in an engine of linear time, and the work of each check is counted beforehand
+//! (`contract/work.rs`). What exceeds a bound is [`Verdict::Unchecked`], with the reason, and no fault of anybody.
+
+#[cfg(feature = "schema")]
+mod validator;
+#[cfg(feature = "schema")]
+mod work;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::ControlFlow;
+
+use super::revision::Revision;
+use crate::decode::json::{elements, member, members, string};
+
+/// Bytes of a schema that is looked at: the largest seen in the wild are a tenth of it.
+pub const SCHEMA_BYTES: usize = 256 << 10;
+
+/// Bytes of a value that is held against a schema. Beyond it the copy that the validator needs would be felt.
+pub const VALUE_BYTES: usize = 4 << 20;
+
+/// Tools of one session that are kept; models cannot use more than a few hundred.
+pub const TOOLS: usize = 4096;
+
+/// Bytes of schemas that are kept for one session.
+pub const LISTING_BYTES: usize = 8 << 20;
+
+/// Violations that are told of one value.
+pub const VIOLATIONS: usize = 16;
+
+/// The schemas of one tool, as JSON text exactly as published.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tool {
+    /// `inputSchema`.
+    pub input: Option<String>,
+    /// `outputSchema`.
+    pub output: Option<String>,
+}
+
+/// The tools of one session, as last listed.
+#[derive(Clone, Debug, Default)]
+pub struct Tools {
+    tools: BTreeMap<String, Tool>,
+    bytes: usize,
+    /// The last page was read, and nothing was left out for want of room.
+    complete: bool,
+}
+
+impl Tools {
+    /// Takes in the result of a `tools/list`: of the first page, which begins a new listing, or of a later one.
+    ///
+    /// server/utilities/pagination: a `nextCursor` says that there is more; without it the listing is complete.
+    pub fn take(&mut self, result: &str, first_page: bool) {
+        if first_page {
+            *self = Tools::default();
+        }
+        let mut all = true;
+        if let Some(tools) = member(result, "tools") {
+            elements(tools, &mut |tool| {
+                all &= self.add(tool);
+                ControlFlow::Continue(())
+            });
+        }
+        self.complete = all && member(result, "nextCursor").is_none_or(|cursor| cursor == "null");
+    }
+
+    /// Whether there was room for it. One without a name is no tool.
+    fn add(&mut self, text: &str) -> bool {
+        let mut name = None;
+        let mut tool = Tool::default();
+        members(text, &mut |key, value| {
+            match string(key).as_deref() {
+                Some("name") => name = string(value),
+                Some("inputSchema") => tool.input = Some(value.to_owned()),
+                Some("outputSchema") => tool.output = Some(value.to_owned()),
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        });
+        let Some(name) = name else { return true };
+        let bytes =
+            name.len() + tool.input.as_ref().map_or(0, String::len) + tool.output.as_ref().map_or(0, String::len);
+        if self.tools.len() == TOOLS || self.bytes.saturating_add(bytes) > LISTING_BYTES {
+            return false;
+        }
+        self.bytes += bytes;
+        self.tools.insert(name.into_owned(), tool);
+        true
+    }
+
+    /// The tool of this name.
+    pub fn get(&self, name: &str) -> Option<&Tool> {
+        self.tools.get(name)
+    }
+
+    /// Whether every tool is known: only then is one that is not listed unknown to the server.
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+}
+
+/// What a check said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The value holds.
+    Holds,
+    /// It does not: the first [`VIOLATIONS`].
+    Broken(Vec<Violation>),
+    /// The schema itself is none: what is wrong with it.
+    NoSchema(String),
+    /// Nothing can be said.
+    Unchecked(Why),
+}
+
+/// A place where a value breaks its schema.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The place, as a JSON Pointer into the value.
+    pub path: String,
+    /// What the schema says of it, without the value itself, which may be a secret.
+    pub text: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.path.is_empty() { f.write_str(&self.text) } else { write!(f, "{}: {}", self.path, self.text) }
+    }
+}
+
+/// Why a value could not be held against a schema.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// The schema or the value is larger or deeper than the bounds.
+    TooLarge,
+    /// The check would take too long: the schema multiplies work or refers to itself without end.
+    TooMuchWork,
+    /// A reference that leaves the schema; nothing is fetched.
+    Reference(String),
+    /// A dialect (`$schema`) that is not known.
+    Dialect(String),
+    /// A pattern that no engine of linear time takes (look-around, back-reference) or that is too large.
+    Pattern,
+    /// The program was built without the feature `schema`.
+    NotBuilt,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Why::TooLarge => f.write_str("the schema or the value is too large"),
+            Why::TooMuchWork => f.write_str("the schema asks for too much work"),
+            Why::Reference(reference) => write!(f, "the schema refers to {reference}, and nothing is fetched"),
+            Why::Dialect(dialect) => write!(f, "the schema is written in the unknown dialect {dialect}"),
+            Why::Pattern => f.write_str("a pattern of the schema needs an engine without bounds"),
+            Why::NotBuilt => f.write_str("this program was built without schema checks"),
+        }
+    }
+}
+
+/// Schemas compiled once: many calls name one tool, and many sessions one server.
+#[derive(Default)]
+pub struct Checker {
+    #[cfg(feature = "schema")]
+    compiled: validator::Compiled,
+}
+
+impl fmt::Debug for Checker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Checker")
+    }
+}
+
+impl Checker {
+    /// Whether a text is a schema that can be checked against: `Holds`, `NoSchema` or `Unchecked`.
+    pub fn schema(&mut self, revision: Revision, schema: &str) -> Verdict {
+        #[cfg(feature = "schema")]
+        return self.compiled.schema(revision, schema);
+        #[cfg(not(feature = "schema"))]
+        return not_built(revision, schema, "");
+    }
+
+    /// Holds a value against a schema, both as JSON text.
+    ///
+    /// Before 2025-11-25 no dialect was said to be the default: there a schema without `$schema` that is none of 2020-12
+    /// is read as draft 7. Formats are annotations and are not checked.
+    pub fn check(&mut self, revision: Revision, schema: &str, value: &str) -> Verdict {
+        #[cfg(feature = "schema")]
+        return self.compiled.check(revision, schema, value);
+        #[cfg(not(feature = "schema"))]
+        return not_built(revision, schema, value);
+    }
+}
+
+#[cfg(not(feature = "schema"))]
+fn not_built(_: Revision, _: &str, _: &str) -> Verdict {
+    Verdict::Unchecked(Why::NotBuilt)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listing_is_complete_after_its_last_page() {
+        let mut tools = Tools::default();
+        tools.take(r#"{"tools":[{"name":"a","inputSchema":{"type":"object"}},{"nameless":1}],"nextCursor":"2"}"#, true);
+        assert!(!tools.is_complete());
+        tools.take(r#"{"tools":[{"name":"b","inputSchema":{},"outputSchema":{"type":"object"}}]}"#, false);
+        assert!(tools.is_complete());
+        assert_eq!(tools.get("a").and_then(|tool| tool.input.as_deref()), Some(r#"{"type":"object"}"#));
+        assert_eq!(tools.get("b").and_then(|tool| tool.output.as_deref()), Some(r#"{"type":"object"}"#));
+        tools.take(r#"{"tools":[{"name":"c"}]}"#, true);
+        assert!(tools.get("a").is_none());
+    }
+
+    #[test]
+    fn a_listing_is_bounded() {
+        let many: Vec<String> = (0..TOOLS + 1).map(|number| format!(r#"{{"name":"{number}"}}"#)).collect();
+        let mut tools = Tools::default();
+        tools.take(&format!(r#"{{"tools":[{}]}}"#, many.join(",")), true);
+        assert!(!tools.is_complete());
+        assert_eq!(tools.tools.len(), TOOLS);
+    }
+}

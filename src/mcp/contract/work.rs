@@ -1,0 +1,200 @@
+//! The work of a check, counted before it is done.
+//!
+//! A validator recurses along schema and value together. A schema of a hundred bytes can make that endless (`{"$ref": "#"}`)
+//! or exponential (each definition refers twice to the next). So the same steps are first taken here, without recursion and
+//! without validating anything, as far as the bounds go: what passes costs the validator at most about as many steps.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use serde_json::Value;
+
+use super::Why;
+
+/// Steps of one check: a schema of a thousand nodes over a value of a hundred.
+const STEPS: usize = 100_000;
+
+/// Steps below each other: the validator takes some stack for each.
+const DEPTH: usize = 128;
+
+/// Keywords whose schemas apply to the same value.
+const IN_PLACE: [&str; 5] = ["not", "if", "then", "else", "contentSchema"];
+/// Keywords with an array of such schemas.
+const IN_PLACE_LISTS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
+/// Keywords with an object of such schemas.
+const IN_PLACE_MAPS: [&str; 2] = ["dependentSchemas", "dependencies"];
+/// Keywords whose schema applies to members of an object.
+const MEMBERS: [&str; 3] = ["additionalProperties", "unevaluatedProperties", "propertyNames"];
+/// Keywords whose schema applies to elements of an array.
+const ELEMENTS: [&str; 4] = ["items", "additionalItems", "unevaluatedItems", "contains"];
+/// Keywords with an object of schemas that are only referred to.
+const STORES: [&str; 2] = ["$defs", "definitions"];
+/// Keywords that refer.
+const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
+
+/// What of a schema is needed to count: where its anchors are.
+pub struct Work {
+    anchors: HashMap<String, String>,
+}
+
+impl Work {
+    /// Looks through a schema: every reference has to stay in it, and following them has to stay within [`DEPTH`].
+    pub fn of(schema: &Value) -> Result<Work, Why> {
+        let mut anchors = HashMap::new();
+        let mut open = vec![(String::new(), schema)];
+        while let Some((place, value)) = open.pop() {
+            for anchor in ["$anchor", "$dynamicAnchor"] {
+                if let Some(name) = value.get(anchor).and_then(Value::as_str) {
+                    match anchors.entry(name.to_owned()) {
+                        // Which of two is meant depends on the way there.
+                        Entry::Occupied(_) => return Err(Why::Reference(format!("#{name}"))),
+                        Entry::Vacant(free) => free.insert(place.clone()),
+                    };
+                }
+            }
+            match value {
+                Value::Object(members) => {
+                    open.extend(members.iter().map(|(name, value)| {
+                        (format!("{place}/{}", name.replace('~', "~0").replace('/', "~1")), value)
+                    }))
+                }
+                Value::Array(elements) => {
+                    open.extend(elements.iter().enumerate().map(|(index, value)| (format!("{place}/{index}"), value)));
+                }
+                _ => {}
+            }
+        }
+        let work = Work { anchors };
+        work.follow(schema)?;
+        Ok(work)
+    }
+
+    /// Goes once through every schema inside, the way that a compiler goes: references as they are met.
+    fn follow(&self, root: &Value) -> Result<(), Why> {
+        let mut seen = std::collections::HashSet::new();
+        let mut open = vec![(root, 0)];
+        while let Some((schema, depth)) = open.pop() {
+            if depth > DEPTH {
+                return Err(Why::TooLarge);
+            }
+            if !seen.insert(std::ptr::from_ref(schema)) {
+                continue;
+            }
+            let Value::Object(keywords) = schema else { continue };
+            for (keyword, value) in keywords {
+                let keyword = keyword.as_str();
+                let inside = |value| (value, depth + 1);
+                if REFERENCES.contains(&keyword) {
+                    open.push((self.resolve(root, value)?, depth + 1));
+                } else if keyword == "$id" && !std::ptr::eq(schema, root) {
+                    // References below count from another base.
+                    return Err(Why::Reference(value.to_string()));
+                } else if IN_PLACE.contains(&keyword) || MEMBERS.contains(&keyword) || ELEMENTS.contains(&keyword) {
+                    match value {
+                        Value::Array(elements) => open.extend(elements.iter().map(inside)),
+                        _ => open.push((value, depth + 1)),
+                    }
+                } else if IN_PLACE_LISTS.contains(&keyword) || keyword == "prefixItems" {
+                    open.extend(value.as_array().into_iter().flatten().map(inside));
+                } else if IN_PLACE_MAPS.contains(&keyword)
+                    || STORES.contains(&keyword)
+                    || matches!(keyword, "properties" | "patternProperties")
+                {
+                    open.extend(value.as_object().into_iter().flat_map(|map| map.values()).map(inside));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The schema that a reference means; one that leaves this schema is an error.
+    fn resolve<'v>(&self, root: &'v Value, reference: &Value) -> Result<&'v Value, Why> {
+        let outside =
+            || Why::Reference(reference.as_str().unwrap_or("a value that is no text").chars().take(100).collect());
+        let fragment = reference.as_str().and_then(|text| text.strip_prefix('#')).ok_or_else(outside)?;
+        let place = match self.anchors.get(fragment) {
+            Some(place) => place.clone(),
+            None => percent_decoded(fragment),
+        };
+        root.pointer(&place).ok_or_else(outside)
+    }
+
+    /// Whether holding a value against the schema stays within the bounds.
+    pub fn is_bearable(&self, root: &Value, value: &Value) -> Result<(), Why> {
+        let mut steps = 0;
+        let mut open = vec![(root, value, 0)];
+        while let Some((schema, value, depth)) = open.pop() {
+            steps += 1;
+            if steps + open.len() > STEPS || depth > DEPTH {
+                return Err(Why::TooMuchWork);
+            }
+            let Value::Object(keywords) = schema else { continue };
+            for (keyword, inside) in keywords {
+                let keyword = keyword.as_str();
+                if REFERENCES.contains(&keyword) {
+                    open.push((self.resolve(root, inside)?, value, depth + 1));
+                } else if IN_PLACE.contains(&keyword) {
+                    open.push((inside, value, depth + 1));
+                } else if IN_PLACE_LISTS.contains(&keyword) {
+                    open.extend(inside.as_array().into_iter().flatten().map(|schema| (schema, value, depth + 1)));
+                } else if IN_PLACE_MAPS.contains(&keyword) {
+                    let schemas = inside.as_object().into_iter().flat_map(|map| map.values());
+                    open.extend(schemas.map(|schema| (schema, value, depth + 1)));
+                } else if keyword == "enum" {
+                    steps += inside.as_array().map_or(0, Vec::len);
+                } else if let Value::Object(members) = value {
+                    if keyword == "properties" {
+                        let schemas = inside.as_object().into_iter().flatten();
+                        let both = schemas.filter_map(|(name, schema)| Some((schema, members.get(name)?, depth + 1)));
+                        open.extend(both);
+                    } else if keyword == "patternProperties" {
+                        for schema in inside.as_object().into_iter().flat_map(|map| map.values()) {
+                            open.extend(members.values().map(|member| (schema, member, depth + 1)));
+                            if open.len() > STEPS {
+                                return Err(Why::TooMuchWork);
+                            }
+                        }
+                    } else if MEMBERS.contains(&keyword) {
+                        open.extend(members.values().map(|member| (inside, member, depth + 1)));
+                    }
+                } else if let Value::Array(elements) = value {
+                    if keyword == "uniqueItems" {
+                        steps += elements.len();
+                    }
+                    match inside {
+                        Value::Array(schemas) if matches!(keyword, "prefixItems" | "items") => {
+                            open.extend(
+                                schemas.iter().zip(elements).map(|(schema, element)| (schema, element, depth + 1)),
+                            );
+                        }
+                        _ if ELEMENTS.contains(&keyword) => {
+                            open.extend(elements.iter().map(|element| (inside, element, depth + 1)));
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The fragment of a URI as text (RFC 6901 section 6).
+fn percent_decoded(fragment: &str) -> String {
+    let mut bytes = Vec::with_capacity(fragment.len());
+    let mut rest = fragment.as_bytes();
+    while let Some((byte, after)) = rest.split_first() {
+        let digit = |at: usize| after.get(at).and_then(|byte| char::from(*byte).to_digit(16));
+        (bytes, rest) = match (byte, digit(0), digit(1)) {
+            (b'%', Some(high), Some(low)) => {
+                bytes.push((high * 16 + low) as u8);
+                (bytes, &after[2..])
+            }
+            _ => {
+                bytes.push(*byte);
+                (bytes, after)
+            }
+        };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

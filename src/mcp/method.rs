@@ -1,0 +1,139 @@
+//! The methods that the revisions define: by whom they are sent, and which capability allows them.
+
+use super::capability::Capability;
+use super::revision::Revision::{V2025_03_26, V2025_06_18, V2025_11_25};
+use super::revision::Revisions;
+
+/// Who may send it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sender {
+    /// The client.
+    Client,
+    /// The server.
+    Server,
+    /// Either.
+    Both,
+}
+
+/// What the revisions say of a method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Definition {
+    /// Its name.
+    pub name: &'static str,
+    /// Revisions that define it as a message of its own.
+    pub revisions: Revisions,
+    /// Who may send it.
+    pub sender: Sender,
+    /// The capability that allows it: of the receiver of a request, of the sender of a notification.
+    pub gate: Option<Capability>,
+}
+
+macro_rules! methods {
+    ($($method:ident $name:literal $revisions:expr, $sender:ident, $gate:expr;)*) => {
+        /// A method; [`Method::Other`] is any that no revision defines.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[allow(missing_docs, reason = "the table says what each is called")]
+        pub enum Method { $($method,)* Other }
+
+        impl Method {
+            /// Methods, [`Method::Other`] included.
+            pub const COUNT: usize = Method::Other as usize + 1;
+            /// All that a revision defines.
+            pub const KNOWN: &[Method] = &[$(Method::$method),*];
+
+            /// The method of this name.
+            pub fn named(name: &str) -> Method {
+                match name { $($name => Method::$method,)* _ => Method::Other }
+            }
+
+            /// What the revisions say of it; `None` for [`Method::Other`].
+            pub fn definition(self) -> Option<Definition> {
+                match self {
+                    $(Method::$method => Some(Definition {
+                        name: $name, revisions: $revisions, sender: Sender::$sender, gate: $gate,
+                    }),)*
+                    Method::Other => None,
+                }
+            }
+        }
+    };
+}
+
+use Capability as C;
+const ALL: Revisions = Revisions::ALL;
+const LEGACY: Revisions = Revisions::LEGACY;
+const MODERN: Revisions = Revisions::MODERN;
+/// Tasks: in the core of 2025-11-25, an extension with 2026-07-28.
+const TASKS: Revisions = Revisions::only(V2025_11_25);
+
+methods! {
+    Initialize "initialize" LEGACY, Client, None;
+    Ping "ping" LEGACY, Both, None;
+    ToolsList "tools/list" ALL, Client, Some(C::Tools);
+    ToolsCall "tools/call" ALL, Client, Some(C::Tools);
+    PromptsList "prompts/list" ALL, Client, Some(C::Prompts);
+    PromptsGet "prompts/get" ALL, Client, Some(C::Prompts);
+    ResourcesList "resources/list" ALL, Client, Some(C::Resources);
+    ResourcesTemplatesList "resources/templates/list" ALL, Client, Some(C::Resources);
+    ResourcesRead "resources/read" ALL, Client, Some(C::Resources);
+    ResourcesSubscribe "resources/subscribe" LEGACY, Client, Some(C::ResourcesSubscribe);
+    ResourcesUnsubscribe "resources/unsubscribe" LEGACY, Client, Some(C::ResourcesSubscribe);
+    CompletionComplete "completion/complete" ALL, Client, Some(C::Completions);
+    LoggingSetLevel "logging/setLevel" LEGACY, Client, Some(C::Logging);
+    SamplingCreateMessage "sampling/createMessage" LEGACY, Server, Some(C::Sampling);
+    ElicitationCreate "elicitation/create" Revisions::between(V2025_06_18, V2025_11_25), Server, Some(C::Elicitation);
+    RootsList "roots/list" LEGACY, Server, Some(C::Roots);
+    TasksGet "tasks/get" TASKS.or(MODERN), Both, None;
+    TasksResult "tasks/result" TASKS, Both, None;
+    TasksList "tasks/list" TASKS, Both, None;
+    TasksCancel "tasks/cancel" TASKS.or(MODERN), Both, None;
+    TasksUpdate "tasks/update" MODERN, Client, None;
+    ServerDiscover "server/discover" MODERN, Client, None;
+    SubscriptionsListen "subscriptions/listen" MODERN, Client, None;
+    Initialized "notifications/initialized" LEGACY, Client, None;
+    Cancelled "notifications/cancelled" ALL, Both, None;
+    Progress "notifications/progress" ALL, Both, None;
+    LogMessage "notifications/message" ALL, Server, Some(C::Logging);
+    ToolsListChanged "notifications/tools/list_changed" ALL, Server, Some(C::ToolsListChanged);
+    PromptsListChanged "notifications/prompts/list_changed" ALL, Server, Some(C::PromptsListChanged);
+    ResourcesListChanged "notifications/resources/list_changed" ALL, Server, Some(C::ResourcesListChanged);
+    ResourcesUpdated "notifications/resources/updated" ALL, Server, Some(C::ResourcesSubscribe);
+    RootsListChanged "notifications/roots/list_changed" LEGACY, Client, Some(C::RootsListChanged);
+    ElicitationComplete "notifications/elicitation/complete" TASKS, Server, Some(C::ElicitationUrl);
+    TasksStatus "notifications/tasks/status" TASKS, Both, None;
+    TasksNotification "notifications/tasks" MODERN, Server, None;
+    SubscriptionsAcknowledged "notifications/subscriptions/acknowledged" MODERN, Server, None;
+}
+
+/// What the revisions say a request is; everything else that they define is a notification.
+impl Method {
+    /// Whether it is a notification.
+    pub fn is_notification(self) -> bool {
+        self.definition().is_some_and(|method| method.name.starts_with("notifications/"))
+    }
+
+    /// Whether the capability that allows it has to be declared in this revision. 2024-11-05 has no `completions`.
+    pub fn gate(self, revisions: Revisions) -> Option<Capability> {
+        let gate = self.definition()?.gate?;
+        let ungated = gate == C::Completions && !revisions.within(Revisions::since(V2025_03_26));
+        (!ungated).then_some(gate)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mcp::revision::Revision::{V2024_11_05, V2026_07_28};
+
+    #[test]
+    fn methods_are_known_by_name() {
+        for method in Method::KNOWN {
+            let definition = method.definition().expect("a known method");
+            assert_eq!(Method::named(definition.name), *method);
+        }
+        assert_eq!(Method::named("tools/Call"), Method::Other);
+        assert!(Method::Progress.is_notification() && !Method::Ping.is_notification());
+        assert_eq!(Method::CompletionComplete.gate(Revisions::only(V2024_11_05)), None);
+        assert_eq!(Method::CompletionComplete.gate(Revisions::only(V2026_07_28)), Some(C::Completions));
+    }
+}

@@ -1,0 +1,68 @@
+//! The body of the fuzz target.
+
+use super::{Fault, MISMATCHES, Revision, Role, check, locate, methods};
+
+/// Holds any bytes against every shape of every revision: no more mismatches than the bound; every range lies in the text;
+/// in a text that is JSON each range holds one value, and where a place exists its pointer leads to that value.
+///
+/// # Panics
+///
+/// Where a law is broken.
+pub fn fuzz_shape(data: &[u8]) {
+    let text = std::str::from_utf8(data).ok();
+    let is_json = text.is_some_and(crate::decode::json::is_json);
+    for (revision, _) in Revision::NAMES {
+        let asked = methods(revision, true).chain(methods(revision, false)).map(Role::Method);
+        let answered = methods(revision, true).map(Role::AnswerTo);
+        for role in asked.chain(answered).chain([Role::Error]) {
+            let mismatches = check(revision, role, data);
+            assert!(mismatches.len() <= MISMATCHES, "mismatches are bounded");
+            for mismatch in mismatches {
+                let value = &text.expect("only text has mismatches")[mismatch.range.clone()];
+                if is_json {
+                    assert!(crate::decode::json::is_json(value), "{value} is one value");
+                }
+                let cut = mismatch.path.contains('…');
+                if let Some(there) = text.filter(|_| is_json && !cut).and_then(|text| locate(text, &mismatch.path)) {
+                    // A name that occurs twice leads to the first.
+                    assert!(mismatch.fault == Fault::Missing || there.start <= mismatch.range.start);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fuzz_shape;
+    use proptest::prelude::*;
+
+    #[test]
+    fn seeds_hold() {
+        for seed in [
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","_meta":{"progressToken":1.5}}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text"},{"type":7},7],"task":{}}}"#,
+            r#"{"result":{"resultType":"input_required","inputRequests":{"\u0061":{"method":"elicitation/create"}}}}"#,
+            r#"{"error":{"code":-32022,"message":1,"data":{"supported":{}}},"error":[]}"#,
+        ] {
+            for end in 0..=seed.len() {
+                fuzz_shape(&seed.as_bytes()[..end]);
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn any_bytes_hold(data in proptest::collection::vec(any::<u8>(), 0..200)) {
+            fuzz_shape(&data);
+        }
+
+        #[test]
+        fn any_words_hold(words in proptest::collection::vec(
+            prop_oneof!["[\\[\\]{}:,\" 1]", Just("\"params\":{".to_owned()), Just("\"content\":[".to_owned()),
+                Just("\"type\":\"text\"".to_owned()), Just("\"result\":{".to_owned()), Just("null".to_owned())], 0..40)) {
+            fuzz_shape(words.concat().as_bytes());
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Steps over JSON that was read before: where a string, a number or a whole value ends.
+//!
+//! Nothing is checked twice: on a text that is no JSON a step lands somewhere at or before its end, and that is all.
+
+use std::borrow::Cow;
+
+use crate::decode::json;
+
+/// What a value is, by its first byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `{`
+    Object,
+    /// `[`
+    Array,
+    /// `"`
+    String,
+    /// A digit or `-`.
+    Number,
+    /// `t` or `f`.
+    Boolean,
+    /// `n`
+    Null,
+}
+
+impl Kind {
+    /// With its article.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Object => "an object",
+            Kind::Array => "an array",
+            Kind::String => "a string",
+            Kind::Number => "a number",
+            Kind::Boolean => "a boolean",
+            Kind::Null => "null",
+        }
+    }
+}
+
+/// What begins here; `None` where no value does.
+pub fn kind(text: &str, at: usize) -> Option<Kind> {
+    match text.as_bytes().get(at)? {
+        b'{' => Some(Kind::Object),
+        b'[' => Some(Kind::Array),
+        b'"' => Some(Kind::String),
+        b'-' | b'0'..=b'9' => Some(Kind::Number),
+        b't' | b'f' => Some(Kind::Boolean),
+        b'n' => Some(Kind::Null),
+        _ => None,
+    }
+}
+
+/// The next byte that is no blank (RFC 8259 section 2), from `at` on.
+pub fn blanks(text: &str, at: usize) -> usize {
+    let bytes = text.as_bytes();
+    let mut at = at;
+    while matches!(bytes.get(at), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+        at += 1;
+    }
+    at
+}
+
+/// The end of the value that begins at `at`. One pass; nesting is counted, not followed.
+pub fn end_of_value(text: &str, at: usize) -> usize {
+    let bytes = text.as_bytes();
+    match bytes.get(at) {
+        Some(b'"') => end_of_string(text, at),
+        Some(b'{' | b'[') => {
+            let mut depth = 0_usize;
+            let mut at = at;
+            while let Some(byte) = bytes.get(at) {
+                at += 1;
+                match byte {
+                    b'"' => at = end_of_string(text, at - 1),
+                    b'{' | b'[' => depth += 1,
+                    b'}' | b']' => {
+                        depth -= 1;
+                        if depth == 0 {
+                            return at;
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            at
+        }
+        _ => {
+            let ends = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r');
+            bytes.get(at..).and_then(|rest| rest.iter().position(ends)).map_or(bytes.len(), |length| at + length)
+        }
+    }
+}
+
+/// Bytes of a string that are looked at one by one, before a search over many at once is worth its start.
+const SHORT: usize = 32;
+
+/// The end of the string whose opening quote stands at `at`.
+pub fn end_of_string(text: &str, at: usize) -> usize {
+    string(text, at).0
+}
+
+/// The end of the string whose opening quote stands at `at`, and whether it has escapes.
+pub fn string(text: &str, at: usize) -> (usize, bool) {
+    let bytes = text.as_bytes();
+    let start = at + 1;
+    for (length, byte) in bytes.get(start..).unwrap_or_default().iter().take(SHORT).enumerate() {
+        match byte {
+            b'"' => return (start + length + 1, false),
+            b'\\' => return (end_of_escaped(text, start + length), true),
+            _ => {}
+        }
+    }
+    let rest = bytes.get(start + SHORT..).unwrap_or_default();
+    match memchr::memchr2(b'"', b'\\', rest).map(|found| start + SHORT + found) {
+        Some(at) if bytes[at] == b'"' => (at + 1, false),
+        Some(at) => (end_of_escaped(text, at), true),
+        None => (bytes.len(), false),
+    }
+}
+
+/// The end of a string, from a place inside it on.
+fn end_of_escaped(text: &str, at: usize) -> usize {
+    let bytes = text.as_bytes();
+    let mut at = at;
+    while let Some(found) = bytes.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
+        at += found;
+        if bytes[at] == b'"' {
+            return at + 1;
+        }
+        at += 2;
+    }
+    bytes.len()
+}
+
+/// What a string says, its quotes included in `token`.
+pub fn content(token: &str) -> Cow<'_, str> {
+    json::string(token).unwrap_or(Cow::Borrowed(token))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::value::RawValue;
+
+    #[test]
+    fn values_end_where_they_end() {
+        for value in [r#""a\"b\\""#, r#"{"a}":["]",{}],"b":1}"#, "[]", "-1.5e3", "true", "null"] {
+            assert_eq!(end_of_value(&format!("{value} ,1"), 0), value.len(), "{value}");
+            assert_eq!(end_of_value(value, 0), value.len(), "{value}");
+        }
+        assert_eq!(end_of_value(r#"["never"#, 0), 7);
+        let deep = "[".repeat(100_000) + &"]".repeat(100_000);
+        assert_eq!(end_of_value(&deep, 0), deep.len());
+    }
+
+    proptest! {
+        #[test]
+        fn no_step_leaves_the_text(text in r#"[\[\]{}"\\,:a1é ]{0,40}"#) {
+            for at in 0..text.len() {
+                prop_assert!(end_of_value(&text, at) <= text.len());
+                if text.is_char_boundary(at) && serde_json::from_str::<&RawValue>(&text[at..]).is_ok() {
+                    let start = blanks(&text, at);
+                    prop_assert_eq!(text[start..].trim_end().len(), end_of_value(&text, start) - start);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,132 @@
+use super::*;
+
+fn told(revision: Revision, role: Role<'_>, text: &str) -> Vec<String> {
+    check(revision, role, text.as_bytes()).iter().map(Mismatch::to_string).collect()
+}
+
+#[test]
+fn every_revision_knows_its_methods() {
+    let counts =
+        Revision::NAMES.map(|(revision, _)| (methods(revision, true).count(), methods(revision, false).count()));
+    assert_eq!(counts, [(15, 9), (15, 9), (16, 9), (20, 11), (10, 8)]);
+}
+
+#[test]
+fn a_call_is_held_against_its_revision() {
+    use Revision::{V2024_11_05, V2026_07_28};
+    let call = |text| told(V2024_11_05, Role::Method("tools/call"), text);
+    assert!(
+        call(r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"a":[1]},"new":1}}"#)
+            .is_empty()
+    );
+    assert_eq!(
+        call(r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":5,"arguments":[]}}"#),
+        ["/params/name: a string expected, found a number", "/params/arguments: an object expected, found an array"]
+    );
+    assert_eq!(call(r#"{"jsonrpc":"2.0","id":1,"method":"tools/call"}"#), ["/params is missing (an object)"]);
+    assert_eq!(
+        told(
+            V2026_07_28,
+            Role::Method("tools/call"),
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","_meta":{}}}"#
+        ),
+        [
+            "/params/_meta/io.modelcontextprotocol~1protocolVersion is missing (a string)",
+            "/params/_meta/io.modelcontextprotocol~1clientCapabilities is missing (an object)",
+        ]
+    );
+}
+
+#[test]
+fn the_discriminator_says_which_branch_is_meant() {
+    let result = |content: &str| {
+        let text = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"content":[{content}]}}}}"#);
+        told(Revision::V2025_11_25, Role::AnswerTo("tools/call"), &text)
+    };
+    assert!(result(r#"{"text":"a","type":"text"},{"type":"image","data":"YQ==","mimeType":"image/png"}"#).is_empty());
+    assert_eq!(result(r#"{"type":"text"}"#), ["/result/content/0/text is missing (a string)"]);
+    assert_eq!(
+        result(r#"{"type":"video","url":"x"}"#),
+        [r#"/result/content/0/type: "text", "image", "audio", "resource_link" or "resource" expected, found "video""#]
+    );
+    assert_eq!(
+        result(r#"{"type":"resource","resource":{"uri":"file:///a"}}"#),
+        ["/result/content/0/resource/text is missing (a string)"]
+    );
+    assert_eq!(
+        result(r#"{"type":"image","data":"no!","mimeType":"image/png"}"#),
+        [r#"/result/content/0/data: base64 (RFC 4648) expected, found "no!""#]
+    );
+}
+
+#[test]
+fn a_result_says_which_of_its_results_it_is() {
+    let stateless = |result: &str| {
+        told(
+            Revision::V2026_07_28,
+            Role::AnswerTo("tools/call"),
+            &format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#),
+        )
+    };
+    assert!(stateless(r#"{"resultType":"complete","content":[],"structuredContent":[1]}"#).is_empty());
+    assert!(stateless(r#"{"resultType":"task","taskId":"1"}"#).is_empty());
+    assert!(stateless(r#"{"resultType":"input_required","requestState":"s"}"#).is_empty());
+    assert_eq!(stateless(r#"{"content":[]}"#), ["/result/resultType is missing (a string)"]);
+    assert_eq!(
+        stateless(r#"{"resultType":"input_required","inputRequests":{"a/b":{"method":"x"}}}"#),
+        [
+            r#"/result/inputRequests/a~1b/method: "sampling/createMessage", "roots/list" or "elicitation/create" expected, found "x""#
+        ]
+    );
+    let task = r#"{"jsonrpc":"2.0","id":1,"result":{"task":{"taskId":"1","status":"working","createdAt":"","lastUpdatedAt":"","ttl":null}}}"#;
+    assert!(told(Revision::V2025_11_25, Role::AnswerTo("tools/call"), task).is_empty());
+}
+
+#[test]
+fn errors_have_the_shape_of_their_code() {
+    let error = |revision, text| told(revision, Role::Error, text);
+    assert!(
+        error(Revision::V2025_06_18, r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":""}}"#).is_empty()
+    );
+    assert_eq!(
+        error(
+            Revision::V2026_07_28,
+            r#"{"jsonrpc":"2.0","error":{"code":-32022,"message":"","data":{"supported":[1]}}}"#
+        ),
+        ["/error/data/supported/0: a string expected, found a number", "/error/data/requested is missing (a string)"]
+    );
+}
+
+#[test]
+fn mismatches_are_few_and_stand_in_the_text() {
+    let text = format!(
+        r#" {{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{{"name":"x","arguments":{{{}}}}}}}"#,
+        (0..1000).map(|number| format!(r#""{number}é":{number}"#)).collect::<Vec<_>>().join(",")
+    );
+    let mismatches = check(Revision::V2025_06_18, Role::Method("prompts/get"), text.as_bytes());
+    assert_eq!(mismatches.len(), MISMATCHES);
+    assert_eq!(&text[mismatches[3].range.clone()], "3");
+    assert_eq!(mismatches[3].path, "/params/arguments/3é");
+}
+
+#[test]
+fn unknown_methods_and_broken_texts_say_nothing() {
+    assert!(told(Revision::V2026_07_28, Role::Method("initialize"), "{}").is_empty());
+    for text in ["", "{", r#"{"params"#, r#"{"params":{"name":"#, r#"{"params":{"name":1"#, "]", "\"", "\u{feff}"] {
+        assert!(told(Revision::V2025_11_25, Role::Method("tools/call"), text).len() <= 1, "{text}");
+        check(Revision::V2025_11_25, Role::Error, text.as_bytes());
+        check(Revision::V2025_11_25, Role::AnswerTo("tools/call"), text.as_bytes());
+    }
+    assert!(check(Revision::V2025_11_25, Role::Error, b"\xff").is_empty());
+}
+
+#[test]
+fn a_pointer_means_a_place_in_the_text() {
+    let text = r#" {"a/b":[10, {"~":"x"} ,[]],"c":null}"#;
+    let at = |pointer| locate(text, pointer).map(|range| &text[range]);
+    assert_eq!(at("/a~1b/1/~0"), Some("\"x\""));
+    assert_eq!(at("/a~1b/0"), Some("10"));
+    assert_eq!(at("/a~1b/2"), Some("[]"));
+    assert_eq!(at("/c"), Some("null"));
+    assert_eq!([at("/a~1b/3"), at("/a~1b/2/0"), at("/c/d"), at("/d")], [None; 4]);
+}

@@ -1,0 +1,407 @@
+//! One walk over the text of a value along its shape: nothing is built, and on a valid value nothing is allocated.
+//!
+//! The walk recurses along the shape, which the compiler made sure is finite, never along the input: what a shape says
+//! nothing about is stepped over in one pass. Members of a union are looked at once more to find the discriminator, so the
+//! cost is linear, times the few unions that stand inside each other.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use super::compile::{Arena, Format, Id, Object, Shape, Union};
+use super::scan::{self, Kind};
+use super::{Fault, MISMATCHES, Mismatch};
+
+/// Characters of a value or a member name that a mismatch quotes: enough to know it again.
+const QUOTED: usize = 60;
+
+/// Holds the value at `at` against a shape.
+pub fn walk(arena: &Arena, shape: Id, text: &str, at: usize) -> Vec<Mismatch> {
+    let mut walk = Walk { arena, text, at, quiet: false, count: 0, most: MISMATCHES, found: Vec::new() };
+    walk.value(shape, &Step::Root);
+    walk.found
+}
+
+/// Where the value of a member of the object at `at` begins.
+pub fn find(text: &str, at: usize, name: &str) -> Option<usize> {
+    let mut members = Members::of(text, at)?;
+    while let Some((key, value)) = members.next_member() {
+        if key == name {
+            return Some(value);
+        }
+        members.at = scan::end_of_value(text, value);
+    }
+    None
+}
+
+/// The value that a JSON Pointer (RFC 6901) means, counted from the value at `at`.
+pub fn locate(text: &str, at: usize, pointer: &str) -> Option<Range<usize>> {
+    let mut at = at;
+    for token in pointer.split('/').skip(1) {
+        at = match scan::kind(text, at)? {
+            Kind::Object => find(text, at, &token.replace("~1", "/").replace("~0", "~"))?,
+            Kind::Array => nth(text, at, token.parse().ok()?)?,
+            _ => return None,
+        };
+    }
+    Some(at..scan::end_of_value(text, at))
+}
+
+/// Where the element of this index, 0-based, of the array at `at` begins.
+fn nth(text: &str, at: usize, index: usize) -> Option<usize> {
+    let mut at = scan::blanks(text, at + 1);
+    for _ in 0..index {
+        at = scan::blanks(text, scan::end_of_value(text, at));
+        if text.as_bytes().get(at) != Some(&b',') {
+            return None;
+        }
+        at = scan::blanks(text, at + 1);
+    }
+    scan::kind(text, at).map(|_| at)
+}
+
+/// The way from the root to a value.
+enum Step<'a> {
+    Root,
+    Member(&'a Step<'a>, &'a str),
+    Index(&'a Step<'a>, usize),
+}
+
+impl Step<'_> {
+    /// As a JSON Pointer (RFC 6901).
+    fn pointer(&self) -> String {
+        match self {
+            Step::Root => String::new(),
+            Step::Index(above, index) => format!("{}/{index}", above.pointer()),
+            Step::Member(above, name) => {
+                format!("{}/{}", above.pointer(), shortened(name).replace('~', "~0").replace('/', "~1"))
+            }
+        }
+    }
+}
+
+fn shortened(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(QUOTED) {
+        None => Cow::Borrowed(text),
+        Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
+    }
+}
+
+/// The members of an object, one by one; whoever asks for the next one first moves `at` behind the value.
+struct Members<'a> {
+    text: &'a str,
+    at: usize,
+    /// The closing brace was read.
+    closed: bool,
+}
+
+impl<'a> Members<'a> {
+    fn of(text: &'a str, at: usize) -> Option<Members<'a>> {
+        (scan::kind(text, at) == Some(Kind::Object)).then_some(Members { text, at: at + 1, closed: false })
+    }
+
+    /// The name, and where the value begins.
+    fn next_member(&mut self) -> Option<(Cow<'a, str>, usize)> {
+        let bytes = self.text.as_bytes();
+        self.at = scan::blanks(self.text, self.at);
+        if bytes.get(self.at) == Some(&b',') {
+            self.at = scan::blanks(self.text, self.at + 1);
+        }
+        match bytes.get(self.at)? {
+            b'"' => {
+                let start = self.at;
+                let (end, escaped) = scan::string(self.text, start);
+                let name = match escaped {
+                    false => Cow::Borrowed(self.text.get(start + 1..end - 1)?),
+                    true => scan::content(self.text.get(start..end)?),
+                };
+                self.at = end;
+                self.at = scan::blanks(self.text, self.at);
+                if bytes.get(self.at)? != &b':' {
+                    return None;
+                }
+                self.at = scan::blanks(self.text, self.at + 1);
+                Some((name, self.at))
+            }
+            b'}' => {
+                self.at += 1;
+                self.closed = true;
+                None
+            }
+            _ => None,
+        }
+    }
+}
+
+struct Walk<'a> {
+    arena: &'a Arena,
+    text: &'a str,
+    /// The value, then its end. At the end of the text the walk is over.
+    at: usize,
+    /// Mismatches are counted, not told: a branch is being tried.
+    quiet: bool,
+    count: usize,
+    /// Mismatches after which the walk is over.
+    most: usize,
+    found: Vec<Mismatch>,
+}
+
+impl<'a> Walk<'a> {
+    fn value(&mut self, id: Id, path: &Step<'_>) {
+        let arena = self.arena;
+        let shape = &arena.shapes[id];
+        let start = self.at;
+        let Some(kind) = scan::kind(self.text, start) else {
+            self.at = self.text.len();
+            return;
+        };
+        if !accepts(shape, kind, arena) {
+            self.at = scan::end_of_value(self.text, start);
+            let end = self.at;
+            return self.report(path, start..end, Fault::Type, || (describe(arena, id), kind.name().to_owned()));
+        }
+        match shape {
+            Shape::Object(object) => self.object(object, path),
+            Shape::List { element, most } => self.list(*element, *most, path),
+            Shape::Union(union) => self.union(id, union, kind, path),
+            Shape::String(Format::Plain) => self.at = scan::end_of_string(self.text, start),
+            Shape::Any | Shape::Null | Shape::Boolean => self.at = scan::end_of_value(self.text, start),
+            Shape::String(_) | Shape::Texts(_) | Shape::Code(_) | Shape::Number { .. } => {
+                self.at = scan::end_of_value(self.text, start);
+                let range = start..self.at;
+                let token = self.text.get(range.clone()).unwrap_or_default();
+                if let Some(fault) = fault(shape, token) {
+                    self.report(path, range, fault, || (describe(arena, id), shortened(token).into_owned()));
+                }
+            }
+        }
+    }
+
+    fn object(&mut self, object: &Object, path: &Step<'_>) {
+        let start = self.at;
+        if object.members.is_empty() && object.others.is_none() {
+            self.at = scan::end_of_value(self.text, start);
+            return;
+        }
+        let Some(mut members) = Members::of(self.text, start) else { return };
+        let mut seen = 0_u64;
+        while let Some((name, value)) = members.next_member() {
+            self.at = value;
+            let known = object.members.iter().position(|member| *member.name == *name);
+            if let Some(place) = known {
+                seen |= 1 << place;
+            }
+            match known.map(|place| object.members[place].value).or(object.others) {
+                Some(shape) => self.value(shape, &Step::Member(path, &name)),
+                None => self.at = scan::end_of_value(self.text, value),
+            }
+            members.at = self.at;
+        }
+        if !members.closed {
+            self.at = self.text.len();
+            return;
+        }
+        self.at = members.at;
+        let arena = self.arena;
+        for (place, member) in object.members.iter().enumerate() {
+            if member.required && seen & (1 << place) == 0 {
+                let path = Step::Member(path, member.name);
+                let range = start..members.at;
+                self.report(&path, range, Fault::Missing, || (describe(arena, member.value), "nothing".to_owned()));
+            }
+        }
+    }
+
+    fn list(&mut self, element: Id, most: Option<usize>, path: &Step<'_>) {
+        let start = self.at;
+        let bytes = self.text.as_bytes();
+        let mut count = 0;
+        self.at = scan::blanks(self.text, start + 1);
+        loop {
+            match bytes.get(self.at) {
+                None => return,
+                Some(b']') => break,
+                Some(b',') => self.at = scan::blanks(self.text, self.at + 1),
+                Some(_) => {
+                    self.value(element, &Step::Index(path, count));
+                    count += 1;
+                    self.at = scan::blanks(self.text, self.at);
+                }
+            }
+        }
+        self.at += 1;
+        if let Some(most) = most.filter(|most| count > *most) {
+            let range = start..self.at;
+            self.report(path, range, Fault::Value, || (format!("at most {most} elements"), count.to_string()));
+        }
+    }
+
+    /// Walks the one branch that the value can only be, or else the first that fits; where none does, the one that it
+    /// comes closest to.
+    fn union(&mut self, id: Id, union: &Union, kind: Kind, path: &Step<'_>) {
+        let arena = self.arena;
+        let start = self.at;
+        let tag = union.tag.filter(|_| kind == Kind::Object);
+        let tag_at = tag.and_then(|tag| find(self.text, start, tag));
+        let said = tag_at.map(|at| self.text.get(at..scan::end_of_value(self.text, at)).unwrap_or_default());
+        let fits = |branch: &&Id| {
+            let shape = &arena.shapes[**branch];
+            let member = tag.and_then(|tag| if let Shape::Object(object) = shape { object.member(tag) } else { None });
+            accepts(shape, kind, arena)
+                && member.is_none_or(|member| match said {
+                    Some(said) => fault(&arena.shapes[member.value], said).is_none(),
+                    None => !member.required,
+                })
+        };
+        let mut branches = union.branches.iter().filter(fits);
+        match (branches.next(), branches.next()) {
+            (None, _) => {
+                self.at = scan::end_of_value(self.text, start);
+                let Some(tag) = tag else { return };
+                let path = Step::Member(path, tag);
+                let expected = || tags(arena, union, tag);
+                match (tag_at, said) {
+                    (Some(at), Some(said)) => {
+                        let fault = if said.starts_with('"') { Fault::Value } else { Fault::Type };
+                        self.report(&path, at..at + said.len(), fault, || (expected(), shortened(said).into_owned()));
+                    }
+                    _ => {
+                        let range = start..self.at;
+                        self.report(&path, range, Fault::Missing, || (expected(), "nothing".to_owned()));
+                    }
+                }
+            }
+            (Some(only), None) => self.value(*only, path),
+            (Some(first), Some(second)) => {
+                let mut closest = (usize::MAX, first);
+                for branch in [first, second].into_iter().chain(branches) {
+                    let count = self.tried(*branch, path, closest.0);
+                    if count < closest.0 {
+                        closest = (count, branch);
+                    }
+                    if count == 0 {
+                        break;
+                    }
+                }
+                if closest.0 > 0 && kind != Kind::Object && kind != Kind::Array {
+                    let range = start..scan::end_of_value(self.text, start);
+                    self.at = range.end;
+                    let token = self.text.get(range.clone()).unwrap_or_default();
+                    return self
+                        .report(path, range, Fault::Value, || (describe(arena, id), shortened(token).into_owned()));
+                }
+                self.value(*closest.1, path);
+            }
+        }
+    }
+
+    /// Mismatches of the value here with a branch, counted up to `enough`.
+    fn tried(&mut self, branch: Id, path: &Step<'_>, enough: usize) -> usize {
+        let before = (self.at, self.quiet, self.count, self.most);
+        self.quiet = true;
+        self.count = 0;
+        self.most = enough.min(MISMATCHES);
+        self.value(branch, path);
+        let count = self.count;
+        (self.at, self.quiet, self.count, self.most) = before;
+        count
+    }
+
+    fn report(&mut self, path: &Step<'_>, range: Range<usize>, fault: Fault, words: impl FnOnce() -> (String, String)) {
+        if self.count >= self.most {
+            return;
+        }
+        self.count += 1;
+        if !self.quiet {
+            let (expected, found) = words();
+            self.found.push(Mismatch { path: path.pointer(), range, fault, expected, found });
+        }
+        if self.count >= self.most {
+            self.at = self.text.len();
+        }
+    }
+}
+
+/// Whether a value of this kind can have this shape at all.
+fn accepts(shape: &Shape, kind: Kind, arena: &Arena) -> bool {
+    match shape {
+        Shape::Any => true,
+        Shape::Null => kind == Kind::Null,
+        Shape::Boolean => kind == Kind::Boolean,
+        Shape::Number { .. } | Shape::Code(_) => kind == Kind::Number,
+        Shape::String(_) | Shape::Texts(_) => kind == Kind::String,
+        Shape::List { .. } => kind == Kind::Array,
+        Shape::Object(_) => kind == Kind::Object,
+        Shape::Union(union) => union.branches.iter().any(|branch| accepts(&arena.shapes[*branch], kind, arena)),
+    }
+}
+
+/// What is wrong with a string or number of the right kind.
+fn fault(shape: &Shape, token: &str) -> Option<Fault> {
+    let (holds, fault) = match shape {
+        Shape::String(format) => (format.holds(&scan::content(token)), Fault::Format),
+        Shape::Texts(texts) => (token.starts_with('"') && texts.contains(&&*scan::content(token)), Fault::Value),
+        Shape::Code(code) => (number(token).is_some_and(|number| number == *code as f64), Fault::Value),
+        Shape::Number { whole, .. } if *whole && !is_whole(token) => (false, Fault::Type),
+        Shape::Number { low: None, high: None, .. } => (true, Fault::Value),
+        Shape::Number { low, high, .. } => {
+            let within = |number: f64| {
+                low.is_none_or(|low| number >= low as f64) && high.is_none_or(|high| number <= high as f64)
+            };
+            (number(token).is_none_or(within), Fault::Value)
+        }
+        _ => (true, Fault::Value),
+    };
+    (!holds).then_some(fault)
+}
+
+fn number(token: &str) -> Option<f64> {
+    token.parse().ok()
+}
+
+/// JSON Schema 2020-12 section 6.1.1: "integer" matches "any number with a zero fractional part".
+fn is_whole(token: &str) -> bool {
+    let digits = token.strip_prefix('-').unwrap_or(token);
+    digits.bytes().all(|byte| byte.is_ascii_digit()) || number(token).is_some_and(|number| number.fract() == 0.0)
+}
+
+fn describe(arena: &Arena, id: Id) -> String {
+    match &arena.shapes[id] {
+        Shape::Any => "a value".to_owned(),
+        Shape::Null => Kind::Null.name().to_owned(),
+        Shape::Boolean => Kind::Boolean.name().to_owned(),
+        Shape::Code(code) => code.to_string(),
+        Shape::Texts(texts) => one_of(texts.iter().map(|text| format!("\"{text}\"")).collect()),
+        Shape::String(format) => format.name().to_owned(),
+        Shape::List { .. } => Kind::Array.name().to_owned(),
+        Shape::Object(_) => Kind::Object.name().to_owned(),
+        Shape::Number { whole, low, high } => {
+            let noun = if *whole { "an integer" } else { "a number" };
+            match (low, high) {
+                (Some(low), Some(high)) => format!("{noun} from {low} to {high}"),
+                (Some(low), None) => format!("{noun} of at least {low}"),
+                _ => noun.to_owned(),
+            }
+        }
+        Shape::Union(union) => one_of(union.branches.iter().map(|branch| describe(arena, *branch)).collect()),
+    }
+}
+
+/// The values that the branches prescribe for their discriminator.
+fn tags(arena: &Arena, union: &Union, tag: &str) -> String {
+    let members = union.branches.iter().filter_map(|branch| match &arena.shapes[*branch] {
+        Shape::Object(object) => object.member(tag),
+        _ => None,
+    });
+    one_of(members.map(|member| describe(arena, member.value)).collect())
+}
+
+/// `a, b or c`, each once.
+fn one_of(mut names: Vec<String>) -> String {
+    let mut known = std::collections::BTreeSet::new();
+    names.retain(|name| known.insert(name.clone()));
+    match names.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, before)) => format!("{} or {last}", before.join(", ")),
+        None => String::new(),
+    }
+}

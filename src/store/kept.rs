@@ -1,0 +1,90 @@
+//! Packets of a connection as a list that is scrolled: any window of it is one walk over the heads of its chunks.
+
+use rusqlite::params;
+
+use super::chunk::{Chunk, KeptPacket};
+use super::read::Reader;
+use super::record::Columns;
+use super::{CaptureId, Key};
+use crate::capture::PacketNumber;
+use crate::decode::ConnectionId;
+
+impl Reader {
+    /// How many packets of a connection were kept.
+    ///
+    /// # Errors
+    /// The database cannot be read, or is damaged; so for all that follow.
+    pub fn packet_count(&self, capture: CaptureId, connection: ConnectionId) -> anyhow::Result<u64> {
+        let heads = self.chunk_heads(capture, connection)?;
+        Ok(heads.iter().fold(0, |sum: u64, (_, packets)| sum.saturating_add(*packets)))
+    }
+
+    /// Rows `row`, `row + 1` … (from 0) of the packets kept of a connection. Fewer than `limit` only at the end of the list.
+    pub fn packets_at(
+        &self,
+        capture: CaptureId,
+        connection: ConnectionId,
+        row: u64,
+        limit: usize,
+    ) -> anyhow::Result<Vec<KeptPacket>> {
+        // Rows of the chunk that lie before the window.
+        let mut skip = row;
+        let mut from = None;
+        for (first, packets) in self.chunk_heads(capture, connection)? {
+            if skip < packets {
+                from = Some(first);
+                break;
+            }
+            skip -= packets;
+        }
+        let Some(mut from) = from else { return Ok(Vec::new()) };
+        let mut skip = usize::try_from(skip).unwrap_or(usize::MAX);
+        let mut rows = Vec::new();
+        while rows.len() < limit {
+            let packets = self.packets(capture, connection, from, skip.saturating_add(limit - rows.len()))?;
+            let Some(last) = packets.last() else { break };
+            from = PacketNumber(last.number.0.saturating_add(1));
+            let passed = skip.min(packets.len());
+            skip -= passed;
+            rows.extend(packets.into_iter().skip(passed));
+        }
+        Ok(rows)
+    }
+
+    /// The connection of a packet that was kept, and its row (from 0) among the packets of that.
+    pub fn packet_row(&self, capture: CaptureId, number: PacketNumber) -> anyhow::Result<Option<(ConnectionId, u64)>> {
+        let holding = self.select(
+            "SELECT connection, numbers FROM packet_chunk
+             WHERE capture = ?1 AND first_number <= ?2 AND last_number >= ?2 ORDER BY first_number DESC",
+            params![capture.0, number.0 as i64],
+            |row| {
+                let mut columns = Columns::new(row);
+                let connection = Key(columns.get()?);
+                Ok((connection, Chunk::position(columns.bytes("the packet numbers of a chunk")?, number)?))
+            },
+        )?;
+        let Some((key, position)) = holding.into_iter().find_map(|(key, position)| Some((key, position?))) else {
+            return Ok(None);
+        };
+        let connection = ConnectionId(u32::try_from(key.number()).unwrap_or(u32::MAX));
+        let before = self.select(
+            "SELECT packets FROM packet_chunk WHERE connection = ?1 AND last_number < ?2",
+            params![key, number.0 as i64],
+            |row| Ok(Columns::new(row).u64()?),
+        )?;
+        let before = before.into_iter().fold(position, u64::saturating_add);
+        Ok(Some((connection, before)))
+    }
+
+    /// First packet and count of each chunk of a connection, in order.
+    fn chunk_heads(&self, capture: CaptureId, connection: ConnectionId) -> anyhow::Result<Vec<(PacketNumber, u64)>> {
+        self.select(
+            "SELECT first_number, packets FROM packet_chunk WHERE connection = ? ORDER BY first_number",
+            params![Key::new(capture, connection.0.into())],
+            |row| {
+                let mut columns = Columns::new(row);
+                Ok((PacketNumber(columns.u64()?), columns.u64()?))
+            },
+        )
+    }
+}

@@ -1,0 +1,57 @@
+//! Clicks: a tab, a row, a pane. The mouse is never needed: each click is what some keys do.
+
+use ratatui::layout::{Position, Rect};
+
+use super::super::keys::Command;
+use super::super::layout;
+use super::{App, Effect, Focus, Mode, Screen, detail, moves};
+
+/// Does what a click on this place of the screen does.
+pub(super) fn click(app: &mut App, x: u16, y: u16) -> Vec<Effect> {
+    match app.mode {
+        Mode::Help(_) | Mode::Value(_) => app.mode = Mode::Browse,
+        Mode::Prompt(..) => {}
+        Mode::Browse => {
+            if let Some((screen, _, _)) =
+                layout::tab_places(app).into_iter().find(|(_, at, _)| at.contains(&x) && y == 1)
+            {
+                return moves::run(app, Command::Show(screen));
+            }
+            if app.screen != Screen::Detail {
+                return click_list(app, layout::list_area(app.size, app.screen), y);
+            }
+            let areas = layout::detail(layout::body(app.size));
+            let at = Position { x, y };
+            for (area, focus) in [
+                (areas.list, Focus::List),
+                (areas.layers, Focus::Layers),
+                (areas.json, Focus::Json),
+                (areas.bytes, Focus::Bytes),
+            ] {
+                if area.contains(at) {
+                    app.detail.focus = focus;
+                    match focus {
+                        Focus::List => return click_list(app, areas.list, y),
+                        Focus::Layers | Focus::Json | Focus::Bytes => detail::click(app, area, x, y),
+                    }
+                }
+            }
+        }
+    }
+    Vec::new()
+}
+
+/// Selects the row of a list; a click on the selected one opens it.
+fn click_list(app: &mut App, area: Rect, y: u16) -> Vec<Effect> {
+    // The first line is the head.
+    let Some(line) = y.checked_sub(area.y + 1).filter(|line| line + 1 < area.height) else { return Vec::new() };
+    let row = app.cursor(app.screen).top + usize::from(line);
+    if app.rows(app.screen).is_none_or(|rows| row >= rows) {
+        return Vec::new();
+    }
+    if app.cursor(app.screen).selected == row && app.screen != Screen::Detail {
+        return moves::run(app, Command::Open);
+    }
+    moves::select_row(app, row);
+    Vec::new()
+}

@@ -1,0 +1,62 @@
+//! Batches: many messages in one text, folded into one row.
+
+use super::hostile::wrapped;
+use super::*;
+use crate::capture::pipe::Pipe;
+
+/// Two batches with a ping between them; the first is answered in one batch too.
+const BATCHES: &[(Pipe, &str)] = &[
+    (
+        Pipe::Stdin,
+        "[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"},{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"prompts/list\"},\
+          {\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"resources/list\"}]\n",
+    ),
+    (Pipe::Stdin, "{\"jsonrpc\":\"2.0\",\"id\":4,\"method\":\"ping\"}\n"),
+    (
+        Pipe::Stdout,
+        "[{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"tools\":[]}},{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"prompts\":[]}}]\n",
+    ),
+    (Pipe::Stdout, "{\"jsonrpc\":\"2.0\",\"id\":4,\"result\":{}}\n"),
+];
+
+fn methods(story: &Story) -> Vec<(Option<String>, usize)> {
+    let rows = story.app.rows(Screen::Messages).unwrap();
+    let row =
+        |row| (story.app.message(row).unwrap().row.method.clone(), story.app.folds.behind(story.app.folds.row(row)));
+    (0..rows).map(row).collect()
+}
+
+#[test]
+fn a_batch_is_folded_where_the_cursor_is_in_it_and_stands_again_where_it_was() {
+    let mut story = Story::store(wrapped(BATCHES, false), (110, 16));
+    story.press("1jz");
+    insta::assert_snapshot!("batch_folded_110x16", story.screen());
+    assert_eq!(story.app.cursor(Screen::Messages).selected, 0, "the row that stands for the others");
+    assert_eq!(methods(&story).len(), 5);
+    // What is behind the fold keeps its number and its way to its partner.
+    story.press("jjjp");
+    assert_eq!(story.app.rows(Screen::Messages), Some(7), "a partner in the fold unfolds it");
+    assert_eq!(story.app.selected_message().unwrap().row.number, MessageNumber(2));
+}
+
+#[test]
+fn all_batches_at_once_also_among_what_a_filter_leaves() {
+    let mut story = Story::store(wrapped(BATCHES, false), (110, 16));
+    story.press("1Z");
+    let text = |name: &str| Some(name.to_owned());
+    assert_eq!(
+        methods(&story),
+        [(text("tools/list"), 2), (text("ping"), 0), (text("tools/list"), 1), (text("ping"), 0)]
+    );
+    story.press("Z");
+    assert_eq!(methods(&story).len(), 7);
+    story.press("/not method = prompts/list<enter>Z");
+    // Of the answers one is left: a group of one is none.
+    assert_eq!(methods(&story)[0], (text("tools/list"), 1));
+    assert_eq!(methods(&story).len(), 4);
+    story.press("G<enter>");
+    assert_eq!(story.app.detail.tree.path(b"{}", 0), "$");
+    assert_eq!(story.app.selected_message().unwrap().row.number, MessageNumber(7));
+    story.press("<esc>jz");
+    assert!(story.app.notice.as_ref().is_some_and(|notice| notice.text.contains("nothing to fold")));
+}

@@ -1,0 +1,84 @@
+//! Rows that hang together: the members of a batch. The first of a group stands for it when it is folded.
+
+use anyhow::Result;
+
+use super::Library;
+use crate::mcp::SessionNumber;
+use crate::store::{MessageRow, Page, Scope};
+
+/// Groups that are folded at once, and members of one.
+const MOST: usize = 100_000;
+
+/// Messages read at once.
+const SLICE: usize = 1_024;
+
+impl Library {
+    /// The group of a row; nothing where it stands alone.
+    pub(super) fn group(&mut self, session: SessionNumber, filter: &str, row: usize) -> Result<Vec<Vec<usize>>> {
+        let Some(position) = self.position(session, filter, row)? else { return Ok(Vec::new()) };
+        let Some(own) = self.reader.message_rows_at(session, position, 1)?.pop() else { return Ok(Vec::new()) };
+        let Some((batch, index)) = own.batch else { return Ok(Vec::new()) };
+        // Members of a batch stand together: they come from one text.
+        let first = position.saturating_sub(index as u64).max(1);
+        let mut members = Vec::new();
+        let mut next = first;
+        'batch: loop {
+            let rows = self.reader.message_rows_at(session, next, SLICE)?;
+            let Some(last) = rows.last() else { break };
+            next = last.position + 1;
+            for member in &rows {
+                match member.batch {
+                    Some((other, _)) if other == batch => members.push(member.position),
+                    // A member before this one may be another session's.
+                    _ if member.position < position => members.clear(),
+                    _ => break 'batch,
+                }
+            }
+        }
+        let rows = self.rows(session, filter, members)?;
+        Ok(if rows.len() > 1 { vec![rows] } else { Vec::new() })
+    }
+
+    /// All groups of a list.
+    pub(super) fn groups(&mut self, session: SessionNumber, filter: &str) -> Result<Vec<Vec<usize>>> {
+        let batches = crate::filter::Filter::parse("batch")?;
+        let mut groups: Vec<(u64, Vec<u64>)> = Vec::new();
+        let mut next = None;
+        while groups.len() < MOST {
+            let page = Page { from: next, ..Page::first(usize::MAX) };
+            let members = self.reader.matching(&batches, Scope::Session(session), page)?;
+            let Some(last) = members.last() else { break };
+            next = Some(last.key().next());
+            for MessageRow { position, batch, .. } in members {
+                let Some((batch, _)) = batch else { continue };
+                match groups.last_mut() {
+                    Some((own, positions)) if *own == batch => positions.push(position),
+                    _ => groups.push((batch, vec![position])),
+                }
+            }
+        }
+        let mut rows = Vec::new();
+        for (_, positions) in groups {
+            rows.push(self.rows(session, filter, positions)?);
+        }
+        rows.retain(|rows| rows.len() > 1);
+        Ok(rows)
+    }
+
+    /// The position of the message in a row of a list.
+    fn position(&mut self, session: SessionNumber, filter: &str, row: usize) -> Result<Option<u64>> {
+        if filter.is_empty() {
+            return Ok(Some(row as u64 + 1));
+        }
+        Ok(self.matches(session, filter)?.page_from(row).first().copied())
+    }
+
+    /// The rows of positions, of those that are in the list.
+    fn rows(&mut self, session: SessionNumber, filter: &str, positions: Vec<u64>) -> Result<Vec<usize>> {
+        if filter.is_empty() {
+            return Ok(positions.into_iter().map(|position| position as usize - 1).collect());
+        }
+        let matches = self.matches(session, filter)?;
+        Ok(positions.into_iter().filter_map(|position| matches.row_of(position)).collect())
+    }
+}

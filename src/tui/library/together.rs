@@ -1,0 +1,59 @@
+//! A host and all the servers that it has at a time.
+
+use anyhow::Result;
+
+use super::super::data::Together;
+use super::super::pane::sessions::server;
+use super::Library;
+use crate::mcp::{Peers, Session, SessionNumber};
+use crate::store::Page;
+
+/// Lifelines that find room on a screen.
+const SERVERS: usize = 8;
+
+/// Messages of one session: each has its words read.
+const LINES: usize = 2_000;
+
+/// Sessions before and behind that may be of the same time.
+const LOOK: usize = 256;
+
+impl Library {
+    /// The messages of a session, and of those of the same host at the time or in the same capture.
+    pub(super) fn together(&self, session: SessionNumber) -> Result<Together> {
+        let Some(own) = self.reader.session(session)? else { return Ok(Together::default()) };
+        let first = SessionNumber(session.0.saturating_sub(LOOK as u32));
+        let capture = self.reader.capture_of(session)?;
+        let mut sessions = Vec::new();
+        for other in self.reader.sessions(Page::from(first, 2 * LOOK))? {
+            // What was captured together belongs together, also where one session ended before the other began.
+            let overlaps = other.started <= own.ended && own.started <= other.ended;
+            let near = overlaps || self.reader.capture_of(other.number)? == capture;
+            if other.number == session || near && same_host(&own, &other) {
+                sessions.push(other);
+            }
+        }
+        // The session itself is always among those that are shown.
+        let at = sessions.iter().position(|other| other.number == session).unwrap_or_default();
+        sessions.drain(..at.saturating_sub(SERVERS / 2));
+        let mut complete = sessions.len() <= SERVERS;
+        sessions.truncate(SERVERS);
+        let mut lines = Vec::new();
+        for other in &sessions {
+            let rows = self.reader.message_rows_at(other.number, 1, LINES)?;
+            complete &= other.messages <= rows.len() as u64;
+            lines.extend(self.lines(rows)?);
+        }
+        lines.sort_by_key(|line| (line.row.time, line.row.session, line.row.number));
+        let sessions = sessions.iter().map(|other| (other.number, server(other))).collect();
+        Ok(Together { sessions, lines, complete })
+    }
+}
+
+/// On a network a host is an address; on one machine it is the client that says the same name.
+fn same_host(one: &Session, other: &Session) -> bool {
+    match (&one.peers, &other.peers) {
+        (Peers::Network { client: one, .. }, Peers::Network { client: other, .. }) => one.ip() == other.ip(),
+        (Peers::Process { .. }, Peers::Process { .. }) => one.client == other.client,
+        _ => false,
+    }
+}

@@ -1,0 +1,141 @@
+//! The sequence of a host and all its servers: a lifeline each, heavy while calls are open, with their number where they overlap.
+
+use std::collections::HashMap;
+
+use ratatui::layout::Rect;
+
+use super::super::app::{App, Screen};
+use super::super::canvas::Canvas;
+use super::super::data::{MessageLine, Together};
+use super::super::theme::Part;
+use super::messages::{arrow, failed, method, relative};
+use crate::decode::Direction;
+use crate::decode::jsonrpc::Kind;
+use crate::mcp::SessionNumber;
+use crate::view::paint::Tone;
+use crate::view::{safe, units};
+
+/// Columns before the host: the mark and the time.
+const LEFT: u16 = 15;
+
+/// Draws the arrows of all servers.
+pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
+    let Some(together) = app.session.and_then(|session| app.pages.together(session)) else {
+        return canvas.message(area, "…");
+    };
+    let lanes = Lanes::new(area, together);
+    head(app, canvas, area, together, &lanes);
+    let cursor = *app.cursor(Screen::Sequence);
+    let mut open = Open::default();
+    together.lines.iter().take(cursor.top).for_each(|line| open.pass(line));
+    for line in 0..area.height.saturating_sub(1) {
+        let (row, y) = (cursor.top + usize::from(line), area.y + 1 + line);
+        let Some(message) = together.lines.get(row) else { break };
+        open.pass(message);
+        lifelines(canvas, y, &lanes, &open);
+        times(app, canvas, (area.x, y), message);
+        if let Some(server) = lanes.server(message.row.session) {
+            arrow_line(canvas, (lanes.host, server), y, message);
+        }
+        if row == cursor.selected {
+            canvas.select(Rect { x: area.x, y, width: area.width, height: 1 }, true);
+        }
+    }
+}
+
+/// Where the lifelines stand.
+struct Lanes {
+    host: u16,
+    servers: Vec<(SessionNumber, u16)>,
+}
+
+impl Lanes {
+    fn new(area: Rect, together: &Together) -> Lanes {
+        let host = area.x + LEFT;
+        let room = area.right().saturating_sub(host + 4);
+        let count = together.sessions.len().max(1) as u16;
+        let place =
+            |(at, (session, _)): (usize, &(SessionNumber, String))| (*session, host + room * (at as u16 + 1) / count);
+        Lanes { host, servers: together.sessions.iter().enumerate().map(place).collect() }
+    }
+
+    fn server(&self, session: SessionNumber) -> Option<u16> {
+        self.servers.iter().find(|(own, _)| *own == session).map(|(_, x)| *x)
+    }
+}
+
+/// Calls that wait for their answers, of each session.
+#[derive(Default)]
+struct Open(HashMap<SessionNumber, usize>);
+
+impl Open {
+    fn pass(&mut self, message: &MessageLine) {
+        let count = self.0.entry(message.row.session).or_default();
+        match message.row.kind {
+            // What is never answered would stand open for ever.
+            Kind::Request => *count += usize::from(message.row.answered_by.is_some()),
+            _ => *count = count.saturating_sub(usize::from(message.row.answers.is_some())),
+        }
+    }
+}
+
+fn head(app: &App, canvas: &mut Canvas<'_>, area: Rect, together: &Together, lanes: &Lanes) {
+    let (dim, strong) = (canvas.part(Part::Head), canvas.tone(Tone::Strong));
+    canvas.put_right(area.x + 2, area.y, 10, "time", dim);
+    let client = app.session_row().and_then(|row| row.session.client.as_ref());
+    let client = client.map_or("host", |client| client.name.as_str());
+    let mut from = canvas.put(lanes.host, area.y, 12, client, strong);
+    for ((_, name), (_, x)) in together.sessions.iter().zip(&lanes.servers) {
+        let room = (x + 2).saturating_sub(from + 1);
+        canvas.put_right(from + 1, area.y, room, name, strong);
+        from = *x + 2;
+    }
+    if !together.complete {
+        canvas.put_right(area.x, area.bottom().saturating_sub(1), area.width, "the beginning only", dim);
+    }
+}
+
+fn lifelines(canvas: &mut Canvas<'_>, y: u16, lanes: &Lanes, open: &Open) {
+    let (line, busy) = (canvas.part(Part::Border), canvas.tone(Tone::Client));
+    canvas.put(lanes.host, y, 1, "│", line);
+    for (session, x) in &lanes.servers {
+        match open.0.get(session).copied().unwrap_or_default() {
+            0 => drop(canvas.put(*x, y, 1, "│", line)),
+            1 => drop(canvas.put(*x, y, 1, "┃", busy)),
+            more => drop(canvas.put(*x, y, 3, &format!("┃{more}"), busy)),
+        }
+    }
+}
+
+fn times(app: &App, canvas: &mut Canvas<'_>, (x, y): (u16, u16), message: &MessageLine) {
+    let (dim, mark) = (canvas.tone(Tone::Dim), canvas.part(Part::Mark));
+    if app.marks.contains(&(message.row.session, message.row.number)) {
+        canvas.put(x, y, 1, "◆", mark);
+    }
+    canvas.put_right(x + 2, y, 10, &relative(app, message.row.time), dim);
+}
+
+fn arrow_line(canvas: &mut Canvas<'_>, (host, server): (u16, u16), y: u16, message: &MessageLine) {
+    let (_, side) = arrow(message);
+    let cancelled = message.row.method.as_deref() == Some("notifications/cancelled");
+    let tone = match message.row.kind {
+        _ if failed(message) => Tone::Error,
+        _ if cancelled => Tone::Warning,
+        _ => side,
+    };
+    let style = canvas.tone(tone);
+    let line = if message.row.kind == Kind::Notification { "╌" } else { "─" };
+    for x in host + 1..server {
+        canvas.put(x, y, 1, line, style);
+    }
+    match message.row.direction {
+        Direction::ClientToServer => canvas.put(server - 1, y, 1, "▶", style),
+        Direction::ServerToClient => canvas.put(host + 1, y, 1, "◀", style),
+    };
+    let answer = matches!(message.row.kind, Kind::Response | Kind::Error);
+    let latency = message.row.latency.filter(|_| answer).map(|latency| format!(" {}", units::duration(latency)));
+    let text = format!(" {} {}{} ", method(message), message.about, latency.unwrap_or_default());
+    let room = server.saturating_sub(host + 6);
+    let text = safe::fit(&text, usize::from(room));
+    canvas.put(host + 3, y, room, &text, if answer { style } else { canvas.tone(Tone::Strong) });
+}

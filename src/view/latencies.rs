@@ -1,0 +1,66 @@
+//! Latencies and their percentiles, in a bounded amount of memory.
+
+/// Latencies kept; beyond, every other one goes and every other one is passed over, and again whenever they are full.
+const KEPT: usize = 65_536;
+
+/// Latencies in nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Latencies {
+    kept: Vec<i64>,
+    sorted: bool,
+    /// Of how many that come one is kept.
+    step: u64,
+    seen: u64,
+}
+
+impl Latencies {
+    /// One more.
+    pub fn add(&mut self, latency: i64) {
+        if self.seen.is_multiple_of(self.step.max(1)) {
+            self.kept.push(latency);
+            self.sorted = false;
+            if self.kept.len() >= KEPT {
+                let mut keep = false;
+                self.kept.retain(|_| {
+                    keep = !keep;
+                    keep
+                });
+                self.step = self.step.max(1) * 2;
+            }
+        }
+        self.seen += 1;
+    }
+
+    /// The latency that so many percent of those kept do not exceed (nearest rank below); `None` where there are none.
+    pub fn percentile(&mut self, percent: usize) -> Option<i64> {
+        if !self.sorted {
+            self.kept.sort_unstable();
+            self.sorted = true;
+        }
+        self.kept.get(self.kept.len().checked_sub(1)? * percent.min(100) / 100).copied()
+    }
+}
+
+impl FromIterator<i64> for Latencies {
+    fn from_iter<I: IntoIterator<Item = i64>>(latencies: I) -> Latencies {
+        let mut all = Latencies::default();
+        latencies.into_iter().for_each(|latency| all.add(latency));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_right_and_stay_near_when_there_are_too_many_to_keep() {
+        let mut few: Latencies = (1..=100).rev().collect();
+        assert_eq!((few.percentile(0), few.percentile(50), few.percentile(95)), (Some(1), Some(50), Some(95)));
+        assert_eq!(few.percentile(100), Some(100));
+        let mut many: Latencies = (0..1_000_000).collect();
+        assert!(many.kept.len() < KEPT);
+        assert!(many.percentile(50).is_some_and(|median| (median - 500_000).abs() < 100));
+        assert_eq!(Latencies::default().percentile(50), None);
+    }
+}

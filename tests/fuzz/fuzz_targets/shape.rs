@@ -1,0 +1,5 @@
+//! Any bytes as a message, held against every shape.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| mcptap::mcp::shape::fuzz_shape(data));

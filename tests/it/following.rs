@@ -1,0 +1,139 @@
+//! What is seen while it happens, by the program itself and by a second one.
+
+use std::fs::File;
+use std::io::{BufReader, Read, Write};
+use std::process::{Child, ChildStdout, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::program::{mcptap, root};
+use crate::wrapped::{ANSWERS, Follower, Wrapped, await_session, line, of_type, place, recorded, request};
+
+/// The state that `mcptap sessions` shows of the only session.
+fn state(db: &std::path::Path) -> String {
+    let shown = mcptap().args(["sessions", "--db"]).arg(db).output().expect("mcptap runs");
+    let shown = String::from_utf8(shown.stdout).expect("text is UTF-8");
+    shown.lines().nth(1).expect("a session").split_whitespace().nth(1).expect("a state or what follows it").to_owned()
+}
+
+#[test]
+fn a_second_process_sees_each_message_of_a_wrapped_server_and_its_end() {
+    let (_folder, db) = place();
+    let mut wrapped = Wrapped::shell(&db, ANSWERS);
+    wrapped.converse(1..2);
+    await_session(&db);
+    let mut follower = Follower::start(&db);
+    for id in 2..6 {
+        // Nothing more comes until this was seen.
+        assert_eq!(follower.await_message(2 * id - 2)["kind"], "response");
+        wrapped.converse(id..id + 1);
+    }
+    follower.await_message(10);
+    assert_eq!(state(&db), "live");
+    wrapped.say(&request(6));
+    wrapped.hear();
+    assert!(wrapped.end().status.success());
+    let rest = follower.rest();
+    assert_eq!(of_type(&rest, "message").len(), 2, "what was said last is not missed");
+    assert_eq!(of_type(&rest, "session").last().expect("how it ended")["exit"], json!({ "code": 0 }));
+    assert_eq!(state(&db), "sh", "no longer live: the command follows");
+}
+
+/// A capture that is read as it grows.
+struct Reading {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Reading {
+    fn start(arguments: &[&str], stdin: Stdio) -> Reading {
+        let mut command = mcptap();
+        command.arg("read").args(arguments).arg("--json").stdin(stdin).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("mcptap runs");
+        let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+        Reading { child, stdout }
+    }
+
+    fn await_message(&mut self, number: usize) {
+        loop {
+            let line: Value = serde_json::from_str(&line(&mut self.stdout)).expect("it goes on reading");
+            if line["type"] == "message" && line["number"] == number {
+                return;
+            }
+        }
+    }
+
+    /// The summary, which is the last line.
+    fn end(mut self) -> Value {
+        let mut rest = String::new();
+        self.stdout.read_to_string(&mut rest).expect("text");
+        assert!(self.child.wait().expect("it ends").success());
+        serde_json::from_str(rest.lines().last().expect("a summary")).expect("lines are JSON")
+    }
+}
+
+/// The sample in two pieces, the first of which ends within a packet behind the third message.
+fn pieces() -> (Vec<u8>, Vec<u8>) {
+    let mut sample = std::fs::read(root().join("samples/weather/capture.pcapng")).expect("the sample is here");
+    let at = memchr::memmem::find(&sample, b"notifications/initialized").expect("the third message") + 600;
+    let rest = sample.split_off(at);
+    (sample, rest)
+}
+
+#[test]
+fn a_growing_file_is_read_as_it_grows() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let path = folder.path().join("growing.pcapng");
+    let (first, rest) = pieces();
+    let mut file = File::create(&path).expect("a file");
+    file.write_all(&first).expect("the disk has room");
+    let mut reading = Reading::start(&["--follow", path.to_str().expect("UTF-8")], Stdio::null());
+    reading.await_message(3);
+    file.write_all(&rest).expect("the disk has room");
+    reading.await_message(7);
+    let process = Pid::from_raw(reading.child.id() as i32).expect("a process id");
+    kill_process(process, Signal::INT).expect("it lives");
+    assert_eq!(reading.end()["messages"], 7, "Ctrl-C ends it in good order");
+}
+
+#[test]
+fn what_comes_through_a_pipe_is_shown_as_it_comes() {
+    let (first, rest) = pieces();
+    let (read, mut write) = std::io::pipe().expect("a pipe");
+    let mut reading = Reading::start(&["-"], read.into());
+    write.write_all(&first).expect("it reads");
+    reading.await_message(3);
+    write.write_all(&rest).expect("it reads");
+    drop(write);
+    assert_eq!(reading.end()["messages"], 7);
+}
+
+/// Law 4 of `docs/architecture.md`, for pipes: what was decoded live is what is decoded from the export.
+#[test]
+fn a_wrapped_session_reads_the_same_from_its_export() {
+    let (folder, db) = place();
+    let noisy = format!("echo 'Server 1.0'; printf '{{\\n  \"jsonrpc\": \"2.0\"\\n}}\\n'; {ANSWERS}; exit 3");
+    let mut wrapped = Wrapped::shell(&db, &noisy);
+    for _ in 0..4 {
+        wrapped.hear();
+    }
+    wrapped.converse(1..20);
+    wrapped.say(r#"[{"jsonrpc":"2.0","id":20,"method":"ping"},{"jsonrpc":"2.0","method":"notifications/x"}]"#);
+    wrapped.hear();
+    wrapped.say("no JSON at all");
+    wrapped.hear();
+    assert_eq!(wrapped.end().status.code(), Some(3));
+    let live = recorded(&db);
+    let file = folder.path().join("session.pcapng");
+    let mut export = mcptap();
+    export.args(["export", "latest", "--format", "pcapng", "-o"]).arg(&file).arg("--db").arg(&db);
+    assert!(export.status().expect("mcptap runs").success());
+    let offline = crate::wrapped::recorded(&file);
+    for kind in ["message", "session", "finding"] {
+        let [live, offline] = [&live, &offline]
+            .map(|lines| of_type(lines, kind).into_iter().map(|line| format!("{line:#}\n")).collect::<String>());
+        assert!(!live.is_empty(), "there is a {kind}");
+        crate::decoded::assert_same(kind, &live, &offline);
+    }
+}

@@ -1,0 +1,358 @@
+//! The official servers and clients through `wrap` and `sniff`.
+//!
+//! They are installed by `tests/peers/setup.sh`; the variable `MCPTAP_PEERS` names the folder. Without it these tests say that they were not
+//! run, with it they must run.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::program::root;
+use crate::wrapped::{of_type, place, recorded, texts};
+
+/// Where the peers are.
+struct Peers(PathBuf);
+
+fn peers() -> Option<Peers> {
+    let Some(folder) = std::env::var_os("MCPTAP_PEERS") else {
+        eprintln!("not run: MCPTAP_PEERS does not name the folder that tests/peers/setup.sh has filled");
+        return None;
+    };
+    // Relative to the project, where the tests run.
+    let peers = Peers(root().join(folder));
+    assert!(peers.0.join("installed").exists(), "{} was not filled by tests/peers/setup.sh", peers.0.display());
+    Some(peers)
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Sdk {
+    Python,
+    TypeScript,
+}
+
+const BOTH: [Sdk; 2] = [Sdk::Python, Sdk::TypeScript];
+
+/// Calls of the server made with the Python SDK: text of many scripts, an error, progress, a quarter of a megabyte, a tool that is not there.
+fn calls() -> Value {
+    json!([
+        ["echo", { "text": "¡Hola! 你好 🙂 \u{2028} \\ \" \r\n" }],
+        ["work", { "steps": 3 }],
+        ["fail", { "why": "as asked" }],
+        ["repeat", { "text": "0123456789abcdef", "times": 16384 }],
+        ["nowhere", {}],
+    ])
+}
+
+/// Calls of server-everything: structured content, a picture, progress, and a request of the server to the client.
+fn everything_calls() -> Value {
+    json!([
+        ["echo", { "message": "hello" }],
+        ["get-sum", { "a": 1, "b": 2 }],
+        ["get-tiny-image", {}],
+        ["get-structured-content", { "location": "Chicago" }],
+        ["trigger-long-running-operation", { "duration": 0.05, "steps": 3 }],
+        ["trigger-sampling-request", { "prompt": "say", "maxTokens": 10 }],
+        ["nowhere", {}],
+    ])
+}
+
+impl Peers {
+    fn python(&self) -> String {
+        self.0.join("python/bin/python").display().to_string()
+    }
+
+    fn node(&self) -> String {
+        self.0.join("node").display().to_string()
+    }
+
+    fn script(name: &str) -> String {
+        root().join("tests/peers").join(name).display().to_string()
+    }
+
+    fn package(&self, name: &str) -> String {
+        self.0.join("node_modules/@modelcontextprotocol").join(name).join("dist/index.js").display().to_string()
+    }
+
+    /// Runs a client of this SDK to its end: its calls, and then a server's command behind `--`, or its URL.
+    fn client(&self, sdk: Sdk, calls: &Value, place: &[String]) -> Transcript {
+        let mut client = match sdk {
+            Sdk::Python => Command::new(self.python()),
+            Sdk::TypeScript => Command::new(self.node()),
+        };
+        let script = match sdk {
+            Sdk::Python => "client.py",
+            Sdk::TypeScript => "client.mjs",
+        };
+        client.arg(Self::script(script)).arg(calls.to_string()).args(place).env("MCPTAP_PEERS", &self.0);
+        let Output { status, stdout, stderr } = client.output().expect("the client runs");
+        assert!(status.success(), "{sdk:?} {place:?}: {}", String::from_utf8_lossy(&stderr));
+        let lines = String::from_utf8(stdout).expect("JSON is UTF-8");
+        Transcript(lines.lines().map(|line| serde_json::from_str(line).expect("lines are JSON")).collect())
+    }
+}
+
+/// What a client sent and received, as its SDK had it.
+#[derive(Debug, PartialEq)]
+struct Transcript(Vec<Value>);
+
+impl Transcript {
+    /// The messages sent or received, one a line; in order of their text, since answers and notifications may overtake each other on the
+    /// way to whoever tells.
+    fn messages(&self, word: &str) -> String {
+        sorted(self.0.iter().filter_map(|line| line.get(word)).map(text))
+    }
+
+    /// What does not depend on chance: server-everything says once or twice that its list of tools has changed.
+    fn settled(&self) -> String {
+        sorted(self.0.iter().map(Value::to_string).filter(|line| !line.contains("/list_changed\"")))
+    }
+}
+
+/// The text of a message. An error of HTTP's making (-32000) that names no request gets the id of its POST from the Python SDK; on the wire it is
+/// null.
+fn text(message: &Value) -> String {
+    let mut message = message.clone();
+    if message["error"]["code"] == -32000 {
+        message["id"] = Value::Null;
+    }
+    message.to_string()
+}
+
+fn sorted(lines: impl Iterator<Item = String>) -> String {
+    let mut lines: Vec<String> = lines.collect();
+    lines.sort();
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+/// What was recorded or printed of one direction, as values in the same order.
+fn observed(lines: &[Value], direction: &str) -> String {
+    let parse = |raw: String| text(&serde_json::from_str(&raw).expect("a message"));
+    sorted(texts(lines, direction).into_iter().map(parse))
+}
+
+fn assert_transcript(what: &str, transcript: &Transcript, lines: &[Value]) {
+    for (word, direction) in [("sent", "client-to-server"), ("received", "server-to-client")] {
+        crate::decoded::assert_same(
+            &format!("{what}: {word}"),
+            &transcript.messages(word),
+            &observed(lines, direction),
+        );
+    }
+    let unnamed = transcript.0.iter().filter(|line| line["received"]["error"]["code"] == -32000).count();
+    let sessions = of_type(lines, "session");
+    let sum = |member: &str| sessions.iter().map(|session| session[member].as_u64().expect("a number")).sum::<u64>();
+    assert_eq!((sum("unanswered"), sum("invalid")), (unnamed as u64, 0), "{what}");
+}
+
+/// `command` with a witness before it and behind it that knows nothing of us: what passes lands in `folder/NAME.in` and `NAME.out`.
+fn witnessed(name: &str, folder: &Path, command: &[String]) -> Vec<String> {
+    let script = format!(r#"tee "$0/{name}.in" | "$@" | tee "$0/{name}.out""#);
+    let head = ["sh".to_owned(), "-c".to_owned(), script, folder.display().to_string()];
+    head.into_iter().chain(command.iter().cloned()).collect()
+}
+
+fn wrapped_conversation(sdk: Sdk, peers: &Peers, server: &[String], calls: &Value) {
+    let (folder, db) = place();
+    let folder = folder.path();
+    let direct = peers.client(sdk, calls, &[&["--".to_owned()][..], server].concat());
+    let mut wrap = [env!("CARGO_BIN_EXE_mcptap"), "wrap", "--db"].map(str::to_owned).to_vec();
+    wrap.extend([db.display().to_string(), "--".to_owned()]);
+    wrap.extend(witnessed("server", folder, server));
+    let command = witnessed("client", folder, &wrap);
+    let wrapped = peers.client(sdk, calls, &[&["--".to_owned()][..], &command].concat());
+    let what = format!("{sdk:?} client, {}", server.join(" "));
+    crate::decoded::assert_same(&format!("{what}: with and without us"), &direct.settled(), &wrapped.settled());
+    let bytes = |name: &str| fs::read(folder.join(name)).expect("the witness wrote");
+    assert!(bytes("client.in") == bytes("server.in") && !bytes("client.in").is_empty(), "{what}: bytes of the client");
+    assert!(bytes("client.out") == bytes("server.out"), "{what}: bytes of the server");
+    let lines = recorded(&db);
+    for (name, direction) in [("client.in", "client-to-server"), ("client.out", "server-to-client")] {
+        let passed = String::from_utf8(bytes(name)).expect("MCP is UTF-8");
+        assert_eq!(passed.lines().collect::<Vec<_>>(), texts(&lines, direction), "{what}: {direction} as recorded");
+    }
+    assert_transcript(&what, &wrapped, &lines);
+}
+
+#[test]
+fn a_python_server_under_the_wrapper() {
+    let Some(peers) = peers() else { return };
+    let server = [peers.python(), Peers::script("server.py"), "stdio".to_owned()];
+    BOTH.into_iter().for_each(|sdk| wrapped_conversation(sdk, &peers, &server, &calls()));
+}
+
+#[test]
+fn server_everything_under_the_wrapper() {
+    let Some(peers) = peers() else { return };
+    let server = [peers.node(), peers.package("server-everything"), "stdio".to_owned()];
+    BOTH.into_iter().for_each(|sdk| wrapped_conversation(sdk, &peers, &server, &everything_calls()));
+}
+
+#[test]
+fn server_filesystem_under_the_wrapper() {
+    let Some(peers) = peers() else { return };
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let folder = files.path().canonicalize().expect("it is there").display().to_string();
+    let server = [peers.node(), peers.package("server-filesystem"), folder.clone()];
+    fs::write(files.path().join("large.txt"), "line of a large file\n".repeat(60_000)).expect("a file");
+    let calls = json!([
+        ["list_allowed_directories", {}],
+        ["write_file", { "path": format!("{folder}/a.txt"), "content": "one\r\ntwo\n" }],
+        ["read_text_file", { "path": format!("{folder}/a.txt") }],
+        ["read_text_file", { "path": format!("{folder}/large.txt") }],
+        ["read_text_file", { "path": "/etc/hostname" }],
+    ]);
+    BOTH.into_iter().for_each(|sdk| wrapped_conversation(sdk, &peers, &server, &calls));
+}
+
+/// An HTTP server that runs until it is dropped.
+struct Serving(Child);
+
+impl Serving {
+    /// Waits until it says that it listens.
+    fn start(mut command: Command, port: u16) -> Serving {
+        command.env("PORT", port.to_string()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the server starts");
+        let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+        let mut line = String::new();
+        while !line.contains("running on") && !line.contains("listening on") {
+            line.clear();
+            assert!(stderr.read_line(&mut line).expect("text") > 0, "the server ended");
+        }
+        // It may go on talking; nobody listens, and it must not be held up by that.
+        std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::sink()));
+        Serving(child)
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port()
+}
+
+fn command(words: &[String]) -> Command {
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
+    command
+}
+
+/// The servers of both SDKs over HTTP: a command each, the path, and the calls.
+fn http_servers(peers: &Peers, host: &str, port: u16) -> [(Vec<String>, &'static str, Value); 4] {
+    let python = |transport: &str| {
+        [peers.python(), Peers::script("server.py"), transport.to_owned(), host.to_owned(), port.to_string()].to_vec()
+    };
+    let everything =
+        |transport: &str| [peers.node(), peers.package("server-everything"), transport.to_owned()].to_vec();
+    [
+        (python("http"), "/mcp", calls()),
+        (python("sse"), "/sse", calls()),
+        (everything("streamableHttp"), "/mcp", everything_calls()),
+        (everything("sse"), "/sse", everything_calls()),
+    ]
+}
+
+#[cfg(feature = "live")]
+#[test]
+fn http_servers_over_loopback() {
+    let Some(peers) = peers() else { return };
+    for at in 0..4 {
+        let port = free_port();
+        let (server, path, calls) = http_servers(&peers, "127.0.0.1", port)[at].clone();
+        let url = format!("http://127.0.0.1:{port}{path}");
+        sniffed_conversations(&peers, "lo", port, &url, &calls, command(&server));
+    }
+}
+
+/// Both clients in turn, each in a capture of its own.
+#[cfg(feature = "live")]
+fn sniffed_conversations(peers: &Peers, interface: &str, port: u16, url: &str, calls: &Value, server: Command) {
+    use crate::sniff::Sniffing;
+
+    let what = format!("{server:?}");
+    let _serving = Serving::start(server, port);
+    for sdk in BOTH {
+        let (_folder, db) = place();
+        let db = db.to_str().expect("UTF-8");
+        let filter = format!("tcp port {port}");
+        let Some(sniffing) = Sniffing::start(interface, &["-f", &filter, "--db", db]) else { return };
+        let transcript = peers.client(sdk, calls, &[url.to_owned()]);
+        let sniffed = sniffing.interrupt();
+        sniffed.assert_nothing_dropped();
+        let what = format!("{sdk:?} client, {what}");
+        assert_transcript(&what, &transcript, &sniffed.lines);
+        assert_transcript(&format!("{what}, saved"), &transcript, &recorded(Path::new(db)));
+    }
+}
+
+/// A network namespace of its own, joined to ours by a pair of virtual interfaces; taken away when dropped.
+#[cfg(feature = "live")]
+struct Namespace {
+    name: String,
+    /// Our end, and the address of the other.
+    interface: String,
+    address: String,
+}
+
+#[cfg(feature = "live")]
+impl Namespace {
+    /// `None`, said aloud, where this process may not make one.
+    fn new() -> Option<Namespace> {
+        let id = std::process::id() % 100_000;
+        // RFC 2544 section C.2.2: 198.18.0.0/15 is for tests of interconnected devices, and nowhere else.
+        let net = format!("198.18.{}", id % 250);
+        let namespace =
+            Namespace { name: format!("mcptap{id}"), interface: format!("tap{id}"), address: format!("{net}.2") };
+        let Namespace { name, interface, .. } = &namespace;
+        let commands = [
+            format!("netns add {name}"),
+            format!("link add {interface} type veth peer name peer0 netns {name}"),
+            format!("addr add {net}.1/24 dev {interface}"),
+            format!("link set {interface} up"),
+            format!("-n {name} addr add {net}.2/24 dev peer0"),
+            format!("-n {name} link set peer0 up"),
+        ];
+        for command in commands {
+            let Ok(done) = Command::new("ip").args(command.split(' ')).output() else {
+                eprintln!("not tested: there is no `ip` command");
+                return None;
+            };
+            if !done.status.success() {
+                eprintln!("not tested: ip {command}: {}", String::from_utf8_lossy(&done.stderr).trim());
+                return None;
+            }
+        }
+        Some(namespace)
+    }
+}
+
+#[cfg(feature = "live")]
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        // Its end of the pair goes with it, and with that ours.
+        let _ = Command::new("ip").args(["netns", "del", &self.name]).output();
+    }
+}
+
+#[cfg(feature = "live")]
+#[test]
+fn http_servers_in_another_network_namespace() {
+    let Some(peers) = peers() else { return };
+    let Some(namespace) = Namespace::new() else { return };
+    for at in [0, 2] {
+        let port = free_port();
+        let (server, path, calls) = http_servers(&peers, &namespace.address, port)[at].clone();
+        let mut inside = Command::new("ip");
+        inside.args(["netns", "exec", &namespace.name]).args(server);
+        let url = format!("http://{}:{port}{path}", namespace.address);
+        sniffed_conversations(&peers, &namespace.interface, port, &url, &calls, inside);
+    }
+}

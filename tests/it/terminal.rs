@@ -1,0 +1,269 @@
+//! The terminal UI in a real terminal (tmux): what a person sees, and in what state the terminal is left.
+//!
+//! Nothing waits for a time: each step waits for what it makes appear, up to a bound.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use mcptap::tui::term::Screen;
+use unicode_width::UnicodeWidthStr;
+
+use crate::program::root;
+
+/// What does not appear until then does not appear: two busy cores draw within a second.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often a screen is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A terminal with a shell in it.
+struct Terminal {
+    socket: String,
+}
+
+impl Terminal {
+    /// A new one of this size; `None`, said aloud, where there is no tmux.
+    fn open(width: u16, height: u16) -> Option<Terminal> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        if Command::new("tmux").arg("-V").stdout(Stdio::null()).status().is_err() {
+            eprintln!("skipped: tmux is not here");
+            return None;
+        }
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        let terminal = Terminal { socket: format!("mcptap-test-{}-{next}", std::process::id()) };
+        let (width, height) = (width.to_string(), height.to_string());
+        let shell = "env -u MCPTAP_DB -u SSLKEYLOGFILE -u NO_COLOR -u ENV PS1='$ ' sh -i";
+        terminal.tmux(&["-f", "/dev/null", "new-session", "-d", "-x", &width, "-y", &height, shell]);
+        terminal.wait("$");
+        Some(terminal)
+    }
+
+    fn tmux(&self, arguments: &[&str]) -> String {
+        let done = Command::new("tmux").args(["-u", "-L", &self.socket]).args(arguments).output().expect("tmux runs");
+        assert!(done.status.success(), "tmux {arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).expect("tmux writes UTF-8")
+    }
+
+    /// Types text as it stands.
+    fn text(&self, text: &str) -> &Terminal {
+        self.tmux(&["send-keys", "-l", text]);
+        self
+    }
+
+    /// Presses a key by its name.
+    fn key(&self, key: &str) -> &Terminal {
+        self.tmux(&["send-keys", key]);
+        self
+    }
+
+    /// Has the shell run something.
+    fn run(&self, command: &str) -> &Terminal {
+        self.text(command).key("Enter")
+    }
+
+    fn screen(&self) -> String {
+        self.tmux(&["capture-pane", "-p"])
+    }
+
+    /// Waits until this is on the screen.
+    fn wait(&self, text: &str) -> String {
+        self.wait_for(text, |screen| screen.contains(text))
+    }
+
+    fn wait_for(&self, what: &str, fits: impl Fn(&str) -> bool) -> String {
+        let began = Instant::now();
+        loop {
+            let screen = self.screen();
+            if fits(&screen) {
+                return screen;
+            }
+            assert!(began.elapsed() < PATIENCE, "\"{what}\" does not come:\n{screen}");
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Whether the screen is the one that programs take for themselves, with the cursor as it should be.
+    fn state(&self) -> String {
+        self.tmux(&["display-message", "-p", "#{alternate_on} #{cursor_flag} #{mouse_any_flag} #{pane_title}"])
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // It may be gone already.
+        let _ = Command::new("tmux").args(["-L", &self.socket, "kill-server"]).output();
+    }
+}
+
+fn program(arguments: &str) -> String {
+    format!("{} {arguments}", env!("CARGO_BIN_EXE_mcptap"))
+}
+
+fn sample() -> String {
+    program(root().join("samples/weather/capture.pcapng").to_str().expect("UTF-8"))
+}
+
+/// Starts the program in a terminal whose settings are on the screen; says what they were, and the terminal's state.
+fn started(terminal: &Terminal, command: &str) -> (String, String) {
+    terminal.run("clear; echo \"before: $(stty -g)\"");
+    let settings = |screen: &str| screen.lines().find_map(|line| line.strip_prefix("before: ").map(str::to_owned));
+    let screen = terminal.wait_for("stty", |screen| settings(screen).is_some());
+    let state = terminal.state();
+    terminal.run(command);
+    terminal.wait(" 1 session ");
+    (settings(&screen).expect("it was there"), state)
+}
+
+/// The shell is back and finds the terminal as it was.
+fn restored(terminal: &Terminal, (settings, state): &(String, String)) {
+    terminal.wait_for("the shell", |screen| !screen.contains('┌') && screen.trim_end().ends_with('$'));
+    terminal.run("echo \"after: $(stty -g)\"");
+    let after = format!("after: {settings}");
+    // A wrapped line: the settings are longer than the terminal is wide.
+    terminal.wait_for(&after, |screen| screen.replace('\n', "").contains(&after));
+    assert_eq!(&terminal.state(), state);
+}
+
+#[test]
+fn opens_filters_walks_to_a_packet_resizes_and_quits() {
+    let Some(terminal) = Terminal::open(80, 24) else { return };
+    let before = started(&terminal, &sample());
+    terminal.key("Enter").wait("▸ messages");
+    terminal.text("/tool = get_weather and kind = response").key("Enter").wait("/ tool = get_weather");
+    terminal.wait("1 message ");
+    // Into the message; its packet; the same among the others of its connection.
+    terminal.key("Enter").wait("▸ message ");
+    terminal.wait("bytes: JSON text");
+    terminal.key("Tab").key("g").wait("bytes: packet #59");
+    terminal.text("w").wait("▸ packets");
+    terminal.wait("message 7");
+    terminal.tmux(&["resize-window", "-x", "132", "-y", "40"]);
+    let wide = |screen: &str| screen.lines().next().is_some_and(|line| line.ends_with('┐') && line.width() == 132);
+    let screen = terminal.wait_for("132 columns", wide);
+    assert_eq!(screen.lines().count(), 40, "{screen}");
+    assert!(screen.lines().all(|line| line.width() == 132), "{screen}");
+    terminal.tmux(&["resize-window", "-x", "60", "-y", "16"]);
+    terminal.wait_for("60 columns", |screen| screen.lines().next().is_some_and(|line| line.width() == 60));
+    terminal.text("q");
+    restored(&terminal, &before);
+}
+
+#[test]
+fn the_terminal_is_given_back_when_a_signal_ends_the_program() {
+    for signal in ["TERM", "HUP", "INT"] {
+        let Some(terminal) = Terminal::open(100, 24) else { return };
+        let before = started(&terminal, &sample());
+        let shell = terminal.tmux(&["display-message", "-p", "#{pane_pid}"]);
+        // The shell's only child.
+        let killed = Command::new("pkill").args([&format!("-{signal}"), "-P", shell.trim()]).status();
+        assert!(killed.expect("pkill runs").success());
+        restored(&terminal, &before);
+    }
+}
+
+#[test]
+fn suspended_and_continued() {
+    let Some(terminal) = Terminal::open(100, 24) else { return };
+    let before = started(&terminal, &sample());
+    terminal.key("Enter").wait("▸ messages");
+    terminal.key("C-z").wait_for("the shell", |screen| screen.contains("Stopped") && screen.contains("before: "));
+    assert_eq!(terminal.state(), before.1);
+    terminal.tmux(&["resize-window", "-x", "90", "-y", "20"]);
+    terminal.run("fg").wait("▸ messages");
+    // The size may have changed meanwhile, and keys arrive again.
+    terminal.wait_for("90 columns", |screen| screen.lines().next().is_some_and(|line| line.width() == 90));
+    terminal.text("2").wait("▸ sequence");
+    terminal.text("q");
+    terminal.wait_for("the shell", |screen| screen.trim_end().ends_with('$'));
+    assert_eq!(terminal.state(), before.1);
+}
+
+#[test]
+fn a_panic_gives_the_terminal_back_and_is_read() {
+    let Some(terminal) = Terminal::open(100, 24) else { return };
+    terminal.run("clear; echo \"before: $(stty -g)\"").wait("before: ");
+    let state = terminal.state();
+    let test = std::env::current_exe().expect("this program has a path");
+    let name = "terminal::panics_while_it_has_the_terminal";
+    terminal.run(&format!("clear; RUST_BACKTRACE=0 {} --exact {name} --ignored --nocapture; stty -a", test.display()));
+    let screen =
+        terminal.wait_for("stty", |screen| screen.contains("on the alternate screen") && screen.contains("echok"));
+    for set in ["icanon", "echo", "opost", "icrnl"] {
+        assert!(screen.split_whitespace().any(|word| word == set), "{set}:\n{screen}");
+    }
+    assert_eq!(terminal.state(), state);
+}
+
+#[test]
+#[ignore = "run in a terminal by the test above"]
+fn panics_while_it_has_the_terminal() {
+    let _screen = Screen::take().expect("a terminal");
+    panic!("on the alternate screen");
+}
+
+/// A server whose every word acts on terminals: sets the title, fills the clipboard, clears the screen, turns letters around.
+const HOSTILE: &str = r#"read line
+printf '\033]0;owned\007 to stderr \033[2J\342\200\256\n' >&2
+printf '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"\\u001b]0;owned\\u0007\342\200\256srv","version":"\302\2331"}}}\n'
+read line
+printf '\033]52;c;b3duZWQ=\007not json\n'
+printf '{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"\\u001b[2J\\u202egpj.exe \342\200\213 \360\237\221\251\342\200\215\360\237\221\251 \345\244\251\346\260\227"}]}}\n'
+read line
+"#;
+
+const ASKS: &str = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"2025-11-25\",\
+    \"capabilities\":{},\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}\n\
+    {\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"tools/call\",\"params\":{\"name\":\"天気\",\"arguments\":{}}}\n";
+
+fn record(directory: &Path) -> String {
+    let (server, database) = (directory.join("server.sh"), directory.join("captures.db"));
+    std::fs::write(&server, HOSTILE).expect("it is writable");
+    let asks = directory.join("asks");
+    std::fs::write(&asks, ASKS).expect("it is writable");
+    let mut wrap = Command::new(env!("CARGO_BIN_EXE_mcptap"));
+    wrap.env_remove("MCPTAP_DB").arg("wrap").arg("--db").arg(&database).arg("--").arg("sh").arg(&server);
+    let input = std::fs::File::open(&asks).expect("it is there");
+    let done = wrap.stdin(input).output().expect("mcptap runs");
+    assert!(done.status.code().is_some(), "{done:?}");
+    database.to_str().expect("UTF-8").to_owned()
+}
+
+#[test]
+fn what_a_server_sends_never_acts_on_the_terminal() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let database = record(directory.path());
+    let Some(terminal) = Terminal::open(100, 30) else { return };
+    let raw = directory.path().join("raw");
+    let before = started(&terminal, &format!(":; {}", program(&format!("--db {database}"))));
+    // What the program writes, byte by byte, from now on: everything is drawn again.
+    terminal.tmux(&["pipe-pane", "-o", &format!("cat > {}", raw.display())]);
+    terminal.key("C-l").key("Enter").wait("▸ messages");
+    for (key, shown) in [
+        ("2", "▸ sequence"),
+        ("3", "▸ layers"),
+        ("4", "▸ findings"),
+        ("5", "▸ stats"),
+        ("6", "▸ packets"),
+        ("7", "▸ tools"),
+    ] {
+        terminal.text(key).wait(shown);
+    }
+    terminal.text("8").wait("to stderr");
+    terminal.text("1").text("/not json").key("Enter").wait("1 message ");
+    terminal.key("Escape").wait("5 messages");
+    terminal.text("G").key("Enter").wait("bytes: JSON text");
+    let screen = terminal.wait("gpj.exe");
+    assert!(screen.lines().all(|line| line.width() == 100), "{screen}");
+    terminal.key("Tab").text("*").key("Tab").text("*").text("K").wait("not json");
+    terminal.text("q");
+    restored(&terminal, &before);
+    assert!(!terminal.state().contains("owned"), "{}", terminal.state());
+    let written = std::fs::read(&raw).expect("tmux wrote it");
+    let written = String::from_utf8_lossy(&written);
+    assert!(written.contains("gpj.exe"), "it was drawn");
+    for acts in ["\u{1b}]", "\u{9b}", "\u{202e}", "\u{200b}", "\u{1b}c"] {
+        assert!(!written.contains(acts), "{acts:?}");
+    }
+}

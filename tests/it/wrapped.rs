@@ -1,0 +1,168 @@
+//! A server under `mcptap wrap`, and what was recorded of it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+
+use serde_json::Value;
+
+use crate::program::mcptap;
+
+/// A server in the language of `sh` that answers every line, with ids 1, 2, 3 ...
+pub const ANSWERS: &str =
+    r#"n=0; while read -r line; do n=$((n+1)); echo "{\"jsonrpc\":\"2.0\",\"id\":$n,\"result\":{}}"; done"#;
+
+/// A request.
+pub fn request(id: usize) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"t"}}}}"#)
+}
+
+/// The wrapper, as its host sees it.
+pub struct Wrapped {
+    pub child: Child,
+    pub stdin: Option<ChildStdin>,
+    pub stdout: BufReader<ChildStdout>,
+    pub stderr: BufReader<ChildStderr>,
+}
+
+/// How it ended.
+pub struct Ended {
+    pub status: ExitStatus,
+    /// What was not read before.
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Wrapped {
+    /// `mcptap wrap` of a server in the language of `sh`, recording into `db`.
+    pub fn shell(db: &Path, script: &str) -> Wrapped {
+        let mut command = mcptap();
+        command.args(["wrap", "--db"]).arg(db).args(["--", "sh", "-c", script]);
+        Wrapped::start(command)
+    }
+
+    pub fn start(mut command: Command) -> Wrapped {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program starts");
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        Wrapped {
+            child,
+            stdin,
+            stdout: BufReader::new(stdout.expect("a pipe")),
+            stderr: BufReader::new(stderr.expect("a pipe")),
+        }
+    }
+
+    /// Writes a line to the server.
+    pub fn say(&mut self, line: &str) {
+        writeln!(self.stdin.as_mut().expect("stdin is open"), "{line}").expect("the wrapper reads");
+    }
+
+    /// The next line of the server, without its end; empty at the end.
+    pub fn hear(&mut self) -> String {
+        line(&mut self.stdout)
+    }
+
+    /// Asks and hears the answer, so many times.
+    pub fn converse(&mut self, ids: std::ops::Range<usize>) {
+        for id in ids {
+            self.say(&request(id));
+            assert_eq!(self.hear(), format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
+        }
+    }
+
+    /// Closes stdin and waits for the end.
+    pub fn end(mut self) -> Ended {
+        drop(self.stdin.take());
+        let [mut stdout, mut stderr] = [String::new(), String::new()];
+        self.stdout.read_to_string(&mut stdout).expect("stdout is text");
+        self.stderr.read_to_string(&mut stderr).expect("stderr is text");
+        Ended { status: self.child.wait().expect("it ends"), stdout, stderr }
+    }
+}
+
+/// The next line, without its end; empty at the end.
+pub fn line(from: &mut impl BufRead) -> String {
+    let mut line = String::new();
+    from.read_line(&mut line).expect("lines are text");
+    line.trim_end_matches('\n').to_owned()
+}
+
+/// What a command of mcptap says in JSON lines.
+pub fn json(arguments: &[&str], target: &Path) -> Vec<Value> {
+    let done = mcptap().args(arguments).arg(target).arg("--json").output().expect("mcptap runs");
+    assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
+    let lines = String::from_utf8(done.stdout).expect("JSON is UTF-8");
+    lines.lines().map(|line| serde_json::from_str(line).expect("lines are JSON")).collect()
+}
+
+/// The lines of one type.
+pub fn of_type<'a>(lines: &'a [Value], name: &str) -> Vec<&'a Value> {
+    lines.iter().filter(|line| line["type"] == name).collect()
+}
+
+/// Everything that a database holds.
+pub fn recorded(db: &Path) -> Vec<Value> {
+    json(&["show"], db)
+}
+
+/// The texts of the messages of one direction, in order.
+pub fn texts(lines: &[Value], direction: &str) -> Vec<String> {
+    let messages = of_type(lines, "message").into_iter().filter(|message| message["direction"] == direction);
+    messages.map(|message| message["raw"].as_str().expect("text").to_owned()).collect()
+}
+
+/// `show latest --follow`: another process, which sees what is recorded as it happens.
+pub struct Follower {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Follower {
+    pub fn start(db: &Path) -> Follower {
+        let mut command = mcptap();
+        command.args(["show", "latest", "--follow", "--json", "--db"]).arg(db);
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("mcptap runs");
+        let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+        Follower { child, stdout }
+    }
+
+    /// Waits for the message of this number.
+    pub fn await_message(&mut self, number: usize) -> Value {
+        loop {
+            let line: Value = serde_json::from_str(&line(&mut self.stdout)).expect("it goes on following");
+            if line["type"] == "message" && line["number"] == number {
+                return line;
+            }
+        }
+    }
+
+    /// What it says until it ends by itself.
+    pub fn rest(mut self) -> Vec<Value> {
+        let mut rest = String::new();
+        self.stdout.read_to_string(&mut rest).expect("text");
+        assert!(self.child.wait().expect("it ends").success());
+        rest.lines().map(|line| serde_json::from_str(line).expect("lines are JSON")).collect()
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits until there is a session in the database; before, there is nothing to follow.
+pub fn await_session(db: &Path) {
+    while !mcptap().args(["show", "latest", "--db"]).arg(db).output().expect("mcptap runs").status.success() {
+        std::thread::yield_now();
+    }
+}
+
+/// A temporary folder and the path of a database in it.
+pub fn place() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let db = folder.path().join("mcptap.db");
+    (folder, db)
+}
