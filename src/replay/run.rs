@@ -159,7 +159,9 @@ struct Runner<'a> {
 impl Runner<'_> {
     fn play(&mut self) {
         let steps = &self.script.plan.steps;
-        let opens = |step: &Step| matches!(&*step.label.method, "initialize" | "server/discover");
+        // A client of both eras tries `server/discover` first, and then it is a request like any other.
+        let opening = if self.dialect.era() == Era::Legacy { "initialize" } else { "server/discover" };
+        let opens = |step: &Step| step.label.method == opening;
         if !steps.iter().any(opens) {
             self.open(None);
         }

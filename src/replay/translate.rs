@@ -198,7 +198,8 @@ pub fn set_aside(from: Era, to: Era) -> Vec<Rule> {
     if from == to {
         return Vec::new();
     }
-    let paths = ["/resultType", "/ttlMs", "/cacheScope", "/_meta/io.modelcontextprotocol~1serverInfo"];
+    // Of `_meta` more than an empty object would be left, where only the server's name stood in it.
+    let paths = ["/resultType", "/ttlMs", "/cacheScope", "/_meta"];
     paths.into_iter().filter_map(|path| path.parse().ok()).collect()
 }
 

@@ -21,12 +21,8 @@ impl Runner<'_> {
                 self.dialect.revision = other.to_owned();
                 let second = self.greet(None);
                 if second.is_ok() {
-                    self.taken
-                        .notes
-                        .push(format!("the server speaks revisions {}, the recording {first}", self.dialect.era()));
-                    // What the recording says of the handshake is of the other era.
-                    let said = step.filter(|_| self.script.era() != self.dialect.era());
-                    said.iter().for_each(|step| self.skip_handshake(*step));
+                    let now = self.dialect.era();
+                    self.taken.notes.push(format!("the server speaks revisions {now}, the recording {first}"));
                 }
                 second.map_err(|_| why)
             }
@@ -35,6 +31,9 @@ impl Runner<'_> {
         match opened {
             Ok(()) => {
                 self.opened = true;
+                // What the recording says of the handshake is of the other era.
+                let unsaid = step.filter(|_| self.script.era() != self.dialect.era());
+                unsaid.into_iter().for_each(|step| self.skip_handshake(step));
                 self.transport.opened(&self.dialect.revision.clone());
                 let initialized = |step: &&(usize, &Step)| step.1.label.method == "notifications/initialized";
                 if self.dialect.era() == Era::Legacy {

@@ -423,6 +423,10 @@ fn failure(error: &Error, url: &str) -> Failure {
         Error::Io(io) if io.kind() == std::io::ErrorKind::ConnectionRefused => {
             "connection refused: nobody listens there".to_owned()
         }
+        // rustls wraps what it finds wrong in a handshake as invalid data.
+        Error::Io(io) if io.kind() == std::io::ErrorKind::InvalidData => {
+            format!("TLS: {io}: --cacert FILE trusts a certificate")
+        }
         Error::Rustls(tls) => format!("TLS: {tls}: --cacert FILE trusts a certificate"),
         Error::Timeout(_) => "no connection in time".to_owned(),
         Error::HostNotFound => "the host's name is not known".to_owned(),
