@@ -47,6 +47,8 @@ pub enum Event {
         start: u64,
         /// Behind the last.
         end: u64,
+        /// What to put in place of each byte.
+        mask: u8,
     },
     /// Everything below `offset` of one side's stream has been looked at for secrets: packets up to there may be written.
     Cleared {

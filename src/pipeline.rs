@@ -13,11 +13,12 @@ use rustc_hash::FxHashMap;
 use crate::capture::pipe::{self, Content};
 use crate::capture::{Limits, Packet, PacketNumber, Time};
 use crate::decode::packet::{Decoded, Packets};
+use crate::decode::quic::Quic;
 use crate::decode::stack::{Options as StackOptions, Stacks};
 use crate::decode::tcp::{self, Delivery, Facts, SegmentFact, Tcp};
 use crate::decode::{Anomaly, ConnectionId, Side};
 use crate::event::{ConnectionKind, Detail, Event};
-use crate::findings::{Finding, transport};
+use crate::findings::{Finding, http2, transport};
 use crate::source::Damage;
 use sessions::Sessions;
 
@@ -59,6 +60,7 @@ pub struct Options {
 #[derive(Debug)]
 pub struct Pipeline {
     packets: Packets,
+    quic: Quic,
     tcp: Tcp,
     above: Above,
 }
@@ -84,6 +86,7 @@ impl Pipeline {
         let stack = StackOptions { hash: options.hash, store, keep_secrets: options.keep_secrets };
         Pipeline {
             packets: Packets::new(limits),
+            quic: Quic::default(),
             tcp: Tcp::new(limits),
             above: Above {
                 stacks: Stacks::new(limits, stack),
@@ -130,6 +133,14 @@ impl Pipeline {
                 self.tcp.push(&segment, &mut junction);
             }
             Decoded::Dns(message) => junction.above.sessions.names(message),
+            Decoded::Quic(client, server, datagram) => {
+                *junction.above.sessions.counts.skipped.entry("QUIC").or_default() += 1;
+                if let Some(asked) = self.quic.push(client, server, datagram) {
+                    let (rule, text) = http2::not_decoded(&asked);
+                    let packets = vec![packet.number];
+                    (junction.emit)(Event::Finding(Box::new(Finding { packets, text, ..Finding::of(rule) })));
+                }
+            }
             Decoded::Pipe => junction.above.pipe(packet, junction.emit),
             Decoded::Fragment => {}
             Decoded::Skipped(reason) => *junction.above.sessions.counts.skipped.entry(reason).or_default() += 1,

@@ -46,6 +46,8 @@ pub struct Limits {
     pub event_ids: usize,
     /// Packet numbers listed for one exchange: a stream may stay open for days.
     pub packets_listed: usize,
+    /// Connections listed for one session: a client without keep-alive opens one for every call.
+    pub connections_listed: usize,
     /// Names of servers remembered from DNS answers.
     pub names: usize,
     /// Bytes of packets held for a connection until it is known whether it carries MCP.
@@ -74,6 +76,7 @@ impl Default for Limits {
             answered: 1_024,
             event_ids: 16_384,
             packets_listed: 65_536,
+            connections_listed: 65_536,
             names: 4_096,
             undecided: 256 << 10,
         }

@@ -1,8 +1,9 @@
 //! What follows what: from the bytes of a connection to texts that may be JSON-RPC.
 //!
 //! ```text
-//!  TCP side ─┬─ http1 ─ content ─ coding ─┬─ whole body ──────► Text
-//!            │                            └─ sse ─ event data ─► Text
+//!  TCP side ─┬─ http1, http2 ─ content ─ coding ─┬─ whole body ──────► Text
+//!            │     └─ websocket ─ messages ──────┼───────────────────► Text
+//!            │                                   └─ sse ─ event data ─► Text
 //!            ├─ tls (records without keys)
 //!            └─ nothing known (bytes are counted)
 //!  pipe ──────── lines ─────────────────────────────────────────► Text
@@ -17,9 +18,11 @@ mod pipe;
 mod tcp;
 #[cfg(test)]
 mod tests;
+mod websocket;
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -57,8 +60,8 @@ pub enum Unit<'a> {
     },
     /// What runs on a connection, which side is the client, or what TLS says of it, became known.
     Connected(ConnectionId, &'a Connected),
-    /// Bytes of one side that are a secret.
-    Secret(ConnectionId, Side, u64, u64),
+    /// Bytes of one side that are a secret, and what to put in place of each.
+    Secret(ConnectionId, Side, Range<u64>, u8),
     /// Bytes of one side below this offset were looked at for secrets.
     Cleared(ConnectionId, Side, u64),
     /// A stream of a kept connection.
@@ -100,6 +103,8 @@ pub enum TextCarrier<'a> {
         /// The id that the event itself set.
         id: Option<&'a str>,
     },
+    /// A message of a WebSocket that this exchange opened.
+    WebSocket(ExchangeNumber),
     /// A line of a pipe.
     Line {
         /// 1-based number on the pipe.
@@ -118,7 +123,7 @@ pub struct Connected {
     pub process: Option<Process>,
     /// Which side is the client.
     pub client: Option<Side>,
-    /// What runs on it: `http/1.1`, `tls`, `pipe`; `unknown` until found.
+    /// What runs on it: `http/1.1`, `http/2`, `websocket`, `tls`, `pipe`; `unknown` until found.
     pub protocol: &'static str,
     /// The server's name, as TLS says it.
     pub server_name: Option<String>,

@@ -28,4 +28,6 @@ pub enum StreamKind {
     Decoded(ExchangeNumber, Direction),
     /// The data of the server-sent events of a response.
     EventData(ExchangeNumber),
+    /// The messages of one direction of a WebSocket, unmasked and inflated.
+    WebSocket(ExchangeNumber, Direction),
 }

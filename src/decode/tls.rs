@@ -52,6 +52,11 @@ pub fn sniff(bytes: &[u8]) -> Option<bool> {
     record::sniff(bytes)
 }
 
+/// What the ClientHello offers that a handshake begins with, once it is whole: the server's name (SNI), and protocols (ALPN).
+pub fn client_hello(handshake: &[u8]) -> Option<(Option<String>, Vec<String>)> {
+    handshake::offer(handshake)
+}
+
 /// Whether a TLS record that begins here holds a ClientHello (RFC 8446 section 4: msg_type 1 behind the five bytes of the record).
 pub fn is_client_hello(bytes: &[u8]) -> bool {
     bytes.first() == Some(&22) && bytes.get(5) == Some(&1)

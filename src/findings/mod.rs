@@ -7,7 +7,7 @@
 //! To add a rule: declare a `static` in the file of its topic, name it in that file's `RULES`, write the function, and two tests:
 //! one that fires it and one that must not. To add a topic: a file with `RULES`, and its line in [`FAMILIES`]. What several
 //! rules need to know of the past belongs into `history/`, a noun a file. `docs/findings.md` is made from the rules
-//! (`MCPTAP_BLESS=1 cargo test --lib findings::manual`).
+//! (`UPDATE_EXPECT=1 cargo test --lib findings::manual`).
 
 pub mod baseline;
 mod capabilities;
@@ -15,6 +15,7 @@ pub mod carried;
 pub mod checker;
 pub mod history;
 mod http;
+pub mod http2;
 
 mod jsonrpc;
 mod lifecycle;
@@ -29,6 +30,7 @@ mod stdio;
 mod testing;
 mod tools;
 pub mod transport;
+mod utilities;
 
 use crate::capture::{PacketNumber, Span};
 use crate::mcp::{MessageNumber, SessionNumber};
@@ -39,6 +41,7 @@ pub use rule::{Check, Rule, Severity};
 /// The rules, file by file.
 const FAMILIES: &[&[&Rule]] = &[
     transport::RULES,
+    http2::RULES,
     baseline::RULES,
     stdio::RULES,
     jsonrpc::envelope::RULES,
@@ -50,6 +53,7 @@ const FAMILIES: &[&[&Rule]] = &[
     methods::RULES,
     schema::RULES,
     tools::RULES,
+    utilities::RULES,
     http::session_id::RULES,
     http::requests::RULES,
     http::responses::RULES,

@@ -3,6 +3,7 @@
 mod http;
 mod state;
 
+use std::collections::VecDeque;
 use std::hash::Hasher;
 
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
@@ -58,7 +59,7 @@ pub enum Tracked {
 }
 
 /// Sessions kept in memory; beyond it those idle longest are ended. A session is two kilobytes.
-const SESSIONS: usize = 2_048;
+pub const SESSIONS: usize = 2_048;
 
 type Sink<'s> = dyn FnMut(Tracked) + 's;
 
@@ -71,6 +72,8 @@ pub struct Tracker {
     exchanges: FxHashMap<ExchangeNumber, Place>,
     places: Places,
     pipes: FxHashMap<ConnectionId, SessionNumber>,
+    /// The sessions that each open connection carries; a proxy's carries many.
+    carried: FxHashMap<ConnectionId, VecDeque<SessionNumber>>,
     last_session: u32,
     last_message: u64,
     last_batch: u64,
@@ -85,6 +88,7 @@ impl Tracker {
             exchanges: FxHashMap::default(),
             places: Places::default(),
             pipes: FxHashMap::default(),
+            carried: FxHashMap::default(),
             last_session: 0,
             last_message: 0,
             last_batch: 0,
@@ -95,6 +99,7 @@ impl Tracker {
     pub fn connection_over(&mut self, connection: ConnectionId) {
         self.places.closed(connection);
         self.pipes.remove(&connection);
+        self.carried.remove(&connection);
     }
 
     /// What is known of a wrapped process changed. The first word of it opens its session.
@@ -194,7 +199,11 @@ impl Tracker {
             None => {
                 let place = place.clone();
                 let streamable = place.accepts_events || place.session_id.is_some() || place.version.is_some();
-                let transport = if streamable { Transport::StreamableHttp } else { Transport::Http };
+                let transport = match text.carrier {
+                    TextCarrier::WebSocket(_) => Transport::WebSocket,
+                    _ if streamable => Transport::StreamableHttp,
+                    _ => Transport::Http,
+                };
                 let number = self.open(transport, network_peers(&place, connected), text.time, sink);
                 if let Some(state) = self.sessions.get_mut(&number) {
                     state.session.session_id = place.session_id.clone();
@@ -319,14 +328,20 @@ impl Tracker {
     }
 
     fn carries(&mut self, connection: ConnectionId, number: SessionNumber, sink: &mut Sink<'_>) {
-        if let Some(state) = self.sessions.get_mut(&number)
-            && state.session.connections.last() != Some(&connection)
-            && !state.session.connections.contains(&connection)
-        {
+        let carried = self.carried.entry(connection).or_default();
+        if carried.contains(&number) {
+            return;
+        }
+        if carried.len() == SESSIONS {
+            carried.pop_front();
+        }
+        carried.push_back(number);
+        let Some(state) = self.sessions.get_mut(&number) else { return };
+        if state.session.connections.len() < self.limits.connections_listed {
             state.session.connections.push(connection);
             state.changed = true;
-            sink(Tracked::Carries(connection, number));
         }
+        sink(Tracked::Carries(connection, number));
     }
 
     /// One message of a text.
@@ -348,6 +363,7 @@ impl Tracker {
         let (carrier, line, sse_id) = match &text.carrier {
             TextCarrier::Line { number, .. } => (Carrier::Line, Some(*number), None),
             TextCarrier::SseEvent { id, .. } => (Carrier::SseEvent, None, id.map(str::to_owned)),
+            TextCarrier::WebSocket(_) => (Carrier::WebSocket, None, None),
             TextCarrier::Body(_) if text.direction == Direction::ClientToServer => (Carrier::RequestBody, None, None),
             TextCarrier::Body(_) => (Carrier::ResponseBody, None, None),
         };
@@ -463,7 +479,9 @@ impl Text<'_> {
     /// The exchange, where it came over HTTP.
     fn exchange(&self) -> Option<ExchangeNumber> {
         match self.carrier {
-            TextCarrier::Body(exchange) | TextCarrier::SseEvent { exchange, .. } => Some(exchange),
+            TextCarrier::Body(exchange) | TextCarrier::WebSocket(exchange) | TextCarrier::SseEvent { exchange, .. } => {
+                Some(exchange)
+            }
             TextCarrier::Line { .. } => None,
         }
     }

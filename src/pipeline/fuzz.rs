@@ -26,6 +26,7 @@ const LIMITS: Limits = Limits {
     linger_time: 200_000_000,
     lingering: 4,
     answered: 4,
+    connections_listed: 4,
     datagrams: 4,
     head: 512,
     pipelined: 4,

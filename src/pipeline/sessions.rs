@@ -13,7 +13,7 @@ use crate::decode::tcp::{Analysis, Facts, Flags, SegmentFact};
 use crate::decode::{Anomaly, ConnectionId, Side, dns};
 use crate::event::{Connection, ConnectionKind, Detail, Event, Segment};
 use crate::findings::{Checker, Finding, transport};
-use crate::mcp::tracker::{Tracked, Tracker};
+use crate::mcp::tracker::{SESSIONS, Tracked, Tracker};
 use crate::mcp::{Peers, Session, SessionNumber};
 
 /// Figures of the capture so far.
@@ -204,7 +204,9 @@ impl Sessions {
                 self.found(connection, finding, emit);
             }
             Unit::Connected(id, connected) => self.connected(id, connected, emit),
-            Unit::Secret(connection, side, start, end) => emit(Event::Secret { connection, side, start, end }),
+            Unit::Secret(connection, side, range, mask) => {
+                emit(Event::Secret { connection, side, start: range.start, end: range.end, mask });
+            }
             Unit::Cleared(connection, side, offset) => emit(Event::Cleared { connection, side, offset }),
             Unit::Stream(stream) => emit(Event::Stream(stream)),
             Unit::Parts(stream, parts) => emit(Event::Parts(stream, parts)),
@@ -226,7 +228,7 @@ impl Sessions {
         if stores {
             emit(Event::Connection(Box::new(record.clone())));
         }
-        if matches!(record.protocol, "http/1.1" | "pipe") {
+        if matches!(record.protocol, "http/1.1" | "http/2" | "websocket" | "pipe") {
             for finding in std::mem::take(&mut known.held) {
                 say(self.checker.stated(finding), emit);
             }
@@ -263,7 +265,7 @@ impl Sessions {
         let Some(known) = self.connections.get_mut(&id) else { return };
         let finding = Finding { session: known.sessions.last().map(|carried| carried.session), ..finding };
         match known.record.protocol {
-            "http/1.1" | "pipe" => say(self.checker.stated(finding), emit),
+            "http/1.1" | "http/2" | "websocket" | "pipe" => say(self.checker.stated(finding), emit),
             "unknown" if known.held.len() < HELD => known.held.push(finding),
             _ => {}
         }
@@ -280,6 +282,9 @@ impl Sessions {
                         self.kept.push(connection);
                     }
                     // Whatever the connection carried before counts for it too.
+                    if known.sessions.len() == SESSIONS {
+                        known.sessions.remove(0);
+                    }
                     known.sessions.push(Carried { session, told: (0, 0) });
                 }
             }

@@ -113,8 +113,8 @@ impl Writer {
             Event::Keep(connection) => packets.keep(connection),
             Event::Closed(connection) => packets.closed(connection),
             Event::Segment(segment) => packets.segment(*segment),
-            Event::Secret { connection, side, start, end } => {
-                packets.secret(connection, side, start, end);
+            Event::Secret { connection, side, start, end, mask } => {
+                packets.secret(connection, side, start..end, mask);
                 Ok(())
             }
             Event::Cleared { connection, side, offset } => packets.cleared(connection, side, offset),

@@ -55,6 +55,7 @@ pub fn layers(place: &Place<'_>, message: &Message) -> Result<Vec<Layer>> {
             message.exchange.map(|number| place.reader.exchange(place.capture, number)).transpose()?.flatten()
         {
             layers.push(http(place, &exchange, message)?);
+            layers.extend(frames(place, &exchange, message)?);
         }
         if message.carrier == Carrier::SseEvent {
             layers.push(sse(place, message)?);
@@ -222,6 +223,44 @@ fn http(place: &Place<'_>, exchange: &Exchange, message: &Message) -> Result<Lay
         range: Some((half.head_start, half.head_end)),
         packets: half.head_packets.clone(),
     })
+}
+
+/// The frames that carried a message: of its stream of HTTP/2, or of a WebSocket.
+fn frames(place: &Place<'_>, exchange: &Exchange, message: &Message) -> Result<Option<Layer>> {
+    /// Frames that are listed one by one.
+    const LISTED: usize = 16;
+    let protocol = match exchange.h2_stream {
+        _ if message.carrier == Carrier::WebSocket => "WebSocket",
+        Some(_) => "HTTP/2 DATA",
+        None => return Ok(None),
+    };
+    // The content of a message, or the text of a WebSocket, is what frames hold.
+    let mut span = message.span;
+    while let Some(stream) = place.reader.stream(place.capture, span.stream)? {
+        let parts = below(place, span)?;
+        let Some((first, last)) = parts.first().zip(parts.last()) else { break };
+        if let StreamKind::Body(..) | StreamKind::WebSocket(..) = stream.kind {
+            let mut fields = Vec::new();
+            if let Some(stream) = exchange.h2_stream {
+                fields.push(("stream".to_owned(), stream.to_string()));
+            }
+            fields.push(("frames".to_owned(), parts.len().to_string()));
+            for (index, part) in parts.iter().take(LISTED).enumerate() {
+                let bytes = format!("{} of its payload, bytes {}..{}", size(part.len()), part.start, part.end);
+                fields.push((format!("frame {}", index + 1), bytes));
+            }
+            return Ok(Some(Layer {
+                layer: "http",
+                protocol: protocol.to_owned(),
+                fields,
+                stream: Some(first.stream),
+                range: Some((first.start, last.end)),
+                packets: message.packets.clone(),
+            }));
+        }
+        span = Span { stream: first.stream, start: first.start, end: last.end };
+    }
+    Ok(None)
 }
 
 /// The connection's stream below a message.

@@ -2,10 +2,12 @@
 
 use std::borrow::Cow;
 
-use super::http::HttpStack;
+use super::http::{HttpStack, Version};
 use super::{Layer, Unit};
 use crate::capture::{Origin, StreamId, Time};
+use crate::decode::http::MASK;
 use crate::decode::http1::{self, Seen};
+use crate::decode::http2;
 use crate::decode::stream::StreamKind;
 use crate::decode::tcp::Delivery;
 use crate::decode::tls::{self, Tls};
@@ -106,13 +108,14 @@ impl TcpStack {
             Cow::Owned([unknown.held.as_slice(), bytes].concat())
         };
         let is_tls = if unknown.at == 0 { tls::sniff(&looked) } else { Some(false) };
-        match (http1::sniff(&looked), is_tls) {
+        let (http1, http2) = (http1::sniff(&looked), http2::sniff(&looked));
+        match (http1.or(http2), is_tls) {
             (Some(Some(direction)), _) => {
                 let client = match direction {
                     Direction::ClientToServer => side,
                     Direction::ServerToClient => side.other(),
                 };
-                self.begin_http(layer, client);
+                self.begin_http(layer, client, if http1.is_some() { Version::Http1 } else { Version::Http2 });
             }
             (_, Some(true)) => {
                 let client = if tls::is_client_hello(&looked) { side } else { side.other() };
@@ -146,15 +149,15 @@ impl TcpStack {
         }
     }
 
-    fn begin_http(&mut self, layer: &mut Layer<'_, '_>, client: Side) {
+    fn begin_http(&mut self, layer: &mut Layer<'_, '_>, client: Side, version: Version) {
         layer.connected.client = Some(client);
-        layer.connected.protocol = "http/1.1";
+        layer.connected.protocol = version.name();
         (layer.sink)(Unit::Connected(layer.id, layer.connected));
         let mut streams = [StreamId::default(); 2];
         for side in [Side::First, Side::Second] {
             streams[direction(layer, side) as usize] = self.stream(layer, side);
         }
-        let mut http = Box::new(HttpStack::new(layer.shared.limits, streams));
+        let mut http = Box::new(HttpStack::new(layer.shared.limits, streams, version));
         if let Protocol::Unknown(sides) = &self.protocol {
             for (side, unknown) in [Side::First, Side::Second].into_iter().zip(sides) {
                 catch_up(&mut http, layer, side, unknown);
@@ -203,7 +206,7 @@ fn catch_up(http: &mut HttpStack, layer: &mut Layer<'_, '_>, side: Side, unknown
     let direction = direction(layer, side);
     if unknown.at > 0 {
         if layer.shared.options.store && !layer.shared.options.keep_secrets {
-            (layer.sink)(Unit::Secret(layer.id, side, 0, unknown.at));
+            (layer.sink)(Unit::Secret(layer.id, side, 0..unknown.at, MASK));
         }
         http.push(layer, direction, Piece::Gap(unknown.at), Seen::default(), Time::default());
     }

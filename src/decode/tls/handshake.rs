@@ -110,6 +110,16 @@ impl Messages {
     }
 }
 
+/// What the ClientHello offers that a handshake begins with, once it is whole: the server's name, and protocols.
+pub(super) fn offer(handshake: &[u8]) -> Option<(Option<String>, Vec<String>)> {
+    let mut messages = Messages::default();
+    messages.push(handshake);
+    match messages.next()? {
+        Message::ClientHello(hello) => Some((hello.server_name, hello.alpn)),
+        _ => None,
+    }
+}
+
 fn message_header(input: &[u8]) -> IResult<&[u8], (u8, u32)> {
     (be_u8, be_u24).parse(input)
 }

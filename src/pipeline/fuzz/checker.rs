@@ -98,7 +98,7 @@ impl<'c> Checker<'c> {
             }
             Event::Closed(connection) => self.open(*connection).closed = true,
             Event::Segment(segment) => self.segment(segment),
-            Event::Secret { connection, side, start, end } => {
+            Event::Secret { connection, side, start, end, .. } => {
                 assert!(start <= end);
                 let known = self.open(*connection);
                 // Packets of a connection that is not kept wait until it is, or are dropped.

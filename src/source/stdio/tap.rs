@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::capture::pipe::{self, Content, Exit, Pipe, Start};
 use crate::capture::{LinkType, Packet, PacketNumber, Time};
@@ -29,6 +29,9 @@ const EAGER: usize = QUEUE_LIMIT / 8;
 /// How long chunks gather before the recorder takes them all: below what a person notices, and long enough that
 /// waking the recorder costs nothing.
 pub(super) const GATHER: Duration = Duration::from_millis(20);
+
+/// How long traffic without a pause may keep the recorder from writing things out.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// How long an idle recorder sleeps at most before it is asked again.
 const IDLE: Duration = Duration::from_secs(1);
@@ -110,8 +113,10 @@ pub struct Observations {
     start: usize,
     packets: u64,
     bytes: u64,
-    /// The last answer was [`Item::Idle`].
+    /// The last answer was [`Item::Idle`], because the queue had run empty.
     idle: bool,
+    /// When the last such answer was given.
+    paused: Instant,
 }
 
 /// A queue for what is observed of `process`.
@@ -119,7 +124,8 @@ pub fn tap(process: u32) -> (Tap, Observations) {
     let shared = Arc::<Shared>::default();
     let tap = Tap { process, shared: Arc::clone(&shared), seen: 0, lost: [0; 3], wake: false };
     let segment = Segment::default();
-    (tap, Observations { shared, segment, given: 0, start: 0, packets: 0, bytes: 0, idle: false })
+    let paused = Instant::now();
+    (tap, Observations { shared, segment, given: 0, start: 0, packets: 0, bytes: 0, idle: false, paused })
 }
 
 impl Tap {
@@ -152,6 +158,15 @@ impl Tap {
         }
         self.send(&Content::Exit(exit), usize::MAX);
         self.shared.lock().over = true;
+        self.shared.wake.notify_one();
+    }
+
+    /// Lets go of what the recorder has not taken yet, so that it can come to its end.
+    pub fn cut(&mut self) {
+        let mut queue = self.shared.lock();
+        queue.over = true;
+        queue.segments.clear();
+        drop(queue);
         self.shared.wake.notify_one();
     }
 
@@ -245,9 +260,14 @@ impl Source for Observations {
             self.rest();
         }
         if self.given == self.segment.marks.len() {
+            if self.paused.elapsed() > PAUSE {
+                self.paused = Instant::now();
+                return Ok(Some(Item::Idle));
+            }
             let last = self.turn();
             if self.segment.marks.is_empty() {
                 self.idle = !last;
+                self.paused = Instant::now();
                 return Ok(self.idle.then_some(Item::Idle));
             }
         }

@@ -28,6 +28,7 @@ pub(in crate::store) fn write_stream(
         StreamKind::Body(exchange, direction) => (2, direction.code(), Some(exchange)),
         StreamKind::Decoded(exchange, direction) => (3, direction.code(), Some(exchange)),
         StreamKind::EventData(exchange) => (4, Direction::ServerToClient.code(), Some(exchange)),
+        StreamKind::WebSocket(exchange, direction) => (5, direction.code(), Some(exchange)),
     };
     statement.execute(params![
         Key::new(capture, stream.id.0.into()),
@@ -54,6 +55,7 @@ pub(in crate::store) fn read_stream(row: &Row<'_>) -> anyhow::Result<Stream> {
         (2, Some(exchange)) => StreamKind::Body(exchange, Direction::from_code(which)?),
         (3, Some(exchange)) => StreamKind::Decoded(exchange, Direction::from_code(which)?),
         (4, Some(exchange)) => StreamKind::EventData(exchange),
+        (5, Some(exchange)) => StreamKind::WebSocket(exchange, Direction::from_code(which)?),
         _ => return Err(Damaged("a stream").into()),
     };
     Ok(Stream { id, connection, kind })

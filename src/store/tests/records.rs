@@ -203,7 +203,8 @@ proptest! {
                 1 => StreamKind::Pipe(number as u8),
                 2 => StreamKind::Body(ExchangeNumber(number), direction(second)),
                 3 => StreamKind::Decoded(ExchangeNumber(number), direction(second)),
-                _ => StreamKind::EventData(ExchangeNumber(number)),
+                4 => StreamKind::EventData(ExchangeNumber(number)),
+                _ => StreamKind::WebSocket(ExchangeNumber(number), direction(second)),
             },
         }).collect();
         streams.iter().for_each(|stream| writer.event(Event::Stream(*stream)));

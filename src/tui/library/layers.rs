@@ -128,7 +128,8 @@ fn http(parts: &Parts<'_>, nodes: &mut Nodes) {
     };
     let head = parts.head.map(|source| (source, 0..parts.sources[source].bytes.len()));
     let media = half.fields.get("content-type");
-    let value = format!("{line}  {}", media.unwrap_or_default());
+    let stream = exchange.h2_stream.map(|stream| format!("  stream {stream}")).unwrap_or_default();
+    let value = format!("{line}  {}{stream}", media.unwrap_or_default());
     nodes.push(node(0, &format!("HTTP/{}", exchange.http_version), value.trim_end(), head.clone()));
     let mut from = 0;
     for (name, value) in half.fields.iter() {
