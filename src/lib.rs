@@ -24,6 +24,7 @@ pub mod export;
 pub mod filter;
 pub mod findings;
 pub mod mcp;
+pub mod mock;
 pub mod pipeline;
 pub mod replay;
 pub mod source;

@@ -1,11 +1,13 @@
 //! The command line: `mcptap --help` is made from this file.
 
+mod mock;
 mod replay;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use mock::{Fit, Mock, MockPace};
 pub use replay::{Comparing, Diff, Replay, ReportFormat, TransportChoice};
 
 /// Wireshark for MCP: every Model Context Protocol message on any transport, with proof down to the packet.
@@ -59,6 +61,8 @@ pub enum Command {
     Export(Export),
     /// Send a recorded session again to a server, and compare the answers
     Replay(Replay),
+    /// Play the recorded server to a client, on standard input and output
+    Mock(Mock),
     /// Compare two recordings of the same conversation: which answers differ, and where
     Diff(Diff),
     /// Findings, for people and for continuous integration: exit 1 where one is bad enough

@@ -7,6 +7,7 @@ mod export;
 mod filter;
 mod json_tree;
 mod layers;
+mod mock;
 mod output;
 mod printer;
 mod read;
@@ -82,6 +83,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Some(Command::Sniff(sniff)) => sniff::run(sniff, db, color),
         Some(Command::Wrap(wrap)) => wrap::run(wrap, db),
         Some(Command::Replay(replay)) => replay::run(replay, db, color),
+        Some(Command::Mock(mock)) => mock::run(mock, db),
         Some(Command::Diff(diff)) => diff::run(diff, db, color),
         Some(Command::Check(check)) => check::run(check, db, color),
         Some(Command::Rules(rules)) => rules::run(rules, color),

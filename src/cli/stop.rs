@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::thread;
 
 use anyhow::{Context, Result};
+use crossbeam_channel::{Receiver, bounded};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::flag;
+use signal_hook::iterator::Signals;
+use signal_hook::{flag, low_level};
 
 /// A flag that the first signal to end sets. The second has its usual effect.
 pub fn on_signals() -> Result<Arc<AtomicBool>> {
@@ -15,5 +18,21 @@ pub fn on_signals() -> Result<Arc<AtomicBool>> {
         let end_at_once = flag::register_conditional_default(signal, Arc::clone(&stop));
         end_at_once.and_then(|_| flag::register(signal, Arc::clone(&stop))).context("cannot catch signals")?;
     }
+    Ok(stop)
+}
+
+/// A channel on which the first signal to end arrives, for those who wait for several things at once. The second has its usual effect.
+pub fn channel() -> Result<Receiver<()>> {
+    let (send, stop) = bounded(1);
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot catch signals")?;
+    let wait = move || {
+        for (count, signal) in signals.forever().enumerate() {
+            if count > 0 || send.send(()).is_err() {
+                // Where that fails there is nothing left to try.
+                let _ = low_level::emulate_default_handler(signal);
+            }
+        }
+    };
+    thread::Builder::new().name("signals".to_owned()).spawn(wait).context("cannot start a thread")?;
     Ok(stop)
 }

@@ -17,6 +17,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("store", &["capture", "source", "decode", "mcp", "findings", "event", "filter", "store"]),
     ("filter", &["capture", "decode", "mcp", "findings", "event", "filter"]),
     ("view", &["capture", "decode", "mcp", "findings", "event", "store", "view"]),
+    ("mock", &["capture", "decode", "mcp", "replay", "view", "compare", "mock"]),
     ("compare", &["capture", "decode", "mcp", "view", "compare"]),
     (
         "replay",

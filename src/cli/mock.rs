@@ -1,0 +1,36 @@
+//! `mcptap mock`: the recorded server, for a client that is there.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+use super::args::{Fit, Mock, MockPace};
+use super::{stop, target};
+use crate::mock::matching::Matcher;
+use crate::mock::session::{Pace, Stage};
+use crate::mock::{Match, Script, stdio};
+use crate::replay::Recording;
+
+pub fn run(arguments: Mock, db: Option<PathBuf>) -> Result<ExitCode> {
+    let opened = target::open(Some(&arguments.target), arguments.session, &arguments.decoding, db)?;
+    let script = Script::new(Recording::load(&opened.reader, opened.one_session()?)?);
+    drop(opened);
+    if !script.turns.iter().any(|turn| turn.is_request) {
+        bail!("nothing to play: the client asked nothing in {}", arguments.target);
+    }
+    let fit = match arguments.fit {
+        Fit::Exact => Match::Exact,
+        Fit::Loose => Match::Loose,
+        Fit::Order => Match::Order,
+    };
+    let pace = match arguments.pace {
+        MockPace::Fast => Pace::Fast,
+        MockPace::Recorded => Pace::Recorded,
+    };
+    let stage = Stage { matcher: Matcher::new(&script, fit), script, pace };
+    let stop = stop::channel()?;
+    let ledger = stdio::serve(&stage, &stop)?;
+    eprint!("mcptap: {}", ledger.text(&stage.script));
+    Ok(if ledger.unknown_requests() == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}

@@ -1,0 +1,103 @@
+//! What of a recording was used, and what was asked that it does not have.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::matching::Match;
+use super::script::{Script, TurnIndex};
+use crate::view::safe;
+
+/// Kinds of unknown requests that are kept; those beyond are counted.
+const KEPT: usize = 1_000;
+
+/// Over all clients.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    /// How often each turn was used.
+    used: BTreeMap<TurnIndex, u64>,
+    /// Requests by how well they fitted.
+    fitted: BTreeMap<Match, u64>,
+    /// Answered without the recording: `ping`, a handshake that is not in it.
+    pub own: u64,
+    /// Requests that are not in the recording, by label, with the closest one.
+    unknown: BTreeMap<String, (u64, Option<TurnIndex>)>,
+    unknown_count: u64,
+    /// Notifications that are not in the recording, by method.
+    unexpected: BTreeMap<String, u64>,
+    /// What was no message.
+    pub invalid: u64,
+}
+
+impl Ledger {
+    /// A turn was used.
+    pub fn used(&mut self, script: &Script, turn: TurnIndex, fit: Match) {
+        *self.used.entry(turn).or_default() += 1;
+        if script.turns[turn].is_request {
+            *self.fitted.entry(fit).or_default() += 1;
+        }
+    }
+
+    /// A request was not found.
+    pub fn unknown(&mut self, label: String, closest: Option<TurnIndex>) {
+        self.unknown_count += 1;
+        if self.unknown.len() < KEPT || self.unknown.contains_key(&label) {
+            self.unknown.entry(label).or_insert((0, closest)).0 += 1;
+        }
+    }
+
+    /// A notification was not found.
+    pub fn unexpected(&mut self, method: String) {
+        if self.unexpected.len() < KEPT || self.unexpected.contains_key(&method) {
+            *self.unexpected.entry(method).or_default() += 1;
+        }
+    }
+
+    /// Requests that were not found.
+    pub fn unknown_requests(&self) -> u64 {
+        self.unknown_count
+    }
+
+    /// For people.
+    pub fn text(&self, script: &Script) -> String {
+        let fitted = |fit| self.fitted.get(&fit).copied().unwrap_or(0);
+        let requests = self.fitted.values().sum::<u64>() + self.own + self.unknown_count;
+        let unused: Vec<TurnIndex> = (0..script.turns.len())
+            .filter(|turn| script.turns[*turn].is_request && !self.used.contains_key(turn))
+            .collect();
+        let mut text = format!(
+            "{requests} requests: {} exact, {} loose, {} in order, {} unknown; {} of {} recorded ones unused\n",
+            fitted(Match::Exact),
+            fitted(Match::Loose),
+            fitted(Match::Order),
+            self.unknown_count,
+            unused.len(),
+            script.turns.iter().filter(|turn| turn.is_request).count(),
+        );
+        for turn in unused {
+            line(&mut text, "unused", &named(script, turn), 1);
+        }
+        for (label, (times, closest)) in &self.unknown {
+            let closest = closest.map(|turn| format!(" (the closest is {})", named(script, turn))).unwrap_or_default();
+            line(&mut text, "unknown", &format!("{label}{closest}"), *times);
+        }
+        for (method, times) in &self.unexpected {
+            line(&mut text, "not in the recording", method, *times);
+        }
+        if self.invalid > 0 {
+            line(&mut text, "no message", "", self.invalid);
+        }
+        text
+    }
+}
+
+fn line(text: &mut String, what: &str, name: &str, times: u64) {
+    let times = if times > 1 { format!(", {times} times") } else { String::new() };
+    // Writing into a text cannot fail.
+    let _ = writeln!(text, "  {what} {}{times}", safe::visible(name));
+}
+
+/// A recorded message for people: `#5 tools/call echo`.
+pub fn named(script: &Script, turn: TurnIndex) -> String {
+    let turn = &script.turns[turn];
+    format!("#{} {}", turn.number.0, turn.label)
+}

@@ -1,0 +1,389 @@
+//! One client, and what the recorded server says to it: without clock, without input and output.
+//!
+//! Each message of the client that the recording has starts a *play* of its turn. A play says one line after the other: at once or with the
+//! recorded pauses, and not before the client has answered what the recorded client had answered by then.
+
+mod play;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::handshake::{self, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR};
+use super::ledger::{self, Ledger};
+use super::matching::{self, Matcher, Taken, closest};
+use super::script::{Script, TurnIndex};
+use crate::capture::Limits;
+use crate::decode::json::member;
+use crate::decode::jsonrpc::{self, Envelope, Fault, Kind, Parsed};
+use crate::replay::edit::with_member;
+use play::Play;
+
+/// How fast the server speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pace {
+    /// As soon as it may.
+    #[default]
+    Fast,
+    /// With the pauses of the recording.
+    Recorded,
+}
+
+/// What all clients have in common.
+#[derive(Debug)]
+pub struct Stage {
+    /// The server's part.
+    pub script: Script,
+    /// Finds what a client means.
+    pub matcher: Matcher,
+    /// How fast.
+    pub pace: Pace,
+}
+
+/// The number that the caller gave to a text of the client: what answers it is said with this number.
+pub type Post = u64;
+
+/// Something to be said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// To which text of the client it belongs; `None`: to none.
+    pub post: Option<Post>,
+    /// The message. `None`: nothing more comes that belongs to it.
+    pub text: Option<String>,
+    /// It was an event of a stream when it was recorded.
+    pub is_event: bool,
+    /// For an error: its code.
+    pub code: Option<i64>,
+}
+
+/// What a text of the client was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Heard {
+    /// Requests in it, and what is no message. Each gets an answer, or the end without one.
+    pub requests: usize,
+    /// One of them opens a session.
+    pub opens: bool,
+    /// It was no JSON-RPC message.
+    pub is_invalid: bool,
+}
+
+/// Plays of one client that are not at their end. Beyond it the oldest is given up: a client that opens so many does not listen to them.
+const PLAYS: usize = 4_096;
+
+/// Requests of the server that wait for the client.
+const ASKED: usize = 4_096;
+
+/// A text whose requests are not all answered.
+#[derive(Debug)]
+struct Batch {
+    /// Requests to be answered; one more while the text is being read.
+    left: usize,
+    /// Answers of a batch are given together.
+    answers: Option<Vec<String>>,
+}
+
+/// One client.
+#[derive(Debug, Default)]
+pub struct Session {
+    taken: Taken,
+    plays: VecDeque<Play>,
+    next_play: u64,
+    /// The server's requests by the id that the client was told: whose play asked, and the index of the recorded one.
+    asked: HashMap<u64, (u64, usize)>,
+    next_id: u64,
+    /// The ids that recorded requests of the server have now.
+    ids: HashMap<usize, u64>,
+    /// Which request listens, by turn: its number and its id.
+    listening: HashMap<TurnIndex, (Post, String)>,
+    batches: HashMap<Post, Batch>,
+    said: Vec<Said>,
+    /// Sentences for whoever runs the server.
+    pub notes: Vec<String>,
+}
+
+impl Session {
+    /// A client that has said nothing.
+    pub fn new(stage: &Stage, now: Duration) -> Session {
+        let mut session = Session::default();
+        if !stage.script.opening.is_empty() {
+            session.start(Play::new(None, None, None, 0, now));
+        }
+        session
+    }
+
+    /// A text of the client: a message, or a batch of them.
+    pub fn hear(&mut self, stage: &Stage, ledger: &mut Ledger, text: &[u8], post: Post, now: Duration) -> Heard {
+        let limits = Limits::default();
+        let mut heard = Heard::default();
+        match jsonrpc::parse(text, limits.json_depth, limits.batch) {
+            Parsed::Single(envelope) => {
+                self.batches.insert(post, Batch { left: 1, answers: None });
+                self.message(stage, ledger, (text, &envelope), post, now, &mut heard);
+            }
+            Parsed::Batch(members) if !members.is_empty() => {
+                self.batches.insert(post, Batch { left: 1, answers: Some(Vec::new()) });
+                for (range, member) in members {
+                    match (text.get(range), member) {
+                        (Some(text), Ok(envelope)) => {
+                            self.message(stage, ledger, (text, &envelope), post, now, &mut heard);
+                        }
+                        // JSON-RPC 2.0 section 6: each member that is no request has an answer of its own.
+                        _ => self.refuse(
+                            ledger,
+                            post,
+                            INVALID_REQUEST,
+                            "a member of the batch is no message",
+                            &mut heard,
+                        ),
+                    }
+                }
+            }
+            Parsed::Batch(_) => {
+                self.batches.insert(post, Batch { left: 1, answers: None });
+                self.refuse(ledger, post, INVALID_REQUEST, "an empty batch", &mut heard);
+                heard.is_invalid = true;
+            }
+            Parsed::Invalid(fault) => {
+                self.batches.insert(post, Batch { left: 1, answers: None });
+                let (code, why) = match fault {
+                    Fault::NotUtf8(_) | Fault::NotJson(..) => (PARSE_ERROR, "not JSON"),
+                    Fault::TooDeep => (INVALID_REQUEST, "nested too deep"),
+                    Fault::NotAMessage => (INVALID_REQUEST, "not a JSON-RPC message"),
+                };
+                self.refuse(ledger, post, code, why, &mut heard);
+                heard.is_invalid = true;
+            }
+        }
+        // All of it is read.
+        match heard.requests {
+            0 => drop(self.batches.remove(&post)),
+            _ => self.settle(post, None, false, None),
+        }
+        self.advance(stage, now);
+        heard
+    }
+
+    /// What is to be said now, in order.
+    pub fn say(&mut self, stage: &Stage, now: Duration) -> Vec<Said> {
+        self.advance(stage, now);
+        std::mem::take(&mut self.said)
+    }
+
+    /// When there is something to be said next, if nothing is heard until then.
+    pub fn next(&self, stage: &Stage) -> Option<Duration> {
+        self.plays.iter().filter_map(|play| play.due(stage)).min()
+    }
+
+    /// Whoever waits for what answers this text is gone.
+    pub fn leave(&mut self, post: Post) {
+        self.plays.retain(|play| play.post != post || play.id.is_none());
+        self.batches.remove(&post);
+    }
+
+    fn message(
+        &mut self,
+        stage: &Stage,
+        ledger: &mut Ledger,
+        (text, envelope): (&[u8], &Envelope),
+        post: Post,
+        now: Duration,
+        heard: &mut Heard,
+    ) {
+        let of = |range: &Option<Range<usize>>| {
+            range.clone().and_then(|range| text.get(range)).and_then(|part| std::str::from_utf8(part).ok())
+        };
+        let (method, params) = (envelope.method_name.as_deref().unwrap_or_default(), of(&envelope.params));
+        match envelope.kind {
+            Some(Kind::Request) => {
+                let id = of(&envelope.id).unwrap_or("null");
+                heard.requests += 1;
+                heard.opens |= method == "initialize";
+                if let Some(batch) = self.batches.get_mut(&post) {
+                    batch.left += 1;
+                }
+                self.request(stage, ledger, (method, params, id), post, now);
+            }
+            Some(Kind::Notification) => self.notification(stage, ledger, method, params, post, now),
+            Some(Kind::Response | Kind::Error) => {
+                let id = of(&envelope.id).and_then(|id| id.parse::<u64>().ok());
+                let Some((play, asked)) = id.and_then(|id| self.asked.remove(&id)) else {
+                    ledger.unexpected("an answer to nothing".to_owned());
+                    return;
+                };
+                if let Some(play) = self.plays.iter_mut().find(|known| known.number == play) {
+                    play.answered(asked, now);
+                }
+            }
+            Some(Kind::Invalid) | None => self.refuse(ledger, post, INVALID_REQUEST, "not a JSON-RPC message", heard),
+        }
+    }
+
+    fn request(
+        &mut self,
+        stage: &Stage,
+        ledger: &mut Ledger,
+        (method, params, id): (&str, Option<&str>, &str),
+        post: Post,
+        now: Duration,
+    ) {
+        let (script, label) = (&stage.script, matching::label(method, params));
+        if let Some((turn, fit)) = stage.matcher.find(&mut self.taken, true, &label, params) {
+            ledger.used(script, turn, fit);
+            let token = params.and_then(|params| member(member(params, "_meta")?, "progressToken"));
+            if method == "subscriptions/listen" {
+                self.listening.insert(turn, (post, id.to_owned()));
+            }
+            if !script.turns[turn].is_answered() {
+                self.notes.push(format!(
+                    "{}: the recording has no answer to it, so it gets none",
+                    ledger::named(script, turn)
+                ));
+            }
+            self.start(Play::new(Some(turn), Some(id.to_owned()), token.map(str::to_owned), post, now));
+            return;
+        }
+        // The method may be one that the recording has no need to hold.
+        if let Some(result) = handshake::result(script, method, params).filter(|_| !script.has(method)) {
+            ledger.own += 1;
+            self.answer(post, format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#), false, None);
+            return;
+        }
+        let closest = closest(script, &label, params);
+        // `server/discover` is how a client of both eras finds out what a server speaks: an error is the answer that it expects.
+        if method == "server/discover" {
+            ledger.own += 1;
+        } else {
+            let named =
+                closest.map(|turn| format!(", the closest is {}", ledger::named(script, turn))).unwrap_or_default();
+            self.notes.push(format!("{label} is not in the recording{named}"));
+            ledger.unknown(label.to_string(), closest);
+        }
+        let code = if script.has(method) { INVALID_PARAMS } else { METHOD_NOT_FOUND };
+        let mut error = json!({"code": code, "message": format!("{label} is not in the recording")});
+        if let Some(turn) = closest {
+            let known = &script.turns[turn];
+            error["message"] =
+                format!("{label} is not in the recording; the closest is {}", ledger::named(script, turn)).into();
+            error["data"] = json!({"closest": {"number": known.number.0, "method": known.label.method}});
+            if let Some(params) = script.params(turn).and_then(|params| serde_json::from_str::<Value>(params).ok()) {
+                error["data"]["closest"]["params"] = params;
+            }
+        }
+        self.answer(post, format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#), false, Some(code));
+    }
+
+    fn notification(
+        &mut self,
+        stage: &Stage,
+        ledger: &mut Ledger,
+        method: &str,
+        params: Option<&str>,
+        post: Post,
+        now: Duration,
+    ) {
+        // 2025-11-25 basic/utilities/cancellation: receivers "SHOULD … not send a response for the cancelled request".
+        if let Some(id) =
+            params.filter(|_| method == "notifications/cancelled").and_then(|params| member(params, "requestId"))
+        {
+            self.cancel(id);
+        }
+        let label = matching::label(method, params);
+        match stage.matcher.find(&mut self.taken, false, &label, params) {
+            Some((turn, fit)) => {
+                ledger.used(&stage.script, turn, fit);
+                self.start(Play::new(Some(turn), None, None, post, now));
+            }
+            // The handshake of a recording that has none is no surprise.
+            None if method == "notifications/initialized" => {}
+            None => ledger.unexpected(method.to_owned()),
+        }
+    }
+
+    fn cancel(&mut self, id: &str) {
+        let found = self.plays.iter().position(|play| play.id.as_deref() == Some(id) && !play.is_answered);
+        if let Some(play) = found.and_then(|at| self.plays.remove(at)) {
+            self.settle(play.post, None, false, None);
+        }
+    }
+
+    fn refuse(&mut self, ledger: &mut Ledger, post: Post, code: i64, why: &str, heard: &mut Heard) {
+        ledger.invalid += 1;
+        heard.requests += 1;
+        if let Some(batch) = self.batches.get_mut(&post) {
+            batch.left += 1;
+        }
+        // JSON-RPC 2.0 section 5: where the id could not be detected "it MUST be Null".
+        let error = json!({"jsonrpc": "2.0", "id": null, "error": {"code": code, "message": why}});
+        self.answer(post, error.to_string(), false, Some(code));
+    }
+
+    fn start(&mut self, mut play: Play) {
+        play.number = self.next_play;
+        self.next_play += 1;
+        if self.plays.len() >= PLAYS
+            && let Some(oldest) = self.plays.pop_front()
+        {
+            self.settle(oldest.post, None, false, None);
+        }
+        self.plays.push_back(play);
+    }
+
+    /// An answer to one request of a text.
+    fn answer(&mut self, post: Post, text: String, is_event: bool, code: Option<i64>) {
+        self.settle(post, Some(text), is_event, code);
+    }
+
+    /// One request of a text is done with. Answers to a batch wait for each other; behind the last nothing more comes.
+    fn settle(&mut self, post: Post, text: Option<String>, is_event: bool, code: Option<i64>) {
+        let Some(batch) = self.batches.get_mut(&post) else { return };
+        batch.left = batch.left.saturating_sub(1);
+        let is_last = batch.left == 0;
+        let text = match &mut batch.answers {
+            None => text,
+            Some(answers) => {
+                answers.extend(text);
+                (is_last && !answers.is_empty()).then(|| format!("[{}]", answers.join(",")))
+            }
+        };
+        if let Some(text) = text {
+            self.said.push(Said { post: Some(post), text: Some(text), is_event, code });
+        }
+        if is_last {
+            self.batches.remove(&post);
+            self.said.push(Said { post: Some(post), text: None, is_event: false, code: None });
+        }
+    }
+
+    /// Says what is due.
+    fn advance(&mut self, stage: &Stage, now: Duration) {
+        let mut plays = std::mem::take(&mut self.plays);
+        plays.retain_mut(|play| {
+            while play.due(stage).is_some_and(|due| due <= now) {
+                self.line(stage, play);
+            }
+            !play.is_over(stage)
+        });
+        plays.append(&mut self.plays);
+        self.plays = plays;
+    }
+
+    /// The id of a request of the server that is now asked.
+    fn ask(&mut self, play: u64, recorded: usize) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        if self.asked.len() < ASKED {
+            self.asked.insert(id, (play, recorded));
+        }
+        self.ids.insert(recorded, id);
+        id
+    }
+}
+
+/// A message with another id, whether it had one or not.
+fn with_id(text: &str, id: &str) -> String {
+    with_member(text, "id", id)
+}

@@ -1,0 +1,161 @@
+//! Conversations with a recorded server.
+
+use std::time::Duration;
+
+use super::{Ledger, Pace, Session, Stage};
+use crate::capture::Time;
+use crate::mcp::Transport;
+use crate::mcp::session::{Peers, Session as Recorded, SessionNumber};
+use crate::mock::matching::{Match, Matcher};
+use crate::mock::script::Script;
+use crate::replay::{Recording, talk};
+
+/// A recording written as a conversation.
+pub(crate) fn script(text: &str) -> Script {
+    let session = Recorded {
+        number: SessionNumber(1),
+        transport: Transport::Stdio,
+        protocol_version: Some("2025-06-18".into()),
+        session_id: None,
+        client: None,
+        server: None,
+        peers: Peers::Process { process: 1, command: Vec::new(), name: None },
+        connections: Vec::new(),
+        started: Time::default(),
+        ended: Time::default(),
+        messages: 0,
+        requests: 0,
+        responses: 0,
+        notifications: 0,
+        errors: 0,
+        invalid: 0,
+        unanswered: 0,
+        bytes: (0, 0),
+        exit: None,
+    };
+    Script::new(Recording { session, messages: talk::read(text) })
+}
+
+/// A client and what it hears, in milliseconds.
+struct Client {
+    stage: Stage,
+    session: Session,
+    ledger: Ledger,
+    post: u64,
+}
+
+impl Client {
+    fn of(recorded: &str, pace: Pace) -> Client {
+        let script = script(recorded);
+        let matcher = Matcher::new(&script, Match::Order);
+        let stage = Stage { script, matcher, pace };
+        let session = Session::new(&stage, Duration::ZERO);
+        Client { stage, session, ledger: Ledger::default(), post: 0 }
+    }
+
+    fn heard(&mut self, at: u64) -> Vec<String> {
+        let said = self.session.say(&self.stage, Duration::from_millis(at));
+        said.into_iter().filter_map(|said| said.text).collect()
+    }
+
+    fn says(&mut self, text: &str) -> Vec<String> {
+        self.says_at(0, text)
+    }
+
+    fn says_at(&mut self, at: u64, text: &str) -> Vec<String> {
+        self.post += 1;
+        let now = Duration::from_millis(at);
+        self.session.hear(&self.stage, &mut self.ledger, text.as_bytes(), self.post, now);
+        self.heard(at)
+    }
+}
+
+const CALL: &str = r#"
+    -> {"id":1,"method":"tools/call","params":{"name":"a","_meta":{"progressToken":"p"}}}
+    <- {"method":"notifications/progress","params":{"progressToken":"p","progress":1}}
+    <- {"id":"s","method":"elicitation/create","params":{"message":"?"}}
+    -> {"id":"s","result":{"action":"accept"}}
+    <- {"id":1,"result":{"content":[]}}
+    <- {"method":"notifications/tools/list_changed"}
+"#;
+
+#[test]
+fn ids_and_tokens_are_the_clients_and_the_answer_waits_for_its_own() {
+    let mut client = Client::of(CALL, Pace::Fast);
+    let call = r#"{"id":"x","method":"tools/call","params":{"name":"a","_meta":{"progressToken":7}}}"#;
+    assert_eq!(
+        client.says(call),
+        [
+            r#"{"method":"notifications/progress","params":{"progressToken":7,"progress":1}}"#,
+            r#"{"id":0,"method":"elicitation/create","params":{"message":"?"}}"#,
+        ]
+    );
+    assert_eq!(client.says(r#"{"id":5,"result":{}}"#), [""; 0], "an answer to something else");
+    assert_eq!(
+        client.says(r#"{"id":0,"result":{"action":"decline"}}"#),
+        [r#"{"id":"x","result":{"content":[]}}"#, r#"{"method":"notifications/tools/list_changed"}"#]
+    );
+}
+
+#[test]
+fn without_a_token_there_is_no_progress_and_what_is_taken_back_is_not_answered() {
+    let mut client = Client::of(CALL, Pace::Fast);
+    assert_eq!(client.says(r#"{"id":2,"method":"tools/call","params":{"name":"a"}}"#).len(), 1);
+    assert_eq!(client.says(r#"{"method":"notifications/cancelled","params":{"requestId":2}}"#), [""; 0]);
+    assert_eq!(client.says(r#"{"id":0,"result":{}}"#), [""; 0]);
+    assert_eq!(client.session.plays.len(), 0);
+}
+
+#[test]
+fn pauses_are_those_of_the_recording() {
+    let mut client = Client::of(CALL, Pace::Recorded);
+    let call = r#"{"id":2,"method":"tools/call","params":{"name":"a","_meta":{"progressToken":7}}}"#;
+    assert_eq!(client.says_at(10, call), [""; 0]);
+    assert_eq!(client.session.next(&client.stage), Some(Duration::from_millis(11)));
+    assert_eq!(client.heard(11).len(), 1);
+    assert_eq!(client.heard(12).len(), 1);
+    assert_eq!(client.session.next(&client.stage), None, "the client is to answer");
+    assert_eq!(client.says_at(100, r#"{"id":0,"result":{}}"#), [""; 0]);
+    assert_eq!(client.heard(101).len(), 1);
+    assert_eq!(client.heard(102).len(), 1);
+}
+
+#[test]
+fn what_is_unknown_gets_an_error_that_names_the_closest() {
+    let mut client = Client::of(CALL, Pace::Fast);
+    let said = client.says(r#"{"id":3,"method":"tools/call","params":{"name":"b"}}"#);
+    assert_eq!(
+        said,
+        [
+            r##"{"jsonrpc":"2.0","id":3,"error":{"code":-32602,"data":{"closest":{"method":"tools/call","number":1,"params":{"_meta":{"progressToken":"p"},"name":"a"}}},"message":"tools/call b is not in the recording; the closest is #1 tools/call a"}}"##
+        ]
+    );
+    assert_eq!(client.says(r#"{"id":4,"method":"ping"}"#), [r#"{"jsonrpc":"2.0","id":4,"result":{}}"#]);
+    assert!(client.says(r#"{"id":5,"method":"x/y"}"#)[0].contains("-32601"));
+    insta::assert_snapshot!(client.ledger.text(&client.stage.script), @r"
+    3 requests: 0 exact, 0 loose, 0 in order, 2 unknown; 1 of 1 recorded ones unused
+      unused #1 tools/call a
+      unknown tools/call b (the closest is #1 tools/call a)
+      unknown x/y (the closest is #1 tools/call a)
+    ");
+}
+
+#[test]
+fn a_recording_without_handshake_gets_one() {
+    let mut client = Client::of(CALL, Pace::Fast);
+    let said = client.says(r#"{"id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#);
+    assert!(said[0].contains(r#""capabilities":{"tools":{}},"protocolVersion":"2025-06-18""#), "{said:?}");
+}
+
+#[test]
+fn a_batch_is_answered_as_one() {
+    let mut client = Client::of(CALL, Pace::Fast);
+    let batch = r#"[{"id":1,"method":"ping"},{"method":"notifications/initialized"},7,{"id":2,"method":"ping"}]"#;
+    let said = client.says(batch);
+    let answers: Vec<serde_json::Value> = serde_json::from_str(&said[0]).unwrap();
+    assert_eq!((said.len(), answers.len()), (1, 3));
+    for (text, code) in [("[]", -32600), ("{", -32700), ("7", -32600)] {
+        let said = client.says(text);
+        assert!(said[0].contains(&format!(r#""code":{code}"#)) && said[0].contains(r#""id":null"#), "{said:?}");
+    }
+}

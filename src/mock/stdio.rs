@@ -1,0 +1,88 @@
+//! The recorded server as a process: one client, on standard input and output.
+
+use std::io::{self, BufRead, Read, Write};
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use crossbeam_channel::{Receiver, Sender, bounded, select};
+
+use super::ledger::Ledger;
+use super::session::{Session, Stage};
+use crate::view::safe;
+
+/// Bytes of one line: what the decoder takes, too.
+const LINE: u64 = 128 << 20;
+
+/// Lines read ahead of what is answered.
+const AHEAD: usize = 64;
+
+/// Serves until the input ends, or `stop` says so.
+///
+/// # Errors
+/// The input cannot be read, or the output not be written. A client that no longer reads is the end of its own making.
+pub fn serve(stage: &Stage, stop: &Receiver<()>) -> Result<Ledger> {
+    let (send, lines) = bounded(AHEAD);
+    thread::Builder::new()
+        .name("stdin".to_owned())
+        .spawn(move || read(&mut io::stdin().lock(), &send))
+        .context("cannot start a thread")?;
+    let started = Instant::now();
+    let mut out = io::stdout().lock();
+    let mut ledger = Ledger::default();
+    let mut session = Session::new(stage, started.elapsed());
+    let mut post = 0;
+    loop {
+        for said in session.say(stage, started.elapsed()) {
+            let Some(text) = said.text else { continue };
+            match write(&mut out, text) {
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(ledger),
+                result => result.context("cannot write to standard output")?,
+            }
+        }
+        for note in session.notes.drain(..) {
+            eprintln!("mcptap: {}", safe::visible(&note));
+        }
+        let due = session.next(stage).map(|due| started + due);
+        let wake = due.map_or_else(crossbeam_channel::never, crossbeam_channel::at);
+        select! {
+            recv(lines) -> line => match line {
+                Ok(line) => {
+                    let line = line.context("cannot read standard input")?;
+                    session.hear(stage, &mut ledger, &line, post, started.elapsed());
+                    post += 1;
+                }
+                Err(_) => return Ok(ledger),
+            },
+            recv(wake) -> _ => {}
+            recv(stop) -> _ => return Ok(ledger),
+        }
+    }
+}
+
+/// Lines that are not blank, until the end.
+fn read(input: &mut dyn BufRead, lines: &Sender<io::Result<Vec<u8>>>) {
+    loop {
+        let mut line = Vec::new();
+        let read = match input.take(LINE).read_until(b'\n', &mut line) {
+            Ok(0) => return,
+            Ok(_) if line.len() as u64 == LINE => Err(io::Error::other("a line of more than 128 MiB")),
+            Ok(_) => Ok(line),
+            Err(error) => Err(error),
+        };
+        let is_blank = matches!(&read, Ok(line) if line.trim_ascii().is_empty());
+        let failed = read.is_err();
+        if !is_blank && lines.send(read).is_err() || failed {
+            return;
+        }
+    }
+}
+
+fn write(out: &mut impl Write, text: String) -> io::Result<()> {
+    let mut line = text.into_bytes();
+    // "Messages are delimited by newlines, and MUST NOT contain embedded newlines": between members they mean nothing.
+    line.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
+    line.push(b'\n');
+    out.write_all(&line)?;
+    out.flush()
+}
