@@ -7,12 +7,13 @@
 //!               session ─► ledger       one client: what is said to it next, and when; what was used         (pure)
 //!                  ▲
 //!                  │ texts, moments
-//!               stdio                   pipes                                                                (input and output)
+//!               stdio, http             pipes; Streamable HTTP and HTTP+SSE                                   (input and output)
 //! ```
 //!
 //! What is said is the recorded text, but for what belongs to the client that is there: ids of its requests, its progress tokens.
 
 pub mod handshake;
+pub mod http;
 pub mod ledger;
 pub mod matching;
 pub mod script;

@@ -61,7 +61,7 @@ pub enum Command {
     Export(Export),
     /// Send a recorded session again to a server, and compare the answers
     Replay(Replay),
-    /// Play the recorded server to a client, on standard input and output
+    /// Play the recorded server to a client: on standard input and output, or over HTTP
     Mock(Mock),
     /// Compare two recordings of the same conversation: which answers differ, and where
     Diff(Diff),

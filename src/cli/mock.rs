@@ -9,7 +9,7 @@ use super::args::{Fit, Mock, MockPace};
 use super::{stop, target};
 use crate::mock::matching::Matcher;
 use crate::mock::session::{Pace, Stage};
-use crate::mock::{Match, Script, stdio};
+use crate::mock::{Match, Script, http, stdio};
 use crate::replay::Recording;
 
 pub fn run(arguments: Mock, db: Option<PathBuf>) -> Result<ExitCode> {
@@ -30,7 +30,10 @@ pub fn run(arguments: Mock, db: Option<PathBuf>) -> Result<ExitCode> {
     };
     let stage = Stage { matcher: Matcher::new(&script, fit), script, pace };
     let stop = stop::channel()?;
-    let ledger = stdio::serve(&stage, &stop)?;
+    let ledger = match &arguments.listen {
+        None => stdio::serve(&stage, &stop)?,
+        Some(address) => http::serve(&stage, address, &arguments.allow_host, &stop)?,
+    };
     eprint!("mcptap: {}", ledger.text(&stage.script));
     Ok(if ledger.unknown_requests() == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }

@@ -6,6 +6,7 @@ mod faults;
 mod following;
 mod laws;
 mod limits;
+mod mock;
 mod peers;
 mod program;
 mod public;

@@ -208,6 +208,44 @@ fn server_filesystem_under_the_wrapper() {
     BOTH.into_iter().for_each(|sdk| wrapped_conversation(sdk, &peers, &server, &calls));
 }
 
+/// What a client received, sorted, but for the ids that a server gave to its own requests.
+fn received(transcript: &Transcript) -> String {
+    let received = transcript.0.iter().filter_map(|line| line.get("received")).cloned().map(|mut message| {
+        if message.get("method").is_some() && message.get("id").is_some() {
+            message["id"] = Value::Null;
+        }
+        text(&message)
+    });
+    sorted(received.filter(|line| !line.contains("/list_changed\"")))
+}
+
+#[test]
+fn clients_do_not_notice_that_the_server_is_a_mock_of_their_own_recording() {
+    let Some(peers) = peers() else { return };
+    let python = [peers.python(), Peers::script("server.py"), "stdio".to_owned()];
+    let everything = [peers.node(), peers.package("server-everything"), "stdio".to_owned()];
+    for (server, calls) in [(python, calls()), (everything, everything_calls())] {
+        for sdk in BOTH {
+            let (_folder, db) = place();
+            let program = [env!("CARGO_BIN_EXE_mcptap"), "--db", db.to_str().expect("UTF-8")].map(str::to_owned);
+            let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+            let wrap = [&words(&["--"]), &program[..], &words(&["wrap", "--"]), &server[..]].concat();
+            let recorded = peers.client(sdk, &calls, &wrap);
+            let what = |place: &str| format!("{sdk:?} client, mock of {} at {place}", server.join(" "));
+            let mock = [&words(&["--"]), &program[..], &words(&["mock", "1"])].concat();
+            let played = peers.client(sdk, &calls, &mock);
+            crate::decoded::assert_same(&what("stdio"), &received(&recorded), &received(&played));
+            for path in ["/mcp", "/sse"] {
+                let listening = crate::mock::Listening::start(command(&mock[1..]));
+                let played = peers.client(sdk, &calls, &[listening.url(path)]);
+                crate::decoded::assert_same(&what(path), &received(&recorded), &received(&played));
+                let (_, report) = listening.end();
+                assert!(report.contains(" 0 unknown;"), "{}: {report}", what(path));
+            }
+        }
+    }
+}
+
 /// An HTTP server that runs until it is dropped.
 struct Serving(Child);
 

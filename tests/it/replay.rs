@@ -2,5 +2,5 @@
 
 mod diff;
 mod faults;
-mod scene;
+pub mod scene;
 mod servers;

@@ -9,6 +9,12 @@ use super::Decoding;
 pub struct Mock {
     /// The recording
     pub target: String,
+    /// Serve over HTTP here, instead of on standard input and output: a port, or an address and a port
+    #[arg(long, value_name = "ADDR")]
+    pub listen: Option<String>,
+    /// A name by which the server may be called, besides localhost and addresses
+    #[arg(long, value_name = "NAME", requires = "listen")]
+    pub allow_host: Vec<String>,
     /// One session of a capture with several
     #[arg(long, value_name = "N")]
     pub session: Option<u32>,

@@ -56,19 +56,10 @@ impl Scene {
     pub fn record(&self, server_options: &[&str], talk: impl FnOnce(&mut Client)) {
         let mut wrap = self.mcptap();
         wrap.args(["wrap", "--"]).args(server(server_options));
-        let mut child = wrap.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("mcptap runs");
-        let stdin = child.stdin.take().expect("a pipe");
-        let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
-        let mut client = Client { child, stdin: Some(stdin), stdout, next: 0 };
-        client.request(
-            "initialize",
-            json!({"protocolVersion": "2025-06-18", "capabilities": {"elicitation": {}},
-                   "clientInfo": {"name": "bench", "version": "1"}}),
-        );
-        client.notify("notifications/initialized");
+        let mut client = Client::start(wrap);
+        client.open();
         talk(&mut client);
-        client.stdin = None;
-        client.child.wait().expect("the server ends");
+        client.end();
     }
 }
 
@@ -117,6 +108,39 @@ pub struct Client {
 }
 
 impl Client {
+    /// Of a server that is started.
+    pub fn start(mut server: Command) -> Client {
+        let mut child = server.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("mcptap runs");
+        let stdin = child.stdin.take().expect("a pipe");
+        let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+        Client { child, stdin: Some(stdin), stdout, next: 0 }
+    }
+
+    /// The handshake.
+    pub fn open(&mut self) -> Value {
+        let opened = self.request(
+            "initialize",
+            json!({"protocolVersion": "2025-06-18", "capabilities": {"elicitation": {}},
+                   "clientInfo": {"name": "bench", "version": "1"}}),
+        );
+        self.notify("notifications/initialized");
+        opened
+    }
+
+    /// The next message of the server.
+    pub fn next(&mut self) -> Value {
+        let mut line = String::new();
+        assert!(self.stdout.read_line(&mut line).expect("the server writes") > 0, "the server ended");
+        serde_json::from_str(&line).expect("a message")
+    }
+
+    /// Closes the server's input and waits for its end: its exit status, and what it said on standard error where that was asked for.
+    pub fn end(mut self) -> (Option<i32>, String) {
+        self.stdin = None;
+        let done = self.child.wait_with_output().expect("the server ends");
+        (done.status.code(), String::from_utf8_lossy(&done.stderr).into_owned())
+    }
+
     pub fn send(&mut self, message: &Value) {
         let stdin = self.stdin.as_mut().expect("still open");
         writeln!(stdin, "{message}").expect("the server reads");
@@ -132,9 +156,7 @@ impl Client {
         let id = self.next;
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
         loop {
-            let mut line = String::new();
-            assert!(self.stdout.read_line(&mut line).expect("the server writes") > 0, "the server ended");
-            let message: Value = serde_json::from_str(&line).expect("a message");
+            let message = self.next();
             if message.get("method").is_some() && message.get("id").is_some() {
                 let result = json!({"action": "accept", "content": {"answer": "blue"}});
                 self.send(&json!({"jsonrpc": "2.0", "id": message["id"], "result": result}));

@@ -1,0 +1,239 @@
+//! `mcptap mock`: recorded servers played to clients over every transport.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::program::{mcptap, root};
+use crate::replay::scene::{Client, Scene, everything, stdout};
+
+/// Recordings of `samples/`, with the session that is played.
+const SAMPLES: [(&str, u32); 7] = [
+    ("weather/capture.pcapng", 1),
+    ("helpdesk/stdio.pcapng", 1),
+    ("helpdesk/capture.pcapng", 1),
+    ("helpdesk/capture.pcapng", 2),
+    ("polluted-stdout/stdio.pcapng", 1),
+    ("hosted-redirect/capture.pcapng", 1),
+    ("tls/capture.pcapng", 1),
+];
+
+/// A mock that listens, ended when dropped.
+pub struct Listening {
+    child: Child,
+    stderr: BufReader<ChildStderr>,
+    address: String,
+}
+
+impl Listening {
+    pub fn start(mut mock: Command) -> Listening {
+        let mut child = mock.args(["--listen", "0"]).stderr(Stdio::piped()).spawn().expect("mcptap runs");
+        let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+        let mut line = String::new();
+        stderr.read_line(&mut line).expect("text");
+        let address = line.split("http://").nth(1).and_then(|rest| rest.split('/').next());
+        let address = address.unwrap_or_else(|| panic!("no address in {line:?}")).to_owned();
+        Listening { child, stderr, address }
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// Ends it as a person would, and gives its exit status and last words.
+    pub fn end(mut self) -> (Option<i32>, String) {
+        let pid = self.child.id().to_string();
+        Command::new("kill").args(["-INT", &pid]).status().expect("kill runs");
+        let status = self.child.wait().expect("it ends");
+        let mut text = String::new();
+        self.stderr.read_to_string(&mut text).expect("text");
+        (status.code(), text)
+    }
+
+    /// Sends bytes on a connection of their own and reads until the server closes it: the status, and all of the response.
+    fn raw(&self, request: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(&self.address).expect("it listens");
+        stream.write_all(request.as_bytes()).expect("it reads");
+        let mut response = String::new();
+        stream.read_to_string(&mut response).expect("it answers");
+        let status = response.split(' ').nth(1).and_then(|status| status.parse().ok());
+        (status.unwrap_or_else(|| panic!("no status: {response:?}")), response)
+    }
+
+    /// A POST with these header lines.
+    fn post(&self, fields: &str, body: &str) -> (u16, String) {
+        let length = body.len();
+        self.raw(&format!("POST /mcp HTTP/1.1\r\nConnection: close\r\nContent-Length: {length}\r\n{fields}\r\n{body}"))
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn replayed_against_their_own_mock_recordings_are_the_same() {
+    let mock = env!("CARGO_BIN_EXE_mcptap");
+    for (sample, session) in SAMPLES {
+        let sample = root().join("samples").join(sample).display().to_string();
+        let recording = [sample.as_str(), "--session", &session.to_string()].map(str::to_owned);
+        let keys = root().join("samples/hosted-redirect/keys.log");
+        let program = || {
+            let mut program = mcptap();
+            program.env("SSLKEYLOGFILE", &keys);
+            program
+        };
+        let same = |what: &str, mut replay: Command| {
+            let done = replay.output().expect("mcptap runs");
+            let errors = String::from_utf8_lossy(&done.stderr).into_owned();
+            assert_eq!(done.status.code(), Some(0), "{sample} {session} {what}: {}{errors}", stdout(&done));
+        };
+        let mut stdio = program();
+        stdio.arg("replay").args(&recording).args(["--no-save", "--", mock, "mock"]).args(&recording);
+        same("stdio", stdio);
+        let mut served = program();
+        served.arg("mock").args(&recording);
+        let listening = Listening::start(served);
+        for path in ["/mcp", "/sse"] {
+            let mut http = program();
+            http.arg("replay").args(&recording).args(["--no-save", "--to", &listening.url(path)]);
+            same(path, http);
+        }
+        let (code, report) = listening.end();
+        assert!(code == Some(0) && report.contains(" 0 unknown; 0 of "), "{sample}: {report}");
+    }
+}
+
+/// A recording with everything in it, as session 1.
+fn scene() -> Scene {
+    let scene = Scene::new();
+    scene.record(&[], everything);
+    scene
+}
+
+fn played(scene: &Scene, options: &[&str]) -> Client {
+    let mut mock = scene.mcptap();
+    mock.args(["mock", "1"]).args(options).stderr(Stdio::piped());
+    Client::start(mock)
+}
+
+#[test]
+fn pages_progress_questions_and_values_handed_back_over_every_transport() {
+    let scene = scene();
+    let mut client = played(&scene, &[]);
+    client.open();
+    everything(&mut client);
+    let (code, report) = client.end();
+    assert_eq!(code, Some(0), "{report}");
+    assert!(report.contains("13 requests: 13 exact, 0 loose, 0 in order, 0 unknown; 0 of 13 recorded"), "{report}");
+    let mut mock = scene.mcptap();
+    mock.args(["mock", "1", "--pace", "recorded"]);
+    let listening = Listening::start(mock);
+    for (path, session) in [("/mcp", "2"), ("/sse", "3")] {
+        let done = scene.replay_to(&listening.url(path), &[]);
+        assert_eq!(done.status.code(), Some(0), "{path}: {}", stdout(&done));
+        // The elicitation and the progress are in the new recording, too, and it can be played itself.
+        let compared = scene.run(&["diff", "1", session]);
+        assert_eq!(compared.status.code(), Some(0), "{path}: {}", stdout(&compared));
+        let words = format!("mock {session}");
+        let mut replay = scene.mcptap();
+        replay.args(["replay", session, "--no-save", "--", env!("CARGO_BIN_EXE_mcptap"), "--db"]);
+        replay.arg(scene.path("mcptap.db")).args(words.split(' '));
+        let done = replay.output().expect("mcptap runs");
+        assert_eq!(done.status.code(), Some(0), "{path}: {}", stdout(&done));
+    }
+}
+
+#[test]
+fn tokens_and_ids_are_the_clients() {
+    let scene = scene();
+    let mut client = played(&scene, &[]);
+    client.send(&json!({"id": "a-1", "method": "tools/call",
+        "params": {"name": "count", "arguments": {}, "_meta": {"progressToken": 99}}}));
+    let first = client.next();
+    assert_eq!((&first["method"], &first["params"]["progressToken"]), (&json!("notifications/progress"), &json!(99)));
+    let last = std::iter::repeat_with(|| client.next()).find(|message| message.get("id").is_some());
+    assert_eq!(last.expect("an answer")["id"], "a-1");
+    client.send(&json!({"id": 2, "method": "tools/call", "params": {"name": "count", "arguments": {}}}));
+    assert_eq!(client.next()["id"], 2, "no progress without a token");
+}
+
+#[test]
+fn what_is_not_in_the_recording() {
+    let scene = Scene::new();
+    scene.record(&[], |client| {
+        for text in ["a", "b"] {
+            client.call("echo", json!({"text": text}));
+        }
+    });
+    let text = |answer: Value| answer["result"]["content"][0]["text"].as_str().unwrap_or_default().to_owned();
+    let mut client = played(&scene, &[]);
+    client.open();
+    assert_eq!(text(client.call("echo", json!({"text": "b"}))), "b");
+    assert_eq!(text(client.call("echo", json!({"text": "c"}))), "a", "the next in order");
+    let refused = client.call("ecko", json!({"text": "a"}));
+    assert_eq!(refused["error"]["code"], -32602);
+    let why = refused["error"]["message"].as_str().expect("a message");
+    assert!(why.ends_with("the closest is #4 tools/call echo"), "{why}");
+    assert_eq!(client.request("ping", json!({}))["result"], json!({}));
+    assert_eq!(client.request("prompts/list", json!({}))["error"]["code"], -32601);
+    let (code, report) = client.end();
+    assert_eq!(code, Some(1));
+    assert!(report.contains("6 requests: 2 exact, 0 loose, 1 in order, 2 unknown; 0 of 3"), "{report}");
+    let mut client = played(&scene, &["--match", "loose"]);
+    assert_eq!(client.call("echo", json!({"text": "c"}))["error"]["data"]["closest"]["number"], 4);
+    assert!(client.end().1.contains("unused #6 tools/call echo"));
+}
+
+#[test]
+fn http_is_held_to_its_rules() {
+    let scene = scene();
+    let mut mock = scene.mcptap();
+    mock.args(["mock", "1", "--allow-host", "mock.test"]);
+    let listening = Listening::start(mock);
+    let json = "Content-Type: application/json\r\n";
+    let here = "Host: localhost\r\n";
+    let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}"#;
+    let status = |fields: &str, body: &str| listening.post(&format!("{fields}{json}"), body).0;
+    let (opened, response) = listening.post(&format!("{here}{json}Origin: http://localhost:6274\r\n"), initialize);
+    let id = response.lines().find_map(|line| line.strip_prefix("Mcp-Session-Id: ")).expect("a session").to_owned();
+    let session = format!("Mcp-Session-Id: {id}\r\n");
+    assert_eq!(opened, 200);
+    assert_eq!(status(&format!("{here}{session}"), ping), 200);
+    assert_eq!(status(&format!("Host: mock.test:1\r\n{session}"), ping), 200);
+    assert_eq!(status("Host: evil.example\r\n", initialize), 421);
+    assert_eq!(status(&format!("{here}Origin: http://evil.example\r\n"), initialize), 403);
+    assert_eq!(status(&format!("{here}Origin: null\r\n"), initialize), 403);
+    assert_eq!(status("", initialize), 400, "no Host");
+    assert_eq!(status(here, ping), 400, "no session");
+    assert_eq!(status(&format!("{here}Mcp-Session-Id: other\r\n"), ping), 404);
+    assert_eq!(status(&format!("{here}{session}MCP-Protocol-Version: tomorrow\r\n"), ping), 400);
+    assert_eq!(status(&format!("{here}{session}Accept: text/html\r\n"), ping), 406);
+    assert_eq!(status(&format!("{here}{session}"), r#"{"method":"notifications/x"}"#), 202);
+    for (body, code) in [("{", -32700), ("7", -32600), ("[]", -32600)] {
+        let (status, response) = listening.post(&format!("{here}{session}{json}"), body);
+        assert!(status == 400 && response.contains(&code.to_string()), "{response}");
+    }
+    assert_eq!(listening.post(here, ping).0, 415);
+    assert_eq!(listening.raw("nonsense\r\n\r\n").0, 400);
+    let raw = |line: &str| listening.raw(&format!("{line} HTTP/1.1\r\nConnection: close\r\n{here}{session}\r\n")).0;
+    assert_eq!(raw("PUT /mcp"), 405);
+    assert_eq!(raw("GET /.well-known/oauth-protected-resource"), 404);
+    assert_eq!(raw("DELETE /mcp"), 200);
+    assert_eq!(raw("DELETE /mcp"), 404);
+    assert_eq!(status(&format!("{here}{session}"), ping), 404, "it is over");
+}
+
+#[test]
+fn what_cannot_be_played_is_exit_status_2() {
+    let scene = scene();
+    for arguments in [&["mock", "7"][..], &["mock", "1", "--listen", "256.0.0.1:1"], &["mock", "1", "--match", "x"]] {
+        assert_eq!(scene.run(arguments).status.code(), Some(2), "{arguments:?}");
+    }
+}
