@@ -10,9 +10,12 @@
 //! (`MCPTAP_BLESS=1 cargo test --lib findings::manual`).
 
 pub mod baseline;
+mod caching;
 mod capabilities;
 pub mod carried;
 pub mod checker;
+mod content;
+mod elicitation;
 pub mod history;
 mod http;
 
@@ -20,11 +23,19 @@ mod jsonrpc;
 mod lifecycle;
 pub mod manual;
 mod methods;
+mod mismatch;
+mod mrtr;
+mod prompts;
 pub mod report;
+mod resources;
 mod rule;
+mod sampling;
 mod schema;
 pub mod seen;
+mod stateless;
 mod stdio;
+mod subscriptions;
+mod tasks;
 #[cfg(test)]
 mod testing;
 mod tools;
@@ -50,6 +61,19 @@ const FAMILIES: &[&[&Rule]] = &[
     methods::RULES,
     schema::RULES,
     tools::RULES,
+    tools::listing::RULES,
+    tools::headers::RULES,
+    content::RULES,
+    resources::RULES,
+    prompts::RULES,
+    sampling::RULES,
+    elicitation::RULES,
+    stateless::RULES,
+    mrtr::RULES,
+    subscriptions::RULES,
+    caching::RULES,
+    tasks::RULES,
+    tasks::status::RULES,
     http::session_id::RULES,
     http::requests::RULES,
     http::responses::RULES,
