@@ -1,6 +1,6 @@
 //! Rules about elicitation: what a server may ask a person for, and what comes back.
 
-use super::history::Retry;
+use super::history::{Form, Retry};
 use super::mismatch::{Topic, told};
 use super::report::Report;
 use super::rule::{NOTIFICATIONS, REQUESTS, RESULTS};
@@ -75,7 +75,8 @@ static CONTENT: Rule = Rule {
 
 fn answered(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     let Some(asked) = seen.asked.filter(|asked| !asked.is_task) else { return };
-    if let Some(fault) = fault(seen, seen.body(), asked.form.as_deref(), asked.is_url) {
+    let Some(form) = seen.history.elicitations.asked(asked.number) else { return };
+    if let Some(fault) = fault(seen, seen.body(), form) {
         report.say_with(&[asked.number], fault);
     }
 }
@@ -88,22 +89,23 @@ fn brought_back(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     for wanted in &round.wanted {
         let answer = responses.object(&wanted.key);
         if answer.get("action").is_some()
-            && let Some(fault) = fault(seen, &answer, wanted.form.as_deref(), wanted.is_url)
+            && let Some(form) = &wanted.form
+            && let Some(fault) = fault(seen, &answer, form)
         {
             report.say_with(&[round.number], format!("{}: {fault}", wanted.key));
         }
     }
 }
 
-fn fault(seen: &Seen<'_, '_>, answer: &Object<'_>, form: Option<&str>, is_url: bool) -> Option<String> {
+fn fault(seen: &Seen<'_, '_>, answer: &Object<'_>, form: &Form) -> Option<String> {
     let action = answer.text("action")?;
     // An empty object says nothing.
     let content = answer.get("content").filter(|content| Object::read(content).iter().next().is_some());
-    if action != "accept" || is_url {
-        let place = if is_url { "an elicitation by URL" } else { &action };
+    if action != "accept" || form.is_url {
+        let place = if form.is_url { "an elicitation by URL" } else { &action };
         return content.map(|_| format!("content came with {place}"));
     }
-    match seen.schemas.borrow_mut().check(revision(seen)?, form?, content.unwrap_or("{}")) {
+    match seen.schemas.borrow_mut().check(revision(seen)?, form.schema.as_deref()?, content.unwrap_or("{}")) {
         Verdict::Broken(violations) => violations.first().map(|violation| format!("content {violation}")),
         _ => None,
     }

@@ -13,7 +13,7 @@ mod rounds;
 mod subscriptions;
 mod tasks;
 
-pub use elicitations::Elicitations;
+pub use elicitations::{Elicitations, Form};
 pub use endpoint::{Endpoint, Terminated};
 pub use eras::Stateless;
 pub use fingerprint::fingerprint;

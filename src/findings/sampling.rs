@@ -64,10 +64,15 @@ fn fault(messages: &str) -> Option<String> {
     }
     // Ids that wait for their results in the next message.
     let mut open: BTreeSet<String> = BTreeSet::new();
-    for (index, message) in json::array(messages, MESSAGES).into_iter().enumerate() {
+    let messages = json::array(messages, MESSAGES + 1);
+    let is_whole = messages.len() <= MESSAGES;
+    for (index, message) in messages.into_iter().take(MESSAGES).enumerate() {
         let message = Object::read(message);
         let content = message.get("content").unwrap_or_default();
-        let blocks = if content.starts_with('[') { json::array(content, BLOCKS) } else { vec![content] };
+        let blocks = if content.starts_with('[') { json::array(content, BLOCKS + 1) } else { vec![content] };
+        if blocks.len() > BLOCKS {
+            return None;
+        }
         let blocks: Vec<Object<'_>> = blocks.into_iter().map(Object::read).collect();
         let of = |kind: &'static str, id: &'static str| {
             let is_kind = move |block: &&Object<'_>| block.text("type").is_some_and(|name| name == kind);
@@ -87,7 +92,7 @@ fn fault(messages: &str) -> Option<String> {
         }
         open = of("tool_use", "id").collect();
     }
-    open.first().map(|id| format!("the tool_use {id:?} is not answered"))
+    open.first().filter(|_| is_whole).map(|id| format!("the tool_use {id:?} is not answered"))
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use crate::mcp::revision::Revisions;
 pub(super) const RULES: &[&Rule] = &[&ACK_FIRST, &ID, &TYPE_UNREQUESTED, &REQUEST_SCOPED, &CLOSED_ABRUPTLY];
 
 const LAYER: &str = "subscriptions";
+const LISTEN: Method = Method::SubscriptionsListen;
 
 /// What travels on such streams.
 const TOLD: [Method; 6] = [
@@ -87,6 +88,10 @@ fn id(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     if seen.is_from_client() {
         return;
     }
+    // A server that refused the first request of this era may be one of before, which needs no subscription.
+    if seen.carried.is_none() && !seen.history.stateless.is_spoken && seen.history.subscriptions.is_empty() {
+        return;
+    }
     let Some(id) = seen.meta().get(META_SUBSCRIPTION) else {
         return report.say(format!("{} has no {META_SUBSCRIPTION}", seen.method_name()));
     };
@@ -97,6 +102,9 @@ fn id(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
             report.say_with(&[stream.number], format!("the id is {id}, that of the request {}", stream.id));
         }
         Some(_) => {}
+        None if seen.carried.is_some_and(|carried| carried.request().is_some_and(|it| it.method != LISTEN)) => {
+            report.say(format!("{} came on the response of another request", seen.method_name()));
+        }
         None if seen.carried.is_none() && is_all => report.say(format!("no subscription has the id {id}")),
         None => {}
     }

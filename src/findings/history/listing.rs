@@ -10,8 +10,9 @@ use crate::mcp::MessageNumber;
 use crate::mcp::contract::TOOLS;
 use crate::mcp::method::Method;
 
-/// Bytes of a name or cursor that is kept; a listing with longer ones is not compared.
-const TEXT: usize = 4_096;
+/// Bytes of a name, and of a cursor, that is kept: names have at most 128. What is longer is not compared.
+const NAME: usize = 256;
+const CURSOR: usize = 4_096;
 
 /// What a tool looked like: its name, and its definition in short.
 pub type Listed = (String, u64);
@@ -19,6 +20,8 @@ pub type Listed = (String, u64);
 /// The tools of one listing, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
+    /// The request of its first page, where known.
+    pub asked: Option<MessageNumber>,
     /// The page that completed it.
     pub number: MessageNumber,
     /// They.
@@ -41,8 +44,8 @@ pub struct Page {
 pub struct Listings {
     /// The last complete listing of the tools.
     pub tools: Option<Listing>,
-    /// Whether the server said since it began that the tools changed.
-    pub is_announced: bool,
+    /// When the server last said that the tools changed.
+    announced: Option<MessageNumber>,
     /// The pages so far of one that is not complete.
     open: Option<Listing>,
     /// The last page of each list.
@@ -50,6 +53,11 @@ pub struct Listings {
 }
 
 impl Listings {
+    /// Whether the server said since a listing was asked for that the tools changed.
+    pub fn is_announced_since(&self, listing: &Listing) -> bool {
+        self.announced.is_some_and(|number| number > listing.asked.unwrap_or_default())
+    }
+
     /// The page that a request of this method and cursor goes on from.
     pub fn before(&self, method: Method, cursor: Option<&str>) -> Option<&Page> {
         let page = self.pages.get(method.definition()?.name)?;
@@ -65,12 +73,12 @@ impl Listings {
     /// The pages up to this one; `None` where they do not follow each other or are too many.
     fn with(&self, facts: &Facts<'_>, cursor: Option<&str>) -> Option<Listing> {
         let mut listing = match cursor {
-            None => Listing::default(),
+            None => Listing { asked: facts.message.answers, ..Listing::default() },
             Some(_) => self.before(Method::ToolsList, cursor).and(self.open.clone())?,
         };
         listing.number = facts.message.number;
         for tool in json::array(facts.body().get("tools")?, TOOLS + 1) {
-            let name = Object::read(tool).text("name").filter(|name| name.len() <= TEXT)?;
+            let name = Object::read(tool).text("name").filter(|name| name.len() <= NAME)?;
             listing.tools.push((name.into_owned(), fingerprint(tool, &["_meta"])?));
         }
         (listing.tools.len() <= TOOLS).then_some(listing)
@@ -78,7 +86,9 @@ impl Listings {
 
     pub(super) fn observe(&mut self, facts: &Facts<'_>, cursor: Option<&str>) {
         if facts.message.kind == Kind::Notification {
-            self.is_announced |= facts.method == Method::ToolsListChanged;
+            if facts.method == Method::ToolsListChanged {
+                self.announced = Some(facts.message.number);
+            }
             return;
         }
         let is_list = matches!(
@@ -91,12 +101,10 @@ impl Listings {
         if facts.method == Method::ToolsList {
             self.open = self.with(facts, cursor);
             if is_last(facts) {
-                // What was announced while the pages came is news for the next listing.
                 self.tools = self.open.take();
-                self.is_announced = false;
             }
         }
-        let short = |name: &str| facts.body().get(name).filter(|text| text.len() <= TEXT).map(str::to_owned);
+        let short = |name: &str| facts.body().get(name).filter(|text| text.len() <= CURSOR).map(str::to_owned);
         let page = Page { number: facts.message.number, next: short("nextCursor"), scope: short("cacheScope") };
         if let Some(definition) = facts.method.definition() {
             self.pages.insert(definition.name, page);

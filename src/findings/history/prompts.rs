@@ -9,8 +9,8 @@ use crate::mcp::method::Method;
 
 /// Prompts and arguments of each that are kept, and bytes of a name: a person chooses among a few.
 const PROMPTS: usize = 1_024;
-const ARGUMENTS: usize = 64;
-const NAME: usize = 1_024;
+const ARGUMENTS: usize = 32;
+const NAME: usize = 256;
 
 /// The prompts of a session.
 #[derive(Debug, Default)]

@@ -15,9 +15,6 @@ use crate::mcp::method::Method;
 /// Bytes of a remembered text (a name, a URI, a cursor): real ones are short; the bound keeps many requests small.
 const TEXT: usize = 4_096;
 
-/// Bytes of the schema of a form that is kept until it is answered.
-const FORM: usize = 64 << 10;
-
 /// Open requests, the latest first, among which one is looked for by other things than its number. Real sessions have tens;
 /// the bound keeps the cost of a message small where thousands are never answered.
 const LOOKED_AT: usize = 1_024;
@@ -53,10 +50,6 @@ pub struct Asked {
     pub is_task: bool,
     /// The rules that it breaks.
     pub breaks: Vec<&'static Rule>,
-    /// For an elicitation by form: the schema of its answer.
-    pub form: Option<String>,
-    /// Whether it is an elicitation by URL.
-    pub is_url: bool,
     /// For what a server may ask back for (2026-07-28): its params in short.
     pub params: Option<u64>,
     /// The client's capabilities, where the request itself carries them (2026-07-28).
@@ -86,7 +79,6 @@ impl Asked {
             let declared = facts.meta().get(META_CAPABILITIES).unwrap_or_default();
             Box::new(Capabilities::read(Declarer::Client, declared))
         });
-        let elicitation = (facts.method == Method::ElicitationCreate).then_some(params);
         Asked {
             number: message.number,
             time: message.time,
@@ -102,11 +94,6 @@ impl Asked {
             cursor: if lists { params.get("cursor").map(short) } else { None },
             is_task: params.get("task").is_some_and(|task| task.starts_with('{')),
             breaks: Vec::new(),
-            form: elicitation
-                .and_then(|params| params.get("requestedSchema"))
-                .filter(|form| form.len() <= FORM)
-                .map(str::to_owned),
-            is_url: elicitation.and_then(|params| params.text("mode")).is_some_and(|mode| mode == "url"),
             params: client.as_ref().and_then(|_| rounds::params(facts)),
             client,
         }

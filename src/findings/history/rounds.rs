@@ -2,19 +2,19 @@
 
 use std::collections::VecDeque;
 
-use super::{Asked, fingerprint};
-use crate::decode::json::{self, Object, string};
+use super::{Asked, Form, fingerprint};
+use crate::decode::json::{Object, string};
 use crate::decode::jsonrpc::Kind;
-use crate::findings::seen::Facts;
+use crate::findings::seen::{Evidence, Facts};
 use crate::mcp::MessageNumber;
 use crate::mcp::method::Method;
 
 /// Rounds that are remembered: a person answers them one after the other.
-const ROUNDS: usize = 256;
+const ROUNDS: usize = 64;
 
-/// Inputs of one round that are looked at; bytes of the schema of a form, and of a state that is kept as it is.
-pub const INPUTS: usize = 64;
-const FORM: usize = 64 << 10;
+/// Inputs of one round that are remembered, with bytes of their keys and forms in all; bytes of a state that is kept as it is.
+const INPUTS: usize = 64;
+const WANTED: usize = 64 << 10;
 const STATE: usize = 4_096;
 
 /// Members of `params` that are not part of what is asked.
@@ -25,10 +25,8 @@ const APART: [&str; 3] = ["_meta", "inputResponses", "requestState"];
 pub struct Wanted {
     /// Its key in `inputRequests`.
     pub key: String,
-    /// For a form: the schema of its answer.
-    pub form: Option<String>,
-    /// Whether it is an elicitation by URL.
-    pub is_url: bool,
+    /// For an elicitation: what it asks for.
+    pub form: Option<Form>,
 }
 
 /// A result of type `input_required`.
@@ -122,6 +120,7 @@ impl Rounds {
                     round.retried.get_or_insert(facts.message.number);
                 }
             }
+            Kind::Response if facts.in_force.evidence != Evidence::Meta => {}
             Kind::Response if facts.body().text("resultType").is_some_and(|kind| kind == "input_required") => {
                 let Some(asked) = asked else { return };
                 if self.rounds.len() == ROUNDS {
@@ -134,7 +133,7 @@ impl Rounds {
                     method: facts.method,
                     params: asked.params,
                     state: facts.body().get("requestState").and_then(short),
-                    wanted: wanted(&facts.body().object("inputRequests")),
+                    wanted: wanted(facts),
                     retried: None,
                 });
             }
@@ -149,14 +148,19 @@ pub(super) fn params(facts: &Facts<'_>) -> Option<u64> {
     facts.text().filter(|_| may_be).and_then(|params| fingerprint(params, &APART))
 }
 
-fn wanted(requests: &Object<'_>) -> Vec<Wanted> {
-    let read = |(key, request): (&str, &str)| {
+fn wanted(facts: &Facts<'_>) -> Vec<Wanted> {
+    let mut bytes = 0;
+    let mut found = Vec::new();
+    for (key, request) in facts.body().object("inputRequests").iter().take(INPUTS) {
+        let Some(key) = string(key) else { continue };
         let request = Object::read(request);
         let is_elicitation = request.text("method").is_some_and(|method| method == "elicitation/create");
-        let params = request.object("params");
-        let is_url = is_elicitation && params.text("mode").is_some_and(|mode| mode == "url");
-        let form = params.get("requestedSchema").filter(|form| is_elicitation && form.len() <= FORM);
-        Some(Wanted { key: json::string(key)?.into_owned(), form: form.map(str::to_owned), is_url })
-    };
-    requests.iter().take(INPUTS).filter_map(read).collect()
+        let form = is_elicitation.then(|| Form::of(facts.message.number, &request.object("params")));
+        bytes += key.len() + form.as_ref().and_then(|form| form.schema.as_ref()).map_or(0, String::len);
+        if bytes > WANTED {
+            break;
+        }
+        found.push(Wanted { key: key.into_owned(), form });
+    }
+    found
 }

@@ -13,10 +13,12 @@ use super::Asked;
 /// The `_meta` member that says to which stream a message belongs.
 pub const META_SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
-/// Streams and resources that are remembered, and bytes of a URI or id. Beyond that nothing is called unasked for.
-const STREAMS: usize = 256;
+/// Streams and resources that are remembered, bytes of a URI or id, and bytes of the URIs of one filter. Beyond that nothing is
+/// called unasked for.
+const STREAMS: usize = 64;
 const RESOURCES: usize = 1_024;
 const TEXT: usize = 4_096;
+const FILTER: usize = 64 << 10;
 
 /// What a filter asks for: `notifications` of `subscriptions/listen` and of its acknowledgement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,7 +27,7 @@ pub struct Filter {
     pub types: Vec<&'static str>,
     /// `resourceSubscriptions`.
     pub resources: Vec<String>,
-    /// There were more resources than are remembered.
+    /// There were more resources than are remembered, and none of them is.
     pub is_cut: bool,
 }
 
@@ -37,10 +39,12 @@ impl Filter {
     pub fn read(text: &str) -> Filter {
         let filter = Object::read(text);
         let uris = json::array(filter.get("resourceSubscriptions").unwrap_or_default(), RESOURCES + 1);
+        let is_cut = uris.len() > RESOURCES || uris.iter().map(|uri| uri.len()).sum::<usize>() > FILTER;
+        let uris = if is_cut { Vec::new() } else { uris };
         Filter {
             types: Self::TYPES.into_iter().filter(|name| filter.get(name) == Some("true")).collect(),
-            is_cut: uris.len() > RESOURCES || uris.iter().any(|uri| uri.len() > TEXT),
             resources: uris.into_iter().filter_map(json::string).map(|uri| uri.into_owned()).collect(),
+            is_cut,
         }
     }
 
@@ -86,6 +90,11 @@ impl Subscriptions {
     /// The stream that this request opened.
     pub fn opened_by(&self, number: MessageNumber) -> Option<&Stream> {
         self.streams.iter().rev().find(|stream| stream.number == number)
+    }
+
+    /// Whether the client opened no stream.
+    pub fn is_empty(&self) -> bool {
+        self.streams.is_empty()
     }
 
     /// Whether every stream is remembered.

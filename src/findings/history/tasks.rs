@@ -11,15 +11,17 @@ use crate::decode::jsonrpc::Kind;
 use crate::findings::seen::Facts;
 use crate::mcp::MessageNumber;
 use crate::mcp::method::Method;
+use crate::mcp::revision::Revision::V2025_11_25;
 use crate::mcp::revision::Revisions;
 
 /// The extension's id.
 pub const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
-/// Tasks remembered of a session, inputs of one, and bytes of an id; the oldest ids go first.
-const TASKS: usize = 4_096;
-const INPUTS: usize = 64;
-const ID: usize = 1_024;
+/// Tasks remembered of a session, inputs of one, and bytes of an id or key. Where there are more one is forgotten: which one is
+/// left to chance, as ids are.
+const TASKS: usize = 1_024;
+const INPUTS: usize = 16;
+const ID: usize = 256;
 
 /// "Task Status".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +113,10 @@ impl<'a> Stated<'a> {
     /// Key and content of each input that it waits for.
     pub fn inputs(&self) -> Vec<(String, u64)> {
         let requests = self.members.object("inputRequests");
-        let read = |(key, request): (&str, &str)| Some((string(key)?.into_owned(), fingerprint(request, &[])?));
+        let read = |(key, request): (&str, &str)| {
+            let key = string(key).filter(|key| key.len() <= ID)?;
+            Some((key.into_owned(), fingerprint(request, &[])?))
+        };
         requests.iter().take(INPUTS).filter_map(read).collect()
     }
 }
@@ -157,6 +162,9 @@ impl Tasks {
 
     pub(super) fn observe(&mut self, facts: &Facts<'_>, asked: Option<&Asked>) {
         let message = facts.message;
+        if facts.revisions().is_disjoint(Revisions::since(V2025_11_25)) {
+            return;
+        }
         if message.kind == Kind::Request && facts.method == Method::TasksGet {
             let runner = message.direction != Direction::ServerToClient;
             let id = facts.body().text("taskId").unwrap_or_default().into_owned();

@@ -38,10 +38,13 @@ fn listings<'s>(seen: &Seen<'s, '_>) -> Option<(&'s Listing, Listing)> {
 
 fn changed_silently(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     // Another client may be shown other tools.
-    if seen.history.listings.is_announced || !seen.is_one_client() || seen.history.has_gaps {
+    if !seen.is_one_client() || seen.history.has_gaps {
         return;
     }
     let Some((before, now)) = listings(seen) else { return };
+    if seen.history.listings.is_announced_since(before) {
+        return;
+    }
     let known: BTreeMap<_, _> = before.tools.iter().map(|(name, tool)| (name, tool)).collect();
     let current: BTreeMap<_, _> = now.tools.iter().map(|(name, tool)| (name, tool)).collect();
     let named = |names: Vec<&String>, what: &str| {
