@@ -208,7 +208,6 @@ static CANCEL_BY_SERVER: Rule = Rule {
     example: "notifications/cancelled from the server for a tools/call",
     remedy: "Answer the request with an error instead.",
     checks: &[Check::Message(NOTIFICATIONS, &[Method::Cancelled], cancel_by_server)],
-    ..Rule::BLANK
 };
 
 fn cancel_by_server(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -301,7 +300,6 @@ static BELOW_LEVEL: Rule = Rule {
     example: "\"level\":\"debug\" after logging/setLevel with \"warning\"",
     remedy: "Hold each message against the level of its session.",
     checks: &[Check::Message(NOTIFICATIONS, &[Method::LogMessage], below_level)],
-    ..Rule::BLANK
 };
 
 /// RFC 5424 section 6.2.1, least severe first.

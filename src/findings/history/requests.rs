@@ -136,8 +136,8 @@ impl Requests {
 
     /// The latest open request of this side that gave this progress token, as JSON text.
     pub fn with_token(&self, sender: Direction, token: &str) -> Option<&Asked> {
-        let latest = self.open.values().rev().take(LOOKED_AT);
-        latest.into_iter().find(|asked| asked.sender == sender && asked.progress_token.as_deref() == Some(token))
+        let mut latest = self.open.values().rev().take(LOOKED_AT).filter(|asked| asked.refused.is_none());
+        latest.find(|asked| asked.sender == sender && asked.progress_token.as_deref() == Some(token))
     }
 
     pub(super) fn asked(&mut self, asked: Asked) {
