@@ -7,6 +7,7 @@ mod fingerprint;
 mod handshake;
 mod ids;
 mod listing;
+mod progress;
 mod prompts;
 mod requests;
 mod rounds;
@@ -20,6 +21,7 @@ pub use fingerprint::fingerprint;
 pub use handshake::{Handshake, Initialize};
 pub use ids::Ids;
 pub use listing::{Listing, Listings, Page};
+pub use progress::{Cursors, Progress};
 pub use prompts::Prompts;
 pub use requests::{Asked, Requests};
 pub use rounds::{Retry, Round, Rounds, Wanted};
@@ -94,6 +96,14 @@ pub struct History {
     pub listed_tools: bool,
     /// Tools that were called before, at most 64.
     pub called: BTreeSet<String>,
+    /// Progress tokens.
+    pub progress: Progress,
+    /// Cursors of lists.
+    pub cursors: Cursors,
+    /// Whether a request was to be run as a task.
+    pub has_tasks: bool,
+    /// The level of `logging/setLevel`.
+    pub log_level: Option<String>,
     /// The batch that its last message belongs to, and whether it held requests or notifications, and answers.
     pub batch: Option<(u64, bool, bool)>,
     /// What its HTTP heads said.
@@ -124,6 +134,10 @@ impl History {
             tasks: Tasks::default(),
             listed_tools: false,
             called: BTreeSet::new(),
+            progress: Progress::default(),
+            cursors: Cursors::default(),
+            has_tasks: false,
+            log_level: None,
             batch: None,
             endpoint: Endpoint::default(),
             exit: None,
@@ -270,6 +284,16 @@ impl History {
                 {
                     self.called.insert(name.clone());
                 }
+                if let Some(token) = &asked.progress_token {
+                    self.progress.given(message.direction, token);
+                }
+                if asked.is_list() {
+                    self.cursors.asked(asked.method, asked.cursor.as_deref());
+                }
+                if facts.method == Method::LoggingSetLevel {
+                    self.log_level = facts.body().text("level").map(|level| level.into_owned());
+                }
+                self.has_tasks |= asked.is_task;
                 self.requests.asked(asked);
             }
             Kind::Response | Kind::Error => {
@@ -282,8 +306,20 @@ impl History {
                     let first = asked.is_none_or(|asked| asked.cursor.is_none());
                     self.tools.take(facts.text().unwrap_or_default(), first);
                 }
+                let asked = message.answers.and_then(|number| self.requests.get(number));
+                if let (Some(asked), Some(next)) =
+                    (asked.filter(|asked| asked.is_list()), facts.body().get("nextCursor"))
+                {
+                    self.cursors.gave(asked.method, next);
+                }
                 if let Some(number) = message.answers {
                     self.requests.answered(number);
+                }
+            }
+            Kind::Notification if facts.method == Method::Progress => {
+                let progress = facts.body().get("progress").and_then(|progress| progress.parse().ok());
+                if let (Some(token), Some(progress)) = (facts.body().get("progressToken"), progress) {
+                    self.progress.reported(message.direction.reversed(), token, progress);
                 }
             }
             Kind::Notification if facts.method == Method::Cancelled => {

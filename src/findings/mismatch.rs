@@ -28,6 +28,10 @@ pub enum Topic {
     InputRequest,
     /// The schemas of a listed tool.
     ToolSchema,
+    /// More values than a completion may have.
+    Completion,
+    /// A root whose URI is none of a file.
+    Root,
 }
 
 impl Topic {
@@ -54,6 +58,8 @@ impl Topic {
             {
                 Topic::ToolSchema
             }
+            _ if path == "/result/completion/values" && mismatch.fault == Fault::Value => Topic::Completion,
+            "uri" if is_format && seen.method == Method::RootsList && !mismatch.found.contains("file:") => Topic::Root,
             "uri" | "uriTemplate" if is_format => Topic::Uri,
             "data" | "blob" if is_format => Topic::Binary,
             "mimeType" if is_missing => Topic::Binary,

@@ -7,7 +7,7 @@
 //! To add a rule: declare a `static` in the file of its topic, name it in that file's `RULES`, write the function, and two tests:
 //! one that fires it and one that must not. To add a topic: a file with `RULES`, and its line in [`FAMILIES`]. What several
 //! rules need to know of the past belongs into `history/`, a noun a file. `docs/findings.md` is made from the rules
-//! (`MCPTAP_BLESS=1 cargo test --lib findings::manual`).
+//! (`UPDATE_EXPECT=1 cargo test --lib findings::manual`).
 
 pub mod baseline;
 mod caching;
@@ -18,6 +18,7 @@ mod content;
 mod elicitation;
 pub mod history;
 mod http;
+pub mod http2;
 
 mod jsonrpc;
 mod lifecycle;
@@ -38,8 +39,10 @@ mod subscriptions;
 mod tasks;
 #[cfg(test)]
 mod testing;
+pub mod tls;
 mod tools;
 pub mod transport;
+mod utilities;
 
 use crate::capture::{PacketNumber, Span};
 use crate::mcp::{MessageNumber, SessionNumber};
@@ -50,6 +53,8 @@ pub use rule::{Check, Rule, Severity};
 /// The rules, file by file.
 const FAMILIES: &[&[&Rule]] = &[
     transport::RULES,
+    tls::RULES,
+    http2::RULES,
     baseline::RULES,
     stdio::RULES,
     jsonrpc::envelope::RULES,
@@ -74,6 +79,7 @@ const FAMILIES: &[&[&Rule]] = &[
     caching::RULES,
     tasks::RULES,
     tasks::status::RULES,
+    utilities::RULES,
     http::session_id::RULES,
     http::requests::RULES,
     http::responses::RULES,

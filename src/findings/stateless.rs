@@ -231,7 +231,7 @@ fn not_supported(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
 static FALLBACK: Rule = Rule {
     id: "modern-fallback-after-modern-error",
     severity: Severity::Warning,
-    revisions: Revisions::LEGACY,
+    revisions: Revisions::MODERN,
     layer: "stateless",
     title: "The client fell back to initialize although the server showed that it speaks 2026-07-28",
     spec: "2026-07-28 basic/transports/stdio and streamable-http \"Backward Compatibility\"",

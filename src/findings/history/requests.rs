@@ -67,14 +67,6 @@ impl Asked {
             Method::TasksGet | Method::TasksResult | Method::TasksCancel | Method::TasksUpdate => params.text("taskId"),
             _ => None,
         };
-        let lists = matches!(
-            facts.method,
-            Method::ToolsList
-                | Method::PromptsList
-                | Method::ResourcesList
-                | Method::ResourcesTemplatesList
-                | Method::TasksList
-        );
         let client = (facts.in_force.evidence == Evidence::Meta).then(|| {
             let declared = facts.meta().get(META_CAPABILITIES).unwrap_or_default();
             Box::new(Capabilities::read(Declarer::Client, declared))
@@ -91,13 +83,31 @@ impl Asked {
             cancelled: None,
             subject: subject.as_deref().map(short),
             progress_token: facts.meta().get("progressToken").map(short),
-            cursor: if lists { params.get("cursor").map(short) } else { None },
+            cursor: if is_list(facts.method) { params.get("cursor").map(short) } else { None },
             is_task: params.get("task").is_some_and(|task| task.starts_with('{')),
             breaks: Vec::new(),
             params: client.as_ref().and_then(|_| rounds::params(facts)),
             client,
         }
     }
+}
+
+impl Asked {
+    /// Whether its result comes in pages.
+    pub fn is_list(&self) -> bool {
+        is_list(self.method)
+    }
+}
+
+fn is_list(method: Method) -> bool {
+    matches!(
+        method,
+        Method::ToolsList
+            | Method::PromptsList
+            | Method::ResourcesList
+            | Method::ResourcesTemplatesList
+            | Method::TasksList
+    )
 }
 
 /// They, in order.
@@ -126,6 +136,12 @@ impl Requests {
     /// The latest open request of this side with this id.
     pub fn with_id(&self, sender: Direction, id: &str) -> Option<&Asked> {
         self.open.values().rev().take(LOOKED_AT).find(|asked| asked.sender == sender && asked.id == id)
+    }
+
+    /// The latest open request of this side that gave this progress token, as JSON text.
+    pub fn with_token(&self, sender: Direction, token: &str) -> Option<&Asked> {
+        let mut latest = self.open.values().rev().take(LOOKED_AT).filter(|asked| asked.refused.is_none());
+        latest.find(|asked| asked.sender == sender && asked.progress_token.as_deref() == Some(token))
     }
 
     pub(super) fn asked(&mut self, asked: Asked) {
