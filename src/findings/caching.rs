@@ -23,7 +23,6 @@ static MISSING: Rule = Rule {
     example: "a result of tools/list without \"ttlMs\"",
     remedy: "Send \"ttlMs\":0 and \"cacheScope\":\"private\" where nothing better is known.",
     checks: &[Check::Message(RESULTS, &[], missing)],
-    ..Rule::BLANK
 };
 
 fn missing(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -45,7 +44,6 @@ static INVALID: Rule = Rule {
     example: "\"ttlMs\":-1; \"cacheScope\":\"user\"; page 1 public and page 2 private",
     remedy: "Send a whole number of milliseconds from 0 on, and one scope for all pages.",
     checks: &[Check::Message(RESULTS, &[], invalid)],
-    ..Rule::BLANK
 };
 
 fn invalid(seen: &Seen<'_, '_>, report: &mut Report<'_>) {

@@ -47,7 +47,6 @@ static SCHEMA: Rule = Rule {
     example: "\"properties\":{\"address\":{\"type\":\"object\",…}}",
     remedy: "Ask for strings, numbers, booleans and choices, one property each.",
     checks: &[Check::Message(REQUESTS, &[Method::ElicitationCreate], schema), Check::Message(RESULTS, &ASKING, schema)],
-    ..Rule::BLANK
 };
 
 fn schema(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -70,7 +69,6 @@ static CONTENT: Rule = Rule {
         Check::Message(RESULTS, &[Method::ElicitationCreate], answered),
         Check::Message(REQUESTS, &ASKING, brought_back),
     ],
-    ..Rule::BLANK
 };
 
 fn answered(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -126,7 +124,6 @@ static URL: Rule = Rule {
         Check::Message(RESULTS, &ASKING, url),
         Check::Message(NOTIFICATIONS, &[Method::ElicitationComplete], complete),
     ],
-    ..Rule::BLANK
 };
 
 fn url(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -171,7 +168,6 @@ static SENSITIVE: Rule = Rule {
         Check::Message(REQUESTS, &[Method::ElicitationCreate], sensitive),
         Check::Message(RESULTS, &ASKING, sensitive),
     ],
-    ..Rule::BLANK
 };
 
 /// Words that name a secret, where they are all of a property's name but for what stands around them.

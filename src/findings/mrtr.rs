@@ -43,7 +43,6 @@ static METHOD_UNSUPPORTED: Rule = Rule {
     example: "resultType input_required for tools/list",
     remedy: "Ask in the call that needs the input.",
     checks: &[Check::Message(RESULTS, &[], method_unsupported)],
-    ..Rule::BLANK
 };
 
 fn method_unsupported(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -65,7 +64,6 @@ static EMPTY: Rule = Rule {
     example: "{\"resultType\":\"input_required\"}",
     remedy: "Add inputRequests, or requestState where only time is needed.",
     checks: &[Check::Message(RESULTS, &[], empty)],
-    ..Rule::BLANK
 };
 
 fn empty(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -86,7 +84,6 @@ static CAPABILITY: Rule = Rule {
     example: "sampling/createMessage in inputRequests for clientCapabilities {}",
     remedy: "Look at the capabilities in the request's _meta; answer -32021 where the call cannot do without.",
     checks: &[Check::Message(RESULTS, &[], capability)],
-    ..Rule::BLANK
 };
 
 fn capability(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -126,7 +123,6 @@ static INPUT_REQUEST: Rule = Rule {
     example: "\"inputRequests\":{\"a\":{\"method\":\"ping\"}}",
     remedy: "Send an object with method and params of one of the three.",
     checks: &[Check::Message(RESULTS, &[], input_request)],
-    ..Rule::BLANK
 };
 
 fn input_request(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -153,7 +149,6 @@ static SAME_ID: Rule = Rule {
     example: "id 4 again, with inputResponses",
     remedy: "Take a new id for every request.",
     checks: &[Check::Message(REQUESTS, &[], same_id)],
-    ..Rule::BLANK
 };
 
 fn same_id(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -174,7 +169,6 @@ static STATE_NOT_ECHOED: Rule = Rule {
     example: "inputResponses without the requestState of the result",
     remedy: "Send requestState back exactly as it came, and none where none came.",
     checks: &[Check::Message(REQUESTS, &[], state_not_echoed)],
-    ..Rule::BLANK
 };
 
 fn state_not_echoed(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -208,7 +202,6 @@ static STATE_MISUSED: Rule = Rule {
     example: "the state of transfer{amount:1} with transfer{amount:1000}",
     remedy: "Repeat method and params of the first request; as a server bind the state to them.",
     checks: &[Check::Message(REQUESTS, &[], state_misused)],
-    ..Rule::BLANK
 };
 
 fn state_misused(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -235,7 +228,6 @@ static RESPONSES_MISSING: Rule = Rule {
     example: "inputResponses {\"a\":…} for inputRequests {\"a\":…,\"b\":…}",
     remedy: "Answer every key, with decline or cancel where the person does not want to.",
     checks: &[Check::Message(REQUESTS, &[], responses_missing)],
-    ..Rule::BLANK
 };
 
 fn responses_missing(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -261,7 +253,6 @@ static ABANDONED: Rule = Rule {
     example: "input_required as the last answer of a session",
     remedy: "Nothing, where it is meant; servers keep no resources for calls that wait.",
     checks: &[Check::End(abandoned)],
-    ..Rule::BLANK
 };
 
 fn abandoned(history: &History, report: &mut Report<'_>) {

@@ -53,7 +53,6 @@ static EMPTY_CONTENTS: Rule = Rule {
     example: "{\"contents\":[]}",
     remedy: "Answer -32602 for a resource that does not exist, and one empty text for one that is empty.",
     checks: &[Check::Message(RESULTS, &[Method::ResourcesRead], empty_contents)],
-    ..Rule::BLANK
 };
 
 fn empty_contents(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -75,7 +74,6 @@ static UPDATED_UNSUBSCRIBED: Rule = Rule {
     example: "notifications/resources/updated for file:///b after resources/subscribe to file:///a",
     remedy: "Keep subscriptions per session, and end them with resources/unsubscribe.",
     checks: &[Check::Message(NOTIFICATIONS, &[Method::ResourcesUpdated], updated_unsubscribed)],
-    ..Rule::BLANK
 };
 
 fn updated_unsubscribed(seen: &Seen<'_, '_>, report: &mut Report<'_>) {

@@ -32,7 +32,6 @@ static TOOL_RESULTS: Rule = Rule {
         Check::Message(REQUESTS, &[Method::SamplingCreateMessage], asked),
         Check::Message(RESULTS, &[Method::ToolsCall, Method::PromptsGet, Method::ResourcesRead], embedded),
     ],
-    ..Rule::BLANK
 };
 
 fn asked(seen: &Seen<'_, '_>, report: &mut Report<'_>) {

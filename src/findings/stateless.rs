@@ -36,7 +36,6 @@ static META_MISSING: Rule = Rule {
     example: "tools/list without \"params\" behind requests that had io.modelcontextprotocol/protocolVersion",
     remedy: "Add _meta with io.modelcontextprotocol/protocolVersion and io.modelcontextprotocol/clientCapabilities to every request.",
     checks: &[Check::Message(REQUESTS, &[], meta_missing)],
-    ..Rule::BLANK
 };
 
 fn meta_missing(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -65,7 +64,6 @@ static META_ACCEPTED: Rule = Rule {
     example: "a result for tools/list without _meta",
     remedy: "Answer -32602 where one of the two members is missing.",
     checks: &[Check::Message(RESULTS, &[], meta_accepted)],
-    ..Rule::BLANK
 };
 
 fn meta_accepted(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -85,7 +83,6 @@ static PEER_INFO: Rule = Rule {
     example: "a request without io.modelcontextprotocol/clientInfo",
     remedy: "Add name and version of the program.",
     checks: &[Check::Message(REQUESTS, &[], client_info), Check::Message(RESULTS, &[], server_info)],
-    ..Rule::BLANK
 };
 
 // It is said once for each side of a session.
@@ -114,7 +111,6 @@ static TYPE_MISSING: Rule = Rule {
     example: "{\"result\":{\"tools\":[…]}}",
     remedy: "Add \"resultType\":\"complete\".",
     checks: &[Check::Message(RESULTS, &[], type_missing)],
-    ..Rule::BLANK
 };
 
 fn type_missing(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -142,7 +138,6 @@ static TYPE_UNKNOWN: Rule = Rule {
     example: "\"resultType\":\"partial\"",
     remedy: "Use complete or input_required; declare the extension that defines another type.",
     checks: &[Check::Message(RESULTS, &[], type_unknown)],
-    ..Rule::BLANK
 };
 
 fn type_unknown(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -169,7 +164,6 @@ static SERVER_REQUEST: Rule = Rule {
     example: "elicitation/create on the stream of a tools/call",
     remedy: "Answer the request with resultType input_required, and the question in inputRequests.",
     checks: &[Check::Message(REQUESTS, &[], server_request)],
-    ..Rule::BLANK
 };
 
 fn server_request(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -192,7 +186,6 @@ static CLIENT_RESPONSE: Rule = Rule {
     example: "{\"id\":1,\"result\":{}} from the client",
     remedy: "Bring answers back in inputResponses of the request that is repeated.",
     checks: &[Check::Message(ANSWERS, &[], client_response)],
-    ..Rule::BLANK
 };
 
 fn client_response(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -213,7 +206,6 @@ static NOT_SUPPORTED: Rule = Rule {
     example: "2027-01-01 after server/discover named 2026-07-28 alone",
     remedy: "Choose from supportedVersions, or from data.supported of the error.",
     checks: &[Check::Any(REQUESTS, &[], not_supported)],
-    ..Rule::BLANK
 };
 
 fn not_supported(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -239,7 +231,6 @@ static FALLBACK: Rule = Rule {
     example: "-32022 with supported [\"2026-07-28\"], then initialize",
     remedy: "On -32020, -32021 and -32022 correct the request and send it again.",
     checks: &[Check::Any(REQUESTS, &[Method::Initialize], fallback)],
-    ..Rule::BLANK
 };
 
 fn fallback(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -334,9 +325,9 @@ mod tests {
     fn servers_do_not_ask() {
         let ask = r#"< {"jsonrpc":"2.0","id":7,"method":"roots/list"}"#.to_owned();
         let answer = r#"> {"jsonrpc":"2.0","id":7,"result":{"roots":[]}}"#.to_owned();
-        fires("modern-server-request", &after(&[ask.clone()]));
+        fires("modern-server-request", &after(std::slice::from_ref(&ask)));
         fires("modern-client-response", &after(&[ask.clone(), answer.clone()]));
-        silent("method-not-in-version", &after(&[ask.clone()]));
+        silent("method-not-in-version", &after(std::slice::from_ref(&ask)));
         for rule in ["modern-server-request", "modern-client-response"] {
             silent(rule, &session("2025-06-18", &[&ask, &answer]));
             silent(rule, &after(&[]));

@@ -52,7 +52,6 @@ static ACK_FIRST: Rule = Rule {
         Check::Message(NOTIFICATIONS, &[], ack_first),
         Check::Message(RESULTS, &[Method::SubscriptionsListen], ended_unacknowledged),
     ],
-    ..Rule::BLANK
 };
 
 fn ack_first(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -81,7 +80,6 @@ static ID: Rule = Rule {
     example: "\"io.modelcontextprotocol/subscriptionId\":\"1\" where the request had the id 1",
     remedy: "Repeat the id of the subscriptions/listen request, with its JSON type.",
     checks: &[Check::Message(NOTIFICATIONS, &TOLD, id)],
-    ..Rule::BLANK
 };
 
 fn id(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -121,7 +119,6 @@ static TYPE_UNREQUESTED: Rule = Rule {
     example: "notifications/prompts/list_changed for a filter {\"toolsListChanged\":true}",
     remedy: "Send each subscription what its filter names.",
     checks: &[Check::Message(NOTIFICATIONS, &TOLD, type_unrequested)],
-    ..Rule::BLANK
 };
 
 fn type_unrequested(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -161,7 +158,6 @@ static REQUEST_SCOPED: Rule = Rule {
     example: "notifications/message on the stream of subscriptions/listen",
     remedy: "Send it on the response of its request.",
     checks: &[Check::Message(NOTIFICATIONS, &[Method::Progress, Method::LogMessage], request_scoped)],
-    ..Rule::BLANK
 };
 
 fn request_scoped(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -181,7 +177,6 @@ static CLOSED_ABRUPTLY: Rule = Rule {
     example: "the stream of subscriptions/listen ends without a result",
     remedy: "Send the result of subscriptions/listen before the stream ends.",
     checks: &[Check::Exchange(closed_abruptly)],
-    ..Rule::BLANK
 };
 
 fn closed_abruptly(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
@@ -234,7 +229,7 @@ mod tests {
         for rule in super::RULES {
             silent(rule.id, &good);
         }
-        fires("subscription-ack-first", &on_pipe(&[changed.clone()]));
+        fires("subscription-ack-first", &on_pipe(std::slice::from_ref(&changed)));
         fires("subscription-id", &on_pipe(&[ack.clone(), told("tools/list_changed", "\"1\"", "")]));
         let bare = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#.to_owned();
         fires("subscription-id", &on_pipe(&[ack.clone(), bare]));
@@ -255,7 +250,7 @@ mod tests {
         };
         let ack = acknowledged("1", GRANTED);
         let done = r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":1}}}"#;
-        fires("subscription-closed-abruptly", &stream(&[ack.clone()]));
+        fires("subscription-closed-abruptly", &stream(std::slice::from_ref(&ack)));
         let good = stream(&[ack.clone(), told("tools/list_changed", "1", ""), done.to_owned()]);
         for rule in super::RULES {
             silent(rule.id, &good);

@@ -50,7 +50,6 @@ static AUGMENTATION: Rule = Rule {
         &[Method::ToolsCall, Method::SamplingCreateMessage, Method::ElicitationCreate],
         augmentation,
     )],
-    ..Rule::BLANK
 };
 
 /// The capability that lets a request run as a task.
@@ -91,7 +90,6 @@ static CREATE_RESULT: Rule = Rule {
     example: "a result with content for a tools/call with \"task\"; \"status\":\"completed\" in a CreateTaskResult",
     remedy: "Answer at once with the task, its status working; in 2026-07-28 only clients that declare the extension, and only tools/call.",
     checks: &[Check::Message(RESULTS, &[], create_result)],
-    ..Rule::BLANK
 };
 
 fn create_result(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -142,7 +140,6 @@ static ID: Rule = Rule {
         Check::Message(RESULTS, &[], id_used_twice),
         Check::Message(ERRORS, &ASKING, id_unknown),
     ],
-    ..Rule::BLANK
 };
 
 const ASKING: [Method; 4] = [Method::TasksGet, Method::TasksResult, Method::TasksCancel, Method::TasksUpdate];
@@ -198,7 +195,6 @@ static RELATED_META: Rule = Rule {
     example: "a result of tasks/result without _meta",
     remedy: "Add \"io.modelcontextprotocol/related-task\":{\"taskId\":…}.",
     checks: &[Check::Message(RESULTS, &[Method::TasksResult], related_meta)],
-    ..Rule::BLANK
 };
 
 fn related_meta(seen: &Seen<'_, '_>, report: &mut Report<'_>) {

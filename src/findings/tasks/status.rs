@@ -35,7 +35,6 @@ static TRANSITION: Rule = Rule {
         Check::Message(NOTIFICATIONS, &[Method::TasksStatus, Method::TasksNotification], transition),
         Check::Message(RESULTS, &[Method::TasksGet, Method::TasksCancel], transition),
     ],
-    ..Rule::BLANK
 };
 
 fn transition(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -62,7 +61,6 @@ static POLL_INTERVAL: Rule = Rule {
     example: "tasks/get every 100 ms with \"pollInterval\":5000",
     remedy: "Wait pollInterval between two tasks/get, or for a notification.",
     checks: &[Check::Message(REQUESTS, &[Method::TasksGet], poll_interval)],
-    ..Rule::BLANK
 };
 
 fn poll_interval(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -90,7 +88,6 @@ static CANCEL_TERMINAL: Rule = Rule {
     example: "a result for tasks/cancel of a completed task",
     remedy: "Answer -32602 with the status that the task has.",
     checks: &[Check::Message(RESULTS, &[Method::TasksCancel], cancel_terminal)],
-    ..Rule::BLANK
 };
 
 fn cancel_terminal(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -117,7 +114,6 @@ static FAILED_SEMANTICS: Rule = Rule {
         Check::Message(RESULTS, &[Method::TasksGet], failed_state),
         Check::Message(NOTIFICATIONS, &[Method::TasksNotification], failed_state),
     ],
-    ..Rule::BLANK
 };
 
 fn failed_result(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -159,7 +155,6 @@ static INPUT_KEY: Rule = Rule {
         Check::Message(RESULTS, &[Method::TasksGet], input_key),
         Check::Message(NOTIFICATIONS, &[Method::TasksNotification], input_key),
     ],
-    ..Rule::BLANK
 };
 
 fn input_key(seen: &Seen<'_, '_>, report: &mut Report<'_>) {

@@ -31,7 +31,6 @@ static ANNOTATION: Rule = Rule {
         Check::Message(RESULTS, &[Method::ToolsList], annotation),
         Check::Message(REQUESTS, &[Method::ToolsCall], called),
     ],
-    ..Rule::BLANK
 };
 
 const KEYWORD: &str = "x-mcp-header";

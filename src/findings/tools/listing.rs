@@ -76,7 +76,6 @@ static ORDER_UNSTABLE: Rule = Rule {
     example: "[add, sub], and [sub, add] on the next tools/list",
     remedy: "Sort the tools, by name or by order of registration.",
     checks: &[Check::Message(RESULTS, &[Method::ToolsList], order_unstable)],
-    ..Rule::BLANK
 };
 
 fn order_unstable(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
