@@ -1,8 +1,12 @@
 //! The command line: `mcptap --help` is made from this file.
 
+mod replay;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub use replay::{Comparing, Diff, Replay, ReportFormat, TransportChoice};
 
 /// Wireshark for MCP: every Model Context Protocol message on any transport, with proof down to the packet.
 #[derive(Debug, Parser)]
@@ -53,6 +57,10 @@ pub enum Command {
     Layers(Layers),
     /// Write a session in another format
     Export(Export),
+    /// Send a recorded session again to a server, and compare the answers
+    Replay(Replay),
+    /// Compare two recordings of the same conversation: which answers differ, and where
+    Diff(Diff),
     /// Findings, for people and for continuous integration: exit 1 where one is bad enough
     Check(Check),
     /// Every rule that messages are held to, or the manual of one

@@ -21,6 +21,7 @@ pub mod pcap;
 pub mod pcapng;
 pub mod reader;
 pub mod stdio;
+pub mod tape;
 pub mod unit;
 mod window;
 

@@ -54,11 +54,11 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use self::lane::Lane;
 use self::signals::Signals;
-use self::tap::Tap;
+
 use crate::capture::pipe::{Exit, Pipe};
 
-pub use self::process::{Server, StartError, exit_code};
-pub use self::tap::Observations;
+pub use self::process::{Pipes, Server, StartError, exit, exit_code};
+pub use self::tap::{Observations, Tap, tap};
 
 /// How long we wait, after the server's end, for a recorder that takes nothing more of what is queued: it hangs, or the database is locked.
 const RECORDER_GRACE: Duration = Duration::from_secs(2);

@@ -9,6 +9,7 @@ mod limits;
 mod peers;
 mod program;
 mod public;
+mod replay;
 mod rewrite;
 mod samples;
 mod shapes;

@@ -37,14 +37,14 @@ const PAUSE: Duration = Duration::from_millis(100);
 const IDLE: Duration = Duration::from_secs(1);
 
 /// Chunks, one behind the other, as packets in the form of [`crate::capture::pipe`].
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Segment {
     bytes: Vec<u8>,
     marks: Vec<Mark>,
 }
 
 /// When a chunk was read, and where its packet ends.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Mark {
     time: Time,
     end: usize,
@@ -58,7 +58,7 @@ impl Segment {
 }
 
 /// What both sides share.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Queue {
     segments: VecDeque<Segment>,
     spare: Vec<Segment>,
@@ -72,7 +72,7 @@ struct Queue {
     over: bool,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Shared {
     queue: Mutex<Queue>,
     wake: Condvar,
@@ -87,8 +87,9 @@ impl Shared {
     }
 }
 
-/// The side of the lanes.
-pub(super) struct Tap {
+/// The side of the lanes: where what passes is noted.
+#[derive(Debug)]
+pub struct Tap {
     process: u32,
     shared: Arc<Shared>,
     /// Data bytes seen.
@@ -103,6 +104,7 @@ pub(super) struct Tap {
 ///
 /// Begins with [`Content::Start`] and ends with [`Content::Exit`]. `next` answers [`Item::Idle`] at once when the queue has run
 /// empty, which is the moment to write things out, and then waits.
+#[derive(Debug)]
 pub struct Observations {
     shared: Arc<Shared>,
     /// What is being handed out, how many of its chunks were, and where the last of them ended.
@@ -118,7 +120,7 @@ pub struct Observations {
 }
 
 /// A queue for what is observed of `process`.
-pub(super) fn tap(process: u32) -> (Tap, Observations) {
+pub fn tap(process: u32) -> (Tap, Observations) {
     let shared = Arc::<Shared>::default();
     let tap = Tap { process, shared: Arc::clone(&shared), seen: 0, lost: [0; 3], wake: false };
     let segment = Segment::default();
