@@ -11,7 +11,7 @@ use super::history::History;
 use super::report::{Report, SAID};
 use super::rule::Check;
 use super::seen::{Facts, Seen};
-use super::{Finding, Rule, Severity, all, jsonrpc, tools, transport};
+use super::{Finding, Rule, Severity, all, jsonrpc, transport};
 use crate::capture::Limits;
 use crate::capture::pipe::Exit;
 use crate::decode::Direction;
@@ -150,7 +150,7 @@ impl Checker {
         if let Some(carried) = carried.as_mut() {
             carried.pass(&facts);
         }
-        kept.history.observe(&facts, tools::has_bad_arguments(&self.found));
+        kept.history.observe(&facts, self.found.iter().map(|finding| finding.rule).collect());
         drop(facts);
         for finding in &self.found {
             if !message.findings.contains(&finding.rule.id) {

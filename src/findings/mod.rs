@@ -10,9 +10,12 @@
 //! (`UPDATE_EXPECT=1 cargo test --lib findings::manual`).
 
 pub mod baseline;
+mod caching;
 mod capabilities;
 pub mod carried;
 pub mod checker;
+mod content;
+mod elicitation;
 pub mod history;
 mod http;
 pub mod http2;
@@ -21,11 +24,19 @@ mod jsonrpc;
 mod lifecycle;
 pub mod manual;
 mod methods;
+mod mismatch;
+mod mrtr;
+mod prompts;
 pub mod report;
+mod resources;
 mod rule;
+mod sampling;
 mod schema;
 pub mod seen;
+mod stateless;
 mod stdio;
+mod subscriptions;
+mod tasks;
 #[cfg(test)]
 mod testing;
 pub mod tls;
@@ -55,6 +66,19 @@ const FAMILIES: &[&[&Rule]] = &[
     methods::RULES,
     schema::RULES,
     tools::RULES,
+    tools::listing::RULES,
+    tools::headers::RULES,
+    content::RULES,
+    resources::RULES,
+    prompts::RULES,
+    sampling::RULES,
+    elicitation::RULES,
+    stateless::RULES,
+    mrtr::RULES,
+    subscriptions::RULES,
+    caching::RULES,
+    tasks::RULES,
+    tasks::status::RULES,
     utilities::RULES,
     http::session_id::RULES,
     http::requests::RULES,

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::META_CAPABILITIES;
+use super::{META_CAPABILITIES, rounds};
 use crate::capture::Time;
 use crate::decode::Direction;
 use crate::decode::exchange::ExchangeNumber;
+use crate::findings::Rule;
 use crate::findings::seen::{Evidence, Facts, InForce};
 use crate::mcp::MessageNumber;
 use crate::mcp::capability::{Capabilities, Declarer};
@@ -47,8 +48,10 @@ pub struct Asked {
     pub cursor: Option<String>,
     /// Whether it is to be run as a task (`params.task`, 2025-11-25).
     pub is_task: bool,
-    /// Whether the arguments of a call broke the tool's schema.
-    pub has_bad_arguments: bool,
+    /// The rules that it breaks.
+    pub breaks: Vec<&'static Rule>,
+    /// For what a server may ask back for (2026-07-28): its params in short.
+    pub params: Option<u64>,
     /// The client's capabilities, where the request itself carries them (2026-07-28).
     pub client: Option<Box<Capabilities>>,
 }
@@ -82,7 +85,8 @@ impl Asked {
             progress_token: facts.meta().get("progressToken").map(short),
             cursor: if is_list(facts.method) { params.get("cursor").map(short) } else { None },
             is_task: params.get("task").is_some_and(|task| task.starts_with('{')),
-            has_bad_arguments: false,
+            breaks: Vec::new(),
+            params: client.as_ref().and_then(|_| rounds::params(facts)),
             client,
         }
     }
