@@ -5,6 +5,7 @@ use super::rule::{NOTIFICATIONS, REQUESTS, RESULTS};
 use super::seen::Seen;
 use super::{Check, Rule, Severity};
 use crate::decode::json::{self, Object};
+use crate::mcp::Transport;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revisions;
 
@@ -170,7 +171,10 @@ fn cancel_unknown(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
         return;
     }
     if seen.history.ids.contains(sender, id) {
-        report.say_as(Severity::Info, format!("the request {id} was answered before; they may have crossed"));
+        // On one pipe the order is known; cancellation and answer on two connections cross without anybody's fault.
+        if seen.history.transport == Transport::Stdio {
+            report.say_as(Severity::Info, format!("the request {id} was answered before; they may have crossed"));
+        }
     } else {
         report.say_as(Severity::Error, format!("no request with the id {id} was sent"));
     }
@@ -192,6 +196,10 @@ static CANCEL_ANSWERED: Rule = Rule {
 fn cancel_answered(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     let Some(asked) = seen.asked else { return };
     if let Some(cancelled) = asked.cancelled {
+        // Over HTTP the two travel on connections of their own, and which came first is a matter of chance.
+        if seen.history.transport != Transport::Stdio {
+            return;
+        }
         let late = seen.message.time.since(cancelled) / 1_000_000;
         report.say_with(&[asked.number], format!("answered {late} ms after it was cancelled"));
     }
