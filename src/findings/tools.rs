@@ -216,11 +216,13 @@ static STRUCTURED_NO_TEXT: Rule = Rule {
 fn structured_no_text(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     let is_structured = seen.body().get("structuredContent").is_some_and(|value| value != "null");
     // Any text block may hold the JSON: a server is free to write it with other blanks and order.
-    let has_text = seen.body().get("content").is_some_and(|content| {
-        let is_text = |block: &&str| Object::read(block).text("type").is_some_and(|kind| kind == "text");
-        json::array(content, 64).iter().any(is_text)
-    });
-    if is_structured && !has_text {
+    let has_text = || {
+        seen.body().get("content").is_some_and(|content| {
+            let is_text = |block: &&str| Object::read(block).text("type").is_some_and(|kind| kind == "text");
+            json::array(content, 64).iter().any(is_text)
+        })
+    };
+    if is_structured && !has_text() {
         report.say("no text block holds it");
     }
 }
