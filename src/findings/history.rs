@@ -1,14 +1,20 @@
 //! What a session was like before a message: the facts that more than one rule asks for, each noun in a file of its own.
 
 mod endpoint;
+mod finished;
 mod handshake;
 mod ids;
+mod listings;
+mod log_level;
 mod requests;
 
 pub use endpoint::{Endpoint, Terminated};
+pub use finished::{Done, Finished};
 pub use handshake::{Handshake, Initialize};
 pub use ids::Ids;
-pub use requests::{Asked, Requests};
+pub use listings::{Listings, Unread};
+pub use log_level::LogLevel;
+pub use requests::{Asked, Requests, is_paged, plain};
 
 use std::collections::BTreeSet;
 
@@ -28,6 +34,9 @@ use crate::mcp::{MessageNumber, SessionNumber, Transport};
 pub const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 /// The capabilities of the client, in the same place.
 pub const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+
+/// The level of log messages that a request asks for, in the same place.
+pub const META_LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 
 /// Names of tools remembered that were called without having been listed: each is told of once, and so many are enough.
 const CALLED: usize = 64;
@@ -53,8 +62,16 @@ pub struct History {
     pub discovered: Option<Capabilities>,
     /// Requests without an answer so far.
     pub requests: Requests,
+    /// Requests that were answered lately and may not be over.
+    pub finished: Finished,
     /// Ids that were used in requests.
     pub ids: Ids,
+    /// Progress tokens that were used in requests.
+    pub tokens: Ids,
+    /// The pages of lists.
+    pub listings: Listings,
+    /// The level of log messages that the server agreed to send.
+    pub log_level: Option<LogLevel>,
     /// The tools as last listed.
     pub tools: Tools,
     /// Whether the client ever asked for them.
@@ -81,7 +98,11 @@ impl History {
             modern: None,
             discovered: None,
             requests: Requests::new(limits.unanswered),
+            finished: Finished::default(),
             ids: Ids::default(),
+            tokens: Ids::default(),
+            listings: Listings::default(),
+            log_level: None,
             tools: Tools::default(),
             listed_tools: false,
             called: BTreeSet::new(),
@@ -226,6 +247,12 @@ impl History {
                 {
                     self.called.insert(name.clone());
                 }
+                if let Some(token) = &asked.progress_token {
+                    self.tokens.insert(message.direction, token);
+                }
+                if is_paged(facts.method) {
+                    self.listings.asked(facts.method, asked.cursor.as_deref());
+                }
                 self.requests.asked(asked);
             }
             Kind::Response | Kind::Error => {
@@ -238,8 +265,11 @@ impl History {
                     let first = asked.is_none_or(|asked| asked.cursor.is_none());
                     self.tools.take(facts.text().unwrap_or_default(), first);
                 }
-                if let Some(number) = message.answers {
-                    self.requests.answered(number);
+                if let Some(asked) = message.answers.and_then(|number| self.requests.answered(number)) {
+                    if message.kind == Kind::Response {
+                        self.succeeded(&asked, facts);
+                    }
+                    self.finished.insert(asked, facts);
                 }
             }
             Kind::Notification if facts.method == Method::Cancelled => {
@@ -247,7 +277,26 @@ impl History {
                     self.requests.cancelled(message.direction, id, message.time);
                 }
             }
+            Kind::Notification if facts.method == Method::Progress => {
+                let token = facts.body().get("progressToken").map(plain).unwrap_or_default();
+                let asked = self.requests.progressing(message.direction.reversed(), &token, message.exchange);
+                let value = facts.body().get("progress").and_then(|value| value.parse().ok());
+                if let (Some(number), Some(value)) = (asked.map(|asked| asked.number), value) {
+                    self.requests.progressed(number, value);
+                }
+            }
             Kind::Notification | Kind::Invalid => {}
+        }
+    }
+
+    /// A request was answered with a result.
+    fn succeeded(&mut self, asked: &Asked, facts: &Facts<'_>) {
+        match asked.method {
+            Method::LoggingSetLevel => self.log_level = asked.log_level,
+            method if is_paged(method) => {
+                self.listings.page(asked, facts.message.number, facts.body().get("nextCursor"));
+            }
+            _ => {}
         }
     }
 }

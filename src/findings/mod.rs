@@ -10,17 +10,22 @@
 //! (`MCPTAP_BLESS=1 cargo test --lib findings::manual`).
 
 pub mod baseline;
+mod cancellation;
 mod capabilities;
 pub mod carried;
 pub mod checker;
+mod completion;
 pub mod history;
 mod http;
-
 mod jsonrpc;
 mod lifecycle;
+mod logging;
 pub mod manual;
 mod methods;
+mod pagination;
+mod progress;
 pub mod report;
+mod roots;
 mod rule;
 mod schema;
 pub mod seen;
@@ -28,6 +33,7 @@ mod stdio;
 #[cfg(test)]
 mod testing;
 mod tools;
+mod trace;
 pub mod transport;
 
 use crate::capture::{PacketNumber, Span};
@@ -44,6 +50,7 @@ const FAMILIES: &[&[&Rule]] = &[
     jsonrpc::envelope::RULES,
     jsonrpc::ids::RULES,
     jsonrpc::errors::RULES,
+    jsonrpc::error_data::RULES,
     jsonrpc::batch::RULES,
     lifecycle::RULES,
     capabilities::RULES,
@@ -55,6 +62,13 @@ const FAMILIES: &[&[&Rule]] = &[
     http::responses::RULES,
     http::streams::RULES,
     http::modern::RULES,
+    completion::RULES,
+    pagination::RULES,
+    progress::RULES,
+    cancellation::RULES,
+    logging::RULES,
+    roots::RULES,
+    trace::RULES,
 ];
 
 /// Something odd at a place.
