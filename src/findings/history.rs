@@ -2,30 +2,38 @@
 
 mod endpoint;
 mod finished;
+mod fragments;
 mod handshake;
 mod ids;
 mod listings;
 mod log_level;
+mod process;
 mod requests;
+mod spoken;
+mod streams;
 
 pub use endpoint::{Endpoint, Terminated};
 pub use finished::{Done, Finished};
+pub use fragments::{Fragment, Fragments};
 pub use handshake::{Handshake, Initialize};
 pub use ids::Ids;
 pub use listings::{Listings, Unread};
 pub use log_level::LogLevel;
+pub use process::Process;
 pub use requests::{Asked, Requests, is_paged, plain};
+pub use spoken::Spoken;
+pub use streams::{Issued, Stream, Streams, fingerprint as data_fingerprint};
 
 use std::collections::BTreeSet;
 
 use super::seen::{Evidence, Facts, InForce};
 use crate::capture::Limits;
-use crate::capture::pipe::Exit;
 use crate::decode::Direction;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::capability::{Capabilities, Capability, Declarer};
 use crate::mcp::contract::Tools;
+use crate::mcp::message::Carrier;
 use crate::mcp::method::Method;
 use crate::mcp::revision::{Revision, Revisions};
 use crate::mcp::{MessageNumber, SessionNumber, Transport};
@@ -80,10 +88,16 @@ pub struct History {
     pub called: BTreeSet<String>,
     /// The batch that its last message belongs to, and whether it held requests or notifications, and answers.
     pub batch: Option<(u64, bool, bool)>,
+    /// Its streams of server-sent events, and what may be resumed of them.
+    pub streams: Streams,
+    /// What the server said last by itself, and on which stream.
+    pub spoken: Spoken,
     /// What its HTTP heads said.
     pub endpoint: Endpoint,
-    /// How the wrapped server ended.
-    pub exit: Option<Exit>,
+    /// The life of the wrapped server.
+    pub process: Process,
+    /// JSON that lines of its pipes began and did not end.
+    pub fragments: Fragments,
 }
 
 impl History {
@@ -107,8 +121,11 @@ impl History {
             listed_tools: false,
             called: BTreeSet::new(),
             batch: None,
+            streams: Streams::default(),
+            spoken: Spoken::default(),
             endpoint: Endpoint::default(),
-            exit: None,
+            process: Process::default(),
+            fragments: Fragments::default(),
         }
     }
 
@@ -186,6 +203,7 @@ impl History {
     /// A response has its head.
     pub(super) fn responded(&mut self, exchange: &Exchange) {
         self.endpoint.observe(exchange);
+        self.streams.responded(exchange);
         if let Some(status @ 300..) = exchange.status {
             self.refused(exchange.number, status);
         }
@@ -205,7 +223,8 @@ impl History {
 
     /// An exchange is over. "Closing the response stream is the cancellation signal" (2026-07-28
     /// basic/transports/streamable-http): a response that broke off was the client's wish, or a loss.
-    pub(super) fn exchange_over(&mut self, exchange: &Exchange) {
+    pub(super) fn exchange_over(&mut self, exchange: &Exchange, last_event_id: Option<&str>) {
+        self.streams.over(exchange, last_event_id);
         if !exchange.response.complete {
             let ended = exchange.response.ended.or(exchange.request.ended).unwrap_or_default();
             for asked in self.requests.of_exchange(exchange.number) {
@@ -224,6 +243,9 @@ impl History {
             return;
         }
         self.handshake.observe(facts);
+        if message.carrier == Carrier::Line && message.batch.is_none() {
+            self.fragments.observe(message);
+        }
         self.batch = message.batch.map(|(number, _)| {
             let asks = matches!(message.kind, Kind::Request | Kind::Notification);
             let answers = matches!(message.kind, Kind::Response | Kind::Error);
@@ -266,6 +288,9 @@ impl History {
                     self.tools.take(facts.text().unwrap_or_default(), first);
                 }
                 if let Some(asked) = message.answers.and_then(|number| self.requests.answered(number)) {
+                    if let (Carrier::SseEvent, Some(exchange)) = (message.carrier, asked.exchange) {
+                        self.streams.answered(exchange, message.time);
+                    }
                     if message.kind == Kind::Response {
                         self.succeeded(&asked, facts);
                     }

@@ -29,6 +29,7 @@ mod roots;
 mod rule;
 mod schema;
 pub mod seen;
+mod sse;
 mod stdio;
 #[cfg(test)]
 mod testing;
@@ -47,6 +48,8 @@ const FAMILIES: &[&[&Rule]] = &[
     transport::RULES,
     baseline::RULES,
     stdio::RULES,
+    stdio::framing::RULES,
+    stdio::process::RULES,
     jsonrpc::envelope::RULES,
     jsonrpc::ids::RULES,
     jsonrpc::errors::RULES,
@@ -62,6 +65,9 @@ const FAMILIES: &[&[&Rule]] = &[
     http::responses::RULES,
     http::streams::RULES,
     http::modern::RULES,
+    sse::events::RULES,
+    sse::resumption::RULES,
+    sse::legacy::RULES,
     completion::RULES,
     pagination::RULES,
     progress::RULES,

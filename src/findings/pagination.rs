@@ -106,7 +106,7 @@ static UNFINISHED: Rule = Rule {
 
 fn unfinished(history: &History, report: &mut Report<'_>) {
     // A session that goes on may still ask.
-    let is_over = history.exit.is_some() || history.endpoint.terminated.is_some();
+    let is_over = history.process.exit.is_some() || history.endpoint.terminated.is_some();
     for unread in history.listings.unread().iter().filter(|_| is_over && history.is_whole()) {
         let method = unread.method.definition().map_or("the list", |method| method.name);
         let text = format!("nobody asked for what follows message {} of {method}", unread.page.0);
