@@ -47,6 +47,8 @@ pub enum Event {
         start: u64,
         /// Behind the last.
         end: u64,
+        /// What to put in place of each byte.
+        mask: u8,
     },
     /// Everything below `offset` of one side's stream has been looked at for secrets: packets up to there may be written.
     Cleared {
@@ -61,6 +63,10 @@ pub enum Event {
     Stream(Stream),
     /// Parts of a stream that will not be asked for again.
     Parts(StreamId, Vec<Part>),
+    /// Bytes of a stream that TLS carried, from an offset on, secrets masked: nothing else keeps them, since the keys are not kept.
+    Plaintext(StreamId, u64, Vec<u8>),
+    /// The TLS secrets of a connection, as lines of a key log; only where secrets are to be kept.
+    Keys(ConnectionId, String),
 }
 
 /// How much the pipeline says.
@@ -88,6 +94,8 @@ pub struct Connection {
     pub host: Option<String>,
     /// The steps of the TLS handshake and runs of TLS application data, in order, where it is TLS.
     pub tls: Vec<crate::decode::tls::Step>,
+    /// What TLS agreed on, where it is TLS.
+    pub agreed: Option<crate::decode::tls::Agreed>,
 }
 
 /// What a connection is.

@@ -16,6 +16,7 @@
 
 pub mod capture;
 pub mod cli;
+pub mod compare;
 pub mod decode;
 pub mod engine;
 pub mod event;
@@ -24,6 +25,7 @@ pub mod filter;
 pub mod findings;
 pub mod mcp;
 pub mod pipeline;
+pub mod replay;
 pub mod source;
 pub mod store;
 #[cfg(feature = "tui")]

@@ -3,6 +3,7 @@
 //! A file, a live interface, a wrapped server and a saved session are the same thing to it, so live gives exactly what offline gives, and every
 //! test is a plain function call.
 
+mod encrypted;
 mod fuzz;
 mod sessions;
 
@@ -13,11 +14,12 @@ use rustc_hash::FxHashMap;
 use crate::capture::pipe::{self, Content};
 use crate::capture::{Limits, Packet, PacketNumber, Time};
 use crate::decode::packet::{Decoded, Packets};
+use crate::decode::quic::Quic;
 use crate::decode::stack::{Options as StackOptions, Stacks};
 use crate::decode::tcp::{self, Delivery, Facts, SegmentFact, Tcp};
 use crate::decode::{Anomaly, ConnectionId, Side};
 use crate::event::{ConnectionKind, Detail, Event};
-use crate::findings::{Finding, transport};
+use crate::findings::{Finding, http2, transport};
 use crate::source::Damage;
 use sessions::Sessions;
 
@@ -32,7 +34,7 @@ pub type Emit<'e> = dyn FnMut(Event) + 'e;
 pub enum Input<'a> {
     /// A packet.
     Packet(Packet<'a>),
-    /// TLS secrets that came with the capture.
+    /// TLS secrets, as whole lines of a key log.
     Secrets(&'a [u8]),
     /// The capture is broken here.
     Damage(&'a Damage),
@@ -59,6 +61,7 @@ pub struct Options {
 #[derive(Debug)]
 pub struct Pipeline {
     packets: Packets,
+    quic: Quic,
     tcp: Tcp,
     above: Above,
 }
@@ -84,6 +87,7 @@ impl Pipeline {
         let stack = StackOptions { hash: options.hash, store, keep_secrets: options.keep_secrets };
         Pipeline {
             packets: Packets::new(limits),
+            quic: Quic::default(),
             tcp: Tcp::new(limits),
             above: Above {
                 stacks: Stacks::new(limits, stack),
@@ -98,8 +102,11 @@ impl Pipeline {
     pub fn push(&mut self, input: Input<'_>, emit: &mut Emit<'_>) {
         match input {
             Input::Packet(packet) => self.packet(&packet, emit),
-            // TLS is not decrypted yet: nothing here has a use for them.
-            Input::Secrets(_) => {}
+            Input::Secrets(lines) => {
+                let Above { stacks, sessions, .. } = &mut self.above;
+                stacks.secrets(lines, &mut |unit| sessions.unit(unit, emit));
+                self.above.keep(emit);
+            }
             Input::Damage(damage) => {
                 let text = format!("{}, byte {}: {}", damage.file, damage.offset, damage.reason);
                 emit(Event::Finding(Box::new(Finding { text, ..Finding::of(&transport::CAPTURE_DAMAGED) })));
@@ -130,6 +137,14 @@ impl Pipeline {
                 self.tcp.push(&segment, &mut junction);
             }
             Decoded::Dns(message) => junction.above.sessions.names(message),
+            Decoded::Quic(client, server, datagram) => {
+                *junction.above.sessions.counts.skipped.entry("QUIC").or_default() += 1;
+                if let Some(asked) = self.quic.push(client, server, datagram) {
+                    let (rule, text) = http2::not_decoded(&asked);
+                    let packets = vec![packet.number];
+                    (junction.emit)(Event::Finding(Box::new(Finding { packets, text, ..Finding::of(rule) })));
+                }
+            }
             Decoded::Pipe => junction.above.pipe(packet, junction.emit),
             Decoded::Fragment => {}
             Decoded::Skipped(reason) => *junction.above.sessions.counts.skipped.entry(reason).or_default() += 1,

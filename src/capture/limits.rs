@@ -46,8 +46,15 @@ pub struct Limits {
     pub event_ids: usize,
     /// Packet numbers listed for one exchange: a stream may stay open for days.
     pub packets_listed: usize,
+    /// Connections listed for one session: a client without keep-alive opens one for every call.
+    pub connections_listed: usize,
     /// Names of servers remembered from DNS answers.
     pub names: usize,
+    /// Bytes of TLS records held for a connection whose secrets may still come: what a fast link brings in the time in which a
+    /// key log is looked at again.
+    pub sealed_per_connection: usize,
+    /// Bytes of TLS records held over all connections; the connection that was seen first gives its own up.
+    pub sealed_total: usize,
     /// Bytes of packets held for a connection until it is known whether it carries MCP.
     pub undecided: usize,
 }
@@ -74,7 +81,10 @@ impl Default for Limits {
             answered: 1_024,
             event_ids: 16_384,
             packets_listed: 65_536,
+            connections_listed: 65_536,
             names: 4_096,
+            sealed_per_connection: 4 << 20,
+            sealed_total: 64 << 20,
             undecided: 256 << 10,
         }
     }

@@ -1,8 +1,12 @@
 //! The command line: `mcptap --help` is made from this file.
 
+mod replay;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub use replay::{Comparing, Diff, Replay, ReportFormat, TransportChoice};
 
 /// Wireshark for MCP: every Model Context Protocol message on any transport, with proof down to the packet.
 #[derive(Debug, Parser)]
@@ -53,6 +57,10 @@ pub enum Command {
     Layers(Layers),
     /// Write a session in another format
     Export(Export),
+    /// Send a recorded session again to a server, and compare the answers
+    Replay(Replay),
+    /// Compare two recordings of the same conversation: which answers differ, and where
+    Diff(Diff),
     /// Findings, for people and for continuous integration: exit 1 where one is bad enough
     Check(Check),
     /// Every rule that messages are held to, or the manual of one
@@ -64,12 +72,21 @@ pub enum Command {
 /// How captures are decoded.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Decoding {
-    /// TLS secrets, as SSLKEYLOGFILE holds them; not used yet, since TLS is not decrypted
+    /// TLS secrets in NSS key log format, as applications write to SSLKEYLOGFILE [default: $SSLKEYLOGFILE]
     #[arg(long, value_name = "FILE")]
     pub keylog: Option<PathBuf>,
     /// Show and save Authorization, Cookie and the like as sent, not masked
     #[arg(long)]
     pub keep_secrets: bool,
+}
+
+impl Decoding {
+    /// The key log: what was asked for, else that of the environment where it exists. Whether it may be missing is told by the source: a
+    /// variable that is set for other programs is no reason to refuse work.
+    pub fn key_log(&self, live: bool) -> Option<PathBuf> {
+        let named = std::env::var_os("SSLKEYLOGFILE").filter(|name| !name.is_empty()).map(PathBuf::from);
+        self.keylog.clone().or_else(|| named.filter(|path| live || path.is_file()))
+    }
 }
 
 /// `mcptap read`.

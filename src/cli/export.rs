@@ -105,8 +105,11 @@ fn packets(opened: &Opened, out: &mut dyn Write) -> Result<()> {
     for selection in selections {
         let mut stored = Stored::open(place.clone(), selection)?;
         while let Some(item) = stored.next()? {
-            if let Item::Packet(packet) = item {
-                writer.packet(&packet, None)?;
+            match item {
+                Item::Packet(packet) => writer.packet(&packet, None)?,
+                // There are some only where secrets were kept.
+                Item::Secrets(lines) => writer.secrets(lines)?,
+                Item::Damage(_) | Item::Idle => {}
             }
         }
     }

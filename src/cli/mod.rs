@@ -2,6 +2,7 @@
 
 pub mod args;
 mod check;
+mod diff;
 mod export;
 mod filter;
 mod json_tree;
@@ -9,6 +10,7 @@ mod layers;
 mod output;
 mod printer;
 mod read;
+mod replay;
 mod rules;
 mod sessions;
 mod show;
@@ -79,6 +81,8 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         #[cfg(feature = "live")]
         Some(Command::Sniff(sniff)) => sniff::run(sniff, db, color),
         Some(Command::Wrap(wrap)) => wrap::run(wrap, db),
+        Some(Command::Replay(replay)) => replay::run(replay, db, color),
+        Some(Command::Diff(diff)) => diff::run(diff, db, color),
         Some(Command::Check(check)) => check::run(check, db, color),
         Some(Command::Rules(rules)) => rules::run(rules, color),
         Some(Command::Completions(completions)) => {

@@ -14,11 +14,14 @@ use crate::engine::{self, Both};
 use crate::event::Detail;
 use crate::pipeline::{Options, Pipeline};
 use crate::source::file::Files;
+use crate::source::keylog::WithKeyLog;
 use crate::store::{CaptureInfo, CaptureKind, Place, Writer};
 
 pub fn run(arguments: Read, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
     let filter = filter::parse(arguments.filter.as_deref())?;
-    let mut source = Files::open(&arguments.files, arguments.follow)?;
+    let files = Files::open(&arguments.files, arguments.follow)?;
+    let keys = arguments.decoding.key_log(arguments.follow);
+    let mut source = WithKeyLog::new(files, keys.as_deref(), arguments.follow)?;
     let detail = if arguments.save { Detail::Store } else { Detail::Messages };
     let mut pipeline = Pipeline::new(options(&arguments.decoding, arguments.hash, detail));
     let mut printer = Printer::new(arguments.json, colour, filter, arguments.follow);
@@ -45,9 +48,5 @@ pub fn run(arguments: Read, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
 
 /// How the pipeline works for a command.
 pub fn options(decoding: &Decoding, hash: bool, detail: Detail) -> Options {
-    if let Some(path) = &decoding.keylog {
-        // An option that is taken and does nothing must say so.
-        eprintln!("mcptap: TLS is not decrypted yet: {} is not read", path.display());
-    }
     Options { limits: Limits::default(), detail, hash, keep_secrets: decoding.keep_secrets }
 }

@@ -21,6 +21,7 @@ use crate::engine::{self, Both, Listener};
 use crate::event::{Detail, Event};
 use crate::export::pcapng;
 use crate::pipeline::Pipeline;
+use crate::source::keylog::WithKeyLog;
 use crate::source::live::{self, Live, LiveOptions, Statistics};
 use crate::store::{CaptureInfo, CaptureKind, Place, Writer};
 
@@ -59,10 +60,13 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     };
     let printer = Printer::new(arguments.json, colour, filter, true);
     let mut listeners = Both(Both(printer, limit), Both(Sometimes(saver), Sometimes(raw)));
-    let mut queue = Queue::start(live, Arc::clone(&stop))?;
+    let queue = Queue::start(live, Arc::clone(&stop))?;
+    let keys = arguments.decoding.key_log(true);
+    let mut source = WithKeyLog::new(queue, keys.as_deref(), true)?;
     // A signal ends the capture, and that the queue: what is in it is still decoded.
-    let run = engine::run(&mut queue, &mut pipeline, &mut listeners, &AtomicBool::new(false));
+    let run = engine::run(&mut source, &mut pipeline, &mut listeners, &AtomicBool::new(false));
     stop.store(true, Ordering::Relaxed);
+    let queue = source.into_inner();
     let dropped = queue.dropped();
     let statistics = queue.finish().and_then(|mut live| live.statistics());
     let mut counts = pipeline.counts().clone();

@@ -16,6 +16,7 @@ use crate::event::{Detail, Event};
 use crate::mcp::{Session, SessionNumber};
 use crate::pipeline::{Counts, Pipeline};
 use crate::source::file::Files;
+use crate::source::keylog::WithKeyLog;
 use crate::store::{CaptureInfo, CaptureKind, Options, Page, Place, Reader, Summary, Writer};
 
 /// A target, opened.
@@ -110,7 +111,8 @@ impl Opened {
 
 /// Decodes captures into a store.
 pub fn import(files: &[PathBuf], place: Place, decoding: &Decoding) -> Result<Counts> {
-    let mut source = Files::open(files, false)?;
+    let keys = decoding.key_log(false);
+    let mut source = WithKeyLog::new(Files::open(files, false)?, keys.as_deref(), false)?;
     let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
     let info = CaptureInfo {
         kind: CaptureKind::Import,

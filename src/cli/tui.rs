@@ -33,7 +33,8 @@ pub fn run(arguments: Tui, db: Option<PathBuf>, colour: Colour) -> Result<ExitCo
         }
         None => Theme::default(),
     };
-    let decoding = Decoding { keep_secrets: arguments.decoding.keep_secrets };
+    let decoding =
+        Decoding { key_log: arguments.decoding.key_log(false), keep_secrets: arguments.decoding.keep_secrets };
     tui::run(target, Options { decoding, theme })?;
     Ok(ExitCode::SUCCESS)
 }

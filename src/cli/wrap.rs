@@ -1,6 +1,6 @@
 //! `mcptap wrap`: an STDIO server with its pipes teed into the database.
 
-mod command_line;
+pub(super) mod command_line;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

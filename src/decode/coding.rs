@@ -1,9 +1,11 @@
-//! Content codings (RFC 9110 section 8.4): gzip, x-gzip, deflate (zlib or raw, as browsers accept). Streaming: what can
+//! Content codings (RFC 9110 section 8.4): gzip, x-gzip, deflate (zlib or raw, as browsers accept), br, zstd. Streaming: what can
 //! be decoded of a piece is given out at once, so that an SSE event inside a flushed gzip stream is seen when it
 //! arrives.
 
+mod brotli;
 mod fuzz;
 mod layer;
+mod zstd;
 
 pub use fuzz::fuzz_coding;
 
@@ -52,6 +54,8 @@ impl Coding {
                 // Section 8.4.1.3: "A recipient SHOULD consider "x-gzip" to be equivalent to "gzip"."
                 "gzip" | "x-gzip" if layers.len() < LAYERS => Layer::gzip(),
                 "deflate" if layers.len() < LAYERS => Layer::deflate(),
+                "br" if layers.len() < LAYERS => Layer::brotli(),
+                "zstd" if layers.len() < LAYERS => Layer::zstd(),
                 _ => return Err(Anomaly::UnknownCoding { coding: content_encoding.trim().to_owned() }),
             });
         }

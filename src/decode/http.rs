@@ -1,20 +1,22 @@
-//! What an HTTP message head says, whichever version carried it.
+//! What HTTP says, whichever version carried it: heads, and the events of a connection.
 
 use std::ops::Range;
+
+use super::{Anomaly, Direction, Ending};
 
 /// The request line or status line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StartLine {
     /// `POST /mcp HTTP/1.1`
     Request {
-        /// The method, case-sensitive.
+        /// The method, case-sensitive; empty where it is not known (HTTP/2 with a lost table).
         method: String,
-        /// The request target as sent.
+        /// The request target as sent; empty where it is not known.
         target: String,
     },
     /// `HTTP/1.1 200 OK`
     Response {
-        /// The status code, 100 to 999.
+        /// The status code, 100 to 999; 0 where it is not known.
         status: u16,
         /// The reason phrase, maybe empty.
         reason: String,
@@ -26,11 +28,13 @@ pub enum StartLine {
 pub struct Head {
     /// Offset of the head's first byte in the stream that carried it.
     pub offset: u64,
+    /// Bytes it takes there: those of the text, or of the frames of an HTTP/2 header block.
+    pub length: u64,
     /// The start line.
     pub start: StartLine,
     /// `1.0`, `1.1` or `2`.
     pub version: &'static str,
-    /// The text of the head as sent, up to and including the empty line.
+    /// The text of the head as sent, up to and including the empty line. Of HTTP/2: a line for each field of the header block.
     pub text: Box<[u8]>,
     /// Name and value of each field, as ranges of `text`; the value without surrounding blanks. The value of a folded
     /// field spans its lines, line ends included.
@@ -61,7 +65,7 @@ impl Head {
 
     /// Offset behind the head in the stream that carried it.
     pub fn end(&self) -> u64 {
-        self.offset + self.text.len() as u64
+        self.offset + self.length
     }
 
     /// Puts the mask in place of the values of secret fields, and says where each stands in the text.
@@ -81,6 +85,96 @@ impl Head {
     pub fn slice(&self, range: &Range<u32>) -> &[u8] {
         self.text.get(range.start as usize..range.end as usize).unwrap_or_default()
     }
+}
+
+/// An exchange on its connection, 0-based in order of its first head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Index(pub u64);
+
+/// What the decoder found.
+#[derive(Debug)]
+pub enum HttpEvent<'a> {
+    /// A head is complete. A response whose request was not seen opens an exchange of its own. An interim response
+    /// (1xx) has no body and is followed by another head; the final one by its body.
+    Head {
+        /// The exchange.
+        exchange: Index,
+        /// Client to server: a request.
+        direction: Direction,
+        /// The stream of HTTP/2.
+        stream: Option<u32>,
+        /// The head.
+        head: Box<Head>,
+    },
+    /// Bytes of the content, transfer coding taken off.
+    Content {
+        /// The exchange.
+        exchange: Index,
+        /// Request or response.
+        direction: Direction,
+        /// Offset of the first byte in the connection's stream of that direction.
+        offset: u64,
+        /// The bytes.
+        bytes: &'a [u8],
+    },
+    /// Content that was never seen.
+    ContentGap {
+        /// The exchange.
+        exchange: Index,
+        /// Request or response.
+        direction: Direction,
+        /// How many bytes; `None` where that cannot be known (loss inside chunk framing).
+        length: Option<u64>,
+    },
+    /// A message is over. Exactly one for each final head.
+    End {
+        /// The exchange.
+        exchange: Index,
+        /// Request or response.
+        direction: Direction,
+        /// Whether the content is whole; false with a gap, or when the stream ended before its time.
+        complete: bool,
+        /// How it ended: `Finished` by its framing (or by a close that its framing asks for), else as its stream did;
+        /// `Cut` too where the framing was lost.
+        ending: Ending,
+    },
+    /// The connection speaks another protocol from this offset of this direction on (101, or 2xx to CONNECT). Bytes
+    /// follow as `Opaque`.
+    Switched {
+        /// The exchange that asked for it.
+        exchange: Index,
+        /// The direction.
+        direction: Direction,
+        /// Where.
+        offset: u64,
+    },
+    /// Bytes after a switch. Bytes of it that were never seen are not told: the offset of the next ones passes them.
+    Opaque {
+        /// The direction.
+        direction: Direction,
+        /// Offset of the first byte.
+        offset: u64,
+        /// The bytes.
+        bytes: &'a [u8],
+    },
+    /// Bytes of this direction hold a secret that is coded: where it cannot be told from the text of a head where it stands.
+    Secret {
+        /// The direction.
+        direction: Direction,
+        /// Where in the connection's stream of that direction.
+        range: Range<u64>,
+        /// What to put in place of each byte, so that what stands around it can still be decoded.
+        mask: u8,
+    },
+    /// Something odd in this direction.
+    Anomaly {
+        /// The direction.
+        direction: Direction,
+        /// The exchange, where one is open.
+        exchange: Option<Index>,
+        /// What.
+        anomaly: Anomaly,
+    },
 }
 
 /// What is put in place of every byte of a secret value, so that lengths and offsets stay true.
@@ -116,7 +210,14 @@ mod tests {
 
     fn head(text: &str, fields: &[(Range<u32>, Range<u32>)]) -> Head {
         let start = StartLine::Response { status: 200, reason: "OK".into() };
-        Head { offset: 10, start, version: "1.1", text: text.as_bytes().into(), fields: fields.to_vec() }
+        Head {
+            offset: 10,
+            length: text.len() as u64,
+            start,
+            version: "1.1",
+            text: text.as_bytes().into(),
+            fields: fields.to_vec(),
+        }
     }
 
     #[test]

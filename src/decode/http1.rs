@@ -19,8 +19,8 @@ use std::ops::Range;
 use pairing::Pairing;
 use reader::{Reader, Turn};
 
-use super::http::Head;
-use super::{Anomaly, Direction, Ending, Piece};
+use super::http::HttpEvent;
+use super::{Direction, Piece};
 use crate::capture::Limits;
 
 /// What goes with a piece.
@@ -28,85 +28,6 @@ use crate::capture::Limits;
 pub struct Seen {
     /// Offset in the other direction up to which the sender had seen when it sent the piece (see `tcp::Delivery`).
     pub acknowledged: u64,
-}
-
-/// An exchange on its connection, 0-based in order of its first head.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Index(pub u64);
-
-/// What the decoder found.
-#[derive(Debug)]
-pub enum HttpEvent<'a> {
-    /// A head is complete. A response whose request was not seen opens an exchange of its own. An interim response
-    /// (1xx) has no body and is followed by another head; the final one by its body.
-    Head {
-        /// The exchange.
-        exchange: Index,
-        /// Client to server: a request.
-        direction: Direction,
-        /// The head.
-        head: Box<Head>,
-    },
-    /// Bytes of the content, transfer coding taken off.
-    Content {
-        /// The exchange.
-        exchange: Index,
-        /// Request or response.
-        direction: Direction,
-        /// Offset of the first byte in the connection's stream of that direction.
-        offset: u64,
-        /// The bytes.
-        bytes: &'a [u8],
-    },
-    /// Content that was never seen.
-    ContentGap {
-        /// The exchange.
-        exchange: Index,
-        /// Request or response.
-        direction: Direction,
-        /// How many bytes; `None` where that cannot be known (loss inside chunk framing).
-        length: Option<u64>,
-    },
-    /// A message is over. Exactly one for each final head.
-    End {
-        /// The exchange.
-        exchange: Index,
-        /// Request or response.
-        direction: Direction,
-        /// Whether the content is whole; false with a gap, or when the stream ended before its time.
-        complete: bool,
-        /// How it ended: `Finished` by its framing (or by a close that its framing asks for), else as its stream did;
-        /// `Cut` too where the framing was lost.
-        ending: Ending,
-    },
-    /// The connection speaks another protocol from this offset of this direction on (101, or 2xx to CONNECT). Bytes
-    /// follow as `Opaque`.
-    Switched {
-        /// The exchange that asked for it.
-        exchange: Index,
-        /// The direction.
-        direction: Direction,
-        /// Where.
-        offset: u64,
-    },
-    /// Bytes after a switch. Bytes of it that were never seen are not told: the offset of the next ones passes them.
-    Opaque {
-        /// The direction.
-        direction: Direction,
-        /// Offset of the first byte.
-        offset: u64,
-        /// The bytes.
-        bytes: &'a [u8],
-    },
-    /// Something odd in this direction.
-    Anomaly {
-        /// The direction.
-        direction: Direction,
-        /// The exchange, where one is open.
-        exchange: Option<Index>,
-        /// What.
-        anomaly: Anomaly,
-    },
 }
 
 /// Decodes one connection.

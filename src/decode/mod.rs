@@ -9,15 +9,18 @@ pub mod dns;
 pub mod exchange;
 pub mod http;
 pub mod http1;
+pub mod http2;
 pub mod json;
 pub mod jsonrpc;
 pub mod lines;
 pub mod packet;
+pub mod quic;
 pub mod sse;
 pub mod stack;
 pub mod stream;
 pub mod tcp;
 pub mod tls;
+pub mod websocket;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -163,6 +166,36 @@ pub enum Anomaly {
         /// How many.
         length: u64,
     },
+    /// Fields of an HTTP/2 head refer to entries of the table of its direction (HPACK) which the capture does not hold.
+    UnknownFields {
+        /// Of the header block's first frame.
+        offset: u64,
+        /// How many fields.
+        count: u32,
+    },
+    /// One side gave an HTTP/2 stream up and named an error.
+    StreamReset {
+        /// Of the RST_STREAM frame.
+        offset: u64,
+        /// The stream.
+        stream: u32,
+        /// The error code (RFC 9113 section 7).
+        code: u32,
+    },
+    /// One side ends an HTTP/2 connection and names an error.
+    GoingAway {
+        /// Of the GOAWAY frame.
+        offset: u64,
+        /// The error code (RFC 9113 section 7).
+        code: u32,
+    },
+    /// Bytes where a WebSocket frame should be; nothing behind them is read.
+    NotWebSocket {
+        /// Of the first such byte.
+        offset: u64,
+        /// What was expected.
+        expected: &'static str,
+    },
     /// A response that no request on the connection asked for.
     ResponseWithoutRequest {
         /// Of its head.
@@ -191,6 +224,27 @@ pub enum Anomaly {
     BadHeader {
         /// What is wrong.
         why: &'static str,
+    },
+    /// TLS records of one direction were lost; the next was found by trying record numbers.
+    TlsRecordsLost {
+        /// Where the first of them stood.
+        offset: u64,
+        /// Their bytes.
+        length: u64,
+        /// How many.
+        records: u64,
+    },
+    /// TLS records do not open, though there are secrets of their session.
+    TlsNotOpened {
+        /// Of the record at which that was noticed.
+        offset: u64,
+        /// Whether records of this direction opened before.
+        before: bool,
+    },
+    /// TLS records are protected in a way that is not opened.
+    TlsUnsupported {
+        /// The cipher suite and version.
+        what: String,
     },
     /// IP fragments overlap with different content.
     FragmentConflict,

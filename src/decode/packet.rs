@@ -27,6 +27,7 @@ use etherparse::{TcpSlice, UdpHeaderSlice, ip_number};
 use self::datagram::{Assembly, Datagrams, Outcome};
 use self::ip::{Carried, Datagram, Ends};
 use self::view::{Kind, Trace, View};
+use super::quic;
 use super::tcp::{Flags, Segment};
 use crate::capture::{Limits, LinkType, Packet, PacketRange, pipe};
 
@@ -43,6 +44,8 @@ pub enum Decoded<'a> {
     Tcp(Segment<'a>),
     /// A DNS message over UDP: the payload, for `dns.rs`.
     Dns(&'a [u8]),
+    /// A datagram that begins with an Initial packet of QUIC, for [`super::quic::Quic`], and who sent it to whom.
+    Quic(SocketAddr, SocketAddr, &'a [u8]),
     /// A chunk of a pipe, for [`crate::capture::pipe::decode`].
     Pipe,
     /// A fragment, held until its datagram is complete.
@@ -88,6 +91,7 @@ impl Packets {
                 Decoded::Tcp(tcp.segment(packet, &self.origin))
             }
             Ok(Found::Dns(message)) => Decoded::Dns(message),
+            Ok(Found::Quic(source, destination, datagram)) => Decoded::Quic(source, destination, datagram),
             Ok(Found::Fragment(fragment)) => self.fragment(packet, &fragment),
             Err(reason) => Decoded::Skipped(reason),
         }
@@ -121,6 +125,7 @@ impl Packets {
                 Decoded::Tcp(tcp.segment(packet, &self.origin))
             }
             Ok(Found::Dns(message)) => Decoded::Dns(message),
+            Ok(Found::Quic(source, destination, datagram)) => Decoded::Quic(source, destination, datagram),
             Ok(Found::Fragment(_)) => Decoded::Skipped("fragment inside a fragment"),
             Err(reason) => Decoded::Skipped(reason),
         }
@@ -131,6 +136,7 @@ impl Packets {
 enum Found<'a> {
     Tcp(Tcp<'a>),
     Dns(&'a [u8]),
+    Quic(SocketAddr, SocketAddr, &'a [u8]),
     Fragment(ip::Fragment<'a>),
 }
 
@@ -200,6 +206,11 @@ fn decode<'a>(mut carried: Carried<'a>, trace: &mut impl Trace) -> Result<Found<
             ip_number::TCP => return Tcp::read(datagram, trace).map(Found::Tcp),
             ip_number::UDP => match udp(datagram.payload, trace)? {
                 Udp::Dns(message) => return Ok(Found::Dns(message)),
+                Udp::Quic(ports, message) => {
+                    let end = |address, port| SocketAddr::new(address, port);
+                    let Ends { source, destination } = datagram.ends;
+                    return Ok(Found::Quic(end(source, ports[0]), end(destination, ports[1]), message));
+                }
                 Udp::Tunnel(view) => view,
             },
             ip_number::GRE => tunnel::gre(datagram.payload, trace)?,
@@ -220,12 +231,15 @@ fn decode<'a>(mut carried: Carried<'a>, trace: &mut impl Trace) -> Result<Found<
 /// What a UDP datagram carries that is of interest.
 enum Udp<'a> {
     Dns(&'a [u8]),
+    /// Ports, and the payload.
+    Quic([u16; 2], &'a [u8]),
     Tunnel(View<'a>),
 }
 
 fn udp<'a>(view: View<'a>, trace: &mut impl Trace) -> Result<Udp<'a>, &'static str> {
     const DNS: u16 = 53;
     const MULTICAST_DNS: u16 = 5_353;
+    const HTTPS: u16 = 443;
     let header =
         UdpHeaderSlice::from_slice(view.rest()).map_err(|_| view.short("truncated UDP header", "malformed UDP"))?;
     let size = header.slice().len();
@@ -241,6 +255,9 @@ fn udp<'a>(view: View<'a>, trace: &mut impl Trace) -> Result<Udp<'a>, &'static s
         (DNS | MULTICAST_DNS, _) | (_, DNS | MULTICAST_DNS) => Ok(Udp::Dns(payload.rest())),
         (_, tunnel::VXLAN_PORT) => tunnel::vxlan(payload, trace).map(Udp::Tunnel),
         (_, tunnel::GENEVE_PORT) => tunnel::geneve(payload, trace).map(Udp::Tunnel),
+        (source, destination) if quic::sniff(payload.rest()) => Ok(Udp::Quic([source, destination], payload.rest())),
+        // RFC 9000 section 17: in every packet of this version the fixed bit is set.
+        (HTTPS, _) | (_, HTTPS) if payload.rest().first().is_some_and(|first| first & 0x40 != 0) => Err("QUIC"),
         _ => Err("UDP"),
     }
 }

@@ -1,35 +1,45 @@
 //! What follows what: from the bytes of a connection to texts that may be JSON-RPC.
 //!
 //! ```text
-//!  TCP side ─┬─ http1 ─ content ─ coding ─┬─ whole body ──────► Text
-//!            │                            └─ sse ─ event data ─► Text
-//!            ├─ tls (records without keys)
-//!            └─ nothing known (bytes are counted)
-//!  pipe ──────── lines ─────────────────────────────────────────► Text
+//!  TCP ─── channel ─┬─ http1, http2 ─ content ─ coding ─┬─ whole body ──────► Text
+//!             ▲      │     └─ websocket ─ messages ──────┼───────────────────► Text
+//!             │      │                                   └─ sse ─ event data ─► Text
+//!             └──────┼─ tls (records that open; the others are explained)
+//!                    └─ nothing known (bytes are counted)
+//!  pipe ──────────────── lines ───────────────────────────────────────────────► Text
 //! ```
 //!
 //! Protocols are found by their bytes, on any port, at the start of a connection or wherever a capture begins. This is the only
 //! place that records where streams come from: each decoder gives back offsets in its input, the stack appends them to [`Provenance`].
 
 mod body;
+mod channel;
 mod http;
 mod pipe;
+mod plaintext;
 mod tcp;
 #[cfg(test)]
 mod tests;
+mod tls;
+mod websocket;
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::exchange::{Exchange, ExchangeNumber};
 use super::stream::{Stream, StreamKind};
 use super::tcp::{Delivery, Facts};
+use super::tls::keylog::KeyLog;
+use super::tls::{Agreed, Secrecy};
 use super::{Anomaly, ConnectionId, Direction, Endpoints, Side};
 use crate::capture::{Limits, PacketNumber, Part, Provenance, Span, StreamId, Time};
 
 pub use pipe::Process;
+use tcp::TcpStack;
 
 /// What the stack found.
 #[derive(Debug)]
@@ -59,14 +69,18 @@ pub enum Unit<'a> {
     },
     /// What runs on a connection, which side is the client, or what TLS says of it, became known.
     Connected(ConnectionId, &'a Connected),
-    /// Bytes of one side that are a secret.
-    Secret(ConnectionId, Side, u64, u64),
+    /// Bytes of one side that are a secret, and what to put in place of each.
+    Secret(ConnectionId, Side, Range<u64>, u8),
     /// Bytes of one side below this offset were looked at for secrets.
     Cleared(ConnectionId, Side, u64),
     /// A stream of a kept connection.
     Stream(Stream),
     /// Parts of such a stream that will not be asked for again.
     Parts(StreamId, Vec<Part>),
+    /// Bytes of such a stream that TLS carried, from this offset on, secrets masked.
+    Plaintext(StreamId, u64, Vec<u8>),
+    /// The TLS secrets that opened a kept connection, as lines of a key log; only where secrets are to be kept.
+    Keys(ConnectionId, String),
 }
 
 /// A text that may be JSON-RPC, and what carried it.
@@ -115,6 +129,8 @@ pub enum TextCarrier<'a> {
         /// The id that the event itself set.
         id: Option<&'a str>,
     },
+    /// A message of a WebSocket that this exchange opened.
+    WebSocket(ExchangeNumber),
     /// A line of a pipe.
     Line {
         /// 1-based number on the pipe.
@@ -133,12 +149,16 @@ pub struct Connected {
     pub process: Option<Process>,
     /// Which side is the client.
     pub client: Option<Side>,
-    /// What runs on it: `http/1.1`, `tls`, `pipe`; `unknown` until found.
+    /// What runs on it: `http/1.1`, `http/2`, `websocket`, `tls`, `pipe`; `unknown` until found.
     pub protocol: &'static str,
     /// The server's name, as TLS says it.
     pub server_name: Option<String>,
     /// Steps of TLS.
     pub tls: Vec<super::tls::Step>,
+    /// What TLS agreed on.
+    pub agreed: Option<Agreed>,
+    /// Whether its records could be opened.
+    pub secrecy: Secrecy,
     /// Bytes seen, by side.
     pub seen: [u64; 2],
     /// Bytes known to be missing, by side.
@@ -183,6 +203,34 @@ struct Shared {
     exchanges: u64,
     /// Bytes of messages being collected, over all connections.
     collected: usize,
+    /// TLS secrets.
+    keys: Arc<KeyLog>,
+    sealed: Sealed,
+}
+
+/// Connections that hold TLS records, waiting for secrets or for the rest of a record.
+#[derive(Debug, Default)]
+struct Sealed {
+    holders: BTreeSet<ConnectionId>,
+    /// Bytes that they hold.
+    bytes: usize,
+}
+
+impl Sealed {
+    /// A connection holds so many bytes now.
+    fn changed(&mut self, connection: ConnectionId, before: usize, now: usize) {
+        self.bytes = self.bytes - before + now;
+        match (before, now) {
+            (0, 0) => {}
+            (_, 0) => {
+                self.holders.remove(&connection);
+            }
+            (0, _) => {
+                self.holders.insert(connection);
+            }
+            _ => {}
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -195,7 +243,7 @@ struct Connection {
 
 #[derive(Debug)]
 enum Stack {
-    Tcp(Box<tcp::TcpStack>),
+    Tcp(Box<TcpStack>),
     Pipe(Box<pipe::PipeStack>),
 }
 
@@ -205,14 +253,22 @@ type Sink<'s> = dyn FnMut(Unit<'_>) + 's;
 impl Stacks {
     /// No connection yet.
     pub fn new(limits: Limits, options: Options) -> Stacks {
-        let shared = Shared { limits, options, provenance: Provenance::default(), exchanges: 0, collected: 0 };
+        let shared = Shared {
+            limits,
+            options,
+            provenance: Provenance::default(),
+            exchanges: 0,
+            collected: 0,
+            keys: Arc::default(),
+            sealed: Sealed::default(),
+        };
         Stacks { shared, connections: FxHashMap::default() }
     }
 
     /// A TCP connection was opened.
     pub fn opened(&mut self, id: ConnectionId, facts: &Facts) {
         let connected = Connected { endpoints: Some(facts.endpoints), protocol: "unknown", ..Connected::default() };
-        let stack = Stack::Tcp(Box::new(tcp::TcpStack::new()));
+        let stack = Stack::Tcp(Box::new(TcpStack::new()));
         self.connections.insert(id, Connection { id, connected, kept: Kept::default(), stack });
     }
 
@@ -223,6 +279,28 @@ impl Stacks {
             if let Stack::Tcp(stack) = stack {
                 stack.push(&mut Layer { id: *id, shared: &mut self.shared, connected, kept, sink }, delivery);
             }
+        }
+        while self.shared.sealed.bytes > self.shared.limits.sealed_total
+            && let Some(oldest) = self.shared.sealed.holders.first().copied()
+        {
+            self.with(oldest, sink, TcpStack::give_up);
+            // Whatever it still holds, the next is asked.
+            self.shared.sealed.holders.remove(&oldest);
+        }
+    }
+
+    /// TLS secrets, as lines of a key log: records that waited for them are opened.
+    pub fn secrets(&mut self, lines: &[u8], sink: &mut Sink<'_>) {
+        if Arc::make_mut(&mut self.shared.keys).add(lines) {
+            for waiting in self.shared.sealed.holders.iter().copied().collect::<Vec<_>>() {
+                self.with(waiting, sink, TcpStack::retry);
+            }
+        }
+    }
+
+    fn with(&mut self, id: ConnectionId, sink: &mut Sink<'_>, act: impl FnOnce(&mut TcpStack, &mut Layer<'_, '_>)) {
+        if let Some(Connection { id, connected, kept, stack: Stack::Tcp(stack) }) = self.connections.get_mut(&id) {
+            act(stack, &mut Layer { id: *id, shared: &mut self.shared, connected, kept, sink });
         }
     }
 
@@ -354,6 +432,9 @@ struct Kept {
     kept: bool,
     streams: VecDeque<Stream>,
     parts: VecDeque<(StreamId, Vec<Part>)>,
+    plaintext: VecDeque<(StreamId, u64, Vec<u8>)>,
+    /// Bytes of that.
+    plaintext_bytes: usize,
 }
 
 impl Kept {
@@ -367,7 +448,9 @@ impl Kept {
         }
         if self.streams.len() >= Self::HELD {
             // The streams below stay: what stands in the others stands in them, too.
-            let is_above = |stream: &Stream| !matches!(stream.kind, StreamKind::Tcp(_) | StreamKind::Pipe(_));
+            let is_above = |stream: &Stream| {
+                !matches!(stream.kind, StreamKind::Tcp(_) | StreamKind::Plaintext(_) | StreamKind::Pipe(_))
+            };
             let oldest = self.streams.iter().position(is_above);
             oldest.and_then(|oldest| self.streams.remove(oldest));
         }
@@ -387,12 +470,29 @@ impl Kept {
         self.parts.push_back((stream, parts));
     }
 
+    /// Bytes that TLS carried; of a connection that no session claimed yet the latest, `most` bytes of them.
+    fn plaintext(&mut self, stream: StreamId, start: u64, bytes: Vec<u8>, most: usize, sink: &mut Sink<'_>) {
+        if self.kept {
+            return sink(Unit::Plaintext(stream, start, bytes));
+        }
+        self.plaintext_bytes += bytes.len();
+        self.plaintext.push_back((stream, start, bytes));
+        while self.plaintext_bytes > most || self.plaintext.len() > Self::HELD {
+            let Some((_, _, oldest)) = self.plaintext.pop_front() else { break };
+            self.plaintext_bytes -= oldest.len();
+        }
+    }
+
     fn keep(&mut self, sink: &mut Sink<'_>) {
         self.kept = true;
         let known: FxHashSet<StreamId> = self.streams.iter().map(|stream| stream.id).collect();
         self.streams.drain(..).for_each(|stream| sink(Unit::Stream(stream)));
         for (stream, parts) in self.parts.drain(..).filter(|(stream, _)| known.contains(stream)) {
             sink(Unit::Parts(stream, parts));
+        }
+        self.plaintext_bytes = 0;
+        for (stream, start, bytes) in self.plaintext.drain(..).filter(|(stream, ..)| known.contains(stream)) {
+            sink(Unit::Plaintext(stream, start, bytes));
         }
     }
 }

@@ -20,6 +20,8 @@ pub struct Stream {
 pub enum StreamKind {
     /// One direction of a TCP connection.
     Tcp(Side),
+    /// What TLS carried in one direction.
+    Plaintext(Side),
     /// One pipe of a process, by file descriptor.
     Pipe(u8),
     /// The content of an HTTP message, transfer coding taken off.
@@ -28,4 +30,6 @@ pub enum StreamKind {
     Decoded(ExchangeNumber, Direction),
     /// The data of the server-sent events of a response.
     EventData(ExchangeNumber),
+    /// The messages of one direction of a WebSocket, unmasked and inflated.
+    WebSocket(ExchangeNumber, Direction),
 }

@@ -1,25 +1,41 @@
-//! TLS records without keys (RFC 8446, 5246): handshake, names, sizes and times.
+//! TLS records and the handshake (RFC 8446, 5246): explained without keys, opened with the secrets of a key log.
 //!
 //! ```text
-//!  bytes of one direction ──► record.rs ──► a record is over ──► steps.rs
-//!                                 │               ▲ what it is
-//!                                 └► handshake.rs ┘
+//!  bytes of one direction ─► record.rs ─► a record is over ─► state.rs ─► handshake.rs   what was agreed on
+//!                                                               │  │  └──► steps.rs       what the layer view shows
+//!                  key log ─► keylog.rs ─► opening.rs ◄─────────┘  └─────► TlsEvent       plaintext
+//!                                           │ which keys, which number
+//!                                           ├─► secrets.rs   secret to keys      suite.rs   what a suite needs
+//!                                           └─► protect.rs   one record, opened
 //! ```
 //!
-//! From TLS 1.3 on, records say "application data" of everything behind the ServerHello. What they are is then told by
-//! their place and length, see [`Tls::application_data`]: a step may be wrong about a record, and says what it went by.
+//! **Secrets that come later.** Applications log secrets while they shake hands, so whoever reads the log live may see records first. From the
+//! first record that waits for its secrets, all records of the connection are held, beside being explained without keys; when the
+//! secrets come, the connection is set back to where it began to wait and the records are read again.
 
+mod early;
+mod fuzz;
 mod handshake;
+mod ja4;
+pub mod keylog;
+mod opening;
+mod protect;
 mod record;
+mod secrets;
+mod state;
 mod steps;
+mod suite;
 #[cfg(test)]
 mod tests;
 
-use self::handshake::{Message, Messages, Version, alert_length, finished_length};
-use self::record::{ContentType, Cursor, Fragment, Record, Records};
-use self::steps::{Negotiation, Seen, Steps};
-use super::{Direction, Ending, Piece};
+use self::keylog::KeyLog;
+use self::record::{ContentType, Cursor, Fragment, HEADER, Record, Records};
+use self::state::State;
+use super::{Anomaly, Direction, Ending, Piece};
 use crate::capture::{Limits, PacketNumber, PacketRange, Time};
+
+pub use self::fuzz::fuzz_tls;
+pub use self::keylog::fuzz_keylog;
 
 /// A step of a TLS connection, as the layer view shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,17 +55,123 @@ pub struct Step {
 pub enum StepKind {
     /// Up to the last handshake message before application data.
     Handshake,
-    /// Application data of both sides.
+    /// Application data of both sides that was not opened.
     ApplicationData,
     /// Session tickets of TLS 1.3, which look like application data and are none.
     SessionTickets,
     /// An alert.
     Alert,
+    /// Application data of both sides that was opened.
+    Decrypted,
+}
+
+/// What the hellos agreed on, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Agreed {
+    /// `TLS 1.3`.
+    pub version: Option<String>,
+    /// As the IANA registry names it.
+    pub cipher_suite: Option<String>,
+    /// The server's name that the client asked for (SNI, RFC 6066), lower case.
+    pub server_name: Option<String>,
+    /// The protocol chosen (ALPN, RFC 7301).
+    pub alpn: Option<String>,
+    /// The fingerprint of the ClientHello (JA4).
+    pub fingerprint: Option<String>,
+    /// An earlier session was resumed.
+    pub resumed: bool,
+}
+
+/// Whether the records of a connection could be opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Secrecy {
+    /// Nothing was protected so far.
+    #[default]
+    Clear,
+    /// Records were opened.
+    Opened,
+    /// No secrets of this session are at hand.
+    NoSecrets,
+    /// The ClientHello was not captured, without which nobody can tell which secrets to take.
+    Late,
+    /// There are secrets, and they do not open its records.
+    WrongSecrets,
+    /// There are secrets, and a cipher suite or version that is not opened.
+    Unsupported,
+}
+
+/// What TLS carried.
+#[derive(Debug)]
+pub enum TlsEvent<'a> {
+    /// The application data of one record.
+    Data {
+        /// Which way.
+        direction: Direction,
+        /// The plaintext.
+        bytes: &'a [u8],
+        /// Where the record stands in the connection's stream: its header's first byte, and behind its last.
+        record: (u64, u64),
+        /// When its last byte was captured.
+        time: Time,
+        /// Offset of the other direction that its sender had seen.
+        acknowledged: u64,
+    },
+    /// Application data that was never seen; its length is exact where only its records' number was lost.
+    Lost {
+        /// Which way.
+        direction: Direction,
+        /// How many bytes.
+        length: u64,
+        /// When that was found.
+        time: Time,
+    },
+    /// Nothing follows: `close_notify`, or the end of the connection.
+    End {
+        /// Which way.
+        direction: Direction,
+        /// How.
+        ending: Ending,
+        /// When.
+        time: Time,
+    },
+    /// Something odd.
+    Anomaly {
+        /// Which way.
+        direction: Direction,
+        /// Where, in the connection's stream.
+        record: (u64, u64),
+        /// What.
+        anomaly: Anomaly,
+    },
+}
+
+/// Where events go.
+pub type Sink<'s> = dyn FnMut(TlsEvent<'_>) + 's;
+
+/// What goes with a piece.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Arrival<'a> {
+    /// The packets that carried its bytes, in order.
+    pub packets: &'a [PacketRange],
+    /// When it was captured.
+    pub time: Time,
+    /// Offset in the other direction up to which the sender had seen.
+    pub acknowledged: u64,
 }
 
 /// Whether a stream begins with a TLS record; `None` while there are too few bytes (five) to say.
 pub fn sniff(bytes: &[u8]) -> Option<bool> {
     record::sniff(bytes)
+}
+
+/// Whether bytes look like a record of application data: in the middle of a connection, the only ones that are looked for.
+pub fn sniff_application_data(bytes: &[u8]) -> bool {
+    bytes.starts_with(&[23, 3, 3]) && record::sniff(bytes) == Some(true)
+}
+
+/// What the ClientHello offers that a handshake begins with, once it is whole: the server's name (SNI), and protocols (ALPN).
+pub fn client_hello(handshake: &[u8]) -> Option<(Option<String>, Vec<String>)> {
+    handshake::offer(handshake)
 }
 
 /// Whether a TLS record that begins here holds a ClientHello (RFC 8446 section 4: msg_type 1 behind the five bytes of the record).
@@ -58,353 +180,289 @@ pub fn is_client_hello(bytes: &[u8]) -> bool {
 }
 
 /// One TLS connection.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Tls {
-    halves: [Half; 2],
-    negotiation: Negotiation,
-    steps: Steps,
-    /// When the last ClientHello was sent.
-    asked: Option<Time>,
-    /// From the ClientHello to its ServerHello.
-    round_trip: Option<i64>,
-    /// When the client's Finished of TLS 1.3 was sent.
-    finished: Option<Time>,
+    framing: [Framing; 2],
+    state: State,
+    waiting: Option<Waiting>,
+    /// It waited in vain: records are held no more.
+    gave_up: bool,
 }
 
-/// One direction.
-#[derive(Clone, Debug, Default)]
-struct Half {
+/// The bytes of one direction on their way to records.
+#[derive(Debug, Default)]
+struct Framing {
     records: Records,
-    messages: Messages,
-    phase: Phase,
+    /// Offset of the next byte.
+    offset: u64,
     /// The record that is being read.
-    current: Option<Current>,
-    /// Records of TLS 1.3 that were counted to the encrypted handshake.
-    encrypted: u8,
-    /// Whether application data or tickets were seen.
-    used: bool,
-    /// The last record, where only what follows tells what it is: application data, a ticket or an alert.
-    aside: Option<Seen>,
-    /// Length of the records that are tickets.
-    ticket: Option<u16>,
+    open: bool,
+    current: Whole,
+    ended: bool,
 }
 
-/// How far the handshake of one direction got.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Phase {
-    /// Messages can be read.
-    #[default]
-    Clear,
-    /// Messages are encrypted.
-    Encrypted,
-    /// Its Finished was sent.
-    Over,
-}
-
+/// A record, as far as it came.
 #[derive(Clone, Debug)]
-struct Current {
+struct Whole {
     record: Record,
+    /// Offset of its header.
+    start: u64,
+    /// Offset behind what came of it.
+    end: u64,
+    /// Of its first byte, and of its last.
+    began: Time,
     time: Time,
+    acknowledged: u64,
+    /// The packets that carried it, in order.
     packets: Vec<PacketNumber>,
-    /// Its first two bytes, for an alert.
-    start: [Option<u8>; 2],
-    /// Whether handshake messages in it can be read.
-    readable: bool,
+    /// Its bytes, where anybody can make something of them.
+    body: Vec<u8>,
+    /// Whether `body` is to be filled.
+    wanted: bool,
+    /// Whether all its bytes were seen.
+    complete: bool,
 }
+
+impl Default for Whole {
+    fn default() -> Whole {
+        Whole {
+            record: Record { header: [0; HEADER], content: ContentType::Alert, length: 0 },
+            start: 0,
+            end: 0,
+            began: Time::default(),
+            time: Time::default(),
+            acknowledged: 0,
+            packets: Vec::new(),
+            body: Vec::new(),
+            wanted: false,
+            complete: false,
+        }
+    }
+}
+
+/// A connection whose secrets may still come.
+#[derive(Debug)]
+struct Waiting {
+    /// What was known when it began to wait.
+    before: Box<State>,
+    held: Vec<(Direction, Held)>,
+    /// Bytes of them.
+    bytes: usize,
+}
+
+#[derive(Debug)]
+enum Held {
+    Record(Box<Whole>),
+    Lost,
+    End(Ending, Time),
+}
+
+/// What a held record takes beside its bytes.
+const HELD_RECORD: usize = 256;
 
 impl Tls {
     /// A connection of which nothing was seen yet.
     pub fn new(limits: Limits) -> Tls {
-        Tls {
-            halves: Default::default(),
-            negotiation: Negotiation::default(),
-            steps: Steps::new(limits.packets_listed),
-            asked: None,
-            round_trip: None,
-            finished: None,
+        Tls { framing: Default::default(), state: State::new(limits.packets_listed), waiting: None, gave_up: false }
+    }
+
+    /// The next piece of one direction.
+    pub fn push(
+        &mut self,
+        direction: Direction,
+        piece: Piece<'_>,
+        arrival: Arrival<'_>,
+        keys: &KeyLog,
+        sink: &mut Sink<'_>,
+    ) {
+        match piece {
+            Piece::Data(bytes) => {
+                let mut cursor = Cursor::new(bytes, arrival.packets);
+                let end = self.framing[direction as usize].offset + bytes.len() as u64;
+                while let Some(fragment) = self.framing[direction as usize].records.next(&mut cursor) {
+                    let at = end - cursor.bytes.len() as u64;
+                    if self.fragment(direction, &fragment, at, arrival, keys) {
+                        self.record(direction, keys, sink);
+                    }
+                }
+                self.framing[direction as usize].offset = end;
+            }
+            Piece::Gap(length) => self.gap(direction, length, keys, sink),
+            Piece::End(ending) => {
+                self.record(direction, keys, sink);
+                if !std::mem::replace(&mut self.framing[direction as usize].ended, true) {
+                    self.state.end(direction, ending, arrival.time, sink);
+                    self.hold(direction, || Held::End(ending, arrival.time));
+                }
+            }
         }
     }
 
-    /// The next piece of one direction: `packets` carried its bytes, in order, and it was captured at `time`.
-    pub fn push(&mut self, direction: Direction, piece: Piece<'_>, packets: &[PacketRange], time: Time) {
-        match piece {
-            Piece::Data(bytes) => {
-                let mut cursor = Cursor::new(bytes, packets);
-                while let Some(fragment) = self.half(direction).records.next(&mut cursor) {
-                    self.fragment(direction, &fragment, time);
+    /// Secrets came that were not known before: what waited for them is read again.
+    pub fn retry(&mut self, keys: &KeyLog, sink: &mut Sink<'_>) {
+        if self.waiting.is_none() || !self.state.has_secrets(keys) {
+            return;
+        }
+        let Some(Waiting { before, held, .. }) = self.waiting.take() else { return };
+        self.state = *before;
+        for (direction, held) in held {
+            match held {
+                Held::Record(mut whole) => self.whole(direction, &mut whole, keys, sink),
+                Held::Lost => {
+                    self.state.lose(direction);
+                    self.hold(direction, || Held::Lost);
+                }
+                Held::End(ending, time) => {
+                    self.state.end(direction, ending, time, sink);
+                    self.hold(direction, || Held::End(ending, time));
                 }
             }
-            Piece::Gap(length) => self.gap(direction, length),
-            Piece::End(ending) => self.end(direction, ending),
+        }
+    }
+
+    /// Bytes of records that are held until their secrets come, or until they are whole.
+    pub fn held(&self) -> usize {
+        let framing = self.framing.iter().map(|framing| framing.current.body.capacity()).sum::<usize>();
+        framing + self.waiting.as_ref().map_or(0, |waiting| waiting.bytes)
+    }
+
+    /// Memory is needed elsewhere: nothing is held any longer. Records of which bytes are given up count as lost.
+    pub fn give_up(&mut self) {
+        self.gave_up |= self.waiting.take().is_some();
+        for (framing, direction) in self.framing.iter_mut().zip([Direction::ClientToServer, Direction::ServerToClient])
+        {
+            if !framing.current.body.is_empty() {
+                framing.current.complete = false;
+                self.state.lose(direction);
+            }
+            framing.current.body = Vec::new();
+            framing.current.wanted = false;
         }
     }
 
     /// Whether all bytes so far could be TLS records. Once they could not, nothing further is read of that direction.
     pub fn is_tls(&self) -> bool {
-        self.halves.iter().all(|half| !half.records.foreign)
-    }
-
-    /// The server's name that the client asked for (SNI, RFC 6066), lower case.
-    pub fn server_name(&self) -> Option<&str> {
-        self.negotiation.server_name.as_deref()
+        self.framing.iter().all(|framing| !framing.records.foreign)
     }
 
     /// The steps so far. The last ones may still change.
     pub fn steps(&self) -> &[Step] {
-        &self.steps.list
+        self.state.steps()
     }
 
-    fn half(&mut self, direction: Direction) -> &mut Half {
-        &mut self.halves[direction as usize]
+    /// What was agreed on so far.
+    pub fn agreed(&self) -> Agreed {
+        self.state.agreed()
     }
 
-    fn fragment(&mut self, direction: Direction, fragment: &Fragment<'_>, time: Time) {
-        let half = self.half(direction);
-        let current = half.current.get_or_insert_with(|| Current {
-            record: fragment.record,
-            time,
-            packets: Vec::new(),
-            start: [None; 2],
-            readable: fragment.record.content == ContentType::Handshake && half.phase == Phase::Clear,
-        });
+    /// The server's name that the client asked for.
+    pub fn server_name(&self) -> Option<&str> {
+        self.state.server_name()
+    }
+
+    /// The client random, which names the session in a key log.
+    pub fn client_random(&self) -> Option<&keylog::Random> {
+        self.state.client_random()
+    }
+
+    /// Whether records could be opened.
+    pub fn secrecy(&self) -> Secrecy {
+        self.state.secrecy()
+    }
+
+    /// The lowest offset of this direction that may still be asked for: of the record that is being read, or the first that is held.
+    pub fn low_water(&self, direction: Direction) -> u64 {
+        let framing = &self.framing[direction as usize];
+        let current = if framing.open { framing.current.start } else { framing.offset };
+        let held = self.waiting.iter().flat_map(|waiting| &waiting.held);
+        let mut own = held.filter(|(of, _)| *of == direction);
+        let first = own.find_map(|(_, held)| if let Held::Record(whole) = held { Some(whole.start) } else { None });
+        let early = self.state.early_start().filter(|_| direction == Direction::ClientToServer);
+        first.into_iter().chain(early).fold(current, u64::min)
+    }
+
+    /// Takes a fragment in; says whether its record is over.
+    fn fragment(
+        &mut self,
+        direction: Direction,
+        fragment: &Fragment<'_>,
+        end: u64,
+        arrival: Arrival<'_>,
+        keys: &KeyLog,
+    ) -> bool {
+        let Framing { open, current, .. } = &mut self.framing[direction as usize];
+        if !std::mem::replace(open, true) {
+            current.packets.clear();
+            current.body.clear();
+            current.record = fragment.record;
+            current.start = end.saturating_sub((HEADER + fragment.bytes.len()) as u64);
+            current.began = arrival.time;
+            current.complete = true;
+            current.wanted = self.waiting.is_some() || !self.gave_up || self.state.has_secrets(keys);
+        }
+        current.end = end;
+        current.time = arrival.time;
+        current.acknowledged = arrival.acknowledged;
         let carriers = fragment.packets.iter().map(|range| range.packet);
         for packet in fragment.header.into_iter().flatten().chain(carriers) {
             if current.packets.last() != Some(&packet) {
                 current.packets.push(packet);
             }
         }
-        let empty = current.start.iter_mut().filter(|byte| byte.is_none());
-        empty.zip(fragment.bytes).for_each(|(start, byte)| *start = Some(*byte));
-        if current.readable {
-            half.messages.push(fragment.bytes);
+        // What is not encrypted is always looked at.
+        if current.wanted || current.record.content != ContentType::ApplicationData {
+            current.body.extend_from_slice(fragment.bytes);
         }
-        if fragment.last {
-            self.record(direction);
-        }
+        fragment.last
     }
 
     /// The current record of a direction is over, or will not be.
-    fn record(&mut self, direction: Direction) {
-        let newest = self.is_newest();
-        let half = self.half(direction);
-        let Some(Current { record, time, packets, start, readable }) = half.current.take() else { return };
-        let phase = half.phase;
-        let seen = Seen { direction, time, length: record.length, packets };
-        match record.content {
-            ContentType::ChangeCipherSpec => {
-                // TLS 1.3 sends it for the sake of middleboxes, without meaning (RFC 8446 appendix D.4).
-                if phase == Phase::Clear && !newest {
-                    half.phase = Phase::Encrypted;
-                }
-                self.steps.handshake(&seen, phase == Phase::Over);
-                self.said("ChangeCipherSpec");
-            }
-            ContentType::Handshake if phase == Phase::Clear => {
-                self.steps.handshake(&seen, false);
-                if readable {
-                    self.messages(direction, time);
-                }
-            }
-            // RFC 5246 section 7.4.9: "A Finished message is always sent immediately after a change cipher spec message".
-            ContentType::Handshake => {
-                half.phase = Phase::Over;
-                self.steps.handshake(&seen, phase == Phase::Over);
-                self.said(if phase == Phase::Encrypted && !newest { "Finished" } else { "encrypted messages" });
-            }
-            ContentType::ApplicationData if newest => self.application_data(seen),
-            ContentType::ApplicationData => {
-                half.used = true;
-                self.steps.application(&seen);
-            }
-            ContentType::Alert => match start {
-                [Some(level), Some(description)] if phase == Phase::Clear && record.length == 2 => {
-                    self.steps.alert(&seen, &steps::alert(level, description));
-                }
-                _ => self.steps.alert(&seen, "encrypted alert"),
-            },
+    fn record(&mut self, direction: Direction, keys: &KeyLog, sink: &mut Sink<'_>) {
+        let framing = &mut self.framing[direction as usize];
+        if !std::mem::take(&mut framing.open) {
+            return;
+        }
+        let mut whole = std::mem::take(&mut framing.current);
+        whole.complete &= whole.body.len() == usize::from(whole.record.length);
+        self.whole(direction, &mut whole, keys, sink);
+        // Its memory is used again for the next.
+        self.framing[direction as usize].current = whole;
+        if !self.state.is_opening() {
+            self.framing[direction as usize].current.body = Vec::new();
         }
     }
 
-    /// A record of TLS 1.3 that says it is application data, as all encrypted ones do. Without keys:
-    ///
-    /// - Before the client's Finished the server has nothing but its handshake to send, so far as servers do. Finished is
-    ///   told by its length; at the most it is the third record, behind a certificate and its proof.
-    /// - The server's first records, of one length in a row, before the client asks for anything or within two round trips
-    ///   of its Finished, are tickets: servers send two or more as soon as they may (RFC 8446 section 4.6.1).
-    /// - A record just as long as an alert, the last of its direction, is the alert that closes it (section 6.1).
-    fn application_data(&mut self, seen: Seen) {
-        /// Certificate, CertificateVerify and Finished of a client.
-        const CLIENT_FLIGHT: u8 = 3;
-        /// More than the messages of a server, a chain of certificates over several records; where the client's direction
-        /// was not captured, its Finished never comes.
-        const SERVER_FLIGHT: u8 = 8;
-        /// EndOfEarlyData has no content (section 4.5).
-        const END_OF_EARLY_DATA: u16 = 4 + 1 + 16;
-        let finished = self.negotiation.cipher_suite.map(finished_length) == Some(seen.length);
-        let [client, server] = &mut self.halves;
-        match seen.direction {
-            Direction::ClientToServer if client.phase == Phase::Encrypted => {
-                let early = client.used && !finished && seen.length != END_OF_EARLY_DATA;
-                if early {
-                    return self.steps.application(&seen);
-                }
-                client.encrypted += 1;
-                if finished || client.encrypted == CLIENT_FLIGHT {
-                    client.phase = Phase::Over;
-                    self.finished = Some(seen.time);
-                }
-                self.steps.handshake(&seen, false);
-                self.said(if finished { "Finished" } else { "encrypted messages" });
+    fn whole(&mut self, direction: Direction, whole: &mut Whole, keys: &KeyLog, sink: &mut Sink<'_>) {
+        if self.waiting.is_none() && !self.gave_up && self.state.must_wait(direction, whole, keys) {
+            let before = Box::new(self.state.clone());
+            self.waiting = Some(Waiting { before, held: Vec::new(), bytes: size_of::<State>() });
+        }
+        let waits = self.waiting.is_some();
+        self.hold(direction, || Held::Record(Box::new(whole.clone())));
+        self.state.record(direction, whole, if waits { None } else { Some(keys) }, sink);
+    }
+
+    fn hold(&mut self, direction: Direction, held: impl FnOnce() -> Held) {
+        if let Some(waiting) = &mut self.waiting {
+            let held = held();
+            waiting.bytes += HELD_RECORD;
+            if let Held::Record(whole) = &held {
+                waiting.bytes += whole.body.len();
             }
-            Direction::ServerToClient if client.phase != Phase::Over && server.encrypted < SERVER_FLIGHT => {
-                server.encrypted += 1;
-                self.steps.handshake(&seen, false);
-                self.said("encrypted messages");
-            }
-            _ => self.behind_handshake(seen),
+            waiting.held.push((direction, held));
         }
     }
 
-    /// A record of TLS 1.3 behind the handshake, see [`Tls::application_data`].
-    fn behind_handshake(&mut self, seen: Seen) {
-        /// The head of a ticket and a short reference to what the server remembers, up to all that it needs to know.
-        const TICKET: std::ops::Range<u16> = 50..1_024;
-        let soon = self.finished.zip(self.round_trip).is_some_and(|(finished, round_trip)| {
-            (0..=round_trip.saturating_mul(2)).contains(&seen.time.since(finished))
-        });
-        let unasked = self.finished.is_some() && !self.halves[Direction::ClientToServer as usize].used;
-        let early = soon || unasked;
-        let alert = self.negotiation.cipher_suite.map(alert_length) == Some(seen.length);
-        let half = &mut self.halves[seen.direction as usize];
-        if half.ticket == Some(seen.length) && early {
-            return self.steps.ticket(&seen);
-        }
-        half.ticket = None;
-        let unused = !std::mem::replace(&mut half.used, true);
-        match half.aside.take() {
-            Some(first) if TICKET.contains(&first.length) && first.length == seen.length && early => {
-                half.ticket = Some(seen.length);
-                self.steps.ticket(&first);
-                return self.steps.ticket(&seen);
-            }
-            Some(data) => self.steps.application(&data),
-            None => {}
-        }
-        let ticket = seen.direction == Direction::ServerToClient && unused && early && TICKET.contains(&seen.length);
-        if ticket || alert {
-            half.aside = Some(seen);
+    fn gap(&mut self, direction: Direction, length: u64, keys: &KeyLog, sink: &mut Sink<'_>) {
+        let framing = &mut self.framing[direction as usize];
+        framing.offset = framing.offset.saturating_add(length);
+        framing.current.complete = false;
+        if framing.records.gap(length) {
+            framing.current.end = framing.offset;
         } else {
-            self.steps.application(&seen);
+            self.record(direction, keys, sink);
         }
+        self.state.lose(direction);
+        self.hold(direction, || Held::Lost);
     }
-
-    fn gap(&mut self, direction: Direction, length: u64) {
-        let half = self.half(direction);
-        half.messages.lose();
-        if let Some(current) = &mut half.current {
-            current.readable = false;
-        }
-        if half.phase == Phase::Encrypted {
-            half.phase = Phase::Over;
-        }
-        if !half.records.gap(length) {
-            self.record(direction);
-        }
-    }
-
-    fn end(&mut self, direction: Direction, ending: Ending) {
-        self.record(direction);
-        let alert = self.negotiation.cipher_suite.map(alert_length);
-        match self.half(direction).aside.take() {
-            Some(seen) if Some(seen.length) == alert && ending != Ending::Cut => {
-                self.steps.alert(&seen, "encrypted alert (told by its length and place)");
-            }
-            Some(seen) => self.steps.application(&seen),
-            None => {}
-        }
-    }
-
-    /// Whether TLS 1.3 was chosen.
-    fn is_newest(&self) -> bool {
-        self.negotiation.version.is_some_and(|version| version >= Version::TLS_1_3)
-    }
-
-    fn said(&mut self, name: &'static str) {
-        self.steps.message(name, &self.negotiation);
-    }
-
-    /// Reads the handshake messages that are complete.
-    fn messages(&mut self, direction: Direction, time: Time) {
-        while let Some(message) = self.half(direction).messages.next() {
-            let name = match message {
-                Message::ClientHello(hello) => {
-                    self.asked = Some(time);
-                    self.negotiation.server_name = hello.server_name.or(self.negotiation.server_name.take());
-                    self.negotiation.offered_versions = hello.versions;
-                    self.negotiation.offered_alpn = hello.alpn;
-                    "ClientHello"
-                }
-                Message::ServerHello(hello) => {
-                    self.negotiation.version = Some(hello.version);
-                    self.negotiation.cipher_suite = Some(hello.cipher_suite);
-                    self.negotiation.alpn = hello.alpn;
-                    if hello.retry {
-                        "HelloRetryRequest"
-                    } else {
-                        self.round_trip = self.asked.map(|asked| time.since(asked));
-                        if hello.version >= Version::TLS_1_3 {
-                            // RFC 8446 section 2: "All handshake messages after the ServerHello are now encrypted."
-                            self.halves.iter_mut().for_each(|half| half.phase = Phase::Encrypted);
-                        }
-                        "ServerHello"
-                    }
-                }
-                Message::Other(name) => name,
-            };
-            self.said(name);
-        }
-    }
-}
-
-/// The body of the fuzz target of this module: any bytes are the two directions of a TLS connection. However they are cut
-/// into pieces, the steps are the same; packets are listed once and in order, within their limit.
-///
-/// The first byte is the length of the pieces, the second chooses where bytes are missing; the rest is split between client
-/// and server in turns, each behind a byte that says whose it is and how much.
-pub fn fuzz_tls(data: &[u8]) {
-    let [size, gap, rest @ ..] = data else { return };
-    let limits = Limits { packets_listed: 64, ..Limits::default() };
-    let [mut whole, mut cut] = [Tls::new(limits), Tls::new(limits)];
-    let mut rest = rest;
-    let mut turn = 0_u64;
-    while let [head, behind @ ..] = rest {
-        let direction = if head & 1 == 0 { Direction::ClientToServer } else { Direction::ServerToClient };
-        let (bytes, behind) = behind.split_at(usize::from(head >> 1).min(behind.len()));
-        rest = behind;
-        turn += 1;
-        let time = Time(turn as i64);
-        let range = |start: usize, end: usize| {
-            [PacketRange { packet: PacketNumber(turn), start: start as u32, end: end as u32 }]
-        };
-        if u64::from(*gap) == turn {
-            whole.push(direction, Piece::Gap(9), &[], time);
-            cut.push(direction, Piece::Gap(9), &[], time);
-        }
-        whole.push(direction, Piece::Data(bytes), &range(0, bytes.len()), time);
-        let size = usize::from(*size).max(1);
-        for (index, piece) in bytes.chunks(size).enumerate() {
-            let start = index * size;
-            cut.push(direction, Piece::Data(piece), &range(start, start + piece.len()), time);
-        }
-    }
-    for tls in [&mut whole, &mut cut] {
-        for direction in [Direction::ClientToServer, Direction::ServerToClient] {
-            tls.push(direction, Piece::End(Ending::Finished), &[], Time(turn as i64));
-        }
-    }
-    assert_eq!(whole.steps(), cut.steps(), "cutting changes nothing");
-    assert_eq!((whole.is_tls(), whole.server_name()), (cut.is_tls(), cut.server_name()));
-    assert!(whole.steps().len() <= limits.packets_listed);
-    assert!(whole.steps().iter().map(|step| step.packets.len()).sum::<usize>() <= limits.packets_listed);
-    assert!(whole.steps().iter().all(|step| step.packets.is_sorted_by(|one, next| one < next)), "each once, in order");
 }

@@ -161,7 +161,7 @@ fn any(field: &Field, row: &Row<'_>, asked: Asked<'_>) -> bool {
 }
 
 fn any_known(entry: &Entry, row: &Row<'_>, asked: Asked<'_>) -> bool {
-    let Row { message, tool, answered, findings, session, exchange } = *row;
+    let Row { message, tool, answered, findings, severities, session, exchange } = *row;
     let integer = |value: u64| Datum::Integer(i64::try_from(value).unwrap_or(i64::MAX));
     let one = match entry.key {
         Key::Method => message.method.as_deref().map(Datum::Text),
@@ -193,6 +193,7 @@ fn any_known(entry: &Entry, row: &Row<'_>, asked: Asked<'_>) -> bool {
         Key::HttpStatus => exchange.and_then(|exchange| exchange.status).map(|status| integer(status.into())),
         Key::TcpConnection => exchange.map(|exchange| integer(exchange.connection.0.into())),
         Key::Packet => return message.packets.iter().any(|packet| asked(integer(packet.0))),
+        Key::Severity => return severities.iter().any(|severity| asked(Datum::Text(severity.name()))),
         Key::Finding => return findings.iter().any(|rule| asked(Datum::Text(rule))),
         Key::Server | Key::Host | Key::Process | Key::IpAddr | Key::TcpPort => {
             return session.is_some_and(|session| {

@@ -38,6 +38,7 @@ pub use sql::{Condition, FUNCTION, Parameter, TEXT_FUNCTION, Term};
 pub use stream::Stream;
 
 use crate::decode::exchange::Exchange;
+use crate::findings::Severity;
 use crate::mcp::{Message, Session};
 
 /// A message and what is known around it.
@@ -51,6 +52,8 @@ pub struct Row<'a> {
     pub answered: bool,
     /// The rules that it breaks, as far as is known.
     pub findings: &'a [&'static str],
+    /// How bad what breaks them is, as far as is known.
+    pub severities: &'a [Severity],
     /// The message's session.
     pub session: Option<&'a Session>,
     /// The message's HTTP exchange.

@@ -127,6 +127,10 @@ fn column(key: Key) -> Column {
             "SELECT rule AS value FROM finding_message JOIN finding ON finding.id = finding_message.finding \
              WHERE finding_message.message = message.id",
         ),
+        Key::Severity => Column::Many(
+            "SELECT CASE finding_message.severity WHEN 0 THEN 'info' WHEN 1 THEN 'warning' ELSE 'error' END AS value \
+             FROM finding_message WHERE finding_message.message = message.id",
+        ),
         Key::Line => Column::One("message.line"),
         Key::SseId => Column::One("message.sse_id"),
         Key::Exchange => Column::One("message.exchange"),

@@ -13,6 +13,7 @@ use rustc_hash::FxBuildHasher;
 use super::{Filter, Row, Settled};
 use crate::decode::exchange::{Exchange, ExchangeNumber, Half};
 use crate::event::Event;
+use crate::findings::Severity;
 use crate::mcp::facts;
 use crate::mcp::{Message, MessageNumber, Session, SessionNumber};
 
@@ -33,6 +34,7 @@ struct Waiting {
     tool: Option<String>,
     answered: bool,
     findings: Vec<&'static str>,
+    severities: Vec<Severity>,
 }
 
 /// Lets the messages through that a filter wants, with every other event.
@@ -92,10 +94,12 @@ impl Stream {
             }
             Event::Finding(finding) => {
                 for number in &finding.messages {
-                    if let Some(waiting) = self.waiting(*number)
-                        && !waiting.findings.contains(&finding.rule.id)
-                    {
+                    let Some(waiting) = self.waiting(*number) else { continue };
+                    if !waiting.findings.contains(&finding.rule.id) {
                         waiting.findings.push(finding.rule.id);
+                    }
+                    if !waiting.severities.contains(&finding.severity) {
+                        waiting.severities.push(finding.severity);
                     }
                 }
                 sink(Event::Finding(finding));
@@ -125,7 +129,7 @@ impl Stream {
         }
         self.waiting_bytes += message.raw.len() + OVERHEAD;
         let (answered, findings) = (message.answered_by.is_some(), message.findings.clone());
-        self.waiting.push_back(Waiting { message, tool, answered, findings });
+        self.waiting.push_back(Waiting { message, tool, answered, findings, severities: Vec::new() });
     }
 
     fn waiting(&mut self, number: MessageNumber) -> Option<&mut Waiting> {
@@ -156,13 +160,16 @@ impl Stream {
             if !settled && limit > 0 && self.waiting_bytes <= limit {
                 return;
             }
-            let Some(Waiting { message, tool, answered, findings }) = self.waiting.pop_front() else { return };
+            let Some(Waiting { message, tool, answered, findings, severities }) = self.waiting.pop_front() else {
+                return;
+            };
             self.waiting_bytes -= message.raw.len() + OVERHEAD;
             let passes = self.filter.matches(&Row {
                 message: &message,
                 tool: tool.as_deref(),
                 answered,
                 findings: &findings,
+                severities: &severities,
                 session: self.sessions.get(&message.session),
                 exchange: exchange.and_then(|exchange| self.exchanges.get(&exchange)?.1.as_ref()),
             });

@@ -120,6 +120,7 @@ fn passes(filter: &str, message: &Message, tool: Option<&str>) -> bool {
         tool,
         answered: message.answered_by.is_some(),
         findings: &message.findings,
+        severities: &[],
         session: Some(&session),
         exchange: None,
     };

@@ -14,7 +14,7 @@ pub(super) const RULES: &[&Rule] = &[&UNKNOWN, &ANSWERED, &BY_SERVER, &TASK];
 
 static UNKNOWN: Rule = Rule {
     id: "cancel-unknown",
-    severity: Severity::Error,
+    severity: Severity::Warning,
     layer: "cancellation",
     title: "A cancellation of a request that its sender has not open",
     spec: "basic/utilities/cancellation \"Behavior Requirements\" 1: \"Cancellation notifications MUST only reference requests that: were previously issued in the same direction, are believed to still be in-progress\"",
@@ -41,7 +41,7 @@ fn unknown(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
         return report.say_as(Severity::Info, format!("the request with id {id} was answered before"));
     }
     if history.is_whole() && seen.is_one_client() && !history.ids.has_forgotten(sender) {
-        report.say(format!("its sender made no request with id {id}"));
+        report.say_as(Severity::Error, format!("its sender made no request with id {id}"));
     }
 }
 

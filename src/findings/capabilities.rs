@@ -10,7 +10,7 @@ use crate::mcp::revision::Revision::{V2024_11_05, V2025_03_26, V2025_11_25};
 use crate::mcp::revision::Revisions;
 
 /// The rules of this file.
-pub(super) const RULES: &[&Rule] = &[&SERVER, &CLIENT, &NOTIFICATION, &SAMPLING_TOOLS, &ELICITATION_MODE];
+pub(super) const RULES: &[&Rule] = &[&SERVER, &CLIENT, &NOTIFICATION, &SAMPLING_TOOLS, &ELICITATION_MODE, &WRONG_SIDE];
 
 /// Revisions that say SHOULD where later ones say MUST (basic/lifecycle "Operation").
 const SHOULD: Revisions = Revisions::between(V2024_11_05, V2025_03_26);
@@ -66,7 +66,6 @@ static CLIENT: Rule = Rule {
     example: "sampling/createMessage to a client whose capabilities are {}",
     remedy: "Look at the capabilities in initialize before asking, and do without where they are missing.",
     checks: &[Check::Message(REQUESTS, &[], client)],
-    ..Rule::BLANK
 };
 
 fn client(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -121,7 +120,6 @@ static SAMPLING_TOOLS: Rule = Rule {
     example: "\"tools\":[…] in sampling/createMessage, and {\"sampling\":{}} in initialize",
     remedy: "Look for sampling.tools before adding tools or toolChoice.",
     checks: &[Check::Message(REQUESTS, &[Method::SamplingCreateMessage], sampling_tools)],
-    ..Rule::BLANK
 };
 
 fn sampling_tools(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -144,7 +142,6 @@ static ELICITATION_MODE: Rule = Rule {
     example: "\"mode\":\"url\" to a client with {\"elicitation\":{}}, which means forms only",
     remedy: "Look for elicitation.url or elicitation.form, and fall back to what is there.",
     checks: &[Check::Message(REQUESTS, &[Method::ElicitationCreate], elicitation_mode)],
-    ..Rule::BLANK
 };
 
 fn elicitation_mode(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -153,6 +150,28 @@ fn elicitation_mode(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     let declares_any = seen.history.client_has(Capability::Elicitation, None) == Some(true);
     if declares_any && seen.history.client_has(gate, None) == Some(false) {
         report.say(format!("mode {mode}, and the client did not declare {}", gate.path()));
+    }
+}
+
+static WRONG_SIDE: Rule = Rule {
+    id: "capability-wrong-side",
+    severity: Severity::Warning,
+    revisions: Revisions::LEGACY,
+    layer: "lifecycle",
+    title: "The client declared a capability that only servers have",
+    spec: "basic/lifecycle \"Capability Negotiation\"; schema ClientCapabilities",
+    why: "It means nothing: servers do not look for it, and what was meant is not declared.",
+    example: "{\"tools\":{},\"resources\":{}} in the client's initialize",
+    remedy: "Declare roots, sampling and elicitation where the client has them, and nothing else.",
+    checks: &[Check::Any(REQUESTS, &[Method::Initialize], wrong_side)],
+};
+
+fn wrong_side(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let declared = seen.body().object("capabilities");
+    let servers = ["tools", "resources", "prompts", "logging", "completions"];
+    let wrong: Vec<&str> = servers.into_iter().filter(|name| declared.get(name).is_some()).collect();
+    if !wrong.is_empty() {
+        report.say(format!("the client declared {}", wrong.join(", ")));
     }
 }
 
@@ -185,6 +204,12 @@ mod tests {
         assert_eq!(fires(rule, &session_of("2025-06-18", "{}", "{}", &[log])).severity.name(), "error");
         let roots = r#"> {"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#;
         fires(rule, &session_of("2025-06-18", r#"{"roots":{}}"#, "{}", &[roots]));
+    }
+
+    #[test]
+    fn each_side_has_its_capabilities() {
+        fires("capability-wrong-side", &session_of("2025-06-18", r#"{"tools":{}}"#, "{}", &[]));
+        silent("capability-wrong-side", &session("2025-06-18", &[]));
     }
 
     #[test]

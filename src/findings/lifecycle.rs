@@ -33,7 +33,6 @@ static FIRST: Rule = Rule {
     example: "tools/call as the first line on a server's stdin",
     remedy: "Send initialize, wait for its result, send notifications/initialized, and only then anything else.",
     checks: &[Check::Any(ASKS, &[], first)],
-    ..Rule::BLANK
 };
 
 /// Whether what follows has a handshake behind it that the capture does not hold: the header tells what was agreed on.
@@ -63,7 +62,6 @@ static BEFORE_READY: Rule = Rule {
     example: "initialize and tools/list in one write",
     remedy: "Wait for the result of initialize.",
     checks: &[Check::Any(ANSWERS, &[Method::Initialize], before_ready)],
-    ..Rule::BLANK
 };
 
 /// Looked for when the answer comes: only then it is known that the capture would have held it before.
@@ -84,7 +82,6 @@ static SERVER_BEFORE_INITIALIZED: Rule = Rule {
     example: "roots/list right behind the result of initialize",
     remedy: "Wait for notifications/initialized.",
     checks: &[Check::Message(REQUESTS, &[], server_before_initialized)],
-    ..Rule::BLANK
 };
 
 fn server_before_initialized(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -106,7 +103,6 @@ static INITIALIZED_MISSING: Rule = Rule {
     example: "tools/list right behind the result of initialize; or the notification under LSP's name, initialized",
     remedy: "Send notifications/initialized, with the prefix, after the result of initialize.",
     checks: &[Check::Message(REQUESTS, &[], initialized_missing)],
-    ..Rule::BLANK
 };
 
 /// At the first request behind the handshake only: what comes later is the same omission.
@@ -136,7 +132,6 @@ static INITIALIZED_EARLY: Rule = Rule {
         Check::Any(ANSWERS, &[Method::Initialize], initialized_early),
         Check::Message(NOTIFICATIONS, &[Method::Initialized], initialized_anyway),
     ],
-    ..Rule::BLANK
 };
 
 fn initialized_early(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -163,7 +158,6 @@ static REPEATED: Rule = Rule {
     example: "initialize with the Mcp-Session-Id of a session that lives",
     remedy: "Begin a new session: a new process, or a POST without Mcp-Session-Id.",
     checks: &[Check::Message(REQUESTS, &[Method::Initialize], repeated)],
-    ..Rule::BLANK
 };
 
 fn repeated(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -184,7 +178,6 @@ static CANCELLED: Rule = Rule {
     example: "notifications/cancelled with the requestId of initialize",
     remedy: "Close the connection or end the process instead.",
     checks: &[Check::Message(NOTIFICATIONS, &[Method::Cancelled], cancelled)],
-    ..Rule::BLANK
 };
 
 fn cancelled(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -245,7 +238,6 @@ static VERSION_CHANGED: Rule = Rule {
     example: "2025-11-25 asked for, 2025-06-18 given",
     remedy: "Nothing, unless you expected the newer one: then update the side that is behind.",
     checks: &[Check::Any(RESULTS, &[Method::Initialize], version_changed)],
-    ..Rule::BLANK
 };
 
 fn version_changed(seen: &Seen<'_, '_>, report: &mut Report<'_>) {

@@ -7,7 +7,7 @@
 //! To add a rule: declare a `static` in the file of its topic, name it in that file's `RULES`, write the function, and two tests:
 //! one that fires it and one that must not. To add a topic: a file with `RULES`, and its line in [`FAMILIES`]. What several
 //! rules need to know of the past belongs into `history/`, a noun a file. `docs/findings.md` is made from the rules
-//! (`MCPTAP_BLESS=1 cargo test --lib findings::manual`).
+//! (`UPDATE_EXPECT=1 cargo test --lib findings::manual`).
 
 pub mod baseline;
 mod cancellation;
@@ -17,6 +17,7 @@ pub mod checker;
 mod completion;
 pub mod history;
 mod http;
+pub mod http2;
 mod jsonrpc;
 mod lifecycle;
 mod logging;
@@ -33,6 +34,7 @@ mod sse;
 mod stdio;
 #[cfg(test)]
 mod testing;
+pub mod tls;
 mod tools;
 mod trace;
 pub mod transport;
@@ -46,6 +48,8 @@ pub use rule::{Check, Rule, Severity};
 /// The rules, file by file.
 const FAMILIES: &[&[&Rule]] = &[
     transport::RULES,
+    tls::RULES,
+    http2::RULES,
     baseline::RULES,
     stdio::RULES,
     stdio::framing::RULES,

@@ -104,7 +104,6 @@ static META_KEY: Rule = Rule {
     example: "\"_meta\":{\"my key\":1}",
     remedy: "Use a domain that is yours, reversed, and a name: com.example/key.",
     checks: &[Check::Message(ASKS, &[], meta_key), Check::Message(RESULTS, &[], meta_key)],
-    ..Rule::BLANK
 };
 
 /// "Labels MUST start with a letter and end with a letter or digit; interior characters can be letters, digits, or hyphens".
@@ -147,7 +146,6 @@ static META_RESERVED: Rule = Rule {
     example: "\"_meta\":{\"io.modelcontextprotocol/mine\":1}",
     remedy: "Use a domain that is yours, reversed: com.example/mine.",
     checks: &[Check::Message(ASKS, &[], meta_reserved), Check::Message(RESULTS, &[], meta_reserved)],
-    ..Rule::BLANK
 };
 
 /// Names that a revision or a known extension defines behind `io.modelcontextprotocol/`.
@@ -173,7 +171,7 @@ fn meta_reserved(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
         let is_reserved = if is_modern {
             labels.get(1).is_some_and(is_mcp)
         } else {
-            labels.iter().rev().skip(1).any(|label| is_mcp(&label)) || labels.last().is_some_and(is_mcp)
+            labels.iter().rev().skip(1).any(is_mcp) || labels.last().is_some_and(is_mcp)
         };
         if is_reserved && !(prefix == "io.modelcontextprotocol" && DEFINED.contains(&name)) {
             return report.say(format!("the key {key:?} is reserved"));

@@ -146,7 +146,9 @@ impl Seen<'_, '_> {
     pub fn is_one_client(&self) -> bool {
         match self.history.transport {
             Transport::Stdio | Transport::HttpSse => true,
-            Transport::StreamableHttp | Transport::Http => self.carried.is_some_and(|carried| carried.names_session),
+            Transport::StreamableHttp | Transport::Http | Transport::WebSocket => {
+                self.carried.is_some_and(|carried| carried.names_session)
+            }
         }
     }
 }

@@ -154,7 +154,6 @@ static STRUCTURED_MISSING: Rule = Rule {
     example: "{\"content\":[…]} of a tool that has an outputSchema",
     remedy: "Add structuredContent to every successful result, or drop the outputSchema.",
     checks: &[Check::Message(RESULTS, &[Method::ToolsCall], structured_missing)],
-    ..Rule::BLANK
 };
 
 /// The outputSchema of the tool that a result is of, where the result is to follow it.
@@ -185,7 +184,6 @@ static STRUCTURED_MISMATCH: Rule = Rule {
     example: "{\"temperature\":\"22\"} where a number is promised",
     remedy: "Validate the result before sending it, or correct the schema.",
     checks: &[Check::Message(RESULTS, &[Method::ToolsCall], structured_mismatch)],
-    ..Rule::BLANK
 };
 
 fn structured_mismatch(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -210,7 +208,6 @@ static STRUCTURED_NO_TEXT: Rule = Rule {
     example: "{\"content\":[],\"structuredContent\":{…}}",
     remedy: "Add the JSON as a text block.",
     checks: &[Check::Message(RESULTS, &[Method::ToolsCall], structured_no_text)],
-    ..Rule::BLANK
 };
 
 fn structured_no_text(seen: &Seen<'_, '_>, report: &mut Report<'_>) {

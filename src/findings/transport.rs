@@ -1,6 +1,6 @@
 //! Rules about the way messages travelled: captures, TCP, HTTP, server-sent events.
 
-use super::{Rule, Severity, stdio};
+use super::{Rule, Severity, http2, stdio, tls};
 use crate::decode::Anomaly;
 
 /// The rules of this file.
@@ -220,6 +220,7 @@ pub static FRAGMENTS: Rule = Rule {
 /// Whether messages may be hidden where this was found.
 pub(super) fn hides_messages(rule: &Rule) -> bool {
     [&TCP_LOST, &BYTES_SKIPPED, &HTTP_MALFORMED, &HTTP_CODING, &HTTP_UNKNOWN_CODING, &LIMIT, &HEADER].contains(&rule)
+        || http2::hides_messages(rule)
 }
 
 /// The rule that an anomaly breaks, and its sentence.
@@ -246,6 +247,22 @@ pub fn judge(anomaly: &Anomaly) -> (&'static Rule, String) {
         Anomaly::Skipped { offset, length } => {
             (&BYTES_SKIPPED, format!("{} from offset {offset} on were passed over", bytes(*length)))
         }
+        Anomaly::UnknownFields { offset, count } => (
+            &http2::UNKNOWN_FIELDS,
+            format!(
+                "{count} field(s) of the head at offset {offset} refer to earlier ones that the capture does not hold"
+            ),
+        ),
+        Anomaly::StreamReset { stream, code, .. } => {
+            (&http2::STREAM_RESET, format!("stream {stream} was given up: {}", http2::error(*code)))
+        }
+        Anomaly::GoingAway { code, .. } => {
+            (&http2::GOING_AWAY, format!("the connection was ended: {}", http2::error(*code)))
+        }
+        Anomaly::NotWebSocket { offset, expected } => (
+            &http2::WEBSOCKET_MALFORMED,
+            format!("at offset {offset} {expected} was expected; nothing behind it is shown"),
+        ),
         Anomaly::ResponseWithoutRequest { offset } => {
             (&HTTP_UNASKED, format!("the response at offset {offset} answers no request that was seen"))
         }
@@ -255,6 +272,9 @@ pub fn judge(anomaly: &Anomaly) -> (&'static Rule, String) {
             (&LIMIT, format!("the limit \"{limit}\" stopped decoding at offset {offset}"))
         }
         Anomaly::BadHeader { why } => (&HEADER, (*why).to_owned()),
+        Anomaly::TlsRecordsLost { .. } | Anomaly::TlsNotOpened { .. } | Anomaly::TlsUnsupported { .. } => {
+            tls::judge(anomaly)
+        }
         Anomaly::FragmentConflict => (&FRAGMENTS, "two fragments of one datagram differ where they overlap".to_owned()),
         Anomaly::FramingNoise { pipe, offset, what } => {
             (&stdio::FRAMING_NOISE, format!("{}: {what} at offset {offset}", pipe.name()))

@@ -21,15 +21,18 @@ pub enum Transport {
     StreamableHttp,
     /// Plain JSON-RPC over POST.
     Http,
+    /// Messages of a WebSocket.
+    WebSocket,
 }
 
 impl Transport {
     /// All of them, with the word of the JSON lines.
-    pub const NAMES: [(Transport, &'static str); 4] = [
+    pub const NAMES: [(Transport, &'static str); 5] = [
         (Transport::Stdio, "stdio"),
         (Transport::HttpSse, "http-sse"),
         (Transport::StreamableHttp, "streamable-http"),
         (Transport::Http, "http"),
+        (Transport::WebSocket, "websocket"),
     ];
 
     /// The word of the JSON lines.
@@ -49,15 +52,18 @@ pub enum Carrier {
     SseEvent,
     /// A line of a pipe.
     Line,
+    /// A message of a WebSocket.
+    WebSocket,
 }
 
 impl Carrier {
     /// All of them, with the word of the JSON lines.
-    pub const NAMES: [(Carrier, &'static str); 4] = [
+    pub const NAMES: [(Carrier, &'static str); 5] = [
         (Carrier::RequestBody, "request-body"),
         (Carrier::ResponseBody, "response-body"),
         (Carrier::SseEvent, "sse-event"),
         (Carrier::Line, "line"),
+        (Carrier::WebSocket, "websocket-message"),
     ];
 
     /// The word of the JSON lines.

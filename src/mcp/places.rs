@@ -52,7 +52,8 @@ impl Place {
     /// By the head of the request, or of the response where no request was seen.
     pub fn new(exchange: &Exchange, client: SocketAddr, server: SocketAddr) -> Place {
         let field = |name: &str| exchange.request.fields.get(name);
-        let host = field("host").map(|host| host_name(host).to_owned());
+        // HTTP/2 names the host in a pseudo-header (RFC 9113 section 8.3.1).
+        let host = field("host").or(field(":authority")).map(|host| host_name(host).to_owned());
         Place {
             exchange: exchange.number,
             connection: exchange.connection,
@@ -84,6 +85,9 @@ impl Place {
 
 /// A client's address, a server and a path: all there is to tell the clients of a server that keeps no session.
 type Stateless = (IpAddr, SocketAddr, String);
+
+/// Redirected requests whose copies are awaited at once.
+const REDIRECTS: usize = 4_096;
 
 /// The ways to a session.
 #[derive(Debug, Default)]
@@ -192,6 +196,10 @@ impl Places {
     /// The request of this exchange was redirected: its copy belongs to the same session.
     pub fn redirect(&mut self, place: &Place) {
         if let (Some(text), Some(session)) = (place.text, place.session) {
+            // A copy follows its redirect at once: one that has not come by now does not come any more.
+            if self.by_redirect.len() == REDIRECTS {
+                self.by_redirect.clear();
+            }
             self.by_redirect.insert((place.client.ip(), text), session);
         }
     }

@@ -1,14 +1,16 @@
 //! From texts to messages: each in its session, each answer with its request.
 
 mod http;
+mod sessions;
 mod state;
 
+use std::collections::VecDeque;
 use std::hash::Hasher;
 
-use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
+use rustc_hash::{FxHashMap, FxHasher};
 
 use super::message::{Carrier, Message, MessageNumber, Transport};
-use super::pairing::{Pairing, Pending, Scope};
+use super::pairing::{Pending, Scope};
 use super::peek;
 use super::places::{Place, Places};
 use super::session::{Peers, Session, SessionNumber};
@@ -58,7 +60,7 @@ pub enum Tracked {
 }
 
 /// Sessions kept in memory; beyond it those idle longest are ended. A session is two kilobytes.
-const SESSIONS: usize = 2_048;
+pub const SESSIONS: usize = 2_048;
 
 type Sink<'s> = dyn FnMut(Tracked) + 's;
 
@@ -71,6 +73,8 @@ pub struct Tracker {
     exchanges: FxHashMap<ExchangeNumber, Place>,
     places: Places,
     pipes: FxHashMap<ConnectionId, SessionNumber>,
+    /// The sessions that each open connection carries; a proxy's carries many.
+    carried: FxHashMap<ConnectionId, VecDeque<SessionNumber>>,
     last_session: u32,
     last_message: u64,
     last_batch: u64,
@@ -85,6 +89,7 @@ impl Tracker {
             exchanges: FxHashMap::default(),
             places: Places::default(),
             pipes: FxHashMap::default(),
+            carried: FxHashMap::default(),
             last_session: 0,
             last_message: 0,
             last_batch: 0,
@@ -95,6 +100,7 @@ impl Tracker {
     pub fn connection_over(&mut self, connection: ConnectionId) {
         self.places.closed(connection);
         self.pipes.remove(&connection);
+        self.carried.remove(&connection);
     }
 
     /// What is known of a wrapped process changed. The first word of it opens its session.
@@ -194,7 +200,11 @@ impl Tracker {
             None => {
                 let place = place.clone();
                 let streamable = place.accepts_events || place.session_id.is_some() || place.version.is_some();
-                let transport = if streamable { Transport::StreamableHttp } else { Transport::Http };
+                let transport = match text.carrier {
+                    TextCarrier::WebSocket(_) => Transport::WebSocket,
+                    _ if streamable => Transport::StreamableHttp,
+                    _ => Transport::Http,
+                };
                 let number = self.open(transport, network_peers(&place, connected), text.time, sink);
                 if let Some(state) = self.sessions.get_mut(&number) {
                     state.session.session_id = place.session_id.clone();
@@ -257,78 +267,6 @@ impl Tracker {
         number
     }
 
-    fn open(
-        &mut self,
-        transport: Transport,
-        peers: Peers,
-        time: crate::capture::Time,
-        sink: &mut Sink<'_>,
-    ) -> SessionNumber {
-        self.last_session += 1;
-        let number = SessionNumber(self.last_session);
-        let session = Session {
-            number,
-            transport,
-            protocol_version: None,
-            session_id: None,
-            client: None,
-            server: None,
-            peers,
-            connections: Vec::new(),
-            started: time,
-            ended: time,
-            messages: 0,
-            requests: 0,
-            responses: 0,
-            notifications: 0,
-            errors: 0,
-            invalid: 0,
-            unanswered: 0,
-            bytes: (0, 0),
-            exit: None,
-        };
-        sink(Tracked::Opened(Box::new(session.clone())));
-        let state = State {
-            session,
-            pairing: Pairing::default(),
-            events: FxHashSet::default(),
-            begun: true,
-            stateless: false,
-            redirected_to: None,
-            changed: true,
-        };
-        self.sessions.insert(number, state);
-        if self.sessions.len() > SESSIONS {
-            for ended in self.end_idle() {
-                let pending = waiting(&ended.pairing).into_iter().cloned().collect();
-                sink(Tracked::Ended(Box::new(ended.fresh()), pending));
-            }
-        }
-        number
-    }
-
-    /// Ends the half of the sessions that were idle longest.
-    fn end_idle(&mut self) -> Vec<State> {
-        let mut by_age: Vec<_> = self.sessions.values().map(|s| (s.session.ended, s.session.number)).collect();
-        by_age.sort_unstable();
-        let gone: FxHashSet<SessionNumber> = by_age[..by_age.len() / 2].iter().map(|(_, number)| *number).collect();
-        self.places.forget(|session| gone.contains(&session));
-        let mut ended: Vec<State> = gone.iter().filter_map(|number| self.sessions.remove(number)).collect();
-        ended.sort_by_key(|state| state.session.number);
-        ended
-    }
-
-    fn carries(&mut self, connection: ConnectionId, number: SessionNumber, sink: &mut Sink<'_>) {
-        if let Some(state) = self.sessions.get_mut(&number)
-            && state.session.connections.last() != Some(&connection)
-            && !state.session.connections.contains(&connection)
-        {
-            state.session.connections.push(connection);
-            state.changed = true;
-            sink(Tracked::Carries(connection, number));
-        }
-    }
-
     /// One message of a text.
     #[expect(clippy::too_many_arguments, reason = "the parts of one message, each made elsewhere")]
     fn message(
@@ -348,6 +286,7 @@ impl Tracker {
         let (carrier, line, sse_id) = match &text.carrier {
             TextCarrier::Line { number, .. } => (Carrier::Line, Some(*number), None),
             TextCarrier::SseEvent { id, .. } => (Carrier::SseEvent, None, id.map(str::to_owned)),
+            TextCarrier::WebSocket(_) => (Carrier::WebSocket, None, None),
             TextCarrier::Body(_) if text.direction == Direction::ClientToServer => (Carrier::RequestBody, None, None),
             TextCarrier::Body(_) => (Carrier::ResponseBody, None, None),
         };
@@ -411,64 +350,15 @@ impl Tracker {
         state.count(&message);
         sink(Tracked::Message(Box::new(message), oddities));
     }
-
-    /// The records of sessions that changed since they were last asked for, in order of their numbers; `traffic` gives the bytes seen and lost
-    /// of a connection that is open.
-    pub fn changed(&mut self) -> Vec<Session> {
-        let states = self.sessions.values_mut().filter(|state| state.changed);
-        let mut changed: Vec<Session> = states
-            .map(|state| {
-                state.changed = false;
-                state.fresh()
-            })
-            .collect();
-        changed.sort_by_key(|session| session.number);
-        changed
-    }
-
-    /// Bytes of a session's connection were seen, or found missing.
-    pub fn traffic(&mut self, number: SessionNumber, seen: u64, lost: u64) {
-        if let Some(state) = self.sessions.get_mut(&number) {
-            let (all_seen, all_sent) = &mut state.session.bytes;
-            *all_seen = all_seen.saturating_add(seen);
-            *all_sent = all_sent.saturating_add(seen).saturating_add(lost);
-            state.changed |= seen > 0 || lost > 0;
-        }
-    }
-
-    /// The requests of a session that wait for their answer, and were not cancelled.
-    pub fn unanswered(&self, number: SessionNumber) -> Vec<&Pending> {
-        self.sessions.get(&number).map(|state| waiting(&state.pairing)).unwrap_or_default()
-    }
-
-    /// Whether the capture holds the beginning of a session.
-    pub fn has_begun(&self, number: SessionNumber) -> bool {
-        self.sessions.get(&number).is_some_and(|state| state.begun)
-    }
-
-    /// How a session in memory travels.
-    pub fn transport(&self, number: SessionNumber) -> Option<Transport> {
-        self.sessions.get(&number).map(|state| state.session.transport)
-    }
-
-    /// The session of the process behind these pipes.
-    pub fn session_on(&self, pipes: ConnectionId) -> Option<SessionNumber> {
-        self.pipes.get(&pipes).copied()
-    }
-
-    /// The sessions in memory, in order.
-    pub fn open_sessions(&self) -> Vec<SessionNumber> {
-        let mut numbers: Vec<SessionNumber> = self.sessions.keys().copied().collect();
-        numbers.sort_unstable();
-        numbers
-    }
 }
 
 impl Text<'_> {
     /// The exchange, where it came over HTTP.
     fn exchange(&self) -> Option<ExchangeNumber> {
         match self.carrier {
-            TextCarrier::Body(exchange) | TextCarrier::SseEvent { exchange, .. } => Some(exchange),
+            TextCarrier::Body(exchange) | TextCarrier::WebSocket(exchange) | TextCarrier::SseEvent { exchange, .. } => {
+                Some(exchange)
+            }
             TextCarrier::Line { .. } => None,
         }
     }
@@ -476,10 +366,6 @@ impl Text<'_> {
     fn is_http(&self) -> bool {
         self.exchange().is_some()
     }
-}
-
-fn waiting(pairing: &Pairing) -> Vec<&Pending> {
-    pairing.pending().into_iter().filter(|pending| !pending.cancelled).collect()
 }
 
 fn is_initialize(envelope: &Envelope) -> bool {

@@ -26,6 +26,7 @@ const LIMITS: Limits = Limits {
     linger_time: 200_000_000,
     lingering: 4,
     answered: 4,
+    connections_listed: 4,
     datagrams: 4,
     head: 512,
     pipelined: 4,
@@ -38,6 +39,8 @@ const LIMITS: Limits = Limits {
     event_ids: 8,
     packets_listed: 16,
     names: 4,
+    sealed_per_connection: 4_096,
+    sealed_total: 8_192,
     undecided: 1_024,
 };
 
@@ -61,28 +64,40 @@ pub fn fuzz_stack(data: &[u8]) {
     assert_same(&told, &printed, "a store was told something else than a printer");
 }
 
-/// The packets that `data` stands for.
-fn read(data: &[u8]) -> Vec<Observed> {
+/// What `data` stands for.
+#[derive(Default)]
+struct Capture {
+    packets: Vec<Observed>,
+    /// TLS secrets that are in it.
+    secrets: Vec<u8>,
+}
+
+fn read(data: &[u8]) -> Capture {
     if !pcap::recognises(data) && !pcapng::recognises(data) {
-        return script::packets(data);
+        return Capture { packets: script::packets(data), secrets: Vec::new() };
     }
-    let mut packets = Vec::new();
+    let mut capture = Capture::default();
     let mut reader = Reader::new("fuzz", data);
     while let Ok(Some(item)) = reader.next() {
-        if let Item::Packet(Packet { time, link, original_length, data, .. }) = item {
-            packets.push(Observed { time, link, original_length, data: data.to_vec() });
+        match item {
+            Item::Packet(Packet { time, link, original_length, data, .. }) => {
+                capture.packets.push(Observed { time, link, original_length, data: data.to_vec() });
+            }
+            Item::Secrets(lines) => capture.secrets.extend_from_slice(lines),
+            Item::Damage(_) | Item::Idle => {}
         }
     }
-    packets
+    capture
 }
 
 /// What the pipeline says of a capture, checked as it comes; with `ticks`, as if there was time to look between any two
 /// packets.
-fn run(capture: &[Observed], detail: Detail, ticks: bool) -> Vec<Event> {
+fn run(capture: &Capture, detail: Detail, ticks: bool) -> Vec<Event> {
     let mut pipeline = Pipeline::new(Options { limits: LIMITS, detail, hash: true, keep_secrets: false });
-    let mut checker = Checker::new(capture, detail);
+    let mut checker = Checker::new(&capture.packets, detail);
     let mut latest: Option<Time> = None;
-    for (observed, number) in capture.iter().zip(1..) {
+    pipeline.push(Input::Secrets(&capture.secrets), &mut |event| checker.event(event));
+    for (observed, number) in capture.packets.iter().zip(1..) {
         let before = latest.unwrap_or(observed.time);
         let now = before.max(observed.time);
         latest = Some(now);
@@ -109,8 +124,8 @@ fn run(capture: &[Observed], detail: Detail, ticks: bool) -> Vec<Event> {
 fn assert_bounded(pipeline: &Pipeline) {
     let connections = pipeline.above.stacks.open().count();
     assert!(connections <= 2 * LIMITS.connections, "{connections} connections");
-    // Both directions of a connection; and of each exchange two bodies, as sent and as decoded, and the data of events.
-    let most = connections * (2 + 5 * (LIMITS.pipelined + 2));
+    // Both directions of a connection, and of what TLS carried on it; and of each exchange two bodies, as sent and as decoded, and the data of events.
+    let most = connections * (4 + 5 * (LIMITS.pipelined + 2));
     let streams = pipeline.above.stacks.provenance().open_streams();
     assert!(streams <= most, "{streams} streams of {connections} connections");
 }

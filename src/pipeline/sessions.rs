@@ -5,15 +5,17 @@ use std::net::IpAddr;
 
 use rustc_hash::FxHashMap;
 
+use super::encrypted::Encrypted;
 use super::{Emit, Options};
 use crate::capture::pipe::{self, Content, HEAD, Pipe};
 use crate::capture::{Packet, PacketNumber, PacketRange, Time};
 use crate::decode::stack::{Connected, Unit};
 use crate::decode::tcp::{Analysis, Facts, Flags, SegmentFact};
+use crate::decode::tls::Secrecy;
 use crate::decode::{Anomaly, ConnectionId, Side, dns};
 use crate::event::{Connection, ConnectionKind, Detail, Event, Segment};
-use crate::findings::{Checker, Finding, transport};
-use crate::mcp::tracker::{Tracked, Tracker};
+use crate::findings::{Checker, Finding, tls, transport};
+use crate::mcp::tracker::{SESSIONS, Tracked, Tracker};
 use crate::mcp::{Peers, Session, SessionNumber};
 
 /// Figures of the capture so far.
@@ -65,17 +67,21 @@ pub(super) struct Sessions {
     pub(super) pipes: u32,
     /// Connections to be kept, for the stacks to be told.
     pub(super) kept: Vec<ConnectionId>,
+    /// TLS connections whose content was not seen.
+    encrypted: Encrypted,
 }
 
 /// What is known of an open connection.
 #[derive(Debug)]
-struct Known {
-    record: Connection,
+pub(super) struct Known {
+    pub(super) record: Connection,
     sessions: Vec<Carried>,
     /// Findings that wait until it is known what runs on the connection.
     held: Vec<Finding>,
     /// Offsets in the streams of pipes, which no reassembler counts.
     offsets: [u64; 3],
+    /// Whether TLS could be opened on it.
+    pub(super) secrecy: Secrecy,
 }
 
 /// A session on a connection.
@@ -97,6 +103,7 @@ impl Sessions {
             connections: FxHashMap::default(),
             pipes: 0,
             kept: Vec::new(),
+            encrypted: Encrypted::default(),
         }
     }
 
@@ -104,16 +111,23 @@ impl Sessions {
         self.options.detail == Detail::Store
     }
 
+    /// Whether a connection carries a session and is stored.
+    fn is_kept(&self, id: ConnectionId) -> bool {
+        self.stores() && self.connections.get(&id).is_some_and(|known| !known.sessions.is_empty())
+    }
+
     /// A connection was seen for the first time.
     pub(super) fn opened(&mut self, id: ConnectionId, kind: ConnectionKind, emit: &mut Emit<'_>) {
         if let ConnectionKind::Tcp(_) = kind {
             self.counts.tcp_connections += 1;
         }
-        let record = Connection { id, kind, client: None, protocol: "unknown", host: None, tls: Vec::new() };
+        let record =
+            Connection { id, kind, client: None, protocol: "unknown", host: None, tls: Vec::new(), agreed: None };
         if self.stores() {
             emit(Event::Connection(Box::new(record.clone())));
         }
-        let known = Known { record, sessions: Vec::new(), held: Vec::new(), offsets: [0; 3] };
+        let known =
+            Known { record, sessions: Vec::new(), held: Vec::new(), offsets: [0; 3], secrecy: Secrecy::default() };
         self.connections.insert(id, known);
     }
 
@@ -218,10 +232,15 @@ impl Sessions {
                 self.found(connection, finding, emit);
             }
             Unit::Connected(id, connected) => self.connected(id, connected, emit),
-            Unit::Secret(connection, side, start, end) => emit(Event::Secret { connection, side, start, end }),
+            Unit::Secret(connection, side, range, mask) => {
+                emit(Event::Secret { connection, side, start: range.start, end: range.end, mask });
+            }
             Unit::Cleared(connection, side, offset) => emit(Event::Cleared { connection, side, offset }),
             Unit::Stream(stream) => emit(Event::Stream(stream)),
             Unit::Parts(stream, parts) => emit(Event::Parts(stream, parts)),
+            Unit::Plaintext(stream, start, bytes) => emit(Event::Plaintext(stream, start, bytes)),
+            Unit::Keys(connection, lines) if self.is_kept(connection) => emit(Event::Keys(connection, lines)),
+            Unit::Keys(..) => {}
         }
     }
 
@@ -234,13 +253,15 @@ impl Sessions {
         record.client = connected.client;
         record.protocol = connected.protocol;
         record.tls = connected.tls.clone();
+        record.agreed = connected.agreed.clone();
+        known.secrecy = connected.secrecy;
         let server =
             connected.endpoints.map(|endpoints| endpoints[connected.client.map_or(1, |side| side.other().index())]);
         record.host = connected.server_name.clone().or_else(|| self.names.get(&server?.ip()).cloned());
         if stores {
             emit(Event::Connection(Box::new(record.clone())));
         }
-        if matches!(record.protocol, "http/1.1" | "pipe") {
+        if matches!(record.protocol, "http/1.1" | "http/2" | "websocket" | "pipe") {
             for finding in std::mem::take(&mut known.held) {
                 say(self.checker.stated(finding), emit);
             }
@@ -274,8 +295,10 @@ impl Sessions {
         let Some(known) = self.connections.get_mut(&id) else { return };
         let finding = Finding { session: known.sessions.last().map(|carried| carried.session), ..finding };
         match known.record.protocol {
-            "http/1.1" | "pipe" => say(self.checker.stated(finding), emit),
-            "unknown" if known.held.len() < HELD => known.held.push(finding),
+            "http/1.1" | "http/2" | "websocket" | "pipe" => say(self.checker.stated(finding), emit),
+            "tls" if tls::RULES.contains(&finding.rule) => say(self.checker.stated(finding), emit),
+            // What TLS carries may still turn out to be HTTP.
+            "unknown" | "tls" if known.held.len() < HELD => known.held.push(finding),
             _ => {}
         }
     }
@@ -291,6 +314,9 @@ impl Sessions {
                         self.kept.push(connection);
                     }
                     // Whatever the connection carried before counts for it too.
+                    if known.sessions.len() == SESSIONS {
+                        known.sessions.remove(0);
+                    }
                     known.sessions.push(Carried { session, told: (0, 0) });
                 }
             }
@@ -335,6 +361,7 @@ impl Sessions {
     pub(super) fn closed(&mut self, id: ConnectionId, facts: Option<&Facts>, emit: &mut Emit<'_>) {
         self.tracker.connection_over(id);
         let Some(mut known) = self.connections.remove(&id) else { return };
+        self.encrypted.count(&known);
         if self.stores() {
             if let Some(facts) = facts {
                 known.record.kind = ConnectionKind::Tcp(*facts);
@@ -357,6 +384,9 @@ impl Sessions {
         for session in self.tracker.open_sessions() {
             let found = self.checker.ended(session, &self.tracker.unanswered(session));
             say(found, emit);
+        }
+        for finding in self.encrypted.findings() {
+            say(self.checker.stated(finding), emit);
         }
         if self.counts.cut > 0 {
             let text = format!("{} packets were cut by the snap length: capture with -s 0", self.counts.cut);

@@ -9,16 +9,19 @@
 //!  pcap.rs      bytes to units, without input/output   Step::Need │ Step::Unit
 //!  pcapng.rs
 //!  reader.rs    all of that as a Source                Item::Packet │ Secrets │ Damage │ Idle
+//!  keylog.rs    TLS secrets from a file beside it
 //! ```
 
 pub mod file;
 mod input;
+pub mod keylog;
 #[cfg(feature = "live")]
 pub mod live;
 pub mod pcap;
 pub mod pcapng;
 pub mod reader;
 pub mod stdio;
+pub mod tape;
 pub mod unit;
 mod window;
 
@@ -34,7 +37,7 @@ use crate::capture::Packet;
 pub enum Item<'a> {
     /// A packet.
     Packet(Packet<'a>),
-    /// TLS secrets embedded in the capture, as NSS key log lines (pcapng decryption secrets block).
+    /// TLS secrets as whole lines of a key log: from a file beside the capture, or embedded in it (pcapng decryption secrets block).
     Secrets(&'a [u8]),
     /// The file is broken here: what follows, up to where reading could go on, is not decoded.
     Damage(Damage),

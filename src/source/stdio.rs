@@ -46,7 +46,7 @@ use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Child, ExitStatus};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
@@ -54,15 +54,23 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use self::lane::Lane;
 use self::signals::Signals;
-use self::tap::Tap;
+
 use crate::capture::pipe::{Exit, Pipe};
 
-pub use self::process::{Server, StartError, exit_code};
-pub use self::tap::Observations;
+pub use self::process::{Pipes, Server, StartError, exit, exit_code};
+pub use self::tap::{Observations, Tap, tap};
 
-/// How long we wait, after the server's end, for the recorder to finish. The host is waiting for us meanwhile; a healthy recorder has
-/// at most [`QUEUE_LIMIT`] bytes to write.
+/// How long we wait, after the server's end, for a recorder that takes nothing more of what is queued: it hangs, or the database is locked.
 const RECORDER_GRACE: Duration = Duration::from_secs(2);
+
+/// How long we wait at most for one that does. A signal ends either wait: hosts that lose patience send one, and kill two seconds later.
+const RECORDER_MOST: Duration = Duration::from_secs(10);
+
+/// How long we wait for it to commit what it has, once its queue was taken away.
+const RECORDER_END: Duration = Duration::from_secs(1);
+
+/// How often signals are looked at meanwhile.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// How much lower the recorder's priority is: where it competes for a processor it gets about a third of the server's share.
 const RECORDER_NICENESS: i32 = 5;
@@ -148,7 +156,7 @@ pub fn run<R>(server: &Server, host: Host, record: R) -> Result<Outcome, StartEr
 where
     R: FnOnce(Observations) -> anyhow::Result<()> + Send + 'static,
 {
-    let signals = Signals::new().map_err(|error| server.error(error))?;
+    let mut signals = Signals::new().map_err(|error| server.error(error))?;
     let (mut child, stdio) = server.spawn()?;
     // After the start, so that a signal which is ignored here (`nohup`) is ignored by the server too.
     signals.catch_all().map_err(|error| server.error(error))?;
@@ -160,15 +168,15 @@ where
         Lane::new(Pipe::Stdout, stdio.stdout, host.stdout),
         Lane::new(Pipe::Stderr, stdio.stderr, host.stderr),
     ];
-    let status = forward(&mut child, lanes, signals, &mut tap).map_err(|error| server.error(error))?;
+    let status = forward(&mut child, lanes, &mut signals, &mut tap).map_err(|error| server.error(error))?;
     let exit = process::exit(status);
     tap.exit(exit);
-    let unrecorded = finish_recorder(&recorder, &tap);
+    let unrecorded = finish_recorder(&recorder, &mut signals, &mut tap);
     Ok(Outcome { exit, unrecorded })
 }
 
 /// The loop: moves bytes and signals until the server has ended and everything it said is delivered.
-fn forward(child: &mut Child, mut lanes: [Lane; 3], mut signals: Signals, tap: &mut Tap) -> io::Result<ExitStatus> {
+fn forward(child: &mut Child, mut lanes: [Lane; 3], signals: &mut Signals, tap: &mut Tap) -> io::Result<ExitStatus> {
     let mut ended = None;
     let mut signalled = false;
     loop {
@@ -182,7 +190,7 @@ fn forward(child: &mut Child, mut lanes: [Lane; 3], mut signals: Signals, tap: &
                 stdout.finish(tap);
                 stderr.finish(tap);
             }
-        } else if signalled && !signals.arrived().is_empty() {
+        } else if signalled && signals.want_us_gone() {
             // Only a host that does not read what the server left keeps us, and now it wants us gone.
             lanes.iter_mut().for_each(Lane::close);
         }
@@ -224,17 +232,34 @@ where
 }
 
 /// Waits for the recorder, within bounds, and says what was not recorded.
-fn finish_recorder(recorder: &io::Result<Receiver<Recorded>>, tap: &Tap) -> Option<String> {
-    let why = match recorder.as_ref().map(|result| result.recv_timeout(RECORDER_GRACE)) {
+fn finish_recorder(recorder: &io::Result<Receiver<Recorded>>, signals: &mut Signals, tap: &mut Tap) -> Option<String> {
+    let why = match recorder.as_ref().map(|result| wait_for(result, signals, tap)) {
         Ok(Ok(Ok(Ok(())))) if tap.unrecorded() == 0 => return None,
         Ok(Ok(Ok(Ok(())))) => "it did not keep up".to_string(),
         Ok(Ok(Ok(Err(error)))) => format!("{error:#}"),
         Ok(Ok(Err(panic))) => format!("it crashed ({})", panic_message(&*panic)),
-        Ok(Err(RecvTimeoutError::Timeout)) => format!("it did not finish within {} s", RECORDER_GRACE.as_secs()),
+        Ok(Err(RecvTimeoutError::Timeout)) => "it did not come to an end".to_string(),
         Ok(Err(RecvTimeoutError::Disconnected)) => "it vanished".to_string(),
         Err(error) => format!("it could not be started: {error}"),
     };
     Some(format!("recording: {why}; {} bytes passed unrecorded", tap.unrecorded()))
+}
+
+/// The recorder's result; once patience is at an end it must do without the rest.
+fn wait_for(result: &Receiver<Recorded>, signals: &mut Signals, tap: &mut Tap) -> Result<Recorded, RecvTimeoutError> {
+    let begun = Instant::now();
+    let (mut left, mut moved) = (tap.unrecorded(), begun);
+    while moved.elapsed() < RECORDER_GRACE && begun.elapsed() < RECORDER_MOST && !signals.want_us_gone() {
+        match result.recv_timeout(LOOK) {
+            Err(RecvTimeoutError::Timeout) if tap.unrecorded() < left => {
+                (left, moved) = (tap.unrecorded(), Instant::now())
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            result => return result,
+        }
+    }
+    tap.cut();
+    result.recv_timeout(RECORDER_END)
 }
 
 fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {

@@ -182,7 +182,7 @@ pub(super) trait Code: Copy + PartialEq + 'static {
 
 impl Code for Transport {
     const ALL: &'static [Transport] =
-        &[Transport::Stdio, Transport::HttpSse, Transport::StreamableHttp, Transport::Http];
+        &[Transport::Stdio, Transport::HttpSse, Transport::StreamableHttp, Transport::Http, Transport::WebSocket];
     const WHAT: &'static str = "a transport";
 }
 
@@ -202,7 +202,8 @@ impl Code for Kind {
 }
 
 impl Code for Carrier {
-    const ALL: &'static [Carrier] = &[Carrier::RequestBody, Carrier::ResponseBody, Carrier::SseEvent, Carrier::Line];
+    const ALL: &'static [Carrier] =
+        &[Carrier::RequestBody, Carrier::ResponseBody, Carrier::SseEvent, Carrier::Line, Carrier::WebSocket];
     const WHAT: &'static str = "a carrier";
 }
 
@@ -212,8 +213,13 @@ impl Code for Severity {
 }
 
 impl Code for StepKind {
-    const ALL: &'static [StepKind] =
-        &[StepKind::Handshake, StepKind::ApplicationData, StepKind::Alert, StepKind::SessionTickets];
+    const ALL: &'static [StepKind] = &[
+        StepKind::Handshake,
+        StepKind::ApplicationData,
+        StepKind::Alert,
+        StepKind::SessionTickets,
+        StepKind::Decrypted,
+    ];
     const WHAT: &'static str = "a TLS step";
 }
 
@@ -257,7 +263,7 @@ mod tests {
     fn words_keep_their_numbers() {
         assert_eq!(Kind::ALL.map_codes(), [0, 1, 2, 3, 4]);
         assert_eq!(Carrier::from_code(3), Ok(Carrier::Line));
-        assert_eq!(Carrier::from_code(4), Err(Damaged("a carrier")));
+        assert_eq!(Carrier::from_code(5), Err(Damaged("a carrier")));
         assert_eq!(Carrier::from_code(-1), Err(Damaged("a carrier")));
     }
 

@@ -16,27 +16,36 @@ const REMEMBERED: usize = 256;
 /// The secrets of one side's stream.
 #[derive(Debug, Default)]
 pub(super) struct Secrets {
-    /// In order, apart from each other.
-    ranges: VecDeque<Range<u64>>,
+    /// In order, apart from each other, each with what masks it. Those that touch differ in that.
+    ranges: VecDeque<(Range<u64>, u8)>,
     /// Everything below may be a secret that is no longer remembered.
     forgotten: u64,
 }
 
 impl Secrets {
-    /// Bytes `start..end` of the stream are a secret.
-    pub(super) fn insert(&mut self, mut start: u64, mut end: u64) {
-        if start >= end {
+    /// These bytes of the stream are a secret. Where ranges overlap, the mask of the last one holds for both.
+    pub(super) fn insert(&mut self, mut secret: Range<u64>, mask: u8) {
+        if secret.is_empty() {
             return;
         }
-        let at = self.ranges.partition_point(|range| range.end < start);
-        while let Some(range) = self.ranges.get(at).filter(|range| range.start <= end) {
-            start = start.min(range.start);
-            end = end.max(range.end);
-            self.ranges.remove(at);
+        let joins = |range: &Range<u64>, other: u8, secret: &Range<u64>| {
+            let touches = if other == mask { 1 } else { 0 };
+            range.start < secret.end.saturating_add(touches) && secret.start < range.end.saturating_add(touches)
+        };
+        let mut at = self.ranges.partition_point(|(range, _)| range.end < secret.start);
+        while let Some((range, other)) = self.ranges.get(at).filter(|(range, _)| range.start <= secret.end) {
+            if joins(range, *other, &secret) {
+                secret = secret.start.min(range.start)..secret.end.max(range.end);
+                self.ranges.remove(at);
+            } else if range.end <= secret.start {
+                at += 1;
+            } else {
+                break;
+            }
         }
-        self.ranges.insert(at, start..end);
+        self.ranges.insert(at, (secret, mask));
         if self.ranges.len() > REMEMBERED
-            && let Some(oldest) = self.ranges.pop_front()
+            && let Some((oldest, _)) = self.ranges.pop_front()
         {
             self.forgotten = self.forgotten.max(oldest.end);
         }
@@ -52,11 +61,11 @@ impl Secrets {
             return true;
         }
         let end = offset.saturating_add(bytes.len() as u64);
-        let first = self.ranges.partition_point(|range| range.end <= offset);
+        let first = self.ranges.partition_point(|(range, _)| range.end <= offset);
         let mut masked = false;
-        for range in self.ranges.range(first..).take_while(|range| range.start < end) {
+        for (range, mask) in self.ranges.range(first..).take_while(|(range, _)| range.start < end) {
             let (from, to) = (range.start.max(offset) - offset, range.end.min(end) - offset);
-            bytes[from as usize..to as usize].fill(http::MASK);
+            bytes[from as usize..to as usize].fill(*mask);
             masked = true;
         }
         masked
@@ -127,7 +136,7 @@ mod tests {
         ) {
             let mut secrets = Secrets::default();
             for (start, length) in &ranges {
-                secrets.insert(*start, start + length);
+                secrets.insert(*start..start + length, http::MASK);
             }
             let mut bytes = vec![b'.'; length];
             let any = secrets.mask(offset, &mut bytes);
@@ -147,10 +156,26 @@ mod tests {
     }
 
     #[test]
+    fn each_secret_has_its_mask() {
+        let mut secrets = Secrets::default();
+        secrets.insert(4..6, b'+');
+        secrets.insert(6..8, b'*');
+        secrets.insert(2..4, b'*');
+        secrets.insert(8..9, b'*');
+        let mut bytes = *b"abcdefghijk";
+        assert!(secrets.mask(0, &mut bytes));
+        assert_eq!(&bytes, b"ab**++***jk");
+        secrets.insert(3..7, b'-');
+        assert!(secrets.mask(0, &mut bytes));
+        assert_eq!(&bytes, b"ab-------jk");
+        assert_eq!(secrets.ranges.len(), 1);
+    }
+
+    #[test]
     fn below_what_was_forgotten_everything_is_masked() {
         let mut secrets = Secrets::default();
         for at in 0..=REMEMBERED as u64 {
-            secrets.insert(at * 10, at * 10 + 1);
+            secrets.insert(at * 10..at * 10 + 1, http::MASK);
         }
         let mut late = *b"abcdef";
         assert!(secrets.mask(0, &mut late));

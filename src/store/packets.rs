@@ -204,10 +204,10 @@ impl Packets {
         self.settle(id)
     }
 
-    /// Bytes `start..end` of a side's stream are a secret.
-    pub(super) fn secret(&mut self, id: ConnectionId, side: Side, start: u64, end: u64) {
+    /// These bytes of a side's stream are a secret.
+    pub(super) fn secret(&mut self, id: ConnectionId, side: Side, range: Range<u64>, mask: u8) {
         if !self.keep_secrets {
-            self.connections.entry(id).or_default().sides[side.index()].secrets.insert(start, end);
+            self.connections.entry(id).or_default().sides[side.index()].secrets.insert(range, mask);
         }
     }
 

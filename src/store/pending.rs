@@ -31,6 +31,8 @@ pub(super) struct Pending {
     messages: Vec<(Message, Glance, Text)>,
     findings: Vec<Finding>,
     chunks: Vec<Chunk>,
+    plaintext: Vec<(StreamId, u64, Vec<u8>)>,
+    keys: Vec<(ConnectionId, String)>,
     bytes: usize,
     rows: usize,
     lost: u64,
@@ -91,6 +93,19 @@ impl Pending {
     pub(super) fn parts(&mut self, stream: StreamId, parts: Vec<Part>) {
         if !parts.is_empty() && self.has_room(parts.len() * size_of::<Part>()) {
             self.parts.entry(stream).or_default().extend(parts);
+        }
+    }
+
+    /// A frame of what TLS carried.
+    pub(super) fn plaintext(&mut self, stream: StreamId, start: u64, frame: Vec<u8>) {
+        if self.has_room(frame.len() + size_of::<(StreamId, u64, Vec<u8>)>()) {
+            self.plaintext.push((stream, start, frame));
+        }
+    }
+
+    pub(super) fn keys(&mut self, connection: ConnectionId, lines: String) {
+        if self.has_room(lines.len()) {
+            self.keys.push((connection, lines));
         }
     }
 
@@ -165,6 +180,14 @@ impl Pending {
             }
             let session = record.session.map(|number| written.session(db, capture, number)).transpose()?;
             finding::write(db, capture, session.map(|session| session.0), record)?;
+        }
+        let mut statement = db.prepare_cached(provenance::INSERT_PLAINTEXT)?;
+        for (stream, start, frame) in &self.plaintext {
+            statement.execute(params![Key::new(capture, stream.0.into()), *start as i64, frame])?;
+        }
+        let mut statement = db.prepare_cached("INSERT OR REPLACE INTO key_log (connection, lines) VALUES (?, ?)")?;
+        for (connection, lines) in &self.keys {
+            statement.execute(params![Key::new(capture, connection.0.into()), lines])?;
         }
         let mut statement = db.prepare_cached(packet::INSERT)?;
         for chunk in &self.chunks {

@@ -263,6 +263,31 @@ impl Reader {
         Ok(rows.into_iter().flatten().filter(inside).map(|part| ground::clip(part, span.start, span.end)).collect())
     }
 
+    /// What TLS carried in `span`, in order: offset and bytes, secrets masked. Nothing for streams that did not come out of TLS.
+    pub fn plaintext(&self, capture: CaptureId, span: Span) -> anyhow::Result<Vec<(u64, Vec<u8>)>> {
+        let key = Key::new(capture, span.stream.0.into());
+        let mut pieces: Vec<(u64, Vec<u8>)> = self.select(
+            "SELECT start, data FROM plaintext WHERE stream = ?1 AND start < ?3 AND start >= coalesce(
+                 (SELECT max(start) FROM plaintext WHERE stream = ?1 AND start <= ?2), 0) ORDER BY start",
+            params![key, span.start as i64, span.end as i64],
+            |row| {
+                let mut columns = Columns::new(row);
+                let start = columns.u64()?;
+                Ok((start, super::text::unpack(columns.bytes("what TLS carried")?, self.limits.message)?))
+            },
+        )?;
+        for (start, bytes) in &mut pieces {
+            let (length, base) = (bytes.len(), *start);
+            let inside = |offset: u64| (offset.saturating_sub(base) as usize).min(length);
+            let (from, to) = (inside(span.start), inside(span.end));
+            bytes.truncate(to);
+            bytes.drain(..from);
+            *start += from as u64;
+        }
+        pieces.retain(|(_, bytes)| !bytes.is_empty());
+        Ok(pieces)
+    }
+
     /// All the way down: the bytes of packets that make up `span`, in stream order, as `Provenance::packet_ranges`.
     pub fn packet_ranges(&self, capture: CaptureId, span: Span) -> anyhow::Result<Vec<PacketRange>> {
         const DAMAGED: Damaged = Damaged("where bytes came from");

@@ -102,6 +102,9 @@ pub struct Stored {
     merge: Merge,
     total: u64,
     current: Option<KeptPacket>,
+    /// TLS secrets that were kept, until they were given out: before the packets.
+    keys: Option<String>,
+    given: String,
 }
 
 impl Stored {
@@ -122,12 +125,20 @@ impl Stored {
         let chunks = db.prepare(&sql)?.query_map(params![value], packet::read_id)?.collect::<Result<_, _>>()?;
         let sql = format!("SELECT coalesce(sum(length(data)), 0) FROM packet_chunk WHERE {which}");
         let total: i64 = db.query_row(&sql, params![value], |row| row.get(0))?;
-        Ok(Stored { db, _place: place, merge: Merge::new(chunks), total: total as u64, current: None })
+        let sql = format!("SELECT coalesce(group_concat(lines, ''), '') FROM key_log WHERE {which}");
+        let keys: String = db.query_row(&sql, params![value], |row| row.get(0))?;
+        let keys = Some(keys).filter(|keys| !keys.is_empty());
+        let (merge, total) = (Merge::new(chunks), total as u64);
+        Ok(Stored { db, _place: place, merge, total, current: None, keys, given: String::new() })
     }
 }
 
 impl Source for Stored {
     fn next(&mut self) -> anyhow::Result<Option<Item<'_>>> {
+        if let Some(keys) = self.keys.take() {
+            self.given = keys;
+            return Ok(Some(Item::Secrets(self.given.as_bytes())));
+        }
         self.current = self.merge.next(&self.db)?;
         Ok(self.current.as_ref().map(|packet| Item::Packet(packet.packet())))
     }

@@ -175,7 +175,7 @@ CREATE TABLE stream (
   capture          INTEGER NOT NULL AS (id >> 40) VIRTUAL,
   number           INTEGER NOT NULL AS (id & 0xFFFFFFFFFF) VIRTUAL,
   connection       INTEGER NOT NULL,          -- key
-  kind             INTEGER NOT NULL,          -- 0 TCP direction, 1 pipe, 2 body, 3 decoded body, 4 event data
+  kind             INTEGER NOT NULL,          -- 0 TCP direction, 1 pipe, 2 body, 3 decoded body, 4 event data, 5 messages of a WebSocket, 6 what TLS carried
   which            INTEGER NOT NULL,          -- the side, the file descriptor, the direction
   exchange         INTEGER
 ) STRICT;
@@ -187,6 +187,21 @@ CREATE TABLE part (
   parts            BLOB NOT NULL,
   PRIMARY KEY (stream, start)
 ) STRICT, WITHOUT ROWID;
+
+-- What TLS carried, secrets masked, for streams of kind 6. A zstd frame each.
+CREATE TABLE plaintext (
+  stream           INTEGER NOT NULL,          -- key
+  start            INTEGER NOT NULL,          -- offset of the first byte
+  data             BLOB NOT NULL,
+  PRIMARY KEY (stream, start)
+) STRICT, WITHOUT ROWID;
+
+-- TLS secrets of a connection as lines of a key log; written only with --keep-secrets.
+CREATE TABLE key_log (
+  connection       INTEGER PRIMARY KEY,       -- key
+  capture          INTEGER NOT NULL AS (connection >> 40) VIRTUAL,
+  lines            TEXT NOT NULL
+) STRICT;
 
 -- Packets of one connection, in order of number, see chunk.rs.
 CREATE TABLE packet_chunk (

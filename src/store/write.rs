@@ -113,8 +113,8 @@ impl Writer {
             Event::Keep(connection) => packets.keep(connection),
             Event::Closed(connection) => packets.closed(connection),
             Event::Segment(segment) => packets.segment(*segment),
-            Event::Secret { connection, side, start, end } => {
-                packets.secret(connection, side, start, end);
+            Event::Secret { connection, side, start, end, mask } => {
+                packets.secret(connection, side, start..end, mask);
                 Ok(())
             }
             Event::Cleared { connection, side, offset } => packets.cleared(connection, side, offset),
@@ -147,6 +147,11 @@ impl Writer {
             Event::Connection(connection) => self.pending.connection(*connection),
             Event::Stream(stream) => self.pending.stream(stream),
             Event::Parts(stream, parts) => self.pending.parts(stream, parts),
+            Event::Plaintext(stream, start, bytes) => match self.packer.frame(&bytes) {
+                Ok(frame) => self.pending.plaintext(stream, start, frame),
+                Err(_) => self.counts.lost += 1,
+            },
+            Event::Keys(connection, lines) => self.pending.keys(connection, lines),
             Event::Ended(_)
             | Event::Keep(_)
             | Event::Closed(_)

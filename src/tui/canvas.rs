@@ -45,6 +45,16 @@ impl Column {
         Column { title, width, grows: 0, right: false, from: 0 }
     }
 
+    /// What stands above it.
+    pub fn title(&self) -> &'static str {
+        self.title
+    }
+
+    /// At least so wide.
+    pub fn wide(&self, width: u16) -> Column {
+        Column { width: self.width.max(width), ..*self }
+    }
+
     /// Its text stands at the right end.
     pub const fn right(self) -> Column {
         Column { right: true, ..self }

@@ -13,21 +13,24 @@ use crate::engine::{self, Listener};
 use crate::event::{Detail, Event};
 use crate::pipeline::{self, Pipeline};
 use crate::source::file::Files;
+use crate::source::keylog::WithKeyLog;
 use crate::store::{CaptureInfo, CaptureKind, Options, Place, Summary, Writer};
 
 /// What is read is shown so often.
 const SHOWN: Duration = Duration::from_millis(100);
 
 /// How captures are decoded.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Decoding {
+    /// TLS secrets.
+    pub key_log: Option<PathBuf>,
     /// Show secrets as they were sent.
     pub keep_secrets: bool,
 }
 
 /// An import that was not begun: its capture is in the store already, so readers find it.
 pub struct Import {
-    source: Files,
+    source: WithKeyLog<Files>,
     writer: Writer,
     decoding: Decoding,
 }
@@ -38,7 +41,7 @@ impl Import {
     /// # Errors
     /// A file that cannot be opened; a store that cannot be created.
     pub fn new(files: &[PathBuf], place: Place, decoding: Decoding) -> Result<Import> {
-        let source = Files::open(files, false)?;
+        let source = WithKeyLog::new(Files::open(files, false)?, decoding.key_log.as_deref(), false)?;
         let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
         let info = CaptureInfo {
             kind: CaptureKind::Import,

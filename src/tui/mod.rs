@@ -59,7 +59,7 @@ pub enum Target {
 }
 
 /// How.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     /// How captures are decoded.
     pub decoding: Decoding,

@@ -89,6 +89,12 @@ impl<K: PartialEq, T> List<K, T> {
         self.pages.get(&(row / PAGE))?.get(row % PAGE)
     }
 
+    /// The last row whose page is here.
+    pub fn last(&self) -> Option<usize> {
+        let (page, rows) = self.pages.last_key_value()?;
+        (page * PAGE + rows.len()).checked_sub(1)
+    }
+
     /// Rows there are, as far as is known.
     pub fn total(&self) -> usize {
         self.total
@@ -178,6 +184,11 @@ impl Pages {
     /// A row of a list of messages, where its page is here.
     pub fn message(&self, session: SessionNumber, filter: &str, row: usize) -> Option<&MessageLine> {
         self.list(session, filter)?.row(row)
+    }
+
+    /// The last row of a list of messages that is here.
+    pub fn last_message(&self, session: SessionNumber, filter: &str) -> Option<usize> {
+        self.list(session, filter)?.last()
     }
 
     /// The details of a message.

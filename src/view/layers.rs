@@ -12,6 +12,7 @@ use crate::decode::jsonrpc::Kind;
 use crate::decode::packet::headers;
 use crate::decode::stream::StreamKind;
 use crate::decode::tcp::Facts;
+use crate::decode::tls::Agreed;
 use crate::decode::{Direction, Side};
 use crate::event::{Connection, ConnectionKind};
 use crate::mcp::{Carrier, Message, Peers, Session};
@@ -55,6 +56,7 @@ pub fn layers(place: &Place<'_>, message: &Message) -> Result<Vec<Layer>> {
             message.exchange.map(|number| place.reader.exchange(place.capture, number)).transpose()?.flatten()
         {
             layers.push(http(place, &exchange, message)?);
+            layers.extend(frames(place, &exchange, message)?);
         }
         if message.carrier == Carrier::SseEvent {
             layers.push(sse(place, message)?);
@@ -131,17 +133,67 @@ fn network(place: &Place<'_>, message: &Message, layers: &mut Vec<Layer>) -> Res
         layers.push(layer);
     }
     if let Some(connection) = connection.filter(|connection| !connection.tls.is_empty()) {
-        let details = connection.tls.iter().map(|step| ("step".to_owned(), step.detail.clone()));
-        layers.push(Layer {
-            layer: "tls",
-            protocol: "TLS".to_owned(),
-            fields: details.collect(),
-            stream: None,
-            range: None,
-            packets: message.packets.clone(),
-        });
+        layers.push(tls(place, message, &connection)?);
     }
     Ok(())
+}
+
+/// What TLS agreed on, and the records that carried the message.
+fn tls(place: &Place<'_>, message: &Message, connection: &Connection) -> Result<Layer> {
+    let agreed = connection.agreed.clone().unwrap_or_default();
+    let mut fields = agreed_fields(&agreed);
+    let records = records(place, message)?;
+    let range = records.first().zip(records.last()).map(|(first, last)| (first.start, last.end));
+    if let Some((start, end)) = range {
+        let sealed: u64 = records.iter().map(Span::len).sum();
+        fields
+            .push(("records".to_owned(), format!("{}, {} encrypted, at {start}..{end}", records.len(), size(sealed))));
+    }
+    fields.extend(connection.tls.iter().map(|step| ("step".to_owned(), step.detail.clone())));
+    Ok(Layer {
+        layer: "tls",
+        protocol: agreed.version.unwrap_or_else(|| "TLS".to_owned()),
+        fields,
+        stream: records.first().map(|record| record.stream),
+        range,
+        packets: message.packets.clone(),
+    })
+}
+
+/// What TLS agreed on, as names and values.
+pub fn agreed_fields(agreed: &Agreed) -> Vec<(String, String)> {
+    let named = [
+        ("cipher suite", &agreed.cipher_suite),
+        ("server name", &agreed.server_name),
+        ("ALPN", &agreed.alpn),
+        ("fingerprint of the client (JA4)", &agreed.fingerprint),
+    ];
+    let mut fields: Vec<(String, String)> =
+        named.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.clone()?))).collect();
+    if agreed.resumed {
+        fields.push(("resumed".to_owned(), "an earlier session".to_owned()));
+    }
+    fields
+}
+
+/// The TLS records that a message stands in, in order, each once.
+fn records(place: &Place<'_>, message: &Message) -> Result<Vec<Span>> {
+    let mut records: Vec<Span> = Vec::new();
+    let mut open = vec![message.span];
+    while let Some(span) = open.pop() {
+        let stream = place.reader.stream(place.capture, span.stream)?;
+        let is_plaintext = stream.is_some_and(|stream| matches!(stream.kind, StreamKind::Plaintext(_)));
+        let below = below(place, span)?;
+        if is_plaintext {
+            records.extend(below);
+        } else {
+            // A stream is made of streams that were there before it: in a file that says otherwise the walk might never end.
+            open.extend(below.into_iter().filter(|from| from.stream < span.stream));
+        }
+    }
+    records.sort_unstable();
+    records.dedup();
+    Ok(records)
 }
 
 fn tcp_fields(
@@ -224,11 +276,49 @@ fn http(place: &Place<'_>, exchange: &Exchange, message: &Message) -> Result<Lay
     })
 }
 
+/// The frames that carried a message: of its stream of HTTP/2, or of a WebSocket.
+fn frames(place: &Place<'_>, exchange: &Exchange, message: &Message) -> Result<Option<Layer>> {
+    /// Frames that are listed one by one.
+    const LISTED: usize = 16;
+    let protocol = match exchange.h2_stream {
+        _ if message.carrier == Carrier::WebSocket => "WebSocket",
+        Some(_) => "HTTP/2 DATA",
+        None => return Ok(None),
+    };
+    // The content of a message, or the text of a WebSocket, is what frames hold.
+    let mut span = message.span;
+    while let Some(stream) = place.reader.stream(place.capture, span.stream)? {
+        let parts = below(place, span)?;
+        let Some((first, last)) = parts.first().zip(parts.last()) else { break };
+        if let StreamKind::Body(..) | StreamKind::WebSocket(..) = stream.kind {
+            let mut fields = Vec::new();
+            if let Some(stream) = exchange.h2_stream {
+                fields.push(("stream".to_owned(), stream.to_string()));
+            }
+            fields.push(("frames".to_owned(), parts.len().to_string()));
+            for (index, part) in parts.iter().take(LISTED).enumerate() {
+                let bytes = format!("{} of its payload, bytes {}..{}", size(part.len()), part.start, part.end);
+                fields.push((format!("frame {}", index + 1), bytes));
+            }
+            return Ok(Some(Layer {
+                layer: "http",
+                protocol: protocol.to_owned(),
+                fields,
+                stream: Some(first.stream),
+                range: Some((first.start, last.end)),
+                packets: message.packets.clone(),
+            }));
+        }
+        span = Span { stream: first.stream, start: first.start, end: last.end };
+    }
+    Ok(None)
+}
+
 /// The connection's stream below a message.
 fn connection_stream(place: &Place<'_>, message: &Message) -> Result<Option<StreamId>> {
     let mut span = message.span;
     while let Some(stream) = place.reader.stream(place.capture, span.stream)? {
-        if matches!(stream.kind, StreamKind::Tcp(_) | StreamKind::Pipe(_)) {
+        if matches!(stream.kind, StreamKind::Tcp(_) | StreamKind::Plaintext(_) | StreamKind::Pipe(_)) {
             return Ok(Some(stream.id));
         }
         match below(place, span)?.first() {

@@ -67,16 +67,21 @@ pub fn fit_bytes(bytes: &[u8], limit: usize) -> String {
     bytes_line(bytes, limit).finish()
 }
 
-/// The visible text in lines of at most `columns` columns (a character that is wider than that stands alone). Marks and joined
-/// characters stay with what carries them.
+/// The visible text in lines of at most `columns` columns (a character that is wider than that stands alone), broken at blanks where
+/// one is in the second half of a line. Marks and joined characters stay with what carries them.
 pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let (mut taken, mut joined) = (0, false);
     for c in visible(text).chars() {
         let wide = c.width().unwrap_or(1);
         if wide > 0 && !joined && taken > 0 && taken + wide > columns {
-            lines.push(String::new());
-            taken = 0;
+            let full = lines.last_mut().map(|line| {
+                let blank = line.rfind(' ').map(|at| at + 1).filter(|at| c != ' ' && line[*at..].width() < columns / 2);
+                blank.map(|at| line.split_off(at)).unwrap_or_default()
+            });
+            let rest = full.unwrap_or_default();
+            taken = rest.width();
+            lines.push(rest);
         }
         taken += wide;
         joined = c == '\u{200d}';
@@ -317,6 +322,25 @@ mod tests {
             prop_assert!(width(&fit_bytes(&bytes, limit)) <= limit);
             prop_assert_eq!(width(&pad(&text, limit, Align::Left)), limit);
             prop_assert_eq!(width(&pad(&text, limit, Align::Right)), limit);
+        }
+    }
+
+    #[test]
+    fn lines_break_at_blanks_where_there_are_some() {
+        assert_eq!(wrap("one two three", 9), ["one two ", "three"]);
+        assert_eq!(wrap("abcdefghij", 4), ["abcd", "efgh", "ij"]);
+        assert_eq!(wrap("天気天気", 5), ["天気", "天気"]);
+        assert_eq!(wrap("", 5), [""]);
+    }
+
+    proptest! {
+        /// Nothing is lost, and nothing is wider than it may be.
+        #[test]
+        fn wrapped_lines_are_the_text(text in any::<String>(), words in "[a-z天 ]{0,60}", columns in 2usize..20) {
+            prop_assert_eq!(wrap(&text, columns).concat(), visible(&text));
+            let lines = wrap(&words, columns);
+            prop_assert_eq!(lines.concat(), words);
+            prop_assert!(lines.iter().all(|line| width(line) <= columns), "{:?}", lines);
         }
     }
 }

@@ -165,10 +165,10 @@ fn options(options: &Options) -> String {
 
 fn tls(session: SessionNumber, connection: &Connection, ends: &Ends) -> Vec<Step> {
     let from = ends.client;
-    let spoke = connection.tls.iter().any(|step| step.kind == StepKind::ApplicationData);
+    let spoke = connection.tls.iter().any(|step| matches!(step.kind, StepKind::ApplicationData | StepKind::Decrypted));
     // Tickets are plumbing, and so is the alert that closes; one that came instead of data is the story.
     let told = connection.tls.iter().filter(|step| match step.kind {
-        StepKind::Handshake | StepKind::ApplicationData => true,
+        StepKind::Handshake | StepKind::ApplicationData | StepKind::Decrypted => true,
         StepKind::SessionTickets => false,
         StepKind::Alert => !spoke,
     });
@@ -176,6 +176,7 @@ fn tls(session: SessionNumber, connection: &Connection, ends: &Ends) -> Vec<Step
         let what = match step.kind {
             StepKind::Handshake => "TLS handshake",
             StepKind::ApplicationData => "TLS application data, encrypted",
+            StepKind::Decrypted => "TLS application data, decrypted",
             StepKind::SessionTickets => "TLS session tickets",
             StepKind::Alert => "TLS alert",
         };

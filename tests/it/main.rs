@@ -9,6 +9,7 @@ mod limits;
 mod peers;
 mod program;
 mod public;
+mod replay;
 mod rewrite;
 mod samples;
 mod shapes;
@@ -17,4 +18,5 @@ mod sniff;
 #[cfg(all(unix, feature = "tui"))]
 mod terminal;
 mod tidy;
+mod tls;
 mod wrapped;

@@ -58,6 +58,20 @@ fn layers() {
     }
 }
 
+/// With the key log beside a capture, what TLS carried shows too.
+#[test]
+fn decrypted() {
+    for sample in samples() {
+        let keys = sample.join("keys.log");
+        if keys.exists() {
+            let keys = keys.to_str().expect("a path");
+            let captures = captures(&sample);
+            hold(&sample.join("messages-decrypted.txt"), &text(&["read", "--keylog", keys], &captures));
+            hold(&sample.join("layers-decrypted.txt"), &text(&["layers", "--keylog", keys], &captures));
+        }
+    }
+}
+
 #[test]
 fn findings() {
     for sample in samples() {

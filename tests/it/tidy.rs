@@ -17,6 +17,14 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("store", &["capture", "source", "decode", "mcp", "findings", "event", "filter", "store"]),
     ("filter", &["capture", "decode", "mcp", "findings", "event", "filter"]),
     ("view", &["capture", "decode", "mcp", "findings", "event", "store", "view"]),
+    ("compare", &["capture", "decode", "mcp", "view", "compare"]),
+    (
+        "replay",
+        &[
+            "capture", "source", "decode", "mcp", "event", "pipeline", "engine", "store", "filter", "view", "compare",
+            "replay",
+        ],
+    ),
     ("export", &["capture", "decode", "mcp", "findings", "event", "store", "view", "export"]),
 ];
 
@@ -26,7 +34,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("rusqlite", &["store/"]),
     ("ratatui", &["tui/"]),
     ("crossterm", &["tui/"]),
-    ("clap", &["cli/args.rs", "cli/mod.rs"]),
+    ("clap", &["cli/args.rs", "cli/args/", "cli/mod.rs"]),
 ];
 
 fn sources() -> Vec<(PathBuf, String)> {

@@ -74,8 +74,11 @@ fn name(session: &Session) -> String {
     }
 }
 
+/// Servers by name: their tools, and where those were listed.
+type Listings = BTreeMap<String, (BTreeMap<String, Value>, Listed)>;
+
 /// Each server's tools, and the message that listed them last. A page that follows another adds to it.
-fn listings(opened: &Opened) -> Result<BTreeMap<String, (BTreeMap<String, Value>, Listed)>> {
+fn listings(opened: &Opened) -> Result<Listings> {
     const PAGE: usize = 100;
     let filter: Filter = "method = tools/list and kind = response".parse()?;
     let mut servers = BTreeMap::new();

@@ -54,7 +54,8 @@ pub struct Config {
 impl Config {
     /// Reads the file that was asked for, else `mcptap.toml` in the working directory where there is one.
     pub fn read(path: Option<&Path>) -> Result<Config> {
-        let Some(path) = path.or_else(|| super::default_config()) else { return Config::of(Table::default()) };
+        let default = super::default_config();
+        let Some(path) = path.or(default) else { return Config::of(Table::default()) };
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         let read = || -> Result<Config> { Config::of(toml::from_str::<File>(&text)?.check) };
         let mut config = read().with_context(|| format!("cannot use {}", path.display()))?;

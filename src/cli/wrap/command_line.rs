@@ -17,7 +17,7 @@ use std::ops::Range;
 use crate::decode::http::{self, MASK};
 
 /// The words, each byte of a secret replaced.
-pub fn masked(words: &[OsString]) -> Vec<String> {
+pub(in crate::cli) fn masked(words: &[OsString]) -> Vec<String> {
     let mut value_of_secret = false;
     let mut shown = Vec::with_capacity(words.len());
     for word in words {

@@ -12,7 +12,7 @@ use crate::decode::Anomaly;
 /// Where that is not so.
 pub fn fuzz_coding(data: &[u8]) {
     let limits = Limits::default();
-    for coding in ["gzip", "deflate", "deflate, gzip"] {
+    for coding in ["gzip", "deflate", "br", "zstd", "deflate, gzip", "zstd, br"] {
         let whole = decode(coding, limits, data.len().max(1), data);
         let cut = decode(coding, limits, 1, data);
         assert_eq!(whole, cut, "{coding}");

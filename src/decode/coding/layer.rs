@@ -1,4 +1,4 @@
-//! One coding: the wrapping of deflate data (RFC 1950, 1951, 1952).
+//! One coding: brotli, Zstandard, or the wrapping of deflate data (RFC 1950, 1951, 1952).
 
 use std::fmt;
 
@@ -9,8 +9,11 @@ use nom::multi::length_data;
 use nom::number::streaming::{le_u16, u8};
 use nom::{IResult, Parser};
 
+use super::brotli::Brotli;
+use super::zstd::Zstd;
+
 /// Output is given out in pieces of at most this size: that of the window of deflate, in which the decompressor decodes.
-const OUTPUT: usize = 32 << 10;
+pub(super) const OUTPUT: usize = 32 << 10;
 
 /// The longest head of a gzip member that is waited for: 10 bytes, and a file's name and comment, which HTTP does not
 /// use.
@@ -48,6 +51,11 @@ enum State {
     DeflateHead(Vec<u8>),
     DeflateData(Inflate),
     DeflateEnd,
+    BrotliData(Brotli),
+    BrotliEnd,
+    ZstdData(Zstd),
+    /// There is no memory for a decoder.
+    Unable,
 }
 
 impl Layer {
@@ -57,6 +65,14 @@ impl Layer {
 
     pub(super) fn deflate() -> Layer {
         Layer { coding: "deflate", state: State::DeflateHead(Vec::new()) }
+    }
+
+    pub(super) fn brotli() -> Layer {
+        Layer { coding: "br", state: State::BrotliData(Brotli::new()) }
+    }
+
+    pub(super) fn zstd() -> Layer {
+        Layer { coding: "zstd", state: Zstd::new().map_or(State::Unable, State::ZstdData) }
     }
 
     /// Decodes the next bytes.
@@ -73,8 +89,9 @@ impl Layer {
 
     /// Whether the data cannot end here.
     pub(super) fn unfinished(&self) -> Option<Broken> {
-        match self.state {
-            State::GzipEnd | State::DeflateEnd => None,
+        match &self.state {
+            State::GzipEnd | State::DeflateEnd | State::BrotliEnd => None,
+            State::ZstdData(zstd) if zstd.is_between() => None,
             _ => Some(self.broken("it ends inside the compressed data")),
         }
     }
@@ -124,7 +141,22 @@ impl Layer {
             // RFC 1952 section 2.2: "A gzip file consists of a series of "members"". Some pad the last with zeros.
             State::GzipEnd if bytes[0] == 0 => (1, None),
             State::GzipEnd if bytes[0] == 0x1f => (0, Some(State::GzipHead(Vec::new()))),
-            State::GzipEnd | State::DeflateEnd => return Err(broken("bytes follow the end of the compressed data")),
+            State::BrotliData(brotli) => {
+                let (taken, ended) = brotli
+                    .push(bytes, out)
+                    .map_err(|failed| failed.unwrap_or_else(|| broken("the brotli data is damaged")))?;
+                (taken, ended.then_some(State::BrotliEnd))
+            }
+            // RFC 8878 section 3: "Zstandard compressed data is made of one or more frames".
+            State::ZstdData(zstd) => {
+                zstd.push(bytes, out)
+                    .map_err(|failed| failed.unwrap_or_else(|| broken("the Zstandard data is damaged")))?;
+                (bytes.len(), None)
+            }
+            State::Unable => return Err(broken("there is no memory to decode it")),
+            State::GzipEnd | State::DeflateEnd | State::BrotliEnd => {
+                return Err(broken("bytes follow the end of the compressed data"));
+            }
             State::DeflateHead(held) => {
                 let taken = bytes.len().min(2 - held.len());
                 held.extend_from_slice(&bytes[..taken]);

@@ -25,6 +25,15 @@ fn raw(data: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
+fn zstd(data: &[u8]) -> Vec<u8> {
+    ::zstd::encode_all(data, 1).unwrap()
+}
+
+fn hex(digits: &str) -> Vec<u8> {
+    let pairs = digits.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap());
+    pairs.map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect()
+}
+
 fn bad(result: Result<(), Anomaly>) -> String {
     match result {
         Err(Anomaly::BadCoding { coding, why }) => format!("{coding}: {why}"),
@@ -38,10 +47,10 @@ fn names_of_codings() {
     for nothing in ["", "identity", " , identity"] {
         assert!(new(nothing).unwrap().is_none(), "{nothing:?}");
     }
-    for known in ["gzip", "X-GZIP", " deflate ", "gzip, deflate", "identity, gzip"] {
+    for known in ["gzip", "X-GZIP", " deflate ", "br", "zstd", "gzip, br", "gzip, deflate", "identity, gzip"] {
         assert!(new(known).unwrap().is_some(), "{known:?}");
     }
-    for unknown in ["br", "zstd", "gzip, br", "gzip,gzip,gzip", "compress"] {
+    for unknown in ["gzip,gzip,gzip", "gzip,br,zstd", "compress", "dcb"] {
         let expected = Anomaly::UnknownCoding { coding: unknown.into() };
         assert_eq!(new(unknown).unwrap_err(), expected);
     }
@@ -60,6 +69,50 @@ fn an_event_in_a_flushed_stream_is_seen_when_it_arrives() {
         assert_eq!(decoded, event.as_bytes());
     }
     assert_eq!(bad(coding.finish(&mut |_| {})), "gzip: it ends inside the compressed data", "the stream was cut");
+}
+
+#[test]
+fn an_event_in_flushed_brotli_is_seen_when_it_arrives() {
+    // What the reference encoder flushes for one event, for another, and at the end.
+    let sent = [hex("0b0580646174613a206f6e650a0a"), hex("5000805f5ae18dee4e11a24a04600b"), hex("03")];
+    let mut coding = Coding::new("br", Limits::default()).unwrap().unwrap();
+    for (sent, event) in sent.iter().zip(["data: one\n\n", "data: two\n\n", ""]) {
+        let mut decoded = Vec::new();
+        coding.push(sent, &mut |bytes| decoded.extend_from_slice(bytes)).unwrap();
+        assert_eq!(decoded, event.as_bytes());
+    }
+    coding.finish(&mut |_| {}).unwrap();
+    assert_eq!(bad(coding.push(b"x", &mut |_| {})), "br: bytes follow the end of the compressed data");
+    fuzz_coding(&sent.concat());
+}
+
+#[test]
+fn an_event_in_flushed_zstd_is_seen_when_it_arrives() {
+    let mut encoder = ::zstd::Encoder::new(Vec::new(), 1).unwrap();
+    let mut coding = Coding::new("zstd", Limits::default()).unwrap().unwrap();
+    for event in ["data: one\n\n", "data: two\n\n"] {
+        encoder.write_all(event.as_bytes()).unwrap();
+        encoder.flush().unwrap();
+        let mut decoded = Vec::new();
+        let sent = std::mem::take(encoder.get_mut());
+        coding.push(&sent, &mut |bytes| decoded.extend_from_slice(bytes)).unwrap();
+        assert_eq!(decoded, event.as_bytes());
+    }
+    assert_eq!(bad(coding.finish(&mut |_| {})), "zstd: it ends inside the compressed data", "the stream was cut");
+    let frames = [zstd(b"one "), zstd(b"two")].concat();
+    assert_eq!(decode("zstd", Limits::default(), 3, &frames), (b"one two".to_vec(), Ok(())));
+}
+
+#[test]
+fn small_bodies_that_say_much_are_stopped_however_they_are_coded() {
+    // Eight million times the letter a.
+    let brotli = hex("9bff117af825c2e2b1402037410f");
+    for (name, body) in [("br", brotli), ("zstd", zstd(&vec![0; 8 << 20]))] {
+        let (decoded, result) = decode(name, Limits::default(), body.len(), &body);
+        assert!(matches!(result, Err(Anomaly::LimitReached { limit: "inflate_ratio", .. })), "{name}: {result:?}");
+        assert!(decoded.len() as u64 <= body.len() as u64 * Limits::default().inflate_ratio + (1 << 20));
+        assert_eq!(decode(name, Limits::default(), 1, &body), (decoded, result), "{name}");
+    }
 }
 
 #[test]
@@ -156,7 +209,15 @@ proptest! {
         data in proptest::collection::vec(any::<u8>(), 0..3000), size in 1usize..100,
     ) {
         let both = gzip(&zlib(&data));
-        let bodies = [("gzip", gzip(&data)), ("deflate", zlib(&data)), ("deflate", raw(&data)), ("deflate, gzip", both)];
+        let stacked = gzip(&zstd(&data));
+        let bodies = [
+            ("gzip", gzip(&data)),
+            ("deflate", zlib(&data)),
+            ("deflate", raw(&data)),
+            ("zstd", zstd(&data)),
+            ("deflate, gzip", both),
+            ("zstd, gzip", stacked),
+        ];
         for (name, body) in bodies {
             prop_assert_eq!(decode(name, Limits::default(), size, &body), (data.clone(), Ok(())), "{}", name);
         }
@@ -165,7 +226,7 @@ proptest! {
     #[test]
     fn any_bytes(data in proptest::collection::vec(any::<u8>(), 0..300), at in 0usize..60, bit in 0u8..8) {
         fuzz_coding(&data);
-        for mut body in [gzip(&data), zlib(&data), gzip(&zlib(&data))] {
+        for mut body in [gzip(&data), zlib(&data), zstd(&data), gzip(&zlib(&data))] {
             fuzz_coding(&body);
             let at = at.min(body.len() - 1);
             body[at] ^= 1 << bit;

@@ -1,8 +1,8 @@
 //! The body of the fuzz target for HTTP/1.
 
-use super::{Http1, HttpEvent, Seen};
+use super::{Http1, Seen};
 use crate::capture::Limits;
-use crate::decode::http::StartLine;
+use crate::decode::http::{HttpEvent, StartLine};
 use crate::decode::{Anomaly, Direction, Ending, Piece};
 
 /// A piece of the conversation, as the fuzzer's bytes script it.
@@ -99,7 +99,7 @@ fn run(steps: &[(Direction, Step<'_>)], size: usize) -> [Vec<String>; 2] {
 
 fn tell(told: &mut [Told; 2], streams: &[Vec<Option<u8>>; 2], event: &HttpEvent<'_>) {
     let (direction, what, place) = match event {
-        HttpEvent::Head { direction, head, exchange } => {
+        HttpEvent::Head { direction, head, exchange, .. } => {
             let interim = matches!(head.start, StartLine::Response { status: 100 | 102..200, .. });
             told[*direction as usize].open += i32::from(!interim);
             (direction, format!("{exchange:?} {:?} {:?}", head.start, head.fields), Some((head.offset, &*head.text)))
@@ -113,6 +113,7 @@ fn tell(told: &mut [Told; 2], streams: &[Vec<Option<u8>>; 2], event: &HttpEvent<
             (direction, format!("{event:?}"), None)
         }
         HttpEvent::ContentGap { direction, .. }
+        | HttpEvent::Secret { direction, .. }
         | HttpEvent::Switched { direction, .. }
         | HttpEvent::Anomaly { direction, .. } => (direction, format!("{event:?}"), None),
     };

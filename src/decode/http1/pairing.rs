@@ -15,7 +15,7 @@
 
 use std::collections::VecDeque;
 
-use super::Index;
+use crate::decode::http::Index;
 
 /// What of a request decides how its response is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,8 +19,8 @@ mod search;
 
 use super::grammar::Fields;
 use super::pairing::Pairing;
-use super::{HttpEvent, Index};
 use crate::capture::Limits;
+use crate::decode::http::{HttpEvent, Index};
 use crate::decode::{Anomaly, Direction, Ending};
 
 /// Where offsets stop, whatever lengths of gaps add up to: no stream is that long, and sums of offsets stay in range.

@@ -9,6 +9,7 @@ mod switching;
 
 use super::*;
 use crate::decode::http::StartLine;
+use crate::decode::{Anomaly, Ending};
 
 /// Something one side does.
 #[derive(Clone, Debug)]
@@ -100,7 +101,7 @@ fn told(limits: Limits, steps: &[Step], size: usize) -> Vec<String> {
 fn tell<'a>(event: &HttpEvent<'a>) -> (String, Option<(u64, &'a [u8])>) {
     let arrow = |direction: &Direction| if *direction == Direction::ClientToServer { '>' } else { '<' };
     match event {
-        HttpEvent::Head { exchange, direction, head } => {
+        HttpEvent::Head { exchange, direction, head, .. } => {
             let start = match &head.start {
                 StartLine::Request { method, target } => format!("{method} {target}"),
                 StartLine::Response { status, reason } => format!("{status} {reason}"),
@@ -124,6 +125,7 @@ fn tell<'a>(event: &HttpEvent<'a>) -> (String, Option<(u64, &'a [u8])>) {
         HttpEvent::Opaque { direction, offset, bytes } => {
             (format!("{} opaque", arrow(direction)), Some((*offset, bytes)))
         }
+        HttpEvent::Secret { .. } => unreachable!("HTTP/1 codes nothing"),
         HttpEvent::Anomaly { direction, anomaly, .. } => {
             let anomaly = match anomaly {
                 Anomaly::Skipped { offset, length } => format!("skipped {offset}+{length}"),

@@ -1,46 +1,92 @@
-//! The exchanges of an HTTP/1 connection: heads, bodies, and the packets that carried them.
+//! HTTP on a connection: which version runs on it, and what it is switched to.
 
-use std::collections::BTreeMap;
-use std::ops::Range;
+mod exchanges;
 
+use self::exchanges::Exchanges;
 use super::body::Body;
+use super::websocket::WebSocketStack;
 use super::{Layer, Unit};
-use crate::capture::{Limits, PacketNumber, Span, StreamId, Time};
-use crate::decode::exchange::{Exchange, ExchangeNumber, Fields, Half};
-use crate::decode::http::{Head, StartLine};
-use crate::decode::http1::{Http1, HttpEvent, Index, Seen};
-use crate::decode::{Anomaly, Direction, Ending, Piece};
+use crate::capture::{Limits, StreamId, Time};
+use crate::decode::http::{Head, Index, StartLine};
+use crate::decode::http1::{Http1, Seen};
+use crate::decode::http2::Http2;
+use crate::decode::websocket::Deflate;
+use crate::decode::{Direction, Ending, Piece};
 
 #[derive(Debug)]
 pub(super) struct HttpStack {
-    decoder: Http1,
+    decoder: Decoder,
     exchanges: Exchanges,
 }
 
-/// What is open on the connection.
-#[derive(Debug)]
-struct Exchanges {
-    /// The stream of each direction.
-    streams: [StreamId; 2],
-    open: BTreeMap<Index, Box<Open>>,
-    /// Up to where of each direction bytes that were passed over were said to be secrets.
-    passed: [u64; 2],
+/// Which HTTP a connection begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Version {
+    /// RFC 9112.
+    Http1,
+    /// RFC 9113.
+    Http2,
 }
 
-/// An exchange that is not over.
+impl Version {
+    /// The word for [`super::Connected::protocol`].
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Version::Http1 => "http/1.1",
+            Version::Http2 => "http/2",
+        }
+    }
+}
+
+/// What runs on the connection now.
 #[derive(Debug)]
-struct Open {
-    exchange: Exchange,
-    bodies: [Option<Body>; 2],
-    ended: [bool; 2],
+enum Decoder {
+    Http1(Box<Http1>),
+    Http2(Box<Http2>),
+    WebSocket(Box<WebSocketStack>),
+}
+
+/// A switch of protocols (RFC 9110 section 7.8), from the 101 response on.
+#[derive(Debug, Default)]
+struct Upgrade {
+    /// The exchange that asked for it, and what it asked for.
+    to: Option<(Index, Protocol)>,
+    /// Where HTTP/1.1 ends in each direction.
+    offsets: [Option<u64>; 2],
+    /// The bytes of each direction behind that which came with the switch.
+    bytes: [Vec<u8>; 2],
+}
+
+impl Upgrade {
+    /// Bytes behind the switch. There are some before it is told of both directions only where the client did not wait; where they are too many, or
+    /// not whole, nothing is made of them.
+    fn opaque(&mut self, direction: Direction, offset: u64, bytes: &[u8], most: usize) {
+        let held = &mut self.bytes[direction as usize];
+        let follows = self.offsets[direction as usize].is_some_and(|start| start + held.len() as u64 == offset);
+        match self.to {
+            Some(_) if follows && held.len() + bytes.len() <= most => held.extend_from_slice(bytes),
+            Some(_) => *self = Upgrade::default(),
+            None => {}
+        }
+    }
+}
+
+/// A protocol that is switched to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Protocol {
+    /// RFC 7540 section 3.2.
+    Http2,
+    /// RFC 6455, with the compression that was agreed upon.
+    WebSocket(Option<Deflate>),
 }
 
 impl HttpStack {
-    pub(super) fn new(limits: Limits, streams: [StreamId; 2]) -> HttpStack {
-        HttpStack {
-            decoder: Http1::new(limits),
-            exchanges: Exchanges { streams, open: BTreeMap::new(), passed: [0; 2] },
-        }
+    pub(super) fn new(limits: Limits, streams: [StreamId; 2], version: Version) -> HttpStack {
+        let decoder = match version {
+            Version::Http1 => Decoder::Http1(Box::new(Http1::new(limits))),
+            Version::Http2 => Decoder::Http2(Box::new(Http2::new(limits))),
+        };
+        HttpStack { decoder, exchanges: Exchanges::new(streams) }
     }
 
     /// The next piece of one direction.
@@ -53,23 +99,66 @@ impl HttpStack {
         time: Time,
     ) {
         let HttpStack { decoder, exchanges } = self;
-        decoder.push(direction, piece, seen, &mut |event| exchanges.event(layer, event, time));
-        exchanges.pass(layer, direction, decoder.passed_over(direction));
+        let passed = match decoder {
+            Decoder::Http1(http) => {
+                http.push(direction, piece, seen, &mut |event| exchanges.event(layer, event, time));
+                http.passed_over(direction)
+            }
+            Decoder::Http2(http) => {
+                http.push(direction, piece, &mut |event| exchanges.event(layer, event, time));
+                http.passed_over(direction)
+            }
+            Decoder::WebSocket(messages) => return messages.push(layer, direction, piece, time),
+        };
+        exchanges.pass(layer, direction, passed);
+        self.switch(layer, time);
+    }
+
+    /// Hands the connection over to the protocol that it switched to.
+    fn switch(&mut self, layer: &mut Layer<'_, '_>, time: Time) {
+        let [Some(requests), Some(responses)] = self.exchanges.upgrade.offsets else { return };
+        let Some((index, to)) = self.exchanges.upgrade.to else { return };
+        let Some(exchange) = self.exchanges.open.get(&index).map(|open| open.exchange.number) else { return };
+        let (offsets, streams) = ([requests, responses], self.exchanges.streams);
+        let Upgrade { bytes, .. } = std::mem::take(&mut self.exchanges.upgrade);
+        self.decoder = match to {
+            Protocol::Http2 => Decoder::Http2(Box::new(Http2::upgraded(layer.shared.limits, index, offsets))),
+            Protocol::WebSocket(deflate) => {
+                Decoder::WebSocket(Box::new(WebSocketStack::new(layer, exchange, streams, offsets, deflate)))
+            }
+        };
+        layer.connected.protocol = match to {
+            Protocol::Http2 => Version::Http2.name(),
+            Protocol::WebSocket(_) => "websocket",
+        };
+        (layer.sink)(Unit::Connected(layer.id, layer.connected));
+        for (direction, bytes) in [Direction::ClientToServer, Direction::ServerToClient].into_iter().zip(bytes) {
+            if !bytes.is_empty() {
+                self.push(layer, direction, Piece::Data(&bytes), Seen::default(), time);
+            }
+        }
     }
 
     /// The lowest offset of this direction that may still be asked for.
     pub(super) fn low_water(&self, direction: Direction) -> u64 {
         let bodies = self.exchanges.open.values().filter_map(|open| open.bodies[direction as usize].as_ref());
-        bodies.filter_map(Body::floor).min().unwrap_or(u64::MAX).min(self.decoder.low_water(direction))
+        bodies.filter_map(Body::floor).min().unwrap_or(u64::MAX).min(self.cleared(direction))
     }
 
     /// Everything below this offset of this direction was seen for what it is: its secrets were said.
     pub(super) fn cleared(&self, direction: Direction) -> u64 {
-        self.decoder.low_water(direction)
+        match &self.decoder {
+            Decoder::Http1(http) => http.low_water(direction),
+            Decoder::Http2(http) => http.low_water(direction),
+            Decoder::WebSocket(messages) => messages.low_water(direction),
+        }
     }
 
     /// The connection is over.
     pub(super) fn close(&mut self, layer: &mut Layer<'_, '_>, ending: Ending) {
+        if let Decoder::WebSocket(messages) = &mut self.decoder {
+            messages.close(layer);
+        }
         for index in self.exchanges.open.keys().copied().collect::<Vec<_>>() {
             for direction in [Direction::ClientToServer, Direction::ServerToClient] {
                 self.exchanges.end_body(layer, index, direction, false, ending);
@@ -79,173 +168,19 @@ impl HttpStack {
     }
 }
 
-impl Exchanges {
-    fn event(&mut self, layer: &mut Layer<'_, '_>, event: HttpEvent<'_>, time: Time) {
-        match event {
-            HttpEvent::Head { exchange, direction, head } => self.head(layer, exchange, direction, *head, time),
-            HttpEvent::Content { exchange, direction, offset, bytes } => {
-                let stream = self.streams[direction as usize];
-                let span = Span { stream, start: offset, end: offset + bytes.len() as u64 };
-                let Some(open) = self.open.get_mut(&exchange) else { return };
-                let number = open.exchange.number;
-                let half = half(&mut open.exchange, direction);
-                list(&mut half.packets, layer.shared.provenance.packets(span), layer.shared.limits.packets_listed);
-                half.ended = half.ended.max(Some(time));
-                if let Some(body) = &mut open.bodies[direction as usize] {
-                    body.content(layer, number, span, bytes, time);
-                }
-            }
-            HttpEvent::ContentGap { exchange, direction, length } => {
-                let Some(open) = self.open.get_mut(&exchange) else { return };
-                let number = open.exchange.number;
-                if let Some(body) = &mut open.bodies[direction as usize] {
-                    body.gap(layer, number, length, time);
-                }
-            }
-            HttpEvent::End { exchange, direction, complete, ending } => {
-                self.end_body(layer, exchange, direction, complete, ending);
-                let over = self.open.get(&exchange).is_some_and(|open| {
-                    let [request, response] = open.ended;
-                    response && (request || open.exchange.method.is_none())
-                });
-                if over {
-                    self.finish(layer, exchange);
-                }
-            }
-            HttpEvent::Switched { .. } | HttpEvent::Opaque { .. } => {}
-            HttpEvent::Anomaly { direction, exchange, anomaly } => self.anomaly(layer, direction, exchange, anomaly),
-        }
-    }
-
-    fn head(&mut self, layer: &mut Layer<'_, '_>, index: Index, direction: Direction, mut head: Head, time: Time) {
-        let stream = self.streams[direction as usize];
-        let keep_secrets = layer.shared.options.keep_secrets;
-        let (id, shared) = (layer.id, &mut *layer.shared);
-        let open = self.open.entry(index).or_insert_with(|| {
-            shared.exchanges += 1;
-            let number = ExchangeNumber(shared.exchanges);
-            let exchange = Exchange { number, connection: id, http_version: head.version, ..Exchange::default() };
-            Box::new(Open { exchange, bodies: [None, None], ended: [false; 2] })
-        });
-        if !keep_secrets {
-            let (side, offset, store) = (layer.connected.sender(direction), head.offset, layer.shared.options.store);
-            head.mask(|value| {
-                if store {
-                    let at = |place: u32| offset + u64::from(place);
-                    (layer.sink)(Unit::Secret(layer.id, side, at(value.start), at(value.end)));
-                }
-            });
-        }
-        let packets = layer.shared.provenance.packets(Span { stream, start: head.offset, end: head.end() });
-        let exchange = &mut open.exchange;
-        let half = half(exchange, direction);
-        half.started = half.started.or(Some(time));
-        half.ended = half.ended.max(Some(time));
-        list(&mut half.packets, packets.clone(), layer.shared.limits.packets_listed);
-        if matches!(head.start, StartLine::Response { status: 100..=199, .. }) && !is_switch(&head) {
-            // "A client MUST be able to parse one or more 1xx responses received prior to a final response" (RFC 9110, 15.2): the
-            // exchange shows the final one.
-            return;
-        }
-        let (body, anomaly) = Body::new(direction, &head, layer.shared.limits, layer.shared.options.hash);
-        let span = Span { stream, start: head.offset, end: head.end() };
-        half.head_packets = packets;
-        (half.head_start, half.head_end) = (span.start, span.end);
-        half.fields = Fields::new(head.text, head.fields);
-        match head.start {
-            StartLine::Request { method, target } => {
-                exchange.method = Some(method);
-                exchange.target = Some(target);
-            }
-            StartLine::Response { status, reason } => {
-                exchange.status = Some(status);
-                exchange.reason = Some(reason);
-            }
-        }
-        open.bodies[direction as usize] = Some(body);
-        (layer.sink)(Unit::Head(exchange, direction, layer.connected));
-        if let Some(anomaly) = anomaly {
-            layer.anomaly(Some(direction), Some(exchange.number), Some(span), anomaly);
-        }
-    }
-
-    fn end_body(
-        &mut self,
-        layer: &mut Layer<'_, '_>,
-        index: Index,
-        direction: Direction,
-        complete: bool,
-        ending: Ending,
-    ) {
-        let Some(open) = self.open.get_mut(&index) else { return };
-        if std::mem::replace(&mut open.ended[direction as usize], true) {
-            return;
-        }
-        let Some(body) = open.bodies[direction as usize].take() else { return };
-        let number = open.exchange.number;
-        let end = body.finish(layer, number, complete, ending);
-        let half = half(&mut open.exchange, direction);
-        half.body_bytes = end.bytes;
-        half.body_sha256 = end.sha256.filter(|_| complete);
-        half.complete = complete;
-    }
-
-    /// The exchange is over.
-    fn finish(&mut self, layer: &mut Layer<'_, '_>, index: Index) {
-        if let Some(open) = self.open.remove(&index) {
-            (layer.sink)(Unit::Exchange(Box::new(open.exchange)));
-        }
-    }
-
-    /// Bytes were passed over: a head whose beginning was lost may stand in them. They are said to be a secret as they come,
-    /// before they count as cleared: the anomaly follows only when it is known where they end.
-    fn pass(&mut self, layer: &mut Layer<'_, '_>, direction: Direction, range: Range<u64>) {
-        let passed = &mut self.passed[direction as usize];
-        let start = range.start.max(*passed);
-        if start < range.end && layer.shared.options.store && !layer.shared.options.keep_secrets {
-            *passed = range.end;
-            let side = layer.connected.sender(direction);
-            (layer.sink)(Unit::Secret(layer.id, side, start, range.end));
-        }
-    }
-
-    fn anomaly(&mut self, layer: &mut Layer<'_, '_>, direction: Direction, index: Option<Index>, anomaly: Anomaly) {
-        let stream = self.streams[direction as usize];
-        let number = index.and_then(|index| self.open.get(&index)).map(|open| open.exchange.number);
-        let (start, length) = match &anomaly {
-            Anomaly::BareLineFeed { offset } | Anomaly::FoldedHeader { offset } => (*offset, 1),
-            Anomaly::AmbiguousFraming { offset, .. }
-            | Anomaly::NotHttp { offset, .. }
-            | Anomaly::ResponseWithoutRequest { offset }
-            | Anomaly::LimitReached { offset, .. } => (*offset, 1),
-            Anomaly::Skipped { offset, length } => {
-                self.pass(layer, direction, *offset..offset + length);
-                (*offset, *length)
-            }
-            _ => return layer.anomaly(Some(direction), number, None, anomaly),
-        };
-        layer.anomaly(Some(direction), number, Some(Span { stream, start, end: start + length }), anomaly);
-    }
-}
-
-fn half(exchange: &mut Exchange, direction: Direction) -> &mut Half {
-    match direction {
-        Direction::ClientToServer => &mut exchange.request,
-        Direction::ServerToClient => &mut exchange.response,
-    }
-}
-
 fn is_switch(head: &Head) -> bool {
     matches!(head.start, StartLine::Response { status: 101, .. })
 }
 
-/// Adds the packets that are not listed yet, up to the limit.
-fn list(listed: &mut Vec<PacketNumber>, packets: Vec<PacketNumber>, limit: usize) {
-    for packet in packets {
-        // Streams are in order, so a packet that was listed was nearly always listed last.
-        let known = listed.iter().rev().take(8).any(|known| *known == packet);
-        if !known && listed.len() < limit {
-            listed.push(packet);
+/// What a 101 response switches to, of what is known.
+fn upgraded(head: &Head) -> Option<Protocol> {
+    let named = head.value("upgrade")?;
+    match () {
+        () if named.eq_ignore_ascii_case("h2c") => Some(Protocol::Http2),
+        () if named.eq_ignore_ascii_case("websocket") => {
+            let deflate = head.value("sec-websocket-extensions").and_then(Deflate::agreed);
+            Some(Protocol::WebSocket(deflate))
         }
+        () => None,
     }
 }

@@ -6,6 +6,9 @@ use nom::multi::{fold_many0, length_data, many0};
 use nom::number::complete::{be_u8, be_u16, be_u24};
 use nom::{IResult, Parser};
 
+use super::ja4;
+use super::keylog::Random;
+
 /// Bytes of one message that are buffered; what is longer is passed over. Chains of certificates, the longest messages,
 /// have a few kilobytes, with post-quantum signatures some tens.
 const MAX_MESSAGE: usize = 64 << 10;
@@ -15,6 +18,7 @@ const MAX_MESSAGE: usize = 64 << 10;
 pub(super) struct Version(pub u16);
 
 impl Version {
+    pub const TLS_1_2: Version = Version(0x0303);
     pub const TLS_1_3: Version = Version(0x0304);
 
     pub fn name(self) -> String {
@@ -32,6 +36,11 @@ impl Version {
 /// What a client offers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ClientHello {
+    pub random: Random,
+    /// Data may follow at once, under a key of an earlier session (RFC 8446 section 4.2.10).
+    pub early_data: bool,
+    /// See `ja4.rs`.
+    pub fingerprint: String,
     pub server_name: Option<String>,
     pub alpn: Vec<String>,
     /// Best first, as sent; without the reserved ones (RFC 8701).
@@ -41,18 +50,32 @@ pub(super) struct ClientHello {
 /// What a server chose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ServerHello {
+    pub random: Random,
     /// It asks for another ClientHello (RFC 8446 section 4.1.4).
     pub retry: bool,
     pub version: Version,
     pub cipher_suite: u16,
     pub alpn: Option<String>,
+    /// The MAC of CBC suites is that of the ciphertext (RFC 7366).
+    pub encrypt_then_mac: bool,
+    /// An earlier session is resumed by one of its keys (RFC 8446 section 4.2.11).
+    pub resumed: bool,
 }
 
 /// A handshake message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Message {
-    ClientHello(ClientHello),
+    ClientHello(Box<ClientHello>),
     ServerHello(ServerHello),
+    /// Of TLS 1.3: the protocol chosen (ALPN), and whether early data is taken.
+    EncryptedExtensions(Option<String>, bool),
+    /// The sender's last message of the handshake.
+    Finished,
+    /// The sender's next record is under the next key (RFC 8446 section 4.6.3).
+    KeyUpdate,
+    /// The client's early data is over.
+    EndOfEarlyData,
+    NewSessionTicket,
     /// Another one, by its name.
     Other(&'static str),
 }
@@ -98,15 +121,19 @@ impl Messages {
         }
     }
 
-    /// Bytes held.
-    #[cfg(test)]
-    pub fn buffered(&self) -> usize {
-        self.buffer.len()
-    }
-
     /// Bytes were missed: what was begun cannot be completed.
     pub fn lose(&mut self) {
         *self = Messages::default();
+    }
+}
+
+/// What the ClientHello offers that a handshake begins with, once it is whole: the server's name, and protocols.
+pub(super) fn offer(handshake: &[u8]) -> Option<(Option<String>, Vec<String>)> {
+    let mut messages = Messages::default();
+    messages.push(handshake);
+    match messages.next()? {
+        Message::ClientHello(hello) => Some((hello.server_name, hello.alpn)),
+        _ => None,
     }
 }
 
@@ -118,17 +145,23 @@ fn message_header(input: &[u8]) -> IResult<&[u8], (u8, u32)> {
 fn read(kind: u8, body: &[u8]) -> Option<Message> {
     let name = match kind {
         0 => "HelloRequest",
-        1 => return client_hello(body).ok().map(|(_, hello)| Message::ClientHello(hello)),
+        1 => return client_hello(body).ok().map(|(_, hello)| Message::ClientHello(Box::new(hello))),
         2 => return server_hello(body).ok().map(|(_, hello)| Message::ServerHello(hello)),
-        4 => "NewSessionTicket",
+        4 => return Some(Message::NewSessionTicket),
+        5 => return Some(Message::EndOfEarlyData),
+        8 => {
+            return encrypted_extensions(body).ok().map(|(_, (alpn, early))| Message::EncryptedExtensions(alpn, early));
+        }
         11 => "Certificate",
         12 => "ServerKeyExchange",
         13 => "CertificateRequest",
         14 => "ServerHelloDone",
         15 => "CertificateVerify",
         16 => "ClientKeyExchange",
-        20 => "Finished",
+        20 => return Some(Message::Finished),
         22 => "CertificateStatus",
+        24 => return Some(Message::KeyUpdate),
+        25 => "CompressedCertificate",
         _ => return None,
     };
     Some(Message::Other(name))
@@ -136,16 +169,20 @@ fn read(kind: u8, body: &[u8]) -> Option<Message> {
 
 const SERVER_NAME: u16 = 0;
 const ALPN: u16 = 16;
+const ENCRYPT_THEN_MAC: u16 = 22;
+const PRE_SHARED_KEY: u16 = 41;
+const EARLY_DATA: u16 = 42;
 const SUPPORTED_VERSIONS: u16 = 43;
 
 /// `legacy_version random legacy_session_id cipher_suites legacy_compression_methods extensions`
 fn client_hello(input: &[u8]) -> IResult<&[u8], ClientHello> {
-    let (input, (legacy, _random, _session, _suites, _compression)) =
+    let (input, (legacy, random, _session, suites, _compression)) =
         (be_u16, take(32usize), length_data(be_u8), length_data(be_u16), length_data(be_u8)).parse(input)?;
-    let mut hello = ClientHello { versions: vec![Version(legacy)], ..ClientHello::default() };
+    let mut hello = ClientHello { random: fixed(random), versions: vec![Version(legacy)], ..ClientHello::default() };
     let (input, extensions) = extensions(input)?;
-    for (kind, data) in extensions {
-        match kind {
+    for (kind, data) in &extensions {
+        match *kind {
+            EARLY_DATA => hello.early_data = true,
             SERVER_NAME => hello.server_name = server_name(data).ok().and_then(|(_, name)| name),
             ALPN => hello.alpn = alpn(data).map_or_else(|_| Vec::new(), |(_, names)| names),
             SUPPORTED_VERSIONS => {
@@ -156,6 +193,7 @@ fn client_hello(input: &[u8]) -> IResult<&[u8], ClientHello> {
             _ => {}
         }
     }
+    hello.fingerprint = ja4::fingerprint(&hello.versions, suites, &extensions);
     Ok((input, hello))
 }
 
@@ -169,10 +207,20 @@ fn server_hello(input: &[u8]) -> IResult<&[u8], ServerHello> {
     ];
     let (input, (legacy, random, _session, cipher_suite, _compression)) =
         (be_u16, take(32usize), length_data(be_u8), be_u16, be_u8).parse(input)?;
-    let mut hello = ServerHello { retry: random == RETRY, version: Version(legacy), cipher_suite, alpn: None };
+    let mut hello = ServerHello {
+        random: fixed(random),
+        retry: random == RETRY,
+        version: Version(legacy),
+        cipher_suite,
+        alpn: None,
+        encrypt_then_mac: false,
+        resumed: false,
+    };
     let (input, extensions) = extensions(input)?;
     for (kind, data) in extensions {
         match kind {
+            ENCRYPT_THEN_MAC => hello.encrypt_then_mac = true,
+            PRE_SHARED_KEY => hello.resumed = true,
             ALPN => hello.alpn = alpn(data).ok().and_then(|(_, names)| names.into_iter().next()),
             SUPPORTED_VERSIONS => {
                 if let Ok((_, version)) = all_consuming(be_u16::<_, nom::error::Error<_>>).parse(data) {
@@ -183,6 +231,19 @@ fn server_hello(input: &[u8]) -> IResult<&[u8], ServerHello> {
         }
     }
     Ok((input, hello))
+}
+
+/// RFC 8446 section 4.3.1: extensions alone.
+fn encrypted_extensions(input: &[u8]) -> IResult<&[u8], (Option<String>, bool)> {
+    let (input, extensions) = extensions(input)?;
+    let early = extensions.iter().any(|(kind, _)| *kind == EARLY_DATA);
+    let alpn = extensions.into_iter().find(|(kind, _)| *kind == ALPN).and_then(|(_, data)| alpn(data).ok());
+    Ok((input, (alpn.and_then(|(_, names)| names.into_iter().next()), early)))
+}
+
+/// A random of 32 bytes, as the grammar has taken it.
+fn fixed(random: &[u8]) -> Random {
+    random.try_into().unwrap_or_default()
 }
 
 type Extensions<'a> = Vec<(u16, &'a [u8])>;
@@ -222,42 +283,6 @@ fn supported_versions(input: &[u8]) -> IResult<&[u8], Vec<Version>> {
     let (_, versions) = many0(be_u16).parse(list)?;
     let reserved = |version: u16| version & 0x0f0f == 0x0a0a;
     Ok((input, versions.into_iter().filter(|version| !reserved(*version)).map(Version).collect()))
-}
-
-/// The name of a cipher suite in the IANA registry, as far as it is still in use.
-pub(super) fn cipher_suite(number: u16) -> String {
-    let name = match number {
-        0x1301 => "TLS_AES_128_GCM_SHA256",
-        0x1302 => "TLS_AES_256_GCM_SHA384",
-        0x1303 => "TLS_CHACHA20_POLY1305_SHA256",
-        0x1304 => "TLS_AES_128_CCM_SHA256",
-        0x1305 => "TLS_AES_128_CCM_8_SHA256",
-        0xc02b => "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
-        0xc02c => "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
-        0xc02f => "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
-        0xc030 => "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
-        0xcca8 => "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
-        0xcca9 => "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
-        0xccaa => "TLS_DHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
-        0xc009 => "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
-        0xc00a => "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA",
-        0xc013 => "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA",
-        0xc014 => "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA",
-        0xc023 => "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
-        0xc024 => "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA384",
-        0xc027 => "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256",
-        0xc028 => "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA384",
-        0x009c => "TLS_RSA_WITH_AES_128_GCM_SHA256",
-        0x009d => "TLS_RSA_WITH_AES_256_GCM_SHA384",
-        0x009e => "TLS_DHE_RSA_WITH_AES_128_GCM_SHA256",
-        0x009f => "TLS_DHE_RSA_WITH_AES_256_GCM_SHA384",
-        0x002f => "TLS_RSA_WITH_AES_128_CBC_SHA",
-        0x0035 => "TLS_RSA_WITH_AES_256_CBC_SHA",
-        0x003c => "TLS_RSA_WITH_AES_128_CBC_SHA256",
-        0x003d => "TLS_RSA_WITH_AES_256_CBC_SHA256",
-        _ => return format!("cipher suite {number:#06x}"),
-    };
-    name.to_owned()
 }
 
 /// Bytes that a cipher suite of TLS 1.3 adds to a message: the content type that it hides and the tag of the AEAD.

@@ -10,7 +10,7 @@
 use crate::capture::{PacketNumber, PacketRange};
 
 /// Bytes of a record's header.
-const HEADER: usize = 5;
+pub(super) const HEADER: usize = 5;
 
 /// RFC 5246 section 6.2.3: an encrypted fragment "MUST NOT exceed 2^14 + 2048" bytes (RFC 8446: 2^14 + 256).
 const MAX_LENGTH: u16 = (1 << 14) + 2_048;
@@ -27,6 +27,8 @@ pub(super) enum ContentType {
 /// The header of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record {
+    /// As it stands on the wire: what protects a record covers its header.
+    pub header: [u8; HEADER],
     pub content: ContentType,
     /// Bytes behind the header.
     pub length: u16,
@@ -46,7 +48,7 @@ impl Record {
             _ => return None,
         };
         let known_version = bytes[1] == 3 && bytes[2] <= 4;
-        (known_version && lengths.contains(&length)).then_some(Record { content, length })
+        (known_version && lengths.contains(&length)).then_some(Record { header: bytes, content, length })
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::fmt::{self, Write};
 
-use super::handshake::{Version, cipher_suite};
+use super::handshake::Version;
+use super::keylog::Random;
+use super::suite;
 use super::{Step, StepKind};
 use crate::capture::{PacketNumber, Time};
 use crate::decode::Direction;
@@ -10,6 +12,12 @@ use crate::decode::Direction;
 /// What the hellos agreed on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Negotiation {
+    pub client_random: Option<Random>,
+    pub server_random: Option<Random>,
+    pub encrypt_then_mac: bool,
+    pub early_data: bool,
+    pub resumed: bool,
+    pub fingerprint: Option<String>,
     pub server_name: Option<String>,
     pub offered_versions: Vec<Version>,
     pub offered_alpn: Vec<String>,
@@ -83,14 +91,15 @@ impl Steps {
 
     /// A record of application data. It belongs to the run before it, or behind it where it was set aside for a while;
     /// only tickets stand between records of one run.
-    pub fn application(&mut self, seen: &Seen) {
+    pub fn application(&mut self, seen: &Seen, opened: bool) {
+        let kind = if opened { StepKind::Decrypted } else { StepKind::ApplicationData };
         let place = self.place(seen);
         let run = |step: &Step| (step.kind != StepKind::SessionTickets).then_some(step.kind);
         let before = self.list[..place].iter().rposition(|step| run(step).is_some());
         let behind = self.list[place..].iter().position(|step| run(step).is_some()).map(|index| place + index);
         let runs = [before, behind].into_iter().flatten();
-        let open = { runs }.find(|index| self.list[*index].kind == StepKind::ApplicationData);
-        let index = open.or_else(|| self.open(StepKind::ApplicationData, seen));
+        let open = { runs }.find(|index| self.list[*index].kind == kind);
+        let index = open.or_else(|| self.open(kind, seen));
         self.add(index, seen);
         if let Some(index) = index {
             let [client, server] = self.amounts[index];
@@ -102,12 +111,12 @@ impl Steps {
     }
 
     /// A ticket; those in a row are one step.
-    pub fn ticket(&mut self, seen: &Seen) {
+    pub fn ticket(&mut self, seen: &Seen, detail: &str) {
         let open = self.list.iter().rposition(|step| step.kind == StepKind::SessionTickets);
         let index = open.or_else(|| self.open(StepKind::SessionTickets, seen));
         self.add(index, seen);
         if let Some(step) = index.and_then(|index| self.list.get_mut(index)) {
-            step.detail = "NewSessionTicket (encrypted; told by equal lengths right after the handshake)".to_owned();
+            detail.clone_into(&mut step.detail);
         }
     }
 
@@ -171,10 +180,20 @@ impl fmt::Display for Amount {
     }
 }
 
+impl Negotiation {
+    /// Whether TLS 1.3 was chosen.
+    pub fn is_newest(&self) -> bool {
+        self.version.is_some_and(|version| version >= Version::TLS_1_3)
+    }
+}
+
+/// The alert that closes one direction.
+pub(super) const CLOSE_NOTIFY: u8 = 0;
+
 /// What an alert says (RFC 8446 section 6, RFC 5246 section 7.2).
 pub(super) fn alert(level: u8, description: u8) -> String {
     let name = match description {
-        0 => "close_notify",
+        CLOSE_NOTIFY => "close_notify",
         10 => "unexpected_message",
         20 => "bad_record_mac",
         22 => "record_overflow",
@@ -221,7 +240,7 @@ fn summary(negotiation: &Negotiation) -> String {
         (None, None) => {}
     }
     if let Some(suite) = negotiation.cipher_suite {
-        add("", &cipher_suite(suite));
+        add("", &suite::name(suite));
     }
     if let Some(name) = &negotiation.server_name {
         add("server name ", name);

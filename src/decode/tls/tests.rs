@@ -62,8 +62,13 @@ impl Talk {
         self.packet += 1;
         self.clock += if self.last.replace(direction) == Some(direction) { 10 } else { 1_000 };
         let range = PacketRange { packet: PacketNumber(self.packet), start: 54, end: 54 + bytes.len() as u32 };
-        self.tls.push(direction, Piece::Data(bytes), &[range], Time(self.clock));
+        let arrival = Arrival { packets: &[range], time: Time(self.clock), acknowledged: 0 };
+        self.piece(direction, Piece::Data(bytes), arrival);
         self
+    }
+
+    fn piece(&mut self, direction: Direction, piece: Piece<'_>, arrival: Arrival<'_>) {
+        self.tls.push(direction, piece, arrival, &KeyLog::default(), &mut |_| ());
     }
 
     fn client(&mut self, records: &[&[u8]]) -> &mut Talk {
@@ -76,7 +81,7 @@ impl Talk {
 
     fn end(&mut self) -> String {
         for direction in [ClientToServer, ServerToClient] {
-            self.tls.push(direction, Piece::End(Ending::Finished), &[], Time(0));
+            self.piece(direction, Piece::End(Ending::Finished), Arrival::default());
         }
         self.steps()
     }
@@ -253,7 +258,7 @@ fn after_a_gap_the_next_record_is_found() {
     ] {
         let mut talk = Talk::new();
         talk.client(&[&hello[..100]]);
-        talk.tls.push(ClientToServer, Piece::Gap(missing), &[], Time(0));
+        talk.piece(ClientToServer, Piece::Gap(missing), Arrival::default());
         talk.client(&[&behind, &sealed(64)]).client(&[&sealed(32)]);
         let steps = talk.end();
         assert!(talk.tls.is_tls());
@@ -284,7 +289,109 @@ fn a_message_over_several_records_and_one_too_long() {
         talk.client(&[&record(22, part)]);
     }
     assert!(talk.steps().starts_with("Handshake [1 2 3 4 5] ClientHello"), "{}", talk.steps());
-    assert!(talk.tls.halves[0].messages.buffered() < 1 << 17);
+    assert!(talk.tls.held() < 1 << 17);
+}
+
+/// A record of TLS 1.3 under a traffic secret.
+fn sealed_under(secret: u8, number: u64, kind: u8, content: &[u8]) -> Vec<u8> {
+    let secret = keylog::Secret::new(&[secret; 32]).expect("a secret");
+    let keys = secrets::traffic_keys(suite::Suite::of(0x1301).expect("a suite"), &secret);
+    let key = ring::aead::UnboundKey::new(&ring::aead::AES_128_GCM, &keys.key[..16]).expect("a key");
+    let mut nonce = keys.iv;
+    nonce[4..].iter_mut().zip(number.to_be_bytes()).for_each(|(byte, digit)| *byte ^= digit);
+    let mut sealed = [content, &[kind]].concat();
+    let length = (sealed.len() + 16) as u16;
+    let header = [&[23, 3, 3][..], &length.to_be_bytes()].concat();
+    let nonce = ring::aead::Nonce::assume_unique_for_key(nonce);
+    let key = ring::aead::LessSafeKey::new(key);
+    key.seal_in_place_append_tag(nonce, ring::aead::Aad::from(&header), &mut sealed).expect("sealed");
+    [header, sealed].concat()
+}
+
+/// What a client said whose records, under the secrets 1 (handshake) and 2 (application), arrive as these pieces.
+fn carried(pieces: &[Piece<'_>]) -> (Vec<String>, Secrecy) {
+    let mut keys = KeyLog::default();
+    for (label, secret) in
+        [("CLIENT_HANDSHAKE_TRAFFIC_SECRET", 1), ("CLIENT_TRAFFIC_SECRET_0", 2), ("SERVER_TRAFFIC_SECRET_0", 3)]
+    {
+        let hex = |byte: u8| format!("{byte:02x}").repeat(32);
+        keys.add(format!("{label} {} {}", hex(7), hex(secret)).as_bytes());
+    }
+    let mut tls = Tls::new(Limits::default());
+    let mut said = Vec::new();
+    let hello = record(22, &client_hello(&[3, 4]));
+    let answer = record(22, &server_hello(&[1; 32], 0x1301, &version_1_3()));
+    let opening = [(ClientToServer, Piece::Data(&hello)), (ServerToClient, Piece::Data(&answer))];
+    let pieces = opening.into_iter().chain(pieces.iter().map(|piece| (ClientToServer, *piece)));
+    for (direction, piece) in pieces {
+        tls.push(direction, piece, Arrival::default(), &keys, &mut |event| match event {
+            TlsEvent::Data { bytes, .. } => said.push(String::from_utf8_lossy(bytes).into_owned()),
+            TlsEvent::Lost { length, .. } => said.push(format!("{length} lost")),
+            TlsEvent::Anomaly { anomaly, .. } => said.push(format!("{anomaly:?}")),
+            TlsEvent::End { ending, .. } => said.push(format!("{ending:?}")),
+        });
+    }
+    (said, tls.secrecy())
+}
+
+#[test]
+fn behind_a_loss_records_are_found_by_their_number() {
+    let finished = sealed_under(1, 0, 22, &message(20, &[0; 32]));
+    let data: Vec<Vec<u8>> = (0..20).map(|number| sealed_under(2, number, 23, &[b'a' + number as u8; 10])).collect();
+    let (said, secrecy) = carried(&[
+        Piece::Data(&finished),
+        Piece::Data(&data[0]),
+        // Three records, to the byte; then the end of one and the beginning of another.
+        Piece::Gap(data[1..4].concat().len() as u64),
+        Piece::Data(&data[4]),
+        Piece::Data(&data[5][..20]),
+        Piece::Gap(10),
+        Piece::Data(&data[5][30..]),
+        Piece::Data(&data[6]),
+        Piece::Data(&data[7][..20]),
+        Piece::Gap((data[7].len() - 20 + 8) as u64),
+        Piece::Data(&data[8][8..]),
+        Piece::Data(&data[9]),
+        Piece::End(Ending::Finished),
+    ]);
+    let lost = |at: usize, records: usize| {
+        let offset = record(22, &client_hello(&[3, 4])).len() + finished.len() + at * data[0].len();
+        let length = records * data[0].len();
+        format!(
+            "{:?}",
+            Anomaly::TlsRecordsLost { offset: offset as u64, length: length as u64, records: records as u64 }
+        )
+    };
+    let text = |number: u8| char::from(b'a' + number).to_string().repeat(10);
+    let wanted = [
+        text(0),
+        lost(1, 3),
+        "30 lost".into(),
+        text(4),
+        lost(5, 1),
+        "10 lost".into(),
+        text(6),
+        lost(7, 2),
+        "20 lost".into(),
+        text(9),
+    ];
+    assert_eq!(said, [&wanted[..], &["Finished".to_owned()]].concat());
+    assert_eq!(secrecy, Secrecy::Opened);
+}
+
+#[test]
+fn the_end_of_the_handshake_may_be_lost_too() {
+    let data = sealed_under(2, 2, 23, b"hello");
+    let (said, _) = carried(&[Piece::Gap(300), Piece::Data(&data)]);
+    assert_eq!(said.last().map(String::as_str), Some("hello"));
+}
+
+#[test]
+fn secrets_that_do_not_fit_are_said_once() {
+    let data: Vec<u8> = (0..30).flat_map(|number| sealed_under(9, number, 23, b"hello")).collect();
+    let (said, secrecy) = carried(&[Piece::Data(&data)]);
+    assert_eq!((said.len(), secrecy), (1, Secrecy::WrongSecrets), "{said:?}");
+    assert!(said[0].starts_with("TlsNotOpened"), "{said:?}");
 }
 
 /// What two sides say, in the form that the fuzz target takes.

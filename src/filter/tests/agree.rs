@@ -14,6 +14,7 @@ use crate::decode::ConnectionId;
 use crate::decode::exchange::{Exchange, Half};
 use crate::filter::fields::Type;
 use crate::filter::path::Step;
+use crate::findings::Severity;
 use crate::mcp::Party;
 use crate::mcp::facts;
 
@@ -229,7 +230,7 @@ fn store() -> Connection {
              CREATE TABLE exchange (id INTEGER PRIMARY KEY, connection, method, target, status, request_fields,
                  response_fields);
              CREATE TABLE finding (id INTEGER PRIMARY KEY, rule);
-             CREATE TABLE finding_message (message, finding);
+             CREATE TABLE finding_message (message, finding, severity);
              INSERT INTO finding VALUES (1, 'add'), (2, 'jsonrpc-id');",
         )
         .unwrap();
@@ -324,7 +325,7 @@ fn insert_message(connection: &Connection, number: i64, message: &Message, tool:
         .unwrap();
     connection.execute("INSERT INTO message_text VALUES (?, ?)", params![CAPTURE | number, text]).unwrap();
     for finding in 1..=message.findings.len() as i64 {
-        connection.execute("INSERT INTO finding_message VALUES (?, ?)", params![CAPTURE | number, finding]).unwrap();
+        connection.execute("INSERT INTO finding_message VALUES (?, ?, 2)", params![CAPTURE | number, finding]).unwrap();
     }
 }
 
@@ -380,6 +381,7 @@ proptest! {
                         message,
                         tool: tool.as_deref(),
                         answered: message.answered_by.is_some(), findings: &message.findings,
+                        severities: if message.findings.is_empty() { &[] } else { &[Severity::Error] },
                         session: session.as_ref(),
                         exchange: exchanges.iter().find(|exchange| Some(exchange.number) == message.exchange),
                     })
@@ -424,6 +426,7 @@ fn the_longest_chains_and_deepest_nestings_run_in_sqlite() {
             tool: None,
             answered: false,
             findings: &[],
+            severities: &[],
             session: None,
             exchange: None,
         };

@@ -25,7 +25,6 @@ static METHOD: Rule = Rule {
     example: "Mcp-Method: tools/list above {\"method\":\"tools/call\"}",
     remedy: "Fill it from the body of each request.",
     checks: &[Check::Response(method)],
-    ..Rule::BLANK
 };
 
 /// What is wrong with `Mcp-Method`, if anything.
@@ -56,7 +55,6 @@ static NAME: Rule = Rule {
     example: "Mcp-Name: add above {\"method\":\"tools/call\",\"params\":{\"name\":\"delete\"}}",
     remedy: "Fill it from params.name or params.uri, as =?base64?…?= where it is not plain ASCII.",
     checks: &[Check::Response(name)],
-    ..Rule::BLANK
 };
 
 /// A header's value, decoded ("Value Encoding": `=?base64?{Base64EncodedValue}?=`); `None` where it cannot be.
@@ -100,7 +98,6 @@ static ENCODING: Rule = Rule {
     example: "Mcp-Name: café; or =?base64?%%?=",
     remedy: "Encode such values as =?base64?{base64 of the UTF-8 bytes}?=.",
     checks: &[Check::Response(encoding)],
-    ..Rule::BLANK
 };
 
 fn encoding(exchange: &Exchange, _: &Carried, history: &History, report: &mut Report<'_>) {
@@ -131,7 +128,6 @@ static MISMATCH_ACCEPTED: Rule = Rule {
     example: "Mcp-Method: tools/list above tools/call, answered with 200",
     remedy: "Hold Mcp-Method, Mcp-Name and MCP-Protocol-Version against the body, and answer 400 with -32020.",
     checks: &[Check::Exchange(mismatch_accepted)],
-    ..Rule::BLANK
 };
 
 fn mismatch_accepted(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
@@ -158,7 +154,6 @@ static ERROR_STATUS: Rule = Rule {
     example: "-32601 with status 200",
     remedy: "404 for -32601; 400 for -32020, -32021, -32022 and for missing _meta.",
     checks: &[Check::Exchange(error_status)],
-    ..Rule::BLANK
 };
 
 fn error_status(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
@@ -187,7 +182,6 @@ static LEGACY_VERB: Rule = Rule {
     example: "Mcp-Session-Id in a request of 2026-07-28",
     remedy: "Leave them out; answer GET and DELETE with 405.",
     checks: &[Check::Response(legacy_verb)],
-    ..Rule::BLANK
 };
 
 fn legacy_verb(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
@@ -217,7 +211,6 @@ static CANCEL: Rule = Rule {
     example: "POST of notifications/cancelled",
     remedy: "Close the response stream of the request.",
     checks: &[Check::Response(cancel)],
-    ..Rule::BLANK
 };
 
 fn cancel(_: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {

@@ -35,7 +35,6 @@ static ACCEPT_POST: Rule = Rule {
     example: "Accept: application/json",
     remedy: "Send Accept: application/json, text/event-stream with every POST.",
     checks: &[Check::Response(accept_post)],
-    ..Rule::BLANK
 };
 
 /// Whether an Accept header takes this type, by name or by a range (RFC 9110 section 12.5.1).
@@ -71,7 +70,6 @@ static ACCEPT_GET: Rule = Rule {
     example: "GET with Accept: application/json",
     remedy: "Send Accept: text/event-stream.",
     checks: &[Check::Response(accept_get)],
-    ..Rule::BLANK
 };
 
 fn accept_get(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
@@ -91,7 +89,6 @@ static CONTENT_TYPE: Rule = Rule {
     example: "Content-Type: text/plain",
     remedy: "Send Content-Type: application/json.",
     checks: &[Check::Response(content_type)],
-    ..Rule::BLANK
 };
 
 fn content_type(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
@@ -112,7 +109,6 @@ static VERSION_MISSING: Rule = Rule {
     example: "a POST of tools/call without the header, under 2025-06-18",
     remedy: "Send the negotiated revision with every request behind initialize, GET and DELETE too.",
     checks: &[Check::Response(version_missing)],
-    ..Rule::BLANK
 };
 
 /// Whether an exchange comes behind the handshake, or needs none.
@@ -140,7 +136,6 @@ static VERSION_MISMATCH: Rule = Rule {
     example: "MCP-Protocol-Version: 2025-11-25 where 2025-06-18 was negotiated",
     remedy: "Send what the answer to initialize said, not what was asked for; from 2026-07-28 on, what _meta says.",
     checks: &[Check::Response(version_mismatch)],
-    ..Rule::BLANK
 };
 
 fn version_mismatch(_: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
@@ -221,7 +216,6 @@ static TOKEN_IN_QUERY: Rule = Rule {
     example: "POST /mcp?access_token=…",
     remedy: "Send Authorization: Bearer.",
     checks: &[Check::Response(token_in_query)],
-    ..Rule::BLANK
 };
 
 fn token_in_query(exchange: &Exchange, _: &Carried, _: &History, report: &mut Report<'_>) {
@@ -243,7 +237,6 @@ static AUTHORIZATION_DROPPED: Rule = Rule {
     example: "the GET for the stream without the header that the POSTs have",
     remedy: "Send it with every request, DELETE too.",
     checks: &[Check::Response(authorization_dropped)],
-    ..Rule::BLANK
 };
 
 fn authorization_dropped(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {

@@ -24,7 +24,6 @@ static CONTENT_TYPE: Rule = Rule {
     example: "HTTP/1.1 200 OK with Content-Type: text/plain",
     remedy: "Name the type that is sent; look at what a proxy or framework makes of it.",
     checks: &[Check::Response(content_type)],
-    ..Rule::BLANK
 };
 
 fn content_type(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
@@ -49,7 +48,6 @@ static NOTIFICATION_STATUS: Rule = Rule {
     example: "POST of notifications/initialized answered with 200 and {}",
     remedy: "Answer 202 with Content-Length: 0.",
     checks: &[Check::Exchange(notification_status)],
-    ..Rule::BLANK
 };
 
 fn notification_status(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
@@ -77,7 +75,6 @@ static GET_STATUS: Rule = Rule {
     example: "GET answered with 200 and text/html",
     remedy: "Answer 405 where the server has nothing to say by itself.",
     checks: &[Check::Response(get_status)],
-    ..Rule::BLANK
 };
 
 fn get_status(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
@@ -99,7 +96,6 @@ static NO_CHALLENGE: Rule = Rule {
     example: "HTTP/1.1 401 Unauthorized without WWW-Authenticate",
     remedy: "Name the protected resource metadata: WWW-Authenticate: Bearer resource_metadata=\"…\".",
     checks: &[Check::Response(no_challenge)],
-    ..Rule::BLANK
 };
 
 fn no_challenge(exchange: &Exchange, _: &Carried, _: &History, report: &mut Report<'_>) {

@@ -27,7 +27,6 @@ static CHARSET: Rule = Rule {
     example: "Mcp-Session-Id: sesión 1",
     remedy: "Use a UUID, or hexadecimal or base64url digits.",
     checks: &[Check::Response(charset)],
-    ..Rule::BLANK
 };
 
 fn charset(exchange: &Exchange, _: &Carried, history: &History, report: &mut Report<'_>) {
@@ -71,7 +70,6 @@ static UNASSIGNED: Rule = Rule {
     example: "Mcp-Session-Id: x on the POST of initialize",
     remedy: "Forget the id before initializing again.",
     checks: &[Check::Response(unassigned)],
-    ..Rule::BLANK
 };
 
 fn unassigned(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
@@ -99,7 +97,6 @@ static TERMINATED_STATUS: Rule = Rule {
     example: "DELETE answered with 200, then a POST with the same id answered with 400",
     remedy: "Answer 404 for any session id that is not known.",
     checks: &[Check::Response(terminated_status)],
-    ..Rule::BLANK
 };
 
 /// Whether a request was sent after its session id had ended.
@@ -129,7 +126,6 @@ static IGNORED: Rule = Rule {
     example: "404, then another POST with the same Mcp-Session-Id",
     remedy: "On 404 forget the id and send initialize without it.",
     checks: &[Check::Response(ignored)],
-    ..Rule::BLANK
 };
 
 fn ignored(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
@@ -150,7 +146,6 @@ static WEAK: Rule = Rule {
     example: "Mcp-Session-Id: 42",
     remedy: "Use a random UUID or 128 random bits.",
     checks: &[Check::Response(weak)],
-    ..Rule::BLANK
 };
 
 fn weak(exchange: &Exchange, _: &Carried, history: &History, report: &mut Report<'_>) {

@@ -28,7 +28,6 @@ static ON_GET: Rule = Rule {
     example: "the result of tools/call on the GET stream",
     remedy: "Send each answer on the stream of its request.",
     checks: &[Check::Message(ANSWERS, &[], on_get)],
-    ..Rule::BLANK
 };
 
 fn on_get(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -83,7 +82,6 @@ static CLOSED_EARLY: Rule = Rule {
     example: "a stream of progress notifications that ends without a result",
     remedy: "Send the answer, an error at least, before the stream ends.",
     checks: &[Check::Exchange(closed_early)],
-    ..Rule::BLANK
 };
 
 fn closed_early(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
@@ -114,7 +112,6 @@ static AFTER_RESPONSE: Rule = Rule {
     example: "notifications/progress behind the result",
     remedy: "Send everything that belongs to a request before its answer.",
     checks: &[Check::Message(MESSAGES, &[], after_response)],
-    ..Rule::BLANK
 };
 
 fn after_response(seen: &Seen<'_, '_>, report: &mut Report<'_>) {

@@ -29,7 +29,6 @@ static UNSUPPORTED: Rule = Rule {
     example: "[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}] under 2025-06-18",
     remedy: "Send messages one by one; only 2025-03-26 has batches.",
     checks: &[Check::Any(MESSAGES, &[], unsupported)],
-    ..Rule::BLANK
 };
 
 fn unsupported(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -74,7 +73,6 @@ static MIXED: Rule = Rule {
     example: "[{\"id\":1,\"result\":{}},{\"id\":2,\"method\":\"ping\"}]",
     remedy: "Send answers in one array and requests in another.",
     checks: &[Check::Message(MESSAGES, &[], mixed)],
-    ..Rule::BLANK
 };
 
 fn mixed(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -96,7 +94,6 @@ static INITIALIZE: Rule = Rule {
     example: "[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",…}]",
     remedy: "Send it alone and wait for its answer.",
     checks: &[Check::Message(REQUESTS, &[Method::Initialize], initialize)],
-    ..Rule::BLANK
 };
 
 fn initialize(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -116,7 +113,6 @@ static INCOMPLETE: Rule = Rule {
     example: "a POST of three requests answered with an array of two answers",
     remedy: "Answer each request of the batch, notifications never, in one array or stream.",
     checks: &[Check::Exchange(incomplete)],
-    ..Rule::BLANK
 };
 
 fn incomplete(exchange: &Exchange, carried: &Carried, _: &History, report: &mut Report<'_>) {

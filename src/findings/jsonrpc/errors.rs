@@ -124,7 +124,6 @@ static RETIRED: Rule = Rule {
     example: "\"code\":-32002 under 2026-07-28",
     remedy: "Send -32602 for a resource that is not there, and an InputRequiredResult for an elicitation.",
     checks: &[Check::Message(ERRORS, &[], retired)],
-    ..Rule::BLANK
 };
 
 fn retired(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -144,7 +143,6 @@ static MCP_RESERVED: Rule = Rule {
     example: "\"code\":-32050",
     remedy: "Use -32603 or a code outside -32768 to -32000.",
     checks: &[Check::Message(ERRORS, &[], mcp_reserved)],
-    ..Rule::BLANK
 };
 
 fn mcp_reserved(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -166,7 +164,6 @@ static LEGACY_RANGE: Rule = Rule {
     example: "\"code\":-32000",
     remedy: "Use -32603 or a code outside -32768 to -32000.",
     checks: &[Check::Message(ERRORS, &[], legacy_range)],
-    ..Rule::BLANK
 };
 
 fn legacy_range(seen: &Seen<'_, '_>, report: &mut Report<'_>) {

@@ -98,7 +98,6 @@ static REUSED: Rule = Rule {
     example: "two requests with \"id\":1 in one session",
     remedy: "Count up for each request, retries too; do not start again after a reconnect that keeps the session.",
     checks: &[Check::Message(REQUESTS, &[], reused)],
-    ..Rule::BLANK
 };
 
 fn reused(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -190,7 +189,6 @@ static NOTIFICATION_ANSWERED: Rule = Rule {
     example: "POST of notifications/initialized answered with {\"jsonrpc\":\"2.0\",\"id\":null,\"result\":{}}",
     remedy: "Answer the POST with 202 and no body.",
     checks: &[Check::Exchange(notification_answered)],
-    ..Rule::BLANK
 };
 
 fn notification_answered(exchange: &Exchange, carried: &Carried, _: &History, report: &mut Report<'_>) {

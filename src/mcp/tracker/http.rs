@@ -1,7 +1,7 @@
 //! What HTTP says of sessions: heads, ids, redirects, the endpoint of HTTP+SSE.
 
 use super::state::State;
-use super::{Sink, Tracked, Tracker, network_peers};
+use super::{Sink, Tracker, network_peers};
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::stack::{Connected, Text, TextCarrier};
 use crate::decode::{ConnectionId, Direction};
@@ -68,13 +68,9 @@ impl Tracker {
     pub fn encrypted(&mut self, connection: ConnectionId, connected: &Connected, sink: &mut Sink<'_>) {
         let Some(name) = connected.server_name.as_deref() else { return };
         let fits = |state: &State| state.redirected_to.as_deref() == Some(name);
-        let found = self.sessions.values_mut().filter(|state| fits(state)).max_by_key(|state| state.session.number);
-        if let Some(state) = found
-            && !state.session.connections.contains(&connection)
-        {
-            state.session.connections.push(connection);
-            state.changed = true;
-            sink(Tracked::Carries(connection, state.session.number));
+        let fitting = self.sessions.values().filter(|state| fits(state)).map(|state| state.session.number).max();
+        if let Some(number) = fitting {
+            self.carries(connection, number, sink);
         }
     }
 
@@ -87,6 +83,7 @@ impl Tracker {
             (TextCarrier::SseEvent { kind, .. }, _) => {
                 matches!(kind, None | Some("message")) && (place.asked || place.session_id.is_some())
             }
+            (TextCarrier::WebSocket(_), _) => place.session.is_some(),
             (_, Direction::ClientToServer) => place.session_id.is_some(),
             (_, Direction::ServerToClient) => place.asked && successful,
         }

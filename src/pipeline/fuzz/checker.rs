@@ -98,7 +98,7 @@ impl<'c> Checker<'c> {
             }
             Event::Closed(connection) => self.open(*connection).closed = true,
             Event::Segment(segment) => self.segment(segment),
-            Event::Secret { connection, side, start, end } => {
+            Event::Secret { connection, side, start, end, .. } => {
                 assert!(start <= end);
                 let known = self.open(*connection);
                 // Packets of a connection that is not kept wait until it is, or are dropped.
@@ -120,6 +120,11 @@ impl<'c> Checker<'c> {
                 assert!(!parts.is_empty());
                 parts.iter().for_each(|part| self.part(*stream, *part));
             }
+            Event::Plaintext(stream, start, bytes) => {
+                assert!(self.streams.contains_key(stream), "bytes of a stream that was not said: {event:?}");
+                assert!(start.checked_add(bytes.len() as u64).is_some());
+            }
+            Event::Keys(connection, _) => assert!(self.open(*connection).kept),
             Event::Session(_)
             | Event::Message(_)
             | Event::Exchange(_)

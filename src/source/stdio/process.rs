@@ -23,9 +23,13 @@ pub struct Server {
 }
 
 /// Our ends of the server's three pipes, named as the server sees them.
-pub(super) struct Pipes {
+#[derive(Debug)]
+pub struct Pipes {
+    /// What it reads.
     pub stdin: OwnedFd,
+    /// What it answers.
     pub stdout: OwnedFd,
+    /// Its log.
     pub stderr: OwnedFd,
 }
 
@@ -45,8 +49,11 @@ enum Why {
 }
 
 impl Server {
-    /// Starts it with three new pipes, in this directory and process group.
-    pub(super) fn spawn(&self) -> Result<(Child, Pipes), StartError> {
+    /// Starts it with three new pipes, in this directory and process group. It dies with the calling thread (Linux).
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn spawn(&self) -> Result<(Child, Pipes), StartError> {
         let (program, arguments) =
             self.command.split_first().ok_or_else(|| self.error(io::ErrorKind::NotFound.into()))?;
         let mut command = Command::new(program);
@@ -64,7 +71,7 @@ impl Server {
     }
 
     /// How its start is recorded.
-    pub(super) fn start(&self) -> Start {
+    pub fn start(&self) -> Start {
         Start {
             command: self.recorded.clone(),
             name: self.name.clone(),
@@ -143,7 +150,7 @@ impl fmt::Display for StartError {
 impl Error for StartError {}
 
 /// How a process ended, as recorded.
-pub(super) fn exit(status: ExitStatus) -> Exit {
+pub fn exit(status: ExitStatus) -> Exit {
     Exit { code: status.code(), signal: status.signal() }
 }
 

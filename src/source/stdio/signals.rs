@@ -35,6 +35,11 @@ impl Signals {
         self.0.get_read().as_fd()
     }
 
+    /// Whether anybody, a person at the keyboard too, wants us gone. Asked once the server is.
+    pub fn want_us_gone(&mut self) -> bool {
+        self.0.pending().any(|origin| origin.signal != SIGCHLD)
+    }
+
     /// The signals that arrived and that the server has not got as well.
     ///
     /// The keys of a terminal (Ctrl-C, Ctrl-\) signal its whole foreground process group, and the server is in it. Such signals come from the

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::capture::pipe::{self, Content, Exit, Pipe, Start};
 use crate::capture::{LinkType, Packet, PacketNumber, Time};
@@ -30,18 +30,21 @@ const EAGER: usize = QUEUE_LIMIT / 8;
 /// waking the recorder costs nothing.
 pub(super) const GATHER: Duration = Duration::from_millis(20);
 
+/// How long traffic without a pause may keep the recorder from writing things out.
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// How long an idle recorder sleeps at most before it is asked again.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// Chunks, one behind the other, as packets in the form of [`crate::capture::pipe`].
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Segment {
     bytes: Vec<u8>,
     marks: Vec<Mark>,
 }
 
 /// When a chunk was read, and where its packet ends.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Mark {
     time: Time,
     end: usize,
@@ -55,7 +58,7 @@ impl Segment {
 }
 
 /// What both sides share.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Queue {
     segments: VecDeque<Segment>,
     spare: Vec<Segment>,
@@ -69,7 +72,7 @@ struct Queue {
     over: bool,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Shared {
     queue: Mutex<Queue>,
     wake: Condvar,
@@ -84,8 +87,9 @@ impl Shared {
     }
 }
 
-/// The side of the lanes.
-pub(super) struct Tap {
+/// The side of the lanes: where what passes is noted.
+#[derive(Debug)]
+pub struct Tap {
     process: u32,
     shared: Arc<Shared>,
     /// Data bytes seen.
@@ -100,6 +104,7 @@ pub(super) struct Tap {
 ///
 /// Begins with [`Content::Start`] and ends with [`Content::Exit`]. `next` answers [`Item::Idle`] at once when the queue has run
 /// empty, which is the moment to write things out, and then waits.
+#[derive(Debug)]
 pub struct Observations {
     shared: Arc<Shared>,
     /// What is being handed out, how many of its chunks were, and where the last of them ended.
@@ -108,16 +113,19 @@ pub struct Observations {
     start: usize,
     packets: u64,
     bytes: u64,
-    /// The last answer was [`Item::Idle`].
+    /// The last answer was [`Item::Idle`], because the queue had run empty.
     idle: bool,
+    /// When the last such answer was given.
+    paused: Instant,
 }
 
 /// A queue for what is observed of `process`.
-pub(super) fn tap(process: u32) -> (Tap, Observations) {
+pub fn tap(process: u32) -> (Tap, Observations) {
     let shared = Arc::<Shared>::default();
     let tap = Tap { process, shared: Arc::clone(&shared), seen: 0, lost: [0; 3], wake: false };
     let segment = Segment::default();
-    (tap, Observations { shared, segment, given: 0, start: 0, packets: 0, bytes: 0, idle: false })
+    let paused = Instant::now();
+    (tap, Observations { shared, segment, given: 0, start: 0, packets: 0, bytes: 0, idle: false, paused })
 }
 
 impl Tap {
@@ -150,6 +158,15 @@ impl Tap {
         }
         self.send(&Content::Exit(exit), usize::MAX);
         self.shared.lock().over = true;
+        self.shared.wake.notify_one();
+    }
+
+    /// Lets go of what the recorder has not taken yet, so that it can come to its end.
+    pub fn cut(&mut self) {
+        let mut queue = self.shared.lock();
+        queue.over = true;
+        queue.segments.clear();
+        drop(queue);
         self.shared.wake.notify_one();
     }
 
@@ -243,9 +260,14 @@ impl Source for Observations {
             self.rest();
         }
         if self.given == self.segment.marks.len() {
+            if self.paused.elapsed() > PAUSE {
+                self.paused = Instant::now();
+                return Ok(Some(Item::Idle));
+            }
             let last = self.turn();
             if self.segment.marks.is_empty() {
                 self.idle = !last;
+                self.paused = Instant::now();
                 return Ok(self.idle.then_some(Item::Idle));
             }
         }

@@ -374,7 +374,7 @@ fn a_recorder_that_fails_crashes_or_hangs_costs_only_the_record() {
             thread::park();
         }
     });
-    assert_eq!(hang, "recording: it did not finish within 2 s; 36 bytes passed unrecorded");
+    assert_eq!(hang, "recording: it did not come to an end; 36 bytes passed unrecorded");
 }
 
 /// Not a test: the wrapper as a process of its own, for the tests below. Its command line stands in the environment.

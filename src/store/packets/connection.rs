@@ -131,7 +131,7 @@ impl Connection {
             }
             for line in lines {
                 let end = start.saturating_add(line.end as u64);
-                secrets.insert(start.saturating_add(line.start as u64), end);
+                secrets.insert(start.saturating_add(line.start as u64)..end, http::MASK);
             }
         }
     }

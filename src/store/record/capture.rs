@@ -22,11 +22,21 @@ pub enum CaptureKind {
     Wrap,
     /// A proxy stood in between.
     Proxy,
+    /// A recording was sent again.
+    Replay,
+    /// A recorded server was played.
+    Mock,
 }
 
 impl Code for CaptureKind {
-    const ALL: &'static [CaptureKind] =
-        &[CaptureKind::Import, CaptureKind::Sniff, CaptureKind::Wrap, CaptureKind::Proxy];
+    const ALL: &'static [CaptureKind] = &[
+        CaptureKind::Import,
+        CaptureKind::Sniff,
+        CaptureKind::Wrap,
+        CaptureKind::Proxy,
+        CaptureKind::Replay,
+        CaptureKind::Mock,
+    ];
     const WHAT: &'static str = "a kind of capture";
 }
 

@@ -38,6 +38,7 @@ pub(in crate::store) fn write(
         details.packets(&step.packets);
         details.bytes(step.detail.as_bytes());
     }
+    details.option(connection.agreed.as_ref(), put_agreed);
     statement.execute(params![
         Key::new(capture, connection.id.0.into()),
         connection.protocol,
@@ -75,7 +76,28 @@ pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<Connection> {
             detail: details.string()?,
         })
     })?;
-    Ok(Connection { id, kind, client, protocol, host, tls })
+    let agreed = details.option(agreed)?;
+    Ok(Connection { id, kind, client, protocol, host, tls, agreed })
+}
+
+fn put_agreed(out: &mut Encoder, agreed: &tls::Agreed) {
+    let tls::Agreed { version, cipher_suite, server_name, alpn, fingerprint, resumed } = agreed;
+    for text in [version, cipher_suite, server_name, alpn, fingerprint] {
+        out.option(text.as_ref(), |out, text| out.bytes(text.as_bytes()));
+    }
+    out.u64((*resumed).into());
+}
+
+fn agreed(blob: &mut Decoder<'_>) -> Result<tls::Agreed, Damaged> {
+    let mut text = || blob.option(Decoder::string);
+    Ok(tls::Agreed {
+        version: text()?,
+        cipher_suite: text()?,
+        server_name: text()?,
+        alpn: text()?,
+        fingerprint: text()?,
+        resumed: blob.u64()? != 0,
+    })
 }
 
 /// The names of protocols are the program's own words; one that only another version knows is `unknown`.

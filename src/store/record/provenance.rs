@@ -28,6 +28,8 @@ pub(in crate::store) fn write_stream(
         StreamKind::Body(exchange, direction) => (2, direction.code(), Some(exchange)),
         StreamKind::Decoded(exchange, direction) => (3, direction.code(), Some(exchange)),
         StreamKind::EventData(exchange) => (4, Direction::ServerToClient.code(), Some(exchange)),
+        StreamKind::WebSocket(exchange, direction) => (5, direction.code(), Some(exchange)),
+        StreamKind::Plaintext(side) => (6, side.code(), None),
     };
     statement.execute(params![
         Key::new(capture, stream.id.0.into()),
@@ -54,10 +56,16 @@ pub(in crate::store) fn read_stream(row: &Row<'_>) -> anyhow::Result<Stream> {
         (2, Some(exchange)) => StreamKind::Body(exchange, Direction::from_code(which)?),
         (3, Some(exchange)) => StreamKind::Decoded(exchange, Direction::from_code(which)?),
         (4, Some(exchange)) => StreamKind::EventData(exchange),
+        (5, Some(exchange)) => StreamKind::WebSocket(exchange, Direction::from_code(which)?),
+        (6, _) => StreamKind::Plaintext(Side::from_code(which)?),
         _ => return Err(Damaged("a stream").into()),
     };
     Ok(Stream { id, connection, kind })
 }
+
+/// Parameters: the stream's key, the offset of the first byte, a zstd frame.
+pub(in crate::store) const INSERT_PLAINTEXT: &str =
+    "INSERT OR IGNORE INTO plaintext (stream, start, data) VALUES (?, ?, ?)";
 
 /// Parameters: the stream's key, where the first part starts, the parts as [`put_parts`] writes them.
 pub(in crate::store) const INSERT_PARTS: &str = "INSERT OR IGNORE INTO part (stream, start, parts) VALUES (?, ?, ?)";

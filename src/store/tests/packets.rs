@@ -63,7 +63,7 @@ impl Wire<'_> {
 
     fn secret(&mut self, side: Side, range: std::ops::Range<u64>) {
         let (start, end) = (range.start, range.end);
-        self.writer.event(Event::Secret { connection: ConnectionId(1), side, start, end });
+        self.writer.event(Event::Secret { connection: ConnectionId(1), side, start, end, mask: b'*' });
     }
 
     fn cleared(&mut self, side: Side, offset: u64) {

@@ -90,13 +90,11 @@ impl Folds {
         rows.sort_unstable();
         rows.dedup();
         self.hidden.clear();
-        let mut count = 0;
-        for row in rows {
+        for (count, row) in rows.into_iter().enumerate() {
             match self.hidden.last_mut() {
                 Some((range, _)) if range.end == row => range.end += 1,
                 _ => self.hidden.push((row..row + 1, count)),
             }
-            count += 1;
         }
     }
 }

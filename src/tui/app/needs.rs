@@ -46,8 +46,17 @@ pub(super) fn needs(app: &App) -> Vec<Request> {
 fn messages(app: &App, session: SessionNumber) -> impl Iterator<Item = Request> {
     let known = app.message_count().map_or(0, |(total, _)| app.folds.seen(total));
     let filter = app.filter.clone();
-    let page = move |page| Request::Messages { session, filter: filter.clone(), page };
-    pages(app, known, |row| app.folds.row(row)).into_iter().map(page)
+    let mut needed = pages(app, known, |row| app.folds.row(row));
+    if app.follow
+        && let Some((total, _)) = app.message_count()
+    {
+        let height = layout::list_height(app.size, app.screen);
+        let (first, last) = (total.saturating_sub(height.max(1)), total.saturating_sub(1));
+        needed.extend(first / PAGE..=last / PAGE);
+        needed.sort_unstable();
+        needed.dedup();
+    }
+    needed.into_iter().map(move |page| Request::Messages { session, filter: filter.clone(), page })
 }
 
 /// The pages in view of a list of which `known` rows are seen, given which row of the list is seen where.

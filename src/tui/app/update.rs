@@ -173,11 +173,11 @@ fn settle(app: &mut App) {
             None => {}
         }
     }
+    // The newest that is here: where many come at once, the very last is always still on its way.
     if app.follow
-        && let Some((total, _)) = app.message_count()
+        && let Some(last) = app.session.and_then(|session| app.pages.last_message(session, &app.filter))
     {
-        let seen = app.folds.seen(total);
-        app.cursor_mut(Screen::Messages).selected = seen.saturating_sub(1);
+        app.cursor_mut(Screen::Messages).selected = app.folds.seen_row(last);
     }
     for screen in [Screen::Sessions, app.screen] {
         if let Some(total) = app.rows(screen) {

@@ -13,7 +13,8 @@ pub(super) fn line(message: &Message, exchange: &Exchange, session: &Session) ->
     if message.direction != Direction::ClientToServer {
         return None;
     }
-    let host = match (exchange.request.fields.get("host"), &session.peers) {
+    let host = match (exchange.request.fields.get("host").or(exchange.request.fields.get(":authority")), &session.peers)
+    {
         (Some(host), _) => host.to_owned(),
         (None, Peers::Network { server, .. }) => server.to_string(),
         (None, Peers::Process { .. }) => return None,
@@ -22,7 +23,8 @@ pub(super) fn line(message: &Message, exchange: &Exchange, session: &Session) ->
     let mut line =
         format!("curl -sS -N -X {} {}", quoted(exchange.method.as_deref()?), quoted(&format!("http://{host}{target}")));
     for (name, value) in exchange.request.fields.iter() {
-        if !LEFT_OUT.iter().any(|left_out| left_out.eq_ignore_ascii_case(name)) {
+        // Those of HTTP/2 that begin with a colon are said by the method and the address.
+        if !name.starts_with(':') && !LEFT_OUT.iter().any(|left_out| left_out.eq_ignore_ascii_case(name)) {
             line.push_str(&format!(" -H {}", quoted(&format!("{name}: {value}"))));
         }
     }

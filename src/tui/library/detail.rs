@@ -1,5 +1,7 @@
 //! One message: its sources of bytes, and where the bytes of its text stand in them.
 
+use std::collections::BTreeSet;
+
 use anyhow::Result;
 
 use super::super::data::{Carried, Detail, Source};
@@ -101,12 +103,18 @@ impl Parts<'_> {
         Ok(())
     }
 
-    /// The lowest stream below the text.
+    /// The stream that heads stand in: what TLS carried, or else the lowest below the text.
     fn lowest(&self, runs: &[Run]) -> Result<Option<StreamId>> {
         let streams = runs.iter().filter_map(|run| match run.place {
             Place::Stream(stream, _) => Some(stream),
             Place::Packet(..) => None,
         });
+        let mut known = BTreeSet::new();
+        for stream in streams.clone().filter(|stream| known.insert(*stream)) {
+            if self.tracer.is_plaintext(stream)? {
+                return Ok(Some(stream));
+            }
+        }
         Ok(streams.min().or_else(|| (!runs.is_empty()).then_some(self.message.span.stream)))
     }
 

@@ -14,6 +14,7 @@ use crate::event::Segment;
 use crate::findings::Severity;
 use crate::mcp::{Carrier, Peers, Session};
 use crate::store::{KeptPacket, Key};
+use crate::view::layers::agreed_fields;
 use crate::view::units;
 
 type Nodes = Vec<LayerNode>;
@@ -112,7 +113,10 @@ fn tls(parts: &mut Parts<'_>, nodes: &mut Nodes) -> Result<()> {
     let Some(exchange) = &parts.exchange else { return Ok(()) };
     let Some(connection) = parts.reader.connection(parts.capture, exchange.connection)? else { return Ok(()) };
     if !connection.tls.is_empty() {
-        nodes.push(node(0, "TLS", connection.host.unwrap_or_default(), None));
+        let agreed = connection.agreed.unwrap_or_default();
+        let name = agreed.version.as_deref().unwrap_or("TLS");
+        nodes.push(node(0, name, connection.host.unwrap_or_default(), None));
+        nodes.extend(agreed_fields(&agreed).into_iter().map(|(name, value)| node(1, &name, value, None)));
         nodes.extend(connection.tls.iter().map(|step| node(1, "step", step.detail.clone(), None)));
     }
     Ok(())
@@ -128,7 +132,8 @@ fn http(parts: &Parts<'_>, nodes: &mut Nodes) {
     };
     let head = parts.head.map(|source| (source, 0..parts.sources[source].bytes.len()));
     let media = half.fields.get("content-type");
-    let value = format!("{line}  {}", media.unwrap_or_default());
+    let stream = exchange.h2_stream.map(|stream| format!("  stream {stream}")).unwrap_or_default();
+    let value = format!("{line}  {}{stream}", media.unwrap_or_default());
     nodes.push(node(0, &format!("HTTP/{}", exchange.http_version), value.trim_end(), head.clone()));
     let mut from = 0;
     for (name, value) in half.fields.iter() {

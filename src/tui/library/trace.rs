@@ -6,6 +6,7 @@ use std::ops::Range;
 use anyhow::Result;
 
 use crate::capture::{Origin, PacketNumber, Span, StreamId};
+use crate::decode::stream::StreamKind;
 use crate::store::{CaptureId, KeptPacket, Reader};
 
 /// Runs that are followed: the largest message a screen can point into lies in fewer packets.
@@ -97,11 +98,33 @@ impl<'r> Tracer<'r> {
         Ok(runs)
     }
 
-    /// The bytes of a span, where packets hold each of them; lost ones are zero.
+    /// Whether TLS carried a stream.
+    pub(super) fn is_plaintext(&self, stream: StreamId) -> Result<bool> {
+        let kind = self.reader.stream(self.capture, stream)?.map(|stream| stream.kind);
+        Ok(matches!(kind, Some(StreamKind::Plaintext(_))))
+    }
+
+    /// The bytes of a span, where packets hold each of them, or TLS carried them; lost ones are zero.
     pub(super) fn bytes(&mut self, span: Span, most: usize) -> Result<Vec<u8>> {
         let span = Span { end: span.end.min(span.start.saturating_add(most as u64)), ..span };
         let mut bytes = vec![0; span.len() as usize];
-        for run in self.runs(span)? {
+        let mut spans = vec![(0, span)];
+        let runs = self.runs(span)?;
+        for run in runs.iter().filter(|run| run.whole.is_none()) {
+            if let Place::Stream(stream, start) = run.place {
+                let end = start.saturating_add(run.text.len() as u64);
+                spans.push((run.text.start, Span { stream, start, end }));
+            }
+        }
+        for (at, span) in spans {
+            for (start, piece) in self.reader.plaintext(self.capture, span)? {
+                let from = at + (start - span.start) as usize;
+                if let Some(own) = bytes.get_mut(from..from + piece.len()) {
+                    own.copy_from_slice(&piece);
+                }
+            }
+        }
+        for run in runs {
             let (Place::Packet(number, at), None) = (run.place, run.whole) else { continue };
             let Some(packet) = self.packet(number)? else { continue };
             let data = packet.data.get(at..at + run.text.len());

@@ -18,14 +18,14 @@ const COLUMNS: &[Column] = &[
 ];
 
 /// Lines of the manual of a rule, with the line above it.
-const MANUAL: u16 = 8;
+const MANUAL: std::ops::RangeInclusive<u16> = 9..=14;
 
 /// Below this the list has all the room.
 const TALL: u16 = 18;
 
 /// The list, above the manual where there is room for both.
 pub fn list_area(body: Rect) -> Rect {
-    let below = if body.height >= TALL { MANUAL } else { 0 };
+    let below = if body.height >= TALL { (body.height / 3).clamp(*MANUAL.start(), *MANUAL.end()) } else { 0 };
     Rect { height: body.height - below, ..body }
 }
 
@@ -72,7 +72,13 @@ fn manual(canvas: &mut Canvas<'_>, area: Rect, line: &FindingLine) {
     };
     let mut words: Vec<(&str, &str)> = text.map(|text| ("here", text.as_str())).into_iter().collect();
     match (findings::rule(id), line) {
-        (Some(rule), _) => words.extend([("rule", rule.title), ("see", rule.spec)]),
+        (Some(rule), _) => words.extend([
+            ("rule", rule.title),
+            ("why", rule.why),
+            ("example", rule.example),
+            ("remedy", rule.remedy),
+            ("see", rule.spec),
+        ]),
         // A rule that only another version knows.
         (None, FindingLine::Rule { title, .. }) => words.push(("rule", title)),
         (None, FindingLine::Finding(finding)) => words.extend([("rule", &*finding.title), ("see", &*finding.spec)]),

@@ -33,6 +33,15 @@ const COLUMNS: &[Column] = &[
 /// Columns of the latency's bar.
 const BAR: usize = 8;
 
+/// The columns, the first one as wide as the numbers in view.
+fn columns(app: &App, list: List, area: Rect) -> Vec<Column> {
+    let rows = list.cursor.top..list.cursor.top + usize::from(area.height);
+    let largest = rows.filter_map(|row| app.message(row)).map(|message| message.row.number.0).max().unwrap_or(0);
+    let digits = largest.checked_ilog10().unwrap_or(0) as u16 + 1;
+    let number = |column: &Column| if column.title() == "#" { column.wide(digits) } else { *column };
+    COLUMNS.iter().map(number).collect()
+}
+
 /// Draws the list; `active` where it has the keys.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect, active: bool) {
     let Some((total, complete)) = app.message_count() else { return canvas.message(area, "…") };
@@ -47,7 +56,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect, active: bool) {
     let list = List { cursor: *app.cursor(super::super::app::Screen::Messages), total: app.folds.seen(total), active };
     let theme = canvas.theme;
     let narrow = area.width < 150;
-    canvas.table(area, COLUMNS, list, |row| {
+    canvas.table(area, &columns(app, list, area), list, |row| {
         let message = app.message(row)?;
         let tone = |tone| theme.tone(tone);
         let (arrow, side) = arrow(message);

@@ -26,7 +26,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     }
     let total = app.folds.seen(total);
     let zoom = scale(app.zoom);
-    let left = area.x + 26;
+    let left = area.x + 28;
     let right = area.right().saturating_sub(LANES as u16 + 13);
     head(app, canvas, area, left, right, zoom);
     let cursor = *app.cursor(Screen::Messages);
@@ -60,10 +60,10 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
 
 fn head(app: &App, canvas: &mut Canvas<'_>, area: Rect, left: u16, right: u16, zoom: Option<i64>) {
     let (dim, strong) = (canvas.part(Part::Head), canvas.tone(Tone::Strong));
-    canvas.put_right(area.x, area.y, 6, "#", dim);
-    canvas.put_right(area.x + 7, area.y, 10, "time", dim);
+    canvas.put_right(area.x + 1, area.y, 7, "#", dim);
+    canvas.put_right(area.x + 9, area.y, 10, "time", dim);
     let scale = zoom.map(units::duration).unwrap_or_default();
-    canvas.put(area.x + 18, area.y, 8, &scale, dim);
+    canvas.put(area.x + 20, area.y, 8, &scale, dim);
     let row = app.session_row();
     let client = row.and_then(|row| row.session.client.as_ref()).map_or("host", |client| client.name.as_str());
     canvas.put(left, area.y, (right - left) / 2, client, strong);
@@ -92,11 +92,11 @@ fn times(
     if app.is_marked(message.row.number) {
         canvas.put(x, y, 1, "◆", mark);
     }
-    canvas.put_right(x + 1, y, 5, &message.row.number.0.to_string(), dim);
-    canvas.put_right(x + 7, y, 10, &relative(app, message.row.time), dim);
+    canvas.put_right(x + 1, y, 7, &message.row.number.0.to_string(), dim);
+    canvas.put_right(x + 9, y, 10, &relative(app, message.row.time), dim);
     if let (Some(full), Some(before)) = (zoom, before) {
         let gone = message.row.time.since(before.row.time).max(0) as u64;
-        canvas.put(x + 18, y, GAP as u16, &bar(gone, full as u64, GAP), dim);
+        canvas.put(x + 20, y, GAP as u16, &bar(gone, full as u64, GAP), dim);
     }
 }
 

@@ -70,10 +70,12 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
 fn rate(canvas: &mut Canvas<'_>, area: Rect, figures: &Statistics) {
     let (dim, line) = (canvas.tone(Tone::Dim), canvas.tone(Tone::Server));
     let peak = figures.rate.iter().max().copied().unwrap_or(0);
+    let time = figures.part.saturating_mul(figures.rate.len() as i64).max(1);
     let words = format!(
-        "messages  {}{}   {} from client, {} from server   at most {peak} in {}",
+        "messages  {}{}   {:.1} a second   {} from client, {} from server   at most {peak} in {}",
         figures.counted,
         if figures.counted < figures.messages { format!(" of {} counted", figures.messages) } else { String::new() },
+        figures.rate.iter().sum::<u64>() as f64 * 1e9 / time as f64,
         units::size(figures.bytes[0]),
         units::size(figures.bytes[1]),
         units::duration(figures.part),

@@ -3,7 +3,7 @@
 use memchr::memchr;
 
 use super::{Reader, State, Turn, within};
-use crate::decode::http1::HttpEvent;
+use crate::decode::http::HttpEvent;
 use crate::decode::http1::grammar;
 use crate::decode::{Anomaly, Ending};
 

@@ -4,11 +4,11 @@ use memchr::memchr;
 
 use super::{Message, Reader, State, Turn};
 use crate::decode::http::{Head, StartLine};
+use crate::decode::http::{HttpEvent, Index};
 use crate::decode::http1::framing::{self, Body, Framing};
 use crate::decode::http1::grammar::{self, Start};
 use crate::decode::http1::pairing::Asks;
 use crate::decode::http1::sniff::plausible;
-use crate::decode::http1::{HttpEvent, Index};
 use crate::decode::{Anomaly, Direction, Ending};
 
 /// Memory that is kept from head to head; most heads need less.
@@ -158,7 +158,7 @@ impl Reader {
         let (start, version) = owned(start);
         let fields = self.fields.list.clone();
         self.fields.list.shrink_to(KEPT / size_of::<grammar::Field>());
-        let head = Box::new(Head { offset, start, version, text: text.into(), fields });
+        let head = Box::new(Head { offset, length: text.len() as u64, start, version, text: text.into(), fields });
         match self.direction {
             Direction::ClientToServer => self.request(head, turn),
             Direction::ServerToClient => self.response(head, turn),
@@ -209,7 +209,7 @@ impl Reader {
         let offset = head.offset;
         let bare_line_feed = self.fields.bare_line_feed.is_some();
         self.message = Message { exchange, head: offset, whole: true, paired: false, bare_line_feed };
-        (turn.sink)(HttpEvent::Head { exchange, direction: self.direction, head });
+        (turn.sink)(HttpEvent::Head { exchange, direction: self.direction, stream: None, head });
         let at = |position: usize| offset + position as u64;
         let odd = [
             self.fields.bare_line_feed.map(|line| Anomaly::BareLineFeed { offset: at(line) }),

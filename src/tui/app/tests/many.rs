@@ -12,6 +12,7 @@ use crate::decode::jsonrpc::{self, Parsed};
 use crate::event::Event;
 use crate::mcp::{Carrier, Message, Peers, Session, Transport};
 use crate::store::{CaptureInfo, CaptureKind, Options, Summary, Writer};
+use crate::tui::data::{Answer, PAGE, Request, Rows};
 
 /// A session of so many messages, every second one the answer to the one before.
 fn long(messages: u64) -> Place {
@@ -145,4 +146,21 @@ fn the_end_of_a_long_list_needs_two_pages_only() {
     assert!(story.app.message(total - 1).is_some());
     story.press("F<esc>");
     assert!(story.app.follow);
+}
+
+#[test]
+fn who_follows_sees_messages_however_fast_they_come() {
+    let mut story = Story::store(long(300), (100, 30));
+    story.press("<enter>F");
+    assert_eq!(story.app.cursor(Screen::Messages).selected, 299);
+    // The page in view comes again; by now there are ten times as many, and the last is not here.
+    let rows = (256..300).map(|row| story.app.message(row).unwrap().clone()).collect();
+    let page = Request::Messages { session: SessionNumber(1), filter: String::new(), page: 2 };
+    let answer = Rows { rows, total: 3_000, complete: true };
+    let effects = update(&mut story.app, Input::Answer(page, Answer::Messages(answer)));
+    assert_eq!(story.app.cursor(Screen::Messages).selected, 299, "the newest that is here");
+    let asks = |page| {
+        effects.contains(&Effect::Ask(Request::Messages { session: SessionNumber(1), filter: String::new(), page }))
+    };
+    assert!(asks(2_999 / PAGE), "{effects:?}");
 }

@@ -1,0 +1,62 @@
+//! What observing costs, measured on the program as people run it.
+//!
+//! ```sh
+//! cargo bench --bench live                        # wrap, direct and wrapped in turn
+//! taskset -c 0 cargo bench --bench live           # the same on one core
+//! cargo bench --bench live -- sniff 60            # sniff: 5,000 calls, then so many seconds flat out (needs the right to capture)
+//! ```
+//!
+//! The peers are this program itself: an echo server that does nothing else, and clients that do not parse. After each run the database is
+//! asked whether everything is in it.
+
+mod sniff;
+mod wrap;
+
+use std::path::Path;
+use std::process::Command;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["serve"] => wrap::serve(),
+        ["sniff"] => sniff::run(10),
+        ["sniff", seconds] => sniff::run(seconds.parse().expect("a number of seconds")),
+        _ => wrap::run(),
+    }
+}
+
+fn mcptap() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mcptap"));
+    command.env_remove("MCPTAP_DB");
+    command
+}
+
+/// A request; ids of one length, so that all requests of a run are equally long.
+fn request(id: u64, padding: usize) -> Vec<u8> {
+    let id = 10_000_000 + id;
+    let text = "x".repeat(padding);
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"echo","params":{{"text":"{text}"}}}}"#).into_bytes()
+}
+
+/// The answer that echoes it.
+fn answer(request: &[u8]) -> Vec<u8> {
+    let cut = |mark: &[u8]| memchr::memmem::find(request, mark).expect("a request of ours");
+    [&request[..cut(b"\"method\"")], b"\"result\":", &request[cut(b"\"params\":") + 9..]].concat()
+}
+
+/// Messages and unanswered requests in a database.
+fn recorded(db: &Path) -> (u64, u64) {
+    let done = mcptap().args(["sessions", "--json", "--db"]).arg(db).output().expect("mcptap runs");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let lines = String::from_utf8(done.stdout).expect("JSON is UTF-8");
+    let sessions: Vec<serde_json::Value> =
+        lines.lines().map(|line| serde_json::from_str(line).expect("lines are JSON")).collect();
+    let sum = |name: &str| sessions.iter().filter_map(|session| session[name].as_u64()).sum();
+    (sum("messages"), sum("unanswered"))
+}
+
+/// The value below which half of the values are.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}

@@ -1,0 +1,205 @@
+//! `mcptap wrap` between a client and an echo server.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::{answer, mcptap, median, recorded, request};
+
+/// Times that direct and wrapped take turns.
+const ROUNDS: usize = 5;
+
+/// The server: answers each line.
+pub fn serve() {
+    let (mut stdin, mut stdout) = (std::io::stdin().lock(), std::io::stdout().lock());
+    let mut line = Vec::new();
+    while stdin.read_until(b'\n', &mut line).expect("stdin is readable") > 0 {
+        stdout.write_all(&answer(&line)).and_then(|()| stdout.flush()).expect("stdout takes it");
+        line.clear();
+    }
+}
+
+/// A server, reached directly or through the wrapper.
+struct Peer {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+    folder: Option<TempDir>,
+}
+
+impl Peer {
+    fn start(wrapped: bool) -> Peer {
+        let own = std::env::current_exe().expect("a path");
+        let folder = wrapped.then(|| tempfile::tempdir().expect("a temporary directory"));
+        let mut command = match &folder {
+            Some(folder) => {
+                let mut command = mcptap();
+                command.args(["wrap", "--db"]).arg(folder.path().join("db")).arg("--").arg(own);
+                command
+            }
+            None => Command::new(own),
+        };
+        let mut child =
+            command.arg("serve").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the server starts");
+        let stdin = child.stdin.take().expect("a pipe");
+        let stdout = BufReader::with_capacity(1 << 20, child.stdout.take().expect("a pipe"));
+        Peer { child, stdin, stdout, folder }
+    }
+
+    fn call(&mut self, line: &[u8], answer: &mut Vec<u8>) {
+        self.stdin.write_all(line).expect("it reads");
+        answer.clear();
+        self.stdout.read_until(b'\n', answer).expect("it answers");
+    }
+
+    /// A figure of the wrapper's memory, in kilobytes (proc(5)).
+    fn memory(&self, name: &str) -> f64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
+        let line = status.lines().find(|line| line.starts_with(name));
+        line.and_then(|line| line.split_whitespace().nth(1)).and_then(|value| value.parse().ok()).unwrap_or(0.0)
+    }
+
+    /// Ends it; everything must be in the database.
+    fn end(self, calls: u64) {
+        let Peer { mut child, stdin, mut stdout, folder } = self;
+        drop(stdin);
+        stdout.read_to_end(&mut Vec::new()).expect("the end");
+        assert!(child.wait().expect("it ends").success());
+        if let Some(folder) = folder {
+            assert_eq!(recorded(&folder.path().join("db")), (2 * calls, 0), "everything was recorded");
+        }
+    }
+}
+
+fn line(id: u64, padding: usize) -> Vec<u8> {
+    let mut line = request(id, padding);
+    line.push(b'\n');
+    line
+}
+
+/// Microseconds of the median round trip, one call at a time.
+fn round_trip(wrapped: bool) -> f64 {
+    const CALLS: u64 = 20_000;
+    let mut peer = Peer::start(wrapped);
+    let mut heard = Vec::new();
+    let mut times = Vec::new();
+    for id in 0..CALLS {
+        let line = line(id, 40);
+        let start = Instant::now();
+        peer.call(&line, &mut heard);
+        times.push(start.elapsed().as_secs_f64() * 1e6);
+    }
+    peer.end(CALLS);
+    median(times)
+}
+
+/// Calls per second, as many under way as the pipes hold.
+fn pipelined(wrapped: bool) -> f64 {
+    const CALLS: u64 = 100_000;
+    let mut peer = Peer::start(wrapped);
+    let start = Instant::now();
+    thread::scope(|scope| {
+        let Peer { stdin, stdout, .. } = &mut peer;
+        scope.spawn(move || (0..CALLS).for_each(|id| stdin.write_all(&line(id, 40)).expect("it reads")));
+        let mut heard = Vec::new();
+        for _ in 0..CALLS {
+            heard.clear();
+            stdout.read_until(b'\n', &mut heard).expect("it answers");
+        }
+    });
+    let rate = CALLS as f64 / start.elapsed().as_secs_f64();
+    peer.end(CALLS);
+    rate
+}
+
+/// Megabytes per second of messages of 1 MB, there and back; and the peak memory of the process that was started, in MB.
+fn large(wrapped: bool) -> (f64, f64) {
+    // What the queue to the recorder holds: more at this speed would be counted as lost on a busy machine.
+    const CALLS: u64 = 12;
+    let mut peer = Peer::start(wrapped);
+    let mut heard = Vec::new();
+    let line = |id| line(id, 1 << 20);
+    let lines: Vec<_> = (0..CALLS).map(line).collect();
+    let start = Instant::now();
+    lines.iter().for_each(|line| peer.call(line, &mut heard));
+    let rate = (2 * CALLS * (1 << 20)) as f64 / 1e6 / start.elapsed().as_secs_f64();
+    let peak = peer.memory("VmHWM") / 1024.0;
+    peer.end(CALLS);
+    (rate, peak)
+}
+
+/// Milliseconds from the start to the first answer.
+fn start_up(wrapped: bool) -> f64 {
+    let line = line(0, 40);
+    let start = Instant::now();
+    let mut peer = Peer::start(wrapped);
+    peer.call(&line, &mut Vec::new());
+    let time = start.elapsed().as_secs_f64() * 1e3;
+    peer.end(1);
+    time
+}
+
+/// Megabytes of memory of a wrapper that has nothing to do.
+fn idle() -> f64 {
+    let mut peer = Peer::start(true);
+    peer.call(&line(0, 40), &mut Vec::new());
+    // The recorder has written and rests.
+    thread::sleep(Duration::from_secs(1));
+    let memory = peer.memory("VmRSS") / 1024.0;
+    peer.end(1);
+    memory
+}
+
+/// Milliseconds until a second process has printed an answer that the client has got: median and longest.
+fn seen() -> (f64, f64) {
+    const CALLS: u64 = 50;
+    let mut peer = Peer::start(true);
+    peer.call(&line(0, 40), &mut Vec::new());
+    thread::sleep(Duration::from_millis(300));
+    let db = peer.folder.as_ref().expect("wrapped").path().join("db");
+    let mut follow = mcptap();
+    follow.args(["show", "latest", "--follow", "--json", "--db"]).arg(db).stdout(Stdio::piped());
+    let mut follow = follow.spawn().expect("mcptap runs");
+    let mut lines = BufReader::new(follow.stdout.take().expect("a pipe")).lines();
+    let mut times = Vec::new();
+    for id in 1..CALLS {
+        // At another moment of the periods of either each time.
+        thread::sleep(Duration::from_millis(50 + id * 7 % 40));
+        peer.call(&line(id, 40), &mut Vec::new());
+        let start = Instant::now();
+        let wanted = format!("\"id\":{}", 10_000_000 + id);
+        let is_answer = |line: &String| line.contains("\"kind\":\"response\"") && line.contains(&wanted);
+        lines.by_ref().map(|line| line.expect("text")).find(is_answer).expect("it goes on following");
+        times.push(start.elapsed().as_secs_f64() * 1e3);
+    }
+    peer.end(CALLS);
+    follow.wait().expect("it ends");
+    let longest = times.iter().copied().fold(0.0, f64::max);
+    (median(times), longest)
+}
+
+/// Direct and wrapped in turn: the medians of both.
+fn turns(measure: impl Fn(bool) -> f64) -> (f64, f64) {
+    let (direct, wrapped) = (0..ROUNDS).map(|_| (measure(false), measure(true))).unzip();
+    (median(direct), median(wrapped))
+}
+
+pub fn run() {
+    let cores = thread::available_parallelism().map_or(0, usize::from);
+    println!("wrap on {cores} cores; medians of {ROUNDS} rounds, direct and wrapped in turn");
+    let (direct, wrapped) = turns(round_trip);
+    println!("round trip       {direct:8.1} µs   {wrapped:8.1} µs   added {:.1} µs", wrapped - direct);
+    let (direct, wrapped) = turns(pipelined);
+    println!("pipelined calls  {direct:8.0} /s   {wrapped:8.0} /s   {:.0} %", wrapped * 100.0 / direct);
+    let (direct, wrapped) = turns(|wrapped| large(wrapped).0);
+    println!("1 MB messages    {direct:8.0} MB/s {wrapped:8.0} MB/s {:.0} %", wrapped * 100.0 / direct);
+    println!("                 peak memory {:.0} MB", large(true).1);
+    let (direct, wrapped) = turns(start_up);
+    println!("first answer     {direct:8.2} ms   {wrapped:8.2} ms   added {:.2} ms", wrapped - direct);
+    println!("idle             memory {:.1} MB", idle());
+    let (half, longest) = seen();
+    println!("seen by another  {half:8.0} ms   longest {longest:.0} ms");
+}

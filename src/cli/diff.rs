@@ -1,0 +1,56 @@
+//! `mcptap diff`: two recordings of the same conversation.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+
+use super::args::{Colour, Comparing, Decoding, Diff, ReportFormat};
+use super::{output, target};
+use crate::compare::text::Style;
+use crate::compare::{Report, Rules, json, junit, pairing, text};
+use crate::replay::Recording;
+
+pub fn run(arguments: Diff, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
+    let rules = rules(&arguments.comparing)?;
+    let old = load(&arguments.old, arguments.session, &arguments.decoding, db.clone())?;
+    let new = load(&arguments.new, arguments.other_session.or(arguments.session), &arguments.decoding, db)?;
+    let mut report = pairing::compare(&old.messages, &new.messages, &rules);
+    if old.session.protocol_version != new.session.protocol_version {
+        let revision =
+            |recording: &Recording| recording.session.protocol_version.clone().unwrap_or_else(|| "unknown".into());
+        report.notes.push(format!("revision {} before, {} now", revision(&old), revision(&new)));
+    }
+    (report.old, report.new) = (arguments.old, arguments.new);
+    print(&report, &arguments.comparing, colour)
+}
+
+/// The one session of a target.
+pub fn load(target: &str, session: Option<u32>, decoding: &Decoding, db: Option<PathBuf>) -> Result<Recording> {
+    let opened = target::open(Some(target), session, decoding, db)?;
+    let session = opened.one_session().with_context(|| format!("cannot compare {target}"))?;
+    Recording::load(&opened.reader, session)
+}
+
+/// What a comparison sets aside, from its options.
+pub fn rules(comparing: &Comparing) -> Result<Rules> {
+    let read = |texts: &[String]| texts.iter().map(|text| text.parse()).collect::<Result<Vec<_>, _>>();
+    Ok(Rules { ignored: read(&comparing.ignore)?, unordered: read(&comparing.unordered)? })
+}
+
+/// Prints a report; the exit status says whether anything differs.
+pub fn print(report: &Report, comparing: &Comparing, colour: Colour) -> Result<ExitCode> {
+    let mut out = output::stdout();
+    match comparing.format {
+        ReportFormat::Text => {
+            let (paint, width) = (output::paint(colour), output::width());
+            let style = Style { paint, width, side_by_side: comparing.side_by_side, all: comparing.all };
+            write!(out, "{}", text::report(report, style))?;
+        }
+        ReportFormat::Json => writeln!(out, "{}", json::report(report))?,
+        ReportFormat::Junit => write!(out, "{}", junit::report(report))?,
+    }
+    out.flush()?;
+    Ok(if report.is_same() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}

@@ -1,0 +1,260 @@
+//! `mcptap replay`: a recording sent again, and what is answered otherwise.
+
+use std::collections::HashSet;
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use super::args::{Colour, Replay, ReportFormat};
+use super::wrap::command_line;
+use super::{diff, filter, output, target};
+use crate::compare::json;
+use crate::mcp::{MessageNumber, Session};
+use crate::replay::load::{self, Load, Outcomes, percentile};
+use crate::replay::recording::masked_headers;
+use crate::replay::run::{Pace, Settings};
+use crate::replay::safety::Policy;
+use crate::replay::target::Target;
+use crate::replay::{Recording, Script, judge};
+use crate::source::stdio::Server;
+use crate::store::{Page, Place, Reader, Scope};
+use crate::view::safe;
+use crate::view::units::duration;
+
+pub fn run(arguments: Replay, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
+    let mut rules = diff::rules(&arguments.comparing)?;
+    let opened = target::open(Some(&arguments.target), arguments.session, &arguments.decoding, db.clone())?;
+    let session = opened.one_session()?;
+    let wanted = wanted(&opened.reader, &session, arguments.only.as_deref())?;
+    let masked = masked_headers(&opened.reader, &session)?;
+    let script = Script::new(Recording::load(&opened.reader, session)?);
+    if script.plan.steps.is_empty() {
+        bail!("nothing to replay: the client said nothing in {}", arguments.target);
+    }
+    let only = match wanted {
+        Some(wanted) => {
+            let answer = |index: Option<usize>| index.map(|index| script.recording.messages[index].number);
+            let is_wanted = |number: Option<MessageNumber>| number.is_some_and(|number| wanted.contains(&number));
+            script
+                .plan
+                .steps
+                .iter()
+                .map(|step| is_wanted(Some(step.number)) || is_wanted(answer(step.answer)))
+                .collect()
+        }
+        None => Vec::new(),
+    };
+    if arguments.dry_run {
+        return dry_run(&script, &settings(&arguments, only)?);
+    }
+    let (server, supplied) = server(&arguments)?;
+    name_masked(&masked, &supplied, matches!(server, Target::Command(_)));
+    let mut settings = settings(&arguments, only)?;
+    ask(&script, &mut settings)?;
+    let place = if arguments.no_save { Place::temporary()? } else { Place::file(target::database(db)?) };
+    let mut volatile = Vec::new();
+    if arguments.calibrate {
+        let (first, _) = server.replay(&script, &settings, &place)?;
+        let (second, _) = server.replay(&script, &settings, &place)?;
+        volatile = judge::calibrate(&script, &first, &second);
+        rules.ignored.extend(volatile.iter().cloned());
+    }
+    let load = Load { repeat: arguments.repeat.max(1), parallel: arguments.parallel.max(1) };
+    let mut outcomes = load::run(&script, &settings, &server, &place, &rules, load)?;
+    let unsendable = script.plan.unsendable.iter();
+    outcomes.report.notes.extend(unsendable.map(|number| format!("#{} is no message: not sent", number.0)));
+    (outcomes.report.old, outcomes.report.new) = (arguments.target.clone(), server.name());
+    outcomes.report.volatile = volatile;
+    let many = load.repeat.saturating_mul(load.parallel) > 1;
+    match arguments.comparing.format {
+        ReportFormat::Text if many => {
+            let code = diff::print(&outcomes.report, &arguments.comparing, colour)?;
+            table(&outcomes)?;
+            Ok(code)
+        }
+        ReportFormat::Json if many => {
+            let mut report = json::report(&outcomes.report);
+            report["latencies"] = latencies(&outcomes);
+            let mut out = output::stdout();
+            writeln!(out, "{report}")?;
+            out.flush()?;
+            Ok(if outcomes.differs() { ExitCode::from(1) } else { ExitCode::SUCCESS })
+        }
+        _ => diff::print(&outcomes.report, &arguments.comparing, colour),
+    }
+}
+
+/// The messages that `--only` lets through.
+fn wanted(reader: &Reader, session: &Session, only: Option<&str>) -> Result<Option<HashSet<MessageNumber>>> {
+    let Some(filter) = filter::parse(only)? else { return Ok(None) };
+    let mut wanted = HashSet::new();
+    let mut page = Page::first(1_000);
+    loop {
+        let rows = reader.matching(&filter, Scope::Session(session.number), page)?;
+        let Some(last) = rows.last() else { return Ok(Some(wanted)) };
+        page = Page::from(last.key().next(), 1_000);
+        wanted.extend(rows.iter().map(|row| row.number));
+    }
+}
+
+fn settings(arguments: &Replay, only: Vec<bool>) -> Result<Settings> {
+    let pace = match arguments.pace.as_str() {
+        "fast" => Pace::Fast,
+        "recorded" => Pace::Recorded(1.0),
+        other => match other.strip_prefix('x').and_then(|times| times.parse::<f64>().ok()) {
+            Some(times) if times.is_finite() && times > 0.001 => Pace::Recorded(times),
+            _ => bail!("--pace {other}: fast, recorded, or xN for N times as fast"),
+        },
+    };
+    let policy = Policy {
+        safe: arguments.safe,
+        allow_destructive: arguments.allow_destructive,
+        allowed: arguments.allow.clone(),
+    };
+    let timeout = Duration::from_secs_f64(arguments.timeout.clamp(0.001, 86_400.0));
+    Ok(Settings { revision: arguments.revision.clone(), pace, timeout, policy, only })
+}
+
+/// The server, and the names of the header fields that are supplied for it.
+fn server(arguments: &Replay) -> Result<(Target, Vec<String>)> {
+    let Some(url) = &arguments.to else {
+        let (command, recorded) = (arguments.command.clone(), command_line::masked(&arguments.command));
+        return Ok((Target::Command(Server { command, recorded, name: None }), Vec::new()));
+    };
+    #[cfg(feature = "http")]
+    {
+        use crate::replay::transport::http::{Mode, Options};
+        if !url.starts_with("http://") && !url.starts_with("https://") {
+            bail!("--to {url}: a URL begins with http:// or https://");
+        }
+        let mut fields = Vec::new();
+        for header in &arguments.header {
+            let Some((name, value)) = header.split_once(':') else { bail!("--header {header}: write \"Name: value\"") };
+            fields.push((name.trim().to_owned(), value.trim().to_owned()));
+        }
+        if let Some(variable) = &arguments.bearer_env {
+            let token = std::env::var(variable).with_context(|| format!("--bearer-env: cannot read ${variable}"))?;
+            fields.push(("Authorization".to_owned(), format!("Bearer {token}")));
+        }
+        let certificates = match &arguments.cacert {
+            Some(path) => std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?,
+            None => Vec::new(),
+        };
+        if arguments.insecure {
+            eprintln!(
+                "mcptap: --insecure: whoever answers for {url} is believed; what is sent may be read by anybody in between"
+            );
+        }
+        let supplied = fields.iter().map(|(name, _)| name.clone()).collect();
+        let timeout = Duration::from_secs_f64(arguments.timeout.clamp(0.001, 86_400.0));
+        let options = Options { fields, certificates, insecure: arguments.insecure, timeout };
+        let mode = match arguments.transport {
+            super::args::TransportChoice::Auto => None,
+            super::args::TransportChoice::Streamable => Some(Mode::Streamable),
+            super::args::TransportChoice::Sse => Some(Mode::Sse),
+        };
+        Ok((Target::Url { url: url.clone(), mode, options }, supplied))
+    }
+    #[cfg(not(feature = "http"))]
+    bail!("--to {url}: this mcptap was built without HTTP; name a command instead: -- CMD ARG...")
+}
+
+/// Says which secrets the recording had and the replay has not.
+fn name_masked(masked: &[String], supplied: &[String], is_command: bool) {
+    if is_command {
+        return;
+    }
+    for name in masked.iter().filter(|name| !supplied.iter().any(|given| given.eq_ignore_ascii_case(name))) {
+        let option = if name.eq_ignore_ascii_case("authorization") {
+            "--bearer-env VAR".to_owned()
+        } else {
+            format!("--header \"{name}: ...\"")
+        };
+        eprintln!(
+            "mcptap: the recorded client sent {name}, whose value was not kept and is not sent: {option} supplies it"
+        );
+    }
+}
+
+/// Asks, on a terminal, about each tool that would be left out.
+fn ask(script: &Script, settings: &mut Settings) -> Result<()> {
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return Ok(());
+    }
+    let mut asked = HashSet::new();
+    for step in &script.plan.steps {
+        let Some(tool) = step.label.subject.clone() else { continue };
+        let Some(why) = script.effects.refuse(step, &settings.policy) else { continue };
+        if asked.insert(tool.clone()) {
+            eprint!("mcptap: {}. Send its calls? [y/N] ", safe::visible(&why));
+            let mut answer = String::new();
+            std::io::stdin().read_line(&mut answer)?;
+            if answer.trim().eq_ignore_ascii_case("y") {
+                settings.policy.allowed.push(tool);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The plan, and nothing sent.
+fn dry_run(script: &Script, settings: &Settings) -> Result<ExitCode> {
+    let mut out = output::stdout();
+    for (index, step) in script.plan.steps.iter().enumerate() {
+        let number = |step: &usize| format!("#{}", script.plan.steps[*step].number.0);
+        let after: Vec<String> = step.after.iter().map(number).collect();
+        let mut line = format!("{:>6}  {}", format!("#{}", step.number.0), safe::visible(&step.label.to_string()));
+        if !after.is_empty() {
+            line += &format!("  after {}", after.join(" "));
+        }
+        for used in script.flow.uses.get(&index).into_iter().flatten() {
+            let origin = &script.flow.origins[used.origin];
+            line += &format!("  {} from the answer to {}", safe::visible(&used.path), number(&origin.step));
+        }
+        let refused = script.effects.refuse(step, &settings.policy);
+        if let Some(why) =
+            refused.or_else(|| (settings.only.get(index) == Some(&false)).then(|| "not wanted (--only)".to_owned()))
+        {
+            line += &format!("  NOT SENT: {}", safe::visible(&why));
+        }
+        writeln!(out, "{line}")?;
+    }
+    for request in &script.plan.server_requests {
+        let (message, method) = (&script.recording.messages[request.answer], safe::visible(&request.method));
+        writeln!(out, "        {method} of the server is answered with #{}", message.number.0)?;
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Latencies against the recording.
+fn table(outcomes: &Outcomes) -> Result<()> {
+    let mut out = output::stdout();
+    writeln!(out, "\n{} replays", outcomes.replays)?;
+    writeln!(out, "{:<40} {:>9} {:>9} {:>9} {:>9} {:>9}", "", "calls", "recorded", "p50", "p95", "p99")?;
+    for (label, latencies) in &outcomes.latencies {
+        let cell = |value: Option<i64>| value.map_or_else(|| "-".to_owned(), duration);
+        let replayed = |percent| cell(percentile(&latencies.replayed, percent));
+        let label = safe::pad(label, 40, safe::Align::Left);
+        let (calls, recorded) = (latencies.replayed.len(), cell(percentile(&latencies.recorded, 50)));
+        writeln!(out, "{label} {calls:>9} {recorded:>9} {:>9} {:>9} {:>9}", replayed(50), replayed(95), replayed(99))?;
+    }
+    Ok(out.flush()?)
+}
+
+fn latencies(outcomes: &Outcomes) -> serde_json::Value {
+    let row = |latencies: &load::Latencies| {
+        let of = |values: &[i64], percent| percentile(values, percent);
+        serde_json::json!({
+            "calls": latencies.replayed.len(),
+            "recorded_p50_ns": of(&latencies.recorded, 50),
+            "p50_ns": of(&latencies.replayed, 50),
+            "p95_ns": of(&latencies.replayed, 95),
+            "p99_ns": of(&latencies.replayed, 99),
+        })
+    };
+    outcomes.latencies.iter().map(|(label, latencies)| (label.clone(), row(latencies))).collect()
+}

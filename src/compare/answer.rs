@@ -1,0 +1,198 @@
+//! One answer against another.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use super::difference::{Change, Difference, differences};
+use super::report::Outcome;
+use super::rules::Rules;
+use crate::decode::json::{member, string};
+use crate::decode::jsonrpc::Kind;
+use crate::mcp::Message;
+use crate::mcp::facts::{self, part};
+
+/// What a request is called: its method, and the tool, prompt or resource it is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Label {
+    /// The method.
+    pub method: String,
+    /// `params.name`, or `params.uri`.
+    pub subject: Option<String>,
+}
+
+impl Label {
+    /// Of a request or notification.
+    pub fn of(message: &Message) -> Label {
+        let method = message.method.clone().unwrap_or_default();
+        Label { subject: subject(&method, part(message, "params").unwrap_or_default()), method }
+    }
+}
+
+/// What a request is about, where its method says that it is about something.
+pub fn subject(method: &str, params: &str) -> Option<String> {
+    let name = match method {
+        "tools/call" | "prompts/get" => "name",
+        "resources/read" | "resources/subscribe" | "resources/unsubscribe" => "uri",
+        _ => return None,
+    };
+    Some(string(member(params, name)?)?.into_owned())
+}
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.method)?;
+        self.subject.as_ref().map_or(Ok(()), |subject| write!(f, " {subject}"))
+    }
+}
+
+/// How a request was answered.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// With a result.
+    Result(Value),
+    /// With a result that says that the tool failed (`isError`).
+    ToolError(Value),
+    /// With a JSON-RPC error.
+    Error(Value),
+    /// With JSON that cannot be read whole (more than 128 levels): only its text can be compared.
+    Unreadable(String),
+    /// Not at all, for this reason.
+    Nothing(String),
+}
+
+impl Answer {
+    /// Of an answer's message.
+    pub fn of(message: &Message) -> Answer {
+        let name = if message.kind == Kind::Error { "error" } else { "result" };
+        let text = part(message, name).unwrap_or("null");
+        let Ok(value) = serde_json::from_str(text) else { return Answer::Unreadable(text.to_owned()) };
+        match facts::status(message) {
+            Some(facts::Status::Error) => Answer::Error(value),
+            Some(facts::Status::ToolError) => Answer::ToolError(value),
+            _ => Answer::Result(value),
+        }
+    }
+
+    /// The result or error.
+    pub fn value(&self) -> Option<&Value> {
+        match self {
+            Answer::Result(value) | Answer::ToolError(value) | Answer::Error(value) => Some(value),
+            Answer::Unreadable(_) | Answer::Nothing(_) => None,
+        }
+    }
+
+    /// The answer in words that follow "answered ".
+    fn said(&self) -> String {
+        match self {
+            Answer::Error(error) => {
+                let code = error.get("code").unwrap_or(&Value::Null);
+                let text = error.get("message").and_then(Value::as_str).unwrap_or_default();
+                format!("error {code} {text}")
+            }
+            Answer::ToolError(result) => {
+                let text = result.pointer("/content/0/text").and_then(Value::as_str).unwrap_or_default();
+                format!("tool error {text}")
+            }
+            Answer::Result(_) | Answer::Unreadable(_) => "a result".to_owned(),
+            Answer::Nothing(why) => why.clone(),
+        }
+    }
+}
+
+/// What a comparison of two answers says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// In one word.
+    pub outcome: Outcome,
+    /// Where they differ; empty where one look says it all.
+    pub differences: Vec<Difference>,
+    /// In a sentence, where the outcome alone does not say it.
+    pub why: Option<String>,
+}
+
+impl Verdict {
+    fn new(outcome: Outcome, why: Option<String>) -> Verdict {
+        Verdict { outcome, differences: Vec::new(), why }
+    }
+}
+
+/// Holds a new answer against the recorded one.
+pub fn judge(label: &Label, old: &Answer, new: &Answer, rules: &Rules) -> Verdict {
+    match (old, new) {
+        (Answer::Nothing(_), Answer::Nothing(_)) => Verdict::new(Outcome::Same, None),
+        (Answer::Nothing(_), new) => Verdict::new(Outcome::Extra, Some(format!("answered {}", new.said()))),
+        (_, Answer::Nothing(why)) => Verdict::new(Outcome::Missing, Some(why.clone())),
+        // JSON-RPC 2.0 section 5.1: the code "indicates the error type that occurred"; the message is for people.
+        (Answer::Error(old), Answer::Error(new)) if code(old) == code(new) => Verdict::new(Outcome::Same, None),
+        (Answer::Error(_), Answer::Error(_)) => {
+            let why = format!("{} before, {} now", old.said(), new.said());
+            Verdict::new(Outcome::Different, Some(why))
+        }
+        (Answer::Error(_), _) => Verdict::new(Outcome::Result, Some(format!("{} before", old.said()))),
+        (_, Answer::Error(_)) => Verdict::new(Outcome::Error, Some(new.said())),
+        (Answer::Result(_), Answer::ToolError(_)) => Verdict::new(Outcome::ToolError, Some(new.said())),
+        (Answer::Unreadable(_), _) | (_, Answer::Unreadable(_)) => texts(old, new),
+        (Answer::Result(old) | Answer::ToolError(old), Answer::Result(new) | Answer::ToolError(new)) => {
+            values(label, old, new, rules)
+        }
+    }
+}
+
+fn code(error: &Value) -> Option<i64> {
+    error.get("code")?.as_i64()
+}
+
+fn values(label: &Label, old: &Value, new: &Value, rules: &Rules) -> Verdict {
+    let (mut old, mut new) = (old.clone(), new.clone());
+    rules.apply(label, &mut old);
+    rules.apply(label, &mut new);
+    let differences = differences(&old, &new, &|path| rules.is_unordered(label, path));
+    let outcome = if differences.is_empty() { Outcome::Same } else { Outcome::Different };
+    Verdict { outcome, differences, why: None }
+}
+
+fn texts(old: &Answer, new: &Answer) -> Verdict {
+    let text = |answer: &Answer| match answer {
+        Answer::Unreadable(text) => text.clone(),
+        other => other.value().map(Value::to_string).unwrap_or_default(),
+    };
+    let (old, new) = (text(old), text(new));
+    if old == new {
+        return Verdict::new(Outcome::Same, None);
+    }
+    let change = Change::Changed(Value::String(old), Value::String(new));
+    let differences = vec![Difference { path: String::new(), change }];
+    Verdict { outcome: Outcome::Different, differences, why: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn outcome(old: &Answer, new: &Answer) -> Outcome {
+        judge(&Label::default(), old, new, &Rules::default()).outcome
+    }
+
+    #[test]
+    fn every_pair_of_answers_has_one_outcome() {
+        let result = |value: Value| Answer::Result(value);
+        let error = |code: i64, text: &str| Answer::Error(json!({"code": code, "message": text}));
+        let tool_error = Answer::ToolError(json!({"isError": true, "content": []}));
+        let nothing = Answer::Nothing("no answer within 30 s".into());
+        assert_eq!(outcome(&result(json!(1)), &result(json!(1))), Outcome::Same);
+        assert_eq!(outcome(&result(json!(1)), &result(json!(2))), Outcome::Different);
+        assert_eq!(outcome(&result(json!(1)), &error(1, "")), Outcome::Error);
+        assert_eq!(outcome(&error(1, ""), &result(json!(1))), Outcome::Result);
+        assert_eq!(outcome(&error(1, "a"), &error(1, "b")), Outcome::Same, "errors are compared by code");
+        assert_eq!(outcome(&error(1, "a"), &error(2, "a")), Outcome::Different);
+        assert_eq!(outcome(&result(json!(1)), &tool_error), Outcome::ToolError);
+        assert_eq!(outcome(&tool_error, &tool_error), Outcome::Same);
+        assert_eq!(outcome(&result(json!(1)), &nothing), Outcome::Missing);
+        assert_eq!(outcome(&nothing, &result(json!(1))), Outcome::Extra);
+        assert_eq!(outcome(&nothing, &nothing), Outcome::Same);
+        assert_eq!(outcome(&Answer::Unreadable("[1]".into()), &result(json!([1]))), Outcome::Same);
+    }
+}

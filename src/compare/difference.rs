@@ -1,0 +1,271 @@
+//! Structural difference of two JSON values, each difference at its path (JSON Pointer, RFC 6901).
+//!
+//! The values were read by serde_json, which refuses more than 128 levels: the recursion here is as deep at most.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+use similar::{Algorithm, DiffOp, capture_diff_slices};
+
+/// Differences listed for one answer. Somebody who reads more than that is better served by the two texts.
+pub const LISTED: usize = 1_000;
+
+/// Elements of an array that are lined up with each other by content; longer ones, whose ends differ, by position. Lining up costs the
+/// product of length and differences.
+const LINED_UP: usize = 2_000;
+
+/// What became of a value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// It is another one.
+    Changed(Value, Value),
+    /// It is gone.
+    Removed(Value),
+    /// It was not there before.
+    Added(Value),
+}
+
+/// A difference at its place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Difference {
+    /// JSON Pointer into the recorded value; for what was added, into the new one. The empty pointer is the whole value.
+    pub path: String,
+    /// What differs.
+    pub change: Change,
+}
+
+/// The differences from `old` to `new`, in the order of the values, at most [`LISTED`]. `is_unordered` says of the path of an array whether the
+/// order of its elements means nothing.
+pub fn differences(old: &Value, new: &Value, is_unordered: &dyn Fn(&str) -> bool) -> Vec<Difference> {
+    let mut walk = Walk { path: String::new(), found: Vec::new(), is_unordered };
+    walk.values(old, new);
+    walk.found
+}
+
+/// One step of a pointer as RFC 6901 section 3 writes it: `~` as `~0`, `/` as `~1`.
+pub fn escaped(name: &str) -> Cow<'_, str> {
+    if name.contains(['~', '/']) { name.replace('~', "~0").replace('/', "~1").into() } else { name.into() }
+}
+
+struct Walk<'a> {
+    path: String,
+    found: Vec<Difference>,
+    is_unordered: &'a dyn Fn(&str) -> bool,
+}
+
+impl Walk<'_> {
+    fn values(&mut self, old: &Value, new: &Value) {
+        match (old, new) {
+            (Value::Object(old), Value::Object(new)) => self.objects(old, new),
+            (Value::Array(old), Value::Array(new)) if (self.is_unordered)(&self.path) => self.sets(old, new),
+            (Value::Array(old), Value::Array(new)) => self.arrays(old, new),
+            _ if is_same(old, new) => {}
+            _ => self.note(Change::Changed(old.clone(), new.clone())),
+        }
+    }
+
+    fn objects(&mut self, old: &Map<String, Value>, new: &Map<String, Value>) {
+        for (name, value) in old {
+            self.at(&escaped(name), |walk| match new.get(name) {
+                Some(other) => walk.values(value, other),
+                None => walk.note(Change::Removed(value.clone())),
+            });
+        }
+        for (name, value) in new.iter().filter(|(name, _)| !old.contains_key(*name)) {
+            self.at(&escaped(name), |walk| walk.note(Change::Added(value.clone())));
+        }
+    }
+
+    /// What is equal is lined up; what stands between is paired by what it calls itself, then by position.
+    fn arrays(&mut self, old: &[Value], new: &[Value]) {
+        let head = old.iter().zip(new).take_while(|(old, new)| old == new).count();
+        let tail = old[head..].iter().rev().zip(new[head..].iter().rev()).take_while(|(old, new)| old == new).count();
+        let (old, new) = (&old[head..old.len() - tail], &new[head..new.len() - tail]);
+        if old.len().max(new.len()) > LINED_UP {
+            return self.run((old, head), (new, head));
+        }
+        let texts = |values: &[Value]| values.iter().map(Value::to_string).collect::<Vec<_>>();
+        for operation in capture_diff_slices(Algorithm::Myers, &texts(old), &texts(new)) {
+            if let DiffOp::Equal { .. } = operation {
+                continue;
+            }
+            let (from, to) = (operation.old_range(), operation.new_range());
+            self.run((&old[from.clone()], head + from.start), (&new[to.clone()], head + to.start));
+        }
+    }
+
+    /// A run of elements in place of another, each with the index of its first.
+    fn run(&mut self, (old, old_start): (&[Value], usize), (new, new_start): (&[Value], usize)) {
+        let mut by_name: HashMap<&str, usize> = HashMap::new();
+        for (index, value) in new.iter().enumerate() {
+            if let Some(name) = name_of(value) {
+                by_name.entry(name).or_insert(index);
+            }
+        }
+        let named = |value: &Value| name_of(value).and_then(|name| by_name.get(name).copied());
+        let mut taken = vec![false; new.len()];
+        let partners: Vec<Option<usize>> = old.iter().map(named).collect();
+        partners.iter().flatten().for_each(|index| taken[*index] = true);
+        // What has no name is paired in order with what has none either.
+        let mut rest = (0..new.len()).filter(|index| !taken[*index] && name_of(&new[*index]).is_none());
+        let partners: Vec<Option<usize>> = old
+            .iter()
+            .zip(partners)
+            .map(|(value, partner)| partner.or_else(|| if name_of(value).is_none() { rest.next() } else { None }))
+            .collect();
+        let mut met = vec![false; new.len()];
+        for (index, (value, partner)) in old.iter().zip(partners).enumerate() {
+            // Two elements of one name: the second is gone where the new list has one.
+            let partner = partner.filter(|partner| !std::mem::replace(&mut met[*partner], true));
+            self.at(&(old_start + index).to_string(), |walk| match partner {
+                Some(partner) => walk.values(value, &new[partner]),
+                None => walk.note(Change::Removed(value.clone())),
+            });
+        }
+        for (index, value) in new.iter().enumerate().filter(|(index, _)| !met[*index]) {
+            self.at(&(new_start + index).to_string(), |walk| walk.note(Change::Added(value.clone())));
+        }
+    }
+
+    /// Elements whose order means nothing: equal ones cancel out.
+    fn sets(&mut self, old: &[Value], new: &[Value]) {
+        let mut counts: HashMap<String, usize> = HashMap::new();
+        new.iter().for_each(|value| *counts.entry(value.to_string()).or_default() += 1);
+        let mut cancels = |value: &Value| match counts.get_mut(&value.to_string()) {
+            Some(count) if *count > 0 => {
+                *count -= 1;
+                true
+            }
+            _ => false,
+        };
+        let gone: Vec<(usize, &Value)> = old.iter().enumerate().filter(|(_, value)| !cancels(value)).collect();
+        // What is left in the counts was not cancelled; the first of equal elements were.
+        let mut come: Vec<(usize, &Value)> = Vec::new();
+        for (index, value) in new.iter().enumerate().rev() {
+            if let Some(count) = counts.get_mut(&value.to_string()).filter(|count| **count > 0) {
+                *count -= 1;
+                come.push((index, value));
+            }
+        }
+        come.reverse();
+        for (index, value) in gone {
+            let partner =
+                come.iter().position(|(_, other)| name_of(value).is_some() && name_of(value) == name_of(other));
+            let partner = partner.map(|at| come.remove(at));
+            self.at(&index.to_string(), |walk| match partner {
+                Some((_, other)) => walk.values(value, other),
+                None => walk.note(Change::Removed(value.clone())),
+            });
+        }
+        for (index, value) in come {
+            self.at(&index.to_string(), |walk| walk.note(Change::Added(value.clone())));
+        }
+    }
+
+    fn at(&mut self, step: &str, then: impl FnOnce(&mut Self)) {
+        let length = self.path.len();
+        self.path.push('/');
+        self.path.push_str(step);
+        then(self);
+        self.path.truncate(length);
+    }
+
+    fn note(&mut self, change: Change) {
+        if self.found.len() < LISTED {
+            self.found.push(Difference { path: self.path.clone(), change });
+        }
+    }
+}
+
+/// RFC 8259 section 6 knows one kind of number: 1 and 1.0 are the same.
+fn is_same(old: &Value, new: &Value) -> bool {
+    old == new
+        || match (old, new) {
+            (Value::Number(old), Value::Number(new)) => {
+                (old.is_f64() || new.is_f64()) && old.as_f64().is_some() && old.as_f64() == new.as_f64()
+            }
+            _ => false,
+        }
+}
+
+/// What an element of a list calls itself: every list of the protocol has one of these (tools, prompts, resources, tasks).
+pub fn name_of(value: &Value) -> Option<&str> {
+    let object = value.as_object()?;
+    ["name", "uri", "uriTemplate", "id", "taskId"].into_iter().find_map(|member| object.get(member)?.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn said(old: Value, new: Value) -> Vec<String> {
+        let words = |difference: Difference| match difference.change {
+            Change::Changed(old, new) => format!("{} {old} -> {new}", difference.path),
+            Change::Removed(old) => format!("{} - {old}", difference.path),
+            Change::Added(new) => format!("{} + {new}", difference.path),
+        };
+        differences(&old, &new, &|path| path == "/set").into_iter().map(words).collect()
+    }
+
+    #[test]
+    fn each_difference_stands_at_its_path() {
+        assert_eq!(said(json!({"a": 1, "b/c": [1]}), json!({"a": 2, "b/c": [1]})), ["/a 1 -> 2"]);
+        assert_eq!(said(json!({"b/c~": 1}), json!({"d": 1})), ["/b~1c~0 - 1", "/d + 1"]);
+        assert_eq!(said(json!(1), json!("1")), [" 1 -> \"1\""]);
+        assert_eq!(said(json!({"a": 1}), json!({"a": 1.0})), [""; 0], "one number");
+        assert_eq!(said(json!(u64::MAX), json!(u64::MAX - 1)).len(), 1, "large integers are exact");
+    }
+
+    #[test]
+    fn a_missing_tool_is_one_difference_wherever_it_stood() {
+        let tool = |name: &str, text: &str| json!({"name": name, "description": text});
+        let all = json!([tool("a", "x"), tool("b", "y"), tool("c", "z")]);
+        assert_eq!(said(all.clone(), json!([tool("b", "y"), tool("c", "z")])).len(), 1);
+        assert_eq!(said(all.clone(), json!([tool("a", "x"), tool("c", "z")])), [format!("/1 - {}", tool("b", "y"))]);
+        let changed = json!([tool("b", "other"), tool("c", "z")]);
+        assert_eq!(
+            said(all, changed),
+            [format!("/0 - {}", tool("a", "x")), "/1/description \"y\" -> \"other\"".into()],
+            "the tool that is left is held against itself"
+        );
+    }
+
+    #[test]
+    fn order_means_nothing_where_that_is_asked_for() {
+        assert_eq!(said(json!({"set": [1, 2, 2]}), json!({"set": [2, 1, 3]})), ["/set/2 - 2", "/set/2 + 3"]);
+        assert_eq!(said(json!({"list": [1, 2]}), json!({"list": [2, 1]})).len(), 2);
+    }
+
+    fn values() -> impl Strategy<Value = Value> {
+        let leaf =
+            prop_oneof![Just(Value::Null), any::<i8>().prop_map(Value::from), "[ab/~]{0,2}".prop_map(Value::from)];
+        leaf.prop_recursive(3, 24, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+                prop::collection::btree_map("[ab/~]{1,2}", inner, 0..4)
+                    .prop_map(|members| Value::Object(members.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        /// There are differences exactly where the values are not the same, and every path leads to what it names.
+        #[test]
+        fn differences_are_true(old in values(), new in values()) {
+            prop_assert!(differences(&old, &old, &|_| false).is_empty());
+            prop_assert!(differences(&old, &old, &|_| true).is_empty());
+            let found = differences(&old, &new, &|_| false);
+            prop_assert_eq!(found.is_empty(), old == new);
+            for Difference { path, change } in found {
+                match change {
+                    Change::Changed(from, _) | Change::Removed(from) => prop_assert_eq!(old.pointer(&path), Some(&from)),
+                    Change::Added(to) => prop_assert!(new.pointer(&path) == Some(&to) || !path.is_empty()),
+                }
+            }
+        }
+    }
+}

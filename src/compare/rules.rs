@@ -1,0 +1,257 @@
+//! What a comparison sets aside: members that are ignored, parts of texts that vary, arrays without order.
+//!
+//! A rule is written `[SCOPE:]POINTER`. The pointer is that of RFC 6901 into the result (or error) with `*` for any one step and `**` for any
+//! number of them; the scope is a method, or the name of a tool, prompt or resource:
+//!
+//! ```text
+//! /content/0/text                     in every answer
+//! get_time:/structuredContent/now     in what the tool get_time answers
+//! tools/list:/tools/*/description     in every list of tools
+//! ```
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use serde_json::Value;
+
+use super::answer::Label;
+use super::difference::escaped;
+
+/// One step of a pattern.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    /// A member of this name, or the element of this index.
+    Name(String),
+    /// `*`: any one.
+    Any,
+    /// `**`: any number of steps, none included.
+    Deep,
+}
+
+/// Where something is set aside, and how much of it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rule {
+    scope: Option<String>,
+    steps: Vec<Step>,
+    /// Of a text that always has the same words but these (0-based), only these; otherwise the whole value.
+    words: Option<BTreeSet<usize>>,
+}
+
+/// A rule that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is no path: write /pointer/into/the/result, * for any one step, METHOD:/path or TOOL:/path for some answers"
+)]
+pub struct RuleError(String);
+
+impl Rule {
+    /// At exactly this path of the answers under a label: of their words, where only some vary.
+    pub fn at(label: &Label, path: &str, words: Option<BTreeSet<usize>>) -> Rule {
+        let scope = label.subject.clone().unwrap_or_else(|| label.method.clone());
+        let steps = path.split('/').skip(1).map(|step| Step::Name(unescaped(step))).collect();
+        Rule { scope: Some(scope), steps, words }
+    }
+
+    /// The words that vary, where it is only those.
+    pub fn words(&self) -> Option<&BTreeSet<usize>> {
+        self.words.as_ref()
+    }
+
+    /// The same place, with these words of it.
+    pub(super) fn with_words(self, words: Option<BTreeSet<usize>>) -> Rule {
+        Rule { words, ..self }
+    }
+
+    fn applies_to(&self, label: &Label) -> bool {
+        self.scope.as_ref().is_none_or(|scope| label.method == *scope || label.subject.as_ref() == Some(scope))
+    }
+
+    fn fits(&self, path: &[String]) -> bool {
+        fits(&self.steps, path)
+    }
+}
+
+/// Whether a path fits a pattern. Patterns come from the command line: their few `**` cost a retry each.
+fn fits(steps: &[Step], path: &[String]) -> bool {
+    match (steps.split_first(), path.split_first()) {
+        (None, None) => true,
+        (Some((Step::Deep, rest)), _) => (0..=path.len()).any(|skip| fits(rest, &path[skip..])),
+        (Some((Step::Any, rest)), Some((_, tail))) => fits(rest, tail),
+        (Some((Step::Name(name), rest)), Some((first, tail))) => name == first && fits(rest, tail),
+        _ => false,
+    }
+}
+
+fn unescaped(step: &str) -> String {
+    step.replace("~1", "/").replace("~0", "~")
+}
+
+impl FromStr for Rule {
+    type Err = RuleError;
+
+    fn from_str(text: &str) -> Result<Rule, RuleError> {
+        // The scope may be a URI: its "://" does not end it.
+        let colon = text.match_indices(":/").find(|(at, _)| !text[at + 2..].starts_with('/')).map(|(at, _)| at);
+        let (scope, pointer) = match colon {
+            _ if text.starts_with('/') => (None, text),
+            Some(at) => (Some(text[..at].to_owned()), &text[at + 1..]),
+            None => return Err(RuleError(text.to_owned())),
+        };
+        let step = |step: &str| match step {
+            "*" => Step::Any,
+            "**" => Step::Deep,
+            name => Step::Name(unescaped(name)),
+        };
+        Ok(Rule { scope, steps: pointer.split('/').skip(1).map(step).collect(), words: None })
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(scope) = &self.scope {
+            write!(f, "{scope}:")?;
+        }
+        for step in &self.steps {
+            match step {
+                Step::Name(name) => write!(f, "/{}", escaped(name))?,
+                Step::Any => f.write_str("/*")?,
+                Step::Deep => f.write_str("/**")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The rules of a comparison.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rules {
+    /// What is set aside.
+    pub ignored: Vec<Rule>,
+    /// Arrays whose order means nothing.
+    pub unordered: Vec<Rule>,
+}
+
+/// What stands for the words of a text that vary.
+const VARIES: &str = "…";
+
+impl Rules {
+    /// The value without what is set aside.
+    pub fn apply(&self, label: &Label, value: &mut Value) {
+        let rules: Vec<&Rule> = self.ignored.iter().filter(|rule| rule.applies_to(label)).collect();
+        if !rules.is_empty() {
+            strip(&rules, &mut Vec::new(), value);
+        }
+    }
+
+    /// Whether the array at a path has no order.
+    pub fn is_unordered(&self, label: &Label, path: &str) -> bool {
+        let mut rules = self.unordered.iter().filter(|rule| rule.applies_to(label)).peekable();
+        rules.peek().is_some() && {
+            let path: Vec<String> = path.split('/').skip(1).map(unescaped).collect();
+            rules.any(|rule| rule.fits(&path))
+        }
+    }
+}
+
+/// Takes away what fits a rule, at `path` and below. An element becomes null, so that those behind it keep their place.
+fn strip(rules: &[&Rule], path: &mut Vec<String>, value: &mut Value) {
+    for rule in rules.iter().filter(|rule| rule.fits(path)) {
+        match (&rule.words, &mut *value) {
+            (Some(words), Value::String(text)) => *text = without_words(text, words),
+            _ => *value = Value::Null,
+        }
+    }
+    match value {
+        Value::Object(members) => members.retain(|name, value| {
+            path.push(name.clone());
+            let whole = rules.iter().any(|rule| rule.words.is_none() && rule.fits(path));
+            if !whole {
+                strip(rules, path, value);
+            }
+            path.pop();
+            !whole
+        }),
+        Value::Array(elements) => {
+            for (index, element) in elements.iter_mut().enumerate() {
+                path.push(index.to_string());
+                strip(rules, path, element);
+                path.pop();
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The words of a text: runs of letters, digits and the marks that stand inside times, numbers, paths and ids. What stands between counts too.
+pub(crate) fn words(text: &str) -> Vec<&str> {
+    let is_inside = |c: char| c.is_alphanumeric() || "-_.:+/%".contains(c);
+    let mut words = Vec::new();
+    let mut start = 0;
+    let mut last = None;
+    for (at, c) in text.char_indices() {
+        let inside = is_inside(c);
+        if last.is_some_and(|last| last != inside) {
+            words.push(&text[start..at]);
+            start = at;
+        }
+        last = Some(inside);
+    }
+    if start < text.len() {
+        words.push(&text[start..]);
+    }
+    words
+}
+
+fn without_words(text: &str, varying: &BTreeSet<usize>) -> String {
+    let word = |(index, word)| if varying.contains(&index) { VARIES } else { word };
+    words(text).into_iter().enumerate().map(word).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn label() -> Label {
+        Label { method: "tools/call".into(), subject: Some("get_time".into()) }
+    }
+
+    fn left(rule: &str, mut value: Value) -> Value {
+        let rules = Rules { ignored: vec![rule.parse().unwrap()], unordered: Vec::new() };
+        rules.apply(&label(), &mut value);
+        value
+    }
+
+    #[test]
+    fn a_rule_takes_away_what_it_names() {
+        assert_eq!(left("/a/b", json!({"a": {"b": 1, "c": 2}})), json!({"a": {"c": 2}}));
+        assert_eq!(left("/a/*/b", json!({"a": [{"b": 1}, {"b": 2, "c": 3}]})), json!({"a": [{}, {"c": 3}]}));
+        assert_eq!(left("/**/at", json!({"at": 1, "x": [{"at": 2}]})), json!({"x": [{}]}));
+        assert_eq!(left("/a/0", json!({"a": [1, 2]})), json!({"a": [null, 2]}));
+        assert_eq!(left("/a~1b", json!({"a/b": 1})), json!({}));
+    }
+
+    #[test]
+    fn a_scope_is_a_method_or_a_name() {
+        let value = json!({"a": 1});
+        assert_eq!(left("get_time:/a", value.clone()), json!({}));
+        assert_eq!(left("tools/call:/a", value.clone()), json!({}));
+        assert_eq!(left("tools/list:/a", value.clone()), value);
+        assert_eq!(left("file:///x:/a", value.clone()), value);
+        let uri: Rule = "file:///x:/a".parse().unwrap();
+        assert_eq!((uri.scope.as_deref(), uri.to_string().as_str()), (Some("file:///x"), "file:///x:/a"));
+        assert!("a/b".parse::<Rule>().is_err());
+    }
+
+    #[test]
+    fn only_the_words_that_vary_are_set_aside() {
+        let rule = Rule::at(&label(), "/text", Some(BTreeSet::from([2])));
+        let rules = Rules { ignored: vec![rule], unordered: Vec::new() };
+        let mut value = json!({"text": "At 12:30:01 it was fine"});
+        rules.apply(&label(), &mut value);
+        assert_eq!(value, json!({"text": "At … it was fine"}));
+        assert_eq!(words(r#"{"at":"2026-11-21T04:00:00Z"}"#).concat(), r#"{"at":"2026-11-21T04:00:00Z"}"#);
+    }
+}

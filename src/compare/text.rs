@@ -1,0 +1,277 @@
+//! A comparison for people.
+//!
+//! ```text
+//!   same       tools/list                       12.0 ms  was 11.4 ms
+//! ≠ different  tools/call get_weather #9 → #7    1.2 ms  was 1.1 ms
+//!     /structuredContent/temperature
+//!       - 21
+//!       + 19
+//! ```
+
+use std::fmt::Write;
+
+use serde_json::Value;
+use similar::{ChangeTag, TextDiff};
+
+use super::difference::{Change, Difference, LISTED};
+use super::report::{Outcome, Pair, Report};
+use super::side_by_side;
+use crate::view::paint::{Paint, Tone};
+use crate::view::safe::{self, Align};
+use crate::view::units::{count, duration};
+
+/// Lines of one difference that are shown; the JSON output has all.
+const SHOWN: usize = 200;
+
+/// Lines around a change in a text of many lines.
+const CONTEXT: usize = 2;
+
+/// How a report is drawn.
+#[derive(Clone, Copy, Debug)]
+pub struct Style {
+    /// Colour or none.
+    pub paint: Paint,
+    /// Columns.
+    pub width: usize,
+    /// Old and new beside each other instead of below.
+    pub side_by_side: bool,
+    /// Pairs that are the same have a line too.
+    pub all: bool,
+}
+
+/// The whole report.
+pub fn report(report: &Report, style: Style) -> String {
+    let mut out = String::new();
+    for pair in report.pairs.iter().filter(|pair| style.all || pair.outcome != Outcome::Same) {
+        self::pair(&mut out, pair, style);
+    }
+    let paint = style.paint;
+    if !report.volatile.is_empty() {
+        let _ = writeln!(
+            out,
+            "{}",
+            paint.paint(Tone::Strong, "set aside, since it varies by itself (give it as --ignore):")
+        );
+        for rule in &report.volatile {
+            let some = match rule.words() {
+                Some(words) => format!("  ({} of the text)", count(words.len() as u64, "word")),
+                None => String::new(),
+            };
+            let _ = writeln!(out, "  {}{some}", safe::visible(&rule.to_string()));
+        }
+    }
+    for (pair, before, now) in report.slower() {
+        let line = format!("slower: {} took {}, was {}", pair.label, duration(now), duration(before));
+        let _ = writeln!(out, "{}", paint.paint(Tone::Warning, &safe::visible(&line)));
+    }
+    for (method, before, now) in &report.unasked {
+        let line = format!("{} {}: {before} before, {now} now", "unasked", safe::visible(method));
+        let _ = writeln!(out, "{}", paint.paint(Tone::Dim, &line));
+    }
+    for note in &report.notes {
+        let _ = writeln!(out, "{}", paint.paint(Tone::Warning, &safe::visible(note)));
+    }
+    let _ = writeln!(out, "{}", paint.paint(Tone::Strong, &summary(report)));
+    out
+}
+
+/// The last line: `12 requests: 10 same, 1 different, 1 missing`.
+pub fn summary(report: &Report) -> String {
+    let counts: Vec<String> =
+        report.counts().into_iter().map(|(outcome, count)| format!("{count} {}", words(outcome))).collect();
+    let requests = count(report.pairs.len() as u64, "request");
+    if counts.is_empty() {
+        format!("{requests}: nothing to compare")
+    } else {
+        format!("{requests}: {}", counts.join(", "))
+    }
+}
+
+fn words(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Error => "error instead of a result",
+        Outcome::Result => "result instead of an error",
+        Outcome::ToolError => "tool error",
+        other => other.name(),
+    }
+}
+
+/// One pair with its differences.
+pub fn pair(out: &mut String, pair: &Pair, style: Style) {
+    let paint = style.paint;
+    let (mark, tone) = match pair.outcome {
+        Outcome::Same => (" ", Tone::Good),
+        Outcome::Skipped => ("·", Tone::Dim),
+        Outcome::Different | Outcome::Extra => ("≠", Tone::Warning),
+        Outcome::Missing | Outcome::Error | Outcome::Result | Outcome::ToolError => ("✗", Tone::Error),
+    };
+    let numbers = match (pair.old, pair.new) {
+        (Some(old), Some(new)) => format!("#{} → #{}", old.number, new.number),
+        (Some(old), None) => format!("#{}", old.number),
+        (None, Some(new)) => format!("→ #{}", new.number),
+        (None, None) => String::new(),
+    };
+    let latency = match (pair.new.and_then(|new| new.latency), pair.old.and_then(|old| old.latency)) {
+        (Some(new), Some(old)) => format!("{}  was {}", duration(new), duration(old)),
+        (Some(new), None) => duration(new),
+        (None, Some(old)) => format!("was {}", duration(old)),
+        (None, None) => String::new(),
+    };
+    let label = safe::pad(&pair.label.to_string(), style.width.saturating_sub(60).clamp(24, 60), Align::Left);
+    let line = format!(
+        "{mark} {} {label} {} {}",
+        paint.paint(tone, &safe::pad(pair.outcome.name(), 10, Align::Left)),
+        paint.paint(Tone::Dim, &safe::pad(&numbers, 14, Align::Left)),
+        paint.paint(Tone::Dim, &latency)
+    );
+    let _ = writeln!(out, "{}", line.trim_end());
+    if let Some(why) = &pair.why {
+        let _ = writeln!(out, "    {}", safe::fit(why, style.width.saturating_sub(4).max(40)));
+    }
+    for difference in &pair.differences {
+        self::difference(out, difference, style);
+    }
+    if pair.differences.len() == LISTED {
+        let _ = writeln!(out, "    … and maybe more: {LISTED} are listed");
+    }
+}
+
+/// One difference: its path, and the values below or beside each other.
+fn difference(out: &mut String, difference: &Difference, style: Style) {
+    let path = if difference.path.is_empty() { "(the whole answer)" } else { &difference.path };
+    let _ = writeln!(out, "    {}", style.paint.paint(Tone::Strong, &safe::visible(path)));
+    let (old, new) = match &difference.change {
+        Change::Changed(old, new) => (Some(lines(old)), Some(lines(new))),
+        Change::Removed(old) => (Some(lines(old)), None),
+        Change::Added(new) => (None, Some(lines(new))),
+    };
+    match (old, new) {
+        (Some(old), Some(new)) if style.side_by_side => side_by_side::write(out, &old, &new, style),
+        (Some(old), Some(new)) => unified(out, &old, &new, style),
+        (old, new) => {
+            old.iter().for_each(|old| run(out, old, '-', style));
+            new.iter().for_each(|new| run(out, new, '+', style));
+        }
+    }
+}
+
+/// A value as lines: text as it reads, anything else as indented JSON.
+fn lines(value: &Value) -> String {
+    match value {
+        Value::String(text) if text.contains('\n') => text.clone(),
+        other => serde_json::to_string_pretty(other).unwrap_or_default(),
+    }
+}
+
+fn run(out: &mut String, text: &str, sign: char, style: Style) {
+    let mut lines = text.lines();
+    lines.by_ref().take(SHOWN).for_each(|text| line(out, sign, text, style));
+    let rest = lines.count();
+    if rest > 0 {
+        let _ = writeln!(out, "      … {}", count(rest as u64, "more line"));
+    }
+}
+
+fn unified(out: &mut String, old: &str, new: &str, style: Style) {
+    if old.lines().count().max(new.lines().count()) > SHOWN * 10 {
+        run(out, old, '-', style);
+        return run(out, new, '+', style);
+    }
+    let diff = TextDiff::from_lines(old, new);
+    for (index, group) in diff.grouped_ops(CONTEXT).iter().enumerate() {
+        if index > 0 {
+            let _ = writeln!(out, "      ⋮");
+        }
+        for change in group.iter().flat_map(|operation| diff.iter_changes(operation)) {
+            let sign = match change.tag() {
+                ChangeTag::Equal => ' ',
+                ChangeTag::Delete => '-',
+                ChangeTag::Insert => '+',
+            };
+            line(out, sign, change.value().trim_end_matches(['\r', '\n']), style);
+        }
+    }
+}
+
+fn line(out: &mut String, sign: char, text: &str, style: Style) {
+    let tone = match sign {
+        '-' => Tone::Error,
+        '+' => Tone::Good,
+        _ => Tone::Dim,
+    };
+    let text = format!("{sign} {}", safe::fit(text, style.width.saturating_sub(8).max(72)));
+    let _ = writeln!(out, "      {}", style.paint.paint(tone, text.trim_end()));
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::compare::{Label, Party, Rule};
+
+    fn drawn(side_by_side: bool) -> String {
+        let label = Label { method: "tools/call".into(), subject: Some("get_weather".into()) };
+        let party = |number| Some(Party { number, latency: Some(1_200_000) });
+        let text = |word: &str| json!(format!("Quito\n{word}\nwind 3"));
+        let differences = vec![
+            Difference { path: "/a/t".into(), change: Change::Changed(json!(21), json!("\u{1b}[31m19")) },
+            Difference { path: "/content/0/text".into(), change: Change::Changed(text("sunny"), text("rain")) },
+            Difference { path: "/b".into(), change: Change::Removed(json!({"x": 1})) },
+        ];
+        let pair = |outcome, differences| Pair {
+            label: label.clone(),
+            old: party(9),
+            new: party(7),
+            outcome,
+            differences,
+            why: None,
+        };
+        let pairs = vec![pair(Outcome::Same, Vec::new()), pair(Outcome::Different, differences)];
+        let volatile = vec![Rule::at(&label, "/at", None)];
+        let report = Report { pairs, volatile, ..Report::default() };
+        super::report(&report, Style { paint: Paint { on: false }, width: 84, side_by_side, all: false })
+    }
+
+    #[test]
+    fn differences_stand_below_each_other() {
+        insta::assert_snapshot!(drawn(false), @r#"
+        ≠ different  tools/call get_weather   #9 → #7        1.2 ms  was 1.2 ms
+            /a/t
+              - 21
+              + "\u001b[31m19"
+            /content/0/text
+                Quito
+              - sunny
+              + rain
+                wind 3
+            /b
+              - {
+              -   "x": 1
+              - }
+        set aside, since it varies by itself (give it as --ignore):
+          get_weather:/at
+        2 requests: 1 same, 1 different
+        "#);
+    }
+
+    #[test]
+    fn or_beside_each_other() {
+        insta::assert_snapshot!(drawn(true), @r#"
+        ≠ different  tools/call get_weather   #9 → #7        1.2 ms  was 1.2 ms
+            /a/t
+              21                                    | "\u001b[31m19"
+            /content/0/text
+              Quito                                   Quito
+              sunny                                 | rain
+              wind 3                                  wind 3
+            /b
+              - {
+              -   "x": 1
+              - }
+        set aside, since it varies by itself (give it as --ignore):
+          get_weather:/at
+        2 requests: 1 same, 1 different
+        "#);
+    }
+}

@@ -1,0 +1,62 @@
+//! The coding `br`: RFC 7932.
+
+use std::fmt;
+
+use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
+
+use super::layer::{Broken, OUTPUT, Out};
+
+/// A brotli stream.
+pub(super) struct Brotli {
+    state: Box<BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>>,
+    output: Box<[u8]>,
+}
+
+impl fmt::Debug for Brotli {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Brotli")
+    }
+}
+
+impl Brotli {
+    /// With windows of up to 16 MiB, as the standard has them: larger ones are no part of it.
+    pub(super) fn new() -> Brotli {
+        let allocator = StandardAlloc::default;
+        let state = BrotliState::new_strict(allocator(), allocator(), allocator());
+        Brotli { state: Box::new(state), output: vec![0; OUTPUT].into() }
+    }
+
+    /// Decodes as far as the bytes go: how many were taken, and whether the stream ended with them. Fails with `None` where they are no
+    /// brotli.
+    ///
+    /// Of what was decoded before damage, the decompressor gives out only what it had given out when it last ran out of input. So that this is
+    /// always the same, it gets one byte after the other.
+    pub(super) fn push(&mut self, bytes: &[u8], out: Out<'_>) -> Result<(usize, bool), Option<Broken>> {
+        for (taken, byte) in bytes.iter().enumerate() {
+            let (mut left, mut read) = (1, 0);
+            loop {
+                let (mut room, mut given, mut total) = (self.output.len(), 0, 0);
+                let result = BrotliDecompressStream(
+                    &mut left,
+                    &mut read,
+                    &[*byte],
+                    &mut room,
+                    &mut given,
+                    &mut self.output,
+                    &mut total,
+                    &mut self.state,
+                );
+                if given > 0 {
+                    out(&self.output[..given]).map_err(Some)?;
+                }
+                match result {
+                    BrotliResult::ResultSuccess => return Ok((taken + read, true)),
+                    BrotliResult::ResultFailure => return Err(None),
+                    BrotliResult::NeedsMoreInput => break,
+                    BrotliResult::NeedsMoreOutput => {}
+                }
+            }
+        }
+        Ok((bytes.len(), false))
+    }
+}

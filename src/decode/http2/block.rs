@@ -1,0 +1,164 @@
+//! A header block: the fragments of HEADERS or PUSH_PROMISE and of the CONTINUATION frames behind it, and the head that it says.
+
+use std::ops::Range;
+
+use super::hpack::{Field, Hpack, Literal, Malformed};
+use crate::decode::Direction;
+use crate::decode::http::{self, Head, MASK, StartLine};
+
+/// `*` as a Huffman code (RFC 7541 appendix B): eight bits, so any number of them is a string.
+const HUFFMAN_MASK: u8 = 0xf9;
+
+/// A header block, as far as it came.
+#[derive(Debug)]
+pub(super) struct Block {
+    pub(super) stream: u32,
+    pub(super) purpose: Purpose,
+    /// Offset of the first frame's head, and behind the last fragment so far.
+    pub(super) place: Range<u64>,
+    /// Offset in the block, and in the stream, of the first byte of each fragment.
+    fragments: Vec<(usize, u64)>,
+    bytes: Vec<u8>,
+}
+
+/// What a block is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// A head, or trailers; whether the stream ends behind it.
+    Head { end: bool },
+    /// The request that a server promises to answer.
+    Promise,
+}
+
+/// A secret in the stream, and what masks it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Secret {
+    pub(super) range: Range<u64>,
+    pub(super) mask: u8,
+}
+
+/// What a block says.
+#[derive(Debug)]
+pub(super) struct Said {
+    pub(super) head: Head,
+    pub(super) secrets: Vec<Secret>,
+    /// Fields that refer to entries of the table which nobody saw.
+    pub(super) unknown: u32,
+    /// Whether the fields are more than a head may hold: those beyond were dropped.
+    pub(super) too_long: bool,
+    pub(super) malformed: bool,
+}
+
+impl Block {
+    pub(super) fn new(stream: u32, purpose: Purpose, start: u64) -> Block {
+        Block { stream, purpose, place: start..start, fragments: Vec::new(), bytes: Vec::new() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The next fragment, which stands at `offset` of the stream.
+    pub(super) fn push(&mut self, offset: u64, fragment: &[u8]) {
+        // "Unlimited" empty frames must not cost memory.
+        if !fragment.is_empty() {
+            self.fragments.push((self.bytes.len(), offset));
+            self.bytes.extend_from_slice(fragment);
+        }
+        self.place.end = offset + fragment.len() as u64;
+    }
+
+    /// Everything that was seen of it, as a secret: what stands in it will not be known.
+    pub(super) fn hidden(&self) -> impl Iterator<Item = Secret> {
+        self.places(0..self.bytes.len()).map(|range| Secret { range, mask: MASK })
+    }
+
+    /// Decodes it. Of the text of all fields at most `most` bytes are kept.
+    pub(super) fn decode(&self, direction: Direction, hpack: &mut Hpack, most: usize) -> Said {
+        let mut fields = Fields { most, ..Fields::default() };
+        let result = hpack.decode(&self.bytes, &mut |field| fields.push(&field));
+        let mut secrets: Vec<Secret> = Vec::new();
+        for Literal { range, huffman } in fields.secrets.drain(..) {
+            let mask = if huffman { HUFFMAN_MASK } else { MASK };
+            secrets.extend(self.places(range).map(|range| Secret { range, mask }));
+        }
+        if let Err(Malformed(from)) = result {
+            secrets.extend(self.places(from..self.bytes.len()).map(|range| Secret { range, mask: MASK }));
+        }
+        let Fields { unknown, too_long, .. } = fields;
+        let head = fields.head(direction, self.place.clone());
+        Said { head, secrets, unknown, too_long, malformed: result.is_err() }
+    }
+
+    /// Where in the stream bytes of the block stand: one range for each fragment that holds some.
+    fn places(&self, range: Range<usize>) -> impl Iterator<Item = Range<u64>> {
+        let ends = self.fragments.iter().skip(1).map(|(start, _)| *start).chain([self.bytes.len()]);
+        self.fragments.iter().zip(ends).filter_map(move |(&(start, offset), end)| {
+            let (from, to) = (range.start.max(start), range.end.min(end));
+            (from < to).then(|| offset + (from - start) as u64..offset + (to - start) as u64)
+        })
+    }
+}
+
+/// The fields of a block as a text, one line each, as HTTP/1 would write them; with the names that begin with a colon.
+#[derive(Debug, Default)]
+struct Fields {
+    text: Vec<u8>,
+    list: Vec<(Range<u32>, Range<u32>)>,
+    /// Literals that are secrets, or may be.
+    secrets: Vec<Literal>,
+    unknown: u32,
+    too_long: bool,
+    most: usize,
+}
+
+impl Fields {
+    fn push(&mut self, field: &Field<'_>) {
+        if field.name.is_none_or(http::is_secret) {
+            self.secrets.extend(field.literal.clone());
+        }
+        let (Some(name), Some(value)) = (field.name, field.value) else {
+            self.unknown = self.unknown.saturating_add(1);
+            return;
+        };
+        // RFC 7541 section 4.1 counts 32 bytes for a field's overhead, too: without it, empty fields would cost memory for nothing.
+        let size = self.text.len() + 32 * (self.list.len() + 1) + name.len() + value.len();
+        if size > self.most {
+            self.too_long = true;
+            return;
+        }
+        let start = self.text.len() as u32;
+        self.text.extend_from_slice(name);
+        self.text.extend_from_slice(b": ");
+        let value_start = self.text.len() as u32;
+        self.text.extend_from_slice(value);
+        self.list.push((start..start + name.len() as u32, value_start..self.text.len() as u32));
+        self.text.extend_from_slice(b"\r\n");
+    }
+
+    /// The head. RFC 9113 section 8.3: method, target and status are fields whose names begin with a colon; one that is not known is left empty.
+    fn head(mut self, direction: Direction, place: Range<u64>) -> Head {
+        self.text.extend_from_slice(b"\r\n");
+        let start = match direction {
+            Direction::ClientToServer => {
+                let method = self.pseudo(":method");
+                // Section 8.5: CONNECT has no path; its target is the authority.
+                let path = self.pseudo(":path");
+                let target = if path.is_empty() && method == "CONNECT" { self.pseudo(":authority") } else { path };
+                StartLine::Request { method, target }
+            }
+            Direction::ServerToClient => {
+                let status = self.pseudo(":status").parse().unwrap_or_default();
+                StartLine::Response { status, reason: String::new() }
+            }
+        };
+        let text = self.text.into_boxed_slice();
+        Head { offset: place.start, length: place.end - place.start, start, version: "2", text, fields: self.list }
+    }
+
+    fn pseudo(&self, name: &str) -> String {
+        let slice = |range: &Range<u32>| &self.text[range.start as usize..range.end as usize];
+        let found = self.list.iter().find(|(field, _)| slice(field) == name.as_bytes());
+        found.map(|(_, value)| String::from_utf8_lossy(slice(value)).into_owned()).unwrap_or_default()
+    }
+}

@@ -1,0 +1,348 @@
+//! One direction: bytes to frames, frames to what they say of streams.
+//!
+//! ```text
+//!  preface ─► head ─┬─► data ────── content of a stream, as it comes
+//!               ▲   ├─► payload ─── header blocks, settings, resets: collected, then read
+//!               │   ├─► skip ────── everything else
+//!               │   └─► lost ────── a gap over the head of a frame, or what is no frame:
+//!               └─────── found ◄────┘ two frames that follow each other are searched
+//! ```
+
+mod payload;
+
+use std::ops::Range;
+
+use super::block::Block;
+use super::frame::{FrameHead, HEAD, MAX_FRAME_SIZE, PREFACE, flag, kind};
+use super::hpack::Hpack;
+use super::streams::{Sink, Streams};
+use crate::capture::Limits;
+use crate::decode::http::HttpEvent;
+use crate::decode::{Anomaly, Direction, Ending, Piece};
+
+/// The largest frame that is believed while the SETTINGS of its receiver were not seen: what servers allow at most. Text read as the head of a
+/// frame is larger.
+const UNANNOUNCED: u32 = 1 << 20;
+
+/// Reads one direction.
+#[derive(Debug)]
+pub(super) struct Reader {
+    direction: Direction,
+    /// Bytes of a header block, and of the text of its fields.
+    most: usize,
+    state: State,
+    /// Offset of the first byte that is not done with.
+    offset: u64,
+    /// The bytes from there on that came.
+    held: Vec<u8>,
+    hpack: Hpack,
+    block: Option<Block>,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    Preface,
+    Head,
+    /// The payload of a frame that is read as a whole.
+    Payload(FrameHead),
+    /// Before the pad length of DATA.
+    Padding(FrameHead),
+    /// Content of DATA, and the padding behind it, that is still to come.
+    Data {
+        stream: u32,
+        left: u32,
+        padding: u32,
+        end: bool,
+    },
+    /// So much of a payload that nobody needs.
+    Skip(u32),
+    /// Frames are searched; from here on bytes were passed over.
+    Lost(u64),
+}
+
+/// What a reader works with while it handles one piece.
+pub(super) struct Turn<'t> {
+    pub(super) streams: &'t mut Streams,
+    pub(super) sink: &'t mut Sink<'t>,
+}
+
+impl Reader {
+    /// At `offset` of the stream of this direction, where HTTP/2 begins.
+    pub(super) fn new(direction: Direction, limits: &Limits, offset: u64) -> Reader {
+        let state = if direction == Direction::ClientToServer { State::Preface } else { State::Head };
+        let most = limits.head.min(1 << 24);
+        Reader { direction, most, state, offset, held: Vec::new(), hpack: Hpack::new(), block: None }
+    }
+
+    pub(super) fn push(&mut self, piece: Piece<'_>, turn: &mut Turn<'_>) {
+        match piece {
+            Piece::Data(bytes) if self.held.is_empty() => {
+                let done = self.run(bytes, turn);
+                self.held.extend_from_slice(&bytes[done..]);
+            }
+            Piece::Data(bytes) => {
+                self.held.extend_from_slice(bytes);
+                self.again(turn);
+            }
+            Piece::Gap(0) => {}
+            Piece::Gap(length) => self.gap(length, turn),
+            Piece::End(ending) => self.end(ending, turn),
+        }
+    }
+
+    /// The lowest offset that may still be given out.
+    pub(super) fn low_water(&self) -> u64 {
+        match (&self.block, &self.state) {
+            (Some(block), _) => block.place.start,
+            (None, State::Payload(_)) => self.offset - HEAD as u64,
+            (None, _) => self.offset,
+        }
+    }
+
+    /// Bytes that are being passed over in search of a frame.
+    pub(super) fn passed_over(&self) -> Range<u64> {
+        if let State::Lost(from) = self.state { from..self.offset } else { self.offset..self.offset }
+    }
+
+    /// Bytes held.
+    pub(super) fn held(&self) -> usize {
+        self.held.len() + self.block.as_ref().map_or(0, Block::len)
+    }
+
+    /// Reads what is held.
+    fn again(&mut self, turn: &mut Turn<'_>) {
+        let mut held = std::mem::take(&mut self.held);
+        let done = self.run(&held, turn);
+        held.drain(..done);
+        self.held = held;
+    }
+
+    /// Reads as far as the bytes go; how many are done with.
+    fn run(&mut self, bytes: &[u8], turn: &mut Turn<'_>) -> usize {
+        let mut done = 0;
+        while let Some(taken) = self.step(&bytes[done..], turn) {
+            done += taken;
+            self.offset += taken as u64;
+        }
+        done
+    }
+
+    /// Takes some of the bytes, or changes state; `None` where more are needed.
+    fn step(&mut self, bytes: &[u8], turn: &mut Turn<'_>) -> Option<usize> {
+        match self.state.clone() {
+            State::Preface if bytes.is_empty() => None,
+            State::Preface => match bytes.strip_prefix(PREFACE) {
+                Some(_) => self.go(PREFACE.len(), State::Head),
+                None if PREFACE.starts_with(bytes) => None,
+                // The capture begins behind it.
+                None => self.go(0, State::Head),
+            },
+            State::Head => self.head(bytes, turn),
+            State::Payload(head) => {
+                let payload = bytes.get(..head.length as usize)?;
+                self.payload(&head, payload, turn);
+                self.go(payload.len(), State::Head)
+            }
+            State::Padding(head) => {
+                let padding = u32::from(*bytes.first()?);
+                let (stream, end, left) = (head.stream, head.has(flag::END_STREAM), head.length - 1);
+                let content = left.checked_sub(padding);
+                if content.is_none() {
+                    self.odd("padding that fits into its frame", turn);
+                    turn.streams.damage(stream, self.direction);
+                }
+                let (left, padding) = content.map_or((0, left), |content| (content, padding));
+                self.go(1, State::Data { stream, left, padding, end })
+            }
+            State::Data { stream, left: 0, padding: 0, end } => {
+                if end {
+                    turn.streams.end(stream, self.direction, turn.sink);
+                }
+                self.go(0, State::Head)
+            }
+            State::Data { .. } if bytes.is_empty() => None,
+            State::Data { stream, left: 0, padding, end } => {
+                let taken = bytes.len().min(padding as usize);
+                self.go(taken, State::Data { stream, left: 0, padding: padding - taken as u32, end })
+            }
+            State::Data { stream, left, padding, end } => {
+                let taken = bytes.len().min(left as usize);
+                if let Some(exchange) = turn.streams.exchange(stream, self.direction) {
+                    let (direction, offset, bytes) = (self.direction, self.offset, &bytes[..taken]);
+                    (turn.sink)(HttpEvent::Content { exchange, direction, offset, bytes });
+                }
+                self.go(taken, State::Data { stream, left: left - taken as u32, padding, end })
+            }
+            State::Skip(0) => self.go(0, State::Head),
+            State::Skip(_) if bytes.is_empty() => None,
+            State::Skip(left) => {
+                let taken = bytes.len().min(left as usize);
+                self.go(taken, State::Skip(left - taken as u32))
+            }
+            State::Lost(from) => self.search(bytes, from, turn),
+        }
+    }
+
+    fn go(&mut self, taken: usize, state: State) -> Option<usize> {
+        self.state = state;
+        Some(taken)
+    }
+
+    /// The head of a frame: what becomes of its payload.
+    fn head(&mut self, bytes: &[u8], turn: &mut Turn<'_>) -> Option<usize> {
+        let (_, head) = FrameHead::read(bytes).ok()?;
+        if let Some(expected) = head.fault(turn.streams.frame_size[self.direction as usize].unwrap_or(UNANNOUNCED)) {
+            self.odd(expected, turn);
+            self.lose(turn);
+            return self.go(0, State::Lost(self.offset));
+        }
+        // RFC 9113 section 6.10: a CONTINUATION frame "MUST be preceded by a HEADERS, PUSH_PROMISE or CONTINUATION frame", and section 6.2:
+        // "Any other type of frame or a frame on a different stream" must not come between.
+        let continued = self.block.as_ref().is_some_and(|block| block.stream == head.stream);
+        let follows = if head.kind == kind::CONTINUATION { continued } else { self.block.is_none() };
+        if !follows {
+            self.odd("the rest of a header block", turn);
+            self.lose_block(turn);
+            if head.kind == kind::CONTINUATION {
+                return self.skip_block(&head, turn);
+            }
+        }
+        let next = match head.kind {
+            kind::DATA if head.has(flag::PADDED) && head.length > 0 => State::Padding(head),
+            kind::DATA => {
+                let end = head.has(flag::END_STREAM);
+                State::Data { stream: head.stream, left: head.length, padding: 0, end }
+            }
+            kind::HEADERS | kind::PUSH_PROMISE | kind::CONTINUATION => {
+                let before = self.block.as_ref().map_or(0, Block::len);
+                if before + head.length as usize > self.most {
+                    let anomaly = Anomaly::LimitReached { limit: "head", offset: self.offset };
+                    self.anomaly(anomaly, turn);
+                    self.lose_block(turn);
+                    return self.skip_block(&head, turn);
+                }
+                State::Payload(head)
+            }
+            kind::SETTINGS | kind::RST_STREAM | kind::GOAWAY if head.length as usize <= self.most => {
+                State::Payload(head)
+            }
+            _ => State::Skip(head.length),
+        };
+        self.go(HEAD, next)
+    }
+
+    /// Bytes were never seen.
+    fn gap(&mut self, length: u64, turn: &mut Turn<'_>) {
+        let direction = self.direction;
+        let held = self.held.len() as u64;
+        match self.state.clone() {
+            State::Skip(left) if length <= u64::from(left) => {
+                self.state = State::Skip(left - length as u32);
+            }
+            State::Data { stream, left, padding, end } if length <= u64::from(left) + u64::from(padding) => {
+                let missing = length.min(u64::from(left));
+                if missing > 0 {
+                    turn.streams.damage(stream, direction);
+                    if let Some(exchange) = turn.streams.exchange(stream, direction) {
+                        (turn.sink)(HttpEvent::ContentGap { exchange, direction, length: Some(missing) });
+                    }
+                }
+                let padding = padding - (length - missing) as u32;
+                self.state = State::Data { stream, left: left - missing as u32, padding, end };
+            }
+            // The frame goes on behind the hole; what it said is lost.
+            State::Payload(head) if held + length <= u64::from(head.length) => {
+                if let kind::HEADERS | kind::PUSH_PROMISE | kind::CONTINUATION = head.kind {
+                    self.hide_held(&head, turn);
+                    self.lose_block(turn);
+                    if head.kind == kind::HEADERS && head.has(flag::END_STREAM) {
+                        turn.streams.damage(head.stream, direction);
+                        turn.streams.end(head.stream, direction, turn.sink);
+                    }
+                }
+                self.state = State::Skip((u64::from(head.length) - held - length) as u32);
+            }
+            state => {
+                if let State::Payload(head) = &state {
+                    self.hide_held(head, turn);
+                }
+                if let State::Lost(from) = state {
+                    self.skipped(from, self.offset + held, turn);
+                } else {
+                    self.lose(turn);
+                }
+                self.state = State::Lost(self.offset + held + length);
+            }
+        }
+        self.held.clear();
+        self.offset += held + length;
+        self.again(turn);
+    }
+
+    /// Nothing follows.
+    fn end(&mut self, ending: Ending, turn: &mut Turn<'_>) {
+        if let State::Lost(from) = self.state {
+            // A last frame that ends where the stream does has none behind it to prove it.
+            let last = FrameHead::read(&self.held).ok().map(|(_, head)| head);
+            let size = turn.streams.frame_size[self.direction as usize].unwrap_or(MAX_FRAME_SIZE);
+            if last.is_some_and(|head| {
+                head.is_likely(self.direction, size) && HEAD + head.length as usize == self.held.len()
+            }) {
+                self.skipped(from, self.offset, turn);
+                self.state = State::Head;
+                self.again(turn);
+            } else {
+                self.skipped(from, self.offset + self.held.len() as u64, turn);
+                self.offset += self.held.len() as u64;
+                self.held.clear();
+                self.state = State::Head;
+            }
+        }
+        self.lose_block(turn);
+        turn.streams.finish(self.direction, ending, turn.sink);
+    }
+
+    /// Searches two frames that follow each other.
+    fn search(&mut self, bytes: &[u8], from: u64, turn: &mut Turn<'_>) -> Option<usize> {
+        let most = turn.streams.frame_size[self.direction as usize].unwrap_or(MAX_FRAME_SIZE).min(self.most as u32);
+        let likely = |at: usize| {
+            let (_, head) = bytes.get(at..).and_then(|bytes| FrameHead::read(bytes).ok())?;
+            Some(Some(head).filter(|head| head.is_likely(self.direction, most)))
+        };
+        let mut at = 0;
+        // Where fewer bytes than a head are left, they wait.
+        while let Some(first) = likely(at) {
+            let second = first.map(|head| likely(at + HEAD + head.length as usize));
+            match second {
+                Some(Some(Some(_))) => {
+                    self.skipped(from, self.offset + at as u64, turn);
+                    return self.go(at, State::Head);
+                }
+                Some(None) => break,
+                _ => at += 1,
+            }
+        }
+        (at > 0).then_some(at)
+    }
+
+    /// Framing is lost: a header block may have passed unseen, and bytes of any stream.
+    fn lose(&mut self, turn: &mut Turn<'_>) {
+        self.lose_block(turn);
+        self.hpack.lose();
+        turn.streams.lose(self.direction, turn.sink);
+    }
+
+    fn skipped(&self, from: u64, to: u64, turn: &mut Turn<'_>) {
+        if from < to {
+            self.anomaly(Anomaly::Skipped { offset: from, length: to - from }, turn);
+        }
+    }
+
+    fn odd(&self, expected: &'static str, turn: &mut Turn<'_>) {
+        self.anomaly(Anomaly::NotHttp { offset: self.offset, expected }, turn);
+    }
+
+    fn anomaly(&self, anomaly: Anomaly, turn: &mut Turn<'_>) {
+        (turn.sink)(HttpEvent::Anomaly { direction: self.direction, exchange: None, anomaly });
+    }
+}

@@ -1,0 +1,186 @@
+//! Frames that are read as a whole: header blocks, settings, resets.
+
+use super::super::block::{Block, Purpose, Secret};
+use super::super::frame::{self, FrameHead, HEAD, MAX_FRAME_SIZE, flag, kind};
+use super::{Reader, State, Turn};
+use crate::decode::http::HttpEvent;
+use crate::decode::http::{MASK, StartLine};
+use crate::decode::{Anomaly, Direction, Ending};
+
+/// The parameter of SETTINGS that matters here, and the largest value it can have (RFC 9113 section 6.5.2). The size of the table of header
+/// blocks is told in the blocks themselves.
+const SETTINGS_MAX_FRAME_SIZE: u16 = 5;
+const LARGEST: u32 = (1 << 24) - 1;
+
+/// Error codes that say that nothing failed (RFC 9113 section 7): NO_ERROR, CANCEL.
+const HARMLESS: [u32; 2] = [0, 8];
+
+impl Reader {
+    /// A payload that is whole.
+    pub(super) fn payload(&mut self, head: &FrameHead, payload: &[u8], turn: &mut Turn<'_>) {
+        let word =
+            |at: usize| payload.get(at..at + 4).map(|word| u32::from_be_bytes([word[0], word[1], word[2], word[3]]));
+        let at = self.offset - HEAD as u64;
+        match head.kind {
+            kind::HEADERS | kind::PUSH_PROMISE => {
+                let (purpose, before) = match head.kind {
+                    kind::PUSH_PROMISE => (Purpose::Promise, 4),
+                    // Section 6.2: the priority is a stream and a weight.
+                    _ => (
+                        Purpose::Head { end: head.has(flag::END_STREAM) },
+                        if head.has(flag::PRIORITY) { 5 } else { 0 },
+                    ),
+                };
+                let fragment = frame::unpadded(head, payload).and_then(|(content, at)| {
+                    content
+                        .get(before..)
+                        .map(|fragment| (fragment, at + before))
+                        .ok_or("a frame of a length that its type allows")
+                });
+                match fragment {
+                    Ok((fragment, within)) => {
+                        let mut block = Block::new(head.stream, purpose, at);
+                        block.push(self.offset + within as u64, fragment);
+                        block.place.end = self.offset + payload.len() as u64;
+                        self.block = Some(block);
+                    }
+                    Err(expected) => {
+                        self.odd(expected, turn);
+                        let mut block = Block::new(head.stream, purpose, at);
+                        block.push(self.offset, payload);
+                        self.block = Some(block);
+                        return self.lose_block(turn);
+                    }
+                }
+                self.settle(head, turn);
+            }
+            kind::CONTINUATION => {
+                if let Some(block) = &mut self.block {
+                    block.push(self.offset, payload);
+                }
+                self.settle(head, turn);
+            }
+            kind::SETTINGS => {
+                for setting in payload.chunks_exact(6) {
+                    let (name, value) = setting.split_at(2);
+                    if name == SETTINGS_MAX_FRAME_SIZE.to_be_bytes() {
+                        let value = u32::from_be_bytes([value[0], value[1], value[2], value[3]]);
+                        let size = &mut turn.streams.frame_size[self.direction.reversed() as usize];
+                        *size = (*size).max(Some(value.clamp(MAX_FRAME_SIZE, LARGEST)));
+                    }
+                }
+                let size = &mut turn.streams.frame_size[self.direction.reversed() as usize];
+                size.get_or_insert(MAX_FRAME_SIZE);
+            }
+            kind::RST_STREAM => {
+                let code = word(0).unwrap_or_default();
+                // What was over before needs no reset, and some servers send one.
+                let exchange = turn.streams.open(head.stream).filter(|_| !HARMLESS.contains(&code));
+                if exchange.is_some() {
+                    let anomaly = Anomaly::StreamReset { offset: at, stream: head.stream, code };
+                    (turn.sink)(HttpEvent::Anomaly { direction: self.direction, exchange, anomaly });
+                }
+                turn.streams.reset(head.stream, Ending::Reset, turn.sink);
+            }
+            kind::GOAWAY => {
+                let code = word(4).unwrap_or_default();
+                if code != 0 {
+                    self.anomaly(Anomaly::GoingAway { offset: at, code }, turn);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A fragment was added: with END_HEADERS the block is whole.
+    pub(super) fn settle(&mut self, head: &FrameHead, turn: &mut Turn<'_>) {
+        if !head.has(flag::END_HEADERS) {
+            return;
+        }
+        let Some(block) = self.block.take() else { return };
+        let direction = match block.purpose {
+            Purpose::Head { .. } => self.direction,
+            Purpose::Promise => Direction::ClientToServer,
+        };
+        let said = block.decode(direction, &mut self.hpack, self.most);
+        self.secrets(said.secrets, turn);
+        let offset = block.place.start;
+        let Purpose::Head { end } = block.purpose else {
+            // Nobody of MCP pushes: the promise matters for the table alone, and the pushed answer stays one without request.
+            return;
+        };
+        let (sink, direction) = (&mut *turn.sink, self.direction);
+        let exchange = match turn.streams.headed(block.stream, direction, sink) {
+            None => None,
+            Some((stream, is_new)) => {
+                let exchange = stream.exchange;
+                let headed = &mut stream.headed[direction as usize];
+                // RFC 9113 section 8.1: interim responses, one head, content, trailers. Fields of trailers are not shown, as in HTTP/1.
+                if !*headed {
+                    *headed = !matches!(said.head.start, StartLine::Response { status: 100..=199, .. });
+                    let head = Box::new(said.head);
+                    sink(HttpEvent::Head { exchange, direction, stream: Some(block.stream), head });
+                }
+                if is_new && direction == Direction::ServerToClient && !block.stream.is_multiple_of(2) {
+                    let anomaly = Anomaly::ResponseWithoutRequest { offset };
+                    sink(HttpEvent::Anomaly { direction, exchange: Some(exchange), anomaly });
+                }
+                Some(exchange)
+            }
+        };
+        let mut odd = |anomaly| (turn.sink)(HttpEvent::Anomaly { direction, exchange, anomaly });
+        if said.malformed {
+            odd(Anomaly::NotHttp { offset, expected: "a header block (RFC 7541)" });
+        }
+        if said.too_long {
+            odd(Anomaly::LimitReached { limit: "head", offset });
+        }
+        if said.unknown > 0 {
+            odd(Anomaly::UnknownFields { offset, count: said.unknown });
+        }
+        if end {
+            turn.streams.end(block.stream, direction, turn.sink);
+        }
+    }
+
+    /// The block that is open will not be whole, so nobody knows what it added to the table.
+    pub(super) fn lose_block(&mut self, turn: &mut Turn<'_>) {
+        if let Some(block) = self.block.take() {
+            self.hpack.lose();
+            self.secrets(block.hidden(), turn);
+            if let Purpose::Head { end: true } = block.purpose {
+                turn.streams.damage(block.stream, self.direction);
+                turn.streams.end(block.stream, self.direction, turn.sink);
+            }
+        }
+    }
+
+    /// Passes over a frame of a block that is not decoded.
+    pub(super) fn skip_block(&mut self, head: &FrameHead, turn: &mut Turn<'_>) -> Option<usize> {
+        self.hpack.lose();
+        let start = self.offset + HEAD as u64;
+        let range = start..start + u64::from(head.length);
+        self.secrets([Secret { range, mask: MASK }], turn);
+        if head.kind == kind::HEADERS && head.has(flag::END_STREAM) {
+            turn.streams.damage(head.stream, self.direction);
+            turn.streams.end(head.stream, self.direction, turn.sink);
+        }
+        self.go(HEAD, State::Skip(head.length))
+    }
+
+    /// What came of a header block's fragment will not be decoded: it counts as a secret.
+    pub(super) fn hide_held(&mut self, head: &FrameHead, turn: &mut Turn<'_>) {
+        if let kind::HEADERS | kind::PUSH_PROMISE | kind::CONTINUATION = head.kind {
+            self.hpack.lose();
+            // Behind the hole the rest of the fragment follows.
+            let range = self.offset..self.offset + u64::from(head.length);
+            self.secrets([Secret { range, mask: MASK }], turn);
+        }
+    }
+
+    pub(super) fn secrets(&self, secrets: impl IntoIterator<Item = Secret>, turn: &mut Turn<'_>) {
+        for Secret { range, mask } in secrets {
+            (turn.sink)(HttpEvent::Secret { direction: self.direction, range, mask });
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The streams of a connection (RFC 9113 section 5.1), each of which is one exchange.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::decode::http::{HttpEvent, Index};
+use crate::decode::{Anomaly, Direction, Ending};
+
+/// Where events go.
+pub(super) type Sink<'s> = dyn FnMut(HttpEvent<'_>) + 's;
+
+/// Streams remembered after they were over: frames sent before the reset was seen may still come.
+const REMEMBERED: usize = 256;
+
+const BOTH: [Direction; 2] = [Direction::ClientToServer, Direction::ServerToClient];
+
+/// The open streams.
+#[derive(Debug)]
+pub(super) struct Streams {
+    open: BTreeMap<u32, Stream>,
+    /// Streams that are over, latest last.
+    over: VecDeque<u32>,
+    /// The exchanges so far.
+    exchanges: u64,
+    /// The largest stream that a request opened.
+    last: u32,
+    /// Frames of this direction passed unseen.
+    lost: [bool; 2],
+    /// Nothing follows in this direction.
+    finished: [bool; 2],
+    /// The largest frame that the receiver of each direction announced; `None` while its SETTINGS were not seen.
+    pub(super) frame_size: [Option<u32>; 2],
+    limit: usize,
+}
+
+/// A stream.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) exchange: Index,
+    /// Whether the final head of each direction was seen.
+    pub(super) headed: [bool; 2],
+    ended: [bool; 2],
+    /// Whether bytes of each direction may be missing.
+    damaged: [bool; 2],
+}
+
+impl Streams {
+    pub(super) fn new(limit: usize) -> Streams {
+        Streams {
+            open: BTreeMap::new(),
+            over: VecDeque::new(),
+            exchanges: 0,
+            last: 0,
+            lost: [false; 2],
+            finished: [false; 2],
+            frame_size: [None; 2],
+            limit: limit.max(1),
+        }
+    }
+
+    /// The connection was upgraded from HTTP/1.1. RFC 7540 section 3.2: "The HTTP/1.1 request that is sent prior to upgrade is assigned a
+    /// stream identifier of 1 ... Stream 1 is implicitly "half-closed" from the client toward the server".
+    pub(super) fn upgraded(&mut self, exchange: Index) {
+        let stream = Stream { exchange, headed: [true, false], ended: [true, false], damaged: [false; 2] };
+        self.open.insert(1, stream);
+        self.last = 1;
+        self.exchanges = exchange.0 + 1;
+    }
+
+    /// The stream that a head in this direction belongs to, and whether it was opened by it; `None` for a stream that is over.
+    pub(super) fn headed(&mut self, id: u32, direction: Direction, sink: &mut Sink<'_>) -> Option<(&mut Stream, bool)> {
+        let is_new = !self.open.contains_key(&id);
+        if is_new {
+            let is_push = id.is_multiple_of(2);
+            let is_later = id > self.last || self.lost[Direction::ClientToServer as usize];
+            match direction {
+                // RFC 9113 section 5.1.1: "Streams initiated by a client MUST use odd-numbered stream identifiers".
+                Direction::ClientToServer if is_push => return None,
+                _ if self.over.contains(&id) || !(is_later || is_push) => return None,
+                Direction::ClientToServer => self.last = self.last.max(id),
+                Direction::ServerToClient => {}
+            }
+            self.make_room(sink);
+            self.exchanges += 1;
+            let stream = Stream {
+                exchange: Index(self.exchanges - 1),
+                headed: [false; 2],
+                ended: [false; 2],
+                damaged: [false; 2],
+            };
+            self.open.insert(id, stream);
+        }
+        self.open.get_mut(&id).map(|stream| (stream, is_new))
+    }
+
+    /// The exchange of a stream whose head in this direction was seen.
+    pub(super) fn exchange(&self, id: u32, direction: Direction) -> Option<Index> {
+        let stream = self.open.get(&id)?;
+        (stream.headed[direction as usize] && !stream.ended[direction as usize]).then_some(stream.exchange)
+    }
+
+    /// The exchange of a stream that is not over.
+    pub(super) fn open(&self, id: u32) -> Option<Index> {
+        self.open.get(&id).map(|stream| stream.exchange)
+    }
+
+    /// Bytes of a stream's content are missing.
+    pub(super) fn damage(&mut self, id: u32, direction: Direction) {
+        if let Some(stream) = self.open.get_mut(&id) {
+            stream.damaged[direction as usize] = true;
+        }
+    }
+
+    /// Frames of this direction passed unseen: any stream may have lost some.
+    pub(super) fn lose(&mut self, direction: Direction, sink: &mut Sink<'_>) {
+        self.lost[direction as usize] = true;
+        for stream in self.open.values_mut() {
+            if stream.headed[direction as usize] && !stream.ended[direction as usize] {
+                stream.damaged[direction as usize] = true;
+                sink(HttpEvent::ContentGap { exchange: stream.exchange, direction, length: None });
+            }
+        }
+    }
+
+    /// A side says that it sends nothing more on a stream.
+    pub(super) fn end(&mut self, id: u32, direction: Direction, sink: &mut Sink<'_>) {
+        if let Some(stream) = self.open.get_mut(&id) {
+            let complete = stream.headed[direction as usize] && !stream.damaged[direction as usize];
+            stream.end(direction, complete, Ending::Finished, sink);
+            self.forget(id);
+        }
+    }
+
+    /// Either side gives a stream up.
+    pub(super) fn reset(&mut self, id: u32, ending: Ending, sink: &mut Sink<'_>) {
+        if let Some(stream) = self.open.get_mut(&id) {
+            BOTH.into_iter().for_each(|direction| stream.end(direction, false, ending, sink));
+            self.forget(id);
+        }
+    }
+
+    /// Nothing follows in this direction.
+    pub(super) fn finish(&mut self, direction: Direction, ending: Ending, sink: &mut Sink<'_>) {
+        self.finished[direction as usize] = true;
+        // A stream that this direction opened last has nobody to end the other.
+        let finished = self.finished;
+        for id in self.open.keys().copied().collect::<Vec<_>>() {
+            if let Some(stream) = self.open.get_mut(&id) {
+                for direction in BOTH.into_iter().filter(|direction| finished[*direction as usize]) {
+                    stream.end(direction, false, ending, sink);
+                }
+                self.forget(id);
+            }
+        }
+    }
+
+    /// Streams that are open.
+    pub(super) fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Gives the oldest stream up where there are too many.
+    fn make_room(&mut self, sink: &mut Sink<'_>) {
+        if self.open.len() < self.limit {
+            return;
+        }
+        if let Some((&oldest, stream)) = self.open.first_key_value() {
+            let (exchange, direction) = (Some(stream.exchange), Direction::ClientToServer);
+            let anomaly = Anomaly::LimitReached { limit: "pipelined", offset: 0 };
+            sink(HttpEvent::Anomaly { direction, exchange, anomaly });
+            self.reset(oldest, Ending::Cut, sink);
+        }
+    }
+
+    /// Forgets a stream that is over.
+    fn forget(&mut self, id: u32) {
+        if self.open.get(&id).is_some_and(|stream| stream.ended == [true, true]) {
+            self.open.remove(&id);
+            if self.over.len() >= REMEMBERED {
+                self.over.pop_front();
+            }
+            self.over.push_back(id);
+        }
+    }
+}
+
+impl Stream {
+    fn end(&mut self, direction: Direction, complete: bool, ending: Ending, sink: &mut Sink<'_>) {
+        if !std::mem::replace(&mut self.ended[direction as usize], true) {
+            sink(HttpEvent::End { exchange: self.exchange, direction, complete, ending });
+        }
+    }
+}

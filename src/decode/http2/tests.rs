@@ -1,0 +1,283 @@
+//! Conversations: what each side sends, and what is told of it.
+
+mod laws;
+mod loss;
+
+use super::frame::{PREFACE, flag, kind};
+use super::*;
+use crate::decode::Ending;
+use crate::decode::http::StartLine;
+
+pub(super) const CLIENT: Direction = Direction::ClientToServer;
+pub(super) const SERVER: Direction = Direction::ServerToClient;
+
+/// The first flags of a head that is whole, and of the last frame of a stream.
+pub(super) const WHOLE: u8 = flag::END_HEADERS;
+pub(super) const LAST: u8 = flag::END_STREAM;
+
+pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = (payload.len() as u32).to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+pub(super) fn headers(flags: u8, stream: u32, block: &[u8]) -> Vec<u8> {
+    frame(kind::HEADERS, flags, stream, block)
+}
+
+pub(super) fn data(flags: u8, stream: u32, content: &str) -> Vec<u8> {
+    frame(kind::DATA, flags, stream, content.as_bytes())
+}
+
+/// A field that is not indexed.
+pub(super) fn literal(name: &str, value: &str) -> Vec<u8> {
+    [&[0, name.len() as u8], name.as_bytes(), &[value.len() as u8], value.as_bytes()].concat()
+}
+
+/// `POST /mcp`, its path becoming an entry of the table.
+pub(super) const POST: &[u8] = b"\x83\x44\x04/mcp";
+/// Status 200.
+pub(super) const OK: &[u8] = b"\x88";
+
+/// What is told, one line each: `3> POST /mcp`, `3< 200`, `3< "text"`, `3< end`.
+#[derive(Default)]
+pub(super) struct Told {
+    lines: Vec<String>,
+    streams: std::collections::HashMap<Index, u32>,
+}
+
+impl Told {
+    pub(super) fn tell(&mut self, event: HttpEvent<'_>) {
+        let streams = &mut self.streams;
+        let at = |exchange: Index, direction| {
+            let arrow = if direction == CLIENT { '>' } else { '<' };
+            format!("{}{arrow}", streams.get(&exchange).copied().unwrap_or_default())
+        };
+        let line = match event {
+            HttpEvent::Head { exchange, direction, stream, head } => {
+                self.streams.insert(exchange, stream.unwrap_or_default());
+                let start = match &head.start {
+                    StartLine::Request { method, target } => format!("{method} {target}"),
+                    StartLine::Response { status, .. } => status.to_string(),
+                };
+                let known: [&[u8]; 5] = [b":method", b":path", b":scheme", b":authority", b":status"];
+                let is_shown = |name: &[u8]| !known.contains(&name) || (direction == SERVER && name == b":path");
+                let fields = head.fields().filter(|(name, _)| is_shown(name));
+                let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+                let fields: String = fields.map(|(name, value)| format!(" {}={}", text(name), text(value))).collect();
+                let arrow = if direction == CLIENT { '>' } else { '<' };
+                format!("{}{arrow} {start}{fields}", stream.unwrap_or_default())
+            }
+            HttpEvent::Content { exchange, direction, bytes, .. } => {
+                let text = String::from_utf8_lossy(bytes).into_owned();
+                let place = format!("{} ", at(exchange, direction));
+                if let Some(last) = self.lines.last_mut().filter(|last| last.starts_with(&format!("{place}'"))) {
+                    last.pop();
+                    *last += &format!("{text}'");
+                    return;
+                }
+                format!("{place}'{text}'")
+            }
+            HttpEvent::ContentGap { exchange, direction, length } => {
+                format!("{} gap {length:?}", at(exchange, direction))
+            }
+            HttpEvent::End { exchange, direction, complete, ending } => {
+                let how = if complete { "end".to_owned() } else { format!("broken off ({ending:?})") };
+                format!("{} {how}", at(exchange, direction))
+            }
+            HttpEvent::Secret { direction, range, mask } => format!("secret {direction:?} {range:?} {mask:02x}"),
+            HttpEvent::Anomaly { anomaly, .. } => format!("{anomaly:?}"),
+            other => format!("{other:?}"),
+        };
+        self.lines.push(line);
+    }
+}
+
+/// A conversation.
+pub(super) fn talk(pieces: &[(Direction, Piece<'_>)]) -> Vec<String> {
+    let mut decoder = Http2::new(Limits::default());
+    let mut told = Told::default();
+    for (direction, piece) in pieces {
+        decoder.push(*direction, *piece, &mut |event| told.tell(event));
+    }
+    told.lines
+}
+
+/// A conversation in turns, whole and byte by byte.
+pub(super) fn say(turns: &[(Direction, &[Vec<u8>])]) -> Vec<String> {
+    let mut sent: Vec<(Direction, Vec<u8>)> = vec![(CLIENT, PREFACE.to_vec())];
+    sent.extend(turns.iter().map(|(direction, frames)| (*direction, frames.concat())));
+    let whole: Vec<_> = sent.iter().map(|(direction, bytes)| (*direction, Piece::Data(bytes))).collect();
+    let bytes = |(direction, bytes): &'_ (Direction, Vec<u8>)| {
+        bytes.iter().map(|byte| (*direction, [*byte])).collect::<Vec<_>>()
+    };
+    let cut: Vec<(Direction, [u8; 1])> = sent.iter().flat_map(bytes).collect();
+    let cut: Vec<_> = cut.iter().map(|(direction, byte)| (*direction, Piece::Data(byte))).collect();
+    let told = talk(&whole);
+    assert_eq!(told, talk(&cut), "byte by byte");
+    told
+}
+
+fn settings() -> Vec<u8> {
+    frame(kind::SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 100])
+}
+
+#[test]
+fn two_calls_at_once() {
+    let told = say(&[
+        (CLIENT, &[settings(), headers(WHOLE, 1, POST), data(LAST, 1, "{1}")]),
+        (SERVER, &[settings(), frame(kind::SETTINGS, flag::ACK, 0, b"")]),
+        (
+            CLIENT,
+            &[headers(WHOLE, 3, b"\x83\xbe"), frame(kind::WINDOW_UPDATE, 0, 0, &[0, 0, 1, 0]), data(LAST, 3, "{3}")],
+        ),
+        (
+            SERVER,
+            &[headers(WHOLE, 3, OK), data(0, 3, "th"), headers(WHOLE, 1, OK), data(0, 1, "on"), data(LAST, 3, "ree")],
+        ),
+        (SERVER, &[frame(kind::PING, 0, 0, &[0; 8]), data(LAST, 1, "e")]),
+    ]);
+    assert_eq!(
+        told,
+        [
+            "1> POST /mcp",
+            "1> '{1}'",
+            "1> end",
+            "3> POST /mcp",
+            "3> '{3}'",
+            "3> end",
+            "3< 200",
+            "3< 'th'",
+            "1< 200",
+            "1< 'on'",
+            "3< 'ree'",
+            "3< end",
+            "1< 'e'",
+            "1< end"
+        ]
+    );
+}
+
+#[test]
+fn padding_priority_and_continuation_leave_the_head_and_the_content() {
+    let block = [POST, &literal("accept", "text/event-stream")].concat();
+    let (first, second) = block.split_at(5);
+    let padded = [&[3, 0x80, 0, 0, 0, 0xff], first, &[0; 3]].concat();
+    let told = say(&[
+        (
+            CLIENT,
+            &[
+                headers(flag::PADDED | flag::PRIORITY, 1, &padded),
+                frame(kind::CONTINUATION, 0, 1, &second[..2]),
+                frame(kind::CONTINUATION, 0, 1, b""),
+                frame(kind::CONTINUATION, WHOLE, 1, &second[2..]),
+                frame(kind::DATA, flag::PADDED, 1, b"\x02{}\0\0"),
+                frame(kind::DATA, flag::PADDED | LAST, 1, b"\x00"),
+            ],
+        ),
+        (CLIENT, &[frame(kind::PRIORITY, 0, 1, &[0; 5]), frame(0xbe, 0xff, 9, b"unknown")]),
+    ]);
+    assert_eq!(told, ["1> POST /mcp accept=text/event-stream", "1> '{}'", "1> end"]);
+}
+
+#[test]
+fn interim_responses_and_trailers() {
+    let told = say(&[
+        (CLIENT, &[headers(WHOLE, 1, POST), data(0, 1, "{}"), headers(WHOLE | LAST, 1, &literal("checksum", "1"))]),
+        (SERVER, &[headers(WHOLE, 1, &literal(":status", "103")), headers(WHOLE, 1, OK), data(0, 1, "[]")]),
+        (SERVER, &[headers(WHOLE | LAST, 1, &literal("server-timing", "1"))]),
+    ]);
+    assert_eq!(told, ["1> POST /mcp", "1> '{}'", "1> end", "1< 103", "1< 200", "1< '[]'", "1< end"]);
+}
+
+#[test]
+fn what_is_pushed_keeps_the_table_right() {
+    let promise = [&2u32.to_be_bytes(), &b"\x82\x44\x05/push"[..]].concat();
+    let told = say(&[
+        (CLIENT, &[headers(WHOLE | LAST, 1, POST)]),
+        (SERVER, &[frame(kind::PUSH_PROMISE, WHOLE, 1, &promise), headers(WHOLE, 1, b"\x88\x40\x01a\x01b")]),
+        (CLIENT, &[frame(kind::RST_STREAM, 0, 2, &8u32.to_be_bytes())]),
+        (SERVER, &[data(LAST, 1, "x"), headers(WHOLE | LAST, 2, OK), headers(WHOLE | LAST, 3, b"\x88\xbf\xbe")]),
+    ]);
+    // The promised path is an entry of the table, though no exchange is made of it.
+    assert_eq!(told[..7], ["1> POST /mcp", "1> end", "1< 200 a=b", "1< 'x'", "1< end", "2< 200", "2< end"]);
+    assert_eq!(told[7], "3< 200 :path=/push a=b");
+    assert!(told[8].starts_with("ResponseWithoutRequest"), "{told:?}");
+}
+
+#[test]
+fn a_reset_ends_both_directions_and_says_why() {
+    let told = say(&[
+        (CLIENT, &[headers(WHOLE, 1, POST), data(0, 1, "{")]),
+        (SERVER, &[headers(WHOLE, 1, OK), frame(kind::RST_STREAM, 0, 1, &2u32.to_be_bytes())]),
+        // Sent before the reset was seen: no new exchange.
+        (CLIENT, &[data(LAST, 1, "}"), headers(WHOLE | LAST, 3, b"\x83\xbe")]),
+        (SERVER, &[frame(kind::GOAWAY, 0, 0, &[0, 0, 0, 3, 0, 0, 0, 11])]),
+    ]);
+    assert_eq!(told[..3], ["1> POST /mcp", "1> '{'", "1< 200"]);
+    assert!(told[3].starts_with("StreamReset") && told[3].ends_with("stream: 1, code: 2 }"), "{}", told[3]);
+    assert_eq!(told[4..8], ["1> broken off (Reset)", "1< broken off (Reset)", "3> POST /mcp", "3> end"]);
+    assert!(told[8].starts_with("GoingAway") && told[8].ends_with("code: 11 }"), "{}", told[8]);
+}
+
+#[test]
+fn a_secret_is_named_where_it_stands_even_over_frames() {
+    // "authorization: Bearer s3cret", once in plain text over two frames, once as Huffman codes; then from the table.
+    let plain = [POST, &literal("authorization", "Bearer s3cret")].concat();
+    let cut = plain.len() - 6;
+    let coded = [&b"\x83\xbe\x57\x82"[..], &[0x94, 0xe7]].concat();
+    let told = say(&[
+        (CLIENT, &[headers(LAST, 1, &plain[..cut]), frame(kind::CONTINUATION, WHOLE, 1, &plain[cut..])]),
+        (CLIENT, &[headers(LAST | WHOLE, 3, &coded), headers(LAST | WHOLE, 5, b"\x83\xbf\xbe")]),
+    ]);
+    let first = PREFACE.len() as u64 + 9;
+    let (start, end) = (first + cut as u64 - 7, first + cut as u64);
+    let third = end + 9 + 6 + 9 + 4;
+    assert_eq!(told[0], format!("secret ClientToServer {start}..{end} 2a"));
+    assert_eq!(told[1], format!("secret ClientToServer {}..{} 2a", end + 9, end + 15));
+    assert_eq!(told[2], "1> POST /mcp authorization=Bearer s3cret");
+    assert_eq!(told[4], format!("secret ClientToServer {third}..{} f9", third + 2));
+    assert_eq!(told.iter().filter(|line| line.starts_with("secret")).count(), 3, "an index is no secret");
+    assert!(told[7].starts_with("5> POST /mcp authorization="), "{}", told[7]);
+}
+
+#[test]
+fn floods_meet_limits() {
+    let limits = Limits { head: 100, pipelined: 2, ..Limits::default() };
+    let mut told = Told::default();
+    let mut decoder = Http2::new(limits);
+    let mut client = |bytes: &[u8]| {
+        decoder.push(CLIENT, Piece::Data(bytes), &mut |event| told.tell(event));
+        assert!(decoder.held().0 <= 200);
+    };
+    client(PREFACE);
+    for stream in [1, 3, 5] {
+        client(&headers(WHOLE, stream, b"\x83"));
+    }
+    // A block that never ends; the table begins anew behind it.
+    client(&headers(0, 7, &[0x83; 60]));
+    for _ in 0..10 {
+        client(&frame(kind::CONTINUATION, 0, 7, &[0x84; 60]));
+    }
+    client(&headers(WHOLE | LAST, 9, b"\x83"));
+    // A bomb: 100 bytes that say a field of 70 bytes many times.
+    let bomb = [&b"\x40\x01a\x40"[..], &[b'b'; 64], &[0xbe; 30]].concat();
+    client(&headers(WHOLE | LAST, 11, &bomb));
+    let limits: Vec<_> = told.lines.iter().filter(|line| line.starts_with("LimitReached")).collect();
+    assert_eq!(limits.len(), 5, "{:?}", told.lines);
+    assert!(told.lines.contains(&"1> broken off (Cut)".to_owned()), "{:?}", told.lines);
+    assert!(told.lines.iter().all(|line| line.len() < 400));
+}
+
+#[test]
+fn an_upgrade_makes_its_response_that_of_stream_1() {
+    let mut told = Told::default();
+    let mut decoder = Http2::upgraded(Limits::default(), Index(4), [100, 50]);
+    let server = [settings(), headers(WHOLE, 1, OK), data(LAST, 1, "{}")].concat();
+    decoder.push(SERVER, Piece::Data(&server), &mut |event| told.tell(event));
+    let client = [PREFACE, &settings(), &headers(WHOLE | LAST, 3, POST)].concat();
+    decoder.push(CLIENT, Piece::Data(&client), &mut |event| told.tell(event));
+    decoder.push(CLIENT, Piece::End(Ending::Finished), &mut |event| told.tell(event));
+    assert_eq!(told.lines[..3], ["1< 200", "1< '{}'", "1< end"]);
+    assert_eq!(told.streams[&Index(4)], 1);
+    assert_eq!(told.lines[3..], ["3> POST /mcp", "3> end"]);
+}

@@ -1,0 +1,236 @@
+//! The exchanges of an HTTP connection: heads, bodies, and the packets that carried them.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::{Protocol, Upgrade, is_switch, upgraded};
+use crate::capture::{PacketNumber, Span, StreamId, Time};
+use crate::decode::exchange::{Exchange, ExchangeNumber, Fields, Half};
+use crate::decode::http::{Head, HttpEvent, Index, MASK, StartLine};
+use crate::decode::stack::body::Body;
+use crate::decode::stack::{Layer, Unit};
+use crate::decode::{Anomaly, Direction, Ending};
+
+/// What is open on the connection.
+#[derive(Debug)]
+pub(super) struct Exchanges {
+    /// The stream of each direction.
+    pub(super) streams: [StreamId; 2],
+    pub(super) open: BTreeMap<Index, Box<Open>>,
+    /// Up to where of each direction bytes that were passed over were said to be secrets.
+    passed: [u64; 2],
+    pub(super) upgrade: Upgrade,
+}
+
+/// An exchange that is not over.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub(super) exchange: Exchange,
+    pub(super) bodies: [Option<Body>; 2],
+    ended: [bool; 2],
+}
+
+impl Exchanges {
+    pub(super) fn new(streams: [StreamId; 2]) -> Exchanges {
+        Exchanges { streams, open: BTreeMap::new(), passed: [0; 2], upgrade: Upgrade::default() }
+    }
+
+    pub(super) fn event(&mut self, layer: &mut Layer<'_, '_>, event: HttpEvent<'_>, time: Time) {
+        match event {
+            HttpEvent::Head { exchange, direction, stream, head } => {
+                self.head(layer, exchange, direction, stream, *head, time);
+            }
+            HttpEvent::Content { exchange, direction, offset, bytes } => {
+                let stream = self.streams[direction as usize];
+                let span = Span { stream, start: offset, end: offset + bytes.len() as u64 };
+                let Some(open) = self.open.get_mut(&exchange) else { return };
+                let number = open.exchange.number;
+                let half = half(&mut open.exchange, direction);
+                list(&mut half.packets, layer.shared.provenance.packets(span), layer.shared.limits.packets_listed);
+                half.ended = half.ended.max(Some(time));
+                if let Some(body) = &mut open.bodies[direction as usize] {
+                    body.content(layer, number, span, bytes, time);
+                }
+            }
+            HttpEvent::ContentGap { exchange, direction, length } => {
+                let Some(open) = self.open.get_mut(&exchange) else { return };
+                let number = open.exchange.number;
+                if let Some(body) = &mut open.bodies[direction as usize] {
+                    body.gap(layer, number, length, time);
+                }
+            }
+            // What was upgraded goes on: in HTTP/2 the response comes on stream 1, a WebSocket is open until its connection is over.
+            HttpEvent::End { exchange, direction: Direction::ServerToClient, complete: true, .. }
+                if self.upgrade.to.is_some_and(|(upgraded, _)| upgraded == exchange) => {}
+            HttpEvent::End { exchange, direction, complete, ending } => {
+                self.end_body(layer, exchange, direction, complete, ending);
+                let over = self.open.get(&exchange).is_some_and(|open| {
+                    let [request, response] = open.ended;
+                    response && (request || open.exchange.method.is_none())
+                });
+                if over {
+                    self.finish(layer, exchange);
+                }
+            }
+            HttpEvent::Switched { direction, offset, .. } => self.upgrade.offsets[direction as usize] = Some(offset),
+            HttpEvent::Opaque { direction, offset, bytes } => {
+                self.upgrade.opaque(direction, offset, bytes, layer.shared.limits.head);
+            }
+            HttpEvent::Secret { direction, range, mask } => {
+                if layer.shared.options.store && !layer.shared.options.keep_secrets {
+                    (layer.sink)(Unit::Secret(layer.id, layer.connected.sender(direction), range, mask));
+                }
+            }
+            HttpEvent::Anomaly { direction, exchange, anomaly } => self.anomaly(layer, direction, exchange, anomaly),
+        }
+    }
+
+    fn head(
+        &mut self,
+        layer: &mut Layer<'_, '_>,
+        index: Index,
+        direction: Direction,
+        h2_stream: Option<u32>,
+        mut head: Head,
+        time: Time,
+    ) {
+        let stream = self.streams[direction as usize];
+        let keep_secrets = layer.shared.options.keep_secrets;
+        let (id, shared) = (layer.id, &mut *layer.shared);
+        let open = self.open.entry(index).or_insert_with(|| {
+            shared.exchanges += 1;
+            let number = ExchangeNumber(shared.exchanges);
+            let exchange =
+                Exchange { number, connection: id, h2_stream, http_version: head.version, ..Exchange::default() };
+            Box::new(Open { exchange, bodies: [None, None], ended: [false; 2] })
+        });
+        if !keep_secrets {
+            let (side, offset) = (layer.connected.sender(direction), head.offset);
+            // Those of HTTP/2 are coded: its decoder says where they stand.
+            let store = layer.shared.options.store && h2_stream.is_none();
+            head.mask(|value| {
+                if store {
+                    let at = |place: u32| offset + u64::from(place);
+                    (layer.sink)(Unit::Secret(layer.id, side, at(value.start)..at(value.end), MASK));
+                }
+            });
+        }
+        let packets = layer.shared.provenance.packets(Span { stream, start: head.offset, end: head.end() });
+        let exchange = &mut open.exchange;
+        exchange.h2_stream = exchange.h2_stream.or(h2_stream);
+        let half = half(exchange, direction);
+        half.started = half.started.or(Some(time));
+        half.ended = half.ended.max(Some(time));
+        list(&mut half.packets, packets.clone(), layer.shared.limits.packets_listed);
+        let to = if is_switch(&head) { upgraded(&head) } else { None };
+        if let Some(to) = to {
+            self.upgrade.to = Some((index, to));
+        }
+        if matches!(head.start, StartLine::Response { status: 100..=199, .. })
+            && (!is_switch(&head) || to == Some(Protocol::Http2))
+        {
+            // "A client MUST be able to parse one or more 1xx responses received prior to a final response" (RFC 9110, 15.2): the
+            // exchange shows the final one.
+            return;
+        }
+        let (body, anomaly) = Body::new(direction, &head, layer.shared.limits, layer.shared.options.hash);
+        let span = Span { stream, start: head.offset, end: head.end() };
+        half.head_packets = packets;
+        (half.head_start, half.head_end) = (span.start, span.end);
+        half.fields = Fields::new(head.text, head.fields);
+        match head.start {
+            StartLine::Request { method, target } => {
+                exchange.method = Some(method).filter(|method| !method.is_empty());
+                exchange.target = Some(target).filter(|target| !target.is_empty());
+            }
+            StartLine::Response { status, reason } => {
+                exchange.status = Some(status).filter(|status| *status > 0);
+                exchange.reason = Some(reason);
+            }
+        }
+        open.bodies[direction as usize] = Some(body);
+        (layer.sink)(Unit::Head(exchange, direction, layer.connected));
+        if let Some(anomaly) = anomaly {
+            layer.anomaly(Some(direction), Some(exchange.number), Some(span), anomaly);
+        }
+    }
+
+    pub(super) fn end_body(
+        &mut self,
+        layer: &mut Layer<'_, '_>,
+        index: Index,
+        direction: Direction,
+        complete: bool,
+        ending: Ending,
+    ) {
+        let Some(open) = self.open.get_mut(&index) else { return };
+        if std::mem::replace(&mut open.ended[direction as usize], true) {
+            return;
+        }
+        let Some(body) = open.bodies[direction as usize].take() else { return };
+        let number = open.exchange.number;
+        let end = body.finish(layer, number, complete, ending);
+        let half = half(&mut open.exchange, direction);
+        half.body_bytes = end.bytes;
+        half.body_sha256 = end.sha256.filter(|_| complete);
+        half.complete = complete;
+    }
+
+    /// The exchange is over.
+    pub(super) fn finish(&mut self, layer: &mut Layer<'_, '_>, index: Index) {
+        if let Some(open) = self.open.remove(&index) {
+            (layer.sink)(Unit::Exchange(Box::new(open.exchange)));
+        }
+    }
+
+    /// Bytes were passed over: a head whose beginning was lost may stand in them. They are said to be a secret as they come,
+    /// before they count as cleared: the anomaly follows only when it is known where they end.
+    pub(super) fn pass(&mut self, layer: &mut Layer<'_, '_>, direction: Direction, range: Range<u64>) {
+        let passed = &mut self.passed[direction as usize];
+        let start = range.start.max(*passed);
+        if start < range.end && layer.shared.options.store && !layer.shared.options.keep_secrets {
+            *passed = range.end;
+            let side = layer.connected.sender(direction);
+            (layer.sink)(Unit::Secret(layer.id, side, start..range.end, MASK));
+        }
+    }
+
+    fn anomaly(&mut self, layer: &mut Layer<'_, '_>, direction: Direction, index: Option<Index>, anomaly: Anomaly) {
+        let stream = self.streams[direction as usize];
+        let number = index.and_then(|index| self.open.get(&index)).map(|open| open.exchange.number);
+        let (start, length) = match &anomaly {
+            Anomaly::BareLineFeed { offset } | Anomaly::FoldedHeader { offset } => (*offset, 1),
+            Anomaly::AmbiguousFraming { offset, .. }
+            | Anomaly::NotHttp { offset, .. }
+            | Anomaly::ResponseWithoutRequest { offset }
+            | Anomaly::UnknownFields { offset, .. }
+            | Anomaly::StreamReset { offset, .. }
+            | Anomaly::GoingAway { offset, .. }
+            | Anomaly::LimitReached { offset, .. } => (*offset, 1),
+            Anomaly::Skipped { offset, length } => {
+                self.pass(layer, direction, *offset..offset + length);
+                (*offset, *length)
+            }
+            _ => return layer.anomaly(Some(direction), number, None, anomaly),
+        };
+        layer.anomaly(Some(direction), number, Some(Span { stream, start, end: start + length }), anomaly);
+    }
+}
+
+fn half(exchange: &mut Exchange, direction: Direction) -> &mut Half {
+    match direction {
+        Direction::ClientToServer => &mut exchange.request,
+        Direction::ServerToClient => &mut exchange.response,
+    }
+}
+
+/// Adds the packets that are not listed yet, up to the limit.
+fn list(listed: &mut Vec<PacketNumber>, packets: Vec<PacketNumber>, limit: usize) {
+    for packet in packets {
+        // Streams are in order, so a packet that was listed was nearly always listed last.
+        let known = listed.iter().rev().take(8).any(|known| *known == packet);
+        if !known && listed.len() < limit {
+            listed.push(packet);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! What TLS carried, for a store: masked as it would be in the clear, since the keys are not stored.
+
+use std::ops::Range;
+
+use crate::decode::http::MASK;
+
+/// Bytes that wait until they were looked at for secrets; beyond they are blanked. What a decoder has not reached within a mebibyte
+/// stands behind a hole.
+const HELD: usize = 1 << 20;
+
+/// The plaintext of one direction on its way to a store.
+#[derive(Debug, Default)]
+pub(super) struct Plaintext {
+    /// Offset of the first byte that waits.
+    start: u64,
+    bytes: Vec<u8>,
+    /// Secrets in bytes that wait or come, each with what to put in place of each byte.
+    secrets: Vec<(Range<u64>, u8)>,
+}
+
+impl Plaintext {
+    /// The next bytes of the stream, at `start`; what lies before them was lost.
+    pub(super) fn push(&mut self, start: u64, bytes: &[u8]) {
+        if self.bytes.is_empty() {
+            self.start = start;
+        }
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// These bytes are a secret, to be masked by this one.
+    pub(super) fn secret(&mut self, range: Range<u64>, mask: u8) {
+        self.secrets.push((range, mask));
+    }
+
+    /// Takes the bytes below `cleared`, with their offset; all of them where too many wait or `all` is asked for, those that were not
+    /// looked at blanked unless secrets are kept.
+    pub(super) fn take(&mut self, cleared: u64, all: bool, keep_secrets: bool) -> Option<(u64, Vec<u8>)> {
+        let known = (cleared.saturating_sub(self.start) as usize).min(self.bytes.len());
+        let taken = if all || self.bytes.len() - known > HELD { self.bytes.len() } else { known };
+        if taken == 0 {
+            return None;
+        }
+        let rest = self.bytes.split_off(taken);
+        let mut bytes = std::mem::replace(&mut self.bytes, rest);
+        let start = self.start;
+        self.start += taken as u64;
+        if !keep_secrets {
+            for (secret, mask) in &self.secrets {
+                let inside = |offset: u64| (offset.saturating_sub(start) as usize).min(bytes.len());
+                let (from, to) = (inside(secret.start), inside(secret.end));
+                bytes[from..to].fill(*mask);
+            }
+            bytes[known..].fill(MASK);
+        }
+        let end = self.start;
+        self.secrets.retain(|(secret, _)| secret.end > end);
+        Some((start, bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_masked_before_anything_is_given_out() {
+        let mut plaintext = Plaintext::default();
+        plaintext.push(10, b"authorization: x\r\n");
+        assert_eq!(plaintext.take(10, false, false), None);
+        plaintext.secret(25..26, b'*');
+        assert_eq!(plaintext.take(20, false, false), Some((10, b"authorizat".to_vec())));
+        plaintext.push(28, b"rest");
+        assert_eq!(plaintext.take(28, false, false), Some((20, b"ion: *\r\n".to_vec())));
+        assert_eq!(plaintext.take(28, true, false), Some((28, b"****".to_vec())), "nobody looked at it");
+        assert_eq!(plaintext.take(u64::MAX, true, false), None);
+    }
+
+    #[test]
+    fn what_nobody_looks_at_is_blanked_in_the_end() {
+        let mut plaintext = Plaintext::default();
+        plaintext.push(0, &vec![b'x'; HELD + 1]);
+        assert_eq!(plaintext.take(0, false, false), Some((0, vec![MASK; HELD + 1])));
+        plaintext.push(HELD as u64 + 1, b"secret");
+        assert_eq!(plaintext.take(0, true, true).map(|(_, bytes)| bytes), Some(b"secret".to_vec()));
+    }
+}

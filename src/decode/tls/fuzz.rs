@@ -1,0 +1,125 @@
+//! The body of the fuzz target of TLS: records, the handshake, and a key log at hand.
+
+use super::keylog::KeyLog;
+use super::{Arrival, Sink, Tls, TlsEvent};
+use crate::capture::{Limits, PacketNumber, PacketRange, Time};
+use crate::decode::{Direction, Ending, Piece};
+
+/// The client random that the key log knows: one byte, 32 times.
+const KNOWN: &str = "07";
+
+/// Any bytes are the two directions of a TLS connection. However they are cut into pieces, the steps and the plaintext are the same; packets are
+/// listed once and in order, within their limit; what is said of a record lies inside the stream; what is held is bounded; and secrets
+/// that come late give what they would have given in time.
+///
+/// The first byte is the length of the pieces, the second chooses where bytes are missing; the rest is split between client
+/// and server in turns, each behind a byte that says whose it is and how much.
+///
+/// # Panics
+///
+/// Where that is not so.
+pub fn fuzz_tls(data: &[u8]) {
+    let [size, gap, rest @ ..] = data else { return };
+    let limits = Limits { packets_listed: 64, ..Limits::default() };
+    let mut keys = KeyLog::default();
+    let random = KNOWN.repeat(32);
+    for label in ["CLIENT_HANDSHAKE_TRAFFIC_SECRET", "CLIENT_TRAFFIC_SECRET_0", "SERVER_TRAFFIC_SECRET_0"] {
+        keys.add(format!("{label} {random} {}", "05".repeat(32)).as_bytes());
+    }
+    keys.add(format!("CLIENT_RANDOM {random} {}", "05".repeat(48)).as_bytes());
+    let mut whole = Side::new(limits, keys.clone());
+    let mut cut = Side::new(limits, keys.clone());
+    let mut late = Side::new(limits, KeyLog::default());
+    let mut rest = rest;
+    let mut turn = 0_u64;
+    while let [head, behind @ ..] = rest {
+        let direction = if head & 1 == 0 { Direction::ClientToServer } else { Direction::ServerToClient };
+        let (bytes, behind) = behind.split_at(usize::from(head >> 1).min(behind.len()));
+        rest = behind;
+        turn += 1;
+        let sides =
+            [(&mut whole, bytes.len().max(1)), (&mut cut, usize::from(*size).max(1)), (&mut late, bytes.len().max(1))];
+        for (side, size) in sides {
+            if u64::from(*gap) == turn {
+                side.push(direction, Piece::Gap(9), turn, 0);
+            }
+            for (index, piece) in bytes.chunks(size).enumerate() {
+                side.push(direction, Piece::Data(piece), turn, index * size);
+            }
+        }
+    }
+    for side in [&mut whole, &mut cut, &mut late] {
+        for direction in [Direction::ClientToServer, Direction::ServerToClient] {
+            side.push(direction, Piece::End(Ending::Finished), turn, 0);
+        }
+    }
+    late.retry(keys);
+    assert_eq!(whole.tls.steps(), cut.tls.steps(), "cutting changes nothing");
+    assert_eq!((whole.tls.is_tls(), whole.tls.agreed()), (cut.tls.is_tls(), cut.tls.agreed()));
+    assert_eq!(whole.said, cut.said);
+    assert_eq!((whole.tls.steps(), &whole.said), (late.tls.steps(), &late.said), "secrets may come late");
+    assert!(whole.tls.steps().len() <= limits.packets_listed);
+    assert!(whole.tls.steps().iter().map(|step| step.packets.len()).sum::<usize>() <= limits.packets_listed);
+    assert!(
+        whole.tls.steps().iter().all(|step| step.packets.is_sorted_by(|one, next| one < next)),
+        "each once, in order"
+    );
+}
+
+/// One run over the connection.
+struct Side {
+    tls: Tls,
+    keys: KeyLog,
+    /// Bytes of each direction so far.
+    lengths: [u64; 2],
+    /// Plaintext and everything else that was said of each direction.
+    said: [Vec<String>; 2],
+}
+
+impl Side {
+    fn new(limits: Limits, keys: KeyLog) -> Side {
+        Side { tls: Tls::new(limits), keys, lengths: [0; 2], said: Default::default() }
+    }
+
+    fn push(&mut self, direction: Direction, piece: Piece<'_>, turn: u64, start: usize) {
+        let Side { tls, keys, lengths, said } = self;
+        let length = match piece {
+            Piece::Data(bytes) => bytes.len() as u64,
+            Piece::Gap(length) => length,
+            Piece::End(_) => 0,
+        };
+        lengths[direction as usize] += length;
+        let packet = PacketNumber(turn);
+        let range = [PacketRange { packet, start: start as u32, end: start as u32 + length as u32 }];
+        let packets = if matches!(piece, Piece::Data(_)) { range.as_slice() } else { &[] };
+        let arrival = Arrival { packets, time: Time(turn as i64), acknowledged: 0 };
+        tls.push(direction, piece, arrival, keys, &mut said_to(lengths, said));
+        let bound = 2 * lengths.iter().sum::<u64>() as usize * 300 + (1 << 16);
+        assert!(tls.held() <= bound, "what is held is a multiple of what came");
+        assert!(tls.low_water(direction) <= lengths[direction as usize]);
+    }
+
+    fn retry(&mut self, keys: KeyLog) {
+        let Side { tls, lengths, said, .. } = self;
+        tls.retry(&keys, &mut said_to(lengths, said));
+    }
+}
+
+fn said_to<'a>(lengths: &'a [u64; 2], said: &'a mut [Vec<String>; 2]) -> Box<Sink<'a>> {
+    Box::new(move |event| {
+        let (direction, text) = match event {
+            TlsEvent::Data { direction, bytes, record: (start, end), .. } => {
+                assert!(start < end && end <= lengths[direction as usize], "a record lies inside the stream");
+                assert!(bytes.len() as u64 <= end - start, "no record holds more than its bytes");
+                (direction, format!("{start}..{end} {bytes:?}"))
+            }
+            TlsEvent::Lost { direction, length, .. } => (direction, format!("{length} lost")),
+            TlsEvent::End { direction, ending, .. } => (direction, format!("{ending:?}")),
+            TlsEvent::Anomaly { direction, record: (start, end), anomaly } => {
+                assert!(start <= end && end <= lengths[direction as usize]);
+                (direction, format!("{anomaly:?}"))
+            }
+        };
+        said[direction as usize].push(text);
+    })
+}

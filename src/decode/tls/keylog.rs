@@ -1,0 +1,282 @@
+//! Secrets as applications log them: the NSS key log format (`SSLKEYLOGFILE`), also inside pcapng decryption secrets blocks.
+//!
+//! ```text
+//! CLIENT_RANDOM                    <client random> <master secret>      TLS 1.2
+//! CLIENT_EARLY_TRAFFIC_SECRET      <client random> <secret>             TLS 1.3, 0-RTT
+//! CLIENT_HANDSHAKE_TRAFFIC_SECRET  <client random> <secret>             TLS 1.3
+//! SERVER_HANDSHAKE_TRAFFIC_SECRET  <client random> <secret>
+//! CLIENT_TRAFFIC_SECRET_0          <client random> <secret>
+//! SERVER_TRAFFIC_SECRET_0          <client random> <secret>
+//! ```
+//!
+//! (draft-ietf-tls-keylogfile.) Lines of other labels open no record: `EXPORTER_SECRET` and the like are passed over.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use rustc_hash::FxHashMap;
+
+/// Sessions whose secrets are remembered, the oldest forgotten first. One takes less than a kilobyte; the log of a browser
+/// grows by some thousand a day.
+const SESSIONS: usize = 131_072;
+
+/// What a client sends in its ClientHello to tell its session from all others.
+pub type Random = [u8; 32];
+
+/// A secret: as long as a hash, or 48 bytes (the master secret of TLS 1.2).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Secret {
+    bytes: [u8; 48],
+    length: u8,
+}
+
+impl Secret {
+    /// `None` where no secret is so long.
+    pub fn new(bytes: &[u8]) -> Option<Secret> {
+        let mut secret = Secret { bytes: [0; 48], length: u8::try_from(bytes.len()).ok()? };
+        secret.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        Some(secret)
+    }
+
+    /// Its bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+}
+
+impl fmt::Debug for Secret {
+    /// Secrets do not get into logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Secret({} bytes)", self.length)
+    }
+}
+
+/// What a line of a key log holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Label {
+    /// The master secret of TLS 1.2.
+    Master,
+    /// Of the client's early data.
+    ClientEarly,
+    /// Of the client's encrypted handshake.
+    ClientHandshake,
+    /// Of the server's.
+    ServerHandshake,
+    /// Of the client's application data, before any key update.
+    ClientTraffic,
+    /// Of the server's.
+    ServerTraffic,
+}
+
+impl Label {
+    const ALL: [(Label, &'static str); 6] = [
+        (Label::Master, "CLIENT_RANDOM"),
+        (Label::ClientEarly, "CLIENT_EARLY_TRAFFIC_SECRET"),
+        (Label::ClientHandshake, "CLIENT_HANDSHAKE_TRAFFIC_SECRET"),
+        (Label::ServerHandshake, "SERVER_HANDSHAKE_TRAFFIC_SECRET"),
+        (Label::ClientTraffic, "CLIENT_TRAFFIC_SECRET_0"),
+        (Label::ServerTraffic, "SERVER_TRAFFIC_SECRET_0"),
+    ];
+
+    /// How it is written.
+    pub fn name(self) -> &'static str {
+        Label::ALL[self as usize].1
+    }
+
+    fn of(name: &[u8]) -> Option<Label> {
+        Label::ALL.iter().find(|(_, known)| known.as_bytes() == name).map(|(label, _)| *label)
+    }
+}
+
+/// The secrets of one session.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Secrets([Option<Secret>; 6]);
+
+impl Secrets {
+    /// The secret of this kind.
+    pub fn get(&self, label: Label) -> Option<&Secret> {
+        self.0[label as usize].as_ref()
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.iter().flatten().count()
+    }
+
+    /// As lines of a key log.
+    pub fn lines(&self, random: &Random) -> String {
+        let mut lines = String::new();
+        for (label, name) in Label::ALL {
+            if let Some(secret) = self.get(label) {
+                lines += &format!("{name} {} {}\n", hex(random), hex(secret.as_bytes()));
+            }
+        }
+        lines
+    }
+}
+
+/// The secrets of all sessions of a capture.
+#[derive(Clone, Debug, Default)]
+pub struct KeyLog {
+    sessions: FxHashMap<Random, Secrets>,
+    /// In order of appearance.
+    order: VecDeque<Random>,
+}
+
+impl KeyLog {
+    /// Reads whole lines; says whether any of them was new. What is no line of a key log is passed over. Where a session has two
+    /// secrets for one purpose, the first counts: a writer has no reason to change its mind.
+    pub fn add(&mut self, lines: &[u8]) -> bool {
+        let mut new = false;
+        for line in lines.split(|byte| matches!(byte, b'\n' | b'\r')) {
+            if let Some((label, random, secret)) = read(line) {
+                new |= self.insert(label, random, secret);
+            }
+        }
+        new
+    }
+
+    /// The secrets of the session that this client random began.
+    pub fn get(&self, random: &Random) -> Option<&Secrets> {
+        self.sessions.get(random)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.sessions.is_empty()
+    }
+
+    fn insert(&mut self, label: Label, random: Random, secret: Secret) -> bool {
+        if !self.sessions.contains_key(&random) {
+            if self.order.len() >= SESSIONS
+                && let Some(oldest) = self.order.pop_front()
+            {
+                self.sessions.remove(&oldest);
+            }
+            self.order.push_back(random);
+        }
+        let place = &mut self.sessions.entry(random).or_default().0[label as usize];
+        let new = place.is_none();
+        place.get_or_insert(secret);
+        new
+    }
+}
+
+/// `label`, 64 hexadecimal digits, and as many as the secret has; comments and everything else are `None`.
+fn read(line: &[u8]) -> Option<(Label, Random, Secret)> {
+    let mut words = line.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty());
+    let label = Label::of(words.next()?)?;
+    let mut random = [0; 32];
+    unhex(words.next()?, &mut random).filter(|length| *length == 32)?;
+    let mut secret = [0; 48];
+    let length = unhex(words.next()?, &mut secret)?;
+    // RFC 5246 section 8.1: "The master secret is always exactly 48 bytes in length"; RFC 8446 section 7.1: the others are as long as
+    // the hash, SHA-256 or SHA-384.
+    let fits = if label == Label::Master { length == 48 } else { matches!(length, 32 | 48) };
+    (fits && words.next().is_none()).then_some(())?;
+    Some((label, random, Secret::new(&secret[..length])?))
+}
+
+/// Decodes into `out`; says how many bytes.
+fn unhex(text: &[u8], out: &mut [u8]) -> Option<usize> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+    let length = text.len() / 2;
+    let out = out.get_mut(..length).filter(|_| text.len().is_multiple_of(2))?;
+    for (byte, pair) in out.iter_mut().zip(text.chunks_exact(2)) {
+        *byte = (digit(pair[0])? << 4) | digit(pair[1])?;
+    }
+    Some(length)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The body of the fuzz target of this module: any bytes are a key log. Lines that are read are written as they were read, and what was
+/// written is read again; the order of lines of different sessions does not matter.
+pub fn fuzz_keylog(data: &[u8]) {
+    let mut log = KeyLog::default();
+    log.add(data);
+    assert_eq!(log.sessions.len(), log.order.len());
+    assert!(log.sessions.len() <= data.len() / 64 + 1, "a session takes a line");
+    let written: String = log.sessions.iter().map(|(random, secrets)| secrets.lines(random)).collect();
+    let mut again = KeyLog::default();
+    assert_eq!(again.add(written.as_bytes()), !log.is_empty());
+    assert_eq!(again.sessions, log.sessions);
+    assert!(!again.add(data), "nothing is new the second time");
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn line(label: &str, random: u8, secret: u8, length: usize) -> String {
+        format!("{label} {} {}\n", hex(&[random; 32]), hex(&vec![secret; length]))
+    }
+
+    #[test]
+    fn lines_as_applications_write_them() {
+        let mut log = KeyLog::default();
+        let text = [
+            "# SSL/TLS secrets log file, generated by NSS\r\n",
+            &line("CLIENT_RANDOM", 1, 0xaa, 48).to_uppercase(),
+            &line("SERVER_TRAFFIC_SECRET_0", 2, 0xbb, 32).replace(' ', "\t "),
+            &line("EXPORTER_SECRET", 2, 0xcc, 32),
+            "CLIENT_RANDOM zz zz\n",
+            line("CLIENT_TRAFFIC_SECRET_0", 2, 0xdd, 48).trim_end(),
+        ]
+        .concat();
+        assert!(log.add(text.as_bytes()));
+        assert_eq!(log.get(&[1; 32]).and_then(|s| s.get(Label::Master)), Secret::new(&[0xaa; 48]).as_ref());
+        let second = log.get(&[2; 32]).expect("a session");
+        assert_eq!(second.count(), 2);
+        assert_eq!(second.get(Label::ClientTraffic), Secret::new(&[0xdd; 48]).as_ref());
+        assert!(!log.add(text.as_bytes()), "nothing new");
+    }
+
+    #[test]
+    fn what_is_no_line_is_passed_over() {
+        let mut log = KeyLog::default();
+        for text in [
+            line("CLIENT_RANDOM", 1, 1, 32),
+            line("CLIENT_TRAFFIC_SECRET_0", 1, 1, 47),
+            line("CLIENT_TRAFFIC_SECRET_0", 1, 1, 32).replace('\n', " more\n"),
+            line("RSA", 1, 1, 48),
+            "CLIENT_RANDOM".to_owned(),
+            format!("CLIENT_RANDOM {} {}", "01".repeat(31), "01".repeat(48)),
+            format!("CLIENT_RANDOM {} {}", "01".repeat(4000), "01".repeat(48)),
+        ] {
+            assert!(!log.add(text.as_bytes()), "{text}");
+        }
+        assert!(log.is_empty());
+    }
+
+    #[test]
+    fn the_oldest_session_is_forgotten() {
+        let mut log = KeyLog::default();
+        for number in 0..=SESSIONS {
+            let mut random = [0; 32];
+            random[..8].copy_from_slice(&(number as u64).to_be_bytes());
+            log.insert(Label::Master, random, Secret::new(&[1; 48]).expect("48 bytes"));
+        }
+        assert_eq!((log.sessions.len(), log.order.len()), (SESSIONS, SESSIONS));
+        assert!(log.get(&[0; 32]).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_key_log(data: Vec<u8>) {
+            fuzz_keylog(&data);
+        }
+
+        #[test]
+        fn damaged_lines_are_a_key_log(at in any::<prop::sample::Index>(), byte: u8, random: u8) {
+            let mut text = [line("CLIENT_RANDOM", random, 7, 48), line("CLIENT_TRAFFIC_SECRET_0", 1, 8, 32)].concat().into_bytes();
+            let at = at.index(text.len());
+            text[at] = byte;
+            fuzz_keylog(&text);
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Which keys open the next record of a direction.
+//!
+//! ```text
+//! TLS 1.3   client   early ─► handshake ─► application ─► after a key update ─► ...
+//!           server            handshake ─► application ─► ...
+//! TLS 1.2                     application, anew after each ChangeCipherSpec
+//! ```
+//!
+//! While nothing is lost, the messages of the handshake say when the keys change, and records are counted: one attempt opens each. Behind a
+//! loss neither is known; then the numbers and keys that can be next are tried, see [`Opening::try_all`]. What an attempt costs is taken from
+//! an allowance that grows with the bytes received, so the cost of a connection stays linear in its bytes whatever they are.
+
+use super::keylog::{Label, Secret, Secrets};
+use super::protect::{Content, Opener};
+use super::record::{HEADER, Record};
+use super::secrets;
+use super::steps::Negotiation;
+use super::suite::Suite;
+use crate::decode::Direction;
+
+/// Record numbers tried behind a loss: 64 MiB of full records.
+const WINDOW: u64 = 4_096;
+/// Bytes that may be tried in vain before any were received.
+const ALLOWANCE: u64 = 8 << 20;
+/// Bytes that may be tried in vain for each that is received.
+const ALLOWANCE_RATIO: u64 = 16;
+/// The least that a protected record takes: a header, a tag and the content type.
+const LEAST: u64 = HEADER as u64 + 8 + 1;
+
+/// How far the keys of a direction got.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Epoch {
+    /// Early data of a client.
+    Early,
+    /// The encrypted part of the handshake.
+    #[default]
+    Handshake,
+    /// Application data, and in TLS 1.2 all that is protected.
+    Application,
+}
+
+#[derive(Clone, Debug)]
+struct Keys {
+    epoch: Epoch,
+    suite: Suite,
+    /// The traffic secret, from which those of the next key update come.
+    secret: Secret,
+    opener: Opener,
+    /// Number of the next record.
+    number: u64,
+}
+
+/// The keys of one direction.
+#[derive(Clone, Debug)]
+pub(super) struct Opening {
+    keys: Option<Keys>,
+    /// The earliest epoch that the next record can belong to.
+    epoch: Epoch,
+    /// Bytes were missed, or a record did not open.
+    doubt: bool,
+    /// The number that was next when a record opened last.
+    number: u64,
+    /// Where in the stream the last record ended that opened, or needed not to.
+    end: u64,
+    /// Bytes that may still be tried in vain.
+    allowance: u64,
+    /// Records that did not open, in a row.
+    pub failures: u32,
+    /// Whether any record opened.
+    pub opened: bool,
+}
+
+/// What was passed over before a record that opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Skipped {
+    /// Records of the same keys.
+    pub records: u64,
+    /// Where in the stream they began.
+    pub start: u64,
+    /// The bytes that stood in them: exact for the AEADs, unless padding was added.
+    pub content: u64,
+}
+
+/// Where a record stands, and whose it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub direction: Direction,
+    /// Offset of its header.
+    pub start: u64,
+    /// Offset behind it.
+    pub end: u64,
+}
+
+impl Default for Opening {
+    fn default() -> Opening {
+        Opening {
+            keys: None,
+            epoch: Epoch::default(),
+            doubt: false,
+            number: 0,
+            end: 0,
+            allowance: ALLOWANCE,
+            failures: 0,
+            opened: false,
+        }
+    }
+}
+
+impl Opening {
+    /// Early data may follow.
+    pub fn begin_early(&mut self) {
+        if self.keys.is_none() {
+            self.epoch = Epoch::Early;
+        }
+    }
+
+    /// The keys of the epoch behind are in use from now on.
+    pub fn advance(&mut self, epoch: Epoch) {
+        if self.epoch < epoch {
+            (self.epoch, self.keys, self.number) = (epoch, None, 0);
+        }
+    }
+
+    /// A ChangeCipherSpec of TLS 1.2: keys of the newest handshake are in use from now on.
+    pub fn change_cipher_spec(&mut self) {
+        (self.epoch, self.keys, self.number) = (Epoch::Application, None, 0);
+    }
+
+    /// The sender's key was updated (RFC 8446 section 4.6.3).
+    pub fn update(&mut self) {
+        if let Some(next) = self.keys.as_ref().and_then(Keys::updated) {
+            self.keys = Some(next);
+            self.number = 0;
+        }
+    }
+
+    /// Whether the record that opened last was early data.
+    pub fn is_early(&self) -> bool {
+        self.keys.as_ref().is_some_and(|keys| keys.epoch == Epoch::Early)
+    }
+
+    /// Bytes were missed.
+    pub fn lose(&mut self) {
+        self.doubt = true;
+    }
+
+    /// A record that is not protected ended here.
+    pub fn pass(&mut self, end: u64) {
+        if !self.doubt {
+            self.end = end;
+        }
+    }
+
+    /// Opens a record in place. `scratch` is for attempts.
+    pub fn open(
+        &mut self,
+        negotiation: &Negotiation,
+        secrets: &Secrets,
+        place: Place,
+        record: Record,
+        sealed: &mut [u8],
+        scratch: &mut Vec<u8>,
+    ) -> Option<(Content, Option<Skipped>)> {
+        self.allowance = self.allowance.saturating_add(ALLOWANCE_RATIO * sealed.len() as u64);
+        if let Some(keys) = self.keys.as_mut().filter(|keys| !self.doubt && keys.epoch != Epoch::Early) {
+            let number = keys.number;
+            keys.number += 1;
+            match keys.opener.open(number, record, sealed) {
+                Some(content) => {
+                    (self.number, self.end) = (number + 1, place.end);
+                    return Some((content, None));
+                }
+                None => {
+                    (self.doubt, self.failures) = (true, self.failures + 1);
+                    return None;
+                }
+            }
+        }
+        let lost = if self.doubt { place.start.saturating_sub(self.end) } else { 0 };
+        let candidates = self.candidates(negotiation, secrets, place.direction);
+        match self.try_all(candidates, lost, record, sealed, scratch) {
+            Some((keys, content)) => {
+                let records = keys.number - 1 - if self.is_same(&keys) { self.number } else { 0 };
+                let skipped = (records > 0).then(|| Skipped {
+                    records,
+                    start: self.end,
+                    content: lost.saturating_sub(records.saturating_mul(keys.opener.overhead() + HEADER as u64)).max(1),
+                });
+                (self.number, self.end, self.epoch) = (keys.number, place.end, keys.epoch);
+                self.keys = Some(keys);
+                (self.doubt, self.failures, self.opened) = (false, 0, true);
+                Some((content, skipped))
+            }
+            None => {
+                (self.doubt, self.failures) = (true, self.failures.saturating_add(1));
+                None
+            }
+        }
+    }
+
+    /// Whether these are the keys in use before.
+    fn is_same(&self, keys: &Keys) -> bool {
+        self.keys.as_ref().is_some_and(|known| known.epoch == keys.epoch && known.secret == keys.secret)
+    }
+
+    /// The keys that the next record can be under, the most likely first.
+    fn candidates(&self, negotiation: &Negotiation, secrets: &Secrets, direction: Direction) -> Vec<Keys> {
+        let mut candidates: Vec<Keys> = self.keys.iter().cloned().collect();
+        if !negotiation.is_newest() && negotiation.version.is_some() {
+            if candidates.is_empty() {
+                candidates.extend(Keys::of_master(negotiation, secrets, direction));
+            }
+            return candidates;
+        }
+        if let Some(keys) = self.keys.as_ref().filter(|keys| keys.epoch == Epoch::Application) {
+            candidates.extend(keys.updated());
+            return candidates;
+        }
+        for epoch in [Epoch::Early, Epoch::Handshake, Epoch::Application] {
+            let known = self.keys.as_ref().is_some_and(|keys| keys.epoch >= epoch);
+            if epoch < self.epoch || known {
+                continue;
+            }
+            let label = match (epoch, direction) {
+                (Epoch::Early, Direction::ClientToServer) => Label::ClientEarly,
+                (Epoch::Early, Direction::ServerToClient) => continue,
+                (Epoch::Handshake, Direction::ClientToServer) => Label::ClientHandshake,
+                (Epoch::Handshake, Direction::ServerToClient) => Label::ServerHandshake,
+                (Epoch::Application, Direction::ClientToServer) => Label::ClientTraffic,
+                (Epoch::Application, Direction::ServerToClient) => Label::ServerTraffic,
+            };
+            let Some(secret) = secrets.get(label) else { continue };
+            // Early data comes before the server says which suite; it is that of the earlier session.
+            let chosen = negotiation.cipher_suite.and_then(Suite::of);
+            let suites = Suite::newest().filter(|suite| epoch == Epoch::Early || Some(*suite) == chosen);
+            candidates.extend(suites.filter_map(|suite| Keys::of_traffic(epoch, suite, *secret)));
+        }
+        candidates
+    }
+
+    /// Tries to open a record under each of `candidates`, in place where one does; behind a loss also with the numbers that the lost
+    /// bytes have room for.
+    fn try_all(
+        &mut self,
+        candidates: Vec<Keys>,
+        lost: u64,
+        record: Record,
+        sealed: &mut [u8],
+        scratch: &mut Vec<u8>,
+    ) -> Option<(Keys, Content)> {
+        let window = (lost / LEAST).min(WINDOW);
+        let length = sealed.len() as u64;
+        for mut keys in candidates {
+            for number in keys.number..=keys.number.saturating_add(window) {
+                if self.allowance < length {
+                    return None;
+                }
+                scratch.clear();
+                scratch.extend_from_slice(sealed);
+                if let Some(content) = keys.opener.open(number, record, scratch) {
+                    sealed.copy_from_slice(scratch);
+                    keys.number = number + 1;
+                    return Some((keys, content));
+                }
+                self.allowance -= length;
+            }
+        }
+        None
+    }
+}
+
+impl Keys {
+    fn of_traffic(epoch: Epoch, suite: Suite, secret: Secret) -> Option<Keys> {
+        Some(Keys { epoch, suite, secret, opener: Opener::of_traffic(suite, &secret)?, number: 0 })
+    }
+
+    fn of_master(negotiation: &Negotiation, secrets: &Secrets, direction: Direction) -> Option<Keys> {
+        let suite = Suite::of(negotiation.cipher_suite?)?;
+        let secret = *secrets.get(Label::Master)?;
+        let (client, server) = (negotiation.client_random?, negotiation.server_random?);
+        let openers = Opener::of_master(suite, &secret, &client, &server, negotiation.encrypt_then_mac)?;
+        let [to_server, to_client] = openers;
+        let opener = if direction == Direction::ClientToServer { to_server } else { to_client };
+        Some(Keys { epoch: Epoch::Application, suite, secret, opener, number: 0 })
+    }
+
+    /// The keys of the next key update, for TLS 1.3.
+    fn updated(&self) -> Option<Keys> {
+        Keys::of_traffic(self.epoch, self.suite, secrets::updated(self.suite, &self.secret))
+    }
+}

@@ -1,0 +1,96 @@
+//! From the secrets of a session to the keys of its records (RFC 8446 section 7, RFC 5246 sections 5 and 6.3).
+
+use ring::hmac;
+
+use super::keylog::Secret;
+use super::suite::{Hash, Suite};
+
+/// The keys of one direction.
+#[derive(Clone, Copy)]
+pub(super) struct Keys {
+    /// At most 32 bytes of it are used.
+    pub key: [u8; 32],
+    /// TLS 1.3 and ChaCha20 in 1.2: twelve bytes; the other AEADs of 1.2: the four that do not change.
+    pub iv: [u8; 12],
+    /// The MAC key of a CBC suite, as long as its hash.
+    pub mac: [u8; 48],
+}
+
+/// RFC 8446 section 7.3: the keys of records under a traffic secret.
+pub(super) fn traffic_keys(suite: Suite, secret: &Secret) -> Keys {
+    let mut keys = Keys { key: [0; 32], iv: [0; 12], mac: [0; 48] };
+    expand_label(suite.hash, secret, "key", &mut keys.key[..suite.cipher.key_length()]);
+    expand_label(suite.hash, secret, "iv", &mut keys.iv);
+    keys
+}
+
+/// RFC 8446 section 7.2: `application_traffic_secret_N+1 = HKDF-Expand-Label(application_traffic_secret_N, "traffic upd", "",
+/// Hash.length)`.
+pub(super) fn updated(suite: Suite, secret: &Secret) -> Secret {
+    let mut next = [0; 48];
+    let length = suite.hash.length();
+    expand_label(suite.hash, secret, "traffic upd", &mut next[..length]);
+    // The length of a hash is that of a secret.
+    Secret::new(&next[..length]).unwrap_or(*secret)
+}
+
+/// RFC 8446 section 7.1, with an empty context. No caller asks for more than one block of the hash, so HKDF-Expand (RFC 5869
+/// section 2.3) is its first: `T(1) = HMAC-Hash(PRK, info | 0x01)`.
+fn expand_label(hash: Hash, secret: &Secret, label: &str, out: &mut [u8]) {
+    let mut context = hmac::Context::with_key(&hmac::Key::new(algorithm(hash), secret.as_bytes()));
+    let length = out.len();
+    context.update(&(length as u16).to_be_bytes());
+    context.update(&[6 + label.len() as u8]);
+    context.update(b"tls13 ");
+    context.update(label.as_bytes());
+    context.update(&[0, 1]);
+    out.copy_from_slice(&context.sign().as_ref()[..length]);
+}
+
+/// RFC 5246 section 6.3: the key block, cut into the keys of client and server. Lengths are those of the suite.
+pub(super) fn key_block(
+    suite: Suite,
+    master: &Secret,
+    client_random: &[u8; 32],
+    server_random: &[u8; 32],
+    [mac, key, iv]: [usize; 3],
+) -> [Keys; 2] {
+    let seed = [server_random.as_slice(), client_random].concat();
+    // Two MAC keys, two keys and two IVs, none longer than here.
+    let mut block = [0; 2 * (48 + 32 + 12)];
+    prf(suite.hash, master, "key expansion", &seed, &mut block[..2 * (mac + key + iv)]);
+    let mut keys = [Keys { key: [0; 32], iv: [0; 12], mac: [0; 48] }; 2];
+    let mut rest = block.as_slice();
+    let mut take = |out: &mut [u8]| {
+        let (taken, behind) = rest.split_at(out.len());
+        out.copy_from_slice(taken);
+        rest = behind;
+    };
+    // "client_write_MAC_key, server_write_MAC_key, client_write_key, server_write_key, client_write_IV, server_write_IV".
+    keys.iter_mut().for_each(|side| take(&mut side.mac[..mac]));
+    keys.iter_mut().for_each(|side| take(&mut side.key[..key]));
+    keys.iter_mut().for_each(|side| take(&mut side.iv[..iv]));
+    keys
+}
+
+/// RFC 5246 section 5: `P_hash(secret, seed) = HMAC_hash(secret, A(1) + seed) + HMAC_hash(secret, A(2) + seed) + ...` with
+/// `A(0) = seed, A(i) = HMAC_hash(secret, A(i-1))`.
+fn prf(hash: Hash, secret: &Secret, label: &str, seed: &[u8], out: &mut [u8]) {
+    let key = hmac::Key::new(algorithm(hash), secret.as_bytes());
+    let seed = [label.as_bytes(), seed].concat();
+    let mut a = hmac::sign(&key, &seed);
+    for block in out.chunks_mut(hash.length()) {
+        let mut context = hmac::Context::with_key(&key);
+        context.update(a.as_ref());
+        context.update(&seed);
+        block.copy_from_slice(&context.sign().as_ref()[..block.len()]);
+        a = hmac::sign(&key, a.as_ref());
+    }
+}
+
+fn algorithm(hash: Hash) -> hmac::Algorithm {
+    match hash {
+        Hash::Sha256 => hmac::HMAC_SHA256,
+        Hash::Sha384 => hmac::HMAC_SHA384,
+    }
+}

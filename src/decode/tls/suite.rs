@@ -1,0 +1,152 @@
+//! Cipher suites: their names in the IANA registry, and what it takes to open a record of each.
+
+/// The hash of a suite's key derivation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hash {
+    Sha256,
+    Sha384,
+}
+
+impl Hash {
+    /// Bytes of its output.
+    pub fn length(self) -> usize {
+        match self {
+            Hash::Sha256 => 32,
+            Hash::Sha384 => 48,
+        }
+    }
+}
+
+/// The MAC of a CBC suite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mac {
+    Sha1,
+    Sha256,
+    Sha384,
+}
+
+/// How a suite protects records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cipher {
+    Aes128Gcm,
+    Aes256Gcm,
+    ChaCha20Poly1305,
+    Aes128Ccm,
+    Aes256Ccm,
+    Aes128Ccm8,
+    Aes256Ccm8,
+    Aes128Cbc(Mac),
+    Aes256Cbc(Mac),
+}
+
+impl Cipher {
+    /// Bytes of its key.
+    pub fn key_length(self) -> usize {
+        match self {
+            Cipher::Aes128Gcm | Cipher::Aes128Ccm | Cipher::Aes128Ccm8 | Cipher::Aes128Cbc(_) => 16,
+            Cipher::Aes256Gcm
+            | Cipher::ChaCha20Poly1305
+            | Cipher::Aes256Ccm
+            | Cipher::Aes256Ccm8
+            | Cipher::Aes256Cbc(_) => 32,
+        }
+    }
+
+    /// Bytes of the tag that an AEAD adds.
+    pub fn tag_length(self) -> usize {
+        match self {
+            Cipher::Aes128Ccm8 | Cipher::Aes256Ccm8 => 8,
+            _ => 16,
+        }
+    }
+}
+
+/// What a suite needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Suite {
+    pub number: u16,
+    pub hash: Hash,
+    pub cipher: Cipher,
+}
+
+use Cipher::{
+    Aes128Cbc, Aes128Ccm, Aes128Ccm8, Aes128Gcm, Aes256Cbc, Aes256Ccm, Aes256Ccm8, Aes256Gcm, ChaCha20Poly1305,
+};
+use Hash::{Sha256, Sha384};
+
+/// Number, name, hash of the key derivation (RFC 5246 section 5: SHA-256 unless the suite says otherwise), cipher.
+const SUITES: &[(u16, &str, Hash, Cipher)] = &[
+    (0x1301, "TLS_AES_128_GCM_SHA256", Sha256, Aes128Gcm),
+    (0x1302, "TLS_AES_256_GCM_SHA384", Sha384, Aes256Gcm),
+    (0x1303, "TLS_CHACHA20_POLY1305_SHA256", Sha256, ChaCha20Poly1305),
+    (0x1304, "TLS_AES_128_CCM_SHA256", Sha256, Aes128Ccm),
+    (0x1305, "TLS_AES_128_CCM_8_SHA256", Sha256, Aes128Ccm8),
+    (0xc02b, "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", Sha256, Aes128Gcm),
+    (0xc02c, "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", Sha384, Aes256Gcm),
+    (0xc02f, "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", Sha256, Aes128Gcm),
+    (0xc030, "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", Sha384, Aes256Gcm),
+    (0xcca8, "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256", Sha256, ChaCha20Poly1305),
+    (0xcca9, "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256", Sha256, ChaCha20Poly1305),
+    (0xccaa, "TLS_DHE_RSA_WITH_CHACHA20_POLY1305_SHA256", Sha256, ChaCha20Poly1305),
+    (0xccab, "TLS_PSK_WITH_CHACHA20_POLY1305_SHA256", Sha256, ChaCha20Poly1305),
+    (0xccac, "TLS_ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256", Sha256, ChaCha20Poly1305),
+    (0xc009, "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA", Sha256, Aes128Cbc(Mac::Sha1)),
+    (0xc00a, "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA", Sha256, Aes256Cbc(Mac::Sha1)),
+    (0xc013, "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA", Sha256, Aes128Cbc(Mac::Sha1)),
+    (0xc014, "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA", Sha256, Aes256Cbc(Mac::Sha1)),
+    (0xc023, "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256", Sha256, Aes128Cbc(Mac::Sha256)),
+    (0xc024, "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA384", Sha384, Aes256Cbc(Mac::Sha384)),
+    (0xc027, "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256", Sha256, Aes128Cbc(Mac::Sha256)),
+    (0xc028, "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA384", Sha384, Aes256Cbc(Mac::Sha384)),
+    (0xc09c, "TLS_RSA_WITH_AES_128_CCM", Sha256, Aes128Ccm),
+    (0xc09d, "TLS_RSA_WITH_AES_256_CCM", Sha256, Aes256Ccm),
+    (0xc09e, "TLS_DHE_RSA_WITH_AES_128_CCM", Sha256, Aes128Ccm),
+    (0xc09f, "TLS_DHE_RSA_WITH_AES_256_CCM", Sha256, Aes256Ccm),
+    (0xc0a0, "TLS_RSA_WITH_AES_128_CCM_8", Sha256, Aes128Ccm8),
+    (0xc0a1, "TLS_RSA_WITH_AES_256_CCM_8", Sha256, Aes256Ccm8),
+    (0xc0a2, "TLS_DHE_RSA_WITH_AES_128_CCM_8", Sha256, Aes128Ccm8),
+    (0xc0a3, "TLS_DHE_RSA_WITH_AES_256_CCM_8", Sha256, Aes256Ccm8),
+    (0xc0a4, "TLS_PSK_WITH_AES_128_CCM", Sha256, Aes128Ccm),
+    (0xc0a5, "TLS_PSK_WITH_AES_256_CCM", Sha256, Aes256Ccm),
+    (0xc0a8, "TLS_PSK_WITH_AES_128_CCM_8", Sha256, Aes128Ccm8),
+    (0xc0a9, "TLS_PSK_WITH_AES_256_CCM_8", Sha256, Aes256Ccm8),
+    (0xc0ac, "TLS_ECDHE_ECDSA_WITH_AES_128_CCM", Sha256, Aes128Ccm),
+    (0xc0ad, "TLS_ECDHE_ECDSA_WITH_AES_256_CCM", Sha256, Aes256Ccm),
+    (0xc0ae, "TLS_ECDHE_ECDSA_WITH_AES_128_CCM_8", Sha256, Aes128Ccm8),
+    (0xc0af, "TLS_ECDHE_ECDSA_WITH_AES_256_CCM_8", Sha256, Aes256Ccm8),
+    (0x009c, "TLS_RSA_WITH_AES_128_GCM_SHA256", Sha256, Aes128Gcm),
+    (0x009d, "TLS_RSA_WITH_AES_256_GCM_SHA384", Sha384, Aes256Gcm),
+    (0x009e, "TLS_DHE_RSA_WITH_AES_128_GCM_SHA256", Sha256, Aes128Gcm),
+    (0x009f, "TLS_DHE_RSA_WITH_AES_256_GCM_SHA384", Sha384, Aes256Gcm),
+    (0x00a8, "TLS_PSK_WITH_AES_128_GCM_SHA256", Sha256, Aes128Gcm),
+    (0x00a9, "TLS_PSK_WITH_AES_256_GCM_SHA384", Sha384, Aes256Gcm),
+    (0x002f, "TLS_RSA_WITH_AES_128_CBC_SHA", Sha256, Aes128Cbc(Mac::Sha1)),
+    (0x0033, "TLS_DHE_RSA_WITH_AES_128_CBC_SHA", Sha256, Aes128Cbc(Mac::Sha1)),
+    (0x0035, "TLS_RSA_WITH_AES_256_CBC_SHA", Sha256, Aes256Cbc(Mac::Sha1)),
+    (0x0039, "TLS_DHE_RSA_WITH_AES_256_CBC_SHA", Sha256, Aes256Cbc(Mac::Sha1)),
+    (0x003c, "TLS_RSA_WITH_AES_128_CBC_SHA256", Sha256, Aes128Cbc(Mac::Sha256)),
+    (0x003d, "TLS_RSA_WITH_AES_256_CBC_SHA256", Sha256, Aes256Cbc(Mac::Sha256)),
+    (0x0067, "TLS_DHE_RSA_WITH_AES_128_CBC_SHA256", Sha256, Aes128Cbc(Mac::Sha256)),
+    (0x006b, "TLS_DHE_RSA_WITH_AES_256_CBC_SHA256", Sha256, Aes256Cbc(Mac::Sha256)),
+];
+
+impl Suite {
+    /// The suite of this number; `None` where its records cannot be opened.
+    pub fn of(number: u16) -> Option<Suite> {
+        let (number, _, hash, cipher) = *SUITES.iter().find(|(known, ..)| *known == number)?;
+        Some(Suite { number, hash, cipher })
+    }
+
+    /// The suites of TLS 1.3 (RFC 8446 appendix B.4), whose names say nothing of the key exchange.
+    pub fn newest() -> impl Iterator<Item = Suite> {
+        (0x1301..=0x1305).filter_map(Suite::of)
+    }
+}
+
+/// The name of a cipher suite in the IANA registry, as far as it is still in use.
+pub(super) fn name(number: u16) -> String {
+    match SUITES.iter().find(|(known, ..)| *known == number) {
+        Some((_, name, ..)) => (*name).to_owned(),
+        None => format!("cipher suite {number:#06x}"),
+    }
+}

@@ -1,0 +1,94 @@
+//! permessage-deflate (RFC 7692): how it was agreed upon, and the compressed stream of one direction.
+
+use std::fmt;
+
+use flate2::{Decompress, FlushDecompress, Status};
+
+use crate::decode::Direction;
+
+/// Compression as the server agreed to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Deflate {
+    /// Whether each message of a direction is compressed on its own.
+    alone: [bool; 2],
+}
+
+impl Deflate {
+    /// By the value of Sec-WebSocket-Extensions of the response; `None` where it agrees to no compression.
+    pub fn agreed(extensions: &str) -> Option<Deflate> {
+        let agreed = extensions.split(',').find(|extension| {
+            extension.split(';').next().is_some_and(|name| name.trim().eq_ignore_ascii_case("permessage-deflate"))
+        })?;
+        let has = |name: &str| agreed.split(';').skip(1).any(|parameter| parameter.trim().eq_ignore_ascii_case(name));
+        // RFC 7692 section 7.1.1. The sizes of windows do not matter: the largest holds any.
+        Some(Deflate { alone: [has("client_no_context_takeover"), has("server_no_context_takeover")] })
+    }
+}
+
+/// Why a message cannot be inflated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Failed {
+    Damaged,
+    /// It is longer than allowed.
+    TooLong,
+}
+
+/// The compressed stream of one direction.
+pub(super) struct Inflate {
+    stream: Decompress,
+    alone: bool,
+}
+
+impl fmt::Debug for Inflate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Inflate")
+    }
+}
+
+impl Inflate {
+    pub(super) fn new(deflate: Deflate, direction: Direction) -> Inflate {
+        Inflate { stream: Decompress::new(false), alone: deflate.alone[direction as usize] }
+    }
+
+    /// Whether a message can be inflated without those before it.
+    pub(super) fn is_alone(&self) -> bool {
+        self.alone
+    }
+
+    /// Inflates a message to at most `most` bytes.
+    pub(super) fn message(&mut self, compressed: &[u8], most: usize) -> Result<Vec<u8>, Failed> {
+        // RFC 7692 section 7.2.2: "Append 4 octets of 0x00 0x00 0xff 0xff to the tail end of the payload of the message."
+        const TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
+        if self.alone {
+            self.stream.reset(false);
+        }
+        let mut inflated = Vec::new();
+        for input in [compressed, &TAIL[..]] {
+            let before = self.stream.total_in();
+            loop {
+                let taken = (self.stream.total_in() - before) as usize;
+                if inflated.capacity() == inflated.len() {
+                    inflated.reserve(inflated.len().clamp(1 << 10, 1 << 20));
+                }
+                let given = inflated.len();
+                let status = self.stream.decompress_vec(&input[taken..], &mut inflated, FlushDecompress::Sync);
+                if inflated.len() > most {
+                    return Err(Failed::TooLong);
+                }
+                let progress = (self.stream.total_in() - before) as usize > taken || inflated.len() > given;
+                match status.map_err(|_| Failed::Damaged)? {
+                    // Section 7.2.3.5: a block may have the BFINAL bit; the next message begins with a new stream and the same window, which no
+                    // encoder in use does.
+                    Status::StreamEnd => {
+                        self.stream.reset(false);
+                        return Ok(inflated);
+                    }
+                    _ if inflated.len() == inflated.capacity() => {}
+                    _ if !progress => break,
+                    _ => {}
+                }
+            }
+        }
+        Ok(inflated)
+    }
+}

@@ -1,0 +1,67 @@
+//! The body of the fuzz target for WebSocket.
+
+use super::{Deflate, WebSocket, WebSocketEvent};
+use crate::capture::Limits;
+use crate::decode::{Direction, Piece};
+
+/// One direction of a connection with compression: `data` is a script of steps of one byte each. An even one is half the length of a gap, up
+/// to 14; of any other so many bytes follow.
+///
+/// Cutting changes nothing; places of a message lie inside the stream, one behind the other, and what stands there plainly is the message;
+/// memory is bounded.
+///
+/// # Panics
+///
+/// Where that is not so.
+pub fn fuzz_websocket(data: &[u8]) {
+    for (direction, extensions) in [
+        (Direction::ClientToServer, "permessage-deflate"),
+        (Direction::ServerToClient, "permessage-deflate; server_no_context_takeover"),
+        (Direction::ServerToClient, ""),
+    ] {
+        let whole = run(data, direction, extensions, usize::MAX);
+        assert_eq!(whole, run(data, direction, extensions, 1), "byte by byte");
+        assert_eq!(whole, run(data, direction, extensions, 5), "cut");
+    }
+}
+
+fn run(mut data: &[u8], direction: Direction, extensions: &str, size: usize) -> Vec<String> {
+    let limits = Limits { message: 500, ..Limits::default() };
+    let mut decoder = WebSocket::new(limits, [0; 2], Deflate::agreed(extensions));
+    let mut told = Vec::new();
+    let mut stream: Vec<u8> = Vec::new();
+    let mut end = 0;
+    while let Some((step, rest)) = data.split_first() {
+        let pieces: Vec<Piece<'_>> = if step % 2 == 0 && *step < 16 {
+            data = rest;
+            vec![Piece::Gap(u64::from(*step) / 2)]
+        } else {
+            let (sent, behind) = rest.split_at(usize::from(*step).min(rest.len()));
+            data = behind;
+            sent.chunks(size).map(Piece::Data).collect()
+        };
+        for piece in pieces {
+            match piece {
+                Piece::Data(bytes) => stream.extend_from_slice(bytes),
+                Piece::Gap(length) => stream.resize(stream.len() + length as usize, 0),
+                Piece::End(_) => {}
+            }
+            decoder.push(direction, piece, &mut |event| {
+                if let WebSocketEvent::Message { bytes, places, .. } = &event {
+                    let mut at = 0;
+                    for place in *places {
+                        assert!(end <= place.range.start && place.range.end <= stream.len() as u64, "{place:?}");
+                        end = place.range.end;
+                        let part = &bytes[at..at + place.length as usize];
+                        assert!(!place.plain || &stream[place.range.start as usize..end as usize] == part);
+                        at += part.len();
+                    }
+                    assert_eq!(at, bytes.len());
+                }
+                told.push(format!("{event:?}"));
+            });
+            assert!(decoder.held() <= limits.message && decoder.low_water(direction) <= stream.len() as u64);
+        }
+    }
+    told
+}

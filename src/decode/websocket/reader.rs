@@ -1,0 +1,259 @@
+//! One direction: bytes to frames, frames to messages.
+
+use super::deflate::{Deflate, Failed, Inflate};
+use super::frame::{CLOSE, FrameHead};
+use super::{Place, WebSocketEvent};
+use crate::capture::Limits;
+use crate::decode::{Anomaly, Direction, Piece};
+
+/// Bytes that any message may grow to when inflated; beyond, `Limits::inflate_ratio` counts.
+const FREE: u64 = 1 << 20;
+
+type Sink<'s> = dyn FnMut(WebSocketEvent<'_>) + 's;
+
+#[derive(Debug)]
+pub(super) struct Reader {
+    direction: Direction,
+    limits: Limits,
+    state: State,
+    /// Offset of the first byte that is not done with.
+    offset: u64,
+    /// The bytes of a frame's head that came.
+    held: Vec<u8>,
+    message: Option<Message>,
+    inflate: Option<Inflate>,
+    /// Compressed messages refer to one that was lost.
+    context_lost: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Head,
+    /// So much of a payload is still to come; and the place in its mask.
+    Payload {
+        head: FrameHead,
+        left: u64,
+    },
+    /// Nothing more is read: the connection was closed, or framing is lost.
+    Over,
+}
+
+/// A message whose frames are not all there.
+#[derive(Debug)]
+struct Message {
+    /// Offset of its first frame's head.
+    start: u64,
+    compressed: bool,
+    bytes: Vec<u8>,
+    places: Vec<Place>,
+    /// Bytes of it are missing, or it is too long.
+    given_up: bool,
+}
+
+impl Reader {
+    pub(super) fn new(direction: Direction, limits: Limits, offset: u64, deflate: Option<Deflate>) -> Reader {
+        let inflate = deflate.map(|deflate| Inflate::new(deflate, direction));
+        let (state, held) = (State::Head, Vec::new());
+        Reader { direction, limits, state, offset, held, message: None, inflate, context_lost: false }
+    }
+
+    pub(super) fn push(&mut self, piece: Piece<'_>, sink: &mut Sink<'_>) {
+        match piece {
+            Piece::Data(mut bytes) => {
+                while !bytes.is_empty() {
+                    let taken = self.step(bytes, sink);
+                    bytes = &bytes[taken..];
+                }
+            }
+            Piece::Gap(0) | Piece::End(_) => {}
+            Piece::Gap(length) => self.gap(length, sink),
+        }
+    }
+
+    pub(super) fn low_water(&self) -> u64 {
+        self.message.as_ref().filter(|message| !message.given_up).map_or(self.offset, |message| message.start)
+    }
+
+    pub(super) fn held(&self) -> usize {
+        self.message.as_ref().map_or(0, Message::held)
+    }
+
+    pub(super) fn give_up(&mut self) {
+        if let Some(message) = &mut self.message {
+            message.give_up();
+            self.context_lost = true;
+        }
+    }
+
+    /// Takes some of the bytes.
+    fn step(&mut self, bytes: &[u8], sink: &mut Sink<'_>) -> usize {
+        match self.state {
+            State::Head => {
+                // One by one: a head is at most 14 bytes, and what follows it is not to be copied.
+                self.held.push(bytes[0]);
+                if let Ok((_, head)) = FrameHead::read(&self.held) {
+                    let length = self.held.len() as u64;
+                    self.held.clear();
+                    self.head(head, length, sink);
+                }
+                1
+            }
+            State::Payload { head, left } => {
+                let taken = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
+                self.payload(head, left, &bytes[..taken]);
+                self.offset += taken as u64;
+                self.remains(head, left - taken as u64, sink);
+                taken
+            }
+            State::Over => {
+                self.offset += bytes.len() as u64;
+                bytes.len()
+            }
+        }
+    }
+
+    /// A head of this length is whole.
+    fn head(&mut self, head: FrameHead, length: u64, sink: &mut Sink<'_>) {
+        let start = self.offset;
+        let expected = head.fault(self.message.is_some());
+        // RFC 7692 section 6: the bit has a meaning only where compression was agreed upon.
+        let expected =
+            expected.or((head.is_compressed && self.inflate.is_none()).then_some("a frame without reserved bits"));
+        if let Some(expected) = expected {
+            self.anomaly(Anomaly::NotWebSocket { offset: start, expected }, sink);
+            return self.stop(length);
+        }
+        self.offset += length;
+        if !head.is_control() {
+            let message = self.message.get_or_insert_with(|| Message {
+                start,
+                compressed: head.is_compressed,
+                bytes: Vec::new(),
+                places: Vec::new(),
+                given_up: false,
+            });
+            let end = self.offset.saturating_add(head.length);
+            // Empty fragments must not cost memory.
+            if !message.given_up && head.length > 0 {
+                message.places.push(Place { range: self.offset..end, length: head.length, plain: head.key.is_none() });
+            }
+            let longer = (message.held() as u64).saturating_add(head.length) > self.limits.message as u64;
+            if longer && !message.given_up {
+                self.give_up();
+                self.anomaly(Anomaly::LimitReached { limit: "message", offset: start }, sink);
+            }
+        }
+        self.remains(head, head.length, sink);
+    }
+
+    /// Bytes of a payload of which `left` were to come.
+    fn payload(&mut self, head: FrameHead, left: u64, bytes: &[u8]) {
+        let Some(message) = self.message.as_mut().filter(|message| !head.is_control() && !message.given_up) else {
+            return;
+        };
+        let before = message.bytes.len();
+        message.bytes.extend_from_slice(bytes);
+        if let Some(key) = head.key {
+            // Section 5.3: "octet i of the transformed data is the XOR of octet i of the original data with octet at index i modulo 4".
+            let at = (head.length - left) % 4;
+            let key = key.into_iter().cycle().skip(at as usize);
+            message.bytes[before..].iter_mut().zip(key).for_each(|(byte, key)| *byte ^= key);
+        }
+    }
+
+    /// So much of a frame is still to come.
+    fn remains(&mut self, head: FrameHead, left: u64, sink: &mut Sink<'_>) {
+        if left > 0 {
+            self.state = State::Payload { head, left };
+            return;
+        }
+        self.state = State::Head;
+        if head.opcode == CLOSE {
+            // Section 5.5.1: "The application MUST NOT send any more data frames after sending a Close frame."
+            return self.stop(0);
+        }
+        if !head.is_control() && head.is_last {
+            self.finish(sink);
+        }
+    }
+
+    /// The message that is open is whole.
+    fn finish(&mut self, sink: &mut Sink<'_>) {
+        let Some(Message { compressed, mut bytes, mut places, given_up, .. }) = self.message.take() else { return };
+        if given_up {
+            return;
+        }
+        if let Some(inflate) = self.inflate.as_mut().filter(|_| compressed) {
+            let Some((first, last)) = places.first().zip(places.last()) else { return };
+            let range = first.range.start..last.range.end;
+            let coding = "permessage-deflate".to_owned();
+            if self.context_lost && !inflate.is_alone() {
+                let why = "an earlier message that it refers to is missing".to_owned();
+                return self.anomaly(Anomaly::BadCoding { coding, why }, sink);
+            }
+            let ratio = (bytes.len() as u64).saturating_mul(self.limits.inflate_ratio).saturating_add(FREE);
+            let most = usize::try_from(ratio).unwrap_or(usize::MAX).min(self.limits.message);
+            match inflate.message(&bytes, most) {
+                Ok(inflated) => bytes = inflated,
+                Err(failed) => {
+                    self.context_lost = true;
+                    let why = "the deflate data is damaged".to_owned();
+                    return self.anomaly(
+                        match failed {
+                            Failed::Damaged => Anomaly::BadCoding { coding, why },
+                            Failed::TooLong => Anomaly::LimitReached { limit: "inflate_ratio", offset: range.start },
+                        },
+                        sink,
+                    );
+                }
+            }
+            places = vec![Place { range, length: bytes.len() as u64, plain: false }];
+        }
+        sink(WebSocketEvent::Message { direction: self.direction, bytes: &bytes, places: &places });
+    }
+
+    /// Bytes were never seen.
+    fn gap(&mut self, length: u64, sink: &mut Sink<'_>) {
+        match self.state {
+            State::Payload { head, left } if length <= left => {
+                if !head.is_control() {
+                    self.give_up();
+                }
+                self.offset += length;
+                self.remains(head, left - length, sink);
+            }
+            State::Over => self.offset += length,
+            State::Head | State::Payload { .. } => {
+                let expected = "the head of a frame, which the capture does not hold";
+                self.anomaly(Anomaly::NotWebSocket { offset: self.offset, expected }, sink);
+                let held = self.held.len() as u64;
+                self.stop(held + length);
+            }
+        }
+    }
+
+    /// Nothing more is read behind the next `length` bytes.
+    fn stop(&mut self, length: u64) {
+        self.offset += length;
+        self.state = State::Over;
+        self.message = None;
+        self.held = Vec::new();
+    }
+
+    fn anomaly(&self, anomaly: Anomaly, sink: &mut Sink<'_>) {
+        sink(WebSocketEvent::Anomaly { direction: self.direction, anomaly });
+    }
+}
+
+impl Message {
+    /// Bytes, and what is known of their places: fragments may be of one byte.
+    fn held(&self) -> usize {
+        self.bytes.len() + self.places.len() * size_of::<Place>()
+    }
+
+    fn give_up(&mut self) {
+        self.given_up = true;
+        self.bytes = Vec::new();
+        self.places = Vec::new();
+    }
+}

@@ -1,0 +1,152 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::decode::websocket::fuzz::fuzz_websocket;
+
+/// A frame with this first byte, masked with a key where there is one.
+fn frame(first: u8, key: Option<[u8; 4]>, payload: &[u8]) -> Vec<u8> {
+    let masked = if key.is_some() { 0x80 } else { 0 };
+    let mut frame = match payload.len() {
+        length @ ..126 => vec![first, masked | length as u8],
+        length @ ..0x1_0000 => [&[first, masked | 126], &(length as u16).to_be_bytes()[..]].concat(),
+        length => [&[first, masked | 127], &(length as u64).to_be_bytes()[..]].concat(),
+    };
+    frame.extend(key.into_iter().flatten());
+    let mask = key.unwrap_or_default().into_iter().cycle();
+    frame.extend(payload.iter().zip(mask).map(|(byte, mask)| byte ^ mask));
+    frame
+}
+
+/// What is told of pieces of one direction, whole and byte by byte.
+fn told(direction: Direction, extensions: &str, pieces: &[Piece<'_>]) -> Vec<String> {
+    let run = |size: usize| {
+        let mut told = Vec::new();
+        let mut decoder = WebSocket::new(Limits::default(), [0; 2], Deflate::agreed(extensions));
+        let mut push = |piece| {
+            decoder.push(direction, piece, &mut |event| match event {
+                WebSocketEvent::Message { bytes, .. } => told.push(String::from_utf8_lossy(bytes).into_owned()),
+                WebSocketEvent::Anomaly { anomaly, .. } => told.push(format!("{anomaly:?}")),
+            });
+        };
+        for piece in pieces {
+            match piece {
+                Piece::Data(bytes) => bytes.chunks(size).map(Piece::Data).for_each(&mut push),
+                piece => push(*piece),
+            }
+        }
+        told
+    };
+    let whole = run(usize::MAX);
+    assert_eq!(whole, run(1), "byte by byte");
+    whole
+}
+
+const SERVER: Direction = Direction::ServerToClient;
+const KEY: Option<[u8; 4]> = Some([1, 2, 3, 4]);
+
+#[test]
+fn the_examples_of_the_standard() {
+    // RFC 6455 section 5.7.
+    let hello = [0x81, 0x05, 0x48, 0x65, 0x6c, 0x6c, 0x6f];
+    assert_eq!(told(SERVER, "", &[Piece::Data(&hello)]), ["Hello"]);
+    let masked = [0x81, 0x85, 0x37, 0xfa, 0x21, 0x3d, 0x7f, 0x9f, 0x4d, 0x51, 0x58];
+    assert_eq!(told(Direction::ClientToServer, "", &[Piece::Data(&masked)]), ["Hello"]);
+    let fragments = [0x01, 0x03, 0x48, 0x65, 0x6c, 0x80, 0x02, 0x6c, 0x6f];
+    assert_eq!(told(SERVER, "", &[Piece::Data(&fragments)]), ["Hello"]);
+    // RFC 7692 section 7.2.3: alone, in two frames, with the window of the message before, stored, and in a last block.
+    let agreed = "permessage-deflate; server_max_window_bits=10";
+    let compressed = [0xc1, 0x07, 0xf2, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00];
+    let shared = [0xc1, 0x05, 0xf2, 0x00, 0x11, 0x00, 0x00];
+    assert_eq!(told(SERVER, agreed, &[Piece::Data(&[&compressed[..], &shared].concat())]), ["Hello", "Hello"]);
+    let two = [0x41, 0x03, 0xf2, 0x48, 0xcd, 0x80, 0x04, 0xc9, 0xc9, 0x07, 0x00];
+    assert_eq!(told(SERVER, agreed, &[Piece::Data(&two)]), ["Hello"]);
+    let stored = [0xc1, 0x0b, 0x00, 0x05, 0x00, 0xfa, 0xff, 0x48, 0x65, 0x6c, 0x6c, 0x6f, 0x00];
+    assert_eq!(told(SERVER, agreed, &[Piece::Data(&stored)]), ["Hello"]);
+    let last = [0xc1, 0x08, 0xf3, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00, 0x00];
+    assert_eq!(told(SERVER, agreed, &[Piece::Data(&last)]), ["Hello"]);
+}
+
+#[test]
+fn control_frames_stand_between_fragments_and_nothing_behind_a_close() {
+    let frames = [
+        frame(0x01, KEY, b"one "),
+        frame(0x89, KEY, b"ping"),
+        frame(0x00, KEY, b""),
+        frame(0x80, KEY, b"two"),
+        frame(0x82, KEY, &[b'x'; 70_000]),
+        frame(0x88, KEY, &[3, 232]),
+        frame(0x81, KEY, b"late"),
+    ];
+    let told = told(Direction::ClientToServer, "", &[Piece::Data(&frames.concat())]);
+    assert_eq!((told.len(), told[0].as_str(), told[1].len()), (2, "one two", 70_000));
+}
+
+#[test]
+fn a_hole_in_a_payload_costs_its_message_and_what_refers_to_it() {
+    let (first, second) = (frame(0x81, None, b"a message"), frame(0x81, None, b"another"));
+    let pieces = [Piece::Data(&first[..4]), Piece::Gap(3), Piece::Data(&first[7..]), Piece::Data(&second)];
+    assert_eq!(told(SERVER, "", &pieces), ["another"]);
+    let shared = [0xc1, 0x05, 0xf2, 0x00, 0x11, 0x00, 0x00];
+    let pieces = [Piece::Data(&[0xc1, 0x07, 0xf2]), Piece::Gap(6), Piece::Data(&shared), Piece::Data(&second)];
+    let told_of = told(SERVER, "permessage-deflate", &pieces);
+    assert!(told_of[0].contains("earlier message") && told_of[1] == "another", "{told_of:?}");
+    let whole = [0xc1, 0x07, 0xf2, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00];
+    let pieces = [Piece::Data(&[0xc1, 0x07, 0xf2]), Piece::Gap(6), Piece::Data(&whole)];
+    assert_eq!(told(SERVER, "permessage-deflate; server_no_context_takeover", &pieces), ["Hello"]);
+}
+
+#[test]
+fn where_framing_is_lost_nothing_more_is_told() {
+    let (first, second) = (frame(0x81, None, b"a message"), frame(0x81, None, b"another"));
+    let pieces = [Piece::Data(&first[..4]), Piece::Gap(8), Piece::Data(&second), Piece::Data(&second)];
+    assert!(matches!(&told(SERVER, "", &pieces)[..], [odd] if odd.starts_with("NotWebSocket")));
+    for bytes in [&b"\xc1\x01x"[..], b"\x83\x01x", b"\x80\x01x", b"\x09\x01x", b"\x91\x01x", b"\x01\x01x\x81\x01x"] {
+        let told = told(SERVER, "", &[Piece::Data(bytes), Piece::Data(&second)]);
+        assert!(matches!(&told[..], [odd] if odd.starts_with("NotWebSocket")), "{bytes:?} {told:?}");
+    }
+}
+
+#[test]
+fn a_bomb_is_stopped() {
+    let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::best());
+    std::io::Write::write_all(&mut encoder, &vec![0; 8 << 20]).expect("memory takes it");
+    let bomb = encoder.finish().expect("memory takes it");
+    let limits = Limits { inflate_ratio: 10, ..Limits::default() };
+    let mut decoder = WebSocket::new(limits, [0; 2], Deflate::agreed("permessage-deflate"));
+    let mut limited = false;
+    decoder.push(SERVER, Piece::Data(&frame(0xc1, None, &bomb)), &mut |event| {
+        let WebSocketEvent::Anomaly { anomaly, .. } = event else { panic!("{event:?}") };
+        limited = matches!(anomaly, Anomaly::LimitReached { limit: "inflate_ratio", .. });
+    });
+    assert!(limited);
+}
+
+#[test]
+fn what_a_server_agrees_to() {
+    assert_eq!(Deflate::agreed(""), None);
+    assert_eq!(Deflate::agreed("x-webkit-deflate-frame"), None);
+    let both = "foo, permessage-deflate; Client_No_Context_Takeover ;server_no_context_takeover";
+    assert_ne!(Deflate::agreed(both), Deflate::agreed("permessage-deflate"));
+    assert_ne!(Deflate::agreed(both), Deflate::agreed("permessage-deflate; client_no_context_takeover"));
+}
+
+proptest! {
+    #[test]
+    fn any_bytes(data: Vec<u8>) {
+        fuzz_websocket(&data);
+    }
+
+    #[test]
+    fn frames_with_holes(steps in prop::collection::vec((prop::sample::select(&[0x81u8, 0x01, 0x80, 0x00, 0xc1, 0x41, 0x89, 0x88][..]),
+        prop::option::of(any::<[u8; 4]>()), prop::collection::vec(any::<u8>(), 0..9), prop::option::of(0u8..8)), 0..12)) {
+        let mut script = Vec::new();
+        for (first, key, payload, gap) in steps {
+            let frame = frame(first, key, &payload);
+            // One byte may be too many: then it is a part of the next step.
+            script.push(frame.len() as u8 | 1);
+            script.extend(frame);
+            script.extend(gap.map(|length| length * 2));
+        }
+        fuzz_websocket(&script);
+    }
+}

@@ -1,0 +1,100 @@
+//! Changing one value inside a JSON text and nothing else: what is sent again keeps the order of members, the numbers and the escapes of the
+//! recording.
+
+use std::ops::{ControlFlow, Range};
+
+use crate::decode::json::{elements, is, members};
+
+/// Where the value at a JSON Pointer (RFC 6901) stands in a text.
+pub fn locate(text: &str, pointer: &str) -> Option<Range<usize>> {
+    let mut at = text;
+    for step in pointer.split('/').skip(1) {
+        let name = step.replace("~1", "/").replace("~0", "~");
+        let mut found = None;
+        if at.starts_with('{') {
+            // Of a name that occurs twice the last one counts.
+            members(at, &mut |key, value| {
+                if is(key, &name) {
+                    found = Some(value);
+                }
+                ControlFlow::Continue(())
+            });
+        } else {
+            let mut left: usize = name.parse().ok()?;
+            elements(at, &mut |value| match left.checked_sub(1) {
+                Some(less) => {
+                    left = less;
+                    ControlFlow::Continue(())
+                }
+                None => {
+                    found = Some(value);
+                    ControlFlow::Break(())
+                }
+            });
+        }
+        at = found?;
+    }
+    let start = at.as_ptr() as usize - text.as_ptr() as usize;
+    Some(start..start + at.len())
+}
+
+/// The text with another value at a pointer; unchanged where nothing stands there.
+pub fn replaced(text: &str, pointer: &str, value: &str) -> String {
+    match locate(text, pointer) {
+        Some(range) => format!("{}{value}{}", &text[..range.start], &text[range.end..]),
+        None => text.to_owned(),
+    }
+}
+
+/// The object with a member of this name and value, in the place of one that is there. What is no object becomes one.
+pub fn with_member(object: &str, name: &str, value: &str) -> String {
+    let pointer = format!("/{}", crate::compare::difference::escaped(name));
+    if object.trim_start().starts_with('{') && locate(object, &pointer).is_some() {
+        return replaced(object, &pointer, value);
+    }
+    let name = serde_json::Value::from(name);
+    match object.trim().strip_prefix('{').map(str::trim_start) {
+        None | Some("}") => format!("{{{name}:{value}}}"),
+        Some(rest) => format!("{{{name}:{value},{rest}"),
+    }
+}
+
+/// The object without the members that `is_unwanted` names.
+pub fn without_members(object: &str, is_unwanted: &dyn Fn(&str) -> bool) -> String {
+    let mut kept = Vec::new();
+    members(object, &mut |name, value| {
+        let plain = crate::decode::json::string(name).unwrap_or_default();
+        if !is_unwanted(&plain) {
+            kept.push(format!("{name}:{value}"));
+        }
+        ControlFlow::Continue(())
+    });
+    format!("{{{}}}", kept.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_value_changes_and_nothing_else() {
+        let text = r#"{ "b" : [1.0, {"a/b": "\u0041"}], "a":2e400 }"#;
+        assert_eq!(replaced(text, "/b/1/a~1b", "7"), r#"{ "b" : [1.0, {"a/b": 7}], "a":2e400 }"#);
+        assert_eq!(replaced(text, "/b/2", "7"), text);
+        assert_eq!(replaced(text, "/c", "7"), text);
+        assert_eq!(replaced("1", "", "7"), "7");
+    }
+
+    #[test]
+    fn a_member_is_set_or_added() {
+        assert_eq!(with_member(r#"{"a":1}"#, "a", "2"), r#"{"a":2}"#);
+        assert_eq!(with_member(r#"{"a":1}"#, "x/y", "2"), r#"{"x/y":2,"a":1}"#);
+        assert_eq!(with_member("{ }", "a", "2"), r#"{"a":2}"#);
+        assert_eq!(with_member("", "a", "2"), r#"{"a":2}"#);
+    }
+
+    #[test]
+    fn members_are_taken_out() {
+        assert_eq!(without_members(r#"{"a":1,"b" : 2}"#, &|name| name == "a"), r#"{"b":2}"#);
+    }
+}

@@ -1,0 +1,358 @@
+//! Values that the server made up and the client handed back: ticket numbers, cursors, task ids, resource URIs, session tokens. The new server
+//! makes up others, so the client has to hand back those.
+//!
+//! Nothing is replaced on a guess. The evidence is: the same value stood in a recorded answer before the client first said it, at a place that
+//! is known; and at the same place of the new answer stands another one, while the old one is nowhere in it. Values that might be the same by
+//! accident (words, small numbers) count only as members that the protocol itself hands back ([`TOKENS`]).
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::Value;
+
+use super::plan::{Plan, StepIndex};
+use crate::compare::difference::{escaped, name_of};
+use crate::compare::rules::words;
+use crate::mcp::Message;
+use crate::mcp::facts::part;
+
+/// Members by which the protocol hands a value back, and what the server calls it: even a short value is evidence there.
+const TOKENS: [(&str, &str); 6] = [
+    ("cursor", "nextCursor"),
+    ("taskId", "taskId"),
+    ("requestState", "requestState"),
+    ("subscriptionId", "subscriptionId"),
+    ("elicitationId", "elicitationId"),
+    ("uri", "uri"),
+];
+
+/// Values of one recording that are looked for. Beyond it later values are taken as they were recorded.
+const VALUES: usize = 1 << 20;
+
+/// Bytes of a text that is searched for values, and of a value.
+const TEXT: usize = 64 << 10;
+const VALUE: usize = 4 << 10;
+
+/// Where in a recorded answer a value first stood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The request that was answered.
+    pub step: StepIndex,
+    /// JSON Pointer into the result.
+    pub path: String,
+    /// Where in the text at that place, which holds more than the value.
+    pub inside: Inside,
+    /// The value.
+    pub value: Value,
+}
+
+/// Where in a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Inside {
+    /// It is all of it.
+    Whole,
+    /// The text is JSON: a pointer into that.
+    Json(String),
+    /// The text is for people: the word of this index.
+    Word(usize),
+}
+
+/// A place in a message of the client that takes the new server's value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Use {
+    /// JSON Pointer into `params`.
+    pub path: String,
+    /// The index in [`Flow::origins`].
+    pub origin: usize,
+}
+
+/// Where values came from and went to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Flow {
+    /// Each value once.
+    pub origins: Vec<Origin>,
+    /// By step: what it hands back.
+    pub uses: HashMap<StepIndex, Vec<Use>>,
+    /// By step: what its answer gives.
+    pub given: HashMap<StepIndex, Vec<usize>>,
+}
+
+impl Flow {
+    /// Of a recording and its plan.
+    pub fn of(messages: &[Message], plan: &Plan) -> Flow {
+        let mut search = Search::default();
+        let steps: HashMap<usize, StepIndex> =
+            plan.steps.iter().enumerate().map(|(at, step)| (step.message, at)).collect();
+        let answers: HashMap<usize, StepIndex> =
+            plan.steps.iter().enumerate().filter_map(|(at, step)| Some((step.answer?, at))).collect();
+        let replies: HashSet<usize> = plan.server_requests.iter().map(|request| request.answer).collect();
+        for (index, message) in messages.iter().enumerate() {
+            let read = |name| part(message, name).and_then(|text| serde_json::from_str::<Value>(text).ok());
+            if let Some(step) = steps.get(&index) {
+                read("params").iter().for_each(|params| search.client(Some(*step), params));
+            } else if replies.contains(&index) {
+                read("result").iter().for_each(|result| search.client(None, result));
+            } else if let Some(step) = answers.get(&index) {
+                read("result").iter().for_each(|result| search.server(*step, result));
+            }
+        }
+        search.flow
+    }
+
+    /// What the answer of a step gives: each origin's new value, where the evidence holds.
+    pub fn resolve<'a>(
+        &'a self,
+        step: StepIndex,
+        old: &'a Value,
+        new: &'a Value,
+    ) -> impl Iterator<Item = (usize, Value)> {
+        let given = self.given.get(&step).map(Vec::as_slice).unwrap_or_default();
+        given.iter().filter_map(move |origin| Some((*origin, resolve(&self.origins[*origin], old, new)?)))
+    }
+}
+
+#[derive(Default)]
+struct Search {
+    flow: Flow,
+    /// What the server said first, by the text of the value; by token kind too.
+    known: HashMap<(Option<&'static str>, String), usize>,
+    /// Found on the server's side, not yet used.
+    candidates: Vec<Origin>,
+    used: HashMap<usize, usize>,
+    /// What the client said first is its own.
+    own: HashSet<String>,
+}
+
+impl Search {
+    fn client(&mut self, step: Option<StepIndex>, params: &Value) {
+        leaves(params, &mut |path, name, value| {
+            let text = text_of(value);
+            let kind = TOKENS.iter().find(|(client, _)| *client == name).map(|(client, _)| *client);
+            let candidate = [kind, None].into_iter().find_map(|kind| self.known.get(&(kind, text.clone())).copied());
+            match (candidate, step) {
+                (Some(candidate), Some(step)) => {
+                    let origin = self.origin(candidate);
+                    self.flow.uses.entry(step).or_default().push(Use { path: path.to_owned(), origin });
+                }
+                (Some(_), None) => {}
+                (None, _) if self.own.len() < VALUES => {
+                    let telling = words(&text).into_iter().filter(|word| is_telling(word)).map(str::to_owned);
+                    self.own.extend(telling.collect::<Vec<_>>());
+                    self.own.insert(text);
+                }
+                (None, _) => {}
+            }
+        });
+    }
+
+    /// The number of an origin, which is one from now on.
+    fn origin(&mut self, candidate: usize) -> usize {
+        if let Some(origin) = self.used.get(&candidate) {
+            return *origin;
+        }
+        let origin = self.flow.origins.len();
+        let found = self.candidates[candidate].clone();
+        self.flow.given.entry(found.step).or_default().push(origin);
+        self.flow.origins.push(found);
+        self.used.insert(candidate, origin);
+        origin
+    }
+
+    fn server(&mut self, step: StepIndex, result: &Value) {
+        leaves(result, &mut |path, name, value| {
+            let whole = Origin { step, path: path.to_owned(), inside: Inside::Whole, value: value.clone() };
+            let text = text_of(value);
+            let kind = TOKENS.iter().find(|(_, server)| *server == name).map(|(client, _)| *client);
+            if kind.is_some() {
+                self.learn(kind, text.clone(), whole.clone());
+            }
+            if is_telling(&text) {
+                self.learn(None, text.clone(), whole);
+            } else if value.is_string() && text.len() <= TEXT {
+                self.text(step, path, &text);
+            }
+        });
+    }
+
+    /// Values inside a text: of the JSON that it is, or of its words.
+    fn text(&mut self, step: StepIndex, path: &str, text: &str) {
+        let origin = |inside, value| Origin { step, path: path.to_owned(), inside, value };
+        match serde_json::from_str::<Value>(text) {
+            Ok(inner @ (Value::Object(_) | Value::Array(_))) => leaves(&inner, &mut |at, _, value| {
+                let said = text_of(value);
+                if is_telling(&said) {
+                    self.learn(None, said, origin(Inside::Json(at.to_owned()), value.clone()));
+                }
+            }),
+            _ => {
+                for (index, word) in words(text).into_iter().enumerate().filter(|(_, word)| is_telling(word)) {
+                    self.learn(None, word.to_owned(), origin(Inside::Word(index), word.into()));
+                }
+            }
+        }
+    }
+
+    fn learn(&mut self, kind: Option<&'static str>, text: String, origin: Origin) {
+        if text.len() <= VALUE && self.candidates.len() < VALUES && !self.own.contains(&text) {
+            let next = self.candidates.len();
+            if *self.known.entry((kind, text)).or_insert(next) == next {
+                self.candidates.push(origin);
+            }
+        }
+    }
+}
+
+/// Whether a value that occurs twice is the same thing both times: an identifier, not a word or a small number.
+fn is_telling(text: &str) -> bool {
+    let digits = text.bytes().filter(u8::is_ascii_digit).count();
+    let plain = !text.contains(|c: char| c.is_whitespace() || "{}[]\"<>".contains(c));
+    plain && (text.contains("://") || (text.len() >= 6 && digits > 0 && (digits < text.len() || digits >= 8)))
+}
+
+fn text_of(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// Shows each string and number with its path and the name of the member it belongs to.
+fn leaves(value: &Value, visit: &mut dyn FnMut(&str, &str, &Value)) {
+    fn walk(path: &mut String, name: &str, value: &Value, visit: &mut dyn FnMut(&str, &str, &Value)) {
+        let length = path.len();
+        match value {
+            Value::Object(members) => {
+                for (name, value) in members {
+                    path.push('/');
+                    path.push_str(&escaped(name));
+                    walk(path, name, value, visit);
+                    path.truncate(length);
+                }
+            }
+            Value::Array(elements) => {
+                for (index, value) in elements.iter().enumerate() {
+                    path.push('/');
+                    path.push_str(&index.to_string());
+                    walk(path, name, value, visit);
+                    path.truncate(length);
+                }
+            }
+            Value::String(_) | Value::Number(_) => visit(path, name, value),
+            Value::Null | Value::Bool(_) => {}
+        }
+    }
+    walk(&mut String::new(), "", value, visit);
+}
+
+/// The value that stands in the new answer where the old one stood in the recorded; `None` where the evidence does not hold.
+fn resolve(origin: &Origin, old: &Value, new: &Value) -> Option<Value> {
+    let (old, new) = (reach(origin, old, old)?, reach(origin, old, new)?);
+    debug_assert_eq!(text_of(&old), text_of(&origin.value));
+    (std::mem::discriminant(&old) == std::mem::discriminant(&new)).then_some(new)
+}
+
+/// Follows an origin into a result; `old` tells which element of a list is meant.
+fn reach(origin: &Origin, old: &Value, result: &Value) -> Option<Value> {
+    let found = follow(&origin.path, old, result)?;
+    match &origin.inside {
+        Inside::Whole => Some(found.clone()),
+        Inside::Json(path) => {
+            let inner = |value: &Value| serde_json::from_str::<Value>(value.as_str()?).ok();
+            let (old, new) = (inner(follow(&origin.path, old, old)?)?, inner(found)?);
+            follow(path, &old, &new).cloned()
+        }
+        Inside::Word(index) => {
+            let (old, new) = (words(follow(&origin.path, old, old)?.as_str()?), words(found.as_str()?));
+            // The same sentence around it: as many words, and the same ones beside it.
+            let beside = |words: &[&str]| {
+                let word = |at: Option<usize>| at.and_then(|at| words.get(at)).map(|word| (*word).to_owned());
+                [word(index.checked_sub(2)), word(index.checked_sub(1)), word(Some(index + 1))]
+            };
+            let same = old.len() == new.len() && beside(&old) == beside(&new);
+            new.get(*index).filter(|_| same).map(|word| Value::from(*word))
+        }
+    }
+}
+
+/// Follows a path of `old` into `new`. An element of a list is the one that is called the same; where the names themselves are what the server
+/// makes up, the one at the same place of a list of the same length.
+fn follow<'v>(path: &str, old: &Value, new: &'v Value) -> Option<&'v Value> {
+    let (mut old, mut new) = (old, new);
+    for step in path.split('/').skip(1) {
+        let name = step.replace("~1", "/").replace("~0", "~");
+        (old, new) = match (old, new) {
+            (Value::Array(olds), Value::Array(news)) => {
+                let index: usize = name.parse().ok()?;
+                let element = olds.get(index)?;
+                let called = name_of(element).and_then(|name| news.iter().find(|new| name_of(new) == Some(name)));
+                (element, called.or_else(|| news.get(index).filter(|_| olds.len() == news.len()))?)
+            }
+            (Value::Object(olds), Value::Object(news)) => (olds.get(&name)?, news.get(&name)?),
+            _ => return None,
+        };
+    }
+    Some(new)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::replay::talk;
+
+    fn flow(text: &str) -> Flow {
+        let messages = talk::read(text);
+        Flow::of(&messages, &Plan::of(&messages))
+    }
+
+    /// What a call hands back when the answer before it was `old` and is `new`.
+    fn handed_back(old: Value, said: Value, new: Value) -> Vec<(String, Value)> {
+        let flow = flow(&format!(
+            r#"-> {{"id":1,"method":"tools/call","params":{{"name":"open","arguments":{{"title":"printer-17a"}}}}}}
+               <- {{"id":1,"result":{old}}}
+               -> {{"id":2,"method":"tools/call","params":{said}}}"#
+        ));
+        let values: HashMap<usize, Value> = flow.resolve(0, &old, &new).collect();
+        let uses = flow.uses.get(&1).cloned().unwrap_or_default();
+        uses.into_iter().filter_map(|used| Some((used.path, values.get(&used.origin)?.clone()))).collect()
+    }
+
+    #[test]
+    fn an_identifier_that_the_server_made_is_replaced() {
+        let back =
+            handed_back(json!({"ticket": "T-4711"}), json!({"arguments": {"id": "T-4711"}}), json!({"ticket": "T-9"}));
+        assert_eq!(back, [("/arguments/id".to_owned(), json!("T-9"))]);
+        let text = |ticket: &str| json!({"content": [{"text": format!("opened {ticket}, thank you")}]});
+        let said = json!({"ticket": "T-4711"});
+        assert_eq!(handed_back(text("T-4711"), said.clone(), text("X-1")), [("/ticket".to_owned(), json!("X-1"))]);
+        assert_eq!(
+            handed_back(text("T-4711"), said.clone(), json!({"content": [{"text": "no more tickets, sorry"}]})),
+            []
+        );
+        let inner = |ticket: &str| json!({"content": [{"text": json!({"ticket": ticket}).to_string()}]});
+        assert_eq!(handed_back(inner("T-4711"), said, inner("X-1")), [("/ticket".to_owned(), json!("X-1"))]);
+    }
+
+    #[test]
+    fn what_may_be_the_same_by_accident_is_left_alone() {
+        let unchanged = |old: Value, said: Value, new: Value| assert_eq!(handed_back(old, said, new), []);
+        unchanged(json!({"count": 3}), json!({"count": 3}), json!({"count": 4}));
+        unchanged(json!({"word": "printer"}), json!({"word": "printer"}), json!({"word": "scanner"}));
+        unchanged(json!({"echo": "printer-17a"}), json!({"x": "printer-17a"}), json!({"echo": "other-18b"}));
+        // The old value's kind is another one now.
+        unchanged(json!({"ticket": "T-4711"}), json!({"id": "T-4711"}), json!({"ticket": null}));
+    }
+
+    #[test]
+    fn a_token_of_the_protocol_may_be_short() {
+        let back = handed_back(json!({"nextCursor": "2"}), json!({"cursor": "2"}), json!({"nextCursor": "b"}));
+        assert_eq!(back, [("/cursor".to_owned(), json!("b"))]);
+    }
+
+    #[test]
+    fn an_element_of_a_list_is_found_by_its_name() {
+        let list = |names: &[(&str, &str)]| json!({"resources": names.iter().map(|(name, uri)| json!({"name": name, "uri": uri})).collect::<Vec<_>>()});
+        let old = list(&[("a", "note://1/a"), ("b", "note://1/b")]);
+        let said = json!({"uri": "note://1/b"});
+        let back = handed_back(old.clone(), said.clone(), list(&[("b", "note://2/b"), ("a", "note://2/a")]));
+        assert_eq!(back, [("/uri".to_owned(), json!("note://2/b"))]);
+        assert_eq!(handed_back(old, said, list(&[("a", "note://2/a")])), [], "b is gone: nothing stands for it");
+    }
+}

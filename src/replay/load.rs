@@ -1,0 +1,146 @@
+//! Many replays at once, and how long the answers took.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use anyhow::Result;
+
+use super::capture::Recorded;
+use super::run::{Fate, Settings, Taken};
+use super::script::Script;
+use super::target::Target;
+use crate::compare::{Outcome, Report, Rules};
+use crate::replay::judge;
+use crate::store::Place;
+
+/// How many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// Replays one after the other, in each session.
+    pub repeat: u64,
+    /// Sessions at once.
+    pub parallel: u64,
+}
+
+/// The latencies of one kind of request, in nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Latencies {
+    /// In the recording.
+    pub recorded: Vec<i64>,
+    /// In the replays, at most [`KEPT`], evenly chosen.
+    pub replayed: Vec<i64>,
+    seen: u64,
+}
+
+/// Latencies kept of one kind of request.
+const KEPT: usize = 65_536;
+
+impl Latencies {
+    fn add(&mut self, latency: i64) {
+        self.seen += 1;
+        if self.replayed.len() < KEPT {
+            self.replayed.push(latency);
+        } else {
+            // Later ones take the place of earlier ones in turn.
+            self.replayed[(self.seen % KEPT as u64) as usize] = latency;
+        }
+    }
+}
+
+/// The value that `percent` of the values do not exceed.
+pub fn percentile(values: &[i64], percent: usize) -> Option<i64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable();
+    let last = sorted.len().checked_sub(1)?;
+    sorted.get(last * percent / 100).copied()
+}
+
+/// What came of all of them.
+#[derive(Clone, Debug, Default)]
+pub struct Outcomes {
+    /// The first report, with the worst outcome of each request in all of them.
+    pub report: Report,
+    /// By label.
+    pub latencies: BTreeMap<String, Latencies>,
+    /// Replays done.
+    pub replays: u64,
+}
+
+impl Outcomes {
+    fn add(&mut self, script: &Script, taken: &Taken, report: Report) {
+        self.replays += 1;
+        for (index, (step, done)) in
+            script.plan.steps.iter().zip(&taken.steps).enumerate().filter(|(_, (step, _))| step.is_request)
+        {
+            let latencies = self.latencies.entry(step.label.to_string()).or_default();
+            if self.replays == 1 {
+                latencies.recorded.extend(script.latency(index));
+            }
+            if let (Some(latency), Fate::Sent(_)) = (done.latency, &done.fate) {
+                latencies.add(latency);
+            }
+        }
+        if self.replays == 1 {
+            self.report = report;
+            return;
+        }
+        for (kept, other) in self.report.pairs.iter_mut().zip(report.pairs) {
+            if !kept.outcome.differs() && other.outcome.differs() {
+                *kept = other;
+            }
+        }
+        for note in report.notes {
+            if !self.report.notes.contains(&note) {
+                self.report.notes.push(note);
+            }
+        }
+    }
+
+    /// Whether anything differed.
+    pub fn differs(&self) -> bool {
+        self.report.pairs.iter().any(|pair| pair.outcome != Outcome::Same && pair.outcome.differs())
+    }
+}
+
+/// Replays a script as often as asked for. Of each replay nothing is kept but what differs.
+///
+/// # Errors
+/// As for [`Target::replay`]: the first that any of them met.
+pub fn run(
+    script: &Script,
+    settings: &Settings,
+    target: &Target,
+    place: &Place,
+    rules: &Rules,
+    load: Load,
+) -> Result<Outcomes> {
+    let outcomes = Mutex::new((Outcomes::default(), None));
+    let started = AtomicU64::new(0);
+    let total = load.repeat.saturating_mul(load.parallel);
+    let session = || {
+        while started.fetch_add(1, Ordering::Relaxed) < total {
+            let done: Result<(Taken, Recorded)> = target.replay(script, settings, place);
+            let done = done.map(|(taken, recorded)| (judge::report(script, &taken, &recorded, rules), taken));
+            let mut outcomes = outcomes.lock().unwrap_or_else(PoisonError::into_inner);
+            match done {
+                Ok((report, taken)) => outcomes.0.add(script, &taken, report),
+                Err(error) => {
+                    outcomes.1.get_or_insert(error);
+                    return;
+                }
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..load.parallel {
+            scope.spawn(session);
+        }
+        session();
+    });
+    match outcomes.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        (_, Some(error)) => Err(error),
+        (outcomes, None) => Ok(outcomes),
+    }
+}

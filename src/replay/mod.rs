@@ -1,0 +1,36 @@
+//! A recorded session, sent again to a server that answers for itself.
+//!
+//! ```text
+//!  recording ─► plan ──────────────┐   what the client says, and what each word waits for      (pure)
+//!          └──► flow ──────────────┤   which values the new server has to supply               (pure)
+//!               translate, safety ─┤   how it is said to this server, and what is not said     (pure)
+//!                                  ▼
+//!               run ◄──► transport (STDIO, Streamable HTTP, HTTP+SSE) ──► capture ──► store
+//!                │
+//!                ▼
+//!               compare ─► report
+//! ```
+//!
+//! What goes over the wire is recorded like any traffic: as packets, through the one decoder.
+
+pub mod capture;
+pub mod edit;
+pub mod flow;
+pub mod judge;
+pub mod load;
+pub mod plan;
+pub mod recording;
+pub mod run;
+pub mod safety;
+pub mod script;
+pub mod target;
+pub mod translate;
+pub mod transport;
+
+#[cfg(test)]
+pub(crate) mod talk;
+
+pub use flow::Flow;
+pub use plan::{Plan, Step};
+pub use recording::Recording;
+pub use script::Script;

@@ -1,0 +1,305 @@
+//! One replay: the plan against a live server.
+//!
+//! One thread decides; transports read and write on threads of their own. It waits for one thing only, the next arrival, and never without a
+//! deadline: a request that is not answered in time is given up and the rest goes on; a server that is gone ends the replay, and what
+//! was not sent says so.
+
+mod arrivals;
+mod handshake;
+mod questions;
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::edit::replaced;
+use super::plan::{Step, StepIndex};
+use super::safety::{Effects, Policy, masked};
+use super::script::Script;
+use super::translate::{Dialect, Era, Translated, headers, parameter_headers};
+use super::transport::{Failure, Outgoing, Transport};
+use crate::compare::Answer;
+
+/// How fast the client speaks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pace {
+    /// As soon as it may.
+    Fast,
+    /// With the pauses of the recording, divided by this.
+    Recorded(f64),
+}
+
+/// How a replay is run.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The revision to speak, where it is not to be negotiated.
+    pub revision: Option<String>,
+    /// How fast.
+    pub pace: Pace,
+    /// How long an answer may take.
+    pub timeout: Duration,
+    /// What is not sent.
+    pub policy: Policy,
+    /// Whether a step is wanted (`--only`), by index; empty: all are.
+    pub only: Vec<bool>,
+}
+
+/// What became of a step.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fate {
+    /// It was sent; a request with its answer.
+    Sent(Option<Answer>),
+    /// It was not, for this reason.
+    Skipped(String),
+}
+
+/// A step, done.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Done {
+    /// The id of the request that was sent.
+    pub id: Option<u64>,
+    /// What became of it.
+    pub fate: Fate,
+    /// Nanoseconds until the answer was there.
+    pub latency: Option<i64>,
+}
+
+/// A replay, done.
+#[derive(Clone, Debug, Default)]
+pub struct Taken {
+    /// Each step, in order.
+    pub steps: Vec<Done>,
+    /// By origin: the new server's value.
+    pub values: HashMap<usize, Value>,
+    /// The server's notifications and requests, by method.
+    pub unasked: BTreeMap<String, u64>,
+    /// The revision that was spoken.
+    pub revision: String,
+    /// What else is to be said.
+    pub notes: Vec<String>,
+    /// The address speaks another transport: nothing was replayed.
+    pub wrong_transport: Option<Failure>,
+    /// The conversation could not be opened: nothing was replayed.
+    pub unopened: Option<String>,
+}
+
+/// How long requests without a recorded answer may still be answered once all others are.
+const LINGER: Duration = Duration::from_millis(300);
+
+/// Times that a session which the server forgot is opened again.
+const REOPENED: u32 = 3;
+
+/// How long a server may take to start and to answer the first request, where others may take less.
+const START: Duration = Duration::from_secs(10);
+
+struct Pending {
+    /// The step; `None` for a handshake that the recording does not have.
+    step: Option<StepIndex>,
+    sent: Instant,
+    deadline: Instant,
+    method: String,
+    params: Option<String>,
+    rounds: u32,
+}
+
+/// Replays a script.
+pub fn run(script: &Script, settings: &Settings, transport: Box<dyn Transport>) -> Taken {
+    let revision = settings.revision.as_deref().unwrap_or(&script.revision);
+    let mut runner = Runner {
+        script,
+        settings,
+        transport,
+        dialect: Dialect::new(script.era(), revision, script.client.clone()),
+        done: vec![None; script.plan.steps.len()],
+        pending: HashMap::new(),
+        handshakes: HashMap::new(),
+        ids: HashMap::new(),
+        next: 1,
+        used: vec![false; script.plan.server_requests.len()],
+        effects: script.effects.clone(),
+        schemas: HashMap::new(),
+        opened: false,
+        reopened: 0,
+        over: None,
+        lost: false,
+        silent: false,
+        taken: Taken::default(),
+    };
+    runner.play();
+    runner.finish()
+}
+
+struct Runner<'a> {
+    script: &'a Script,
+    settings: &'a Settings,
+    transport: Box<dyn Transport>,
+    dialect: Dialect,
+    done: Vec<Option<Done>>,
+    pending: HashMap<u64, Pending>,
+    /// Answers to handshakes of our own.
+    handshakes: HashMap<u64, Answer>,
+    ids: HashMap<StepIndex, u64>,
+    next: u64,
+    /// Recorded answers to the server's requests that were given.
+    used: Vec<bool>,
+    effects: Effects,
+    /// Input schemas of tools that want arguments in header fields.
+    schemas: HashMap<String, Value>,
+    opened: bool,
+    reopened: u32,
+    over: Option<Failure>,
+    /// The server forgot the session.
+    lost: bool,
+    /// A request was given up.
+    silent: bool,
+    taken: Taken,
+}
+
+impl Runner<'_> {
+    fn play(&mut self) {
+        let steps = &self.script.plan.steps;
+        // A client of both eras tries `server/discover` first, and then it is a request like any other.
+        let opening = if self.dialect.era() == Era::Legacy { "initialize" } else { "server/discover" };
+        let opens = |step: &Step| step.label.method == opening;
+        if !steps.iter().any(opens) {
+            self.open(None);
+        }
+        for (index, step) in steps.iter().enumerate() {
+            if self.done[index].is_some() {
+                continue;
+            }
+            self.wait(None, |runner| step.after.iter().any(|step| runner.is_pending(*step)));
+            self.pause(step.pause);
+            if std::mem::take(&mut self.lost) && self.reopened < REOPENED {
+                self.reopened += 1;
+                self.transport.forget_session();
+                self.taken.notes.push(format!("the session was opened again before #{}", step.number.0));
+                self.open(None);
+            }
+            if let Some(why) = self.reason_to_skip(index, step) {
+                self.done[index] = Some(Done { id: None, fate: Fate::Skipped(why), latency: None });
+            } else if opens(step) && !self.opened {
+                self.open(Some(index));
+            } else {
+                self.say(index, step);
+            }
+            if self.taken.wrong_transport.is_some() {
+                return;
+            }
+        }
+        self.wait(None, |runner| runner.pending.values().any(|pending| runner.is_expected(pending)));
+        self.wait(Some(Instant::now() + LINGER), |runner| !runner.pending.is_empty());
+    }
+
+    fn finish(mut self) -> Taken {
+        let last_words = self.transport.close();
+        let gone = self.over.take().map(|over| over.why);
+        let gone = match (gone, last_words) {
+            (Some(gone), Some(words)) => Some(format!("{gone}; {words}")),
+            (gone, words) => gone.or(words),
+        };
+        if !self.opened {
+            self.taken.unopened = gone.clone();
+        }
+        let nothing = |why: String| Fate::Sent(Some(Answer::Nothing(why)));
+        for (index, done) in self.done.iter_mut().enumerate() {
+            let id = self.ids.get(&index).copied();
+            let fate = match (&done, &gone, id) {
+                (Some(_), ..) => continue,
+                (None, Some(gone), Some(_)) => nothing(format!("no answer: {gone}")),
+                (None, Some(gone), None) => nothing(format!("not sent: {gone}")),
+                (None, None, _) => nothing("no answer".to_owned()),
+            };
+            *done = Some(Done { id, fate, latency: None });
+        }
+        self.taken.steps = self.done.into_iter().flatten().collect();
+        self.taken.revision = self.dialect.revision;
+        self.taken
+    }
+
+    fn reason_to_skip(&self, index: StepIndex, step: &Step) -> Option<String> {
+        if self.over.is_some() {
+            return None;
+        }
+        let is_handshake =
+            matches!(&*step.label.method, "initialize" | "notifications/initialized" | "server/discover");
+        if !is_handshake && self.settings.only.get(index) == Some(&false) {
+            return Some("not wanted (--only)".to_owned());
+        }
+        if let Some(path) = self.script.params(index).and_then(masked) {
+            return Some(format!("{path} was masked when it was recorded: record with --keep-secrets"));
+        }
+        self.effects.refuse(step, &self.settings.policy)
+    }
+
+    /// Sends a step.
+    fn say(&mut self, index: StepIndex, step: &Step) {
+        if self.over.is_some() {
+            return;
+        }
+        let mut params = self.script.params(index).map(str::to_owned);
+        for used in self.script.flow.uses.get(&index).into_iter().flatten() {
+            if let (Some(params), Some(value)) = (&mut params, self.taken.values.get(&used.origin)) {
+                *params = replaced(params, &used.path, &value.to_string());
+            }
+        }
+        if let (Some(params), Some(id)) = (&mut params, step.cancels.and_then(|step| self.ids.get(&step))) {
+            *params = replaced(params, "/requestId", &id.to_string());
+        }
+        let params = match self.dialect.translate(&step.label, step.is_request, params.as_deref()) {
+            Translated::Send(params) => params,
+            Translated::Said(why) | Translated::Refused(why) => {
+                self.done[index] = Some(Done { id: None, fate: Fate::Skipped(why.to_owned()), latency: None });
+                return;
+            }
+        };
+        if step.is_request {
+            let id = self.request(Some(index), &step.label.method, params, 0);
+            self.ids.insert(index, id);
+        } else {
+            self.notify(&step.label.method, params.as_deref());
+            self.done[index] = Some(Done { id: None, fate: Fate::Sent(None), latency: None });
+        }
+    }
+
+    /// Sends a request; its answer becomes that of the step.
+    fn request(&mut self, step: Option<StepIndex>, method: &str, params: Option<String>, rounds: u32) -> u64 {
+        let id = self.next;
+        self.next += 1;
+        let text = compose(Some(id), method, params.as_deref());
+        let sent = Instant::now();
+        let fields = self.fields(method, params.as_deref());
+        let opens = matches!(method, "initialize" | "server/discover");
+        let deadline = sent + if opens { self.settings.timeout.max(START) } else { self.settings.timeout };
+        self.pending.insert(id, Pending { step, sent, deadline, method: method.to_owned(), params, rounds });
+        self.transport.send(Outgoing { text, id: Some(id), fields });
+        id
+    }
+
+    fn notify(&mut self, method: &str, params: Option<&str>) {
+        let (text, fields) = (compose(None, method, params), self.fields(method, params));
+        self.transport.send(Outgoing { text, id: None, fields });
+    }
+
+    fn fields(&self, method: &str, params: Option<&str>) -> Vec<(String, String)> {
+        let modern = self.dialect.era() == Era::Modern;
+        let revision =
+            Some(self.dialect.revision.as_str()).filter(|_| (self.opened || modern) && method != "initialize");
+        let mut fields = headers(revision, method, params);
+        let params = params.filter(|_| modern && method == "tools/call" && !self.schemas.is_empty());
+        let call = params.and_then(|params| serde_json::from_str::<Value>(params).ok()).unwrap_or_default();
+        if let Some(schema) = call["name"].as_str().and_then(|name| self.schemas.get(name)) {
+            fields.extend(parameter_headers(schema, &call["arguments"]));
+        }
+        fields
+    }
+}
+
+/// A message as text.
+fn compose(id: Option<u64>, method: &str, params: Option<&str>) -> String {
+    let method = Value::from(method);
+    let id = id.map(|id| format!(r#","id":{id}"#)).unwrap_or_default();
+    let params = params.map(|params| format!(r#","params":{params}"#)).unwrap_or_default();
+    format!(r#"{{"jsonrpc":"2.0"{id},"method":{method}{params}}}"#)
+}

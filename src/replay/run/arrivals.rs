@@ -1,0 +1,170 @@
+//! Waiting, and what arrives meanwhile.
+
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::RecvTimeoutError;
+use serde_json::Value;
+
+use super::{Done, Fate, Pace, Pending, Runner};
+use crate::capture::Limits;
+use crate::compare::Answer;
+use crate::decode::jsonrpc::{self, Envelope, Kind, Parsed};
+use crate::replay::plan::StepIndex;
+use crate::replay::translate::Era;
+use crate::replay::transport::{Arrival, Failure, FailureKind, Outgoing};
+
+impl Runner<'_> {
+    pub(super) fn is_pending(&self, step: StepIndex) -> bool {
+        self.done[step].is_none() && self.ids.contains_key(&step) && self.over.is_none()
+    }
+
+    /// Whether the recording has an answer to it.
+    pub(super) fn is_expected(&self, pending: &Pending) -> bool {
+        pending.step.is_none_or(|step| self.script.plan.steps[step].answer.is_some())
+    }
+
+    /// Lets the client think.
+    pub(super) fn pause(&mut self, recorded: i64) {
+        let Pace::Recorded(times) = self.settings.pace else { return };
+        let pause = Duration::from_nanos(recorded.max(0).unsigned_abs()).div_f64(times);
+        self.wait(Some(Instant::now() + pause), |_| true);
+    }
+
+    /// Takes what arrives for as long as `going` says, at most until a moment or the end of the server.
+    pub(super) fn wait(&mut self, until: Option<Instant>, going: impl Fn(&Self) -> bool) {
+        while self.over.is_none() && going(self) {
+            let deadlines = self.pending.values().map(|pending| pending.deadline).chain(until);
+            // Something is awaited, so there is a deadline; the timeout stands in where that should ever be untrue.
+            let next = deadlines.min().unwrap_or_else(|| Instant::now() + self.settings.timeout);
+            match self.transport.arrivals().recv_deadline(next) {
+                Ok(arrival) => self.arrive(arrival),
+                Err(RecvTimeoutError::Timeout) => {
+                    self.give_up();
+                    if until.is_none_or(|until| Instant::now() >= until) && until.is_some() {
+                        return;
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.over = Some(Failure::new(FailureKind::Server, "the connection is gone"));
+                }
+            }
+        }
+    }
+
+    /// Requests whose time is over.
+    fn give_up(&mut self) {
+        let now = Instant::now();
+        let late: Vec<u64> =
+            self.pending.iter().filter(|(_, pending)| pending.deadline <= now).map(|(id, _)| *id).collect();
+        for id in late {
+            let why = format!("no answer within {:?}", self.settings.timeout);
+            let Some(pending) = self.pending.remove(&id) else { continue };
+            self.silent = true;
+            // 2025-06-18 basic/lifecycle "Timeouts": "the sender SHOULD issue a cancellation notification for that request"
+            if pending.method != "initialize" && self.dialect.era() == Era::Legacy {
+                self.notify("notifications/cancelled", Some(&format!(r#"{{"requestId":{id},"reason":"timeout"}}"#)));
+            }
+            self.settle(id, pending, Answer::Nothing(why), Instant::now());
+        }
+    }
+
+    fn arrive(&mut self, arrival: Arrival) {
+        match arrival {
+            Arrival::Text(text, at) => self.hear(&text, at),
+            Arrival::Over(failure) => self.over = Some(failure),
+            Arrival::Failed(id, failure) => {
+                let pending = id.and_then(|id| Some((id, self.pending.remove(&id)?)));
+                match failure.kind {
+                    FailureKind::Server => self.over = Some(failure.clone()),
+                    FailureKind::Transport => self.taken.wrong_transport = Some(failure.clone()),
+                    FailureKind::Session => self.lost = true,
+                    FailureKind::Message if pending.is_none() => self.taken.notes.push(failure.why.clone()),
+                    FailureKind::Message => {}
+                }
+                if let Some((id, pending)) = pending {
+                    self.settle(id, pending, Answer::Nothing(failure.why), Instant::now());
+                }
+            }
+        }
+    }
+
+    /// One text of the server: a message, or a batch of them.
+    fn hear(&mut self, text: &[u8], at: Instant) {
+        let limits = Limits::default();
+        match jsonrpc::parse(text, limits.json_depth, limits.batch) {
+            Parsed::Single(envelope) => self.message(text, &envelope, at),
+            Parsed::Batch(members) => {
+                for (range, member) in members {
+                    if let (Some(text), Ok(envelope)) = (text.get(range), member) {
+                        self.message(text, &envelope, at);
+                    }
+                }
+            }
+            Parsed::Invalid(_) => *self.taken.unasked.entry("(no message)".to_owned()).or_default() += 1,
+        }
+    }
+
+    fn message(&mut self, text: &[u8], envelope: &Envelope, at: Instant) {
+        let of = |range: &Option<std::ops::Range<usize>>| {
+            range.clone().and_then(|range| text.get(range)).and_then(|part| std::str::from_utf8(part).ok())
+        };
+        match envelope.kind {
+            Some(Kind::Response | Kind::Error) => {
+                let id = of(&envelope.id).and_then(|id| id.parse::<u64>().ok());
+                let Some((id, pending)) = id.and_then(|id| Some((id, self.pending.remove(&id)?))) else {
+                    *self.taken.unasked.entry("(an answer to nothing)".to_owned()).or_default() += 1;
+                    return;
+                };
+                let is_error = envelope.kind == Some(Kind::Error);
+                let value = of(if is_error { &envelope.error } else { &envelope.result }).unwrap_or("null");
+                let answer = match serde_json::from_str::<Value>(value) {
+                    Err(_) => Answer::Unreadable(value.to_owned()),
+                    Ok(error) if is_error => Answer::Error(error),
+                    Ok(result) if result.get("isError") == Some(&Value::Bool(true)) => Answer::ToolError(result),
+                    Ok(result) => Answer::Result(result),
+                };
+                if !self.ask_again(&pending, &answer) {
+                    self.settle(id, pending, answer, at);
+                }
+            }
+            Some(Kind::Request) => {
+                let method = envelope.method_name.clone().unwrap_or_default();
+                let id = of(&envelope.id).unwrap_or("null").to_owned();
+                let reply = self.reply(&method, of(&envelope.params), &id);
+                self.transport.send(Outgoing { text: reply, id: None, fields: self.fields(&method, None) });
+                *self.taken.unasked.entry(method).or_default() += 1;
+            }
+            Some(Kind::Notification) => {
+                *self.taken.unasked.entry(envelope.method_name.clone().unwrap_or_default()).or_default() += 1;
+            }
+            Some(Kind::Invalid) | None => {}
+        }
+    }
+
+    /// A request is over.
+    fn settle(&mut self, id: u64, pending: Pending, answer: Answer, at: Instant) {
+        let answered = !matches!(answer, Answer::Nothing(_));
+        let latency = i64::try_from(at.saturating_duration_since(pending.sent).as_nanos()).ok().filter(|_| answered);
+        let Some(step) = pending.step else {
+            self.handshakes.insert(id, answer);
+            return;
+        };
+        if let (Answer::Result(new), Answer::Result(old)) = (&answer, self.script.answer(step)) {
+            self.taken.values.extend(self.script.flow.resolve(step, &old, new));
+            if pending.method == "tools/list" {
+                self.effects.learn(new);
+                self.learn_schemas(new);
+            }
+        }
+        self.done[step] = Some(Done { id: Some(id), fate: Fate::Sent(Some(answer)), latency });
+    }
+
+    fn learn_schemas(&mut self, result: &Value) {
+        for tool in result.get("tools").and_then(Value::as_array).into_iter().flatten() {
+            let schema = tool.get("inputSchema").filter(|schema| schema.to_string().contains("x-mcp-header"));
+            if let (Some(name), Some(schema)) = (tool["name"].as_str(), schema) {
+                self.schemas.insert(name.to_owned(), schema.clone());
+            }
+        }
+    }
+}

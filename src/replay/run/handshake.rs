@@ -1,0 +1,113 @@
+//! How a conversation is opened: as the recording did, or in the way of the other era where the server knows no other.
+
+use serde_json::Value;
+
+use super::{Done, Fate, Runner};
+use crate::compare::{Answer, Label};
+use crate::replay::edit::with_member;
+use crate::replay::plan::{Step, StepIndex};
+use crate::replay::translate::{Era, LEGACY, MODERN, Translated};
+use crate::replay::transport::{Failure, FailureKind};
+
+impl Runner<'_> {
+    /// Opens the conversation, as the recording did and otherwise in the way of the other era, where no revision is forced.
+    pub(super) fn open(&mut self, step: Option<StepIndex>) {
+        let forced = self.settings.revision.is_some();
+        let first = self.dialect.era();
+        let other = if first == Era::Legacy { MODERN } else { LEGACY };
+        let opened = match self.greet(step) {
+            // Silence to `server/discover` is an answer of servers that know no such thing; silence to `initialize` is not.
+            Err(why) if !forced && self.is_there() && !(first == Era::Legacy && self.silent) => {
+                self.dialect.revision = other.to_owned();
+                let second = self.greet(None);
+                if second.is_ok() {
+                    let now = self.dialect.era();
+                    self.taken.notes.push(format!("the server speaks revisions {now}, the recording {first}"));
+                }
+                second.map_err(|_| why)
+            }
+            result => result,
+        };
+        match opened {
+            Ok(()) => {
+                self.opened = true;
+                // What the recording says of the handshake is of the other era.
+                let unsaid = step.filter(|_| self.script.era() != self.dialect.era());
+                unsaid.into_iter().for_each(|step| self.skip_handshake(step));
+                self.transport.opened(&self.dialect.revision.clone());
+                let initialized = |step: &&(usize, &Step)| step.1.label.method == "notifications/initialized";
+                if self.dialect.era() == Era::Legacy {
+                    self.notify("notifications/initialized", None);
+                    let steps = self.script.plan.steps.iter().enumerate();
+                    if let Some((index, _)) = steps.collect::<Vec<_>>().iter().find(initialized) {
+                        self.done[*index] = Some(Done { id: None, fate: Fate::Sent(None), latency: None });
+                    }
+                }
+            }
+            Err(why) if self.is_there() => {
+                self.over = Some(Failure::new(FailureKind::Server, format!("the handshake failed: {why}")));
+            }
+            Err(_) => {}
+        }
+    }
+
+    fn is_there(&self) -> bool {
+        self.over.is_none() && self.taken.wrong_transport.is_none()
+    }
+
+    fn skip_handshake(&mut self, step: StepIndex) {
+        let fate = Fate::Skipped("the server's era opens a conversation otherwise".to_owned());
+        self.done[step] = Some(Done { id: None, fate, latency: None });
+    }
+
+    /// Sends what opens a conversation of the era and waits for the answer.
+    fn greet(&mut self, step: Option<StepIndex>) -> Result<(), String> {
+        let era = self.dialect.era();
+        let method = if era == Era::Legacy { "initialize" } else { "server/discover" };
+        let step = step.filter(|step| self.script.plan.steps[*step].label.method == method);
+        let id = if era == Era::Legacy {
+            let params = step.and_then(|step| self.script.params(step)).filter(|params| params.starts_with('{'));
+            let revision = Value::from(self.dialect.revision.as_str()).to_string();
+            let params = match params {
+                // What the recorded client asked for, unless another revision is wanted.
+                Some(params) if self.dialect.revision == self.script.revision => params.to_owned(),
+                Some(params) => with_member(params, "protocolVersion", &revision),
+                None => self.dialect.client.initialize(&self.dialect.revision),
+            };
+            self.request(step, method, Some(params), 0)
+        } else {
+            let label = Label { method: method.to_owned(), subject: None };
+            let mut dialect = self.dialect.clone();
+            dialect.from = Era::Modern;
+            let params = match dialect.translate(&label, true, step.and_then(|step| self.script.params(step))) {
+                Translated::Send(params) => params,
+                Translated::Said(_) | Translated::Refused(_) => None,
+            };
+            self.request(step, method, params, 0)
+        };
+        self.ids.extend(step.map(|step| (step, id)));
+        self.wait(None, |runner| runner.pending.contains_key(&id));
+        let answer = match step {
+            Some(step) => self.done[step].as_ref().and_then(|done| match &done.fate {
+                Fate::Sent(Some(answer)) => Some(answer.clone()),
+                _ => None,
+            }),
+            None => self.handshakes.remove(&id),
+        };
+        match answer {
+            Some(Answer::Result(result)) => {
+                if let Some(revision) =
+                    result.get("protocolVersion").and_then(Value::as_str).filter(|_| era == Era::Legacy)
+                {
+                    self.dialect.revision = revision.to_owned();
+                }
+                Ok(())
+            }
+            Some(Answer::Error(error)) => Err(error.to_string()),
+            Some(Answer::Nothing(why)) => Err(why),
+            Some(Answer::ToolError(other)) => Err(other.to_string()),
+            Some(Answer::Unreadable(text)) => Err(text),
+            None => Err("no answer".to_owned()),
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! What the server asks, answered from the recording.
+
+use serde_json::Value;
+
+use super::{Pending, Runner};
+use crate::compare::Answer;
+use crate::mcp::facts::part;
+use crate::replay::edit::with_member;
+use crate::replay::translate::Era;
+
+/// JSON-RPC 2.0 section 5.1.
+const METHOD_NOT_FOUND: i64 = -32601;
+
+/// Questions that a server of 2026-07-28 may ask back for one call.
+const ROUNDS: u32 = 16;
+
+impl Runner<'_> {
+    /// The answer to a request of the server, as the recording has it.
+    pub(super) fn reply(&mut self, method: &str, params: Option<&str>, id: &str) -> String {
+        let recorded = self.recorded_reply(method, params);
+        match recorded {
+            Some((name, value)) => format!(r#"{{"jsonrpc":"2.0","id":{id},"{name}":{value}}}"#),
+            None if method == "ping" => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#),
+            None => {
+                self.taken.notes.push(format!("the server asked for {method}, to which the recording has no answer"));
+                let text = Value::from(format!("the recording that is replayed has no answer to {method}"));
+                format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{METHOD_NOT_FOUND},"message":{text}}}}}"#)
+            }
+        }
+    }
+
+    /// `result` or `error` with its text: of the same question, else of the next one of the same kind, each once; then of the same question again.
+    fn recorded_reply(&mut self, method: &str, params: Option<&str>) -> Option<(&'static str, String)> {
+        let script = self.script;
+        let messages = &script.recording.messages;
+        let read = |text: Option<&str>| text.and_then(|text| serde_json::from_str::<Value>(text).ok());
+        let wanted = read(params);
+        let known = || script.plan.server_requests.iter().enumerate().filter(|(_, known)| known.method == method);
+        let is_same = |message: usize| read(part(&messages[message], "params")) == wanted;
+        let found = known()
+            .find(|(at, known)| !self.used[*at] && is_same(known.message))
+            .or_else(|| known().find(|(at, _)| !self.used[*at]))
+            .or_else(|| known().find(|(_, known)| is_same(known.message)));
+        let (at, request) = found?;
+        self.used[at] = true;
+        let answer = &messages[request.answer];
+        ["result", "error"].into_iter().find_map(|name| Some((name, part(answer, name)?.to_owned())))
+    }
+
+    /// A server of 2026-07-28 asks back in its result (basic/patterns "multi round-trip requests"), where one of the recording's era sent a request: it
+    /// is answered, and the call made again. Says whether that was so.
+    pub(super) fn ask_again(&mut self, pending: &Pending, answer: &Answer) -> bool {
+        let Answer::Result(result) = answer else { return false };
+        let asks = result.get("resultType").and_then(Value::as_str) == Some("input_required");
+        let crossed = (self.script.era(), self.dialect.era()) == (Era::Legacy, Era::Modern);
+        if !asks || !crossed || pending.rounds >= ROUNDS {
+            return false;
+        }
+        let mut responses = serde_json::Map::new();
+        for (key, request) in result.get("inputRequests").and_then(Value::as_object).into_iter().flatten() {
+            let method = request["method"].as_str().unwrap_or_default();
+            let Some(("result", reply)) = self.recorded_reply(method, Some(&request["params"].to_string())) else {
+                return false;
+            };
+            responses.insert(key.clone(), serde_json::from_str(&reply).unwrap_or_default());
+        }
+        let params = pending.params.clone().unwrap_or_else(|| "{}".to_owned());
+        let mut params = with_member(&params, "inputResponses", &Value::Object(responses).to_string());
+        if let Some(state) = result.get("requestState") {
+            params = with_member(&params, "requestState", &state.to_string());
+        }
+        let id = self.request(pending.step, &pending.method, Some(params), pending.rounds + 1);
+        self.ids.extend(pending.step.map(|step| (step, id)));
+        true
+    }
+}

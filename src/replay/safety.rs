@@ -1,0 +1,136 @@
+//! What is not sent again without being asked for: tools that destroy, secrets that were masked.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::plan::Step;
+use super::recording::is_masked;
+
+/// What a tool says of its effects (ToolAnnotations).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// `readOnlyHint`: it changes nothing.
+    ReadOnly,
+    /// `destructiveHint` false: it only adds.
+    Additive,
+    /// `destructiveHint` true.
+    Destructive,
+}
+
+/// What is sent without asking.
+#[derive(Clone, Debug, Default)]
+pub struct Policy {
+    /// Tools of unknown effect are not sent either.
+    pub safe: bool,
+    /// All tools are sent.
+    pub allow_destructive: bool,
+    /// These tools are sent.
+    pub allowed: Vec<String>,
+}
+
+/// What is known of the tools.
+#[derive(Clone, Debug, Default)]
+pub struct Effects(HashMap<String, Effect>);
+
+impl Effects {
+    /// Learns from the result of `tools/list`. Where two servers say two things, the worse counts.
+    pub fn learn(&mut self, result: &Value) {
+        for tool in result.get("tools").and_then(Value::as_array).into_iter().flatten() {
+            let hint = |name: &str| tool.get("annotations").and_then(|notes| notes.get(name)).and_then(Value::as_bool);
+            // "destructiveHint: … This property is meaningful only when `readOnlyHint == false`"
+            let effect = match (hint("readOnlyHint"), hint("destructiveHint")) {
+                (Some(true), _) => Effect::ReadOnly,
+                (_, Some(true)) => Effect::Destructive,
+                (_, Some(false)) => Effect::Additive,
+                _ => continue,
+            };
+            if let Some(name) = tool.get("name").and_then(Value::as_str) {
+                let known = self.0.entry(name.to_owned()).or_insert(effect);
+                if effect == Effect::Destructive {
+                    *known = effect;
+                }
+            }
+        }
+    }
+
+    /// Why a step is not sent; `None` where it is.
+    pub fn refuse(&self, step: &Step, policy: &Policy) -> Option<String> {
+        if step.label.method != "tools/call" || policy.allow_destructive {
+            return None;
+        }
+        let tool = step.label.subject.as_deref().unwrap_or_default();
+        if policy.allowed.iter().any(|allowed| allowed == tool) {
+            return None;
+        }
+        match self.0.get(tool) {
+            Some(Effect::Destructive) => {
+                Some(format!("{tool} says that it destroys (destructiveHint): --allow {tool} sends it"))
+            }
+            Some(Effect::ReadOnly | Effect::Additive) => None,
+            None if policy.safe => Some(format!("nobody says what {tool} does (--safe): --allow {tool} sends it")),
+            None => None,
+        }
+    }
+}
+
+/// The path of a value that was masked when it was recorded.
+pub fn masked(params: &str) -> Option<String> {
+    // A look at the text spares reading it.
+    memchr::memmem::find(params.as_bytes(), b"\"***")?;
+    let value: Value = serde_json::from_str(params).ok()?;
+    find(&value).map(|steps| steps.into_iter().rev().fold(String::new(), |path, step| format!("{path}/{step}")))
+}
+
+/// The steps to a masked text, last first.
+fn find(value: &Value) -> Option<Vec<String>> {
+    let below = |step: String, value: &Value| {
+        let mut steps = find(value)?;
+        steps.push(step);
+        Some(steps)
+    };
+    match value {
+        Value::String(text) if is_masked(text) => Some(Vec::new()),
+        Value::Object(members) => members.iter().find_map(|(name, value)| below(name.clone(), value)),
+        Value::Array(elements) => {
+            elements.iter().enumerate().find_map(|(index, value)| below(index.to_string(), value))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::replay::plan::Plan;
+    use crate::replay::talk;
+
+    #[test]
+    fn what_destroys_is_not_sent_unless_allowed() {
+        let mut effects = Effects::default();
+        effects.learn(&json!({"tools": [
+            {"name": "look", "annotations": {"readOnlyHint": true, "destructiveHint": true}},
+            {"name": "wipe", "annotations": {"destructiveHint": true}},
+            {"name": "add", "annotations": {"destructiveHint": false}},
+            {"name": "what"}]}));
+        let sent = |tool: &str, policy: &Policy| {
+            let call = format!(r#"-> {{"id":1,"method":"tools/call","params":{{"name":"{tool}"}}}}"#);
+            effects.refuse(&Plan::of(&talk::read(&call)).steps[0], policy).is_none()
+        };
+        let default = Policy::default();
+        assert_eq!(["look", "wipe", "add", "what"].map(|tool| sent(tool, &default)), [true, false, true, true]);
+        let safe = Policy { safe: true, ..Policy::default() };
+        assert_eq!(["look", "wipe", "add", "what"].map(|tool| sent(tool, &safe)), [true, false, true, false]);
+        assert!(sent("wipe", &Policy { allowed: vec!["wipe".into()], ..Policy::default() }));
+        assert!(sent("wipe", &Policy { allow_destructive: true, ..Policy::default() }));
+    }
+
+    #[test]
+    fn a_masked_value_is_found() {
+        assert_eq!(masked(r#"{"a":[1,{"token":"*****"}]}"#).as_deref(), Some("/a/1/token"));
+        assert_eq!(masked(r#"{"a":"**bold**"}"#), None);
+        assert_eq!(masked("{}"), None);
+    }
+}

@@ -1,0 +1,79 @@
+//! Everything that is known before anything is sent: the recording, read for replay.
+
+use serde_json::Value;
+
+use super::flow::Flow;
+use super::plan::{Plan, Step, StepIndex};
+use super::recording::Recording;
+use super::safety::Effects;
+use super::translate::{Client, Era, LEGACY, MODERN};
+use crate::compare::Answer;
+use crate::mcp::facts::part;
+
+/// A recording, read for replay.
+#[derive(Clone, Debug)]
+pub struct Script {
+    /// The recording.
+    pub recording: Recording,
+    /// What the client says.
+    pub plan: Plan,
+    /// Which values go from answers to later requests.
+    pub flow: Flow,
+    /// Who the client said that it is.
+    pub client: Client,
+    /// The revision that was spoken, as far as is known.
+    pub revision: String,
+    /// What the tools said of their effects.
+    pub effects: Effects,
+}
+
+impl Script {
+    /// Of a recording.
+    pub fn new(recording: Recording) -> Script {
+        let plan = Plan::of(&recording.messages);
+        let flow = Flow::of(&recording.messages, &plan);
+        let params = |step: &Step| part(&recording.messages[step.message], "params");
+        let client = plan.steps.iter().filter_map(params).find_map(Client::of).unwrap_or_default();
+        let opened = plan.steps.iter().any(|step| step.label.method == "initialize");
+        let known = recording.session.protocol_version.clone();
+        let unknown = if opened || plan.steps.iter().all(|step| step.label.method != "server/discover") {
+            LEGACY
+        } else {
+            MODERN
+        };
+        let mut effects = Effects::default();
+        for step in plan.steps.iter().filter(|step| step.label.method == "tools/list") {
+            let result = step.answer.and_then(|answer| part(&recording.messages[answer], "result"));
+            result
+                .and_then(|result| serde_json::from_str::<Value>(result).ok())
+                .iter()
+                .for_each(|result| effects.learn(result));
+        }
+        let revision = known.unwrap_or_else(|| unknown.to_owned());
+        Script { plan, flow, client, revision, effects, recording }
+    }
+
+    /// The era of the recording.
+    pub fn era(&self) -> Era {
+        Era::of(&self.revision)
+    }
+
+    /// The parameters of a step as they were recorded.
+    pub fn params(&self, step: StepIndex) -> Option<&str> {
+        part(&self.recording.messages[self.plan.steps[step].message], "params")
+    }
+
+    /// The recorded answer to a step.
+    pub fn answer(&self, step: StepIndex) -> Answer {
+        let answer = self.plan.steps[step].answer;
+        answer.map_or_else(
+            || Answer::Nothing("no answer was recorded".to_owned()),
+            |answer| Answer::of(&self.recording.messages[answer]),
+        )
+    }
+
+    /// The recorded latency of a step.
+    pub fn latency(&self, step: StepIndex) -> Option<i64> {
+        self.recording.messages[self.plan.steps[step].answer?].latency
+    }
+}

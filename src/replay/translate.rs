@@ -1,0 +1,303 @@
+//! From one revision of the protocol to another, where both say the same thing.
+//!
+//! There are two eras. Up to 2025-11-25 a session begins with a handshake that says who the client is and what it can; from 2026-07-28 on there
+//! is neither handshake nor session, and every request says it in `_meta` (basic/index "_meta").
+
+use std::fmt;
+
+use serde_json::Value;
+
+use super::edit::{with_member, without_members};
+use crate::compare::{Label, Rule};
+use crate::decode::json::{member, string};
+
+/// The first revision without handshake.
+pub const MODERN: &str = "2026-07-28";
+/// The last revision with one.
+pub const LEGACY: &str = "2025-11-25";
+
+const PREFIX: &str = "io.modelcontextprotocol/";
+const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
+const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+
+/// How a conversation is opened and continued.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Era {
+    /// With `initialize`.
+    #[default]
+    Legacy,
+    /// With every request saying what it needs.
+    Modern,
+}
+
+impl Era {
+    /// Of a revision. Revisions are dates: they compare as text.
+    pub fn of(revision: &str) -> Era {
+        if revision >= MODERN { Era::Modern } else { Era::Legacy }
+    }
+}
+
+impl fmt::Display for Era {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Era::Legacy => "up to 2025-11-25",
+            Era::Modern => "from 2026-07-28 on",
+        })
+    }
+}
+
+/// What the client says of itself, as JSON texts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Client {
+    /// `clientInfo`.
+    pub info: String,
+    /// `capabilities`.
+    pub capabilities: String,
+}
+
+impl Default for Client {
+    fn default() -> Client {
+        let version = env!("CARGO_PKG_VERSION");
+        Client { info: format!(r#"{{"name":"mcptap","version":"{version}"}}"#), capabilities: "{}".to_owned() }
+    }
+}
+
+impl Client {
+    /// From the parameters of a recorded `initialize`, or of any request of the modern era.
+    pub fn of(params: &str) -> Option<Client> {
+        let meta = member(params, "_meta");
+        let info = member(params, "clientInfo").or_else(|| member(meta?, CLIENT_INFO));
+        let capabilities = member(params, "capabilities").or_else(|| member(meta?, CLIENT_CAPABILITIES));
+        let default = Client::default();
+        (info.is_some() || capabilities.is_some()).then(|| Client {
+            info: info.map_or(default.info, str::to_owned),
+            capabilities: capabilities.map_or(default.capabilities, str::to_owned),
+        })
+    }
+
+    /// The parameters of `initialize`.
+    pub fn initialize(&self, revision: &str) -> String {
+        let revision = Value::from(revision);
+        let Client { info, capabilities } = self;
+        format!(r#"{{"protocolVersion":{revision},"capabilities":{capabilities},"clientInfo":{info}}}"#)
+    }
+}
+
+/// How the new server is spoken to.
+#[derive(Clone, Debug, Default)]
+pub struct Dialect {
+    /// The revision of the recording.
+    pub from: Era,
+    /// The revision that is spoken.
+    pub revision: String,
+    /// Who the client is.
+    pub client: Client,
+    /// What `logging/setLevel` said, as JSON text.
+    log_level: Option<String>,
+}
+
+/// What becomes of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Translated {
+    /// It is sent with these parameters, where it has any.
+    Send(Option<String>),
+    /// The other era says it otherwise, and has been told to: nothing is sent.
+    Said(&'static str),
+    /// The other era cannot say it.
+    Refused(&'static str),
+}
+
+impl Dialect {
+    /// From a recording of an era to a revision.
+    pub fn new(from: Era, revision: &str, client: Client) -> Dialect {
+        Dialect { from, revision: revision.to_owned(), client, log_level: None }
+    }
+
+    /// The era that is spoken.
+    pub fn era(&self) -> Era {
+        Era::of(&self.revision)
+    }
+
+    /// One message of the client.
+    pub fn translate(&mut self, label: &Label, is_request: bool, params: Option<&str>) -> Translated {
+        match (self.from, self.era()) {
+            (Era::Legacy, Era::Legacy) => Translated::Send(params.map(str::to_owned)),
+            (Era::Modern, Era::Modern) => Translated::Send(Some(self.with_meta(params.unwrap_or("{}"), is_request))),
+            (Era::Legacy, Era::Modern) => self.modern(&label.method, is_request, params.unwrap_or("{}")),
+            (Era::Modern, Era::Legacy) => legacy(&label.method, params),
+        }
+    }
+
+    fn modern(&mut self, method: &str, is_request: bool, params: &str) -> Translated {
+        match method {
+            "initialize" | "notifications/initialized" => {
+                Translated::Said("2026-07-28 has no handshake: every request says what the handshake said")
+            }
+            "logging/setLevel" => {
+                self.log_level = member(params, "level").map(str::to_owned);
+                Translated::Said("2026-07-28 has no logging/setLevel: every request names the level")
+            }
+            "ping" => Translated::Refused("2026-07-28 has no ping"),
+            "resources/subscribe" | "resources/unsubscribe" => {
+                Translated::Refused("2026-07-28 subscribes with subscriptions/listen, a stream of its own")
+            }
+            "tasks/get" | "tasks/result" | "tasks/list" | "tasks/cancel" => {
+                Translated::Refused("tasks of 2025-11-25 are not those of the 2026 extension")
+            }
+            "notifications/roots/list_changed" => {
+                Translated::Refused("2026-07-28 has no notification of changed roots")
+            }
+            "notifications/progress" => Translated::Refused("in 2026-07-28 only servers report progress"),
+            _ => Translated::Send(Some(self.with_meta(params, is_request))),
+        }
+    }
+
+    /// Basic/index "_meta": every request carries the revision and the client's capabilities.
+    fn with_meta(&self, params: &str, is_request: bool) -> String {
+        if !is_request {
+            return params.to_owned();
+        }
+        let mut meta = member(params, "_meta").unwrap_or("{}").to_owned();
+        let revision = Value::from(self.revision.as_str()).to_string();
+        meta = with_member(&meta, CLIENT_CAPABILITIES, &self.client.capabilities);
+        meta = with_member(&meta, CLIENT_INFO, &self.client.info);
+        meta = with_member(&meta, PROTOCOL_VERSION, &revision);
+        if let Some(level) = &self.log_level {
+            meta = with_member(&meta, LOG_LEVEL, level);
+        }
+        with_member(params, "_meta", &meta)
+    }
+}
+
+fn legacy(method: &str, params: Option<&str>) -> Translated {
+    match method {
+        "server/discover" => Translated::Said("initialize tells what server/discover asks for"),
+        "subscriptions/listen" => Translated::Refused("up to 2025-11-25 there is no subscriptions/listen"),
+        "tasks/get" | "tasks/update" | "tasks/cancel" => {
+            Translated::Refused("tasks of the 2026 extension are not those of 2025-11-25")
+        }
+        _ if params.is_some_and(|params| member(params, "inputResponses").is_some()) => Translated::Refused(
+            "up to 2025-11-25 the server asks by itself: its question was answered with the first call",
+        ),
+        _ => {
+            let Some(params) = params else { return Translated::Send(None) };
+            let Some(meta) = member(params, "_meta") else { return Translated::Send(Some(params.to_owned())) };
+            let meta = without_members(meta, &|name| name.starts_with(PREFIX));
+            Translated::Send(Some(match meta.as_str() {
+                "{}" => without_members(params, &|name| name == "_meta"),
+                meta => with_member(params, "_meta", meta),
+            }))
+        }
+    }
+}
+
+/// Members of results that only one of two eras has, and texts that name the revision: they differ because it was asked for.
+pub fn set_aside(from: Era, to: Era) -> Vec<Rule> {
+    if from == to {
+        return Vec::new();
+    }
+    // Of `_meta` more than an empty object would be left, where only the server's name stood in it.
+    let paths = ["/resultType", "/ttlMs", "/cacheScope", "/_meta"];
+    paths.into_iter().filter_map(|path| path.parse().ok()).collect()
+}
+
+/// Header fields that Streamable HTTP wants of a request beside those of every POST (2026-07-28 basic/transports/streamable-http).
+pub fn headers(revision: Option<&str>, method: &str, params: Option<&str>) -> Vec<(String, String)> {
+    let mut fields = Vec::new();
+    let Some(revision) = revision else { return fields };
+    // 2025-06-18 basic/transports: "the client MUST include the MCP-Protocol-Version: <protocol-version> HTTP header on all subsequent requests"
+    if revision >= "2025-06-18" {
+        fields.push(("MCP-Protocol-Version".to_owned(), revision.to_owned()));
+    }
+    if Era::of(revision) == Era::Modern {
+        fields.push(("Mcp-Method".to_owned(), method.to_owned()));
+        let name = match method {
+            "tools/call" | "prompts/get" => "name",
+            "resources/read" => "uri",
+            _ if method.starts_with("tasks/") => "taskId",
+            _ => return fields,
+        };
+        if let Some(value) = params.and_then(|params| string(member(params, name)?)) {
+            fields.push(("Mcp-Name".to_owned(), field_value(&value)));
+        }
+    }
+    fields
+}
+
+/// The fields that a tool's `x-mcp-header` asks for: `Mcp-Param-{Name}` with the argument's value.
+pub fn parameter_headers(schema: &Value, arguments: &Value) -> Vec<(String, String)> {
+    let properties = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+    let field = |(name, property): (&String, &Value)| {
+        let header = property.get("x-mcp-header")?.as_str()?;
+        let value = match arguments.get(name)? {
+            Value::String(text) => text.clone(),
+            value @ (Value::Bool(_) | Value::Number(_)) => value.to_string(),
+            _ => return None,
+        };
+        Some((format!("Mcp-Param-{header}"), field_value(&value)))
+    };
+    properties.filter_map(field).collect()
+}
+
+/// "=?base64?…?=" for what a field value cannot carry, or would be read as that.
+fn field_value(text: &str) -> String {
+    use base64::Engine;
+    let plain =
+        text.bytes().all(|byte| matches!(byte, b' '..=b'~')) && text.trim() == text && !text.starts_with("=?base64?");
+    if plain {
+        text.to_owned()
+    } else {
+        format!("=?base64?{}?=", base64::engine::general_purpose::STANDARD.encode(text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn label(method: &str) -> Label {
+        Label { method: method.into(), subject: None }
+    }
+
+    #[test]
+    fn a_request_of_the_old_era_says_in_the_new_one_who_it_is() {
+        let client = Client::of(r#"{"clientInfo":{"name":"x"},"capabilities":{"roots":{}}}"#).unwrap();
+        let mut dialect = Dialect::new(Era::Legacy, MODERN, client);
+        assert!(matches!(dialect.translate(&label("initialize"), true, None), Translated::Said(_)));
+        assert!(matches!(dialect.translate(&label("ping"), true, None), Translated::Refused(_)));
+        let level = dialect.translate(&label("logging/setLevel"), true, Some(r#"{"level":"debug"}"#));
+        assert!(matches!(level, Translated::Said(_)));
+        let sent = dialect.translate(&label("tools/call"), true, Some(r#"{"name":"a","_meta":{"progressToken":1}}"#));
+        let Translated::Send(Some(params)) = sent else { panic!("sent") };
+        let meta = json!({"progressToken": 1, PROTOCOL_VERSION: MODERN, CLIENT_INFO: {"name": "x"},
+            CLIENT_CAPABILITIES: {"roots": {}}, LOG_LEVEL: "debug"});
+        assert_eq!(serde_json::from_str::<Value>(&params).unwrap(), json!({"name": "a", "_meta": meta}));
+    }
+
+    #[test]
+    fn and_the_other_way_round() {
+        let mut dialect = Dialect::new(Era::Modern, LEGACY, Client::default());
+        let params = format!(r#"{{"name":"a","_meta":{{"{PROTOCOL_VERSION}":"2026-07-28","x":1}}}}"#);
+        let sent = dialect.translate(&label("tools/call"), true, Some(&params));
+        assert_eq!(sent, Translated::Send(Some(r#"{"name":"a","_meta":{"x":1}}"#.into())));
+        let again = dialect.translate(&label("tools/call"), true, Some(r#"{"inputResponses":{}}"#));
+        assert!(matches!(again, Translated::Refused(_)));
+    }
+
+    #[test]
+    fn headers_follow_the_revision() {
+        let fields = |revision| headers(Some(revision), "tools/call", Some(r#"{"name":"größe"}"#));
+        assert!(fields("2025-03-26").is_empty());
+        assert_eq!(fields("2025-06-18"), [("MCP-Protocol-Version".into(), "2025-06-18".into())]);
+        let names: Vec<_> =
+            fields(MODERN).into_iter().skip(1).map(|(name, value)| format!("{name}: {value}")).collect();
+        assert_eq!(names, ["Mcp-Method: tools/call", "Mcp-Name: =?base64?Z3LDtsOfZQ==?="]);
+        let schema = json!({"properties": {"region": {"x-mcp-header": "Region"}, "n": {}}});
+        let found = parameter_headers(&schema, &json!({"region": "eu", "n": 1}));
+        assert_eq!(found, [("Mcp-Param-Region".to_owned(), "eu".to_owned())]);
+    }
+}

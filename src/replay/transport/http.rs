@@ -1,0 +1,506 @@
+//! A server at a URL: Streamable HTTP (2025-03-26 and later), or HTTP+SSE (2024-11-05).
+//!
+//! Each message is a POST of its own; workers wait for the answers, so that what ran in parallel runs in parallel.
+
+use std::io::Read;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use ureq::http::Response;
+use ureq::{Agent, Body, Error};
+
+use super::connector::TapedConnector;
+use super::stream::Stream;
+use super::{Arrival, Failure, FailureKind, Outgoing, Transport};
+use crate::capture::Limits;
+use crate::decode::jsonrpc::{self, Kind, Parsed};
+use crate::source::tape::Tape;
+
+/// Requests that are under way at once. No recording of a single client comes near it.
+const WORKERS: usize = 256;
+
+/// Times that a broken stream is taken up again for one answer.
+const RESUMPTIONS: u32 = 8;
+
+/// How long to wait before a broken stream is taken up again, where the server does not say (WHATWG HTML section 9.2: "probably in the
+/// region of a few seconds"; a replay is in more of a hurry), and at most.
+const RETRY: Duration = Duration::from_millis(500);
+const RETRY_MOST: Duration = Duration::from_secs(10);
+
+/// Bytes of an answer's body.
+const BODY: u64 = 128 << 20;
+
+/// Bytes of the body of a refusal that are quoted.
+const QUOTED: usize = 200;
+
+/// Which way messages go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// POST, with the answer in its response.
+    Streamable,
+    /// GET for a stream of events, which names the address to POST to.
+    Sse,
+}
+
+/// How a server at a URL is reached.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Header fields of every request.
+    pub fields: Vec<(String, String)>,
+    /// Certificates that are trusted, as PEM; empty: those of the system.
+    pub certificates: Vec<u8>,
+    /// No certificate is checked.
+    pub insecure: bool,
+    /// How long a connection may take to be made, and a stream to be announced.
+    pub timeout: Duration,
+}
+
+/// A server at a URL.
+#[derive(Debug)]
+pub struct Http {
+    shared: Arc<Shared>,
+    jobs: Sender<Outgoing>,
+    waiting: Receiver<Outgoing>,
+    arrivals: Receiver<Arrival>,
+    workers: usize,
+}
+
+#[derive(Debug)]
+struct Shared {
+    agent: Agent,
+    mode: Mode,
+    /// Where to POST: for HTTP+SSE what the stream announced.
+    target: Mutex<String>,
+    fields: Vec<(String, String)>,
+    session: Mutex<Option<String>>,
+    arrived: Sender<Arrival>,
+    idle: AtomicUsize,
+    over: AtomicBool,
+    /// A POST was taken once: a 404 is about the session from now on, not about the address.
+    taken: AtomicBool,
+}
+
+impl Http {
+    /// Connects: for HTTP+SSE opens the stream and waits for the address; Streamable HTTP has nothing to open.
+    ///
+    /// # Errors
+    /// The options cannot be used, or the stream cannot be opened.
+    pub fn open(url: &str, mode: Mode, options: &Options, tape: Tape) -> Result<Http> {
+        let agent = agent(options, tape)?;
+        let (arrived, arrivals) = unbounded();
+        let (jobs, waiting) = unbounded();
+        let shared = Arc::new(Shared {
+            agent,
+            mode,
+            target: Mutex::new(url.to_owned()),
+            fields: options.fields.clone(),
+            session: Mutex::default(),
+            arrived,
+            idle: AtomicUsize::new(0),
+            over: AtomicBool::new(false),
+            taken: AtomicBool::new(false),
+        });
+        if mode == Mode::Sse {
+            let (announce, announced) = bounded(1);
+            let (stream, url) = (Arc::clone(&shared), url.to_owned());
+            spawn("events", move || stream.legacy_stream(&url, &announce))?;
+            let target = announced.recv_timeout(options.timeout);
+            match target
+                .unwrap_or_else(|_| Err(Failure::new(FailureKind::Server, "the stream announced no address in time")))
+            {
+                Ok(target) => *lock(&shared.target) = target,
+                Err(failure) => {
+                    shared.agent.clone().shutdown();
+                    bail!("{failure}");
+                }
+            }
+        }
+        Ok(Http { shared, jobs, waiting, arrivals, workers: 0 })
+    }
+}
+
+impl Transport for Http {
+    fn send(&mut self, message: Outgoing) {
+        if self.shared.idle.load(Ordering::Acquire) == 0 && self.workers < WORKERS {
+            let (shared, waiting) = (Arc::clone(&self.shared), self.waiting.clone());
+            // Without a new one the message waits for a worker that is there.
+            self.workers += usize::from(spawn("post", move || shared.work(&waiting)).is_ok());
+        }
+        // The receiving end is ours, too: it cannot be gone.
+        let _ = self.jobs.send(message);
+    }
+
+    fn arrivals(&self) -> &Receiver<Arrival> {
+        &self.arrivals
+    }
+
+    fn opened(&mut self, revision: &str) {
+        // 2025-11-25 basic/transports "Listening for Messages from the Server"; 2026-07-28 has no such stream.
+        if self.shared.mode == Mode::Streamable && crate::replay::translate::Era::of(revision) == Default::default() {
+            let (shared, revision) = (Arc::clone(&self.shared), revision.to_owned());
+            let _ = spawn("events", move || shared.listen(&revision));
+        }
+    }
+
+    fn forget_session(&mut self) {
+        *lock(&self.shared.session) = None;
+    }
+
+    fn close(self: Box<Self>) -> Option<String> {
+        let shared = &self.shared;
+        // "Clients that no longer need a particular session … SHOULD send an HTTP DELETE"
+        if let Some(session) = lock(&shared.session).take() {
+            let url = lock(&shared.target).clone();
+            let mut request = shared.agent.delete(&url).config().timeout_global(Some(RETRY_MOST)).build();
+            for (name, value) in
+                shared.fields.iter().map(|(name, value)| (&**name, &**value)).chain([("Mcp-Session-Id", &*session)])
+            {
+                request = request.header(name, value);
+            }
+            let _ = request.call();
+        }
+        shared.over.store(true, Ordering::Relaxed);
+        shared.agent.clone().shutdown();
+        None
+    }
+}
+
+impl Shared {
+    fn work(&self, waiting: &Receiver<Outgoing>) {
+        loop {
+            self.idle.fetch_add(1, Ordering::AcqRel);
+            let job = waiting.recv();
+            self.idle.fetch_sub(1, Ordering::AcqRel);
+            match job {
+                Ok(message) => self.post(&message),
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn arrive(&self, arrival: Arrival) {
+        if !self.over.load(Ordering::Relaxed) {
+            let _ = self.arrived.send(arrival);
+        }
+    }
+
+    fn fail(&self, id: Option<u64>, failure: Failure) {
+        self.arrive(Arrival::Failed(id, failure));
+    }
+
+    /// Sends one message and reads what comes back.
+    fn post(&self, message: &Outgoing) {
+        let target = lock(&self.target).clone();
+        let session = lock(&self.session).clone();
+        let mut request = self.agent.post(&target).header("Content-Type", "application/json");
+        // "The client MUST include an Accept header, listing both application/json and text/event-stream"
+        request = request.header("Accept", "application/json, text/event-stream");
+        for (name, value) in self.fields.iter().chain(&message.fields) {
+            request = request.header(name, value);
+        }
+        if let Some(session) = &session {
+            request = request.header("Mcp-Session-Id", session);
+        }
+        match request.send(&message.text) {
+            Ok(response) => self.answered(message, session, response),
+            Err(error) => {
+                let mut failure = failure(&error, &target);
+                // A connection that broke says nothing of the next one, where there was a server before.
+                let broke = matches!(&error, Error::Io(io) if io.kind() != std::io::ErrorKind::ConnectionRefused);
+                if broke && self.taken.load(Ordering::Relaxed) {
+                    failure.kind = FailureKind::Message;
+                }
+                self.fail(message.id, failure);
+            }
+        }
+    }
+
+    fn answered(&self, message: &Outgoing, session: Option<String>, response: Response<Body>) {
+        let status = response.status().as_u16();
+        let field = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let media_type = field("content-type").unwrap_or_default().to_ascii_lowercase();
+        if let Some(session) = field("mcp-session-id").filter(|_| self.mode == Mode::Streamable) {
+            *lock(&self.session) = Some(session);
+        }
+        if !(200..300).contains(&status) {
+            let challenge = field("www-authenticate");
+            return self.refused(message, session.is_some(), status, challenge, response);
+        }
+        self.taken.store(true, Ordering::Relaxed);
+        if media_type.starts_with("text/event-stream") {
+            let mut body = response.into_body().into_reader();
+            return self.stream(message, &mut body);
+        }
+        match response.into_body().with_config().limit(BODY).read_to_vec() {
+            // Of HTTP+SSE the answer comes as an event; a notification or an answer has none.
+            Ok(_) if self.mode == Mode::Sse || message.id.is_none() => {}
+            Ok(body) if body.trim_ascii().is_empty() => {
+                self.fail(message.id, Failure::new(FailureKind::Message, format!("HTTP {status} without an answer")));
+            }
+            Ok(body) => self.arrive(Arrival::Text(body, Instant::now())),
+            Err(error) => {
+                let why = format!("the answer broke off: {error}");
+                self.fail(message.id, Failure::new(FailureKind::Message, why));
+            }
+        }
+    }
+
+    /// A status that is no success. A body that is a message says it better.
+    fn refused(
+        &self,
+        message: &Outgoing,
+        in_session: bool,
+        status: u16,
+        challenge: Option<String>,
+        response: Response<Body>,
+    ) {
+        let body = response.into_body().with_config().limit(BODY).read_to_vec().unwrap_or_default();
+        let gone = status == 404 && in_session;
+        if !gone && message.id.is_some() && answers(&body, message.id) {
+            return self.arrive(Arrival::Text(body, Instant::now()));
+        }
+        let words = String::from_utf8_lossy(&body);
+        let words = words.trim();
+        let quote: String = words.chars().take(QUOTED).collect();
+        let said = if quote.is_empty() { String::new() } else { format!(": {quote}") };
+        let (kind, why) = match status {
+            401 => {
+                let challenge = challenge.map(|challenge| format!(" ({challenge})")).unwrap_or_default();
+                (
+                    FailureKind::Server,
+                    format!(
+                        "HTTP 401: the server wants authorization{challenge}: --bearer-env VAR or --header supplies it"
+                    ),
+                )
+            }
+            // "When a client receives HTTP 404 in response to a request containing an Mcp-Session-Id, it MUST start a new session"
+            404 if in_session => {
+                (FailureKind::Session, format!("HTTP 404: the server does not know the session any more{said}"))
+            }
+            404 | 405 if !self.taken.load(Ordering::Relaxed) => {
+                (FailureKind::Transport, format!("HTTP {status}{said}"))
+            }
+            _ => (FailureKind::Message, format!("HTTP {status}{said}")),
+        };
+        self.fail(message.id, Failure::new(kind, why));
+    }
+
+    /// The answer as a stream of events; taken up again where it breaks off before the answer.
+    fn stream(&self, message: &Outgoing, body: &mut dyn Read) {
+        let mut stream = Stream::new();
+        let mut answered = false;
+        let mut take = |data: Option<Vec<u8>>| {
+            if let Some(data) = data.filter(|data| !data.trim_ascii().is_empty()) {
+                answered |= answers(&data, message.id);
+                self.arrive(Arrival::Text(data, Instant::now()));
+            }
+            answered
+        };
+        let mut done = false;
+        stream.read(body, &mut |event| {
+            done = take(event.data);
+            true
+        });
+        for _ in 0..RESUMPTIONS {
+            // "If the server … has not yet sent the response, the client … resumes via HTTP GET with Last-Event-ID."
+            let Some(last) = stream.last_id.clone().filter(|_| !done && message.id.is_some()) else { break };
+            self.wait(stream.retry.unwrap_or(RETRY));
+            let Ok(Some(response)) = self.get(message, Some(&last)) else { break };
+            stream.read(&mut response.into_body().into_reader(), &mut |event| {
+                done = take(event.data);
+                true
+            });
+        }
+        if !done && message.id.is_some() {
+            self.fail(message.id, Failure::new(FailureKind::Message, "the stream ended before the answer came"));
+        }
+    }
+
+    /// Opens a stream of events; `None` where the server has none.
+    fn get(&self, like: &Outgoing, last: Option<&str>) -> Result<Option<Response<Body>>, Error> {
+        let target = lock(&self.target).clone();
+        let mut request = self.agent.get(&target).header("Accept", "text/event-stream");
+        let session = lock(&self.session).clone();
+        let session = session.as_deref().map(|session| ("Mcp-Session-Id", session));
+        let last = last.map(|last| ("Last-Event-ID", last));
+        let fields = self.fields.iter().chain(&like.fields).map(|(name, value)| (&**name, &**value));
+        for (name, value) in fields.chain(session).chain(last) {
+            request = request.header(name, value);
+        }
+        let response = request.call()?;
+        let is_stream = response
+            .headers()
+            .get("content-type")
+            .is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream"));
+        Ok(Some(response).filter(|response| response.status() == 200 && is_stream))
+    }
+
+    /// The stream for what the server says unasked, for as long as it gives one.
+    fn listen(&self, revision: &str) {
+        let fields = crate::replay::translate::headers(Some(revision), "", None);
+        let like = Outgoing { fields, ..Outgoing::default() };
+        let mut stream = Stream::new();
+        while !self.over.load(Ordering::Relaxed) {
+            let Ok(Some(response)) = self.get(&like, stream.last_id.clone().as_deref()) else { return };
+            stream.read(&mut response.into_body().into_reader(), &mut |event| {
+                event.data.into_iter().for_each(|data| self.arrive(Arrival::Text(data, Instant::now())));
+                true
+            });
+            self.wait(stream.retry.unwrap_or(RETRY));
+        }
+    }
+
+    /// The one stream of HTTP+SSE: its first event names the address, all others are messages.
+    fn legacy_stream(&self, url: &str, announce: &Sender<Result<String, Failure>>) {
+        let refuse = |failure| drop(announce.send(Err(failure)));
+        let response = match self.get(&Outgoing::default(), None) {
+            Ok(Some(response)) => response,
+            Ok(None) => return refuse(Failure::new(FailureKind::Server, format!("{url} gives no stream of events"))),
+            Err(error) => return refuse(failure(&error, url)),
+        };
+        Stream::new().read(&mut response.into_body().into_reader(), &mut |event| {
+            match (event.kind.as_deref(), event.data) {
+                (Some("endpoint"), Some(data)) => {
+                    let target = resolve(url, String::from_utf8_lossy(&data).trim());
+                    drop(announce.try_send(Ok(target)));
+                }
+                (_, Some(data)) => self.arrive(Arrival::Text(data, Instant::now())),
+                (_, None) => {}
+            }
+            true
+        });
+        self.arrive(Arrival::Over(Failure::new(FailureKind::Server, "the server closed the stream of events")));
+    }
+
+    /// Waits as long as the server asks for, within bounds.
+    fn wait(&self, time: Duration) {
+        let until = Instant::now() + time.min(RETRY_MOST);
+        while Instant::now() < until && !self.over.load(Ordering::Relaxed) {
+            thread::sleep(until.saturating_duration_since(Instant::now()).min(Duration::from_millis(20)));
+        }
+    }
+}
+
+/// Whether a text is, or holds, an answer to this request.
+fn answers(text: &[u8], id: Option<u64>) -> bool {
+    let limits = Limits::default();
+    let Some(id) = id.map(|id| id.to_string()) else { return false };
+    let is_answer = |text: &[u8], envelope: &jsonrpc::Envelope| {
+        let answers = matches!(envelope.kind, Some(Kind::Response | Kind::Error));
+        answers && envelope.id.clone().and_then(|range| text.get(range)) == Some(id.as_bytes())
+    };
+    match jsonrpc::parse(text, limits.json_depth, limits.batch) {
+        Parsed::Single(envelope) => is_answer(text, &envelope),
+        Parsed::Batch(members) => members.iter().any(|(range, member)| {
+            member.as_ref().is_ok_and(|envelope| is_answer(text.get(range.clone()).unwrap_or_default(), envelope))
+        }),
+        Parsed::Invalid(_) => false,
+    }
+}
+
+/// The address that an endpoint event names, relative to the stream's (RFC 3986 section 5.2, for the forms that servers use).
+fn resolve(url: &str, endpoint: &str) -> String {
+    let origin = url.find("://").map_or(0, |at| at + 3);
+    let path = url[origin..].find('/').map_or(url.len(), |at| origin + at);
+    match endpoint {
+        absolute if absolute.contains("://") => absolute.to_owned(),
+        rooted if rooted.starts_with('/') => format!("{}{rooted}", &url[..path]),
+        relative => {
+            let plain = url.split(['?', '#']).next().unwrap_or(url);
+            let folder = plain.rfind('/').filter(|at| *at >= path).map_or(plain, |at| &plain[..at]);
+            format!("{folder}/{relative}")
+        }
+    }
+}
+
+/// What an error of ureq means.
+fn failure(error: &Error, url: &str) -> Failure {
+    let what = match error {
+        Error::Io(io) if io.kind() == std::io::ErrorKind::ConnectionRefused => {
+            "connection refused: nobody listens there".to_owned()
+        }
+        // rustls wraps what it finds wrong in a handshake as invalid data.
+        Error::Io(io) if io.kind() == std::io::ErrorKind::InvalidData => {
+            format!("TLS: {io}: --cacert FILE trusts a certificate")
+        }
+        Error::Rustls(tls) => format!("TLS: {tls}: --cacert FILE trusts a certificate"),
+        Error::Timeout(_) => "no connection in time".to_owned(),
+        Error::HostNotFound => "the host's name is not known".to_owned(),
+        other => other.to_string(),
+    };
+    Failure::new(FailureKind::Server, format!("cannot reach {url}: {what}"))
+}
+
+/// Where systems keep the certificates that they trust, as one PEM file.
+const SYSTEM_CERTIFICATES: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/cert.pem",
+    "/etc/ssl/ca-bundle.pem",
+];
+
+fn agent(options: &Options, tape: Tape) -> Result<Agent> {
+    use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
+    let given = !options.certificates.is_empty();
+    let system = || {
+        let file = std::env::var_os("SSL_CERT_FILE").map(std::path::PathBuf::from);
+        let files = file.into_iter().chain(SYSTEM_CERTIFICATES.into_iter().map(Into::into));
+        files.into_iter().find_map(|file| std::fs::read(file).ok()).unwrap_or_default()
+    };
+    let pem = if given { options.certificates.clone() } else { system() };
+    let certificates: Vec<_> = parse_pem(&pem)
+        .filter_map(|item| match item {
+            Ok(PemItem::Certificate(certificate)) => Some(certificate),
+            _ => None,
+        })
+        .collect();
+    if given && certificates.is_empty() {
+        bail!("--cacert: no certificate in PEM form in it");
+    }
+    // A system without such a file: the roots that Mozilla trusts.
+    let roots = if certificates.is_empty() { RootCerts::WebPki } else { RootCerts::new_with_certs(&certificates) };
+    let tls = TlsConfig::builder().root_certs(roots).disable_verification(options.insecure).build();
+    let config = Agent::config_builder()
+        .tls_config(tls)
+        .http_status_as_error(false)
+        .timeout_connect(Some(options.timeout))
+        .max_redirects(3)
+        .user_agent(concat!("mcptap/", env!("CARGO_PKG_VERSION")))
+        .build();
+    let resolver = ureq::unversioned::resolver::DefaultResolver::default();
+    Ok(Agent::with_parts(config, TapedConnector::new(tape), resolver))
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
+    thread::Builder::new().name(name.to_owned()).spawn(run).map(drop).context("cannot start a thread")
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_is_relative_to_the_stream() {
+        let url = "http://a:8/x/sse?y=1";
+        assert_eq!(resolve(url, "/messages?s=1"), "http://a:8/messages?s=1");
+        assert_eq!(resolve(url, "messages?s=1"), "http://a:8/x/messages?s=1");
+        assert_eq!(resolve("http://a:8", "messages"), "http://a:8/messages");
+        assert_eq!(resolve(url, "https://b/m"), "https://b/m");
+    }
+
+    #[test]
+    fn an_answer_is_known_by_its_id() {
+        assert!(answers(br#"{"jsonrpc":"2.0","id":7,"result":{}}"#, Some(7)));
+        assert!(answers(br#"[{"jsonrpc":"2.0","id":7,"error":{}}]"#, Some(7)));
+        assert!(!answers(br#"{"jsonrpc":"2.0","id":7,"method":"x"}"#, Some(7)), "a request of the server");
+        assert!(!answers(br#"{"jsonrpc":"2.0","id":"7","result":{}}"#, Some(7)));
+    }
+}

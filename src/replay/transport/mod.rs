@@ -1,0 +1,89 @@
+//! How messages reach a server: one small trait, and what stands behind it.
+
+#[cfg(feature = "http")]
+pub mod connector;
+#[cfg(feature = "http")]
+pub mod http;
+pub mod stdio;
+#[cfg(feature = "http")]
+mod stream;
+
+use std::fmt;
+use std::time::Instant;
+
+use crossbeam_channel::Receiver;
+
+/// A message on its way to the server.
+#[derive(Clone, Debug, Default)]
+pub struct Outgoing {
+    /// Its text, without a line end.
+    pub text: String,
+    /// For a request: the id that its answer will have.
+    pub id: Option<u64>,
+    /// Header fields for HTTP beside those that every message has.
+    pub fields: Vec<(String, String)>,
+}
+
+/// What comes from the server.
+#[derive(Debug)]
+pub enum Arrival {
+    /// A text that should be a message or a batch of them, and when its last byte was here.
+    Text(Vec<u8>, Instant),
+    /// What was sent was not taken, or the way of its answer broke. The id is that of a request.
+    Failed(Option<u64>, Failure),
+    /// Nothing more can come.
+    Over(Failure),
+}
+
+/// Why something did not work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What kind.
+    pub kind: FailureKind,
+    /// In a sentence.
+    pub why: String,
+}
+
+/// What a failure means for what comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureKind {
+    /// This message only: an HTTP status, a stream that broke.
+    Message,
+    /// The server does not know the session (404): a new one has to be opened.
+    Session,
+    /// The address speaks another transport (404 or 405 to the first POST).
+    Transport,
+    /// The whole server: gone, refused, TLS, 401. There is no sense in going on.
+    Server,
+}
+
+impl Failure {
+    /// A failure of this kind.
+    pub fn new(kind: FailureKind, why: impl Into<String>) -> Failure {
+        Failure { kind, why: why.into() }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+/// A connection to a server, whatever carries it. Nothing here waits for the server.
+pub trait Transport {
+    /// Sends a message. What becomes of it arrives.
+    fn send(&mut self, message: Outgoing);
+
+    /// What comes from the server, in order.
+    fn arrivals(&self) -> &Receiver<Arrival>;
+
+    /// The handshake is over: this revision is spoken from now on.
+    fn opened(&mut self, _revision: &str) {}
+
+    /// The server forgot the session.
+    fn forget_session(&mut self) {}
+
+    /// Ends it, within bounds. Says how the server ended and its last words, where there are any.
+    fn close(self: Box<Self>) -> Option<String>;
+}

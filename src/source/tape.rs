@@ -1,0 +1,302 @@
+//! What this program itself sends and receives over sockets, as the packets that a capture of it would show.
+//!
+//! A replay speaks HTTP, often inside TLS, whose keys a capture would not have. So the bytes are noted where they leave for TLS and where they
+//! come from it, each piece at its time, between the real addresses; out of them a [`Spool`] makes a TCP connection: handshake, segments,
+//! end. Everything above the segments is what was sent. Everything below (sequence numbers, segment sizes, acknowledgements, the absence of
+//! TLS) is made up, and no view of it tells anything of the network.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+
+use super::{Item, Source};
+use crate::capture::{LinkType, Packet, PacketNumber, Time};
+
+/// Pieces that wait for the recorder. Whoever notes more waits: nothing of a replay is lost, it takes longer.
+const WAITING: usize = 1_024;
+
+/// How long the recorder waits for a piece before it writes out what it has.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// Bytes of one segment: what fits an IP packet (RFC 791 section 3.1: total length of 16 bits) with its headers.
+const SEGMENT: usize = 60_000;
+
+const SYN: u8 = 0x02;
+const PSH: u8 = 0x08;
+const ACK: u8 = 0x10;
+const FIN: u8 = 0x01;
+
+/// Names a connection on the tape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TapeConnection(u32);
+
+#[derive(Debug)]
+struct Note {
+    connection: TapeConnection,
+    time: Time,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    Open { client: SocketAddr, server: SocketAddr },
+    Sent(Vec<u8>),
+    Received(Vec<u8>),
+    Close,
+}
+
+/// Where bytes are noted. Clones write on the same tape; it ends when the last is dropped.
+#[derive(Clone, Debug)]
+pub struct Tape {
+    notes: Sender<Note>,
+    connections: Arc<AtomicU32>,
+}
+
+/// A tape, and the source that reads it.
+pub fn tape() -> (Tape, Spool) {
+    let (notes, waiting) = bounded(WAITING);
+    let tape = Tape { notes, connections: Arc::default() };
+    (tape, Spool { waiting, flows: HashMap::new(), packets: VecDeque::new(), current: Vec::new(), count: 0, bytes: 0 })
+}
+
+impl Tape {
+    /// A connection was made, from `client` to `server`.
+    pub fn open(&self, client: SocketAddr, server: SocketAddr) -> TapeConnection {
+        let connection = TapeConnection(self.connections.fetch_add(1, Ordering::Relaxed));
+        self.note(connection, What::Open { client, server });
+        connection
+    }
+
+    /// The client sent this.
+    pub fn sent(&self, connection: TapeConnection, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            self.note(connection, What::Sent(bytes.to_vec()));
+        }
+    }
+
+    /// The client received this.
+    pub fn received(&self, connection: TapeConnection, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            self.note(connection, What::Received(bytes.to_vec()));
+        }
+    }
+
+    /// The connection is over.
+    pub fn close(&self, connection: TapeConnection) {
+        self.note(connection, What::Close);
+    }
+
+    fn note(&self, connection: TapeConnection, what: What) {
+        // Without a recorder nothing is recorded, and that is said by whoever runs it.
+        let _ = self.notes.send(Note { connection, time: now(), what });
+    }
+}
+
+/// A tape as a [`Source`] of packets of link type [`LinkType::IPV4`] or [`LinkType::IPV6`].
+#[derive(Debug)]
+pub struct Spool {
+    waiting: Receiver<Note>,
+    flows: HashMap<TapeConnection, Flow>,
+    packets: VecDeque<(Time, LinkType, Vec<u8>)>,
+    current: Vec<u8>,
+    count: u64,
+    bytes: u64,
+}
+
+/// A connection: its ends, client first, and the sequence number that each sends next.
+#[derive(Clone, Copy, Debug)]
+struct Flow {
+    ends: [SocketAddr; 2],
+    next: [u32; 2],
+}
+
+impl Spool {
+    fn take(&mut self, note: Note) {
+        let Note { connection, time, what } = note;
+        if let What::Open { client, server } = what {
+            // A mapped address (`::ffff:127.0.0.1`) is written as what it stands for.
+            let ends = [client, server].map(|end| SocketAddr::new(end.ip().to_canonical(), end.port()));
+            self.flows.insert(connection, Flow { ends, next: [0, 0] });
+        }
+        let Some(mut flow) = self.flows.remove(&connection) else { return };
+        let mut send = |sender: usize, flags: u8, bytes: &[u8]| {
+            let (link, packet) = flow.segment(sender, flags, bytes);
+            self.packets.push_back((time, link, packet));
+        };
+        match what {
+            What::Open { .. } => {
+                send(0, SYN, b"");
+                send(1, SYN | ACK, b"");
+                send(0, ACK, b"");
+            }
+            What::Sent(bytes) => bytes.chunks(SEGMENT).for_each(|chunk| send(0, PSH | ACK, chunk)),
+            What::Received(bytes) => bytes.chunks(SEGMENT).for_each(|chunk| send(1, PSH | ACK, chunk)),
+            What::Close => {
+                send(0, FIN | ACK, b"");
+                send(1, FIN | ACK, b"");
+                send(0, ACK, b"");
+                return;
+            }
+        }
+        self.flows.insert(connection, flow);
+    }
+}
+
+impl Flow {
+    /// The next segment of one side, as an IP packet. What the other side sent so far is acknowledged.
+    fn segment(&mut self, sender: usize, flags: u8, bytes: &[u8]) -> (LinkType, Vec<u8>) {
+        let (from, to) = (self.ends[sender], self.ends[1 - sender]);
+        let mut tcp = Vec::with_capacity(20 + bytes.len());
+        tcp.extend_from_slice(&from.port().to_be_bytes());
+        tcp.extend_from_slice(&to.port().to_be_bytes());
+        tcp.extend_from_slice(&self.next[sender].to_be_bytes());
+        let acknowledged = if flags & ACK != 0 { self.next[1 - sender] } else { 0 };
+        tcp.extend_from_slice(&acknowledged.to_be_bytes());
+        // Five words of header; the widest window, no urgent data; the checksum stands in the middle.
+        tcp.extend_from_slice(&[5 << 4, flags, 0xff, 0xff, 0, 0, 0, 0]);
+        tcp.extend_from_slice(bytes);
+        let sum = checksum(pseudo_header(from.ip(), to.ip(), tcp.len()), &tcp);
+        tcp[16..18].copy_from_slice(&sum.to_be_bytes());
+        // RFC 9293 section 3.4: SYN and FIN take a number each.
+        let taken = bytes.len() as u32 + u32::from(flags & (SYN | FIN) != 0);
+        self.next[sender] = self.next[sender].wrapping_add(taken);
+        packet(from.ip(), to.ip(), &tcp)
+    }
+}
+
+/// RFC 791 section 3.1, RFC 8200 section 3.
+fn packet(from: IpAddr, to: IpAddr, tcp: &[u8]) -> (LinkType, Vec<u8>) {
+    let mut packet = Vec::with_capacity(40 + tcp.len());
+    match (from, to) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            let length = u16::try_from(20 + tcp.len()).unwrap_or(u16::MAX);
+            packet.extend_from_slice(&[0x45, 0]);
+            packet.extend_from_slice(&length.to_be_bytes());
+            // Not to be fragmented; sixty-four hops; TCP.
+            packet.extend_from_slice(&[0, 0, 0x40, 0, 64, 6, 0, 0]);
+            packet.extend_from_slice(&from.octets());
+            packet.extend_from_slice(&to.octets());
+            let sum = checksum(0, &packet);
+            packet[10..12].copy_from_slice(&sum.to_be_bytes());
+            packet.extend_from_slice(tcp);
+            (LinkType::IPV4, packet)
+        }
+        (from, to) => {
+            let octets = |address| match address {
+                IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+                IpAddr::V6(address) => address.octets(),
+            };
+            packet.extend_from_slice(&[0x60, 0, 0, 0]);
+            packet.extend_from_slice(&u16::try_from(tcp.len()).unwrap_or(u16::MAX).to_be_bytes());
+            packet.extend_from_slice(&[6, 64]);
+            packet.extend_from_slice(&octets(from));
+            packet.extend_from_slice(&octets(to));
+            packet.extend_from_slice(tcp);
+            (LinkType::IPV6, packet)
+        }
+    }
+}
+
+/// The sum of the pseudo header that TCP's checksum begins with (RFC 9293 section 3.1).
+fn pseudo_header(from: IpAddr, to: IpAddr, length: usize) -> u32 {
+    let words = |address: IpAddr| match address {
+        IpAddr::V4(address) => sum(&address.octets()),
+        IpAddr::V6(address) => sum(&address.octets()),
+    };
+    words(from) + words(to) + 6 + length as u32
+}
+
+fn sum(bytes: &[u8]) -> u32 {
+    let word = |pair: &[u8]| u32::from(pair[0]) << 8 | u32::from(pair.get(1).copied().unwrap_or(0));
+    bytes.chunks(2).map(word).sum()
+}
+
+/// The ones' complement of the ones' complement sum (RFC 1071). 64 KiB of words cannot overflow 32 bits.
+fn checksum(start: u32, bytes: &[u8]) -> u16 {
+    let mut total = start + sum(bytes);
+    while total > 0xffff {
+        total = (total & 0xffff) + (total >> 16);
+    }
+    !(total as u16)
+}
+
+impl Source for Spool {
+    fn next(&mut self) -> anyhow::Result<Option<Item<'_>>> {
+        while self.packets.is_empty() {
+            match self.waiting.recv_timeout(PATIENCE) {
+                Ok(note) => self.take(note),
+                Err(RecvTimeoutError::Timeout) => return Ok(Some(Item::Idle)),
+                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+            }
+        }
+        let Some((time, link, data)) = self.packets.pop_front() else { return Ok(Some(Item::Idle)) };
+        self.current = data;
+        self.count += 1;
+        self.bytes += self.current.len() as u64;
+        Ok(Some(Item::Packet(Packet {
+            number: PacketNumber(self.count),
+            time,
+            link,
+            interface: 0,
+            original_length: u32::try_from(self.current.len()).unwrap_or(u32::MAX),
+            data: &self.current,
+        })))
+    }
+
+    fn progress(&self) -> (u64, Option<u64>) {
+        (self.bytes, None)
+    }
+}
+
+/// The wall clock, which a record needs to be compared with other logs.
+fn now() -> Time {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Time(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What one side said, put together again from the packets, whose checksums must hold.
+    fn said(server: SocketAddr, pieces: &[(bool, &[u8])]) -> [Vec<u8>; 2] {
+        let (tape, mut spool) = tape();
+        let client = SocketAddr::new(server.ip(), 50_000);
+        let connection = tape.open(client, server);
+        for (sent, bytes) in pieces {
+            if *sent { tape.sent(connection, bytes) } else { tape.received(connection, bytes) }
+        }
+        tape.close(connection);
+        drop(tape);
+        let mut said = [Vec::new(), Vec::new()];
+        let mut next = [0u32; 2];
+        while let Some(item) = spool.next().unwrap() {
+            let Item::Packet(packet) = item else { continue };
+            let head = if packet.link == LinkType::IPV4 { 20 } else { 40 };
+            if head == 20 {
+                assert_eq!(checksum(0, &packet.data[..20]), 0);
+            }
+            let tcp = &packet.data[head..];
+            assert_eq!(checksum(pseudo_header(client.ip(), server.ip(), tcp.len()), tcp), 0);
+            let from = u16::from_be_bytes([tcp[0], tcp[1]]);
+            let side = usize::from(from == server.port());
+            assert_eq!(u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]), next[side], "in order, without a hole");
+            next[side] += (tcp.len() - 20) as u32 + u32::from(tcp[13] & (SYN | FIN) != 0);
+            said[side].extend_from_slice(&tcp[20..]);
+        }
+        said
+    }
+
+    #[test]
+    fn the_bytes_of_both_sides_come_back() {
+        let long = vec![b'x'; 2 * SEGMENT + 1];
+        for server in ["127.0.0.1:80", "[::1]:443"] {
+            let pieces: [(bool, &[u8]); 4] = [(true, b"ask"), (false, &long), (true, b""), (true, b"more")];
+            assert_eq!(said(server.parse().unwrap(), &pieces), [b"askmore".to_vec(), long.clone()]);
+        }
+    }
+}

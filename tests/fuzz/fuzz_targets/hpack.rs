@@ -1,0 +1,5 @@
+//! Any header blocks of HTTP/2.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| mcptap::decode::http2::fuzz_hpack(data));

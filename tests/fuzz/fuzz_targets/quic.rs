@@ -1,0 +1,5 @@
+//! Any QUIC datagrams of a client.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| mcptap::decode::quic::fuzz_quic(data));

@@ -1,0 +1,5 @@
+//! Any WebSocket frames.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| mcptap::decode::websocket::fuzz_websocket(data));

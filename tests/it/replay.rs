@@ -1,0 +1,6 @@
+//! Recordings of a real server, compared with each other and sent again to servers that behave otherwise.
+
+mod diff;
+mod faults;
+mod scene;
+mod servers;

@@ -1,0 +1,111 @@
+//! `mcptap replay` against servers that fail: reported where it happened, and never a hang.
+
+use serde_json::json;
+
+use super::scene::{Scene, Served, differing, report, stdout};
+
+const JSON: &str = "--format=json";
+
+/// A recording of three calls.
+fn scene() -> Scene {
+    let scene = Scene::new();
+    scene.record(&[], |client| {
+        for word in ["a", "b", "c"] {
+            client.call("echo", json!({"text": word}));
+        }
+    });
+    scene
+}
+
+fn stderr(output: &std::process::Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_server_that_dies_half_way() {
+    let done = scene().replay(&[JSON], &["--die-at", "3"]);
+    let report = report(&done);
+    assert_eq!(differing(&report), ["tools/call echo: missing", "tools/call echo: missing"]);
+    let why = |index: usize| report["requests"][index]["why"].as_str().unwrap().to_owned();
+    assert!(why(2).starts_with("no answer: the server closed its output"), "{}", why(2));
+    assert!(why(2).ends_with("exit status 3; its last words: fatal: told to die"), "{}", why(2));
+    assert!(why(3).starts_with("not sent: "), "{}", why(3));
+    assert_eq!(done.status.code(), Some(1));
+}
+
+#[test]
+fn a_call_that_is_never_answered() {
+    let scene = Scene::new();
+    scene.record(&[], |client| {
+        client.call("count", json!({}));
+        client.call("echo", json!({"text": "a"}));
+    });
+    let report = report(&scene.replay(&[JSON, "--timeout=0.7"], &["--hang", "count"]));
+    assert_eq!(differing(&report), ["tools/call count: missing"], "the rest goes on");
+    assert_eq!(report["requests"][1]["why"], "no answer within 700ms");
+}
+
+#[test]
+fn a_server_that_cannot_be_had_is_exit_status_2() {
+    let scene = scene();
+    let nobody = {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        format!("http://{}/mcp", free.local_addr().expect("an address"))
+    };
+    let cases = [
+        (scene.replay_to(&nobody, &[]), "connection refused: nobody listens there"),
+        (scene.run(&["replay", "1", "--", "/nowhere/server"]), "command not found"),
+        (scene.run(&["replay", "1", "--", "false"]), "the server ended with exit status 1"),
+        (scene.run(&["replay", "1", "--to", "ftp://x/"]), "a URL begins with http"),
+        (scene.run(&["replay", "99", "--", "true"]), "no session 99"),
+    ];
+    for (done, words) in cases {
+        assert_eq!(done.status.code(), Some(2), "{words}: {}", stderr(&done));
+        assert!(stderr(&done).contains(words), "{words}: {}", stderr(&done));
+    }
+}
+
+#[test]
+fn authorization_is_asked_for_and_supplied() {
+    let scene = scene();
+    let served = Served::start(&scene, &["--token", "abc"]);
+    let done = scene.replay_to(&served.url("/mcp"), &[]);
+    assert_eq!(done.status.code(), Some(2));
+    assert!(
+        stderr(&done).contains("HTTP 401: the server wants authorization (Bearer realm=\"workbench\")"),
+        "{}",
+        stderr(&done)
+    );
+    let mut replay = scene.mcptap();
+    replay.args(["replay", "1", "--to", &served.url("/mcp"), "--bearer-env", "TOKEN"]).env("TOKEN", "abc");
+    assert_eq!(replay.output().expect("mcptap runs").status.code(), Some(0));
+    // That replay is a recording whose secret was masked: it is named, and never sent.
+    let done = scene.run(&["replay", "latest", "--to", &served.url("/mcp")]);
+    assert!(
+        stderr(&done).contains("sent authorization, whose value was not kept and is not sent: --bearer-env VAR"),
+        "{}",
+        stderr(&done)
+    );
+    assert_eq!(done.status.code(), Some(2));
+}
+
+#[test]
+fn a_session_that_the_server_forgot_is_opened_again() {
+    let scene = scene();
+    let served = Served::start(&scene, &["--forget-at", "3"]);
+    let done = scene.replay_to(&served.url("/mcp"), &[JSON]);
+    let report = report(&done);
+    assert_eq!(differing(&report), ["tools/call echo: missing"], "that call; the next is in a new session");
+    let why = report["requests"][2]["why"].as_str().unwrap();
+    assert!(why.starts_with("HTTP 404: the server does not know the session any more"), "{why}");
+    assert_eq!(report["notes"], json!(["the session was opened again before #8"]));
+}
+
+#[test]
+fn tls_to_a_server_without_it_is_said() {
+    let scene = scene();
+    let served = Served::start(&scene, &[]);
+    let done = scene.replay_to(&served.url("/mcp").replace("http:", "https:"), &["--timeout=5"]);
+    assert_eq!(done.status.code(), Some(2), "{}", stdout(&done));
+    assert!(stderr(&done).contains("cannot reach https://"), "{}", stderr(&done));
+}

@@ -1,0 +1,140 @@
+//! `mcptap replay` against servers that answer.
+
+use serde_json::{Value, json};
+
+use super::scene::{Scene, Served, differing, everything, report, stdout};
+
+const JSON: &str = "--format=json";
+/// The only answer that is another one each time; all else that the server makes up is followed.
+const NOW: &str = "--ignore=now:/**";
+
+#[test]
+fn the_same_server_answers_the_same_and_the_replay_is_a_recording() {
+    let scene = Scene::new();
+    scene.record(&[], everything);
+    let done = scene.replay(&[], &[]);
+    assert_eq!(done.status.code(), Some(1), "the time is another one");
+    assert!(stdout(&done).contains("/structuredContent/at"), "{}", stdout(&done));
+    let done = scene.replay(&["--calibrate"], &[]);
+    assert_eq!(done.status.code(), Some(0), "{}", stdout(&done));
+    assert!(stdout(&done).contains("now:/content/0/text  (1 word of the text)"), "{}", stdout(&done));
+    assert!(stdout(&done).ends_with("13 requests: 13 same\n"), "{}", stdout(&done));
+    // The fourth replay is session 5; it can be compared and replayed like any other.
+    let shown = stdout(&scene.run(&["show", "5"]));
+    assert!(shown.contains("close_ticket"), "{shown}");
+    let again =
+        scene.run(&["diff", "4", "5", NOW, "--ignore=open_ticket:/**", "--ignore=/nextCursor", "--ignore=/**/uri"]);
+    assert_eq!(again.status.code(), Some(0), "{}", stdout(&again));
+}
+
+#[test]
+fn a_changed_answer_a_missing_tool_and_a_slower_call_are_reported_and_no_more() {
+    let scene = Scene::new();
+    scene.record(&[], |client| {
+        for word in ["a", "b"] {
+            client.call("echo", json!({"text": word}));
+        }
+        client.call("add", json!({"a": 1, "b": 2}));
+        client.call("count", json!({}));
+    });
+    let done = scene.replay(&[JSON, "--all"], &["--change", "echo", "--drop", "add", "--slow", "count"]);
+    let report = report(&done);
+    assert_eq!(
+        differing(&report),
+        ["tools/call echo: different", "tools/call echo: different", "tools/call add: error"]
+    );
+    let slower: Vec<&Value> = report["slower"].as_array().unwrap().iter().map(|slower| &slower["number"]).collect();
+    assert_eq!(slower.len(), 1, "{report}");
+    assert_eq!(done.status.code(), Some(1));
+}
+
+#[test]
+fn across_transports_and_back() {
+    let scene = Scene::new();
+    scene.record(&[], everything);
+    let served = Served::start(&scene, &[]);
+    for path in ["/mcp", "/sse"] {
+        let done = scene.replay_to(&served.url(path), &[NOW]);
+        assert_eq!(done.status.code(), Some(0), "{path}: {}{}", stdout(&done), String::from_utf8_lossy(&done.stderr));
+    }
+    // Sessions 2 and 3 are those two; back to STDIO, and to each other's.
+    for (session, transport) in [("2", "streamable-http"), ("3", "http-sse")] {
+        let sessions = stdout(&scene.run(&["sessions", "--json"]));
+        let line = sessions.lines().find(|line| line.contains(&format!("\"number\":{session},"))).expect("the session");
+        assert!(line.contains(transport), "{line}");
+        let mut replay = scene.mcptap();
+        replay.args(["replay", session, NOW, "--"]).args(super::scene::server(&[]));
+        let done = replay.output().expect("mcptap runs");
+        assert_eq!(done.status.code(), Some(0), "{session}: {}", stdout(&done));
+    }
+    let done = scene.run(&["replay", "2", "--to", &served.url("/sse"), NOW]);
+    assert_eq!(done.status.code(), Some(0), "{}", stdout(&done));
+}
+
+#[test]
+fn a_stream_that_breaks_is_taken_up_again() {
+    let scene = Scene::new();
+    scene.record(&[], |client| drop(client.call("echo", json!({"text": "a"}))));
+    let served = Served::start(&scene, &["--cut"]);
+    let done = scene.replay_to(&served.url("/mcp"), &[]);
+    assert_eq!(done.status.code(), Some(0), "{}", stdout(&done));
+}
+
+#[test]
+fn what_destroys_is_not_sent_unless_allowed() {
+    let scene = Scene::new();
+    scene.record(&[], |client| {
+        client.request("tools/list", json!({"cursor": null}));
+        client.request("tools/list", json!({}));
+        client.call("wipe", json!({}));
+    });
+    let wipe = |options: &[&str]| {
+        let report = report(&scene.replay(&[options, &[JSON]].concat(), &[]));
+        differing(&report)
+    };
+    // Only the second page of tools names it, and that page was not asked for: it is of unknown effect.
+    assert_eq!(wipe(&["--ignore=/nextCursor"]), [""; 0]);
+    assert_eq!(wipe(&["--ignore=/nextCursor", "--safe"]), ["tools/call wipe: skipped"]);
+    assert_eq!(wipe(&["--ignore=/nextCursor", "--safe", "--allow", "wipe"]), [""; 0]);
+    let scene = Scene::new();
+    scene.record(&[], |client| {
+        everything(client);
+        client.call("wipe", json!({}));
+    });
+    let done = scene.replay(&[NOW], &[]);
+    assert!(stdout(&done).contains("--allow wipe sends it"), "{}", stdout(&done));
+    assert_eq!(done.status.code(), Some(0));
+}
+
+#[test]
+fn a_dry_run_shows_the_plan_and_sends_nothing() {
+    let scene = Scene::new();
+    scene.record(&[], everything);
+    let done = scene.replay(&["--dry-run"], &["--die-at", "1"]);
+    assert_eq!(done.status.code(), Some(0));
+    let plan = stdout(&done);
+    assert!(plan.contains("tools/call close_ticket  after #23  /arguments/ticket from the answer to #23"), "{plan}");
+    assert!(plan.contains("elicitation/create of the server is answered with #21"), "{plan}");
+    assert_eq!(stdout(&scene.run(&["sessions", "--json"])).lines().count(), 1, "nothing new was recorded");
+}
+
+#[test]
+fn only_some_of_it() {
+    let scene = Scene::new();
+    scene.record(&[], everything);
+    let done = scene.replay(&["--only", "tool = echo", JSON], &[]);
+    let report = report(&done);
+    assert_eq!(report["counts"], json!({"same": 2, "skipped": 11}), "the handshake and the one call");
+}
+
+#[test]
+fn many_at_once_with_a_table_of_latencies() {
+    let scene = Scene::new();
+    scene.record(&[], everything);
+    let done = scene.replay(&["--parallel=3", "--repeat=2", NOW, JSON], &[]);
+    let report = report(&done);
+    assert_eq!(done.status.code(), Some(0), "{report}");
+    assert_eq!(report["latencies"]["tools/call echo"]["calls"], 6);
+    let text = stdout(&scene.replay(&["--repeat=2", NOW], &[]));
+    assert!(text.contains("\n2 replays\n"), "{text}");
+}

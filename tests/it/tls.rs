@@ -1,0 +1,146 @@
+//! TLS opened: every cipher suite and odd handshake, by the secrets that the capture brings or a key log beside it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::program::{mcptap, root};
+
+fn sample(name: &str) -> PathBuf {
+    root().join("samples").join(name)
+}
+
+/// What the program says, as JSON lines.
+fn lines(arguments: &[&str], files: &[&Path]) -> Vec<Value> {
+    let done = mcptap().args(arguments).args(files).output().expect("mcptap runs");
+    assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
+    let text = String::from_utf8(done.stdout).expect("lines are UTF-8");
+    text.lines().map(|line| serde_json::from_str(line).expect("lines are JSON")).collect()
+}
+
+fn of_type<'l>(lines: &'l [Value], name: &str) -> Vec<&'l Value> {
+    lines.iter().filter(|line| line["type"] == name).collect()
+}
+
+/// The pcapng blocks of a file: type and the block whole.
+fn blocks(mut bytes: &[u8]) -> Vec<(u32, &[u8])> {
+    let number = |bytes: &[u8]| u32::from_le_bytes(bytes[..4].try_into().expect("four bytes"));
+    let mut blocks = Vec::new();
+    while bytes.len() >= 12 {
+        let (block, rest) = bytes.split_at(number(&bytes[4..]) as usize);
+        blocks.push((number(block), block));
+        bytes = rest;
+    }
+    blocks
+}
+
+const SECRETS: u32 = 10;
+
+#[test]
+fn every_suite_and_handshake_opens() {
+    let lines = lines(&["read", "--json"], &[&sample("tls").join("capture.pcapng")]);
+    let messages = of_type(&lines, "message");
+    let mut calls = BTreeSet::new();
+    for call in messages.iter().filter(|message| message["kind"] == "request") {
+        let raw: Value = serde_json::from_str(call["raw"].as_str().expect("text")).expect("JSON");
+        let name = raw["params"]["name"].as_str().expect("a tool").to_owned();
+        let answer = messages.iter().find(|message| message["answers"] == call["number"]).expect("an answer");
+        let text = answer["raw"].as_str().expect("text");
+        assert!(text.contains(&format!("\"text\":\"{name} xxx")), "{name}: {text}");
+        assert!(call["packets"].as_array().is_some_and(|packets| !packets.is_empty()));
+        calls.insert(name);
+    }
+    let connections = lines.last().expect("a summary")["tcp_connections"].as_u64().expect("a count");
+    assert_eq!((calls.len() as u64, messages.len() as u64), (connections, 2 * connections), "{calls:?}");
+    let below = |finding: &&Value| {
+        ["tls-", "tcp-"].iter().any(|family| finding["rule"].as_str().unwrap_or_default().starts_with(family))
+    };
+    assert_eq!(of_type(&lines, "finding").into_iter().filter(below).count(), 0, "nothing is missing or odd below HTTP");
+    for suite in ["TLS_CHACHA20_POLY1305_SHA256", "AES256-CCM8", "AES128-SHA mac-then-encrypt", "early data"] {
+        assert!(calls.contains(suite), "{suite}");
+    }
+}
+
+/// Secrets beside the capture, before it, behind all of its packets, or in a file that was named by the environment: the same.
+#[test]
+fn it_does_not_matter_where_secrets_come_from() {
+    let path = sample("tls").join("capture.pcapng");
+    let bytes = fs::read(&path).expect("the sample");
+    let scratch = tempfile::tempdir().expect("a folder");
+    let (mut plain, mut late, mut keys) = (Vec::new(), Vec::new(), Vec::new());
+    for (kind, block) in blocks(&bytes) {
+        if kind == SECRETS {
+            let length = u32::from_le_bytes(block[12..16].try_into().expect("four bytes")) as usize;
+            keys.extend_from_slice(&block[16..16 + length]);
+        } else {
+            plain.extend_from_slice(block);
+        }
+    }
+    late.extend_from_slice(&plain);
+    blocks(&bytes).iter().filter(|(kind, _)| *kind == SECRETS).for_each(|(_, block)| late.extend_from_slice(block));
+    let file = |name: &str, bytes: &[u8]| {
+        let path = scratch.path().join(name);
+        fs::write(&path, bytes).expect("written");
+        path
+    };
+    let (plain, late, keys) = (file("plain.pcapng", &plain), file("late.pcapng", &late), file("keys.log", &keys));
+    let texts = |lines: &[Value]| {
+        let texts = of_type(lines, "message").iter().map(|message| message["raw"].to_string()).collect::<Vec<_>>();
+        texts.into_iter().collect::<BTreeSet<_>>()
+    };
+    let wanted = texts(&lines(&["read", "--json"], &[&path]));
+    let keylog = keys.to_str().expect("a path");
+    assert_eq!(texts(&lines(&["read", "--json", "--keylog", keylog], &[&plain])), wanted);
+    let named =
+        mcptap().args(["read", "--json"]).arg(&plain).env("SSLKEYLOGFILE", &keys).output().expect("mcptap runs");
+    let named: Vec<Value> =
+        String::from_utf8_lossy(&named.stdout).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(texts(&named), wanted);
+    let none = lines(&["read", "--json"], &[&plain]);
+    assert_eq!(texts(&none).len(), 0);
+    assert!(of_type(&none, "finding").iter().any(|finding| finding["rule"] == "tls-no-secrets"));
+    let late = lines(&["read", "--json"], &[&late]);
+    // Connections that are over when their secrets come stay closed.
+    assert!(of_type(&late, "summary").len() == 1);
+}
+
+/// A saved session shows heads, bodies and layers without the keys, its secrets masked, and the keys are not in the file.
+#[test]
+fn a_saved_session_needs_no_keys() {
+    let capture = sample("tls").join("capture.pcapng");
+    let scratch = tempfile::tempdir().expect("a folder");
+    let secret = b"Bearer secret";
+    for keep in [false, true] {
+        let database = scratch.path().join(format!("{keep}.db"));
+        let name = database.to_str().expect("a path");
+        let mut arguments = vec!["read", "--json", "--save", "--db", name];
+        arguments.extend(keep.then_some("--keep-secrets"));
+        lines(&arguments, &[&capture]);
+        let shown = lines(&["show", "--json"], &[&database]);
+        assert!(of_type(&shown, "message").len() > 100);
+        let layers = lines(&["layers", "--json", "--message", "1", "--session", "1"], &[&database]);
+        let names: Vec<&str> = of_type(&layers, "layer").iter().filter_map(|layer| layer["layer"].as_str()).collect();
+        assert_eq!(names, ["network", "transport", "tls", "http", "json-rpc", "mcp"]);
+        let tls = &layers[2]["fields"];
+        assert_eq!(tls["cipher suite"], "TLS_AES_128_GCM_SHA256");
+        assert_eq!(tls["server name"], "localhost");
+
+        let exported = scratch.path().join(format!("{keep}.pcapng"));
+        let output = exported.to_str().expect("a path");
+        let done = mcptap().args(["export", name, "--format", "pcapng", "-o", output]).output().expect("mcptap runs");
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        let exported = fs::read(&exported).expect("exported");
+        assert_eq!(
+            blocks(&exported).iter().any(|(kind, _)| *kind == SECRETS),
+            keep,
+            "secrets leave only when asked to"
+        );
+        let again = lines(&["read", "--json"], &[Path::new(output)]);
+        assert_eq!(of_type(&again, "message").len() > 100, keep);
+        let bytes = fs::read(&database).expect("the database");
+        assert_eq!(memchr::memmem::find(&bytes, b"TRAFFIC_SECRET").is_some(), keep);
+        assert!(keep || memchr::memmem::find(&bytes, secret).is_none());
+    }
+}
