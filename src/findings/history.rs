@@ -200,6 +200,13 @@ impl History {
         }
     }
 
+    /// Whether a request still waits for its answer: neither it nor its session was given up.
+    pub fn awaits(&self, request: MessageNumber) -> bool {
+        let asked = self.requests.get(request);
+        asked.is_some_and(|asked| asked.cancelled.is_none() && asked.refused.is_none())
+            && self.endpoint.terminated.is_none()
+    }
+
     /// A response has its head.
     pub(super) fn responded(&mut self, exchange: &Exchange) {
         self.endpoint.observe(exchange);

@@ -91,7 +91,8 @@ fn closed_early(exchange: &Exchange, carried: &Carried, history: &History, repor
     // 2025-11-25 allows it behind an event id, by which the client resumes; ids of events without data are not seen here.
     let may_resume = !in_force.is_disjoint(Revisions::only(V2025_11_25));
     let was_whole = exchange.response.complete && is_success(exchange) && !carried.is_cut() && history.is_whole();
-    let is_missing = is_stream && was_whole && carried.answer().is_none();
+    // A request that was cancelled, or whose session was ended, is not answered.
+    let is_missing = is_stream && was_whole && history.awaits(request.number);
     if is_streamable(history) && is_missing && !may_resume && request.method != Method::SubscriptionsListen {
         report.say(format!(
             "the stream of {} (message {}) ended without its answer",

@@ -195,7 +195,8 @@ fn not_primed(
 fn closed_without_retry(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
     let is_stream = media_type(&exchange.response).as_deref() == Some("text/event-stream");
     let is_closed = is_stream && is_success(exchange) && exchange.response.complete && !carried.is_cut();
-    let is_open = carried.request().is_some() && carried.answer().is_none();
+    // A request that was cancelled, or whose session was ended, is not answered.
+    let is_open = carried.request().is_some_and(|request| history.awaits(request.number));
     let served = carried.served;
     if is_streamable(history) && is_closed && is_open && served.has_ids && !served.has_retry {
         report.say("the stream was closed before the answer, and no event had retry");
@@ -278,6 +279,10 @@ mod tests {
         fires(rule, &told(&[ask(1), stream("id: 1\ndata:\n\n")]));
         silent(rule, &told(&[ask(1), stream(&format!("id: 1\ndata:\n\nid: 2\n{}", result(1)))]));
         silent(rule, &told(&[ask(1), stream("id: 1\nretry: 10\ndata:\n\n")]));
+        let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
+        let cancelled = ["@ 1".to_owned(), ask(1), "@ 2".to_owned(), post(&header(VERSION, true), cancel)];
+        let ended = ["< 202\n\n".to_owned(), "@ 1".to_owned(), stream("id: 1\ndata:\n\n")];
+        silent(rule, &told(&[cancelled.as_slice(), &ended].concat()));
         silent(rule, &told(&[ask(1), stream(&result(1))]));
     }
 }
