@@ -12,7 +12,7 @@ use super::history::History;
 use super::report::{Report, SAID};
 use super::rule::Check;
 use super::seen::{Facts, Seen};
-use super::{Finding, Rule, Severity, all, jsonrpc, tools, transport};
+use super::{Finding, Rule, Severity, all, jsonrpc, transport};
 use crate::capture::pipe::Content;
 use crate::capture::{Limits, Time};
 use crate::decode::Direction;
@@ -157,7 +157,7 @@ impl Checker {
             kept.history.spoken.observe(message, carried);
             carried.pass(&facts);
         }
-        kept.history.observe(&facts, tools::has_bad_arguments(&self.found));
+        kept.history.observe(&facts, self.found.iter().map(|finding| finding.rule).collect());
         drop(facts);
         for finding in &self.found {
             if !message.findings.contains(&finding.rule.id) {

@@ -1,31 +1,48 @@
 //! What a session was like before a message: the facts that more than one rule asks for, each noun in a file of its own.
 
+mod cursors;
+mod elicitations;
 mod endpoint;
+mod eras;
+mod fingerprint;
 mod finished;
 mod fragments;
 mod handshake;
 mod ids;
-mod listings;
+mod listing;
 mod log_level;
 mod process;
+mod prompts;
 mod requests;
+mod rounds;
 mod spoken;
 mod streams;
+mod subscriptions;
+mod tasks;
 
+pub use cursors::{Cursors, Unread};
+pub use elicitations::{Elicitations, Form};
 pub use endpoint::{Endpoint, Terminated};
+pub use eras::Stateless;
+pub use fingerprint::fingerprint;
 pub use finished::{Done, Finished};
 pub use fragments::{Fragment, Fragments};
 pub use handshake::{Handshake, Initialize};
 pub use ids::Ids;
-pub use listings::{Listings, Unread};
+pub use listing::{Listing, Listings, Page};
 pub use log_level::LogLevel;
 pub use process::Process;
+pub use prompts::Prompts;
 pub use requests::{Asked, Requests, is_paged, plain};
+pub use rounds::{Retry, Round, Rounds, Wanted};
 pub use spoken::Spoken;
-pub use streams::{Issued, Stream, Streams, fingerprint as data_fingerprint};
+pub use streams::{EventStream, Issued, Streams, fingerprint as data_fingerprint};
+pub use subscriptions::{Filter, META_SUBSCRIPTION, Stream, Subscriptions};
+pub use tasks::{EXTENSION as TASKS_EXTENSION, Stated, Status, Task, Tasks};
 
 use std::collections::BTreeSet;
 
+use super::Rule;
 use super::seen::{Evidence, Facts, InForce};
 use crate::capture::Limits;
 use crate::decode::Direction;
@@ -42,6 +59,10 @@ use crate::mcp::{MessageNumber, SessionNumber, Transport};
 pub const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 /// The capabilities of the client, in the same place.
 pub const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+/// Who the client is, there; and who the server is, in a result.
+pub const META_CLIENT: &str = "io.modelcontextprotocol/clientInfo";
+/// The same for the server.
+pub const META_SERVER: &str = "io.modelcontextprotocol/serverInfo";
 
 /// The level of log messages that a request asks for, in the same place.
 pub const META_LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
@@ -64,8 +85,8 @@ pub struct History {
     pub messages: [u64; 2],
     /// The handshake of the revisions up to 2025-11-25.
     pub handshake: Handshake,
-    /// The first request that spoke for itself, as those of 2026-07-28 do.
-    pub modern: Option<MessageNumber>,
+    /// What there was of the stateless era (2026-07-28).
+    pub stateless: Stateless,
     /// What the server declared in its answer to `server/discover`.
     pub discovered: Option<Capabilities>,
     /// Requests without an answer so far.
@@ -77,12 +98,24 @@ pub struct History {
     /// Progress tokens that were used in requests.
     pub tokens: Ids,
     /// The pages of lists.
-    pub listings: Listings,
+    pub cursors: Cursors,
     /// The level of log messages that the server agreed to send.
     pub log_level: Option<LogLevel>,
     /// The tools as last listed.
     pub tools: Tools,
-    /// Whether the client ever asked for them.
+    /// Lists as they were given, page by page.
+    pub listings: Listings,
+    /// The prompts as last listed.
+    pub prompts: Prompts,
+    /// What the client asked to be told of.
+    pub subscriptions: Subscriptions,
+    /// Elicitations by URL.
+    pub elicitations: Elicitations,
+    /// Multi round-trip requests.
+    pub rounds: Rounds,
+    /// Tasks.
+    pub tasks: Tasks,
+    /// Whether the client ever asked for the tools.
     pub listed_tools: bool,
     /// Tools that were called before, at most 64.
     pub called: BTreeSet<String>,
@@ -109,15 +142,21 @@ impl History {
             has_gaps: false,
             messages: [0; 2],
             handshake: Handshake::default(),
-            modern: None,
+            stateless: Stateless::default(),
             discovered: None,
             requests: Requests::new(limits.unanswered),
             finished: Finished::default(),
             ids: Ids::default(),
             tokens: Ids::default(),
-            listings: Listings::default(),
+            cursors: Cursors::default(),
             log_level: None,
             tools: Tools::default(),
+            listings: Listings::default(),
+            prompts: Prompts::default(),
+            subscriptions: Subscriptions::default(),
+            elicitations: Elicitations::default(),
+            rounds: Rounds::default(),
+            tasks: Tasks::default(),
             listed_tools: false,
             called: BTreeSet::new(),
             batch: None,
@@ -163,7 +202,7 @@ impl History {
         }
         let era = |revisions| InForce { revisions, evidence: Evidence::Era };
         match self.transport {
-            _ if self.modern.is_some() => era(Revisions::MODERN),
+            _ if self.stateless.asked.is_some() => era(Revisions::MODERN),
             Transport::HttpSse => era(Revisions::LEGACY),
             _ => InForce::UNKNOWN,
         }
@@ -242,17 +281,25 @@ impl History {
         }
     }
 
-    /// Takes a message in, after the rules have looked at it.
-    pub(super) fn observe(&mut self, facts: &Facts<'_>, has_bad_arguments: bool) {
+    /// Takes a message in, after the rules have looked at it; `breaks` are those that it breaks.
+    pub(super) fn observe(&mut self, facts: &Facts<'_>, breaks: Vec<&'static Rule>) {
         let message = facts.message;
         self.messages[message.direction as usize] += 1;
         if message.redelivered {
             return;
         }
+        let asked = message.answers.and_then(|number| self.requests.get(number));
         self.handshake.observe(facts);
         if message.carrier == Carrier::Line && message.batch.is_none() {
             self.fragments.observe(message);
         }
+        self.stateless.observe(facts, asked);
+        self.listings.observe(facts, asked.and_then(|asked| asked.cursor.as_deref()));
+        self.prompts.observe(facts, asked.is_none_or(|asked| asked.cursor.is_none()));
+        self.subscriptions.observe(facts, asked);
+        self.elicitations.observe(facts);
+        self.rounds.observe(facts, asked);
+        self.tasks.observe(facts, asked);
         self.batch = message.batch.map(|(number, _)| {
             let asks = matches!(message.kind, Kind::Request | Kind::Notification);
             let answers = matches!(message.kind, Kind::Response | Kind::Error);
@@ -263,14 +310,11 @@ impl History {
         });
         match message.kind {
             Kind::Request => {
-                if facts.in_force.evidence == Evidence::Meta {
-                    self.modern.get_or_insert(message.number);
-                }
                 if let Some(id) = message.id.as_deref().filter(|id| *id != "null") {
                     self.ids.insert(message.direction, id);
                 }
                 self.listed_tools |= facts.method == Method::ToolsList;
-                let asked = Asked { has_bad_arguments, ..Asked::of(facts) };
+                let asked = Asked { breaks, ..Asked::of(facts) };
                 if let (Method::ToolsCall, false, Some(name)) = (facts.method, self.listed_tools, &asked.subject)
                     && self.called.len() < CALLED
                 {
@@ -280,7 +324,7 @@ impl History {
                     self.tokens.insert(message.direction, token);
                 }
                 if is_paged(facts.method) {
-                    self.listings.asked(facts.method, asked.cursor.as_deref());
+                    self.cursors.asked(facts.method, asked.cursor.as_deref());
                 }
                 self.requests.asked(asked);
             }
@@ -326,7 +370,7 @@ impl History {
         match asked.method {
             Method::LoggingSetLevel => self.log_level = asked.log_level,
             method if is_paged(method) => {
-                self.listings.page(asked, facts.message.number, facts.body().get("nextCursor"));
+                self.cursors.page(asked, facts.message.number, facts.body().get("nextCursor"));
             }
             _ => {}
         }

@@ -10,11 +10,14 @@
 //! (`UPDATE_EXPECT=1 cargo test --lib findings::manual`).
 
 pub mod baseline;
+mod caching;
 mod cancellation;
 mod capabilities;
 pub mod carried;
 pub mod checker;
 mod completion;
+mod content;
+mod elicitation;
 pub mod history;
 mod http;
 pub mod http2;
@@ -23,15 +26,23 @@ mod lifecycle;
 mod logging;
 pub mod manual;
 mod methods;
+mod mismatch;
+mod mrtr;
 mod pagination;
 mod progress;
+mod prompts;
 pub mod report;
+mod resources;
 mod roots;
 mod rule;
+mod sampling;
 mod schema;
 pub mod seen;
 mod sse;
+mod stateless;
 mod stdio;
+mod subscriptions;
+mod tasks;
 #[cfg(test)]
 mod testing;
 pub mod tls;
@@ -64,6 +75,19 @@ const FAMILIES: &[&[&Rule]] = &[
     methods::RULES,
     schema::RULES,
     tools::RULES,
+    tools::listing::RULES,
+    tools::headers::RULES,
+    content::RULES,
+    resources::RULES,
+    prompts::RULES,
+    sampling::RULES,
+    elicitation::RULES,
+    stateless::RULES,
+    mrtr::RULES,
+    subscriptions::RULES,
+    caching::RULES,
+    tasks::RULES,
+    tasks::status::RULES,
     http::session_id::RULES,
     http::requests::RULES,
     http::responses::RULES,

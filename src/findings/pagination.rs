@@ -29,7 +29,7 @@ static CURSOR_UNKNOWN: Rule = Rule {
 
 /// Whether the server is known not to have issued this cursor: nothing of the session is missing, and it is one client's.
 fn was_never_issued(seen: &Seen<'_, '_>, cursor: &str) -> bool {
-    let issued = seen.history.listings.issued(seen.method, cursor);
+    let issued = seen.history.cursors.issued(seen.method, cursor);
     issued == Some(false) && seen.history.is_whole() && seen.is_one_client()
 }
 
@@ -64,7 +64,7 @@ fn returns(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     let Some(next) = seen.body().get("nextCursor") else { return };
     if asked.cursor.as_deref() == Some(next) {
         report.say_with(&[asked.number], format!("nextCursor is the cursor that was asked with, {}", shortened(next)));
-    } else if seen.is_one_client() && seen.history.listings.returns(seen.method, asked.cursor.as_deref(), next) {
+    } else if seen.is_one_client() && seen.history.cursors.returns(seen.method, asked.cursor.as_deref(), next) {
         report.say_with(&[asked.number], format!("nextCursor {} led to this page", shortened(next)));
     }
 }
@@ -107,7 +107,7 @@ static UNFINISHED: Rule = Rule {
 fn unfinished(history: &History, report: &mut Report<'_>) {
     // A session that goes on may still ask.
     let is_over = history.process.exit.is_some() || history.endpoint.terminated.is_some();
-    for unread in history.listings.unread().iter().filter(|_| is_over && history.is_whole()) {
+    for unread in history.cursors.unread().iter().filter(|_| is_over && history.is_whole()) {
         let method = unread.method.definition().map_or("the list", |method| method.name);
         let text = format!("nobody asked for what follows message {} of {method}", unread.page.0);
         report.say_with(&[unread.page], text);

@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::{LogLevel, META_CAPABILITIES, META_LOG_LEVEL};
+use super::{LogLevel, META_CAPABILITIES, META_LOG_LEVEL, rounds};
 use crate::capture::Time;
 use crate::decode::Direction;
 use crate::decode::exchange::ExchangeNumber;
+use crate::findings::Rule;
 use crate::findings::seen::{Evidence, Facts, InForce};
 use crate::mcp::MessageNumber;
 use crate::mcp::capability::{Capabilities, Declarer};
@@ -52,8 +53,10 @@ pub struct Asked {
     pub cursor: Option<String>,
     /// Whether it is to be run as a task (`params.task`, 2025-11-25).
     pub is_task: bool,
-    /// Whether the arguments of a call broke the tool's schema.
-    pub has_bad_arguments: bool,
+    /// The rules that it breaks.
+    pub breaks: Vec<&'static Rule>,
+    /// For what a server may ask back for (2026-07-28): its params in short.
+    pub params: Option<u64>,
     /// The client's capabilities, where the request itself carries them (2026-07-28).
     pub client: Option<Box<Capabilities>>,
 }
@@ -92,7 +95,8 @@ impl Asked {
             log_level: log_level.as_deref().and_then(LogLevel::named),
             cursor: if is_paged(facts.method) { params.get("cursor").map(short) } else { None },
             is_task: params.get("task").is_some_and(|task| task.starts_with('{')),
-            has_bad_arguments: false,
+            breaks: Vec::new(),
+            params: client.as_ref().and_then(|_| rounds::params(facts)),
             client,
         }
     }
@@ -221,7 +225,8 @@ impl Asked {
             log_level: None,
             cursor: None,
             is_task: false,
-            has_bad_arguments: false,
+            breaks: Vec::new(),
+            params: None,
             client: None,
         }
     }

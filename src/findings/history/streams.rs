@@ -28,7 +28,7 @@ pub struct Issued {
 
 /// A stream over all exchanges that carried it, named by the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stream {
+pub struct EventStream {
     /// When the request that opened it was answered.
     pub answered: Option<Time>,
     /// The last `retry`, in milliseconds.
@@ -43,7 +43,7 @@ pub struct Streams {
     issued: FxHashMap<u64, Issued>,
     /// Whether event ids were forgotten.
     pub has_forgotten: bool,
-    streams: BTreeMap<ExchangeNumber, Stream>,
+    streams: BTreeMap<ExchangeNumber, EventStream>,
     /// Responses that are such streams and do not keep proxies from buffering.
     pub buffered: u64,
 }
@@ -55,7 +55,7 @@ impl Streams {
     }
 
     /// What is known of the stream that this exchange opened.
-    pub fn get(&self, opened_by: ExchangeNumber) -> Option<&Stream> {
+    pub fn get(&self, opened_by: ExchangeNumber) -> Option<&EventStream> {
         self.streams.get(&opened_by)
     }
 
@@ -115,7 +115,7 @@ impl Streams {
         }
     }
 
-    fn stream(&mut self, opened_by: ExchangeNumber) -> &mut Stream {
+    fn stream(&mut self, opened_by: ExchangeNumber) -> &mut EventStream {
         if self.streams.len() >= STREAMS && !self.streams.contains_key(&opened_by) {
             self.streams.pop_first();
         }

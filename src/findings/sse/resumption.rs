@@ -124,7 +124,7 @@ fn resumed<'h>(
     exchange: &Exchange,
     carried: &Carried,
     history: &'h History,
-) -> Option<(crate::capture::Time, &'h crate::findings::history::Stream)> {
+) -> Option<(crate::capture::Time, &'h crate::findings::history::EventStream)> {
     let id = carried.last_event_id.as_deref().filter(|_| is_streamable(history))?;
     let stream = history.streams.carried_by(exchange.number, Some(id))?;
     Some((exchange.request.started?, history.streams.get(stream)?))

@@ -35,7 +35,7 @@ pub struct Unread {
 
 /// The lists of a session.
 #[derive(Debug, Default)]
-pub struct Listings {
+pub struct Cursors {
     /// The cursor that each cursor was issued in answer to; `None` for the first page's.
     issued: FxHashMap<Cursor, Option<Cursor>>,
     /// Whether cursors were forgotten.
@@ -43,7 +43,7 @@ pub struct Listings {
     unread: Vec<Unread>,
 }
 
-impl Listings {
+impl Cursors {
     /// Whether the server ever issued this cursor (JSON text) for this list; `None` where that was forgotten.
     pub fn issued(&self, method: Method, cursor: &str) -> Option<bool> {
         match self.issued.contains_key(&Cursor::of(method, cursor)) {
@@ -103,19 +103,19 @@ mod tests {
 
     #[test]
     fn ways_are_followed_back_and_bounded() {
-        let mut listings = Listings::default();
+        let mut cursors = Cursors::default();
         let list = Method::ToolsList;
         let mut asked = Asked::blank(list);
         for page in 0..3 * REMEMBERED as u64 {
             let next = format!("\"{page}\"");
-            listings.page(&asked, MessageNumber(page), Some(&next));
-            assert!(listings.issued.len() <= REMEMBERED && listings.unread.len() == 1);
-            assert_eq!(listings.issued(list, &next), Some(true));
+            cursors.page(&asked, MessageNumber(page), Some(&next));
+            assert!(cursors.issued.len() <= REMEMBERED && cursors.unread.len() == 1);
+            assert_eq!(cursors.issued(list, &next), Some(true));
             asked.cursor = Some(next);
         }
-        assert_eq!(listings.issued(list, "\"0\""), None);
-        assert!(listings.returns(list, Some("\"24575\""), "\"24570\""));
-        assert!(!listings.returns(list, Some("\"24575\""), "\"24576\""));
-        assert!(!listings.returns(Method::PromptsList, Some("\"24575\""), "\"24570\""));
+        assert_eq!(cursors.issued(list, "\"0\""), None);
+        assert!(cursors.returns(list, Some("\"24575\""), "\"24570\""));
+        assert!(!cursors.returns(list, Some("\"24575\""), "\"24576\""));
+        assert!(!cursors.returns(Method::PromptsList, Some("\"24575\""), "\"24570\""));
     }
 }
