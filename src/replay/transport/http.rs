@@ -3,7 +3,7 @@
 //! Each message is a POST of its own; workers wait for the answers, so that what ran in parallel runs in parallel.
 
 use std::io::Read;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -78,7 +78,8 @@ struct Shared {
     fields: Vec<(String, String)>,
     session: Mutex<Option<String>>,
     arrived: Sender<Arrival>,
-    idle: AtomicUsize,
+    /// Workers without a message, less the messages that wait for a worker.
+    free: AtomicIsize,
     over: AtomicBool,
     /// A POST was taken once: a 404 is about the session from now on, not about the address.
     taken: AtomicBool,
@@ -100,7 +101,7 @@ impl Http {
             fields: options.fields.clone(),
             session: Mutex::default(),
             arrived,
-            idle: AtomicUsize::new(0),
+            free: AtomicIsize::new(0),
             over: AtomicBool::new(false),
             taken: AtomicBool::new(false),
         });
@@ -125,10 +126,14 @@ impl Http {
 
 impl Transport for Http {
     fn send(&mut self, message: Outgoing) {
-        if self.shared.idle.load(Ordering::Acquire) == 0 && self.workers < WORKERS {
+        // Each message has a worker of its own: one that waited behind a call that is never answered would not be sent.
+        if self.shared.free.fetch_sub(1, Ordering::AcqRel) <= 0 && self.workers < WORKERS {
             let (shared, waiting) = (Arc::clone(&self.shared), self.waiting.clone());
             // Without a new one the message waits for a worker that is there.
-            self.workers += usize::from(spawn("post", move || shared.work(&waiting)).is_ok());
+            if spawn("post", move || shared.work(&waiting)).is_ok() {
+                self.workers += 1;
+                self.shared.free.fetch_add(1, Ordering::AcqRel);
+            }
         }
         // The receiving end is ours, too: it cannot be gone.
         let _ = self.jobs.send(message);
@@ -171,14 +176,9 @@ impl Transport for Http {
 
 impl Shared {
     fn work(&self, waiting: &Receiver<Outgoing>) {
-        loop {
-            self.idle.fetch_add(1, Ordering::AcqRel);
-            let job = waiting.recv();
-            self.idle.fetch_sub(1, Ordering::AcqRel);
-            match job {
-                Ok(message) => self.post(&message),
-                Err(_) => return,
-            }
+        while let Ok(message) = waiting.recv() {
+            self.post(&message);
+            self.free.fetch_add(1, Ordering::AcqRel);
         }
     }
 
