@@ -1,11 +1,11 @@
 //! Which recorded request a client means.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 use similar::TextDiff;
 
-use super::script::{Script, TurnIndex};
+use super::script::{Script, Turn, TurnIndex};
 use crate::compare::Label;
 use crate::compare::answer::subject;
 
@@ -85,7 +85,11 @@ impl Matcher {
     /// Of a script; what fits less well than `loosest` counts as unknown.
     pub fn new(script: &Script, loosest: Match) -> Matcher {
         let mut indices: [Index; 3] = Default::default();
-        for (at, turn) in script.turns.iter().enumerate() {
+        let raw = |turn: &Turn| script.message(turn.message).raw.as_slice();
+        let answered: HashSet<&[u8]> = script.turns.iter().filter(|turn| turn.is_answered()).map(raw).collect();
+        // A request that was redirected stands twice in a recording: the copy that was answered is meant.
+        let is_copy = |turn: &Turn| turn.is_request && !turn.is_answered() && answered.contains(raw(turn));
+        for (at, turn) in script.turns.iter().enumerate().filter(|(_, turn)| !is_copy(turn)) {
             for (kind, index) in Match::ALL.iter().zip(&mut indices) {
                 let key = (turn.is_request, kind.key(&turn.label, script.params(at)));
                 let next = index.turns.len();
@@ -154,7 +158,7 @@ const CANDIDATES: usize = 256;
 pub fn closest(script: &Script, label: &Label, params: Option<&str>) -> Option<TurnIndex> {
     let asked = cut(&loose(params.unwrap_or("{}"))).to_owned();
     let name = label.to_string();
-    let mut compared = std::collections::HashSet::new();
+    let mut compared = HashSet::new();
     let requests = script.turns.iter().enumerate().filter(|(_, turn)| turn.is_request);
     let mut candidates: Vec<(bool, bool, TurnIndex)> =
         requests.map(|(at, turn)| (turn.label != *label, turn.label.method != label.method, at)).collect();
