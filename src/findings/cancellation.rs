@@ -84,7 +84,6 @@ static BY_SERVER: Rule = Rule {
     example: "notifications/cancelled of the server with the id of a tools/call",
     remedy: "Answer the request with an error.",
     checks: &[Check::Message(NOTIFICATIONS, &[Method::Cancelled], by_server)],
-    ..Rule::BLANK
 };
 
 fn by_server(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -112,7 +111,6 @@ static TASK: Rule = Rule {
     example: "notifications/cancelled with the id of a tools/call that was answered with a task",
     remedy: "Send tasks/cancel with the taskId.",
     checks: &[Check::Message(NOTIFICATIONS, &[Method::Cancelled], task)],
-    ..Rule::BLANK
 };
 
 fn task(seen: &Seen<'_, '_>, report: &mut Report<'_>) {

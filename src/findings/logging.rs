@@ -27,7 +27,6 @@ static BELOW_LEVEL: Rule = Rule {
     example: "logging/setLevel warning, its result, then notifications/message with level debug",
     remedy: "Hold each message against the level that the session's client set.",
     checks: &[Check::Message(NOTIFICATIONS, &[Method::LogMessage], below_level)],
-    ..Rule::BLANK
 };
 
 fn below_level(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -51,7 +50,6 @@ static NOT_REQUESTED: Rule = Rule {
     example: "notifications/message on the stream of a tools/call without io.modelcontextprotocol/logLevel",
     remedy: "Send logs at or above the level in _meta of the request that they belong to, on its stream.",
     checks: &[Check::Message(NOTIFICATIONS, &[Method::LogMessage], not_requested)],
-    ..Rule::BLANK
 };
 
 fn not_requested(seen: &Seen<'_, '_>, report: &mut Report<'_>) {

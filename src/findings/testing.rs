@@ -1,6 +1,7 @@
 //! Conversations for the tests of rules: through the whole pipeline, as a capture would bring them.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use etherparse::{PacketBuilder, TcpHeader};
 
@@ -203,8 +204,8 @@ struct Wire {
 
 impl Wire {
     fn send(&mut self, port: u16, from: usize, text: &str) {
-        if !self.open.contains_key(&port) {
-            self.open.insert(port, [1_000, 5_000]);
+        if let Entry::Vacant(place) = self.open.entry(port) {
+            place.insert([1_000, 5_000]);
             self.segment(port, 0, "S", b"");
             self.segment(port, 1, "S", b"");
             self.segment(port, 0, "A", b"");

@@ -47,7 +47,6 @@ static MISSING: Rule = Rule {
     example: "tools/list without Mcp-Session-Id behind an initialize whose answer had one",
     remedy: "Send the id with every request behind initialize, GET and DELETE too.",
     checks: &[Check::Response(missing)],
-    ..Rule::BLANK
 };
 
 fn missing(_: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {

@@ -48,7 +48,6 @@ static BROADCAST: Rule = Rule {
     example: "sampling/createMessage with \"id\":3 on two streams",
     remedy: "Choose one stream: that of the request it belongs to, or one GET stream.",
     checks: &[Check::Message(ASKS, &[], broadcast)],
-    ..Rule::BLANK
 };
 
 /// Notifications that are sent at once on several streams are one; what is sent again later may be news.

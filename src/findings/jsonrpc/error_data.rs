@@ -25,7 +25,6 @@ static SHAPE: Rule = Rule {
     example: "{\"code\":-32022,\"message\":\"Unsupported protocol version\"} without data.supported",
     remedy: "-32042: data.elicitations, each with mode url and elicitationId; -32022: data.supported and data.requested; -32021: data.requiredCapabilities.",
     checks: &[Check::Message(ERRORS, &[], shape)],
-    ..Rule::BLANK
 };
 
 fn shape(seen: &Seen<'_, '_>, report: &mut Report<'_>) {

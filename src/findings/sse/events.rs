@@ -74,7 +74,6 @@ static ID_IN_MODERN: Rule = Rule {
     example: "id: 7 before data under 2026-07-28",
     remedy: "Leave both out; tasks and subscriptions take their place.",
     checks: &[Check::Exchange(id_in_modern)],
-    ..Rule::BLANK
 };
 
 fn id_in_modern(_: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
@@ -100,7 +99,6 @@ static BUFFERING: Rule = Rule {
     example: "Content-Type: text/event-stream without X-Accel-Buffering",
     remedy: "Add the header to every response that is a stream.",
     checks: &[Check::Response(buffering)],
-    ..Rule::BLANK
 };
 
 /// At the first such response of a session only: the others are the same omission.

@@ -81,7 +81,6 @@ static DEPRECATED: Rule = Rule {
     example: "GET /sse, event: endpoint, and 2025-11-25 agreed on",
     remedy: "Serve Streamable HTTP at one path; keep HTTP+SSE beside it only for old clients.",
     checks: &[Check::Any(RESULTS, &[Method::Initialize], deprecated)],
-    ..Rule::BLANK
 };
 
 /// By the revision that the handshake agreed on: under 2024-11-05 it is the transport there is.

@@ -1,9 +1,10 @@
 //! Event ids and the streams that are resumed by them (2025-03-26 to 2025-11-25, basic/transports "Resumability and Redelivery").
 
+use crate::capture::Time;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::sse;
 use crate::findings::carried::{Carried, is_success, media_type};
-use crate::findings::history::{History, data_fingerprint};
+use crate::findings::history::{EventStream, History, data_fingerprint};
 use crate::findings::http::is_streamable;
 use crate::findings::report::Report;
 use crate::findings::{Check, Rule, Severity};
@@ -28,7 +29,6 @@ static NOT_UNIQUE: Rule = Rule {
     example: "id: 1 for the first event of every stream",
     remedy: "Count over the whole session, or put the stream into the id.",
     checks: &[Check::Event(not_unique)],
-    ..Rule::BLANK
 };
 
 /// The id that an event sets.
@@ -62,7 +62,6 @@ static CROSS_STREAM: Rule = Rule {
     example: "a GET with the Last-Event-ID of one call's stream that replays the events of all calls",
     remedy: "Store events by stream; tools that count on one store for the session need the stream in the id.",
     checks: &[Check::Event(cross_stream)],
-    ..Rule::BLANK
 };
 
 fn cross_stream(
@@ -95,7 +94,6 @@ static UNKNOWN: Rule = Rule {
     example: "Last-Event-ID: 0 on the first GET",
     remedy: "Send the id of the last event that was received; leave the header out where there was none.",
     checks: &[Check::Response(unknown)],
-    ..Rule::BLANK
 };
 
 fn unknown(_: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
@@ -116,15 +114,10 @@ static POINTLESS: Rule = Rule {
     example: "GET with Last-Event-ID behind the error that ended the stream",
     remedy: "Resume only where a response is still to come.",
     checks: &[Check::Response(pointless)],
-    ..Rule::BLANK
 };
 
 /// When the request of an exchange began, and the stream that it resumes.
-fn resumed<'h>(
-    exchange: &Exchange,
-    carried: &Carried,
-    history: &'h History,
-) -> Option<(crate::capture::Time, &'h crate::findings::history::EventStream)> {
+fn resumed<'h>(exchange: &Exchange, carried: &Carried, history: &'h History) -> Option<(Time, &'h EventStream)> {
     let id = carried.last_event_id.as_deref().filter(|_| is_streamable(history))?;
     let stream = history.streams.carried_by(exchange.number, Some(id))?;
     Some((exchange.request.started?, history.streams.get(stream)?))
@@ -149,7 +142,6 @@ static RETRY_IGNORED: Rule = Rule {
     example: "retry: 3000, the end of the stream, and a GET 100 ms later",
     remedy: "Wait so long before the GET.",
     checks: &[Check::Response(retry_ignored)],
-    ..Rule::BLANK
 };
 
 fn retry_ignored(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
@@ -174,7 +166,6 @@ static PRIMING: Rule = Rule {
     example: "the first event of a POST's stream has an id, and a message as its data",
     remedy: "Send id and an empty data line first; send retry before closing.",
     checks: &[Check::Event(not_primed), Check::Exchange(closed_without_retry)],
-    ..Rule::BLANK
 };
 
 /// Only where the server uses ids: others offer no resumption.
