@@ -49,6 +49,16 @@ pub fn write_message(out: &mut Vec<u8>, message: &Message) {
             batch.number("index", index);
         });
     }
+    line.maybe(&message.link, |line, link| {
+        line.object("operation", |operation| {
+            operation.number("first", link.operation.0);
+            operation.number("continues", link.previous.0);
+            operation.word("why", link.why.name());
+            if link.why.is_likely() {
+                operation.truth("likely", true);
+            }
+        });
+    });
     line.maybe(&message.answers, |line, number| line.number("answers", number.0));
     line.maybe(&message.answered_by, |line, number| line.number("answered_by", number.0));
     line.maybe(&message.latency, |line, nanoseconds| line.signed("latency_ns", *nanoseconds));

@@ -41,6 +41,7 @@ fn message() -> Message {
         sse_id: Some("7".to_owned()),
         line: None,
         redelivered: true,
+        link: None,
         findings: vec!["jsonrpc-version-missing"],
     }
 }
@@ -84,6 +85,7 @@ fn a_line_of_a_pipe() {
         sse_id: None,
         line: Some(3),
         redelivered: false,
+        link: None,
         findings: vec![],
         ..message()
     };
@@ -314,6 +316,7 @@ prop_compose! {
             sse_id,
             line: at_line,
             redelivered,
+            link: None,
             findings,
         }
     }
