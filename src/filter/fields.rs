@@ -195,7 +195,7 @@ pub static FIELDS: &[Entry] = &[
     entry(Key::Tool, "tool", Type::Text, "the tool that is called, for the call and its answer", "tool = get_weather"),
     entry(Key::Kind, "kind", Type::Word, "what the message is", "kind = request").values(&["request", "notification", "response", "error", "invalid"]),
     entry(Key::Id, "id", Type::Id, "the JSON-RPC id with its JSON type: 1 is a number, \"1\" a string", "id = 7"),
-    entry(Key::Status, "status", Type::Word, "how a request was answered, for the answer", "status != ok").values(&["ok", "error", "tool-error"]),
+    entry(Key::Status, "status", Type::Word, "how a request was answered, for the answer; negative: the tool's data says no", "status != ok").values(&["ok", "error", "tool-error", "negative"]),
     entry(Key::Latency, "latency", Type::Duration, "from request to answer, for the answer", "latency > 200ms"),
     entry(Key::Direction, "direction", Type::Word, "which way; c2s and s2c for short", "direction = s2c").values(&["client-to-server", "server-to-client"]),
     entry(Key::Number, "number", Type::Number, "the message's number in the capture", "number <= 100"),

@@ -2,6 +2,7 @@
 
 pub mod latencies;
 pub mod layers;
+pub mod outcome;
 pub mod paint;
 pub mod safe;
 pub mod steps;

@@ -26,10 +26,12 @@ pub enum Status {
     Error,
     /// A result that says `isError`: the tool failed, the protocol did not.
     ToolError,
+    /// A result whose data says no: the tool did its work.
+    Negative,
 }
 
 impl Code for Status {
-    const ALL: &'static [Status] = &[Status::None, Status::Ok, Status::Error, Status::ToolError];
+    const ALL: &'static [Status] = &[Status::None, Status::Ok, Status::Error, Status::ToolError, Status::Negative];
     const WHAT: &'static str = "a status";
 }
 
@@ -47,7 +49,19 @@ impl Status {
             Some(facts::Status::Ok) => Status::Ok,
             Some(facts::Status::Error) => Status::Error,
             Some(facts::Status::ToolError) => Status::ToolError,
+            Some(facts::Status::Negative) => Status::Negative,
         }
+    }
+
+    /// The same, as a message says it.
+    pub fn outcome(self) -> Option<facts::Status> {
+        Some(match self {
+            Status::None => return None,
+            Status::Ok => facts::Status::Ok,
+            Status::Error => facts::Status::Error,
+            Status::ToolError => facts::Status::ToolError,
+            Status::Negative => facts::Status::Negative,
+        })
     }
 }
 
