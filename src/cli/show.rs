@@ -17,6 +17,7 @@ use crate::filter::Filter;
 use crate::findings;
 use crate::mcp::{Message, MessageNumber, Session};
 use crate::store::{CaptureId, Key, Page, Scope};
+use crate::view::overview;
 use crate::view::paint::Tone;
 use crate::view::safe::{self, Align};
 use crate::view::transcript::{Lines, Totals};
@@ -46,6 +47,11 @@ pub fn run(arguments: Show, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
     let sessions = opened.sessions()?;
     if sessions.is_empty() && !arguments.follow {
         bail!("no MCP session in {}: \"mcptap read\" says what there is", arguments.target);
+    }
+    if arguments.summary {
+        sessions.iter().try_for_each(|session| timeline.summary(&opened, session))?;
+        timeline.out.flush()?;
+        return Ok(ExitCode::SUCCESS);
     }
     let mut seen = None;
     for session in &sessions {
@@ -121,6 +127,26 @@ impl Timeline {
         }
         self.totals.session(session);
         Ok(last)
+    }
+
+    /// What a session is, beside its messages.
+    fn summary(&mut self, opened: &Opened, session: &Session) -> Result<()> {
+        let overview = overview::read(&opened.reader, session)?;
+        if self.json {
+            return self.write(|line| jsonl::write_overview(line, session.number, &overview));
+        }
+        writeln!(self.out, "{}", self.lines.session(session))?;
+        for line in overview.lines(session) {
+            let (tone, columns) = if line.depth == 0 { (Tone::Strong, 28) } else { (Tone::Plain, 26) };
+            let name = safe::pad(&line.name, columns, Align::Left);
+            let number = line.message.map(|number| format!("  ({})", number.0)).unwrap_or_default();
+            let room = self.lines.width.saturating_sub(32 + number.len()).max(20);
+            let value = safe::fit(&line.value, room);
+            let paint = self.lines.paint;
+            let text = format!("  {:2$}{} {value}", "", paint.paint(tone, &name), line.depth * 2);
+            writeln!(self.out, "{}{}", text.trim_end(), paint.paint(Tone::Dim, &number))?;
+        }
+        Ok(writeln!(self.out)?)
     }
 
     /// The messages of a session behind `after`; returns the last one's key.
