@@ -24,14 +24,25 @@ pub enum LineEvent<'a> {
         start: u64,
         /// The bytes.
         bytes: &'a [u8],
-        /// Whether its line end was seen; false for the rest at the end of the stream, and before a gap.
-        terminated: bool,
+        /// What ended it.
+        end: LineEnd,
         /// Whether it is known to be complete. If not, bytes of it are missing (a gap before or behind it, or it was
         /// over the limit): what is given is what was kept.
         whole: bool,
     },
     /// Something odd.
     Anomaly(Anomaly),
+}
+
+/// What ends a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LineEnd {
+    /// LF.
+    LineFeed,
+    /// CR LF.
+    CarriageReturn,
+    /// Nothing: it is the rest at the end of the stream, or before a gap.
+    Missing,
 }
 
 /// Decodes one pipe.
@@ -93,15 +104,19 @@ impl Lines {
             self.offset += line.len() as u64 + 1;
             if self.start + line.len() as u64 + 1 == self.offset {
                 // The line lies in this piece as a whole.
-                let line = line.strip_suffix(b"\r").unwrap_or(line);
+                let (line, end) = match line.strip_suffix(b"\r") {
+                    Some(line) => (line, LineEnd::CarriageReturn),
+                    None => (line, LineEnd::LineFeed),
+                };
                 let length = line.len() as u64;
-                self.line(line, length, true, !self.headless, sink);
+                self.line(line, length, end, !self.headless, sink);
             } else {
                 self.hold(line);
                 let length = self.offset - 1 - self.start - u64::from(self.ends_in_cr);
                 let held = std::mem::take(&mut self.held);
                 let line = &held[..held.len().min(usize::try_from(length).unwrap_or(usize::MAX))];
-                self.line(line, length, true, !self.headless, sink);
+                let end = if self.ends_in_cr { LineEnd::CarriageReturn } else { LineEnd::LineFeed };
+                self.line(line, length, end, !self.headless, sink);
                 self.reuse(held);
             }
             self.headless = false;
@@ -126,12 +141,12 @@ impl Lines {
         let length = self.offset - self.start;
         if length > 0 {
             let held = std::mem::take(&mut self.held);
-            self.line(&held, length, false, whole, sink);
+            self.line(&held, length, LineEnd::Missing, whole, sink);
         }
     }
 
     /// Gives out a line of which `bytes` were kept and `length` were there.
-    fn line(&mut self, bytes: &[u8], length: u64, terminated: bool, whole: bool, sink: &mut impl FnMut(LineEvent<'_>)) {
+    fn line(&mut self, bytes: &[u8], length: u64, end: LineEnd, whole: bool, sink: &mut impl FnMut(LineEvent<'_>)) {
         let start = std::mem::replace(&mut self.start, self.offset);
         self.ends_in_cr = false;
         self.number += 1;
@@ -140,7 +155,7 @@ impl Lines {
             sink(LineEvent::Anomaly(Anomaly::LimitReached { limit: "message", offset: start }));
         }
         let bytes = if fits { bytes } else { &bytes[..bytes.len().min(KEPT).min(self.limit)] };
-        sink(LineEvent::Line { number: self.number, start, bytes, terminated, whole: whole && fits });
+        sink(LineEvent::Line { number: self.number, start, bytes, end, whole: whole && fits });
     }
 
     /// Takes back the memory of a line that was given out, unless it is more than most lines need.

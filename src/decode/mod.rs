@@ -25,6 +25,8 @@ pub mod websocket;
 use std::fmt;
 use std::net::SocketAddr;
 
+use crate::capture::pipe::Pipe;
+
 /// What a stream decoder is fed. The decoder counts offsets itself: they grow by the length of each piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
@@ -246,4 +248,27 @@ pub enum Anomaly {
     },
     /// IP fragments overlap with different content.
     FragmentConflict,
+    /// What stands between the messages of a pipe is not LF alone. Stated once a pipe and kind.
+    FramingNoise {
+        /// The pipe.
+        pipe: Pipe,
+        /// Of the line.
+        offset: u64,
+        /// What it is.
+        what: &'static str,
+    },
+    /// A pipe was closed inside a line.
+    Unterminated {
+        /// The pipe.
+        pipe: Pipe,
+        /// Of the line.
+        offset: u64,
+        /// Bytes of it.
+        length: u64,
+    },
+    /// A line of stderr is a JSON-RPC message.
+    MessageOnStderr {
+        /// 1-based number of the line.
+        line: u64,
+    },
 }

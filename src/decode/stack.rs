@@ -48,6 +48,8 @@ pub enum Unit<'a> {
     Text(Text<'a>, &'a Connected),
     /// A head of an exchange is complete: what it holds so far. The request's comes before any text of it.
     Head(&'a Exchange, Direction, &'a Connected),
+    /// A server-sent event, whether or not it has data; the text that it carries comes before.
+    Event(ServerSent<'a>),
     /// An exchange is over.
     Exchange(Box<Exchange>),
     /// Something odd.
@@ -98,6 +100,19 @@ pub struct Text<'a> {
     pub time: Time,
     /// What carried it.
     pub carrier: TextCarrier<'a>,
+}
+
+/// A server-sent event, and where it stands.
+#[derive(Debug)]
+pub struct ServerSent<'a> {
+    /// The exchange of its stream.
+    pub exchange: ExchangeNumber,
+    /// The event.
+    pub event: &'a super::sse::Event<'a>,
+    /// Its bytes in the decoded body.
+    pub span: Span,
+    /// Resolves parts of `span` to packets.
+    pub provenance: &'a Provenance,
 }
 
 /// What carried a text.

@@ -4,6 +4,7 @@ use super::seen::{Facts, InForce};
 use crate::decode::Direction;
 use crate::decode::exchange::{Exchange, Half};
 use crate::decode::jsonrpc::Kind;
+use crate::decode::sse;
 use crate::mcp::method::Method;
 use crate::mcp::{MessageNumber, SessionNumber};
 
@@ -31,6 +32,28 @@ pub struct Passed {
     pub code: Option<i64>,
 }
 
+/// Server-sent events of one response, in figures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Served {
+    /// Events, those without data too.
+    pub events: u64,
+    /// Events with data, which are dispatched.
+    pub dispatched: u64,
+    /// Whether one set an id.
+    pub has_ids: bool,
+    /// Whether one set the time to wait before reconnecting.
+    pub has_retry: bool,
+}
+
+impl Served {
+    pub(super) fn observe(&mut self, event: &sse::Event<'_>) {
+        self.events += 1;
+        self.dispatched += u64::from(event.data.is_some_and(|data| !data.is_empty()));
+        self.has_ids |= event.sets_id;
+        self.has_retry |= event.retry.is_some();
+    }
+}
+
 /// An exchange as far as its messages are concerned.
 #[derive(Debug, Default)]
 pub struct Carried {
@@ -42,6 +65,12 @@ pub struct Carried {
     pub is_get: bool,
     /// Whether the request resumes a stream (`Last-Event-ID`).
     pub resumes: bool,
+    /// The event behind which it resumes.
+    pub last_event_id: Option<String>,
+    /// `Host` of the request.
+    pub host: Option<String>,
+    /// The server-sent events of the response so far.
+    pub served: Served,
     /// Whether the request names a session.
     pub names_session: bool,
     /// The revision in force for its request.
@@ -61,6 +90,8 @@ impl Carried {
             version: exchange.request.fields.get("mcp-protocol-version").map(str::to_owned),
             is_get: exchange.method.as_deref() == Some("GET"),
             resumes: exchange.request.fields.get("last-event-id").is_some(),
+            last_event_id: exchange.request.fields.get("last-event-id").map(str::to_owned),
+            host: exchange.request.fields.get("host").map(str::to_owned),
             names_session: exchange.request.fields.get("mcp-session-id").is_some(),
             ..Carried::default()
         }

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
 use std::sync::LazyLock;
 
 use rustc_hash::FxHashMap;
@@ -11,21 +12,23 @@ use super::history::History;
 use super::report::{Report, SAID};
 use super::rule::Check;
 use super::seen::{Facts, Seen};
-use super::{Finding, Rule, Severity, all, jsonrpc, tools, transport};
-use crate::capture::Limits;
-use crate::capture::pipe::Exit;
+use super::{Finding, Rule, Severity, all, jsonrpc, transport};
+use crate::capture::pipe::Content;
+use crate::capture::{Limits, Time};
 use crate::decode::Direction;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::jsonrpc::Kind;
+use crate::decode::sse;
 use crate::mcp::contract;
 use crate::mcp::method::Method;
 use crate::mcp::pairing::Pending;
 use crate::mcp::revision::Revisions;
 use crate::mcp::tracker::Oddity;
-use crate::mcp::{Message, SessionNumber};
+use crate::mcp::{Message, SessionNumber, Transport};
 
 type AtMessage = fn(&Seen<'_, '_>, &mut Report<'_>);
 type AtExchange = fn(&Exchange, &Carried, &History, &mut Report<'_>);
+type AtEvent = fn(&sse::Event<'_>, ExchangeNumber, &Carried, &History, &mut Report<'_>);
 type AtEnd = fn(&History, &mut Report<'_>);
 
 /// Which rules look at what.
@@ -34,6 +37,7 @@ struct Table {
     messages: Vec<Vec<(&'static Rule, Revisions, AtMessage)>>,
     responses: Vec<(&'static Rule, AtExchange)>,
     exchanges: Vec<(&'static Rule, AtExchange)>,
+    events: Vec<(&'static Rule, AtEvent)>,
     ends: Vec<(&'static Rule, AtEnd)>,
 }
 
@@ -43,6 +47,7 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
         messages: vec![Vec::new(); kinds * Method::COUNT],
         responses: Vec::new(),
         exchanges: Vec::new(),
+        events: Vec::new(),
         ends: Vec::new(),
     };
     for rule in all() {
@@ -60,6 +65,7 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
                 }
                 Check::Response(look) => table.responses.push((rule, *look)),
                 Check::Exchange(look) => table.exchanges.push((rule, *look)),
+                Check::Event(look) => table.events.push((rule, *look)),
                 Check::End(look) => table.ends.push((rule, *look)),
             }
         }
@@ -148,9 +154,10 @@ impl Checker {
             }
         }
         if let Some(carried) = carried.as_mut() {
+            kept.history.spoken.observe(message, carried);
             carried.pass(&facts);
         }
-        kept.history.observe(&facts, tools::has_bad_arguments(&self.found));
+        kept.history.observe(&facts, self.found.iter().map(|finding| finding.rule).collect());
         drop(facts);
         for finding in &self.found {
             if !message.findings.contains(&finding.rule.id) {
@@ -171,13 +178,47 @@ impl Checker {
         self.said()
     }
 
+    /// A server-sent event is complete, and the message that it carried was seen; `session` is the one that it belongs to, as
+    /// far as is known. `opened` says how that travels and whether the capture holds its beginning, unless it is over.
+    pub fn event(
+        &mut self,
+        exchange: ExchangeNumber,
+        event: &sse::Event<'_>,
+        session: Option<SessionNumber>,
+        opened: impl FnOnce(SessionNumber) -> Option<(Transport, bool)>,
+    ) -> Vec<Finding> {
+        let Some(carried) = self.exchanges.get_mut(&exchange) else { return Vec::new() };
+        carried.session = carried.session.or(session);
+        if let Some(session) = carried.session {
+            let kept = match self.sessions.entry(session) {
+                Entry::Occupied(kept) => kept.into_mut(),
+                Entry::Vacant(place) => {
+                    let Some((transport, begun)) = opened(session) else { return Vec::new() };
+                    let history = History::new(session, transport, begun, &self.limits);
+                    place.insert(Kept { history, said: BTreeMap::new() })
+                }
+            };
+            let history = &kept.history;
+            let in_force = carried.in_force.unwrap_or_else(|| history.of_exchange(carried.version.as_deref()));
+            for (rule, look) in &TABLE.events {
+                if in_force.revisions.within(rule.revisions) {
+                    let mut report = at_session(rule, history.session, &mut self.found);
+                    look(event, exchange, carried, history, &mut report);
+                }
+            }
+            kept.history.streams.event(exchange, carried.last_event_id.as_deref(), event);
+        }
+        carried.served.observe(event);
+        self.said()
+    }
+
     /// An exchange is over.
     pub fn exchange(&mut self, exchange: &Exchange) -> Vec<Finding> {
         self.response(exchange);
         if let Some(carried) = self.exchanges.remove(&exchange.number)
             && let Some(kept) = carried.session.and_then(|session| self.sessions.get_mut(&session))
         {
-            kept.history.exchange_over(exchange);
+            kept.history.exchange_over(exchange, carried.last_event_id.as_deref());
             judge(&TABLE.exchanges, exchange, &carried, &kept.history, &mut self.found);
         }
         self.said()
@@ -192,10 +233,10 @@ impl Checker {
         }
     }
 
-    /// The server that a session's process ran ended.
-    pub fn exited(&mut self, session: SessionNumber, exit: Exit) {
+    /// Something happened to the pipes of a session, or to their process.
+    pub fn piped(&mut self, session: SessionNumber, content: &Content<'_>, time: Time) {
         if let Some(kept) = self.sessions.get_mut(&session) {
-            kept.history.exit = Some(exit);
+            kept.history.process.observe(content, time);
         }
     }
 

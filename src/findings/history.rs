@@ -1,27 +1,56 @@
 //! What a session was like before a message: the facts that more than one rule asks for, each noun in a file of its own.
 
+mod cursors;
+mod elicitations;
 mod endpoint;
+mod eras;
+mod fingerprint;
+mod finished;
+mod fragments;
 mod handshake;
 mod ids;
-mod progress;
+mod listing;
+mod log_level;
+mod process;
+mod prompts;
 mod requests;
+mod rounds;
+mod spoken;
+mod streams;
+mod subscriptions;
+mod tasks;
 
+pub use cursors::{Cursors, Unread};
+pub use elicitations::{Elicitations, Form};
 pub use endpoint::{Endpoint, Terminated};
+pub use eras::Stateless;
+pub use fingerprint::fingerprint;
+pub use finished::{Done, Finished};
+pub use fragments::{Fragment, Fragments};
 pub use handshake::{Handshake, Initialize};
 pub use ids::Ids;
-pub use progress::{Cursors, Progress};
-pub use requests::{Asked, Requests};
+pub use listing::{Listing, Listings, Page};
+pub use log_level::LogLevel;
+pub use process::Process;
+pub use prompts::Prompts;
+pub use requests::{Asked, Requests, is_paged, plain};
+pub use rounds::{Retry, Round, Rounds, Wanted};
+pub use spoken::Spoken;
+pub use streams::{EventStream, Issued, Streams, fingerprint as data_fingerprint};
+pub use subscriptions::{Filter, META_SUBSCRIPTION, Stream, Subscriptions};
+pub use tasks::{EXTENSION as TASKS_EXTENSION, Stated, Status, Task, Tasks};
 
 use std::collections::BTreeSet;
 
+use super::Rule;
 use super::seen::{Evidence, Facts, InForce};
 use crate::capture::Limits;
-use crate::capture::pipe::Exit;
 use crate::decode::Direction;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::capability::{Capabilities, Capability, Declarer};
 use crate::mcp::contract::Tools;
+use crate::mcp::message::Carrier;
 use crate::mcp::method::Method;
 use crate::mcp::revision::{Revision, Revisions};
 use crate::mcp::{MessageNumber, SessionNumber, Transport};
@@ -30,6 +59,13 @@ use crate::mcp::{MessageNumber, SessionNumber, Transport};
 pub const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 /// The capabilities of the client, in the same place.
 pub const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+/// Who the client is, there; and who the server is, in a result.
+pub const META_CLIENT: &str = "io.modelcontextprotocol/clientInfo";
+/// The same for the server.
+pub const META_SERVER: &str = "io.modelcontextprotocol/serverInfo";
+
+/// The level of log messages that a request asks for, in the same place.
+pub const META_LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 
 /// Names of tools remembered that were called without having been listed: each is told of once, and so many are enough.
 const CALLED: usize = 64;
@@ -49,34 +85,52 @@ pub struct History {
     pub messages: [u64; 2],
     /// The handshake of the revisions up to 2025-11-25.
     pub handshake: Handshake,
-    /// The first request that spoke for itself, as those of 2026-07-28 do.
-    pub modern: Option<MessageNumber>,
+    /// What there was of the stateless era (2026-07-28).
+    pub stateless: Stateless,
     /// What the server declared in its answer to `server/discover`.
     pub discovered: Option<Capabilities>,
     /// Requests without an answer so far.
     pub requests: Requests,
+    /// Requests that were answered lately and may not be over.
+    pub finished: Finished,
     /// Ids that were used in requests.
     pub ids: Ids,
+    /// Progress tokens that were used in requests.
+    pub tokens: Ids,
+    /// The pages of lists.
+    pub cursors: Cursors,
+    /// The level of log messages that the server agreed to send.
+    pub log_level: Option<LogLevel>,
     /// The tools as last listed.
     pub tools: Tools,
-    /// Whether the client ever asked for them.
+    /// Lists as they were given, page by page.
+    pub listings: Listings,
+    /// The prompts as last listed.
+    pub prompts: Prompts,
+    /// What the client asked to be told of.
+    pub subscriptions: Subscriptions,
+    /// Elicitations by URL.
+    pub elicitations: Elicitations,
+    /// Multi round-trip requests.
+    pub rounds: Rounds,
+    /// Tasks.
+    pub tasks: Tasks,
+    /// Whether the client ever asked for the tools.
     pub listed_tools: bool,
     /// Tools that were called before, at most 64.
     pub called: BTreeSet<String>,
-    /// Progress tokens.
-    pub progress: Progress,
-    /// Cursors of lists.
-    pub cursors: Cursors,
-    /// Whether a request was to be run as a task.
-    pub has_tasks: bool,
-    /// The level of `logging/setLevel`.
-    pub log_level: Option<String>,
     /// The batch that its last message belongs to, and whether it held requests or notifications, and answers.
     pub batch: Option<(u64, bool, bool)>,
+    /// Its streams of server-sent events, and what may be resumed of them.
+    pub streams: Streams,
+    /// What the server said last by itself, and on which stream.
+    pub spoken: Spoken,
     /// What its HTTP heads said.
     pub endpoint: Endpoint,
-    /// How the wrapped server ended.
-    pub exit: Option<Exit>,
+    /// The life of the wrapped server.
+    pub process: Process,
+    /// JSON that lines of its pipes began and did not end.
+    pub fragments: Fragments,
 }
 
 impl History {
@@ -88,20 +142,29 @@ impl History {
             has_gaps: false,
             messages: [0; 2],
             handshake: Handshake::default(),
-            modern: None,
+            stateless: Stateless::default(),
             discovered: None,
             requests: Requests::new(limits.unanswered),
+            finished: Finished::default(),
             ids: Ids::default(),
+            tokens: Ids::default(),
+            cursors: Cursors::default(),
+            log_level: None,
             tools: Tools::default(),
+            listings: Listings::default(),
+            prompts: Prompts::default(),
+            subscriptions: Subscriptions::default(),
+            elicitations: Elicitations::default(),
+            rounds: Rounds::default(),
+            tasks: Tasks::default(),
             listed_tools: false,
             called: BTreeSet::new(),
-            progress: Progress::default(),
-            cursors: Cursors::default(),
-            has_tasks: false,
-            log_level: None,
             batch: None,
+            streams: Streams::default(),
+            spoken: Spoken::default(),
             endpoint: Endpoint::default(),
-            exit: None,
+            process: Process::default(),
+            fragments: Fragments::default(),
         }
     }
 
@@ -139,7 +202,7 @@ impl History {
         }
         let era = |revisions| InForce { revisions, evidence: Evidence::Era };
         match self.transport {
-            _ if self.modern.is_some() => era(Revisions::MODERN),
+            _ if self.stateless.asked.is_some() => era(Revisions::MODERN),
             Transport::HttpSse => era(Revisions::LEGACY),
             _ => InForce::UNKNOWN,
         }
@@ -176,9 +239,17 @@ impl History {
         }
     }
 
+    /// Whether a request still waits for its answer: neither it nor its session was given up.
+    pub fn awaits(&self, request: MessageNumber) -> bool {
+        let asked = self.requests.get(request);
+        asked.is_some_and(|asked| asked.cancelled.is_none() && asked.refused.is_none())
+            && self.endpoint.terminated.is_none()
+    }
+
     /// A response has its head.
     pub(super) fn responded(&mut self, exchange: &Exchange) {
         self.endpoint.observe(exchange);
+        self.streams.responded(exchange);
         if let Some(status @ 300..) = exchange.status {
             self.refused(exchange.number, status);
         }
@@ -198,7 +269,8 @@ impl History {
 
     /// An exchange is over. "Closing the response stream is the cancellation signal" (2026-07-28
     /// basic/transports/streamable-http): a response that broke off was the client's wish, or a loss.
-    pub(super) fn exchange_over(&mut self, exchange: &Exchange) {
+    pub(super) fn exchange_over(&mut self, exchange: &Exchange, last_event_id: Option<&str>) {
+        self.streams.over(exchange, last_event_id);
         if !exchange.response.complete {
             let ended = exchange.response.ended.or(exchange.request.ended).unwrap_or_default();
             for asked in self.requests.of_exchange(exchange.number) {
@@ -209,14 +281,25 @@ impl History {
         }
     }
 
-    /// Takes a message in, after the rules have looked at it.
-    pub(super) fn observe(&mut self, facts: &Facts<'_>, has_bad_arguments: bool) {
+    /// Takes a message in, after the rules have looked at it; `breaks` are those that it breaks.
+    pub(super) fn observe(&mut self, facts: &Facts<'_>, breaks: Vec<&'static Rule>) {
         let message = facts.message;
         self.messages[message.direction as usize] += 1;
         if message.redelivered {
             return;
         }
+        let asked = message.answers.and_then(|number| self.requests.get(number));
         self.handshake.observe(facts);
+        if message.carrier == Carrier::Line && message.batch.is_none() {
+            self.fragments.observe(message);
+        }
+        self.stateless.observe(facts, asked);
+        self.listings.observe(facts, asked.and_then(|asked| asked.cursor.as_deref()));
+        self.prompts.observe(facts, asked.is_none_or(|asked| asked.cursor.is_none()));
+        self.subscriptions.observe(facts, asked);
+        self.elicitations.observe(facts);
+        self.rounds.observe(facts, asked);
+        self.tasks.observe(facts, asked);
         self.batch = message.batch.map(|(number, _)| {
             let asks = matches!(message.kind, Kind::Request | Kind::Notification);
             let answers = matches!(message.kind, Kind::Response | Kind::Error);
@@ -227,29 +310,22 @@ impl History {
         });
         match message.kind {
             Kind::Request => {
-                if facts.in_force.evidence == Evidence::Meta {
-                    self.modern.get_or_insert(message.number);
-                }
                 if let Some(id) = message.id.as_deref().filter(|id| *id != "null") {
                     self.ids.insert(message.direction, id);
                 }
                 self.listed_tools |= facts.method == Method::ToolsList;
-                let asked = Asked { has_bad_arguments, ..Asked::of(facts) };
+                let asked = Asked { breaks, ..Asked::of(facts) };
                 if let (Method::ToolsCall, false, Some(name)) = (facts.method, self.listed_tools, &asked.subject)
                     && self.called.len() < CALLED
                 {
                     self.called.insert(name.clone());
                 }
                 if let Some(token) = &asked.progress_token {
-                    self.progress.given(message.direction, token);
+                    self.tokens.insert(message.direction, token);
                 }
-                if asked.is_list() {
-                    self.cursors.asked(asked.method, asked.cursor.as_deref());
+                if is_paged(facts.method) {
+                    self.cursors.asked(facts.method, asked.cursor.as_deref());
                 }
-                if facts.method == Method::LoggingSetLevel {
-                    self.log_level = facts.body().text("level").map(|level| level.into_owned());
-                }
-                self.has_tasks |= asked.is_task;
                 self.requests.asked(asked);
             }
             Kind::Response | Kind::Error => {
@@ -262,20 +338,14 @@ impl History {
                     let first = asked.is_none_or(|asked| asked.cursor.is_none());
                     self.tools.take(facts.text().unwrap_or_default(), first);
                 }
-                let asked = message.answers.and_then(|number| self.requests.get(number));
-                if let (Some(asked), Some(next)) =
-                    (asked.filter(|asked| asked.is_list()), facts.body().get("nextCursor"))
-                {
-                    self.cursors.gave(asked.method, next);
-                }
-                if let Some(number) = message.answers {
-                    self.requests.answered(number);
-                }
-            }
-            Kind::Notification if facts.method == Method::Progress => {
-                let progress = facts.body().get("progress").and_then(|progress| progress.parse().ok());
-                if let (Some(token), Some(progress)) = (facts.body().get("progressToken"), progress) {
-                    self.progress.reported(message.direction.reversed(), token, progress);
+                if let Some(asked) = message.answers.and_then(|number| self.requests.answered(number)) {
+                    if let (Carrier::SseEvent, Some(exchange)) = (message.carrier, asked.exchange) {
+                        self.streams.answered(exchange, message.time);
+                    }
+                    if message.kind == Kind::Response {
+                        self.succeeded(&asked, facts);
+                    }
+                    self.finished.insert(asked, facts);
                 }
             }
             Kind::Notification if facts.method == Method::Cancelled => {
@@ -283,7 +353,26 @@ impl History {
                     self.requests.cancelled(message.direction, id, message.time);
                 }
             }
+            Kind::Notification if facts.method == Method::Progress => {
+                let token = facts.body().get("progressToken").map(plain).unwrap_or_default();
+                let asked = self.requests.progressing(message.direction.reversed(), &token, message.exchange);
+                let value = facts.body().get("progress").and_then(|value| value.parse().ok());
+                if let (Some(number), Some(value)) = (asked.map(|asked| asked.number), value) {
+                    self.requests.progressed(number, value);
+                }
+            }
             Kind::Notification | Kind::Invalid => {}
+        }
+    }
+
+    /// A request was answered with a result.
+    fn succeeded(&mut self, asked: &Asked, facts: &Facts<'_>) {
+        match asked.method {
+            Method::LoggingSetLevel => self.log_level = asked.log_level,
+            method if is_paged(method) => {
+                self.cursors.page(asked, facts.message.number, facts.body().get("nextCursor"));
+            }
+            _ => {}
         }
     }
 }

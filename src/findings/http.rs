@@ -11,6 +11,6 @@ use super::history::History;
 use crate::mcp::Transport;
 
 /// Whether these rules are about this session.
-fn is_streamable(history: &History) -> bool {
+pub(super) fn is_streamable(history: &History) -> bool {
     matches!(history.transport, Transport::StreamableHttp | Transport::Http)
 }

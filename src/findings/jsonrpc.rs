@@ -2,6 +2,7 @@
 
 pub(super) mod batch;
 pub(super) mod envelope;
+pub(super) mod error_data;
 pub(super) mod errors;
 pub(super) mod ids;
 

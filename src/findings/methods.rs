@@ -4,6 +4,7 @@ use super::report::Report;
 use super::rule::ASKS;
 use super::seen::Seen;
 use super::{Check, Rule, Severity};
+use crate::decode::jsonrpc::Kind;
 use crate::mcp::method::{Method, Sender};
 use crate::mcp::revision::Revision::V2025_06_18;
 use crate::mcp::revision::Revisions;
@@ -52,8 +53,11 @@ static NOT_IN_VERSION: Rule = Rule {
 fn not_in_version(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     let Some(definition) = seen.method.definition() else { return };
     let in_force = seen.revisions();
-    // The handshake opens a session of its own revision, whatever was in force on the endpoint before.
-    if !definition.revisions.is_disjoint(in_force) || seen.method == Method::Initialize {
+    // The handshake opens a session of its own revision, whatever was in force on the endpoint before. That a server asks at
+    // all under 2026-07-28 is a rule of its own.
+    let is_asking = seen.message.kind == Kind::Request && !seen.is_from_client();
+    let is_told = seen.method == Method::Initialize || (is_asking && in_force.within(Revisions::MODERN));
+    if !definition.revisions.is_disjoint(in_force) || is_told {
         return;
     }
     // "Both parties MUST … Respect the negotiated protocol version": a SHOULD before 2025-06-18.

@@ -10,28 +10,45 @@
 //! (`UPDATE_EXPECT=1 cargo test --lib findings::manual`).
 
 pub mod baseline;
+mod caching;
+mod cancellation;
 mod capabilities;
 pub mod carried;
 pub mod checker;
+mod completion;
+mod content;
+mod elicitation;
 pub mod history;
 mod http;
 pub mod http2;
-
 mod jsonrpc;
 mod lifecycle;
+mod logging;
 pub mod manual;
 mod methods;
+mod mismatch;
+mod mrtr;
+mod pagination;
+mod progress;
+mod prompts;
 pub mod report;
+mod resources;
+mod roots;
 mod rule;
+mod sampling;
 mod schema;
 pub mod seen;
+mod sse;
+mod stateless;
 mod stdio;
+mod subscriptions;
+mod tasks;
 #[cfg(test)]
 mod testing;
 pub mod tls;
 mod tools;
+mod trace;
 pub mod transport;
-mod utilities;
 
 use crate::capture::{PacketNumber, Span};
 use crate::mcp::{MessageNumber, SessionNumber};
@@ -46,21 +63,46 @@ const FAMILIES: &[&[&Rule]] = &[
     http2::RULES,
     baseline::RULES,
     stdio::RULES,
+    stdio::framing::RULES,
+    stdio::process::RULES,
     jsonrpc::envelope::RULES,
     jsonrpc::ids::RULES,
     jsonrpc::errors::RULES,
+    jsonrpc::error_data::RULES,
     jsonrpc::batch::RULES,
     lifecycle::RULES,
     capabilities::RULES,
     methods::RULES,
     schema::RULES,
     tools::RULES,
-    utilities::RULES,
+    tools::listing::RULES,
+    tools::headers::RULES,
+    content::RULES,
+    resources::RULES,
+    prompts::RULES,
+    sampling::RULES,
+    elicitation::RULES,
+    stateless::RULES,
+    mrtr::RULES,
+    subscriptions::RULES,
+    caching::RULES,
+    tasks::RULES,
+    tasks::status::RULES,
     http::session_id::RULES,
     http::requests::RULES,
     http::responses::RULES,
     http::streams::RULES,
     http::modern::RULES,
+    sse::events::RULES,
+    sse::resumption::RULES,
+    sse::legacy::RULES,
+    completion::RULES,
+    pagination::RULES,
+    progress::RULES,
+    cancellation::RULES,
+    logging::RULES,
+    roots::RULES,
+    trace::RULES,
 ];
 
 /// Something odd at a place.

@@ -4,8 +4,9 @@ use super::carried::Carried;
 use super::history::History;
 use super::report::Report;
 use super::seen::Seen;
-use crate::decode::exchange::Exchange;
+use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::jsonrpc::Kind;
+use crate::decode::sse;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revisions;
 
@@ -91,6 +92,8 @@ pub enum Check {
     Response(fn(&Exchange, &Carried, &History, &mut Report<'_>)),
     /// At an HTTP exchange that is over.
     Exchange(fn(&Exchange, &Carried, &History, &mut Report<'_>)),
+    /// At a server-sent event, behind the message that it carried.
+    Event(fn(&sse::Event<'_>, ExchangeNumber, &Carried, &History, &mut Report<'_>)),
     /// At the end of a session, or of the capture.
     End(fn(&History, &mut Report<'_>)),
 }
@@ -107,5 +110,7 @@ pub const RESULTS: &[Kind] = &[Kind::Response];
 pub const ERRORS: &[Kind] = &[Kind::Error];
 /// Answers of both kinds.
 pub const ANSWERS: &[Kind] = &[Kind::Response, Kind::Error];
+/// Whatever is no message.
+pub const INVALID: &[Kind] = &[Kind::Invalid];
 /// Whatever is a message.
 pub const MESSAGES: &[Kind] = &[Kind::Request, Kind::Notification, Kind::Response, Kind::Error];

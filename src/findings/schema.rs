@@ -1,6 +1,7 @@
 //! Rules about the members of messages: every request, notification and result against its revision's definition, and the
 //! keys of `_meta`.
 
+use super::mismatch::{Topic, told};
 use super::report::Report;
 use super::rule::{ASKS, NOTIFICATIONS, REQUESTS, RESULTS};
 use super::seen::{Evidence, Seen};
@@ -8,7 +9,6 @@ use super::{Check, Rule, Severity};
 use crate::mcp::Revision;
 use crate::mcp::Revision::V2025_06_18;
 use crate::mcp::revision::Revisions;
-use crate::mcp::shape::{self, Mismatch, Role};
 
 /// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[&REQUEST, &NOTIFICATION, &RESULT, &META_KEY, &META_RESERVED];
@@ -22,7 +22,7 @@ static REQUEST: Rule = Rule {
     why: "The receiver answers -32602, or takes a missing or mistyped parameter for something else.",
     example: "tools/call with \"params\":{\"tool\":\"add\"}, where \"name\" is meant",
     remedy: "Send the members that the schema of the negotiated revision asks for, with their types.",
-    checks: &[Check::Any(REQUESTS, &[], ask)],
+    checks: &[Check::Any(REQUESTS, &[], shape)],
     ..Rule::BLANK
 };
 
@@ -35,7 +35,7 @@ static NOTIFICATION: Rule = Rule {
     why: "The receiver ignores it without a word: nobody answers notifications.",
     example: "notifications/progress without \"progress\"",
     remedy: "Send the members that the schema of the negotiated revision asks for, with their types.",
-    checks: &[Check::Any(NOTIFICATIONS, &[], ask)],
+    checks: &[Check::Any(NOTIFICATIONS, &[], shape)],
     ..Rule::BLANK
 };
 
@@ -48,48 +48,13 @@ static RESULT: Rule = Rule {
     why: "Clients validate results: the call fails although the server did its work.",
     example: "a result of tools/call without \"content\"",
     remedy: "Send the members that the schema of the negotiated revision asks for, with their types.",
-    checks: &[Check::Any(RESULTS, &[], result)],
+    checks: &[Check::Any(RESULTS, &[], shape)],
     ..Rule::BLANK
 };
 
-/// Mismatches of one message that its finding tells of.
-const TOLD: usize = 3;
-
-/// What is wrong whichever revision is in force: what one of several possible revisions allows is no finding.
-fn mismatches(seen: &Seen<'_, '_>, role: Role<'_>) -> Vec<Mismatch> {
-    // What is no object has a rule of its own, for params, results and errors.
-    if seen.text().is_some_and(|text| !text.starts_with('{')) {
-        return Vec::new();
-    }
-    let mut found = Vec::new();
-    for revision in seen.revisions().iter() {
-        found = shape::check(revision, role, &seen.message.raw);
-        // Ids and the version field have rules of their own too.
-        found.retain(|mismatch| !matches!(mismatch.path.as_str(), "/jsonrpc" | "/id"));
-        if found.is_empty() {
-            break;
-        }
-    }
-    found
-}
-
-fn tell(found: &[Mismatch], report: &mut Report<'_>) {
-    let mut text: Vec<String> = found.iter().take(TOLD).map(Mismatch::to_string).collect();
-    if found.len() > TOLD {
-        text.push(format!("{} more", found.len() - TOLD));
-    }
-    if !text.is_empty() {
-        report.say(text.join("; "));
-    }
-}
-
-fn ask(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    tell(&mismatches(seen, Role::Method(seen.method_name())), report);
-}
-
-fn result(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if seen.message.answers.is_some() {
-        tell(&mismatches(seen, Role::AnswerTo(seen.method_name())), report);
+fn shape(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    if let Some(text) = told(seen, Topic::Schema) {
+        report.say(text);
     }
 }
 

@@ -12,6 +12,7 @@ use crate::mcp::contract;
 use crate::mcp::facts::part;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revisions;
+use crate::mcp::shape::{self, Mismatch, Role};
 use crate::mcp::{Message, Transport};
 
 /// By what the revision in force for a message is known, best first.
@@ -70,13 +71,14 @@ pub struct Facts<'a> {
     pub in_force: InForce,
     body: OnceCell<Object<'a>>,
     meta: OnceCell<Object<'a>>,
+    mismatches: OnceCell<Vec<Mismatch>>,
 }
 
 impl<'a> Facts<'a> {
     pub(super) fn new(message: &'a Message) -> Facts<'a> {
         let method = message.method.as_deref().map_or(Method::Other, Method::named);
         let in_force = InForce::UNKNOWN;
-        Facts { message, method, in_force, body: OnceCell::new(), meta: OnceCell::new() }
+        Facts { message, method, in_force, body: OnceCell::new(), meta: OnceCell::new(), mismatches: OnceCell::new() }
     }
 
     /// The revisions that may be in force.
@@ -108,6 +110,30 @@ impl<'a> Facts<'a> {
             // Most messages have none: looking for the name is cheaper than for the member.
             Some(text) if memchr::memmem::find(text.as_bytes(), b"\"_meta\"").is_some() => self.body().object("_meta"),
             _ => Object::default(),
+        })
+    }
+
+    /// How it differs from its definition, whichever revision is in force: what one of several possible revisions allows is no
+    /// difference. Ids and the version field have rules of their own, as has a body that is no object.
+    pub fn mismatches(&self) -> &[Mismatch] {
+        self.mismatches.get_or_init(|| {
+            let role = match self.message.kind {
+                Kind::Request | Kind::Notification => Role::Method(self.method_name()),
+                Kind::Response if self.message.answers.is_some() => Role::AnswerTo(self.method_name()),
+                _ => return Vec::new(),
+            };
+            if self.text().is_some_and(|text| !text.starts_with('{')) {
+                return Vec::new();
+            }
+            let mut found = Vec::new();
+            for revision in self.revisions().iter() {
+                found = shape::check(revision, role, &self.message.raw);
+                found.retain(|mismatch| !matches!(mismatch.path.as_str(), "/jsonrpc" | "/id"));
+                if found.is_empty() {
+                    break;
+                }
+            }
+            found
         })
     }
 

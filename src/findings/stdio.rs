@@ -1,9 +1,14 @@
 //! Rules about the pipes of a server and its process.
 
+pub(super) mod framing;
+pub(super) mod process;
+
 use super::{Rule, Severity};
 use crate::decode::Direction;
 use crate::mcp::Message;
 use crate::mcp::message::Carrier;
+
+pub(super) use framing::{FRAMING_NOISE, JSON_ON_STDERR, UNTERMINATED};
 
 /// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[&STDOUT, &STDIN];

@@ -1,5 +1,7 @@
 //! Conversations for the tests of rules: through the whole pipeline, as a capture would bring them.
 
+use std::collections::BTreeMap;
+
 use etherparse::{PacketBuilder, TcpHeader};
 
 use crate::capture::pipe::{self, Content, Exit, Pipe, Start};
@@ -10,11 +12,12 @@ use crate::pipeline::{Input, Options, Pipeline};
 
 /// A conversation: one step a text.
 ///
-/// On a pipe: `> {"jsonrpc":…}` is a line of the client, `< …` one of the server, `! 3` the exit of the server with status 3,
-/// `~` the moment in which recording began: what a wrapper says at the start of a process is left out.
+/// On a pipe: `> {"jsonrpc":…}` is a line of the client, `< …` one of the server, `<_…` one without its end, `2 …` one of stderr,
+/// `>.` and `<.` the end of stdin and stdout, `! 3` the exit of the server with status 3, `~` the moment in which recording
+/// began: what a wrapper says at the start of a process is left out.
 /// Over HTTP (first step begins with `> POST`, `> GET` or `> DELETE`): `> POST /mcp\nName: value\n\nbody` and
-/// `< 200\nName: value\n\nbody`, each on its own connection's turn; `Host` and `Content-Length` are added. `+ 500` lets so many
-/// milliseconds pass.
+/// `< 200\nName: value\n\nbody`; `Host` and `Content-Length` are added. `<_…` are bytes of the server as they are, `@ 2` goes on
+/// on the client's second connection, `+ 500` lets so many milliseconds pass.
 pub fn findings<S: AsRef<str>>(steps: &[S]) -> Vec<Finding> {
     let mut found = Vec::new();
     for event in events(steps) {
@@ -149,6 +152,10 @@ fn pipes<S: AsRef<str>>(steps: &[S]) -> Vec<Frame> {
         match step.split_at(step.len().min(2)) {
             ("> ", line) => say(time, Content::Data(Pipe::Stdin, format!("{line}\n").as_bytes())),
             ("< ", line) => say(time, Content::Data(Pipe::Stdout, format!("{line}\n").as_bytes())),
+            ("<_", rest) => say(time, Content::Data(Pipe::Stdout, rest.as_bytes())),
+            ("2 ", line) => say(time, Content::Data(Pipe::Stderr, format!("{line}\n").as_bytes())),
+            (">.", _) => say(time, Content::EndOfFile(Pipe::Stdin)),
+            ("<.", _) => say(time, Content::EndOfFile(Pipe::Stdout)),
             ("! ", code) => say(time, Content::Exit(Exit { code: code.parse().ok(), signal: None })),
             ("+ ", wait) => time += wait.parse::<i64>().expect("milliseconds") * MILLISECOND,
             ("~", _) => {}
@@ -158,14 +165,57 @@ fn pipes<S: AsRef<str>>(steps: &[S]) -> Vec<Frame> {
     packets
 }
 
-/// One connection: the client asks, the server answers.
+/// Connections of the client: it asks, the server answers.
 fn network<S: AsRef<str>>(steps: &[S]) -> Vec<Frame> {
-    let mut frames = Vec::new();
-    let mut time = 1_700_000_000_000 * MILLISECOND;
-    let mut sequences = [1_000_u32, 5_000_u32];
-    let mut send = |time: i64, from: usize, flags: &str, payload: &[u8]| {
+    let mut wire = Wire { frames: Vec::new(), time: 1_700_000_000_000 * MILLISECOND, open: BTreeMap::new() };
+    let mut port = 40_000;
+    for step in steps {
+        wire.time += MILLISECOND;
+        let step = step.as_ref();
+        let (mark, text) = step.split_at(step.len().min(2));
+        let (head, body) = text.split_once("\n\n").unwrap_or((text, ""));
+        let (first, fields) = head.split_once('\n').unwrap_or((head, ""));
+        let fields: String = fields.lines().filter(|line| !line.is_empty()).map(|line| format!("{line}\r\n")).collect();
+        let length = format!("Content-Length: {}\r\n\r\n", body.len());
+        match mark {
+            "> " => wire.send(port, 0, &format!("{first} HTTP/1.1\r\nHost: 10.0.0.2:8000\r\n{fields}{length}{body}")),
+            "< " => wire.send(port, 1, &format!("HTTP/1.1 {first} Reason\r\n{fields}{length}{body}")),
+            "<_" => wire.send(port, 1, text),
+            "@ " => port = 40_000 + text.parse::<u16>().expect("a number"),
+            "+ " => wire.time += text.parse::<i64>().expect("milliseconds") * MILLISECOND,
+            _ => panic!("no step: {step}"),
+        }
+    }
+    for port in wire.open.keys().copied().collect::<Vec<_>>() {
+        wire.segment(port, 0, "F", b"");
+        wire.segment(port, 1, "F", b"");
+        wire.segment(port, 0, "A", b"");
+    }
+    wire.frames
+}
+
+struct Wire {
+    frames: Vec<Frame>,
+    time: i64,
+    /// The next sequence numbers of both sides, by the client's port.
+    open: BTreeMap<u16, [u32; 2]>,
+}
+
+impl Wire {
+    fn send(&mut self, port: u16, from: usize, text: &str) {
+        if !self.open.contains_key(&port) {
+            self.open.insert(port, [1_000, 5_000]);
+            self.segment(port, 0, "S", b"");
+            self.segment(port, 1, "S", b"");
+            self.segment(port, 0, "A", b"");
+        }
+        text.as_bytes().chunks(1_000).for_each(|chunk| self.segment(port, from, "A", chunk));
+    }
+
+    fn segment(&mut self, port: u16, from: usize, flags: &str, payload: &[u8]) {
         let to = 1 - from;
-        let ports = [40_000, 8_000];
+        let ports = [port, 8_000];
+        let sequences = self.open.get_mut(&port).expect("an open connection");
         let mut header = TcpHeader::new(ports[from], ports[to], sequences[from], 60_000);
         header.acknowledgment_number = sequences[to];
         header.ack = flags != "S" || from == 1;
@@ -176,34 +226,6 @@ fn network<S: AsRef<str>>(steps: &[S]) -> Vec<Frame> {
         let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(hosts[from], hosts[to], 64).tcp_header(header);
         let mut frame = Vec::with_capacity(builder.size(payload.len()));
         builder.write(&mut frame, payload).expect("a frame");
-        frames.push((time, LinkType::ETHERNET, frame));
-    };
-    send(time, 0, "S", b"");
-    send(time, 1, "S", b"");
-    send(time, 0, "A", b"");
-    for step in steps {
-        time += MILLISECOND;
-        let step = step.as_ref();
-        let (mark, text) = step.split_at(step.len().min(2));
-        let (head, body) = text.split_once("\n\n").unwrap_or((text, ""));
-        let (first, fields) = head.split_once('\n').unwrap_or((head, ""));
-        let fields: String = fields.lines().filter(|line| !line.is_empty()).map(|line| format!("{line}\r\n")).collect();
-        let length = format!("Content-Length: {}\r\n\r\n", body.len());
-        match mark {
-            "> " => {
-                let text = format!("{first} HTTP/1.1\r\nHost: 10.0.0.2:8000\r\n{fields}{length}{body}");
-                text.as_bytes().chunks(1_000).for_each(|chunk| send(time, 0, "A", chunk));
-            }
-            "< " => {
-                let text = format!("HTTP/1.1 {first} Reason\r\n{fields}{length}{body}");
-                text.as_bytes().chunks(1_000).for_each(|chunk| send(time, 1, "A", chunk));
-            }
-            "+ " => time += text.parse::<i64>().expect("milliseconds") * MILLISECOND,
-            _ => panic!("no step: {step}"),
-        }
+        self.frames.push((self.time, LinkType::ETHERNET, frame));
     }
-    send(time, 0, "F", b"");
-    send(time, 1, "F", b"");
-    send(time, 0, "A", b"");
-    frames
 }

@@ -1,5 +1,8 @@
 //! Rules about tools: what was listed, what is called, and whether values are what their schemas promise.
 
+pub(super) mod headers;
+pub(super) mod listing;
+
 use super::report::Report;
 use super::rule::{ERRORS, REQUESTS, RESULTS};
 use super::schema::revision;
@@ -97,7 +100,7 @@ static ARGUMENTS_ACCEPTED: Rule = Rule {
 
 fn accepted(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     let is_error = seen.body().get("isError") == Some("true");
-    if let Some(asked) = seen.asked.filter(|asked| asked.has_bad_arguments && !is_error) {
+    if let Some(asked) = seen.asked.filter(|asked| asked.breaks.contains(&&ARGUMENTS) && !is_error) {
         report.say_with(&[asked.number], format!("the arguments of message {} break the schema", asked.number.0));
     }
 }
@@ -213,11 +216,13 @@ static STRUCTURED_NO_TEXT: Rule = Rule {
 fn structured_no_text(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     let is_structured = seen.body().get("structuredContent").is_some_and(|value| value != "null");
     // Any text block may hold the JSON: a server is free to write it with other blanks and order.
-    let has_text = seen.body().get("content").is_some_and(|content| {
-        let is_text = |block: &&str| Object::read(block).text("type").is_some_and(|kind| kind == "text");
-        json::array(content, 64).iter().any(is_text)
-    });
-    if is_structured && !has_text {
+    let has_text = || {
+        seen.body().get("content").is_some_and(|content| {
+            let is_text = |block: &&str| Object::read(block).text("type").is_some_and(|kind| kind == "text");
+            json::array(content, 64).iter().any(is_text)
+        })
+    };
+    if is_structured && !has_text() {
         report.say("no text block holds it");
     }
 }
@@ -249,7 +254,7 @@ fn unknown_as_result(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
 
 fn invalid_as_error(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     let is_late = seen.revisions().within(Revisions::since(V2025_11_25));
-    let is_invalid = seen.asked.is_some_and(|asked| asked.has_bad_arguments);
+    let is_invalid = seen.asked.is_some_and(|asked| asked.breaks.contains(&&ARGUMENTS));
     if is_late && is_invalid && seen.body().get("code") == Some("-32602") {
         report.say("invalid arguments were answered with -32602");
     }
@@ -282,11 +287,6 @@ fn name(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     for pair in names.windows(2).filter(|pair| pair[0] == pair[1]) {
         report.say(format!("the tool {:?} is listed twice", pair[0]));
     }
-}
-
-/// Whether the arguments of a call break the schema; for the record of the request.
-pub(super) fn has_bad_arguments(found: &[super::Finding]) -> bool {
-    found.iter().any(|finding| finding.rule == &ARGUMENTS)
 }
 
 #[cfg(test)]

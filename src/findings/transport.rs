@@ -1,6 +1,6 @@
 //! Rules about the way messages travelled: captures, TCP, HTTP, server-sent events.
 
-use super::{Rule, Severity, http2, tls};
+use super::{Rule, Severity, http2, stdio, tls};
 use crate::decode::Anomaly;
 
 /// The rules of this file.
@@ -276,6 +276,15 @@ pub fn judge(anomaly: &Anomaly) -> (&'static Rule, String) {
             tls::judge(anomaly)
         }
         Anomaly::FragmentConflict => (&FRAGMENTS, "two fragments of one datagram differ where they overlap".to_owned()),
+        Anomaly::FramingNoise { pipe, offset, what } => {
+            (&stdio::FRAMING_NOISE, format!("{}: {what} at offset {offset}", pipe.name()))
+        }
+        Anomaly::Unterminated { pipe, length, .. } => {
+            (&stdio::UNTERMINATED, format!("{} was closed behind {} of a line", pipe.name(), bytes(*length)))
+        }
+        Anomaly::MessageOnStderr { line } => {
+            (&stdio::JSON_ON_STDERR, format!("line {line} of stderr is a JSON-RPC message"))
+        }
     }
 }
 

@@ -38,6 +38,31 @@ pub struct Tool {
     pub input: Option<String>,
     /// `outputSchema`.
     pub output: Option<String>,
+    /// `execution.taskSupport` (2025-11-25).
+    pub task_support: TaskSupport,
+}
+
+/// Whether calls of a tool may run as tasks (2025-11-25 basic/utilities/tasks "Tool-Level Negotiation").
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TaskSupport {
+    /// They must not; what is said where nothing is said.
+    #[default]
+    Forbidden,
+    /// As the client likes.
+    Optional,
+    /// They must.
+    Required,
+}
+
+impl TaskSupport {
+    /// Reads `execution`.
+    fn read(execution: &str) -> TaskSupport {
+        match member(execution, "taskSupport").and_then(string).as_deref() {
+            Some("optional") => TaskSupport::Optional,
+            Some("required") => TaskSupport::Required,
+            _ => TaskSupport::Forbidden,
+        }
+    }
 }
 
 /// The tools of one session, as last listed.
@@ -76,6 +101,7 @@ impl Tools {
                 Some("name") => name = string(value),
                 Some("inputSchema") => tool.input = Some(value.to_owned()),
                 Some("outputSchema") => tool.output = Some(value.to_owned()),
+                Some("execution") => tool.task_support = TaskSupport::read(value),
                 _ => {}
             }
             ControlFlow::Continue(())

@@ -98,7 +98,7 @@ pub fn part<'a>(message: &'a Message, name: &str) -> Option<&'a str> {
         "error" => &envelope.error,
         _ => return None,
     };
-    std::str::from_utf8(message.raw.get(range.clone()?)?).ok()
+    simdutf8::basic::from_utf8(message.raw.get(range.clone()?)?).ok()
 }
 
 #[cfg(test)]

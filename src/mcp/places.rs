@@ -8,6 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use rustc_hash::FxHashMap;
 
+use super::revision::Revision;
 use super::session::SessionNumber;
 use crate::decode::ConnectionId;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
@@ -98,6 +99,8 @@ pub struct Places {
     by_connection: FxHashMap<ConnectionId, SessionNumber>,
     /// Sessions that were opened by `initialize` and for which no answer told yet whether they have an id.
     unbound: FxHashMap<SessionNumber, Stateless>,
+    /// Where sessions were opened that have an id.
+    with_id: FxHashMap<SessionNumber, Stateless>,
 }
 
 impl Places {
@@ -125,7 +128,8 @@ impl Places {
         }
         let key = place.stateless();
         let here = self.by_connection.get(&place.connection).copied();
-        here.filter(|session| self.is_stateless(*session, &key)).or_else(|| self.stateless.get(&key).copied())
+        here.filter(|session| self.is_stateless(*session, &key) || self.omits_id(*session, place, &key))
+            .or_else(|| self.stateless.get(&key).copied())
     }
 
     /// A session whose id was assigned in an answer that the capture does not hold: the only one of this client, server and path that
@@ -141,6 +145,13 @@ impl Places {
         self.stateless.get(key) == Some(&session) || self.unbound.get(&session) == Some(key)
     }
 
+    /// Whether a request without a session id follows others of this session on its connection: then its client forgot the id. The
+    /// stateless revisions, which have none, name themselves in each request.
+    fn omits_id(&self, session: SessionNumber, place: &Place, key: &Stateless) -> bool {
+        let is_stateless = place.version.as_deref().and_then(Revision::named).is_some_and(Revision::is_stateless);
+        !is_stateless && self.with_id.get(&session) == Some(key)
+    }
+
     /// The exchange's messages belong to this session: what it says leads there from now on.
     pub fn bind(&mut self, place: &mut Place, session: SessionNumber, is_initialize: bool) {
         place.session = Some(session);
@@ -151,14 +162,18 @@ impl Places {
             if is_initialize {
                 self.unbound.insert(session, key.clone());
             }
-            self.stateless.insert(key, session);
+            if !self.with_id.contains_key(&session) {
+                self.stateless.insert(key, session);
+            }
         }
         self.by_connection.insert(place.connection, session);
     }
 
     /// The server assigned an id: the session is found by it alone.
     pub fn assign(&mut self, port: u16, id: String, session: SessionNumber) {
-        self.unbound.remove(&session);
+        if let Some(key) = self.unbound.remove(&session) {
+            self.with_id.insert(session, key);
+        }
         self.stateless.retain(|_, known| *known != session);
         self.by_id.entry((port, id)).or_insert(session);
     }
@@ -202,6 +217,7 @@ impl Places {
         self.stateless.retain(|_, session| !gone(*session));
         self.by_connection.retain(|_, session| !gone(*session));
         self.unbound.retain(|session, _| !gone(*session));
+        self.with_id.retain(|session, _| !gone(*session));
     }
 }
 
@@ -221,11 +237,16 @@ pub fn origin_form(target: &str) -> &str {
     }
 }
 
+/// Scheme and authority of a URI, without user information.
+pub fn uri_authority(uri: &str) -> Option<(&str, &str)> {
+    let (scheme, rest) = uri.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    Some((scheme, authority.rsplit('@').next()?))
+}
+
 /// The host of a URI.
 pub fn uri_host(uri: &str) -> Option<&str> {
-    let (_, rest) = uri.split_once("://")?;
-    let authority = rest.split(['/', '?', '#']).next()?;
-    Some(host_name(authority.rsplit('@').next()?))
+    uri_authority(uri).map(|(_, authority)| host_name(authority))
 }
 
 #[cfg(test)]

@@ -151,6 +151,9 @@ impl Sessions {
 
     /// A chunk of a pipe arrived: for a store it is a segment of its connection.
     pub(super) fn piped(&mut self, id: ConnectionId, content: &Content<'_>, packet: &Packet<'_>, emit: &mut Emit<'_>) {
+        if let Some(session) = self.tracker.session_on(id) {
+            self.checker.piped(session, content, packet.time);
+        }
         let stores = self.stores();
         let Some(known) = self.connections.get_mut(&id) else { return };
         let (pipe, length) = match content {
@@ -205,6 +208,17 @@ impl Sessions {
                     emit(Event::Head(Box::new(exchange.clone())));
                 }
             }
+            Unit::Event(sent) => {
+                let session = self.tracker.session_at(sent.exchange);
+                let tracker = &self.tracker;
+                let opened = |session| Some((tracker.transport(session)?, tracker.has_begun(session)));
+                let mut found = self.checker.event(sent.exchange, sent.event, session, opened);
+                for finding in &mut found {
+                    finding.packets = sent.provenance.packets(sent.span);
+                    finding.span = Some(sent.span);
+                }
+                say(found, emit);
+            }
             Unit::Exchange(exchange) => {
                 self.tracker.exchange_over(exchange.number);
                 let found = self.checker.exchange(&exchange);
@@ -255,9 +269,6 @@ impl Sessions {
         let mut said = Vec::new();
         match &connected.process {
             Some(process) => {
-                if let (Some(exit), Some(session)) = (process.exit, self.tracker.session_on(id)) {
-                    self.checker.exited(session, exit);
-                }
                 let time = self.counts.last.unwrap_or_default();
                 self.tracker.process(id, process, time, &mut |tracked| said.push(tracked));
             }

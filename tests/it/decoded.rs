@@ -150,6 +150,10 @@ impl Decoded {
         let mut places: BTreeMap<SessionNumber, BTreeMap<String, String>> = BTreeMap::new();
         let is_whole = !self.events.iter().any(|event| match event {
             Event::Finding(finding) => finding.rule.id == "tcp-bytes-lost",
+            Event::Connection(connection) => match &connection.kind {
+                ConnectionKind::Tcp(facts) => facts.handshake.contains(&None),
+                ConnectionKind::Pipe { .. } => false,
+            },
             _ => false,
         });
         for message in self.messages() {
@@ -160,8 +164,8 @@ impl Decoded {
             let Message { id, method, tool, batch, carrier, sse_id, line: number, redelivered, findings, .. } = message;
             let batch = batch.map(|(_, index)| index);
             let target = exchange.map(|exchange| (&exchange.method, &exchange.target, exchange.status));
-            // That something was never said cannot be found where bytes are lost; when they count as lost depends on what comes
-            // on other connections meanwhile.
+            // What was said before what, on two connections, is not certain where bytes are lost or a beginning is missing: when
+            // they count as lost depends on what else comes meanwhile.
             let stands = |rule: &&&str| is_whole || rule.starts_with("jsonrpc-");
             let findings: Vec<&str> = findings.iter().filter(stands).copied().collect();
             let about = (id, method, tool, batch, carrier, sse_id, number, redelivered, findings, target);

@@ -11,11 +11,11 @@ fn lines(limits: Limits, pieces: &[Piece<'_>]) -> Vec<String> {
     for piece in pieces {
         decoder.push(*piece, &mut |event| {
             seen.push(match event {
-                LineEvent::Line { number, start, bytes, terminated, whole } => {
+                LineEvent::Line { number, start, bytes, end, whole } => {
                     let text = String::from_utf8_lossy(bytes);
                     format!(
                         "{number} @{start} {text}{}{}",
-                        if terminated { "" } else { "…" },
+                        if end == LineEnd::Missing { "…" } else { "" },
                         if whole { "" } else { "?" }
                     )
                 }
@@ -78,12 +78,12 @@ proptest! {
         let mut found = Vec::new();
         let mut decoder = Lines::new(Limits::default());
         for piece in [Piece::Data(text.as_bytes()), END] {
-            decoder.push(piece, &mut |event| if let LineEvent::Line { bytes, terminated, whole, .. } = event {
-                found.push((String::from_utf8_lossy(bytes).into_owned(), terminated, whole));
+            decoder.push(piece, &mut |event| if let LineEvent::Line { bytes, end, whole, .. } = event {
+                found.push((String::from_utf8_lossy(bytes).into_owned(), end, whole));
             });
         }
-        let expected: Vec<_> = expected.into_iter().map(|line| (line.to_owned(), true, true))
-            .chain(rest.map(|rest| (rest.to_owned(), false, true))).collect();
+        let expected: Vec<_> = expected.into_iter().map(|line| (line.to_owned(), LineEnd::LineFeed, true))
+            .chain(rest.map(|rest| (rest.to_owned(), LineEnd::Missing, true))).collect();
         prop_assert_eq!(found, expected);
     }
 

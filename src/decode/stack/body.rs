@@ -4,7 +4,7 @@ use std::fmt;
 
 use ring::digest;
 
-use super::{Layer, Text, TextCarrier, Unit};
+use super::{Layer, ServerSent, Text, TextCarrier, Unit};
 use crate::capture::{Limits, Origin, Span, StreamId, Time};
 use crate::decode::coding::Coding;
 use crate::decode::exchange::ExchangeNumber;
@@ -247,18 +247,22 @@ impl Body {
                 let sink = &mut *layer.sink;
                 sse.push(piece, &mut |event| match event {
                     SseEvent::Event(event) => {
-                        let Some(data) = event.data.filter(|data| !data.is_empty()) else { return };
-                        let start = provenance.length(events);
-                        for part in event.parts {
-                            let origin = Origin::Copied { stream, offset: part.start };
-                            provenance.append(events, part.end - part.start, origin);
+                        if let Some(data) = event.data.filter(|data| !data.is_empty()) {
+                            let start = provenance.length(events);
+                            for part in event.parts {
+                                let origin = Origin::Copied { stream, offset: part.start };
+                                provenance.append(events, part.end - part.start, origin);
+                            }
+                            let span = Span { stream: events, start, end: start + data.len() as u64 };
+                            let id = event.id.filter(|_| event.sets_id);
+                            let carrier = TextCarrier::SseEvent { exchange: number, kind: event.kind, id };
+                            let (bytes, provenance) = (data.into(), &*provenance);
+                            let text = Text { connection, direction, bytes, span, provenance, time, carrier };
+                            sink(Unit::Text(text, connected));
                         }
-                        let span = Span { stream: events, start, end: start + data.len() as u64 };
-                        let id = event.id.filter(|_| event.sets_id);
-                        let carrier = TextCarrier::SseEvent { exchange: number, kind: event.kind, id };
-                        let (bytes, provenance) = (data.into(), &*provenance);
-                        let text = Text { connection, direction, bytes, span, provenance, time, carrier };
-                        sink(Unit::Text(text, connected));
+                        let span = Span { stream, start: event.start, end: event.end };
+                        let provenance = &*provenance;
+                        sink(Unit::Event(ServerSent { exchange: number, event: &event, span, provenance }));
                     }
                     SseEvent::Anomaly(anomaly) => anomalies.push(anomaly),
                 });

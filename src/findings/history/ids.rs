@@ -15,12 +15,21 @@ const REMEMBERED: usize = 8_192;
 #[derive(Debug, Default)]
 pub struct Ids([Side; 2]);
 
+impl Ids {
+    /// Whether ids of this side were forgotten: those that are not there may have been used.
+    pub fn has_forgotten(&self, sender: Direction) -> bool {
+        self.0[sender as usize].forgot
+    }
+}
+
 #[derive(Debug, Default)]
 struct Side {
     /// First to last number of each run.
     runs: BTreeMap<i64, i64>,
     /// Fingerprints of the others.
     others: FxHashSet<u64>,
+    /// Whether there were more than are remembered.
+    forgot: bool,
 }
 
 impl Ids {
@@ -40,6 +49,7 @@ impl Ids {
             Err(_) => {
                 if side.others.len() >= REMEMBERED {
                     side.others.clear();
+                    side.forgot = true;
                 }
                 side.others.insert(fingerprint(id));
             }
@@ -81,6 +91,7 @@ impl Side {
         }
         if self.runs.len() >= REMEMBERED {
             self.runs.clear();
+            self.forgot = true;
         }
         let before = number.checked_sub(1).and_then(|before| self.run_of(before));
         let after = number.checked_add(1).and_then(|after| self.runs.remove(&after));

@@ -1,11 +1,13 @@
 //! Requests that wait for their answer, with what rules about the answer ask for.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::META_CAPABILITIES;
+use super::{LogLevel, META_CAPABILITIES, META_LOG_LEVEL, rounds};
 use crate::capture::Time;
 use crate::decode::Direction;
 use crate::decode::exchange::ExchangeNumber;
+use crate::findings::Rule;
 use crate::findings::seen::{Evidence, Facts, InForce};
 use crate::mcp::MessageNumber;
 use crate::mcp::capability::{Capabilities, Declarer};
@@ -41,14 +43,20 @@ pub struct Asked {
     pub cancelled: Option<Time>,
     /// What it is about: `name` of a tool or prompt, `uri` of a resource, `taskId`.
     pub subject: Option<String>,
-    /// `_meta.progressToken`, as JSON text.
+    /// `_meta.progressToken`, as JSON text without needless escapes.
     pub progress_token: Option<String>,
+    /// The last `progress` that was told of it.
+    pub progress: Option<f64>,
+    /// The level of log messages that it asks for: `_meta` (2026-07-28 on), or `level` of `logging/setLevel`.
+    pub log_level: Option<LogLevel>,
     /// The `cursor` that it asks to go on from, as JSON text.
     pub cursor: Option<String>,
     /// Whether it is to be run as a task (`params.task`, 2025-11-25).
     pub is_task: bool,
-    /// Whether the arguments of a call broke the tool's schema.
-    pub has_bad_arguments: bool,
+    /// The rules that it breaks.
+    pub breaks: Vec<&'static Rule>,
+    /// For what a server may ask back for (2026-07-28): its params in short.
+    pub params: Option<u64>,
     /// The client's capabilities, where the request itself carries them (2026-07-28).
     pub client: Option<Box<Capabilities>>,
 }
@@ -57,12 +65,15 @@ impl Asked {
     pub(super) fn of(facts: &Facts<'_>) -> Asked {
         let message = facts.message;
         let params = facts.body();
-        let short = |text: &str| text[..text.floor_char_boundary(TEXT)].to_owned();
         let subject = match facts.method {
             Method::ToolsCall | Method::PromptsGet => params.text("name"),
             Method::ResourcesRead | Method::ResourcesSubscribe | Method::ResourcesUnsubscribe => params.text("uri"),
             Method::TasksGet | Method::TasksResult | Method::TasksCancel | Method::TasksUpdate => params.text("taskId"),
             _ => None,
+        };
+        let log_level = match facts.method {
+            Method::LoggingSetLevel => params.text("level"),
+            _ => facts.meta().text(META_LOG_LEVEL),
         };
         let client = (facts.in_force.evidence == Evidence::Meta).then(|| {
             let declared = facts.meta().get(META_CAPABILITIES).unwrap_or_default();
@@ -79,23 +90,33 @@ impl Asked {
             refused: None,
             cancelled: None,
             subject: subject.as_deref().map(short),
-            progress_token: facts.meta().get("progressToken").map(short),
-            cursor: if is_list(facts.method) { params.get("cursor").map(short) } else { None },
+            progress_token: facts.meta().get("progressToken").map(|token| plain(token).into_owned()),
+            progress: None,
+            log_level: log_level.as_deref().and_then(LogLevel::named),
+            cursor: if is_paged(facts.method) { params.get("cursor").map(short) } else { None },
             is_task: params.get("task").is_some_and(|task| task.starts_with('{')),
-            has_bad_arguments: false,
+            breaks: Vec::new(),
+            params: client.as_ref().and_then(|_| rounds::params(facts)),
             client,
         }
     }
 }
 
-impl Asked {
-    /// Whether its result comes in pages.
-    pub fn is_list(&self) -> bool {
-        is_list(self.method)
+fn short(text: &str) -> String {
+    text[..text.floor_char_boundary(TEXT)].to_owned()
+}
+
+/// A JSON value as it is compared with another: a string without needless escapes, of bounded length.
+pub fn plain(json: &str) -> Cow<'_, str> {
+    let json = &json[..json.floor_char_boundary(TEXT)];
+    match crate::decode::json::string(json) {
+        Some(Cow::Owned(text)) => Cow::Owned(format!("\"{text}\"")),
+        _ => Cow::Borrowed(json),
     }
 }
 
-fn is_list(method: Method) -> bool {
+/// Whether the answer to this comes in pages.
+pub fn is_paged(method: Method) -> bool {
     matches!(
         method,
         Method::ToolsList
@@ -134,10 +155,21 @@ impl Requests {
         self.open.values().rev().take(LOOKED_AT).find(|asked| asked.sender == sender && asked.id == id)
     }
 
-    /// The latest open request of this side that gave this progress token, as JSON text.
-    pub fn with_token(&self, sender: Direction, token: &str) -> Option<&Asked> {
-        let mut latest = self.open.values().rev().take(LOOKED_AT).filter(|asked| asked.refused.is_none());
-        latest.find(|asked| asked.sender == sender && asked.progress_token.as_deref() == Some(token))
+    /// The open requests of this side with this progress token, the latest first.
+    pub fn with_token(&self, sender: Direction, token: &str) -> impl Iterator<Item = &Asked> {
+        let latest = self.open.values().rev().take(LOOKED_AT);
+        latest.filter(move |asked| asked.sender == sender && asked.progress_token.as_deref() == Some(token))
+    }
+
+    /// The open request of this side that a progress notification is about: where several have its token, the one that the
+    /// same exchange carried; none where that does not tell either.
+    pub fn progressing(&self, sender: Direction, token: &str, exchange: Option<ExchangeNumber>) -> Option<&Asked> {
+        let mut fitting = self.with_token(sender, token);
+        let first = fitting.next()?;
+        if fitting.next().is_none() {
+            return Some(first);
+        }
+        self.with_token(sender, token).find(|asked| exchange.is_some() && asked.exchange == exchange)
     }
 
     pub(super) fn asked(&mut self, asked: Asked) {
@@ -154,8 +186,14 @@ impl Requests {
         latest.filter(move |asked| asked.exchange == Some(exchange))
     }
 
-    pub(super) fn answered(&mut self, number: MessageNumber) {
-        self.open.remove(&number);
+    pub(super) fn answered(&mut self, number: MessageNumber) -> Option<Asked> {
+        self.open.remove(&number)
+    }
+
+    pub(super) fn progressed(&mut self, number: MessageNumber, progress: f64) {
+        if let Some(asked) = self.open.get_mut(&number) {
+            asked.progress = Some(progress);
+        }
     }
 
     pub(super) fn cancelled(&mut self, sender: Direction, id: &str, time: Time) {
@@ -163,6 +201,33 @@ impl Requests {
             self.open.values_mut().rev().take(LOOKED_AT).find(|asked| asked.sender == sender && asked.id == id)
         {
             asked.cancelled.get_or_insert(time);
+        }
+    }
+}
+
+#[cfg(test)]
+impl Asked {
+    /// A request of the client of which nothing but the method is known.
+    pub(super) fn blank(method: Method) -> Asked {
+        Asked {
+            number: MessageNumber(0),
+            time: Time::default(),
+            sender: Direction::ClientToServer,
+            id: String::new(),
+            method,
+            in_force: InForce::UNKNOWN,
+            exchange: None,
+            refused: None,
+            cancelled: None,
+            subject: None,
+            progress_token: None,
+            progress: None,
+            log_level: None,
+            cursor: None,
+            is_task: false,
+            breaks: Vec::new(),
+            params: None,
+            client: None,
         }
     }
 }

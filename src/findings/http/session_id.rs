@@ -11,7 +11,7 @@ use crate::mcp::revision::Revision::{V2025_03_26, V2025_11_25};
 use crate::mcp::revision::Revisions;
 
 /// The rules of this file.
-pub(in crate::findings) const RULES: &[&Rule] = &[&CHARSET, &UNASSIGNED, &TERMINATED_STATUS, &IGNORED, &WEAK];
+pub(in crate::findings) const RULES: &[&Rule] = &[&CHARSET, &MISSING, &UNASSIGNED, &TERMINATED_STATUS, &IGNORED, &WEAK];
 
 /// Revisions with such sessions.
 const SESSIONS: Revisions = Revisions::between(V2025_03_26, V2025_11_25);
@@ -33,6 +33,29 @@ fn charset(exchange: &Exchange, _: &Carried, history: &History, report: &mut Rep
     let Some(id) = exchange.response.fields.get("mcp-session-id") else { return };
     if is_streamable(history) && (id.is_empty() || !id.bytes().all(|byte| (0x21..=0x7e).contains(&byte))) {
         report.say(format!("the server assigned {id:?}"));
+    }
+}
+
+static MISSING: Rule = Rule {
+    id: "http-session-id-missing",
+    severity: Severity::Error,
+    revisions: SESSIONS,
+    layer: "http",
+    title: "A request without the session id that the server assigned",
+    spec: "basic/transports \"Session Management\" 2: \"If an Mcp-Session-Id is returned by the server during initialization, clients … MUST include it in the Mcp-Session-Id header on all of their subsequent HTTP requests\"",
+    why: "The server answers 400, or begins another session.",
+    example: "tools/list without Mcp-Session-Id behind an initialize whose answer had one",
+    remedy: "Send the id with every request behind initialize, GET and DELETE too.",
+    checks: &[Check::Response(missing)],
+    ..Rule::BLANK
+};
+
+fn missing(_: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
+    let is_initialize = carried.sent.iter().any(|sent| sent.method == Method::Initialize);
+    let is_live = history.endpoint.assigned.is_some() && history.endpoint.terminated.is_none();
+    if is_streamable(history) && is_live && !carried.names_session && !is_initialize {
+        let what = carried.sent.first().and_then(|sent| sent.method_name.as_deref());
+        report.say(format!("{} came without it", what.unwrap_or("a request")));
     }
 }
 
@@ -172,6 +195,13 @@ mod tests {
         let again = session(VERSION, &[])[0][2..].replace("\"id\":0", "\"id\":9");
         let rule = "http-session-id-unassigned";
         fires(rule, &http_session(VERSION, true, &[post(&header(VERSION, true), &again), "< 400\n\n".to_owned()]));
+        silent(rule, &http_session(VERSION, true, &[ping(1), pong(1)]));
+        let rule = "http-session-id-missing";
+        for version in [VERSION, "2025-03-26"] {
+            let forgotten = post(&header(version, false), r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
+            fires(rule, &http_session(version, true, &[forgotten.clone(), "< 400\n\n".to_owned()]));
+            silent(rule, &http_session(version, false, &[forgotten, pong(1)]));
+        }
         silent(rule, &http_session(VERSION, true, &[ping(1), pong(1)]));
     }
 

@@ -6,15 +6,16 @@ use crate::decode::jsonrpc::Kind;
 use crate::findings::carried::{Carried, is_success, media_type};
 use crate::findings::history::History;
 use crate::findings::report::Report;
-use crate::findings::rule::{ANSWERS, MESSAGES};
+use crate::findings::rule::{ANSWERS, ASKS, MESSAGES};
 use crate::findings::seen::Seen;
 use crate::findings::{Check, Rule, Severity};
+use crate::mcp::message::Carrier;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::{V2025_03_26, V2025_11_25};
 use crate::mcp::revision::Revisions;
 
 /// The rules of this file.
-pub(in crate::findings) const RULES: &[&Rule] = &[&ON_GET, &CLOSED_EARLY, &AFTER_RESPONSE];
+pub(in crate::findings) const RULES: &[&Rule] = &[&ON_GET, &BROADCAST, &CLOSED_EARLY, &AFTER_RESPONSE];
 
 static ON_GET: Rule = Rule {
     id: "http-response-on-get",
@@ -33,6 +34,40 @@ fn on_get(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     let is_answer_to_get = seen.carried.is_some_and(|carried| carried.is_get && !carried.resumes);
     if is_answer_to_get && is_streamable(seen.history) && !seen.is_from_client() {
         report.say(format!("the answer to id {} came on a GET stream", seen.id()));
+    }
+}
+
+static BROADCAST: Rule = Rule {
+    id: "http-message-broadcast",
+    severity: Severity::Error,
+    revisions: Revisions::between(V2025_03_26, V2025_11_25),
+    layer: "http",
+    title: "The server sent one message on several streams",
+    spec: "basic/transports \"Multiple Connections\" 2: \"The server MUST send each of its JSON-RPC messages on only one of the connected streams; that is, it MUST NOT broadcast the same message across multiple streams\"",
+    why: "The client acts on it twice: it asks the user twice, and answers one request twice.",
+    example: "sampling/createMessage with \"id\":3 on two streams",
+    remedy: "Choose one stream: that of the request it belongs to, or one GET stream.",
+    checks: &[Check::Message(ASKS, &[], broadcast)],
+    ..Rule::BLANK
+};
+
+/// Notifications that are sent at once on several streams are one; what is sent again later may be news.
+const AT_ONCE: i64 = 1_000_000_000;
+
+fn broadcast(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let Some(carried) = seen.carried.filter(|_| !seen.is_from_client() && is_streamable(seen.history)) else { return };
+    // A resumed stream repeats what the lost one carried, and a server without sessions has the streams of several clients.
+    if carried.resumes || seen.message.carrier != Carrier::SseEvent || !seen.is_one_client() {
+        return;
+    }
+    let Some(said) = seen.history.spoken.elsewhere(seen.message) else { return };
+    // Two requests are one by their id. Two calls may give rise to the same notification; two streams for whatever the server
+    // says by itself do not.
+    let is_one = seen.message.kind == Kind::Request
+        || (said.is_get && carried.is_get && seen.message.time.since(said.time) < AT_ONCE);
+    if is_one {
+        let text = format!("message {} on the stream of exchange {} is the same", said.number.0, said.exchange.0);
+        report.say_with(&[said.number], text);
     }
 }
 
@@ -56,7 +91,8 @@ fn closed_early(exchange: &Exchange, carried: &Carried, history: &History, repor
     // 2025-11-25 allows it behind an event id, by which the client resumes; ids of events without data are not seen here.
     let may_resume = !in_force.is_disjoint(Revisions::only(V2025_11_25));
     let was_whole = exchange.response.complete && is_success(exchange) && !carried.is_cut() && history.is_whole();
-    let is_missing = is_stream && was_whole && carried.answer().is_none();
+    // A request that was cancelled, or whose session was ended, is not answered.
+    let is_missing = is_stream && was_whole && history.awaits(request.number);
     if is_streamable(history) && is_missing && !may_resume && request.method != Method::SubscriptionsListen {
         report.say(format!(
             "the stream of {} (message {}) ended without its answer",
@@ -114,6 +150,24 @@ mod tests {
         let resumed = get.replace("\nMcp", "\nLast-Event-ID: 7\nMcp");
         silent("http-response-on-get", &streamed(&resumed, RESULT));
         silent("http-response-on-get", &streamed(&ping(), RESULT));
+    }
+
+    #[test]
+    fn a_message_is_sent_once() {
+        let rule = "http-message-broadcast";
+        let get = format!("> GET /mcp\nAccept: text/event-stream\n{}\n", header(VERSION, true));
+        let stream = |events: &str| format!("< 200\nContent-Type: text/event-stream\n\n{events}");
+        let roots = "data: {\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"roots/list\"}\n\n";
+        let told = |first: String, second: String| http_session(VERSION, true, &[get.clone(), first, ping(), second]);
+        fires(rule, &told(stream(roots), stream(&format!("{roots}{RESULT}"))));
+        silent(rule, &told(stream(roots), stream(&format!("{}{RESULT}", roots.replace('7', "8")))));
+        // Two calls may log the same.
+        silent(rule, &told(stream(LOG), stream(&format!("{LOG}{RESULT}"))));
+        let both = |wait: &str| {
+            http_session(VERSION, true, &[get.clone(), stream(LOG), wait.to_owned(), get.clone(), stream(LOG)])
+        };
+        fires(rule, &both("+ 1"));
+        silent(rule, &both("+ 5000"));
     }
 
     #[test]

@@ -125,6 +125,11 @@ impl Tracker {
         self.sessions.get(&number).is_some_and(|state| state.begun)
     }
 
+    /// How a session in memory travels.
+    pub fn transport(&self, number: SessionNumber) -> Option<Transport> {
+        self.sessions.get(&number).map(|state| state.session.transport)
+    }
+
     /// The session of the process behind these pipes.
     pub fn session_on(&self, pipes: ConnectionId) -> Option<SessionNumber> {
         self.pipes.get(&pipes).copied()

@@ -1,0 +1,101 @@
+//! Rules about the caching of results (2026-07-28 server/utilities/caching).
+
+use super::mismatch::{Topic, about};
+use super::report::Report;
+use super::rule::RESULTS;
+use super::seen::Seen;
+use super::{Check, Rule, Severity};
+use crate::mcp::method::Method;
+use crate::mcp::revision::Revisions;
+use crate::mcp::shape::Fault;
+
+/// The rules of this file.
+pub(super) const RULES: &[&Rule] = &[&MISSING, &INVALID];
+
+static MISSING: Rule = Rule {
+    id: "cache-hints-missing",
+    severity: Severity::Error,
+    revisions: Revisions::MODERN,
+    layer: "caching",
+    title: "A result that clients may cache does not say for how long, or for whom",
+    spec: "2026-07-28 server/utilities/caching \"Cacheable Results\": ttlMs and cacheScope",
+    why: "Typed clients refuse the result; others ask for it again before every use, or share what is private.",
+    example: "a result of tools/list without \"ttlMs\"",
+    remedy: "Send \"ttlMs\":0 and \"cacheScope\":\"private\" where nothing better is known.",
+    checks: &[Check::Message(RESULTS, &[], missing)],
+};
+
+fn missing(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let missing = about(seen, Topic::Cache).filter(|mismatch| mismatch.fault == Fault::Missing);
+    let names: Vec<&str> = missing.filter_map(|mismatch| mismatch.path.rsplit('/').next()).collect();
+    if !names.is_empty() {
+        report.say(format!("{} of {} missing", names.join(" and "), seen.method_name()));
+    }
+}
+
+static INVALID: Rule = Rule {
+    id: "cache-hints-invalid",
+    severity: Severity::Error,
+    revisions: Revisions::MODERN,
+    layer: "caching",
+    title: "ttlMs or cacheScope has a value that is not defined, or the pages of one list differ in scope",
+    spec: "2026-07-28 server/utilities/caching \"TTL\", \"Interaction with Pagination\"",
+    why: "Caches drop the result, or share one page of a private list with everybody.",
+    example: "\"ttlMs\":-1; \"cacheScope\":\"user\"; page 1 public and page 2 private",
+    remedy: "Send a whole number of milliseconds from 0 on, and one scope for all pages.",
+    checks: &[Check::Message(RESULTS, &[], invalid)],
+};
+
+fn invalid(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let wrong = about(seen, Topic::Cache).filter(|mismatch| mismatch.fault != Fault::Missing);
+    let text: Vec<String> = wrong.map(|mismatch| mismatch.to_string()).collect();
+    if !text.is_empty() {
+        return report.say(text.join("; "));
+    }
+    let is_list = matches!(
+        seen.method,
+        Method::ToolsList | Method::PromptsList | Method::ResourcesList | Method::ResourcesTemplatesList
+    );
+    let Some(asked) = seen.asked.filter(|_| is_list) else { return };
+    let Some(page) = seen.history.listings.before(seen.method, asked.cursor.as_deref()) else { return };
+    if let (Some(before), Some(now)) = (page.scope.as_deref(), seen.body().get("cacheScope"))
+        && before != now
+    {
+        report.say_with(&[page.number], format!("this page is {now}, and the one before {before}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::findings::testing::{fires, modern, silent};
+
+    fn listed(hints: &str) -> [String; 2] {
+        [
+            format!(r#"> {{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}}"#, modern("")),
+            format!(r#"< {{"jsonrpc":"2.0","id":1,"result":{{"resultType":"complete","tools":[]{hints}}}}}"#),
+        ]
+    }
+
+    #[test]
+    fn results_say_how_long_they_hold() {
+        let good = r#","ttlMs":0,"cacheScope":"public""#;
+        fires("cache-hints-missing", &listed(r#","ttlMs":0"#));
+        silent("schema-result-invalid", &listed(r#","ttlMs":0"#));
+        silent("cache-hints-missing", &listed(good));
+        fires("cache-hints-invalid", &listed(&good.replace('0', "-1")));
+        fires("cache-hints-invalid", &listed(&good.replace("public", "user")));
+        silent("cache-hints-invalid", &listed(good));
+    }
+
+    #[test]
+    fn pages_have_one_scope() {
+        let pages = |last: &str| {
+            let first = listed(r#","ttlMs":0,"cacheScope":"public","nextCursor":"c""#);
+            let next = listed(&format!(r#","ttlMs":0,"cacheScope":"{last}""#));
+            let more = next[0].replace("\"id\":1", "\"id\":2").replace("\"params\":{", "\"params\":{\"cursor\":\"c\",");
+            [first[0].clone(), first[1].clone(), more, next[1].replace("\"id\":1", "\"id\":2")]
+        };
+        fires("cache-hints-invalid", &pages("private"));
+        silent("cache-hints-invalid", &pages("public"));
+    }
+}

@@ -1,0 +1,188 @@
+//! Rules about cancellation (basic/utilities/cancellation; 2026-07-28: basic/patterns/cancellation).
+
+use super::report::Report;
+use super::rule::{ANSWERS, NOTIFICATIONS};
+use super::seen::Seen;
+use super::{Check, Rule, Severity};
+use crate::mcp::Transport;
+use crate::mcp::method::Method;
+use crate::mcp::revision::Revision::V2025_11_25;
+use crate::mcp::revision::Revisions;
+
+/// The rules of this file.
+pub(super) const RULES: &[&Rule] = &[&UNKNOWN, &ANSWERED, &BY_SERVER, &TASK];
+
+static UNKNOWN: Rule = Rule {
+    id: "cancel-unknown",
+    severity: Severity::Warning,
+    layer: "cancellation",
+    title: "A cancellation of a request that its sender has not open",
+    spec: "basic/utilities/cancellation \"Behavior Requirements\" 1: \"Cancellation notifications MUST only reference requests that: were previously issued in the same direction, are believed to still be in-progress\"",
+    why: "Nothing is cancelled: the request that was meant runs on.",
+    example: "\"requestId\":\"3\" where the request had the id 3",
+    remedy: "Copy the request's id, its type included. That the answer crossed the cancellation is legal.",
+    checks: &[Check::Message(NOTIFICATIONS, &[Method::Cancelled], unknown)],
+    ..Rule::BLANK
+};
+
+/// Whether this is a notice of the server about a request of the client, as 2026-07-28 has it.
+fn is_notice(seen: &Seen<'_, '_>) -> bool {
+    !seen.is_from_client() && seen.revisions().within(Revisions::MODERN)
+}
+
+fn unknown(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let Some(id) = seen.body().get("requestId").filter(|_| !is_notice(seen)) else { return };
+    let (sender, history) = (seen.message.direction, seen.history);
+    if history.requests.with_id(sender, id).is_some() {
+        return;
+    }
+    if history.ids.contains(sender, id) {
+        // "Both parties MUST handle the race condition": the answer may have been on its way.
+        return report.say_as(Severity::Info, format!("the request with id {id} was answered before"));
+    }
+    if history.is_whole() && seen.is_one_client() && !history.ids.has_forgotten(sender) {
+        report.say_as(Severity::Error, format!("its sender made no request with id {id}"));
+    }
+}
+
+static ANSWERED: Rule = Rule {
+    id: "cancel-answered",
+    severity: Severity::Info,
+    layer: "cancellation",
+    title: "An answer to a request that was cancelled",
+    spec: "basic/utilities/cancellation \"Behavior Requirements\" 3: receivers SHOULD \"Not send a response for the cancelled request\"; 2026-07-28 basic/transports/stdio \"Cancellation\" (MUST NOT)",
+    why: "The caller ignores it: the work was done for nothing. Shortly behind the cancellation it is a race and nobody's fault.",
+    example: "notifications/cancelled, then the result",
+    remedy: "Pass the cancellation on to what does the work, and send nothing behind it.",
+    checks: &[Check::Message(ANSWERS, &[], answered)],
+    ..Rule::BLANK
+};
+
+/// An answer that comes later than this was not on its way when the cancellation came.
+const RACE: i64 = 1_000_000_000;
+
+fn answered(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let Some((asked, cancelled)) = seen.asked.and_then(|asked| asked.cancelled.map(|time| (asked, time))) else {
+        return;
+    };
+    let delay = seen.message.time.since(cancelled).max(0);
+    // On a pipe order is kept, and 2026-07-28 says MUST NOT; everything else may be a race or is a SHOULD.
+    let is_stdio = seen.history.transport == Transport::Stdio && seen.revisions().within(Revisions::MODERN);
+    let severity = if is_stdio && delay > RACE { Severity::Warning } else { ANSWERED.severity };
+    let text = format!("the answer came {} ms behind the cancellation", delay / 1_000_000);
+    report.say_as_with(severity, &[asked.number], text);
+}
+
+static BY_SERVER: Rule = Rule {
+    id: "cancel-by-server",
+    severity: Severity::Error,
+    revisions: Revisions::MODERN,
+    layer: "cancellation",
+    title: "The server cancelled something other than a subscription",
+    spec: "2026-07-28 basic/patterns/cancellation: a server sends notifications/cancelled to end a subscriptions/listen request only",
+    why: "Clients ignore it, and go on waiting.",
+    example: "notifications/cancelled of the server with the id of a tools/call",
+    remedy: "Answer the request with an error.",
+    checks: &[Check::Message(NOTIFICATIONS, &[Method::Cancelled], by_server)],
+    ..Rule::BLANK
+};
+
+fn by_server(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let Some(id) = seen.body().get("requestId").filter(|_| !seen.is_from_client()) else { return };
+    let client = seen.message.direction.reversed();
+    let exchange = seen.message.exchange;
+    // Clients of one server may use the same ids: over HTTP the request is that of the exchange.
+    let open = seen.history.requests.with_id(client, id).filter(|asked| asked.exchange == exchange);
+    if let Some(asked) = open
+        && asked.method != Method::SubscriptionsListen
+    {
+        let method = asked.method.definition().map_or("a request", |method| method.name);
+        report.say_with(&[asked.number], format!("{method} (message {}) was cancelled", asked.number.0));
+    }
+}
+
+static TASK: Rule = Rule {
+    id: "cancel-task",
+    severity: Severity::Error,
+    revisions: Revisions::since(V2025_11_25),
+    layer: "cancellation",
+    title: "A task was cancelled with notifications/cancelled",
+    spec: "2025-11-25 basic/utilities/cancellation \"Behavior Requirements\" 3: \"For task-augmented requests, the tasks/cancel request MUST be used instead\"",
+    why: "The request is over since the task was created: the notification ends nothing, and the task runs on.",
+    example: "notifications/cancelled with the id of a tools/call that was answered with a task",
+    remedy: "Send tasks/cancel with the taskId.",
+    checks: &[Check::Message(NOTIFICATIONS, &[Method::Cancelled], task)],
+    ..Rule::BLANK
+};
+
+fn task(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let Some(id) = seen.body().get("requestId").filter(|_| seen.is_one_client()) else { return };
+    let (sender, history) = (seen.message.direction, seen.history);
+    if let Some(asked) = history.requests.with_id(sender, id) {
+        if asked.is_task {
+            // Before the task is there, there is no taskId to cancel it by.
+            let text = "the request asks for a task, which is not there yet";
+            report.say_as_with(Severity::Info, &[asked.number], text);
+        }
+    } else if let Some(done) = history.finished.with_id(sender, id).filter(|done| done.became_task) {
+        let text = format!("message {} answered the request with a task", done.answer.0);
+        report.say_with(&[done.asked.number, done.answer], text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::findings::testing::{fires, modern, session, silent};
+
+    const VERSION: &str = "2025-11-25";
+    const CALL: &str = r#"> {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a"}}"#;
+    const ANSWER: &str = r#"< {"jsonrpc":"2.0","id":1,"result":{"content":[]}}"#;
+
+    fn cancel(id: &str) -> String {
+        format!(r#"> {{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)
+    }
+
+    #[test]
+    fn what_is_cancelled_is_open() {
+        let rule = "cancel-unknown";
+        assert_eq!(fires(rule, &session(VERSION, &[CALL, &cancel("\"1\"")])).severity.name(), "error");
+        assert_eq!(fires(rule, &session(VERSION, &[CALL, ANSWER, &cancel("1")])).severity.name(), "info");
+        silent(rule, &session(VERSION, &[CALL, &cancel("1")]));
+        silent(rule, &["~", &cancel("7")]);
+    }
+
+    #[test]
+    fn what_was_cancelled_is_not_answered() {
+        let rule = "cancel-answered";
+        assert_eq!(fires(rule, &session(VERSION, &[CALL, &cancel("1"), "+ 5000", ANSWER])).severity.name(), "info");
+        silent(rule, &session(VERSION, &[CALL, ANSWER]));
+        let call =
+            format!(r#"> {{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}}"#, modern(r#""name":"a""#));
+        let late = [call.as_str(), &cancel("1"), "+ 5000", ANSWER];
+        assert_eq!(fires(rule, &late).severity.name(), "warning");
+    }
+
+    #[test]
+    fn who_cancels_what() {
+        let ask = |method: &str| {
+            format!(
+                r#"> {{"jsonrpc":"2.0","id":1,"method":"{method}","params":{}}}"#,
+                modern(r#""name":"a","notifications":{}"#)
+            )
+        };
+        let by_server = cancel("1").replace("> ", "< ");
+        fires("cancel-by-server", &[ask("tools/call"), by_server.clone()]);
+        silent("cancel-by-server", &[ask("subscriptions/listen"), by_server]);
+    }
+
+    #[test]
+    fn tasks_have_their_own_cancellation() {
+        let rule = "cancel-task";
+        let call = CALL.replace("\"name\"", "\"task\":{},\"name\"");
+        let created = ANSWER.replace("\"content\":[]", "\"task\":{\"taskId\":\"t\",\"status\":\"working\"}");
+        let told = session(VERSION, &[&call, &created, &cancel("1")]);
+        assert_eq!(fires(rule, &told).severity.name(), "error");
+        assert_eq!(fires(rule, &session(VERSION, &[&call, &cancel("1")])).severity.name(), "info");
+        silent(rule, &session(VERSION, &[CALL, &cancel("1")]));
+    }
+}

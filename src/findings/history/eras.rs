@@ -1,0 +1,71 @@
+//! How a session came to be of the stateless era (2026-07-28), and what its server said about revisions.
+
+use crate::decode::Direction;
+use crate::decode::json::{self, Object};
+use crate::decode::jsonrpc::Kind;
+use crate::findings::seen::{Evidence, Facts};
+use crate::mcp::MessageNumber;
+use crate::mcp::method::Method;
+
+use super::{Asked, META_CLIENT, META_SERVER};
+
+/// Revisions remembered of a server's list, and bytes of a name.
+const VERSIONS: usize = 32;
+const NAME: usize = 64;
+
+/// What was seen of it.
+#[derive(Debug, Default)]
+pub struct Stateless {
+    /// The first request that spoke for itself, as those of 2026-07-28 do.
+    pub asked: Option<MessageNumber>,
+    /// The first result to one.
+    pub answered: Option<MessageNumber>,
+    /// Whether a result had a `resultType`, or `server/discover` was answered: the server speaks this era.
+    pub is_spoken: bool,
+    /// The revisions that the server says it supports (`server/discover`, or the data of -32022).
+    pub supported: Option<(MessageNumber, Vec<String>)>,
+    /// The last error that only servers of this era send, where no result came behind it.
+    pub refused: Option<MessageNumber>,
+    /// Whether a request without `clientInfo`, and a result without `serverInfo`, were seen before.
+    pub nameless: [bool; 2],
+}
+
+impl Stateless {
+    pub(super) fn observe(&mut self, facts: &Facts<'_>, asked: Option<&Asked>) {
+        let message = facts.message;
+        let speaks = facts.in_force.evidence == Evidence::Meta;
+        match message.kind {
+            Kind::Request if speaks => {
+                self.asked.get_or_insert(message.number);
+                self.nameless[0] |= facts.meta().get(META_CLIENT).is_none();
+            }
+            Kind::Response if speaks && message.direction == Direction::ServerToClient => {
+                self.answered.get_or_insert(message.number);
+                self.refused = None;
+                self.is_spoken |= facts.body().get("resultType").is_some() || facts.method == Method::ServerDiscover;
+                self.nameless[1] |= facts.meta().get(META_SERVER).is_none();
+                if facts.method == Method::ServerDiscover {
+                    self.support(message.number, facts.body(), "supportedVersions");
+                }
+            }
+            Kind::Error if asked.is_some() && speaks => {
+                let code = facts.body().get("code");
+                if matches!(code, Some("-32020" | "-32021" | "-32022")) {
+                    self.refused = Some(message.number);
+                    self.is_spoken = true;
+                }
+                if code == Some("-32022") {
+                    self.support(message.number, &facts.body().object("data"), "supported");
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn support(&mut self, number: MessageNumber, object: &Object<'_>, name: &str) {
+        let listed = json::array(object.get(name).unwrap_or_default(), VERSIONS + 1);
+        let names: Vec<String> = listed.iter().filter_map(|name| Some(json::string(name)?.into_owned())).collect();
+        let is_whole = !names.is_empty() && names.len() <= VERSIONS && names.iter().all(|name| name.len() <= NAME);
+        self.supported = is_whole.then_some((number, names));
+    }
+}

@@ -1,0 +1,94 @@
+//! JSON that is spread over several lines of a pipe.
+
+use crate::decode::Direction;
+use crate::decode::jsonrpc::Kind;
+use crate::mcp::{Message, MessageNumber};
+
+/// Bytes collected of one value: messages that people print in this way are short, and longer ones are told by their first lines.
+const BYTES: usize = 1 << 20;
+
+/// Lines whose numbers are remembered.
+const LINES: usize = 64;
+
+/// Where in JSON a text stops: as much of a lexer as is needed to know that a value is over.
+#[derive(Clone, Copy, Debug, Default)]
+struct Position {
+    /// Brackets and braces that are open.
+    depth: u32,
+    in_string: bool,
+    escaped: bool,
+}
+
+impl Position {
+    fn behind(mut self, text: &[u8]) -> Position {
+        for byte in text {
+            match byte {
+                _ if self.escaped => self.escaped = false,
+                b'\\' if self.in_string => self.escaped = true,
+                b'"' => self.in_string = !self.in_string,
+                b'{' | b'[' if !self.in_string => self.depth = self.depth.saturating_add(1),
+                b'}' | b']' if !self.in_string => self.depth = self.depth.saturating_sub(1),
+                _ => {}
+            }
+        }
+        self
+    }
+}
+
+/// The lines of one direction since a value was begun.
+#[derive(Debug, Default)]
+pub struct Fragment {
+    text: Vec<u8>,
+    /// The messages, no messages by themselves, that these lines were shown as: the first 64.
+    pub lines: Vec<MessageNumber>,
+    position: Position,
+}
+
+impl Fragment {
+    /// The whole value, where this line ends it. A line end inside a string is put as JSON wants it.
+    pub fn joined(&self, line: &[u8]) -> Option<Vec<u8>> {
+        let is_over = !self.text.is_empty() && self.position.behind(line).depth == 0;
+        is_over.then(|| [self.text.as_slice(), self.separator(), line].concat())
+    }
+
+    fn separator(&self) -> &'static [u8] {
+        if self.position.in_string { b"\\n" } else { b"\n" }
+    }
+
+    fn push(&mut self, message: &Message) {
+        let line = message.raw.as_slice();
+        let is_begin = line.trim_ascii_start().first().is_some_and(|byte| matches!(byte, b'{' | b'['));
+        let position = self.position.behind(line);
+        let is_too_much = self.text.len().saturating_add(line.len()) > BYTES;
+        if message.kind != Kind::Invalid || self.text.is_empty() && !is_begin || position.depth == 0 || is_too_much {
+            *self = Fragment::default();
+            return;
+        }
+        if !self.text.is_empty() {
+            self.text.extend_from_slice(self.separator());
+        }
+        self.text.extend_from_slice(line);
+        self.position = position;
+        if self.lines.len() < LINES {
+            self.lines.push(message.number);
+        }
+    }
+}
+
+/// They, by direction.
+#[derive(Debug, Default)]
+pub struct Fragments([Fragment; 2]);
+
+impl Fragments {
+    /// What was begun in this direction.
+    pub fn get(&self, direction: Direction) -> &Fragment {
+        &self.0[direction as usize]
+    }
+
+    pub(super) fn observe(&mut self, message: &Message) {
+        let fragment = &mut self.0[message.direction as usize];
+        if message.kind == Kind::Invalid || !fragment.text.is_empty() {
+            fragment.push(message);
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! What a server said by itself, over HTTP: the latest, to recognise what is said twice.
+
+use std::collections::VecDeque;
+use std::hash::{Hash, Hasher};
+
+use rustc_hash::FxHasher;
+
+use crate::capture::Time;
+use crate::decode::Direction;
+use crate::decode::exchange::ExchangeNumber;
+use crate::decode::jsonrpc::Kind;
+use crate::findings::carried::Carried;
+use crate::mcp::message::Carrier;
+use crate::mcp::{Message, MessageNumber};
+
+/// Messages remembered: what is sent on every stream is sent at once.
+const REMEMBERED: usize = 64;
+
+/// A request or notification of the server on a stream.
+#[derive(Clone, Copy, Debug)]
+pub struct Said {
+    /// The message.
+    pub number: MessageNumber,
+    /// The exchange of the stream.
+    pub exchange: ExchangeNumber,
+    /// Whether that is a GET, which belongs to no request.
+    pub is_get: bool,
+    /// When.
+    pub time: Time,
+    text: u64,
+}
+
+/// They, latest last.
+#[derive(Debug, Default)]
+pub struct Spoken(VecDeque<Said>);
+
+impl Spoken {
+    /// The latest with the same text on another stream.
+    pub fn elsewhere(&self, message: &Message) -> Option<&Said> {
+        let text = fingerprint(message);
+        self.0.iter().rev().find(|said| said.text == text && Some(said.exchange) != message.exchange)
+    }
+
+    pub(in crate::findings) fn observe(&mut self, message: &Message, carried: &Carried) {
+        let Some(exchange) = message.exchange else { return };
+        let asks = matches!(message.kind, Kind::Request | Kind::Notification);
+        let is_streamed = message.carrier == Carrier::SseEvent && message.direction == Direction::ServerToClient;
+        if asks && is_streamed && !carried.resumes {
+            if self.0.len() >= REMEMBERED {
+                self.0.pop_front();
+            }
+            let (number, is_get, time) = (message.number, carried.is_get, message.time);
+            self.0.push_back(Said { number, exchange, is_get, time, text: fingerprint(message) });
+        }
+    }
+}
+
+fn fingerprint(message: &Message) -> u64 {
+    let mut hasher = FxHasher::default();
+    message.raw.hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,145 @@
+//! What a client asked to be told of: resources one by one (up to 2025-11-25), streams of notifications (2026-07-28).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::decode::json::{self, Object};
+use crate::decode::jsonrpc::Kind;
+use crate::findings::seen::{Evidence, Facts};
+use crate::mcp::MessageNumber;
+use crate::mcp::method::Method;
+
+use super::Asked;
+
+/// The `_meta` member that says to which stream a message belongs.
+pub const META_SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+
+/// Streams and resources that are remembered, bytes of a URI or id, and bytes of the URIs of one filter. Beyond that nothing is
+/// called unasked for.
+const STREAMS: usize = 64;
+const RESOURCES: usize = 1_024;
+const TEXT: usize = 4_096;
+const FILTER: usize = 64 << 10;
+
+/// What a filter asks for: `notifications` of `subscriptions/listen` and of its acknowledgement.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Its members that are true.
+    pub types: Vec<&'static str>,
+    /// `resourceSubscriptions`.
+    pub resources: Vec<String>,
+    /// There were more resources than are remembered, and none of them is.
+    pub is_cut: bool,
+}
+
+impl Filter {
+    /// The members that are switches.
+    pub const TYPES: [&'static str; 3] = ["toolsListChanged", "promptsListChanged", "resourcesListChanged"];
+
+    /// Reads the object.
+    pub fn read(text: &str) -> Filter {
+        let filter = Object::read(text);
+        let uris = json::array(filter.get("resourceSubscriptions").unwrap_or_default(), RESOURCES + 1);
+        let is_cut = uris.len() > RESOURCES || uris.iter().map(|uri| uri.len()).sum::<usize>() > FILTER;
+        let uris = if is_cut { Vec::new() } else { uris };
+        Filter {
+            types: Self::TYPES.into_iter().filter(|name| filter.get(name) == Some("true")).collect(),
+            resources: uris.into_iter().filter_map(json::string).map(|uri| uri.into_owned()).collect(),
+            is_cut,
+        }
+    }
+
+    /// Whether it asks for this resource: itself, or what it is part of ("a sub-resource of the one that the client
+    /// actually subscribed to").
+    pub fn has_resource(&self, uri: &str) -> bool {
+        self.is_cut || self.resources.iter().any(|known| covers(known, uri))
+    }
+}
+
+fn covers(known: &str, uri: &str) -> bool {
+    uri.starts_with(known)
+}
+
+/// A `subscriptions/listen` request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stream {
+    /// The message.
+    pub number: MessageNumber,
+    /// Its id, as JSON text: the id of the subscription.
+    pub id: String,
+    /// What it asks for.
+    pub filter: Filter,
+    /// The acknowledgement.
+    pub acknowledged: Option<MessageNumber>,
+}
+
+/// The subscriptions of a session.
+#[derive(Debug, Default)]
+pub struct Subscriptions {
+    streams: VecDeque<Stream>,
+    /// URIs, and whether the subscription still stands.
+    resources: BTreeMap<String, bool>,
+    is_cut: bool,
+}
+
+impl Subscriptions {
+    /// The latest stream of this id, closed or not.
+    pub fn stream(&self, id: &str) -> Option<&Stream> {
+        self.streams.iter().rev().find(|stream| stream.id == id)
+    }
+
+    /// The stream that this request opened.
+    pub fn opened_by(&self, number: MessageNumber) -> Option<&Stream> {
+        self.streams.iter().rev().find(|stream| stream.number == number)
+    }
+
+    /// Whether the client opened no stream.
+    pub fn is_empty(&self) -> bool {
+        self.streams.is_empty()
+    }
+
+    /// Whether every stream is remembered.
+    pub fn is_complete(&self) -> bool {
+        !self.is_cut
+    }
+
+    /// Whether the client surely never subscribed to this resource; with `now`, whether it does not at present.
+    pub fn is_unsubscribed(&self, uri: &str, now: bool) -> bool {
+        let stands = |(known, active): (&String, &bool)| covers(known, uri) && (*active || !now);
+        !self.is_cut && !self.resources.iter().any(stands)
+    }
+
+    pub(super) fn observe(&mut self, facts: &Facts<'_>, asked: Option<&Asked>) {
+        match (facts.message.kind, facts.method) {
+            (Kind::Request, Method::SubscriptionsListen) => {
+                if self.streams.len() == STREAMS {
+                    self.streams.pop_front();
+                    self.is_cut = true;
+                }
+                let id = facts.id().to_owned();
+                self.is_cut |= facts.in_force.evidence == Evidence::None || id.len() > TEXT;
+                let filter = Filter::read(facts.body().get("notifications").unwrap_or_default());
+                self.streams.push_back(Stream { number: facts.message.number, id, filter, acknowledged: None });
+            }
+            (Kind::Notification, Method::SubscriptionsAcknowledged) => {
+                let id = facts.meta().get(META_SUBSCRIPTION).unwrap_or_default();
+                if let Some(stream) = self.streams.iter_mut().rev().find(|stream| stream.id == id) {
+                    stream.acknowledged.get_or_insert(facts.message.number);
+                }
+            }
+            (Kind::Request, Method::ResourcesSubscribe) => {
+                if let Some(uri) = facts.body().text("uri").filter(|uri| uri.len() <= TEXT) {
+                    self.is_cut |= self.resources.len() >= RESOURCES;
+                    if !self.is_cut {
+                        self.resources.insert(uri.into_owned(), true);
+                    }
+                }
+            }
+            (Kind::Response, Method::ResourcesUnsubscribe) => {
+                if let Some(active) = asked.and_then(|asked| self.resources.get_mut(asked.subject.as_deref()?)) {
+                    *active = false;
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Tasks: what became of a request that is answered later (2025-11-25 basic/utilities/tasks; with 2026-07-28 the extension
+//! `io.modelcontextprotocol/tasks`).
+
+use std::collections::BTreeMap;
+
+use super::{Asked, fingerprint};
+use crate::capture::Time;
+use crate::decode::Direction;
+use crate::decode::json::{self, Object, string};
+use crate::decode::jsonrpc::Kind;
+use crate::findings::seen::Facts;
+use crate::mcp::MessageNumber;
+use crate::mcp::method::Method;
+use crate::mcp::revision::Revision::V2025_11_25;
+use crate::mcp::revision::Revisions;
+
+/// The extension's id.
+pub const EXTENSION: &str = "io.modelcontextprotocol/tasks";
+
+/// Tasks remembered of a session, inputs of one, and bytes of an id or key. Where there are more one is forgotten: which one is
+/// left to chance, as ids are.
+const TASKS: usize = 1_024;
+const INPUTS: usize = 16;
+const ID: usize = 256;
+
+/// "Task Status".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are those of the wire")]
+pub enum Status {
+    Working,
+    InputRequired,
+    Completed,
+    Failed,
+    Cancelled,
+}
+
+impl Status {
+    const NAMES: [(Status, &'static str); 5] = [
+        (Status::Working, "working"),
+        (Status::InputRequired, "input_required"),
+        (Status::Completed, "completed"),
+        (Status::Failed, "failed"),
+        (Status::Cancelled, "cancelled"),
+    ];
+
+    /// The word on the wire.
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize].1
+    }
+
+    /// "Tasks with a completed, failed, or cancelled status are in a terminal state".
+    pub fn is_terminal(self) -> bool {
+        matches!(self, Status::Completed | Status::Failed | Status::Cancelled)
+    }
+}
+
+/// A task as a message states it.
+#[derive(Clone, Debug)]
+pub struct Stated<'a> {
+    /// `taskId`.
+    pub id: String,
+    /// `status`, where it is one that is defined.
+    pub status: Option<Status>,
+    /// `lastUpdatedAt`.
+    pub updated: Option<String>,
+    /// The members.
+    pub members: Object<'a>,
+}
+
+impl<'a> Stated<'a> {
+    fn read(members: Object<'a>) -> Option<Stated<'a>> {
+        let id = members.text("taskId").filter(|id| id.len() <= ID)?.into_owned();
+        let status = members.text("status");
+        let status = Status::NAMES.iter().find(|(_, name)| status.as_deref() == Some(name)).map(|(status, _)| *status);
+        let updated = members.text("lastUpdatedAt").filter(|text| text.len() <= ID).map(|text| text.into_owned());
+        Some(Stated { id, status, updated, members })
+    }
+
+    /// The one task that a message states: whatever creates it, asks for it, cancels it or tells of it.
+    pub fn of(facts: &Facts<'a>) -> Option<Stated<'a>> {
+        let body = facts.body();
+        match (facts.message.kind, facts.method) {
+            (Kind::Notification, Method::TasksStatus | Method::TasksNotification)
+            | (Kind::Response, Method::TasksGet | Method::TasksCancel) => Stated::read(body.clone()),
+            (Kind::Response, Method::TasksResult | Method::TasksList) => None,
+            (Kind::Response, _) => Stated::created(facts),
+            _ => None,
+        }
+    }
+
+    /// The task that a result creates: nested in 2025-11-25, inline later.
+    pub fn created(facts: &Facts<'a>) -> Option<Stated<'a>> {
+        let is_inline = facts.revisions().within(Revisions::MODERN);
+        let may_create = matches!(
+            facts.method,
+            Method::ToolsCall | Method::SamplingCreateMessage | Method::ElicitationCreate | Method::Other
+        );
+        match is_inline {
+            true => {
+                let is_task = facts.body().text("resultType").is_some_and(|kind| kind == "task");
+                is_task.then(|| Stated::read(facts.body().clone())).flatten()
+            }
+            false if may_create && facts.body().get("task").is_some() => Stated::read(facts.body().object("task")),
+            false => None,
+        }
+    }
+
+    /// Milliseconds that it asks to wait between two looks.
+    fn interval(&self) -> Option<u64> {
+        ["pollInterval", "pollIntervalMs"].iter().find_map(|name| self.members.get(name)?.parse().ok())
+    }
+
+    /// Key and content of each input that it waits for.
+    pub fn inputs(&self) -> Vec<(String, u64)> {
+        let requests = self.members.object("inputRequests");
+        let read = |(key, request): (&str, &str)| {
+            let key = string(key).filter(|key| key.len() <= ID)?;
+            Some((key.into_owned(), fingerprint(request, &[])?))
+        };
+        requests.iter().take(INPUTS).filter_map(read).collect()
+    }
+}
+
+/// A task of a session.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// The request that it stands for.
+    pub asked: Option<MessageNumber>,
+    /// The last message that stated it.
+    pub number: MessageNumber,
+    /// Its status there.
+    pub status: Option<Status>,
+    /// When it was first seen to be over.
+    pub ended: Option<Time>,
+    /// `lastUpdatedAt` there.
+    pub updated: Option<String>,
+    /// Milliseconds that its receiver asks to wait between two looks.
+    pub interval: Option<u64>,
+    /// The last `tasks/get`.
+    pub polled: Option<(MessageNumber, Time)>,
+    /// Inputs that it waited for, by key.
+    pub inputs: BTreeMap<String, u64>,
+}
+
+/// They, by who runs them and their id.
+#[derive(Debug, Default)]
+pub struct Tasks {
+    tasks: BTreeMap<(bool, String), Task>,
+    is_cut: bool,
+}
+
+impl Tasks {
+    /// The task of this id that the sender of these messages runs.
+    pub fn get(&self, runner: Direction, id: &str) -> Option<&Task> {
+        self.tasks.get(&(runner == Direction::ServerToClient, id.to_owned()))
+    }
+
+    /// Whether none was forgotten.
+    pub fn is_complete(&self) -> bool {
+        !self.is_cut
+    }
+
+    pub(super) fn observe(&mut self, facts: &Facts<'_>, asked: Option<&Asked>) {
+        let message = facts.message;
+        if facts.revisions().is_disjoint(Revisions::since(V2025_11_25)) {
+            return;
+        }
+        if message.kind == Kind::Request && facts.method == Method::TasksGet {
+            let runner = message.direction != Direction::ServerToClient;
+            let id = facts.body().text("taskId").unwrap_or_default().into_owned();
+            if let Some(task) = self.tasks.get_mut(&(runner, id)) {
+                task.polled = Some((message.number, message.time));
+            }
+            return;
+        }
+        if (message.kind, facts.method) == (Kind::Response, Method::TasksList) {
+            for task in json::array(facts.body().get("tasks").unwrap_or_default(), TASKS) {
+                if let Some(stated) = Stated::read(Object::read(task)) {
+                    self.take(&stated, facts, None);
+                }
+            }
+        } else if let Some(stated) = Stated::of(facts) {
+            let creates = !matches!(facts.method, Method::TasksGet | Method::TasksCancel);
+            self.take(&stated, facts, asked.filter(|_| creates).map(|asked| asked.number));
+        }
+    }
+
+    fn take(&mut self, stated: &Stated<'_>, facts: &Facts<'_>, asked: Option<MessageNumber>) {
+        let key = (facts.message.direction == Direction::ServerToClient, stated.id.clone());
+        if !self.tasks.contains_key(&key) && self.tasks.len() >= TASKS {
+            self.tasks.pop_first();
+            self.is_cut = true;
+        }
+        let (number, time) = (facts.message.number, facts.message.time);
+        let task = self.tasks.entry(key).or_insert_with(|| Task {
+            asked,
+            number,
+            status: None,
+            ended: None,
+            updated: None,
+            interval: None,
+            polled: None,
+            inputs: BTreeMap::new(),
+        });
+        task.number = number;
+        task.status = stated.status.or(task.status);
+        if stated.status.is_some_and(Status::is_terminal) {
+            task.ended.get_or_insert(time);
+        }
+        task.updated = stated.updated.clone().or(task.updated.take());
+        task.interval = stated.interval().or(task.interval);
+        for (key, input) in stated.inputs() {
+            if task.inputs.len() < INPUTS {
+                task.inputs.entry(key).or_insert(input);
+            }
+        }
+    }
+}

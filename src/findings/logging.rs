@@ -1,0 +1,116 @@
+//! Rules about log messages (server/utilities/logging).
+
+use super::history::LogLevel;
+use super::report::Report;
+use super::rule::NOTIFICATIONS;
+use super::seen::Seen;
+use super::{Check, Rule, Severity};
+use crate::decode::Direction;
+use crate::mcp::Transport;
+use crate::mcp::method::Method;
+use crate::mcp::revision::Revisions;
+
+/// The rules of this file.
+pub(super) const RULES: &[&Rule] = &[&BELOW_LEVEL, &NOT_REQUESTED];
+
+/// Open requests looked at, the latest first: real sessions have tens.
+const LOOKED_AT: usize = 256;
+
+static BELOW_LEVEL: Rule = Rule {
+    id: "logging-below-level",
+    severity: Severity::Warning,
+    revisions: Revisions::LEGACY,
+    layer: "logging",
+    title: "A log message less severe than the level that was set",
+    spec: "server/utilities/logging \"Setting Log Level\"; schema SetLevelRequest: \"The server should send all logs at this level and higher\"",
+    why: "The client did not want it: it fills logs, contexts and the wire.",
+    example: "logging/setLevel warning, its result, then notifications/message with level debug",
+    remedy: "Hold each message against the level that the session's client set.",
+    checks: &[Check::Message(NOTIFICATIONS, &[Method::LogMessage], below_level)],
+    ..Rule::BLANK
+};
+
+fn below_level(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let Some(set) = seen.history.log_level.filter(|_| seen.is_one_client()) else { return };
+    let Some(level) = seen.body().text("level").and_then(|level| LogLevel::named(&level)) else { return };
+    // Another level may be in force before its request is answered.
+    let mut open = seen.history.requests.iter().rev().take(LOOKED_AT);
+    if level < set && !open.any(|asked| asked.method == Method::LoggingSetLevel) {
+        report.say(format!("{} was sent, {} is set", level.name(), set.name()));
+    }
+}
+
+static NOT_REQUESTED: Rule = Rule {
+    id: "logging-not-requested",
+    severity: Severity::Error,
+    revisions: Revisions::MODERN,
+    layer: "logging",
+    title: "A log message that no open request asked for",
+    spec: "2026-07-28 server/utilities/logging \"Per-request log level\": the server MUST NOT send notifications/message for a request without io.modelcontextprotocol/logLevel",
+    why: "Each request says whether its client wants logs, and which: others are dropped, or end up where they do not belong.",
+    example: "notifications/message on the stream of a tools/call without io.modelcontextprotocol/logLevel",
+    remedy: "Send logs at or above the level in _meta of the request that they belong to, on its stream.",
+    checks: &[Check::Message(NOTIFICATIONS, &[Method::LogMessage], not_requested)],
+    ..Rule::BLANK
+};
+
+fn not_requested(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let level = seen.body().text("level").and_then(|level| LogLevel::named(&level));
+    let is_pipe = seen.history.transport == Transport::Stdio;
+    if is_pipe && !seen.history.is_whole() {
+        return;
+    }
+    // On a pipe it belongs to any of the open requests; over HTTP to that of its stream.
+    let open = seen.history.requests.iter().rev().take(LOOKED_AT);
+    let fits = |exchange| is_pipe || seen.message.exchange == exchange;
+    let mut asking = open.filter(|asked| asked.sender == Direction::ClientToServer && fits(asked.exchange)).peekable();
+    if !is_pipe && asking.peek().is_none() {
+        return;
+    }
+    match asking.filter_map(|asked| asked.log_level).min() {
+        None => report.say("no request that is open asks for log messages"),
+        Some(wanted) if level.is_some_and(|level| level < wanted) => {
+            let sent = level.map_or("", LogLevel::name);
+            report.say(format!("{sent} was sent, {} asked for", wanted.name()));
+        }
+        Some(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::findings::testing::{fires, json, modern, post, session, silent};
+
+    fn log(level: &str) -> String {
+        format!(r#"< {{"jsonrpc":"2.0","method":"notifications/message","params":{{"level":"{level}","data":1}}}}"#)
+    }
+
+    #[test]
+    fn levels_that_were_set() {
+        let set = r#"> {"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"warning"}}"#;
+        let done = r#"< {"jsonrpc":"2.0","id":1,"result":{}}"#;
+        let rule = "logging-below-level";
+        fires(rule, &session("2025-06-18", &[set, done, &log("info")]));
+        silent(rule, &session("2025-06-18", &[set, done, &log("error")]));
+        silent(rule, &session("2025-06-18", &[set, &log("info"), done]));
+    }
+
+    #[test]
+    fn levels_that_requests_ask_for() {
+        let rule = "logging-not-requested";
+        let call = |level: &str| {
+            let params = modern(r#""name":"a""#).replace("\"_meta\":{", &format!("\"_meta\":{{{level}"));
+            format!(r#"> {{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#)
+        };
+        let asks = call(r#""io.modelcontextprotocol/logLevel":"info","#);
+        fires(rule, &[call(""), log("error")]);
+        fires(rule, &[asks.clone(), log("debug")]);
+        silent(rule, &[asks.clone(), log("info")]);
+        silent(rule, &["~".to_owned(), log("info")]);
+        let head = "MCP-Protocol-Version: 2026-07-28\nMcp-Method: tools/call\nMcp-Name: a\n";
+        let events = format!("< 200\nContent-Type: text/event-stream\n\ndata: {}\n\n", &log("info")[2..]);
+        fires(rule, &[post(head, &call("")[2..]), events.clone()]);
+        silent(rule, &[post(head, &asks[2..]), events]);
+        silent(rule, &[post(head, &call("")[2..]), json(200, "", r#"{"jsonrpc":"2.0","id":1,"result":{}}"#)]);
+    }
+}

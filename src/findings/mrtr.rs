@@ -1,0 +1,322 @@
+//! Rules about multi round-trip requests (2026-07-28 basic/patterns/mrtr): a result asks for input, the client brings it with
+//! the same request again.
+
+use super::history::{History, Retry, Round};
+use super::mismatch::{Topic, told};
+use super::report::Report;
+use super::rule::{REQUESTS, RESULTS};
+use super::seen::Seen;
+use super::{Check, Rule, Severity};
+use crate::decode::json::Object;
+use crate::mcp::Transport;
+use crate::mcp::capability::Capability;
+use crate::mcp::method::Method;
+use crate::mcp::revision::Revisions;
+
+/// The rules of this file.
+pub(super) const RULES: &[&Rule] = &[
+    &METHOD_UNSUPPORTED,
+    &EMPTY,
+    &CAPABILITY,
+    &INPUT_REQUEST,
+    &SAME_ID,
+    &STATE_NOT_ECHOED,
+    &STATE_MISUSED,
+    &RESPONSES_MISSING,
+    &ABANDONED,
+];
+
+const LAYER: &str = "mrtr";
+
+fn asks_back(seen: &Seen<'_, '_>) -> bool {
+    seen.body().text("resultType").is_some_and(|kind| kind == "input_required")
+}
+
+static METHOD_UNSUPPORTED: Rule = Rule {
+    id: "mrtr-method-unsupported",
+    severity: Severity::Error,
+    revisions: Revisions::MODERN,
+    layer: LAYER,
+    title: "A result of a method that cannot ask for input does so",
+    spec: "2026-07-28 basic/patterns/mrtr \"Supported Requests\": tools/call, prompts/get, resources/read",
+    why: "The client does not look for it, and takes the result for a broken list.",
+    example: "resultType input_required for tools/list",
+    remedy: "Ask in the call that needs the input.",
+    checks: &[Check::Message(RESULTS, &[], method_unsupported)],
+};
+
+fn method_unsupported(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let is_supported = matches!(seen.method, Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead);
+    // Methods of extensions may say otherwise.
+    if !is_supported && seen.method != Method::Other && asks_back(seen) {
+        report.say(format!("the result of {} asks for input", seen.method_name()));
+    }
+}
+
+static EMPTY: Rule = Rule {
+    id: "mrtr-empty",
+    severity: Severity::Error,
+    revisions: Revisions::MODERN,
+    layer: LAYER,
+    title: "A result asks for input, and says neither what nor how to go on",
+    spec: "2026-07-28 basic/patterns/mrtr \"Server Requirements\" 6: inputRequests or requestState, or both",
+    why: "The client can only send the same request again, for ever.",
+    example: "{\"resultType\":\"input_required\"}",
+    remedy: "Add inputRequests, or requestState where only time is needed.",
+    checks: &[Check::Message(RESULTS, &[], empty)],
+};
+
+fn empty(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let has = |name| seen.body().get(name).is_some_and(|value| value != "null");
+    if asks_back(seen) && !has("inputRequests") && !has("requestState") {
+        report.say("neither inputRequests nor requestState is there");
+    }
+}
+
+static CAPABILITY: Rule = Rule {
+    id: "mrtr-capability-undeclared",
+    severity: Severity::Error,
+    revisions: Revisions::MODERN,
+    layer: LAYER,
+    title: "A result asks for an input that the request's client did not declare",
+    spec: "2026-07-28 basic/patterns/mrtr \"Server Requirements\" 7",
+    why: "The client cannot bring it: the call can never end.",
+    example: "sampling/createMessage in inputRequests for clientCapabilities {}",
+    remedy: "Look at the capabilities in the request's _meta; answer -32021 where the call cannot do without.",
+    checks: &[Check::Message(RESULTS, &[], capability)],
+};
+
+fn capability(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    if !asks_back(seen) || seen.asked.is_none_or(|asked| asked.client.is_none()) {
+        return;
+    }
+    for (key, request) in seen.body().object("inputRequests").iter() {
+        let request = Object::read(request);
+        let params = request.object("params");
+        let needs: &[Capability] = match request.text("method").as_deref() {
+            Some("elicitation/create") if params.text("mode").is_some_and(|mode| mode == "url") => {
+                &[Capability::ElicitationUrl]
+            }
+            Some("elicitation/create") => &[Capability::ElicitationForm],
+            Some("sampling/createMessage") if params.get("tools").or(params.get("toolChoice")).is_some() => {
+                &[Capability::Sampling, Capability::SamplingTools]
+            }
+            Some("sampling/createMessage") => &[Capability::Sampling],
+            Some("roots/list") => &[Capability::Roots],
+            _ => &[],
+        };
+        let missing = needs.iter().find(|need| seen.history.client_has(**need, seen.asked) == Some(false));
+        if let Some(missing) = missing {
+            report.say(format!("{key} needs {}, which the request does not declare", missing.path()));
+        }
+    }
+}
+
+static INPUT_REQUEST: Rule = Rule {
+    id: "mrtr-input-request-invalid",
+    severity: Severity::Error,
+    revisions: Revisions::MODERN,
+    layer: LAYER,
+    title: "An input request is none of those that are defined",
+    spec: "2026-07-28 basic/patterns/mrtr \"Server Requirements\" 2: elicitation/create, sampling/createMessage or roots/list",
+    why: "The client cannot fulfil it.",
+    example: "\"inputRequests\":{\"a\":{\"method\":\"ping\"}}",
+    remedy: "Send an object with method and params of one of the three.",
+    checks: &[Check::Message(RESULTS, &[], input_request)],
+};
+
+fn input_request(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    if let Some(text) = told(seen, Topic::InputRequest) {
+        report.say(text);
+    }
+}
+
+/// What a request brings back, and the round that it goes on with.
+fn retried<'s>(seen: &Seen<'s, '_>) -> Option<(Retry, Option<&'s Round>)> {
+    let retry = Retry::of(seen)?;
+    let round = seen.history.rounds.of(seen.method, &retry);
+    Some((retry, round))
+}
+
+static SAME_ID: Rule = Rule {
+    id: "mrtr-retry-same-id",
+    severity: Severity::Error,
+    revisions: Revisions::MODERN,
+    layer: LAYER,
+    title: "A retry has the JSON-RPC id of the request that it repeats",
+    spec: "2026-07-28 basic/patterns/mrtr \"Client Requirements\" 3",
+    why: "The two answers cannot be told apart.",
+    example: "id 4 again, with inputResponses",
+    remedy: "Take a new id for every request.",
+    checks: &[Check::Message(REQUESTS, &[], same_id)],
+};
+
+fn same_id(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let Some((_, Some(round))) = retried(seen) else { return };
+    if round.asked.1 == seen.id() {
+        report.say_with(&[round.asked.0, round.number], format!("the id is {} again", seen.id()));
+    }
+}
+
+static STATE_NOT_ECHOED: Rule = Rule {
+    id: "mrtr-state-not-echoed",
+    severity: Severity::Error,
+    revisions: Revisions::MODERN,
+    layer: LAYER,
+    title: "A retry drops or changes requestState, or brings one that was not given",
+    spec: "2026-07-28 basic/patterns/mrtr \"Client Requirements\" 2",
+    why: "The server has forgotten the call: the state is all that it knows of it.",
+    example: "inputResponses without the requestState of the result",
+    remedy: "Send requestState back exactly as it came, and none where none came.",
+    checks: &[Check::Message(REQUESTS, &[], state_not_echoed)],
+};
+
+fn state_not_echoed(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let Some((retry, round)) = retried(seen) else { return };
+    let Some(round) = round else {
+        // Clients behind one address bring back what others were given.
+        let is_all = seen.history.is_whole() && seen.history.rounds.is_complete();
+        let is_pipe = seen.history.transport == Transport::Stdio;
+        if is_pipe && is_all && retry.state.is_some() && seen.history.rounds.iter().next().is_none() {
+            report.say("no result gave a requestState");
+        }
+        return;
+    };
+    let text = match (&round.state, &retry.state) {
+        (Some(given), Some(brought)) if given != brought => "requestState is not the one of the result",
+        (Some(_), None) => "requestState is missing",
+        (None, Some(_)) => "the result gave no requestState",
+        _ => return,
+    };
+    report.say_with(&[round.number], text);
+}
+
+static STATE_MISUSED: Rule = Rule {
+    id: "mrtr-state-misused",
+    severity: Severity::Error,
+    revisions: Revisions::MODERN,
+    layer: LAYER,
+    title: "requestState came back with another request than it was given for",
+    spec: "2026-07-28 basic/patterns/mrtr \"Client Requirements\" 4",
+    why: "What a person allowed for one call is used for another.",
+    example: "the state of transfer{amount:1} with transfer{amount:1000}",
+    remedy: "Repeat method and params of the first request; as a server bind the state to them.",
+    checks: &[Check::Message(REQUESTS, &[], state_misused)],
+};
+
+fn state_misused(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let Some((retry, Some(round))) = retried(seen) else { return };
+    if round.state.is_none() || round.state != retry.state {
+        return;
+    }
+    let differ = round.params.is_some() && retry.params.is_some() && round.params != retry.params;
+    if round.method != seen.method {
+        report.say_with(&[round.number], format!("the state was given for another method than {}", seen.method_name()));
+    } else if differ {
+        report.say_with(&[round.number], "the state was given for other params");
+    }
+}
+
+static RESPONSES_MISSING: Rule = Rule {
+    id: "mrtr-responses-missing",
+    severity: Severity::Warning,
+    revisions: Revisions::MODERN,
+    layer: LAYER,
+    title: "A retry does not bring every input that was asked for",
+    spec: "2026-07-28 basic/patterns/mrtr \"Client Requirements\" 1, \"Error Handling\"",
+    why: "The server asks again, and the person is asked twice.",
+    example: "inputResponses {\"a\":…} for inputRequests {\"a\":…,\"b\":…}",
+    remedy: "Answer every key, with decline or cancel where the person does not want to.",
+    checks: &[Check::Message(REQUESTS, &[], responses_missing)],
+};
+
+fn responses_missing(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let Some((retry, Some(round))) = retried(seen) else { return };
+    let is_missing = |key: &&str| !retry.keys.iter().any(|brought| brought == key);
+    let missing: Vec<&str> = round.wanted.iter().map(|wanted| wanted.key.as_str()).filter(is_missing).collect();
+    if missing.is_empty() {
+        return;
+    }
+    let all = missing.len() == round.wanted.len();
+    let severity = if all { Severity::Error } else { RESPONSES_MISSING.severity };
+    report.say_as_with(severity, &[round.number], format!("no response for {}", missing.join(", ")));
+}
+
+static ABANDONED: Rule = Rule {
+    id: "mrtr-abandoned",
+    severity: Severity::Info,
+    revisions: Revisions::MODERN,
+    layer: LAYER,
+    title: "A result asked for input, and the client did not come back",
+    spec: "2026-07-28 basic/patterns/mrtr \"Server Requirements\" 8 (legal)",
+    why: "The call never ended: the person said no, or the client does not know how to go on.",
+    example: "input_required as the last answer of a session",
+    remedy: "Nothing, where it is meant; servers keep no resources for calls that wait.",
+    checks: &[Check::End(abandoned)],
+};
+
+fn abandoned(history: &History, report: &mut Report<'_>) {
+    for round in history.rounds.iter().filter(|round| round.retried.is_none()) {
+        report.say_with(&[round.asked.0, round.number], format!("message {} asked for input in vain", round.number.0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::findings::testing::{fires, modern, silent};
+
+    const ROOTS: &str = r#""inputRequests":{"r":{"method":"roots/list"}}"#;
+    const BROUGHT: &str = r#""inputResponses":{"r":{"roots":[]}}"#;
+
+    fn call(id: u32, more: &str) -> String {
+        let params = modern(&format!(r#""name":"t"{more}"#)).replace(
+            r#""io.modelcontextprotocol/clientCapabilities":{}"#,
+            r#""io.modelcontextprotocol/clientCapabilities":{"roots":{}}"#,
+        );
+        format!(r#"> {{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{params}}}"#)
+    }
+
+    fn asks(id: u32, more: &str) -> String {
+        format!(r#"< {{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"input_required"{more}}}}}"#)
+    }
+
+    /// A call, what it was answered with, and the retry.
+    fn round(given: &str, retry: String) -> [String; 3] {
+        [call(1, ""), asks(1, given), retry]
+    }
+
+    #[test]
+    fn what_a_result_may_ask_for() {
+        let given = format!(r#","requestState":"s",{ROOTS}"#);
+        let good = round(&given, call(2, &format!(r#","requestState":"s",{BROUGHT}"#)));
+        for rule in super::RULES {
+            silent(rule.id, &good);
+        }
+        silent("schema-result-invalid", &good);
+        let list = format!(r#"> {{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}}"#, modern(""));
+        fires("mrtr-method-unsupported", &[list, asks(1, &given)]);
+        fires("mrtr-empty", &round("", call(2, "")));
+        let sampling =
+            r#","inputRequests":{"x":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}}"#;
+        fires("mrtr-capability-undeclared", &round(sampling, call(2, "")));
+        fires("mrtr-input-request-invalid", &round(r#","inputRequests":{"x":{"method":"ping"}}"#, call(2, "")));
+        fires("mrtr-abandoned", &round(&given, call(2, "")));
+    }
+
+    #[test]
+    fn what_a_retry_brings_back() {
+        let given = format!(r#","requestState":"s",{ROOTS}"#);
+        let with = |id: u32, state: &str| round(&given, call(id, &format!("{state},{BROUGHT}")));
+        fires("mrtr-retry-same-id", &with(1, r#","requestState":"s""#));
+        fires("mrtr-state-not-echoed", &with(2, r#","requestState":"t""#));
+        fires("mrtr-state-not-echoed", &with(2, ""));
+        fires(
+            "mrtr-state-not-echoed",
+            &round(&format!(",{ROOTS}"), call(2, &format!(r#","requestState":"s",{BROUGHT}"#))),
+        );
+        fires("mrtr-state-not-echoed", &[call(1, r#","requestState":"s""#)]);
+        fires("mrtr-state-misused", &with(2, r#","arguments":{"a":1},"requestState":"s""#));
+        let none = fires("mrtr-responses-missing", &round(&given, call(2, r#","requestState":"s""#)));
+        assert_eq!(none.severity.name(), "error");
+    }
+}

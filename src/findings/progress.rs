@@ -1,0 +1,219 @@
+//! Rules about progress notifications (basic/utilities/progress; 2026-07-28: basic/patterns/progress).
+
+use super::history::{Asked, plain};
+use super::report::Report;
+use super::rule::{NOTIFICATIONS, REQUESTS};
+use super::seen::Seen;
+use super::{Check, Rule, Severity};
+use crate::decode::json;
+use crate::mcp::method::Method;
+
+/// The rules of this file.
+pub(super) const RULES: &[&Rule] = &[&TOKEN_UNKNOWN, &NOT_INCREASING, &AFTER_COMPLETION, &TOKEN_DUPLICATE, &OVER_TOTAL];
+
+static TOKEN_UNKNOWN: Rule = Rule {
+    id: "progress-token-unknown",
+    severity: Severity::Error,
+    layer: "progress",
+    title: "Progress with a token that no request gave",
+    spec: "basic/utilities/progress \"Behavior Requirements\" 1: \"Progress notifications MUST only reference tokens that were provided in an active request\"",
+    why: "The receiver cannot tell what makes progress, and drops the notification.",
+    example: "\"progressToken\":\"1\" where the request gave 1",
+    remedy: "Copy _meta.progressToken of the request, its type included; send no progress where there is none.",
+    checks: &[Check::Message(NOTIFICATIONS, &[Method::Progress], token_unknown)],
+    ..Rule::BLANK
+};
+
+/// The request that a progress notification is about. Where several clients share a session, the one of its exchange.
+fn asked<'s>(seen: &Seen<'s, '_>, token: &str) -> Option<&'s Asked> {
+    let exchange = seen.message.exchange;
+    let asked = seen.history.requests.progressing(seen.message.direction.reversed(), token, exchange);
+    asked.filter(|asked| seen.is_one_client() || asked.exchange == exchange)
+}
+
+fn token_unknown(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let Some(token) = seen.body().get("progressToken").map(plain) else { return };
+    let receiver = seen.message.direction.reversed();
+    let tokens = &seen.history.tokens;
+    let is_known = tokens.contains(receiver, &token) || tokens.has_forgotten(receiver);
+    if !is_known && seen.history.is_whole() && seen.is_one_client() {
+        let other = match json::string(&token) {
+            Some(text) => text.into_owned(),
+            None => format!("\"{token}\""),
+        };
+        let hint = if tokens.contains(receiver, &other) { format!(", but one gave {other}") } else { String::new() };
+        report.say(format!("no request gave the token {token}{hint}"));
+    }
+}
+
+static NOT_INCREASING: Rule = Rule {
+    id: "progress-not-increasing",
+    severity: Severity::Error,
+    layer: "progress",
+    title: "Progress that does not increase",
+    spec: "basic/utilities/progress \"Progress Flow\": \"The progress value MUST increase with each notification, even if the total is unknown\"",
+    why: "Bars jump back or stand still, and clients that renew a timeout with each step cannot tell progress from repetition.",
+    example: "progress 0.5, then 0.5 again",
+    remedy: "Count what is done; send nothing while nothing was done.",
+    checks: &[Check::Message(NOTIFICATIONS, &[Method::Progress], not_increasing)],
+    ..Rule::BLANK
+};
+
+fn not_increasing(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let Some(token) = seen.body().get("progressToken").map(plain) else { return };
+    let now = seen.body().get("progress").and_then(|value| value.parse::<f64>().ok());
+    if let (Some(asked), Some(now)) = (asked(seen, &token), now)
+        && let Some(before) = asked.progress
+        && now <= before
+    {
+        let method = asked.method.definition().map_or("the request", |method| method.name);
+        report.say_with(&[asked.number], format!("{now} follows {before} for {method} (message {})", asked.number.0));
+    }
+}
+
+static AFTER_COMPLETION: Rule = Rule {
+    id: "progress-after-completion",
+    severity: Severity::Error,
+    layer: "progress",
+    title: "Progress of a request that was answered before",
+    spec: "basic/utilities/progress \"Implementation Notes\": \"Progress notifications MUST stop after completion\"",
+    why: "The token is free again: the receiver drops the notification, or takes it for another request's.",
+    example: "the result of tools/call, then notifications/progress with its token",
+    remedy: "Send what is left before the answer; stop workers when it is sent.",
+    checks: &[Check::Message(NOTIFICATIONS, &[Method::Progress], after_completion)],
+    ..Rule::BLANK
+};
+
+fn after_completion(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let Some(token) = seen.body().get("progressToken").map(plain) else { return };
+    let receiver = seen.message.direction.reversed();
+    if !seen.is_one_client() || seen.history.requests.with_token(receiver, &token).next().is_some() {
+        return;
+    }
+    let Some(done) = seen.history.finished.with_token(receiver, &token) else { return };
+    // 2025-11-25: "For task-augmented requests, the progressToken … remains valid … until the task reaches a terminal status".
+    if done.asked.is_task || done.became_task {
+        return;
+    }
+    // Two connections keep no order between them: the notification may have been sent first.
+    let is_same = seen.message.exchange == done.asked.exchange;
+    let severity = if is_same { AFTER_COMPLETION.severity } else { Severity::Warning };
+    let (request, answer) = (done.asked.number, done.answer);
+    report.say_as_with(severity, &[request, answer], format!("message {} answered the request before", answer.0));
+}
+
+static TOKEN_DUPLICATE: Rule = Rule {
+    id: "progress-token-duplicate",
+    severity: Severity::Error,
+    layer: "progress",
+    title: "Two open requests of one side have the same progress token, or a token is neither string nor integer",
+    spec: "basic/utilities/progress \"Progress Flow\": \"Progress tokens MUST be a string or integer value … and MUST be unique across all active requests\"",
+    why: "Nobody can tell whose progress is reported.",
+    example: "\"_meta\":{\"progressToken\":1} in two calls at the same time; or \"progressToken\":1.5",
+    remedy: "Use the request's id, or a counter, as the token.",
+    checks: &[Check::Message(REQUESTS, &[], token_duplicate)],
+    ..Rule::BLANK
+};
+
+fn is_token(token: &str) -> bool {
+    token.starts_with('"') || token.parse::<f64>().is_ok_and(|number| number.fract() == 0.0)
+}
+
+fn token_duplicate(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let Some(token) = seen.meta().get("progressToken").map(plain) else { return };
+    if !is_token(&token) {
+        let shown = &token[..token.floor_char_boundary(40)];
+        return report.say(format!("the token is {shown}"));
+    }
+    // A request that was cancelled, or refused by HTTP, is not active any more.
+    let mut open = seen.history.requests.with_token(seen.message.direction, &token);
+    let active = open.find(|asked| asked.cancelled.is_none() && asked.refused.is_none());
+    if let Some(active) = active.filter(|_| seen.is_one_client()) {
+        let method = active.method.definition().map_or("a request", |method| method.name);
+        let text = format!("{method} (message {}) is open with the token {token}", active.number.0);
+        report.say_with(&[active.number], text);
+    }
+}
+
+static OVER_TOTAL: Rule = Rule {
+    id: "progress-over-total",
+    severity: Severity::Info,
+    layer: "progress",
+    title: "Progress beyond its total",
+    spec: "basic/utilities/progress \"Progress Flow\": total is the \"Total number of items to process (or total progress required), if known\"",
+    why: "A bar shows more than 100 %.",
+    example: "\"progress\":12,\"total\":10",
+    remedy: "Leave total out where it is not known.",
+    checks: &[Check::Message(NOTIFICATIONS, &[Method::Progress], over_total)],
+    ..Rule::BLANK
+};
+
+fn over_total(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let number = |name: &str| seen.body().get(name).and_then(|value| value.parse::<f64>().ok());
+    if let (Some(progress), Some(total)) = (number("progress"), number("total"))
+        && progress > total
+    {
+        report.say(format!("{progress} of {total}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::findings::testing::{fires, session, silent};
+
+    const VERSION: &str = "2025-06-18";
+    const ANSWER: &str = r#"< {"jsonrpc":"2.0","id":1,"result":{"content":[]}}"#;
+
+    fn call(id: u32, token: &str) -> String {
+        format!(
+            r#"> {{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"a","_meta":{{"progressToken":{token}}}}}}}"#
+        )
+    }
+
+    fn progress(token: &str, value: &str) -> String {
+        format!(
+            r#"< {{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":{value},"total":10}}}}"#
+        )
+    }
+
+    fn told(steps: &[&str]) -> Vec<String> {
+        session(VERSION, steps)
+    }
+
+    #[test]
+    fn tokens_are_those_of_requests() {
+        let rule = "progress-token-unknown";
+        let found = fires(rule, &told(&[&call(1, "1"), &progress("\"1\"", "1")]));
+        assert!(found.text.ends_with("but one gave 1"), "{}", found.text);
+        fires(rule, &told(&[&progress("7", "1")]));
+        silent(rule, &told(&[&call(1, "\"a\""), &progress("\"\\u0061\"", "1"), ANSWER]));
+        silent(rule, &["~", &progress("7", "1")]);
+    }
+
+    #[test]
+    fn progress_increases_and_stops() {
+        let (first, second) = (progress("1", "1"), progress("1", "2.5"));
+        let fine = told(&[&call(1, "1"), &first, &second, ANSWER]);
+        fires("progress-not-increasing", &told(&[&call(1, "1"), &second, &first, ANSWER]));
+        fires("progress-not-increasing", &told(&[&call(1, "1"), &first, &first, ANSWER]));
+        fires("progress-after-completion", &told(&[&call(1, "1"), ANSWER, &first]));
+        fires("progress-over-total", &told(&[&call(1, "1"), &progress("1", "11"), ANSWER]));
+        for rule in ["progress-not-increasing", "progress-after-completion", "progress-over-total"] {
+            silent(rule, &fine);
+        }
+        // A token is free again behind its answer.
+        silent("progress-after-completion", &told(&[&call(1, "1"), ANSWER, &call(2, "1"), &first]));
+        let task = call(1, "1").replace("\"name\"", "\"task\":{},\"name\"");
+        silent("progress-after-completion", &session("2025-11-25", &[&task, ANSWER, &first]));
+    }
+
+    #[test]
+    fn tokens_are_unique() {
+        let rule = "progress-token-duplicate";
+        fires(rule, &told(&[&call(1, "1"), &call(2, "1")]));
+        fires(rule, &told(&[&call(1, "1.5")]));
+        silent(rule, &told(&[&call(1, "1"), ANSWER, &call(2, "1")]));
+        let cancel = r#"> {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
+        silent(rule, &told(&[&call(1, "1"), cancel, &call(2, "1")]));
+    }
+}

@@ -1,0 +1,92 @@
+//! Rules about prompts.
+
+use super::report::Report;
+use super::rule::{ERRORS, REQUESTS, RESULTS};
+use super::seen::Seen;
+use super::{Check, Rule, Severity};
+use crate::decode::json::Object;
+use crate::mcp::method::Method;
+
+/// The rules of this file.
+pub(super) const RULES: &[&Rule] = &[&ARGUMENTS];
+
+static ARGUMENTS: Rule = Rule {
+    id: "prompts-arguments",
+    severity: Severity::Warning,
+    layer: "prompts",
+    title: "A prompt that was not listed, or without an argument that it requires",
+    spec: "server/prompts \"Error Handling\": invalid prompt name and missing required arguments are -32602 (SHOULD)",
+    why: "The prompt fails, or says something with a hole in it.",
+    example: "prompts/get of review without arguments, where code is required",
+    remedy: "Ask the person for every required argument before prompts/get; answer -32602 where one is missing.",
+    checks: &[
+        Check::Any(REQUESTS, &[Method::PromptsGet], arguments),
+        Check::Any(RESULTS, &[Method::PromptsGet], accepted),
+        Check::Any(ERRORS, &[Method::PromptsGet], answered),
+    ],
+    ..Rule::BLANK
+};
+
+fn arguments(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let Some(name) = seen.body().text("name") else { return };
+    let prompts = &seen.history.prompts;
+    let Some(required) = prompts.required(&name) else {
+        if prompts.is_complete() {
+            report.say(format!("the server listed no prompt {name:?}"));
+        }
+        return;
+    };
+    let given = seen.body().get("arguments").map(Object::read).unwrap_or_default();
+    if let Some(missing) = required.iter().find(|name| given.get(name).is_none()) {
+        report.say(format!("{name} requires the argument {missing:?}"));
+    }
+}
+
+/// Whether a request broke this rule, as far as is remembered.
+fn is_broken(seen: &Seen<'_, '_>) -> bool {
+    seen.asked.is_some_and(|asked| asked.breaks.contains(&&ARGUMENTS))
+}
+
+fn accepted(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    // From 2026-07-28 on the result may ask for what is missing.
+    let asks_back = seen.body().text("resultType").is_some_and(|kind| kind == "input_required");
+    if is_broken(seen) && !asks_back {
+        report.say_as(Severity::Info, "the server answered with a result");
+    }
+}
+
+fn answered(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let code = seen.body().get("code").unwrap_or_default();
+    if is_broken(seen) && !matches!(code, "-32602" | "-32601") {
+        report.say_as(Severity::Info, format!("it was answered with {code}, and -32602 is recommended"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::findings::testing::{findings, fires, session, silent};
+
+    const LIST: &str = r#"> {"jsonrpc":"2.0","id":1,"method":"prompts/list"}"#;
+    const LISTED: &str = r#"< {"jsonrpc":"2.0","id":1,"result":{"prompts":[{"name":"review","arguments":[{"name":"code","required":true},{"name":"tone"}]}]}}"#;
+
+    fn got(params: &str, answer: &str) -> Vec<String> {
+        let get = format!(r#"> {{"jsonrpc":"2.0","id":2,"method":"prompts/get","params":{params}}}"#);
+        session("2025-06-18", &[LIST, LISTED, &get, &format!(r#"< {{"jsonrpc":"2.0","id":2,{answer}}}"#)])
+    }
+
+    #[test]
+    fn prompts_get_what_they_require() {
+        let rule = "prompts-arguments";
+        let (result, refused) = (r#""result":{"messages":[]}"#, r#""error":{"code":-32602,"message":"m"}"#);
+        silent(rule, &got(r#"{"name":"review","arguments":{"code":"x"}}"#, result));
+        fires(rule, &got(r#"{"name":"review","arguments":{"tone":"x"}}"#, refused));
+        fires(rule, &got(r#"{"name":"rewiev"}"#, refused));
+        let count = |answer: &str| {
+            let found = findings(&got(r#"{"name":"review"}"#, answer));
+            found.iter().filter(|finding| finding.rule.id == rule).count()
+        };
+        assert_eq!([count(refused), count(result), count(&refused.replace("-32602", "0"))], [1, 2, 2]);
+        let get = r#"> {"jsonrpc":"2.0","id":2,"method":"prompts/get","params":{"name":"review"}}"#;
+        silent(rule, &session("2025-06-18", &[get]));
+    }
+}

@@ -1,0 +1,180 @@
+//! Rules about resources.
+
+use super::mismatch::{Topic, told};
+use super::report::Report;
+use super::rule::{ERRORS, MESSAGES, NOTIFICATIONS, RESULTS};
+use super::seen::Seen;
+use super::{Check, Rule, Severity};
+use crate::mcp::Transport;
+use crate::mcp::method::Method;
+use crate::mcp::revision::Revisions;
+
+/// The rules of this file.
+pub(super) const RULES: &[&Rule] = &[&NOT_FOUND_CODE, &EMPTY_CONTENTS, &UPDATED_UNSUBSCRIBED, &URI_INVALID];
+
+static NOT_FOUND_CODE: Rule = Rule {
+    id: "resources-not-found-code",
+    severity: Severity::Warning,
+    layer: "resources",
+    title: "A resource that was not found was answered with another code than the revision's",
+    spec: "server/resources \"Error Handling\": -32002 (SHOULD) up to 2025-11-25, -32602 (MUST) from 2026-07-28 on",
+    why: "The client cannot tell a wrong URI from a server that failed.",
+    example: "{\"code\":0,\"message\":\"Unknown resource: file:///x\"}",
+    remedy: "Answer -32002 up to 2025-11-25, and -32602 later.",
+    checks: &[Check::Any(ERRORS, &[Method::ResourcesRead], not_found_code)],
+    ..Rule::BLANK
+};
+
+fn not_found_code(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let Some(code) = seen.body().get("code").and_then(|code| code.parse::<i64>().ok()) else { return };
+    let message = seen.body().text("message").unwrap_or_default().to_ascii_lowercase();
+    // Only the server knows what exists: its words say so. A method or session that is not found is something else.
+    let is_missing =
+        ["not found", "unknown resource", "no such", "does not exist"].iter().any(|words| message.contains(words));
+    let is_other = code == -32601 || message.contains("session") || message.contains("method");
+    if !is_missing || is_other {
+        return;
+    }
+    if seen.revisions().within(Revisions::MODERN) && code != -32602 {
+        report.say_as(Severity::Error, format!("the code is {code}, and -32602 is required"));
+    } else if seen.revisions().within(Revisions::LEGACY) && code != -32002 {
+        report.say(format!("the code is {code}, and -32002 is recommended"));
+    }
+}
+
+static EMPTY_CONTENTS: Rule = Rule {
+    id: "resources-empty-contents",
+    severity: Severity::Warning,
+    revisions: Revisions::MODERN,
+    layer: "resources",
+    title: "The contents of a resource are an empty list",
+    spec: "2026-07-28 server/resources \"Error Handling\"",
+    why: "Nobody can tell an empty resource from one that does not exist.",
+    example: "{\"contents\":[]}",
+    remedy: "Answer -32602 for a resource that does not exist, and one empty text for one that is empty.",
+    checks: &[Check::Message(RESULTS, &[Method::ResourcesRead], empty_contents)],
+};
+
+fn empty_contents(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let contents = seen.body().get("contents").and_then(|text| text.strip_prefix('[')?.strip_suffix(']'));
+    if contents.is_some_and(|inside| inside.trim().is_empty()) {
+        let uri = seen.asked.and_then(|asked| asked.subject.as_deref()).unwrap_or("the resource");
+        report.say(format!("{uri} has no contents"));
+    }
+}
+
+static UPDATED_UNSUBSCRIBED: Rule = Rule {
+    id: "resources-updated-unsubscribed",
+    severity: Severity::Warning,
+    revisions: Revisions::LEGACY,
+    layer: "resources",
+    title: "An update of a resource that the client did not subscribe to",
+    spec: "server/resources \"Subscriptions\"; schema ResourceUpdatedNotification",
+    why: "The client has no use for it; the server sends every client what one of them asked for.",
+    example: "notifications/resources/updated for file:///b after resources/subscribe to file:///a",
+    remedy: "Keep subscriptions per session, and end them with resources/unsubscribe.",
+    checks: &[Check::Message(NOTIFICATIONS, &[Method::ResourcesUpdated], updated_unsubscribed)],
+};
+
+fn updated_unsubscribed(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let Some(uri) = seen.body().text("uri") else { return };
+    if seen.is_from_client() || !seen.history.is_whole() || !seen.is_one_client() {
+        return;
+    }
+    // On a pipe nothing overtakes the answer that ends a subscription; on streams of their own an update may.
+    let now = seen.history.transport == Transport::Stdio;
+    if seen.history.subscriptions.is_unsubscribed(&uri, now) {
+        report.say(format!("no subscription covers {uri}"));
+    }
+}
+
+static URI_INVALID: Rule = Rule {
+    id: "resources-uri-invalid",
+    severity: Severity::Error,
+    layer: "resources",
+    title: "A URI or URI template that is not written as one",
+    spec: "server/resources \"Data Types\"; schema: \"format\": \"uri\" (RFC 3986), \"uri-template\" (RFC 6570)",
+    why: "Clients that parse URIs refuse the whole list, or resolve the text against something else.",
+    example: "\"uri\":\"C:\\\\docs\\\\a b.txt\"; \"uriTemplate\":\"file:///{path\"",
+    remedy: "Send absolute URIs with a scheme, other characters percent-encoded: file:///C:/docs/a%20b.txt.",
+    checks: &[Check::Any(MESSAGES, &[], uri_invalid)],
+    ..Rule::BLANK
+};
+
+fn uri_invalid(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    if let Some(text) = told(seen, Topic::Uri) {
+        report.say(text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::findings::testing::{fires, modern, session, silent};
+
+    const READ: &str = r#"> {"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"file:///a"}}"#;
+
+    fn modern_read(answer: &str) -> [String; 2] {
+        let params = modern(r#""uri":"file:///a""#);
+        [
+            format!(r#"> {{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{params}}}"#),
+            format!(r#"< {{"jsonrpc":"2.0","id":1,{answer}}}"#),
+        ]
+    }
+
+    #[test]
+    fn what_is_not_found_has_its_code() {
+        let rule = "resources-not-found-code";
+        let error = |code: &str, message: &str| format!(r#""error":{{"code":{code},"message":"{message}"}}"#);
+        let read = |error: String| session("2025-06-18", &[READ, &format!(r#"< {{"jsonrpc":"2.0","id":1,{error}}}"#)]);
+        fires(rule, &read(error("0", "Unknown resource: file:///a")));
+        silent(rule, &read(error("-32002", "Resource not found")));
+        silent(rule, &read(error("-32603", "Disk failure")));
+        assert_eq!(fires(rule, &modern_read(&error("-32002", "Resource not found"))).severity.name(), "error");
+        silent(rule, &modern_read(&error("-32602", "Resource not found")));
+    }
+
+    #[test]
+    fn contents_are_there() {
+        let result = |contents: &str| {
+            let more = r#""resultType":"complete","ttlMs":0,"cacheScope":"private""#;
+            modern_read(&format!(r#""result":{{"contents":[{contents}],{more}}}"#))
+        };
+        fires("resources-empty-contents", &result(" "));
+        silent("resources-empty-contents", &result(r#"{"uri":"file:///a","text":""}"#));
+    }
+
+    #[test]
+    fn updates_follow_subscriptions() {
+        let rule = "resources-updated-unsubscribed";
+        let ask = |id: u32, method: &str| {
+            format!(r#"> {{"jsonrpc":"2.0","id":{id},"method":"resources/{method}","params":{{"uri":"file:///a"}}}}"#)
+        };
+        let done = |id: u32| format!(r#"< {{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#);
+        let updated = |uri: &str| {
+            format!(r#"< {{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{{"uri":"{uri}"}}}}"#)
+        };
+        let begun = [ask(1, "subscribe"), done(1)];
+        let after = |steps: &[String]| {
+            let steps: Vec<&str> = begun.iter().chain(steps).map(String::as_str).collect();
+            session("2025-06-18", &steps)
+        };
+        silent(rule, &after(&[updated("file:///a"), updated("file:///a/b")]));
+        fires(rule, &after(&[updated("file:///c")]));
+        fires(rule, &after(&[ask(2, "unsubscribe"), done(2), updated("file:///a")]));
+        silent(rule, &["~".to_owned(), updated("file:///c")]);
+    }
+
+    #[test]
+    fn uris_are_uris() {
+        let rule = "resources-uri-invalid";
+        let list = r#"> {"jsonrpc":"2.0","id":1,"method":"resources/list"}"#;
+        let with = |uri: &str| {
+            let listed =
+                format!(r#"< {{"jsonrpc":"2.0","id":1,"result":{{"resources":[{{"name":"n","uri":"{uri}"}}]}}}}"#);
+            session("2025-06-18", &[list, &listed])
+        };
+        fires(rule, &with("docs/a b.txt"));
+        silent("schema-result-invalid", &with("docs/a b.txt"));
+        silent(rule, &with("file:///a%20b.txt"));
+    }
+}

@@ -1,0 +1,151 @@
+//! What an event carries, and under which name.
+
+use crate::decode::exchange::{Exchange, ExchangeNumber};
+use crate::decode::jsonrpc::{self, Parsed};
+use crate::decode::sse;
+use crate::findings::carried::{Carried, media_type};
+use crate::findings::history::History;
+use crate::findings::http::is_streamable;
+use crate::findings::report::Report;
+use crate::findings::rule::INVALID;
+use crate::findings::seen::Seen;
+use crate::findings::{Check, Rule, Severity};
+use crate::mcp::Transport;
+use crate::mcp::message::Carrier;
+use crate::mcp::revision::Revisions;
+
+/// The rules of this file.
+pub(in crate::findings) const RULES: &[&Rule] = &[&NOT_JSONRPC, &EVENT_TYPE, &ID_IN_MODERN, &BUFFERING];
+
+static NOT_JSONRPC: Rule = Rule {
+    id: "sse-data-not-jsonrpc",
+    severity: Severity::Error,
+    layer: "sse",
+    title: "The data of a server-sent event is no JSON-RPC message",
+    spec: "basic/transports \"Sending Messages to the Server\" 6; 2024-11-05 basic/transports \"HTTP with SSE\"",
+    why: "Clients fail to parse it: some log an error, others end the stream.",
+    example: "data: {} where a priming event was replayed",
+    remedy: "Send comments (a line that begins with a colon) to keep a stream alive, and an empty data line to prime it.",
+    checks: &[Check::Any(INVALID, &[], not_jsonrpc)],
+    ..Rule::BLANK
+};
+
+fn not_jsonrpc(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    if seen.message.carrier == Carrier::SseEvent && seen.message.batch.is_none() {
+        report.say(format!("the event's {} bytes of data are no message", seen.message.raw.len()));
+    }
+}
+
+static EVENT_TYPE: Rule = Rule {
+    id: "sse-event-type",
+    severity: Severity::Warning,
+    layer: "sse",
+    title: "A server-sent event of a type that MCP does not know",
+    spec: "2024-11-05 basic/transports \"HTTP with SSE\": events endpoint and message; WHATWG HTML section 9.2.6",
+    why: "Official clients take events without a type and those of type message, and drop all others.",
+    example: "event: response, with a JSON-RPC result as its data",
+    remedy: "Leave the event line out, or say message.",
+    checks: &[Check::Event(event_type)],
+    ..Rule::BLANK
+};
+
+fn event_type(event: &sse::Event<'_>, _: ExchangeNumber, _: &Carried, history: &History, report: &mut Report<'_>) {
+    let Some(kind) = event.kind.filter(|kind| *kind != "message") else { return };
+    let Some(data) = event.data.filter(|data| !data.is_empty()) else { return };
+    if kind == "endpoint" && history.transport == Transport::HttpSse {
+        return;
+    }
+    let kind = &kind[..kind.floor_char_boundary(40)];
+    match jsonrpc::parse(data, 64, 64) {
+        // Whatever else a server sends beside its messages is not lost on an MCP client.
+        Parsed::Invalid(_) => report.say_as(Severity::Info, format!("an event of type {kind:?}, which clients drop")),
+        _ => report.say(format!("a message in an event of type {kind:?}, which clients drop")),
+    }
+}
+
+static ID_IN_MODERN: Rule = Rule {
+    id: "sse-id-in-modern",
+    severity: Severity::Info,
+    revisions: Revisions::MODERN,
+    layer: "sse",
+    title: "Event ids or retry times, which are no part of this revision",
+    spec: "2026-07-28 changelog 9; basic/transports/streamable-http \"Receiving Messages\"",
+    why: "No client resumes a stream any more: the server keeps events for nobody.",
+    example: "id: 7 before data under 2026-07-28",
+    remedy: "Leave both out; tasks and subscriptions take their place.",
+    checks: &[Check::Exchange(id_in_modern)],
+    ..Rule::BLANK
+};
+
+fn id_in_modern(_: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
+    let what = match (carried.served.has_ids, carried.served.has_retry) {
+        (true, true) => "ids and retry times",
+        (true, false) => "ids",
+        (false, true) => "retry times",
+        (false, false) => return,
+    };
+    if is_streamable(history) {
+        report.say(format!("the stream has {what}"));
+    }
+}
+
+static BUFFERING: Rule = Rule {
+    id: "sse-buffering-header",
+    severity: Severity::Info,
+    revisions: Revisions::MODERN,
+    layer: "sse",
+    title: "A stream of events without X-Accel-Buffering: no",
+    spec: "2026-07-28 basic/transports/streamable-http \"Receiving Messages\": servers SHOULD send X-Accel-Buffering: no",
+    why: "A reverse proxy may hold events back until the stream ends.",
+    example: "Content-Type: text/event-stream without X-Accel-Buffering",
+    remedy: "Add the header to every response that is a stream.",
+    checks: &[Check::Response(buffering)],
+    ..Rule::BLANK
+};
+
+/// At the first such response of a session only: the others are the same omission.
+fn buffering(exchange: &Exchange, _: &Carried, history: &History, report: &mut Report<'_>) {
+    let is_stream = media_type(&exchange.response).as_deref() == Some("text/event-stream");
+    let is_buffered = exchange.response.fields.get("x-accel-buffering") != Some("no");
+    if is_streamable(history) && is_stream && is_buffered && history.streams.buffered == 0 {
+        report.say("the response does not say it");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::findings::testing::{fires, header, http_session, modern, post, silent};
+
+    const VERSION: &str = "2025-06-18";
+    const RESULT: &str = "data: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n\n";
+
+    fn streamed(events: &str) -> Vec<String> {
+        let ping = post(&header(VERSION, true), r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
+        let answer = format!("< 200\nContent-Type: text/event-stream\n\n{events}");
+        http_session(VERSION, true, &[ping, answer])
+    }
+
+    #[test]
+    fn events_carry_messages() {
+        fires("sse-data-not-jsonrpc", &streamed(&format!("data: {{}}\n\n{RESULT}")));
+        silent("sse-data-not-jsonrpc", &streamed(&format!("id: 1\ndata:\n\n: alive\n\n{RESULT}")));
+        let rule = "sse-event-type";
+        assert_eq!(fires(rule, &streamed(&format!("event: result\n{RESULT}"))).severity.name(), "warning");
+        assert_eq!(fires(rule, &streamed(&format!("event: ping\ndata: 7\n\n{RESULT}"))).severity.name(), "info");
+        silent(rule, &streamed(&format!("event: message\n{RESULT}")));
+    }
+
+    #[test]
+    fn streams_of_the_stateless_revision() {
+        let asked = |head: &str, events: &str| {
+            let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}}"#, modern(""));
+            let ask = post("MCP-Protocol-Version: 2026-07-28\nMcp-Method: tools/list\n", &body);
+            vec![ask, format!("< 200\nContent-Type: text/event-stream\n{head}\n{events}")]
+        };
+        fires("sse-id-in-modern", &asked("", &format!("id: 1\n{RESULT}")));
+        fires("sse-id-in-modern", &asked("", &format!("retry: 10\n\n{RESULT}")));
+        silent("sse-id-in-modern", &asked("", RESULT));
+        fires("sse-buffering-header", &asked("", RESULT));
+        silent("sse-buffering-header", &asked("X-Accel-Buffering: no\n", RESULT));
+    }
+}

@@ -1,0 +1,144 @@
+//! HTTP+SSE, the transport of 2024-11-05, which later revisions keep for compatibility.
+
+use crate::decode::exchange::ExchangeNumber;
+use crate::decode::sse;
+use crate::findings::carried::Carried;
+use crate::findings::history::History;
+use crate::findings::report::Report;
+use crate::findings::rule::RESULTS;
+use crate::findings::seen::Seen;
+use crate::findings::{Check, Rule, Severity};
+use crate::mcp::Transport;
+use crate::mcp::method::Method;
+use crate::mcp::places::uri_authority;
+use crate::mcp::revision::Revision::{self, V2025_03_26};
+use crate::mcp::revision::Revisions;
+
+/// The rules of this file.
+pub(in crate::findings) const RULES: &[&Rule] = &[&ENDPOINT_FIRST, &POST_URI, &DEPRECATED];
+
+static ENDPOINT_FIRST: Rule = Rule {
+    id: "sse-legacy-endpoint-first",
+    severity: Severity::Error,
+    layer: "sse",
+    title: "The first event of an HTTP+SSE stream is not endpoint",
+    spec: "2024-11-05 basic/transports \"HTTP with SSE\": \"When a client connects, the server MUST send an endpoint event\"; later: \"Backwards Compatibility\" (\"as the first event\")",
+    why: "Clients of both transports tell them apart by the first event, and give up.",
+    example: "event: message before event: endpoint",
+    remedy: "Send endpoint before anything else; comments do not count.",
+    checks: &[Check::Event(endpoint_first)],
+    ..Rule::BLANK
+};
+
+fn endpoint_first(
+    event: &sse::Event<'_>,
+    _: ExchangeNumber,
+    carried: &Carried,
+    history: &History,
+    report: &mut Report<'_>,
+) {
+    let before = carried.served.dispatched;
+    if event.kind == Some("endpoint") && history.transport == Transport::HttpSse && before > 0 {
+        report.say(format!("endpoint is event {} of its stream", before + 1));
+    }
+}
+
+static POST_URI: Rule = Rule {
+    id: "sse-legacy-post-uri",
+    severity: Severity::Error,
+    layer: "sse",
+    title: "The endpoint that an HTTP+SSE stream announces is at another origin",
+    spec: "2024-11-05 basic/transports \"HTTP with SSE\"; WHATWG Fetch section 3.2 \"origin\"",
+    why: "Official clients refuse to post to another origin: whoever writes the stream could have requests and tokens sent to themselves.",
+    example: "GET at Host: mcp.example, then event: endpoint, data: http://10.0.0.7:8000/messages",
+    remedy: "Announce a path (/messages?session_id=…); behind a proxy, do not announce the inner address.",
+    checks: &[Check::Event(post_uri)],
+    ..Rule::BLANK
+};
+
+fn post_uri(event: &sse::Event<'_>, _: ExchangeNumber, carried: &Carried, history: &History, report: &mut Report<'_>) {
+    let is_endpoint = event.kind == Some("endpoint") && history.transport == Transport::HttpSse;
+    let Some(host) = carried.host.as_deref().filter(|_| is_endpoint) else { return };
+    let Ok(uri) = std::str::from_utf8(event.data.unwrap_or_default()) else { return };
+    let Some((scheme, authority)) = uri_authority(uri.trim()) else { return };
+    // RFC 9110 section 4.2.3: "a normalized scheme-based default port is equivalent to a missing one".
+    let port = if scheme.eq_ignore_ascii_case("https") { ":443" } else { ":80" };
+    let bare = |authority: &str| authority.strip_suffix(port).unwrap_or(authority).to_ascii_lowercase();
+    if bare(authority) != bare(host) {
+        let announced = &authority[..authority.floor_char_boundary(80)];
+        report.say(format!("the stream was asked for at {host}, the endpoint is at {announced}"));
+    }
+}
+
+static DEPRECATED: Rule = Rule {
+    id: "transport-deprecated",
+    severity: Severity::Info,
+    revisions: Revisions::since(V2025_03_26),
+    layer: "sse",
+    title: "HTTP+SSE is in use, which Streamable HTTP replaced",
+    spec: "2025-03-26 basic/transports \"Streamable HTTP\" (\"replaces the HTTP+SSE transport\"), \"Backwards Compatibility\"",
+    why: "New clients do not speak it, and its one stream cannot be resumed.",
+    example: "GET /sse, event: endpoint, and 2025-11-25 agreed on",
+    remedy: "Serve Streamable HTTP at one path; keep HTTP+SSE beside it only for old clients.",
+    checks: &[Check::Any(RESULTS, &[Method::Initialize], deprecated)],
+    ..Rule::BLANK
+};
+
+/// By the revision that the handshake agreed on: under 2024-11-05 it is the transport there is.
+fn deprecated(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let given = seen.body().text("protocolVersion").and_then(|given| Revision::named(&given));
+    let Some(given) = given.filter(|given| DEPRECATED.revisions.contains(*given)) else { return };
+    if seen.history.transport == Transport::HttpSse {
+        report.say(format!("the session speaks {} over HTTP+SSE", given.name()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::findings::testing::{fires, session, silent};
+
+    const ENDPOINT: &str = "event: endpoint\ndata: /messages?session_id=1\n\n";
+
+    /// A stream with these events in front, and the handshake on it.
+    fn opened(version: &str, events: &str) -> Vec<String> {
+        let handshake = session(version, &[]);
+        let post = format!("> POST /messages?session_id=1\nContent-Type: application/json\n\n{}", &handshake[0][2..]);
+        let get = "> GET /sse\nAccept: text/event-stream\n\n".to_owned();
+        let stream = format!(
+            "< 200\nContent-Type: text/event-stream\n\n{events}event: message\ndata: {}\n\n",
+            &handshake[1][2..]
+        );
+        vec![get, stream, post, "< 202\n\nAccepted".to_owned()]
+    }
+
+    #[test]
+    fn a_stream_begins_with_its_endpoint() {
+        let rule = "sse-legacy-endpoint-first";
+        fires(rule, &opened("2024-11-05", &format!("event: hello\ndata: 1\n\n{ENDPOINT}")));
+        silent(rule, &opened("2024-11-05", &format!(": hello\n\n{ENDPOINT}")));
+    }
+
+    #[test]
+    fn a_newer_revision_has_a_newer_transport() {
+        let spoken = |version: &str| {
+            let handshake = session(version, &[]);
+            let answer = format!("<_event: message\ndata: {}\n\n", &handshake[1][2..]);
+            let [get, _, post, accepted] = opened(version, "").try_into().expect("four steps");
+            let head = "<_HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n".to_owned();
+            let (one, two) = ("@ 1".to_owned(), "@ 2".to_owned());
+            [one.clone(), get, format!("{head}{ENDPOINT}"), two, post, accepted, one, answer]
+        };
+        fires("transport-deprecated", &spoken("2025-11-25"));
+        silent("transport-deprecated", &spoken("2024-11-05"));
+    }
+
+    #[test]
+    fn an_endpoint_is_where_its_stream_is() {
+        let rule = "sse-legacy-post-uri";
+        let at = |host: &str| opened("2024-11-05", &ENDPOINT.replace("data: ", &format!("data: http://{host}")));
+        fires(rule, &at("192.0.2.1:8000"));
+        fires(rule, &at("10.0.0.2"));
+        silent(rule, &at("10.0.0.2:8000"));
+        silent(rule, &opened("2024-11-05", ENDPOINT));
+    }
+}

@@ -1,0 +1,288 @@
+//! Event ids and the streams that are resumed by them (2025-03-26 to 2025-11-25, basic/transports "Resumability and Redelivery").
+
+use crate::decode::exchange::{Exchange, ExchangeNumber};
+use crate::decode::sse;
+use crate::findings::carried::{Carried, is_success, media_type};
+use crate::findings::history::{History, data_fingerprint};
+use crate::findings::http::is_streamable;
+use crate::findings::report::Report;
+use crate::findings::{Check, Rule, Severity};
+use crate::mcp::revision::Revision::{V2025_03_26, V2025_11_25};
+use crate::mcp::revision::Revisions;
+
+/// The rules of this file.
+pub(in crate::findings) const RULES: &[&Rule] =
+    &[&NOT_UNIQUE, &CROSS_STREAM, &UNKNOWN, &POINTLESS, &RETRY_IGNORED, &PRIMING];
+
+/// Revisions with resumable streams.
+const RESUMABLE: Revisions = Revisions::between(V2025_03_26, V2025_11_25);
+
+static NOT_UNIQUE: Rule = Rule {
+    id: "sse-event-id-not-unique",
+    severity: Severity::Error,
+    revisions: RESUMABLE,
+    layer: "sse",
+    title: "Two different events have the same id",
+    spec: "basic/transports \"Resumability and Redelivery\" 1: \"If present, the ID MUST be globally unique across all streams within that session\"",
+    why: "A client that resumes behind this id gets what follows the other event, or is taken for somebody who has it already.",
+    example: "id: 1 for the first event of every stream",
+    remedy: "Count over the whole session, or put the stream into the id.",
+    checks: &[Check::Event(not_unique)],
+    ..Rule::BLANK
+};
+
+/// The id that an event sets.
+fn id_of<'e>(event: &sse::Event<'e>) -> Option<&'e str> {
+    event.id.filter(|id| event.sets_id && !id.is_empty())
+}
+
+fn not_unique(
+    event: &sse::Event<'_>,
+    _: ExchangeNumber,
+    carried: &Carried,
+    history: &History,
+    report: &mut Report<'_>,
+) {
+    // A resumed stream repeats events, which the server may have written anew.
+    let Some(id) = id_of(event).filter(|_| is_streamable(history) && !carried.resumes) else { return };
+    let Some(issued) = history.streams.issued(id) else { return };
+    if issued.data != data_fingerprint(event.data.unwrap_or_default()) {
+        report.say(format!("the id {:?} was that of another event", &id[..id.floor_char_boundary(80)]));
+    }
+}
+
+static CROSS_STREAM: Rule = Rule {
+    id: "sse-replay-cross-stream",
+    severity: Severity::Error,
+    revisions: RESUMABLE,
+    layer: "sse",
+    title: "A resumed stream delivers events of another stream",
+    spec: "basic/transports \"Resumability and Redelivery\" 2: \"The server MUST NOT replay messages that would have been delivered on a different stream\"",
+    why: "The client gets messages twice, and answers to requests that it made elsewhere.",
+    example: "a GET with the Last-Event-ID of one call's stream that replays the events of all calls",
+    remedy: "Store events by stream; tools that count on one store for the session need the stream in the id.",
+    checks: &[Check::Event(cross_stream)],
+    ..Rule::BLANK
+};
+
+fn cross_stream(
+    event: &sse::Event<'_>,
+    exchange: ExchangeNumber,
+    carried: &Carried,
+    history: &History,
+    report: &mut Report<'_>,
+) {
+    let Some(id) = id_of(event).filter(|_| is_streamable(history) && carried.resumes) else { return };
+    let streams = &history.streams;
+    let resumed = streams.carried_by(exchange, carried.last_event_id.as_deref());
+    if let (Some(resumed), Some(issued)) = (resumed, streams.issued(id))
+        && issued.stream != resumed
+    {
+        let (first, here) = (issued.stream.0, resumed.0);
+        report
+            .say(format!("the event was sent on the stream of exchange {first}; that of exchange {here} was resumed"));
+    }
+}
+
+static UNKNOWN: Rule = Rule {
+    id: "sse-last-event-id-unknown",
+    severity: Severity::Warning,
+    revisions: RESUMABLE,
+    layer: "sse",
+    title: "Last-Event-ID names an event that was never sent",
+    spec: "basic/transports \"Resumability and Redelivery\" 2",
+    why: "The server cannot tell what the client has: it replays nothing, or answers 400.",
+    example: "Last-Event-ID: 0 on the first GET",
+    remedy: "Send the id of the last event that was received; leave the header out where there was none.",
+    checks: &[Check::Response(unknown)],
+    ..Rule::BLANK
+};
+
+fn unknown(_: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
+    let Some(id) = carried.last_event_id.as_deref().filter(|_| is_streamable(history)) else { return };
+    if history.streams.issued(id).is_none() && history.is_whole() && !history.streams.has_forgotten {
+        report.say(format!("no event had the id {:?}", &id[..id.floor_char_boundary(80)]));
+    }
+}
+
+static POINTLESS: Rule = Rule {
+    id: "sse-resume-pointless",
+    severity: Severity::Info,
+    revisions: RESUMABLE,
+    layer: "sse",
+    title: "The client resumed a stream whose answer it had",
+    spec: "basic/transports \"Sending Messages to the Server\" 6: the stream ends with the response",
+    why: "Nothing follows: a request and a stream that stays open for nobody.",
+    example: "GET with Last-Event-ID behind the error that ended the stream",
+    remedy: "Resume only where a response is still to come.",
+    checks: &[Check::Response(pointless)],
+    ..Rule::BLANK
+};
+
+/// When the request of an exchange began, and the stream that it resumes.
+fn resumed<'h>(
+    exchange: &Exchange,
+    carried: &Carried,
+    history: &'h History,
+) -> Option<(crate::capture::Time, &'h crate::findings::history::EventStream)> {
+    let id = carried.last_event_id.as_deref().filter(|_| is_streamable(history))?;
+    let stream = history.streams.carried_by(exchange.number, Some(id))?;
+    Some((exchange.request.started?, history.streams.get(stream)?))
+}
+
+fn pointless(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
+    let Some((asked, stream)) = resumed(exchange, carried, history) else { return };
+    if let Some(answered) = stream.answered.filter(|answered| asked > *answered) {
+        let before = asked.since(answered) / 1_000_000;
+        report.say(format!("the answer had come {before} ms before"));
+    }
+}
+
+static RETRY_IGNORED: Rule = Rule {
+    id: "sse-retry-ignored",
+    severity: Severity::Error,
+    revisions: Revisions::only(V2025_11_25),
+    layer: "sse",
+    title: "The client reconnected sooner than retry says",
+    spec: "2025-11-25 basic/transports \"Sending Messages to the Server\" 6: \"The client MUST respect the retry field, waiting the given number of milliseconds before attempting to reconnect\"",
+    why: "A server that closes streams to have clients poll is asked again and again.",
+    example: "retry: 3000, the end of the stream, and a GET 100 ms later",
+    remedy: "Wait so long before the GET.",
+    checks: &[Check::Response(retry_ignored)],
+    ..Rule::BLANK
+};
+
+fn retry_ignored(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
+    let Some((asked, stream)) = resumed(exchange, carried, history) else { return };
+    let (Some(retry), Some(closed)) = (stream.retry, stream.closed) else { return };
+    let waited = asked.since(closed) / 1_000_000;
+    // Timers are no better than a tenth, and 10 ms: whoever waited nearly so long meant to.
+    let least = i64::try_from(retry).unwrap_or(i64::MAX) / 10 * 9 - 10;
+    if (0..least).contains(&waited) {
+        report.say(format!("it waited {waited} ms of {retry}"));
+    }
+}
+
+static PRIMING: Rule = Rule {
+    id: "sse-priming-missing",
+    severity: Severity::Info,
+    revisions: Revisions::only(V2025_11_25),
+    layer: "sse",
+    title: "A resumable stream was not primed, or was closed before its answer without retry",
+    spec: "2025-11-25 basic/transports \"Sending Messages to the Server\" 6: \"The server SHOULD immediately send an SSE event consisting of an event ID and an empty data field\"; SHOULD send retry before it closes the connection",
+    why: "A client that loses the connection before the first event has nothing to resume by.",
+    example: "the first event of a POST's stream has an id, and a message as its data",
+    remedy: "Send id and an empty data line first; send retry before closing.",
+    checks: &[Check::Event(not_primed), Check::Exchange(closed_without_retry)],
+    ..Rule::BLANK
+};
+
+/// Only where the server uses ids: others offer no resumption.
+fn not_primed(
+    event: &sse::Event<'_>,
+    _: ExchangeNumber,
+    carried: &Carried,
+    history: &History,
+    report: &mut Report<'_>,
+) {
+    let has_data = event.data.is_some_and(|data| !data.is_empty());
+    let is_first = carried.served.events == 0 && !carried.is_get;
+    if is_streamable(history) && is_first && has_data && id_of(event).is_some() {
+        report.say("the first event has data");
+    }
+}
+
+fn closed_without_retry(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
+    let is_stream = media_type(&exchange.response).as_deref() == Some("text/event-stream");
+    let is_closed = is_stream && is_success(exchange) && exchange.response.complete && !carried.is_cut();
+    // A request that was cancelled, or whose session was ended, is not answered.
+    let is_open = carried.request().is_some_and(|request| history.awaits(request.number));
+    let served = carried.served;
+    if is_streamable(history) && is_closed && is_open && served.has_ids && !served.has_retry {
+        report.say("the stream was closed before the answer, and no event had retry");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::findings::testing::{fires, header, http_session, post, silent};
+
+    const VERSION: &str = "2025-11-25";
+
+    fn ask(id: u32) -> String {
+        post(
+            &header(VERSION, true),
+            &format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"a"}}}}"#),
+        )
+    }
+
+    fn result(id: u32) -> String {
+        format!("data: {{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[]}}}}\n\n")
+    }
+
+    fn log(text: &str) -> String {
+        format!(
+            "data: {{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{{\"level\":\"info\",\"data\":\"{text}\"}}}}\n\n"
+        )
+    }
+
+    fn stream(events: &str) -> String {
+        format!("< 200\nContent-Type: text/event-stream\n\n{events}")
+    }
+
+    fn resume(last: &str) -> String {
+        format!("> GET /mcp\nAccept: text/event-stream\nLast-Event-ID: {last}\n{}\n", header(VERSION, true))
+    }
+
+    fn told(steps: &[String]) -> Vec<String> {
+        http_session(VERSION, true, steps)
+    }
+
+    #[test]
+    fn ids_name_one_event() {
+        let rule = "sse-event-id-not-unique";
+        let first = stream(&format!("id: 1\n{}", result(1)));
+        fires(rule, &told(&[ask(1), first.clone(), ask(2), stream(&format!("id: 1\n{}", result(2)))]));
+        silent(rule, &told(&[ask(1), first, ask(2), stream(&format!("id: 2\n{}", result(2)))]));
+    }
+
+    #[test]
+    fn a_stream_is_resumed_alone() {
+        let rule = "sse-replay-cross-stream";
+        let one = stream(&format!("id: a1\ndata:\n\nid: a2\n{}", log("a")));
+        let two = stream(&format!("id: b1\ndata:\n\nid: b2\n{}id: b3\n{}", log("b"), result(2)));
+        let both = stream(&format!("id: b2\n{}id: a3\n{}", log("b"), result(1)));
+        let own = stream(&format!("id: a2\n{}id: a3\n{}", log("a"), result(1)));
+        fires(rule, &told(&[ask(1), one.clone(), ask(2), two.clone(), resume("a1"), both]));
+        silent(rule, &told(&[ask(1), one, ask(2), two, resume("a1"), own]));
+    }
+
+    #[test]
+    fn what_is_resumed_was_there() {
+        let one = stream(&format!("id: a1\nretry: 1000\ndata:\n\nid: a2\n{}", log("a")));
+        let done = stream(&format!("id: a1\ndata:\n\nid: a2\n{}", result(1)));
+        let rest = stream(&format!("id: a3\n{}", result(1)));
+        let wait = "+ 1000".to_owned();
+        let fine = told(&[ask(1), one.clone(), wait, resume("a2"), rest.clone()]);
+        fires("sse-last-event-id-unknown", &told(&[ask(1), one.clone(), resume("zz"), rest.clone()]));
+        fires("sse-resume-pointless", &told(&[ask(1), done, resume("a2"), stream(": nothing\n\n")]));
+        fires("sse-retry-ignored", &told(&[ask(1), one, "+ 100".to_owned(), resume("a2"), rest]));
+        for rule in ["sse-last-event-id-unknown", "sse-resume-pointless", "sse-retry-ignored"] {
+            silent(rule, &fine);
+        }
+    }
+
+    #[test]
+    fn resumable_streams_are_primed() {
+        let rule = "sse-priming-missing";
+        fires(rule, &told(&[ask(1), stream(&format!("id: 1\n{}", result(1)))]));
+        fires(rule, &told(&[ask(1), stream("id: 1\ndata:\n\n")]));
+        silent(rule, &told(&[ask(1), stream(&format!("id: 1\ndata:\n\nid: 2\n{}", result(1)))]));
+        silent(rule, &told(&[ask(1), stream("id: 1\nretry: 10\ndata:\n\n")]));
+        let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
+        let cancelled = ["@ 1".to_owned(), ask(1), "@ 2".to_owned(), post(&header(VERSION, true), cancel)];
+        let ended = ["< 202\n\n".to_owned(), "@ 1".to_owned(), stream("id: 1\ndata:\n\n")];
+        silent(rule, &told(&[cancelled.as_slice(), &ended].concat()));
+        silent(rule, &told(&[ask(1), stream(&result(1))]));
+    }
+}

@@ -1,0 +1,363 @@
+//! Rules about 2026-07-28: every request speaks for itself, and servers do not ask.
+
+use super::history::{META_CAPABILITIES, META_CLIENT, META_SERVER, META_VERSION};
+use super::mismatch::{Topic, told};
+use super::report::Report;
+use super::rule::{ANSWERS, REQUESTS, RESULTS};
+use super::seen::{Evidence, Seen};
+use super::{Check, Rule, Severity};
+use crate::findings::history::History;
+use crate::mcp::Transport;
+use crate::mcp::method::Method;
+use crate::mcp::revision::{Revision, Revisions};
+
+/// The rules of this file.
+pub(super) const RULES: &[&Rule] = &[
+    &META_MISSING,
+    &META_ACCEPTED,
+    &PEER_INFO,
+    &TYPE_MISSING,
+    &TYPE_UNKNOWN,
+    &SERVER_REQUEST,
+    &CLIENT_RESPONSE,
+    &NOT_SUPPORTED,
+    &FALLBACK,
+    &MIXED,
+];
+
+static META_MISSING: Rule = Rule {
+    id: "modern-meta-missing",
+    severity: Severity::Error,
+    revisions: Revisions::MODERN,
+    layer: "stateless",
+    title: "A request does not say its revision or its client's capabilities",
+    spec: "2026-07-28 basic/index \"_meta\": protocolVersion and clientCapabilities are required in every request",
+    why: "There is no handshake that would say it: the server has to refuse the request.",
+    example: "tools/list without \"params\" behind requests that had io.modelcontextprotocol/protocolVersion",
+    remedy: "Add _meta with io.modelcontextprotocol/protocolVersion and io.modelcontextprotocol/clientCapabilities to every request.",
+    checks: &[Check::Message(REQUESTS, &[], meta_missing)],
+};
+
+fn meta_missing(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    // That others of an address speak this era says nothing of this one.
+    let is_known = seen.in_force.evidence <= Evidence::Header || seen.is_one_client();
+    if !seen.is_from_client() || !is_known {
+        return;
+    }
+    let missing = [META_VERSION, META_CAPABILITIES].into_iter().filter(|name| seen.meta().get(name).is_none());
+    let missing: Vec<&str> = missing.collect();
+    if !missing.is_empty() {
+        report.say(format!("{} missing from _meta", missing.join(" and ")));
+    } else if let Some(text) = told(seen, Topic::Meta) {
+        report.say(text);
+    }
+}
+
+static META_ACCEPTED: Rule = Rule {
+    id: "modern-meta-missing-accepted",
+    severity: Severity::Error,
+    revisions: Revisions::MODERN,
+    layer: "stateless",
+    title: "The server answered with a result although the request did not say its revision or capabilities",
+    spec: "2026-07-28 basic/index \"_meta\": -32602, over HTTP with status 400",
+    why: "The server guesses what the client can do.",
+    example: "a result for tools/list without _meta",
+    remedy: "Answer -32602 where one of the two members is missing.",
+    checks: &[Check::Message(RESULTS, &[], meta_accepted)],
+};
+
+fn meta_accepted(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    if let Some(asked) = seen.asked.filter(|asked| asked.breaks.contains(&&META_MISSING)) {
+        report.say_with(&[asked.number], format!("message {} lacks what is required", asked.number.0));
+    }
+}
+
+static PEER_INFO: Rule = Rule {
+    id: "modern-peer-info-missing",
+    severity: Severity::Info,
+    revisions: Revisions::MODERN,
+    layer: "stateless",
+    title: "A side does not say its name",
+    spec: "2026-07-28 basic/index \"_meta\": clientInfo in requests and serverInfo in results (SHOULD)",
+    why: "Logs and people cannot tell who spoke.",
+    example: "a request without io.modelcontextprotocol/clientInfo",
+    remedy: "Add name and version of the program.",
+    checks: &[Check::Message(REQUESTS, &[], client_info), Check::Message(RESULTS, &[], server_info)],
+};
+
+// It is said once for each side of a session.
+fn client_info(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let speaks = seen.in_force.evidence == Evidence::Meta;
+    if speaks && !seen.history.stateless.nameless[0] && seen.meta().get(META_CLIENT).is_none() {
+        report.say(format!("the request has no {META_CLIENT}"));
+    }
+}
+
+fn server_info(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let speaks = seen.in_force.evidence == Evidence::Meta && seen.history.stateless.is_spoken;
+    if speaks && !seen.history.stateless.nameless[1] && seen.meta().get(META_SERVER).is_none() {
+        report.say(format!("the result has no {META_SERVER}"));
+    }
+}
+
+static TYPE_MISSING: Rule = Rule {
+    id: "modern-result-type-missing",
+    severity: Severity::Error,
+    revisions: Revisions::MODERN,
+    layer: "stateless",
+    title: "A result does not say its type",
+    spec: "2026-07-28 basic/index \"ResultType\"",
+    why: "Typed clients refuse it; others take it for a complete result, which it may not be.",
+    example: "{\"result\":{\"tools\":[…]}}",
+    remedy: "Add \"resultType\":\"complete\".",
+    checks: &[Check::Message(RESULTS, &[], type_missing)],
+};
+
+fn type_missing(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let is_result = seen.text().is_some_and(|result| result.starts_with('{')) && !seen.is_from_client();
+    let is_paired = seen.asked.is_some() && seen.in_force.evidence == Evidence::Meta;
+    if !is_result || !is_paired || seen.body().get("resultType").is_some() {
+        return;
+    }
+    let text = format!("the result of {} has no resultType", seen.method_name());
+    match seen.history.stateless.is_spoken || seen.method == Method::ServerDiscover {
+        true => report.say(text),
+        // "the client MUST treat the absent field as complete": so that servers of before may answer.
+        false => report.say_as(Severity::Warning, format!("{text}; the server may speak an older revision only")),
+    }
+}
+
+static TYPE_UNKNOWN: Rule = Rule {
+    id: "modern-result-type-unknown",
+    severity: Severity::Error,
+    revisions: Revisions::MODERN,
+    layer: "stateless",
+    title: "A result is of a type that nobody defined",
+    spec: "2026-07-28 basic/index \"ResultType\": complete, input_required, or one of an extension",
+    why: "The client cannot know what the result holds.",
+    example: "\"resultType\":\"partial\"",
+    remedy: "Use complete or input_required; declare the extension that defines another type.",
+    checks: &[Check::Message(RESULTS, &[], type_unknown)],
+};
+
+fn type_unknown(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let Some(kind) = seen.body().get("resultType") else { return };
+    let Some(name) = seen.body().text("resultType") else {
+        return report.say(format!("resultType is {}, and no string", &kind[..kind.floor_char_boundary(60)]));
+    };
+    // `task` is looked at with tasks. An extension that the client declared may define types of its own.
+    let is_known = matches!(&*name, "complete" | "input_required" | "task");
+    let declared = seen.asked.and_then(|asked| asked.client.as_deref());
+    if !is_known && declared.is_some_and(|client| client.extensions.is_empty()) {
+        report.say(format!("resultType is {name:?}, and the client declared no extension"));
+    }
+}
+
+static SERVER_REQUEST: Rule = Rule {
+    id: "modern-server-request",
+    severity: Severity::Error,
+    revisions: Revisions::MODERN,
+    layer: "stateless",
+    title: "The server sent a request",
+    spec: "2026-07-28 basic/patterns/index; basic/transports/stdio and streamable-http \"Receiving Messages\"",
+    why: "The client does not answer: the tool that waits for it hangs.",
+    example: "elicitation/create on the stream of a tools/call",
+    remedy: "Answer the request with resultType input_required, and the question in inputRequests.",
+    checks: &[Check::Message(REQUESTS, &[], server_request)],
+};
+
+fn server_request(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    // A server that refused the first request of this era may be one of before, which asks as it likes.
+    let is_pipe = seen.is_one_client() && seen.history.stateless.is_spoken;
+    let is_known = seen.in_force.evidence <= Evidence::Header || is_pipe;
+    if !seen.is_from_client() && is_known {
+        report.say(format!("the server sent {}", seen.method_name()));
+    }
+}
+
+static CLIENT_RESPONSE: Rule = Rule {
+    id: "modern-client-response",
+    severity: Severity::Error,
+    revisions: Revisions::MODERN,
+    layer: "stateless",
+    title: "The client sent an answer",
+    spec: "2026-07-28 basic/transports/stdio \"Sending Messages\"; streamable-http \"Sending Messages\" 4",
+    why: "Servers of this revision ask nothing, and refuse it.",
+    example: "{\"id\":1,\"result\":{}} from the client",
+    remedy: "Bring answers back in inputResponses of the request that is repeated.",
+    checks: &[Check::Message(ANSWERS, &[], client_response)],
+};
+
+fn client_response(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let is_known = seen.in_force.evidence <= Evidence::Header || seen.is_one_client();
+    if seen.is_from_client() && is_known {
+        report.say(format!("the client answered id {}", seen.id()));
+    }
+}
+
+static NOT_SUPPORTED: Rule = Rule {
+    id: "modern-version-not-supported",
+    severity: Severity::Warning,
+    revisions: Revisions::MODERN,
+    layer: "stateless",
+    title: "The client goes on with a revision that the server said it does not support",
+    spec: "2026-07-28 basic/versioning \"Protocol Version Negotiation\" (SHOULD)",
+    why: "Every request fails with -32022.",
+    example: "2027-01-01 after server/discover named 2026-07-28 alone",
+    remedy: "Choose from supportedVersions, or from data.supported of the error.",
+    checks: &[Check::Any(REQUESTS, &[], not_supported)],
+};
+
+fn not_supported(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let Some((number, supported)) = &seen.history.stateless.supported else { return };
+    if seen.in_force.evidence != Evidence::Meta {
+        return;
+    }
+    let Some(version) = seen.meta().text(META_VERSION) else { return };
+    // server/discover is how a client asks what there is.
+    if seen.method != Method::ServerDiscover && !supported.iter().any(|name| *name == version) {
+        report.say_with(&[*number], format!("{version:?} is not among {}", supported.join(", ")));
+    }
+}
+
+static FALLBACK: Rule = Rule {
+    id: "modern-fallback-after-modern-error",
+    severity: Severity::Warning,
+    revisions: Revisions::MODERN,
+    layer: "stateless",
+    title: "The client fell back to initialize although the server showed that it speaks 2026-07-28",
+    spec: "2026-07-28 basic/transports/stdio and streamable-http \"Backward Compatibility\"",
+    why: "The error said what to correct; the older revision does less, or is not there at all.",
+    example: "-32022 with supported [\"2026-07-28\"], then initialize",
+    remedy: "On -32020, -32021 and -32022 correct the request and send it again.",
+    checks: &[Check::Any(REQUESTS, &[Method::Initialize], fallback)],
+};
+
+fn fallback(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let stateless = &seen.history.stateless;
+    let Some(refused) = stateless.refused.filter(|_| seen.is_one_client() && seen.is_from_client()) else { return };
+    // A server that says it supports a revision with a handshake as well asks for the fall.
+    let is_legacy = |name: &String| Revision::named(name).is_none_or(|revision| !revision.is_stateless());
+    let offers = stateless.supported.as_ref().is_some_and(|(_, names)| names.iter().any(is_legacy));
+    if !offers {
+        report.say_with(&[refused], format!("message {} is an error of 2026-07-28", refused.0));
+    }
+}
+
+static MIXED: Rule = Rule {
+    id: "modern-era-mixed",
+    severity: Severity::Info,
+    layer: "stateless",
+    title: "One session carried both eras: a handshake, and requests that speak for themselves",
+    spec: "2026-07-28 basic/versioning \"Backward Compatibility\" (legal)",
+    why: "What holds for one message does not hold for the next: read each by its own revision.",
+    example: "initialize answered with 2025-11-25, and tools/list with _meta of 2026-07-28 on the same pipe",
+    remedy: "Nothing, where it is meant.",
+    checks: &[Check::End(mixed)],
+    ..Rule::BLANK
+};
+
+fn mixed(history: &History, report: &mut Report<'_>) {
+    // Clients behind one address may each have their era.
+    if matches!(history.transport, Transport::StreamableHttp | Transport::Http) {
+        return;
+    }
+    if let (Some(stateful), Some(stateless)) = (history.handshake.answered, history.stateless.answered) {
+        let text = format!("message {} ended a handshake, message {} answered without one", stateful.0, stateless.0);
+        report.say_with(&[stateful.min(stateless), stateful.max(stateless)], text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::findings::testing::{fires, modern, session, silent};
+
+    const HINTS: &str = r#""tools":[],"ttlMs":0,"cacheScope":"private""#;
+    const SERVER: &str = r#""_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}}"#;
+
+    fn list(id: u32, params: &str) -> String {
+        format!(r#"> {{"jsonrpc":"2.0","id":{id},"method":"tools/list","params":{params}}}"#)
+    }
+
+    fn listed(id: u32, more: &str) -> String {
+        format!(r#"< {{"jsonrpc":"2.0","id":{id},"result":{{{HINTS},{more}}}}}"#)
+    }
+
+    fn complete() -> String {
+        format!(r#""resultType":"complete",{SERVER}"#)
+    }
+
+    /// A request and its answer, and then these.
+    fn after(steps: &[String]) -> Vec<String> {
+        [list(1, &modern("")), listed(1, &complete())].iter().chain(steps).cloned().collect()
+    }
+
+    #[test]
+    fn requests_speak_for_themselves() {
+        let bare = after(&[list(2, "{}"), listed(2, &complete())]);
+        fires("modern-meta-missing", &bare);
+        fires("modern-meta-missing-accepted", &bare);
+        let part = modern("").replace("clientCapabilities", "capabilities");
+        fires("modern-meta-missing", &after(&[list(2, &part)]));
+        let refused = r#"< {"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"m"}}"#.to_owned();
+        silent("modern-meta-missing-accepted", &after(&[list(2, "{}"), refused]));
+        for rule in ["modern-meta-missing", "modern-meta-missing-accepted", "modern-peer-info-missing"] {
+            silent(rule, &after(&[]));
+        }
+        fires("modern-peer-info-missing", &[list(1, &modern("").replace("clientInfo", "info"))]);
+        fires("modern-peer-info-missing", &after(&[list(2, &modern("")), listed(2, r#""resultType":"complete""#)]));
+    }
+
+    #[test]
+    fn results_say_their_type() {
+        let answered = |more: &str| after(&[list(2, &modern("")), listed(2, more)]);
+        fires("modern-result-type-missing", &answered(SERVER));
+        silent("schema-result-invalid", &answered(SERVER));
+        fires("modern-result-type-unknown", &answered(r#""resultType":"partial""#));
+        for rule in ["modern-result-type-missing", "modern-result-type-unknown"] {
+            silent(rule, &answered(&complete()));
+        }
+        let only = [list(1, &modern("")), listed(1, SERVER)];
+        assert_eq!(fires("modern-result-type-missing", &only).severity.name(), "warning");
+    }
+
+    #[test]
+    fn servers_do_not_ask() {
+        let ask = r#"< {"jsonrpc":"2.0","id":7,"method":"roots/list"}"#.to_owned();
+        let answer = r#"> {"jsonrpc":"2.0","id":7,"result":{"roots":[]}}"#.to_owned();
+        fires("modern-server-request", &after(std::slice::from_ref(&ask)));
+        fires("modern-client-response", &after(&[ask.clone(), answer.clone()]));
+        silent("method-not-in-version", &after(std::slice::from_ref(&ask)));
+        for rule in ["modern-server-request", "modern-client-response"] {
+            silent(rule, &session("2025-06-18", &[&ask, &answer]));
+            silent(rule, &after(&[]));
+        }
+    }
+
+    #[test]
+    fn revisions_are_chosen_from_the_servers() {
+        let supported = |names: &str| {
+            let data = format!(r#"{{"supported":[{names}],"requested":"2027-01-01"}}"#);
+            format!(r#"< {{"jsonrpc":"2.0","id":1,"error":{{"code":-32022,"message":"m","data":{data}}}}}"#)
+        };
+        let future = modern("").replace("2026-07-28", "2027-01-01");
+        let error = supported(r#""2026-07-28""#);
+        fires("modern-version-not-supported", &[list(1, &future), error.clone(), list(2, &future)]);
+        silent("modern-version-not-supported", &[list(1, &future), error.clone(), list(2, &modern(""))]);
+
+        let initialize = session("2025-11-25", &[])[0].clone();
+        let rule = "modern-fallback-after-modern-error";
+        fires(rule, &[list(1, &future), error, initialize.clone()]);
+        silent(rule, &[list(1, &future), supported(r#""2026-07-28","2025-11-25""#), initialize.clone()]);
+        let unknown = r#"< {"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"m"}}"#.to_owned();
+        silent(rule, &[list(1, &future), unknown, initialize]);
+    }
+
+    #[test]
+    fn eras_mix() {
+        let handshake = session("2025-11-25", &[]);
+        fires("modern-era-mixed", &handshake.iter().cloned().chain(after(&[])).collect::<Vec<_>>());
+        silent("modern-era-mixed", &handshake);
+        silent("modern-era-mixed", &after(&[]));
+    }
+}

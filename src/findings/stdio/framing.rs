@@ -1,0 +1,182 @@
+//! One message a line, and nothing between the lines.
+
+use serde_json::value::RawValue;
+
+use crate::decode::jsonrpc::{self, Parsed};
+use crate::findings::report::Report;
+use crate::findings::rule::INVALID;
+use crate::findings::seen::Seen;
+use crate::findings::{Check, Rule, Severity};
+use crate::mcp::message::Carrier;
+
+/// The rules of this file.
+pub(in crate::findings) const RULES: &[&Rule] =
+    &[&EMBEDDED_NEWLINE, &TWO_MESSAGES, &FRAMING_NOISE, &UNTERMINATED, &JSON_ON_STDERR];
+
+/// Nesting looked into, and members of a batch, where it only matters whether a text is a message.
+const DEPTH: usize = 64;
+
+static EMBEDDED_NEWLINE: Rule = Rule {
+    id: "stdio-embedded-newline",
+    severity: Severity::Error,
+    layer: "stdio",
+    title: "One message is spread over several lines",
+    spec: "basic/transports \"stdio\": \"Messages are delimited by newlines, and MUST NOT contain embedded newlines\"",
+    why: "The receiver reads each line by itself: none of them is a message, and the one that was meant is lost.",
+    example: "a message printed with an indent: JSON.stringify(message, null, 2)",
+    remedy: "Write JSON without line breaks, and one line break behind it; escape those in strings as \\n.",
+    checks: &[Check::Any(INVALID, &[], embedded_newline)],
+    ..Rule::BLANK
+};
+
+fn is_message(text: &[u8]) -> bool {
+    match jsonrpc::parse(text, DEPTH, DEPTH) {
+        Parsed::Single(_) => true,
+        Parsed::Batch(members) => members.iter().any(|(_, member)| member.is_ok()),
+        Parsed::Invalid(_) => false,
+    }
+}
+
+fn is_line(seen: &Seen<'_, '_>) -> bool {
+    seen.message.carrier == Carrier::Line && seen.message.batch.is_none()
+}
+
+fn embedded_newline(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    if !is_line(seen) {
+        return;
+    }
+    let fragment = seen.history.fragments.get(seen.message.direction);
+    if let Some(joined) = fragment.joined(&seen.message.raw)
+        && is_message(&joined)
+    {
+        let first = fragment.lines.first().map_or(0, |first| first.0);
+        report.say_with(&fragment.lines, format!("the lines from message {first} to this one are one message"));
+    }
+}
+
+static TWO_MESSAGES: Rule = Rule {
+    id: "stdio-two-messages-one-line",
+    severity: Severity::Error,
+    layer: "stdio",
+    title: "Several messages stand on one line",
+    spec: "basic/transports \"stdio\": \"Messages are delimited by newlines\"",
+    why: "The receiver takes the line for one text, which is no JSON: all of them are lost.",
+    example: "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",…}",
+    remedy: "Write the line break with the message, in one write; two threads need a lock.",
+    checks: &[Check::Any(INVALID, &[], two_messages)],
+    ..Rule::BLANK
+};
+
+fn two_messages(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let Ok(text) = std::str::from_utf8(&seen.message.raw) else { return };
+    if !is_line(seen) || !text.trim_start().starts_with(['{', '[']) {
+        return;
+    }
+    let values = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
+    let messages = values.map_while(Result::ok).take_while(|value| is_message(value.get().as_bytes()));
+    let count = messages.count();
+    if count > 1 {
+        report.say(format!("{count} messages stand on the line"));
+    }
+}
+
+/// CR LF, blank lines, byte order marks: a decoder states it.
+pub(in crate::findings) static FRAMING_NOISE: Rule = Rule {
+    id: "stdio-framing-noise",
+    severity: Severity::Info,
+    layer: "stdio",
+    title: "CR LF, blank lines or a byte order mark between messages",
+    spec: "basic/transports \"stdio\": \"Messages are delimited by newlines\"",
+    why: "The official SDKs pass over it; a stricter peer does not.",
+    example: "console.log on a runtime that writes CR LF; print() of a text that ends in a line break",
+    remedy: "Write the message and one LF.",
+    ..Rule::BLANK
+};
+
+/// The end of a pipe inside a line: a decoder states it.
+pub(in crate::findings) static UNTERMINATED: Rule = Rule {
+    id: "stdio-unterminated-line",
+    severity: Severity::Warning,
+    layer: "stdio",
+    title: "A pipe was closed inside a line",
+    spec: "basic/transports \"stdio\": \"Messages are delimited by newlines\"",
+    why: "The receiver waits for the end of the line: the last message is lost, or cut off.",
+    example: "a server that ends while its last answer is being written",
+    remedy: "Write the line break with each message, and flush before ending.",
+    ..Rule::BLANK
+};
+
+/// A message where people read: a decoder states it.
+pub(in crate::findings) static JSON_ON_STDERR: Rule = Rule {
+    id: "stdio-json-on-stderr",
+    severity: Severity::Info,
+    layer: "stdio",
+    title: "A JSON-RPC message on stderr",
+    spec: "basic/transports \"stdio\": \"The server MAY write UTF-8 strings to its standard error (stderr) for logging purposes\"",
+    why: "Nobody reads messages there: it is a log of them, or an answer that went astray.",
+    example: "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}} on stderr",
+    remedy: "Write messages to stdout; in logs, put something before them.",
+    ..Rule::BLANK
+};
+
+#[cfg(test)]
+mod tests {
+    use crate::findings::testing::{fires, session, silent};
+
+    const PING: &str = r#"> {"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    const PONG: &str = r#"< {"jsonrpc":"2.0","id":1,"result":{}}"#;
+
+    fn told(steps: &[&str]) -> Vec<String> {
+        session("2025-06-18", steps)
+    }
+
+    #[test]
+    fn a_message_is_one_line() {
+        let rule = "stdio-embedded-newline";
+        let pretty = ["< {", "<   \"jsonrpc\": \"2.0\",", "<   \"id\": 1,", "<   \"result\": {}", "< }"];
+        let found = fires(rule, &told(&[&[PING], pretty.as_slice()].concat()));
+        assert_eq!(found.messages.len(), 5, "{found:?}");
+        fires(rule, &told(&[PING, "< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":1,\"message\":\"a", "< b\"}}"]));
+        silent(rule, &told(&[PING, "< {", "< loading", PONG, "< }"]));
+        silent(rule, &told(&[PING, "< {", "< \"a\": 1", "< }"]));
+        silent(rule, &told(&[PING, PONG]));
+    }
+
+    #[test]
+    fn a_line_is_one_message() {
+        let rule = "stdio-two-messages-one-line";
+        let found = fires(rule, &told(&[PING, &format!("{PONG} {}", &PONG[2..])]));
+        assert!(found.text.starts_with("2 messages"), "{}", found.text);
+        silent(rule, &told(&[PING, PONG]));
+        silent(rule, &told(&[PING, &format!("{PONG} done")]));
+    }
+
+    #[test]
+    fn between_lines_is_nothing() {
+        let rule = "stdio-framing-noise";
+        fires(rule, &told(&[PING, &format!("{PONG}\r")]));
+        fires(rule, &told(&[PING, "< ", PONG]));
+        fires(rule, &told(&["> \u{feff}{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}", PONG]));
+        silent(rule, &told(&[PING, PONG]));
+    }
+
+    #[test]
+    fn pipes_end_behind_a_line() {
+        let rule = "stdio-unterminated-line";
+        let cut = format!("<_{}", &PONG[2..]);
+        fires(rule, &told(&[PING, &cut, "<."]));
+        silent(rule, &told(&[PING, PONG, "<."]));
+        // Where recording stopped, nobody knows what followed.
+        silent(rule, &told(&[PING, &cut]));
+    }
+
+    #[test]
+    fn stderr_is_for_people() {
+        let rule = "stdio-json-on-stderr";
+        fires(rule, &told(&[PING, "2 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"]));
+        silent(
+            rule,
+            &told(&[PING, PONG, "2 {\"level\":\"info\",\"method\":\"ping\"}", "2 sent {\"jsonrpc\":\"2.0\"}"]),
+        );
+    }
+}

@@ -1,0 +1,261 @@
+//! Rules about streams of notifications (2026-07-28 basic/patterns/subscriptions).
+
+use super::carried::{Carried, is_success};
+use super::history::{Filter, History, META_SUBSCRIPTION, Stream};
+use super::report::Report;
+use super::rule::{NOTIFICATIONS, RESULTS};
+use super::seen::Seen;
+use super::{Check, Rule, Severity};
+use crate::decode::exchange::Exchange;
+use crate::decode::jsonrpc::Kind;
+use crate::mcp::Transport;
+use crate::mcp::method::Method;
+use crate::mcp::revision::Revisions;
+
+/// The rules of this file.
+pub(super) const RULES: &[&Rule] = &[&ACK_FIRST, &ID, &TYPE_UNREQUESTED, &REQUEST_SCOPED, &CLOSED_ABRUPTLY];
+
+const LAYER: &str = "subscriptions";
+const LISTEN: Method = Method::SubscriptionsListen;
+
+/// What travels on such streams.
+const TOLD: [Method; 6] = [
+    Method::ToolsListChanged,
+    Method::PromptsListChanged,
+    Method::ResourcesListChanged,
+    Method::ResourcesUpdated,
+    Method::TasksNotification,
+    Method::SubscriptionsAcknowledged,
+];
+
+/// The `subscriptions/listen` that the message belongs to: over HTTP the one whose response carries it, on a pipe the one of
+/// its id.
+fn stream<'s>(seen: &Seen<'s, '_>) -> Option<&'s Stream> {
+    let subscriptions = &seen.history.subscriptions;
+    match seen.carried {
+        Some(carried) => subscriptions.opened_by(carried.request()?.number),
+        None => subscriptions.stream(seen.meta().get(META_SUBSCRIPTION)?),
+    }
+}
+
+static ACK_FIRST: Rule = Rule {
+    id: "subscription-ack-first",
+    severity: Severity::Error,
+    revisions: Revisions::MODERN,
+    layer: LAYER,
+    title: "The first message of a subscription is not its acknowledgement",
+    spec: "2026-07-28 basic/patterns/subscriptions \"Acknowledgment\"",
+    why: "The client does not know what it will be told of, and may drop what came before.",
+    example: "notifications/tools/list_changed as the first event of the stream",
+    remedy: "Send notifications/subscriptions/acknowledged before anything else.",
+    checks: &[
+        Check::Message(NOTIFICATIONS, &[], ack_first),
+        Check::Message(RESULTS, &[Method::SubscriptionsListen], ended_unacknowledged),
+    ],
+};
+
+fn ack_first(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let is_other = seen.method != Method::SubscriptionsAcknowledged && !seen.is_from_client();
+    if let Some(stream) = stream(seen).filter(|stream| is_other && stream.acknowledged.is_none()) {
+        let text = format!("{} came before the acknowledgement of {}", seen.method_name(), stream.id);
+        report.say_with(&[stream.number], text);
+    }
+}
+
+fn ended_unacknowledged(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let stream = seen.asked.and_then(|asked| seen.history.subscriptions.opened_by(asked.number));
+    if let Some(stream) = stream.filter(|stream| stream.acknowledged.is_none() && !seen.history.has_gaps) {
+        report.say_with(&[stream.number], format!("{} ended without having been acknowledged", stream.id));
+    }
+}
+
+static ID: Rule = Rule {
+    id: "subscription-id",
+    severity: Severity::Error,
+    revisions: Revisions::MODERN,
+    layer: LAYER,
+    title: "A notification of a subscription does not say which, or names one that does not exist",
+    spec: "2026-07-28 basic/index \"_meta\"; basic/patterns/subscriptions \"Receiving Notifications\"",
+    why: "The client cannot tell to which of its subscriptions it belongs, and drops it.",
+    example: "\"io.modelcontextprotocol/subscriptionId\":\"1\" where the request had the id 1",
+    remedy: "Repeat the id of the subscriptions/listen request, with its JSON type.",
+    checks: &[Check::Message(NOTIFICATIONS, &TOLD, id)],
+};
+
+fn id(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    if seen.is_from_client() {
+        return;
+    }
+    // A server that refused the first request of this era may be one of before, which needs no subscription.
+    if seen.carried.is_none() && !seen.history.stateless.is_spoken && seen.history.subscriptions.is_empty() {
+        return;
+    }
+    let Some(id) = seen.meta().get(META_SUBSCRIPTION) else {
+        return report.say(format!("{} has no {META_SUBSCRIPTION}", seen.method_name()));
+    };
+    let subscriptions = &seen.history.subscriptions;
+    let is_all = seen.history.is_whole() && subscriptions.is_complete();
+    match stream(seen) {
+        Some(stream) if stream.id != id => {
+            report.say_with(&[stream.number], format!("the id is {id}, that of the request {}", stream.id));
+        }
+        Some(_) => {}
+        None if seen.carried.is_some_and(|carried| carried.request().is_some_and(|it| it.method != LISTEN)) => {
+            report.say(format!("{} came on the response of another request", seen.method_name()));
+        }
+        None if seen.carried.is_none() && is_all => report.say(format!("no subscription has the id {id}")),
+        None => {}
+    }
+}
+
+static TYPE_UNREQUESTED: Rule = Rule {
+    id: "subscription-type-unrequested",
+    severity: Severity::Error,
+    revisions: Revisions::MODERN,
+    layer: LAYER,
+    title: "The server tells of what the subscription did not ask for",
+    spec: "2026-07-28 basic/patterns/subscriptions \"Opening a Stream\"",
+    why: "The client did not ask to know, and may not be meant to.",
+    example: "notifications/prompts/list_changed for a filter {\"toolsListChanged\":true}",
+    remedy: "Send each subscription what its filter names.",
+    checks: &[Check::Message(NOTIFICATIONS, &TOLD, type_unrequested)],
+};
+
+fn type_unrequested(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let Some(stream) = stream(seen).filter(|_| !seen.is_from_client()) else { return };
+    let filter = &stream.filter;
+    let switch = match seen.method {
+        Method::ToolsListChanged => Some(Filter::TYPES[0]),
+        Method::PromptsListChanged => Some(Filter::TYPES[1]),
+        Method::ResourcesListChanged => Some(Filter::TYPES[2]),
+        _ => None,
+    };
+    let unasked = match seen.method {
+        Method::ResourcesUpdated => {
+            let uri = seen.body().text("uri").unwrap_or_default();
+            (!filter.has_resource(&uri)).then(|| uri.into_owned())
+        }
+        Method::SubscriptionsAcknowledged => {
+            let granted = Filter::read(seen.body().get("notifications").unwrap_or_default());
+            let kind = granted.types.iter().find(|name| !filter.types.contains(name)).map(|name| (*name).to_owned());
+            kind.or_else(|| granted.resources.into_iter().find(|uri| !filter.has_resource(uri)))
+        }
+        _ => switch.filter(|name| !filter.types.contains(name)).map(str::to_owned),
+    };
+    if let Some(unasked) = unasked {
+        report.say_with(&[stream.number], format!("{} did not ask for {unasked}", stream.id));
+    }
+}
+
+static REQUEST_SCOPED: Rule = Rule {
+    id: "subscription-request-scoped",
+    severity: Severity::Error,
+    revisions: Revisions::MODERN,
+    layer: LAYER,
+    title: "Progress or a log message came on a subscription",
+    spec: "2026-07-28 server/utilities/logging; basic/transports/streamable-http \"Receiving Messages\"",
+    why: "It belongs to a request, and whoever waits for that does not see it.",
+    example: "notifications/message on the stream of subscriptions/listen",
+    remedy: "Send it on the response of its request.",
+    checks: &[Check::Message(NOTIFICATIONS, &[Method::Progress, Method::LogMessage], request_scoped)],
+};
+
+fn request_scoped(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    if let Some(stream) = stream(seen).filter(|_| !seen.is_from_client()) {
+        report.say_with(&[stream.number], format!("{} came on the subscription {}", seen.method_name(), stream.id));
+    }
+}
+
+static CLOSED_ABRUPTLY: Rule = Rule {
+    id: "subscription-closed-abruptly",
+    severity: Severity::Info,
+    revisions: Revisions::MODERN,
+    layer: LAYER,
+    title: "The server ended a subscription without saying so",
+    spec: "2026-07-28 basic/patterns/subscriptions \"Graceful Closure\" (SHOULD)",
+    why: "The client cannot tell the end from a broken connection, and subscribes again.",
+    example: "the stream of subscriptions/listen ends without a result",
+    remedy: "Send the result of subscriptions/listen before the stream ends.",
+    checks: &[Check::Exchange(closed_abruptly)],
+};
+
+fn closed_abruptly(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
+    let Some(request) = carried.request().filter(|request| request.method == Method::SubscriptionsListen) else {
+        return;
+    };
+    // basic/patterns/cancellation has the server send notifications/cancelled here: either will do.
+    let cancelled =
+        |passed: &&super::carried::Passed| passed.method == Method::Cancelled && passed.kind == Kind::Notification;
+    let is_told = carried.received.iter().any(|passed| cancelled(&passed)) || carried.is_cut();
+    let is_open = history.requests.get(request.number).is_some();
+    let is_stream = history.transport == Transport::StreamableHttp && is_success(exchange);
+    // A response that breaks off was closed by the client, or lost.
+    if is_open && is_stream && !is_told && exchange.response.complete && !history.has_gaps {
+        report.say("the stream ended without a result");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::findings::testing::{fires, modern, post, silent};
+
+    fn listen(id: &str) -> String {
+        let params = modern(r#""notifications":{"toolsListChanged":true,"resourceSubscriptions":["file:///a"]}"#);
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"subscriptions/listen","params":{params}}}"#)
+    }
+
+    fn told(method: &str, id: &str, more: &str) -> String {
+        let meta = format!(r#""_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}}"#);
+        format!(r#"{{"jsonrpc":"2.0","method":"notifications/{method}","params":{{{meta}{more}}}}}"#)
+    }
+
+    fn acknowledged(id: &str, filter: &str) -> String {
+        told("subscriptions/acknowledged", id, &format!(r#","notifications":{filter}"#))
+    }
+
+    fn on_pipe(messages: &[String]) -> Vec<String> {
+        let request = format!("> {}", listen("1"));
+        std::iter::once(request).chain(messages.iter().map(|message| format!("< {message}"))).collect()
+    }
+
+    const GRANTED: &str = r#"{"toolsListChanged":true}"#;
+
+    #[test]
+    fn subscriptions_on_a_pipe() {
+        let ack = acknowledged("1", GRANTED);
+        let changed = told("tools/list_changed", "1", "");
+        let updated = told("resources/updated", "1", r#","uri":"file:///a/b""#);
+        let good = on_pipe(&[ack.clone(), changed.clone(), updated]);
+        for rule in super::RULES {
+            silent(rule.id, &good);
+        }
+        fires("subscription-ack-first", &on_pipe(std::slice::from_ref(&changed)));
+        fires("subscription-id", &on_pipe(&[ack.clone(), told("tools/list_changed", "\"1\"", "")]));
+        let bare = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#.to_owned();
+        fires("subscription-id", &on_pipe(&[ack.clone(), bare]));
+        let rule = "subscription-type-unrequested";
+        fires(rule, &on_pipe(&[ack.clone(), told("prompts/list_changed", "1", "")]));
+        fires(rule, &on_pipe(&[ack.clone(), told("resources/updated", "1", r#","uri":"file:///b""#)]));
+        fires(rule, &on_pipe(&[acknowledged("1", r#"{"promptsListChanged":true}"#)]));
+        let log = told("message", "1", r#","level":"info","data":1"#);
+        fires("subscription-request-scoped", &on_pipe(&[ack, log]));
+    }
+
+    #[test]
+    fn subscriptions_over_http() {
+        let stream = |events: &[String]| {
+            let headers = "MCP-Protocol-Version: 2026-07-28\nMcp-Method: subscriptions/listen\n";
+            let events: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+            [post(headers, &listen("1")), format!("< 200\nContent-Type: text/event-stream\n\n{events}")]
+        };
+        let ack = acknowledged("1", GRANTED);
+        let done = r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":1}}}"#;
+        fires("subscription-closed-abruptly", &stream(std::slice::from_ref(&ack)));
+        let good = stream(&[ack.clone(), told("tools/list_changed", "1", ""), done.to_owned()]);
+        for rule in super::RULES {
+            silent(rule.id, &good);
+        }
+        fires("subscription-id", &stream(&[ack, told("tools/list_changed", "2", "")]));
+        fires("subscription-ack-first", &stream(&[done.to_owned()]));
+    }
+}

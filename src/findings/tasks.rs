@@ -1,0 +1,316 @@
+//! Rules about tasks: how they are asked for and created (2025-11-25 basic/utilities/tasks; the extension
+//! `io.modelcontextprotocol/tasks` of 2026-07-28). What becomes of them is in `tasks/status.rs`.
+
+pub(super) mod status;
+
+use super::history::{Stated, Status, TASKS_EXTENSION};
+use super::report::Report;
+use super::rule::{ERRORS, REQUESTS, RESULTS};
+use super::seen::Seen;
+use super::{Check, Rule, Severity};
+use crate::decode::Direction;
+use crate::decode::json::{self, Object};
+use crate::mcp::capability::Capability;
+use crate::mcp::contract::TaskSupport;
+use crate::mcp::method::Method;
+use crate::mcp::revision::Revision::V2025_11_25;
+use crate::mcp::revision::Revisions;
+
+/// The rules of this file.
+pub(super) const RULES: &[&Rule] = &[&AUGMENTATION, &CREATE_RESULT, &ID, &RELATED_META];
+
+const LAYER: &str = "tasks";
+
+/// Tasks as part of the core.
+const CORE: Revisions = Revisions::only(V2025_11_25);
+
+/// Tasks of both kinds.
+const BOTH: Revisions = Revisions::since(V2025_11_25);
+
+/// The other side.
+fn peer(direction: Direction) -> Direction {
+    match direction {
+        Direction::ClientToServer => Direction::ServerToClient,
+        Direction::ServerToClient => Direction::ClientToServer,
+    }
+}
+
+static AUGMENTATION: Rule = Rule {
+    id: "task-augmentation",
+    severity: Severity::Error,
+    revisions: CORE,
+    layer: LAYER,
+    title: "A request is to run as a task where that is not allowed, or is not where it has to",
+    spec: "2025-11-25 basic/utilities/tasks \"Capability Negotiation\", \"Tool-Level Negotiation\"",
+    why: "The receiver answers -32601, or answers at once where the sender waits for a task.",
+    example: "\"task\":{} in tools/call of a tool without execution.taskSupport",
+    remedy: "Look at tasks.requests of the receiver and at execution.taskSupport of the tool.",
+    checks: &[Check::Message(
+        REQUESTS,
+        &[Method::ToolsCall, Method::SamplingCreateMessage, Method::ElicitationCreate],
+        augmentation,
+    )],
+};
+
+/// The capability that lets a request run as a task.
+fn gate(method: Method) -> Option<Capability> {
+    Some(match method {
+        Method::ToolsCall => Capability::ServerTasksToolsCall,
+        Method::SamplingCreateMessage => Capability::ClientTasksSampling,
+        Method::ElicitationCreate => Capability::ClientTasksElicitation,
+        _ => return None,
+    })
+}
+
+fn augmentation(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let is_task = seen.body().get("task").is_some_and(|task| task.starts_with('{'));
+    let Some(gate) = gate(seen.method) else { return };
+    let declared = seen.history.has(gate);
+    if is_task && declared == Some(false) {
+        // "clients MUST NOT attempt to use task augmentation on that server's tools"; for other requests a SHOULD.
+        let severity = if seen.method == Method::ToolsCall { Severity::Error } else { Severity::Warning };
+        return report.say_as(severity, format!("the receiver did not declare {}", gate.path()));
+    }
+    let Some(name) = seen.body().text("name").filter(|_| declared == Some(true)) else { return };
+    match (seen.history.tools.get(&name).map(|tool| tool.task_support), is_task) {
+        (Some(TaskSupport::Forbidden), true) => report.say(format!("{name} does not support tasks")),
+        (Some(TaskSupport::Required), false) => report.say(format!("{name} runs as a task only")),
+        _ => {}
+    }
+}
+
+static CREATE_RESULT: Rule = Rule {
+    id: "task-create-result",
+    severity: Severity::Error,
+    revisions: BOTH,
+    layer: LAYER,
+    title: "A task was not created as it has to be, or for a client that does not know tasks",
+    spec: "2025-11-25 basic/utilities/tasks \"Creating Tasks\", \"Task Status Lifecycle\"; extension io.modelcontextprotocol/tasks (SEP-2663)",
+    why: "The client looks for a task that is not there, or cannot read the one that is.",
+    example: "a result with content for a tools/call with \"task\"; \"status\":\"completed\" in a CreateTaskResult",
+    remedy: "Answer at once with the task, its status working; in 2026-07-28 only clients that declare the extension, and only tools/call.",
+    checks: &[Check::Message(RESULTS, &[], create_result)],
+};
+
+fn create_result(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    if seen.revisions().within(Revisions::MODERN) {
+        return created_by_extension(seen, report);
+    }
+    let Some((asked, gate)) = seen.asked.filter(|asked| asked.is_task).zip(gate(seen.method)) else { return };
+    let Some(task) = Stated::created(seen) else {
+        // Receivers that do not know tasks "MUST process requests … normally, ignoring any task-augmentation metadata".
+        let name = asked.subject.as_deref().filter(|_| seen.method == Method::ToolsCall);
+        let support = name.map(|name| seen.history.tools.get(name).map(|tool| tool.task_support));
+        let is_supported = support.is_none_or(|support| support.is_some_and(|known| known != TaskSupport::Forbidden));
+        if is_supported && seen.history.has(gate) == Some(true) && seen.body().get("task").is_none() {
+            report.say_with(&[asked.number], "the request was to run as a task, and the result holds none");
+        }
+        return;
+    };
+    if let Some(status) = task.status.filter(|status| *status != Status::Working) {
+        report.say(format!("the task begins as {}", status.name()));
+    }
+}
+
+fn created_by_extension(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    if seen.body().text("resultType").is_none_or(|kind| kind != "task") {
+        return;
+    }
+    if seen.method != Method::ToolsCall && seen.method != Method::Other {
+        report.say(format!("{} cannot become a task", seen.method_name()));
+    }
+    let client = seen.asked.and_then(|asked| asked.client.as_deref());
+    if client.is_some_and(|client| !client.extensions.iter().any(|extension| extension == TASKS_EXTENSION)) {
+        report.say(format!("the client did not declare {TASKS_EXTENSION}"));
+    }
+}
+
+static ID: Rule = Rule {
+    id: "task-id",
+    severity: Severity::Error,
+    revisions: BOTH,
+    layer: LAYER,
+    title: "A taskId is no string, is used twice, or is none that was issued",
+    spec: "2025-11-25 basic/utilities/tasks \"Task IDs\", \"Protocol Errors\": -32602 for an invalid or nonexistent taskId; ext-tasks",
+    why: "Two tasks cannot be told apart, or one is looked for in vain.",
+    example: "two CreateTaskResult with one taskId; \"taskId\":7",
+    remedy: "Use a new random string for every task; answer -32602 for one that does not exist.",
+    checks: &[
+        Check::Message(REQUESTS, &ASKING, id_type),
+        Check::Message(RESULTS, &[], id_used_twice),
+        Check::Message(ERRORS, &ASKING, id_unknown),
+    ],
+};
+
+const ASKING: [Method; 4] = [Method::TasksGet, Method::TasksResult, Method::TasksCancel, Method::TasksUpdate];
+
+fn id_type(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    // Up to 2025-11-25 the definition of the message says so itself.
+    let is_extension = seen.revisions().within(Revisions::MODERN);
+    if let Some(id) = seen.body().get("taskId").filter(|id| is_extension && json::string(id).is_none()) {
+        report.say(format!("the taskId is {}", &id[..id.floor_char_boundary(60)]));
+    }
+}
+
+fn id_used_twice(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let Some((asked, created)) = seen.asked.zip(Stated::created(seen)) else { return };
+    let known = seen.history.tasks.get(seen.message.direction, &created.id);
+    let other = known.and_then(|task| task.asked).filter(|other| *other != asked.number);
+    if let Some(other) = other {
+        report.say_with(&[other], format!("message {} was answered with the task {:?} too", other.0, created.id));
+    }
+}
+
+fn id_unknown(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let Some((asked, id)) = seen.asked.and_then(|asked| Some((asked, asked.subject.as_deref()?))) else { return };
+    let tasks = &seen.history.tasks;
+    // A task may outlive the session that created it: only where the runner does not know it either, it does not exist.
+    let message = seen.body().text("message").unwrap_or_default().to_ascii_lowercase();
+    let says_so = ["not found", "unknown task", "no such", "does not exist", "nonexistent"].iter();
+    let is_unknown = says_so.clone().any(|words| message.contains(words)) && seen.body().get("code") != Some("-32601");
+    if !is_unknown || tasks.get(seen.message.direction, id).is_some() {
+        return;
+    }
+    match seen.body().get("code") {
+        Some("-32602") if seen.history.is_whole() && seen.is_one_client() && tasks.is_complete() => {
+            report.say_as_with(
+                Severity::Warning,
+                &[asked.number],
+                format!("no task {id:?} was issued in this session"),
+            );
+        }
+        Some("-32602") | None => {}
+        Some(code) => report.say_with(&[asked.number], format!("an unknown task was answered with {code}, not -32602")),
+    }
+}
+
+static RELATED_META: Rule = Rule {
+    id: "task-related-meta",
+    severity: Severity::Error,
+    revisions: CORE,
+    layer: LAYER,
+    title: "The result of a task does not say to which task it belongs",
+    spec: "2025-11-25 basic/utilities/tasks \"Associating Task-Related Messages\": _meta io.modelcontextprotocol/related-task",
+    why: "The structure of the result does not hold the task: nothing else tells.",
+    example: "a result of tasks/result without _meta",
+    remedy: "Add \"io.modelcontextprotocol/related-task\":{\"taskId\":…}.",
+    checks: &[Check::Message(RESULTS, &[Method::TasksResult], related_meta)],
+};
+
+fn related_meta(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    const RELATED: &str = "io.modelcontextprotocol/related-task";
+    let wanted = seen.asked.and_then(|asked| asked.subject.as_deref());
+    let related = seen.meta().get(RELATED).map(Object::read).and_then(|related| related.text("taskId"));
+    match (related, wanted) {
+        (None, _) => report.say(format!("{RELATED} is missing")),
+        (Some(related), Some(wanted)) if related != wanted => {
+            report.say(format!("{RELATED} is {related:?}, and {wanted:?} was asked for"));
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::findings::testing::{fires, modern, session_of, silent};
+
+    const SERVER: &str = r#"{"tools":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}"#;
+    const LIST: &str = r#"> {"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+
+    pub(super) fn state(id: &str, status: &str) -> String {
+        let times = r#""createdAt":"2025-11-25T10:00:00Z","lastUpdatedAt":"2025-11-25T10:00:00Z","ttl":60000"#;
+        format!(r#""taskId":"{id}","status":"{status}",{times},"pollInterval":1000"#)
+    }
+
+    /// A session with the tools `may` and `must`, and then these.
+    pub(super) fn session(steps: &[&str]) -> Vec<String> {
+        let tool = |name: &str, execution: &str| {
+            format!(r#"{{"name":"{name}","inputSchema":{{"type":"object"}}{execution}}}"#)
+        };
+        let support = |kind: &str| format!(r#","execution":{{"taskSupport":"{kind}"}}"#);
+        let tools = [tool("may", &support("optional")), tool("must", &support("required")), tool("never", "")];
+        let listed = format!(r#"< {{"jsonrpc":"2.0","id":1,"result":{{"tools":[{}]}}}}"#, tools.join(","));
+        session_of("2025-11-25", "{}", SERVER, &[&[LIST, &listed], steps].concat())
+    }
+
+    pub(super) fn call(id: u32, name: &str, more: &str) -> String {
+        format!(r#"> {{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{name}"{more}}}}}"#)
+    }
+
+    pub(super) fn created(id: u32, task: &str, status: &str) -> String {
+        format!(r#"< {{"jsonrpc":"2.0","id":{id},"result":{{"task":{{{}}}}}}}"#, state(task, status))
+    }
+
+    const TASK: &str = r#","task":{}"#;
+    const CONTENT: &str = r#"< {"jsonrpc":"2.0","id":2,"result":{"content":[]}}"#;
+
+    #[test]
+    fn tasks_are_asked_for_where_they_are_known() {
+        let rule = "task-augmentation";
+        let called = |name: &str, more: &str| session(&[&call(2, name, more)]);
+        fires(rule, &called("never", TASK));
+        fires(rule, &called("must", ""));
+        for (name, more) in [("may", TASK), ("may", ""), ("must", TASK), ("never", "")] {
+            silent(rule, &called(name, more));
+        }
+        fires(rule, &session_of("2025-11-25", "{}", r#"{"tools":{}}"#, &[&call(2, "may", TASK)]));
+    }
+
+    #[test]
+    fn tasks_begin_working() {
+        let rule = "task-create-result";
+        fires(rule, &session(&[&call(2, "may", TASK), CONTENT]));
+        fires(rule, &session(&[&call(2, "may", TASK), &created(2, "t", "completed")]));
+        silent(rule, &session(&[&call(2, "may", TASK), &created(2, "t", "working")]));
+        silent(rule, &session(&[&call(2, "may", ""), CONTENT]));
+
+        let extended = |extensions: &str| {
+            let params = modern(r#""name":"t""#).replace(
+                r#"clientCapabilities":{}"#,
+                &format!(r#"clientCapabilities":{{"extensions":{{{extensions}}}}}"#),
+            );
+            let task = r#""resultType":"task","taskId":"t","status":"working","ttlMs":null"#;
+            [
+                format!(r#"> {{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#),
+                format!(r#"< {{"jsonrpc":"2.0","id":1,"result":{{{task}}}}}"#),
+            ]
+        };
+        fires(rule, &extended(""));
+        silent(rule, &extended(r#""io.modelcontextprotocol/tasks":{}"#));
+    }
+
+    #[test]
+    fn ids_name_one_task() {
+        let rule = "task-id";
+        let two = |second: &str| {
+            let (first, next) = (call(2, "may", TASK), call(3, "may", TASK));
+            session(&[&first, &created(2, "t", "working"), &next, &created(3, second, "working")])
+        };
+        fires(rule, &two("t"));
+        silent(rule, &two("u"));
+        let lost = |code: &str| {
+            let get = r#"> {"jsonrpc":"2.0","id":2,"method":"tasks/get","params":{"taskId":"x"}}"#;
+            let error = format!(r#"< {{"jsonrpc":"2.0","id":2,"error":{{"code":{code},"message":"Task not found"}}}}"#);
+            session(&[get, &error])
+        };
+        assert_eq!(fires(rule, &lost("-32602")).severity.name(), "warning");
+        assert_eq!(fires(rule, &lost("-32603")).severity.name(), "error");
+        let typed =
+            format!(r#"> {{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{}}}"#, modern(r#""taskId":7"#));
+        fires(rule, &[typed]);
+    }
+
+    #[test]
+    fn results_name_their_task() {
+        let rule = "task-related-meta";
+        let got = |meta: &str| {
+            let ask = r#"> {"jsonrpc":"2.0","id":3,"method":"tasks/result","params":{"taskId":"t"}}"#;
+            let answer = format!(r#"< {{"jsonrpc":"2.0","id":3,"result":{{"content":[]{meta}}}}}"#);
+            session(&[&call(2, "may", TASK), &created(2, "t", "working"), ask, &answer])
+        };
+        let related = |id: &str| format!(r#","_meta":{{"io.modelcontextprotocol/related-task":{{"taskId":"{id}"}}}}"#);
+        fires(rule, &got(""));
+        fires(rule, &got(&related("u")));
+        silent(rule, &got(&related("t")));
+    }
+}

@@ -1,0 +1,257 @@
+//! What becomes of a task: its status, how often it is asked for, how it ends.
+
+use super::{BOTH, CORE, LAYER, peer};
+use crate::findings::history::{Stated, Status, Task};
+use crate::findings::report::Report;
+use crate::findings::rule::{NOTIFICATIONS, REQUESTS, RESULTS};
+use crate::findings::seen::Seen;
+use crate::findings::{Check, Rule, Severity};
+use crate::mcp::Transport;
+use crate::mcp::method::Method;
+use crate::mcp::revision::Revisions;
+
+/// The rules of this file.
+pub(in crate::findings) const RULES: &[&Rule] =
+    &[&TRANSITION, &POLL_INTERVAL, &CANCEL_TERMINAL, &FAILED_SEMANTICS, &INPUT_KEY];
+
+/// The task that a message states, as it was before.
+fn stated<'s, 'a>(seen: &Seen<'s, 'a>) -> Option<(Stated<'a>, &'s Task)> {
+    let now = Stated::of(seen)?;
+    let before = seen.history.tasks.get(seen.message.direction, &now.id)?;
+    Some((now, before))
+}
+
+static TRANSITION: Rule = Rule {
+    id: "task-transition",
+    severity: Severity::Error,
+    revisions: BOTH,
+    layer: LAYER,
+    title: "A task that was over has another status",
+    spec: "2025-11-25 basic/utilities/tasks \"Task Status Lifecycle\": terminal states MUST NOT transition to any other status; ext-tasks",
+    why: "Clients stop asking once it is over, and never see what came after.",
+    example: "completed, then working",
+    remedy: "Let completed, failed and cancelled be final.",
+    checks: &[
+        Check::Message(NOTIFICATIONS, &[Method::TasksStatus, Method::TasksNotification], transition),
+        Check::Message(RESULTS, &[Method::TasksGet, Method::TasksCancel], transition),
+    ],
+};
+
+fn transition(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let Some((now, before)) = stated(seen) else { return };
+    let Some((was, is)) = before.status.zip(now.status) else { return };
+    // Over HTTP one answer may overtake another: what is no older than what was seen did not.
+    let is_later = match (&before.updated, &now.updated) {
+        (Some(before), Some(now)) => now >= before,
+        _ => false,
+    };
+    if was.is_terminal() && was != is && (is_later || seen.history.transport == Transport::Stdio) {
+        report.say_with(&[before.number], format!("the task {:?} was {} and is {}", now.id, was.name(), is.name()));
+    }
+}
+
+static POLL_INTERVAL: Rule = Rule {
+    id: "task-poll-interval",
+    severity: Severity::Warning,
+    revisions: BOTH,
+    layer: LAYER,
+    title: "A task was asked for sooner than its receiver wants",
+    spec: "2025-11-25 basic/utilities/tasks \"Getting Tasks\": pollInterval (SHOULD); ext-tasks pollIntervalMs",
+    why: "It costs both sides work, and is answered with what is already known.",
+    example: "tasks/get every 100 ms with \"pollInterval\":5000",
+    remedy: "Wait pollInterval between two tasks/get, or for a notification.",
+    checks: &[Check::Message(REQUESTS, &[Method::TasksGet], poll_interval)],
+};
+
+fn poll_interval(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let Some(id) = seen.body().text("taskId") else { return };
+    let Some(task) = seen.history.tasks.get(peer(seen.message.direction), &id) else { return };
+    let Some(((number, polled), interval)) = task.polled.zip(task.interval) else { return };
+    let waited = seen.message.time.0.saturating_sub(polled.0);
+    let interval_ns = i64::try_from(interval).unwrap_or(i64::MAX).saturating_mul(1_000_000);
+    // Clocks and networks are a little off: nine tenths will do.
+    if waited >= 0 && waited < interval_ns / 10 * 9 {
+        let waited = waited / 1_000_000;
+        report
+            .say_with(&[number], format!("{id:?} was asked for after {waited} ms, and pollInterval is {interval} ms"));
+    }
+}
+
+static CANCEL_TERMINAL: Rule = Rule {
+    id: "task-cancel-terminal",
+    severity: Severity::Warning,
+    revisions: CORE,
+    layer: LAYER,
+    title: "A task that was over was cancelled, and the receiver agreed",
+    spec: "2025-11-25 basic/utilities/tasks \"Task Cancellation\" 1: -32602",
+    why: "The client believes that it stopped what had already happened.",
+    example: "a result for tasks/cancel of a completed task",
+    remedy: "Answer -32602 with the status that the task has.",
+    checks: &[Check::Message(RESULTS, &[Method::TasksCancel], cancel_terminal)],
+};
+
+fn cancel_terminal(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let Some((asked, id)) = seen.asked.and_then(|asked| Some((asked, asked.subject.as_deref()?))) else { return };
+    let Some(task) = seen.history.tasks.get(seen.message.direction, id) else { return };
+    if task.ended.is_some_and(|ended| ended < asked.time) {
+        let status = task.status.map_or("over", Status::name);
+        report.say_with(&[task.number, asked.number], format!("the task {id:?} was {status} before"));
+    }
+}
+
+static FAILED_SEMANTICS: Rule = Rule {
+    id: "task-failed-semantics",
+    severity: Severity::Error,
+    revisions: BOTH,
+    layer: LAYER,
+    title: "How a task ended and what it holds do not agree",
+    spec: "2025-11-25 basic/utilities/tasks \"Task Execution Errors\" (SHOULD); extension io.modelcontextprotocol/tasks \"Task Status\"",
+    why: "The client takes a failure for success, or cannot find what it waited for.",
+    example: "2026-07-28: status failed with a result whose isError is true; completed without \"result\"",
+    remedy: "2025-11-25: a tool's isError makes the task failed. 2026-07-28: failed has an error, completed a result, isError or not.",
+    checks: &[
+        Check::Message(RESULTS, &[Method::TasksResult], failed_result),
+        Check::Message(RESULTS, &[Method::TasksGet], failed_state),
+        Check::Message(NOTIFICATIONS, &[Method::TasksNotification], failed_state),
+    ],
+};
+
+fn failed_result(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let Some(id) = seen.asked.and_then(|asked| asked.subject.as_deref()) else { return };
+    let Some(task) = seen.history.tasks.get(seen.message.direction, id) else { return };
+    let is_error = seen.body().get("isError") == Some("true");
+    if is_error && task.status == Some(Status::Completed) {
+        let text = format!("the tool failed (isError), and the task {id:?} is completed");
+        report.say_as_with(Severity::Warning, &[task.number], text);
+    }
+}
+
+fn failed_state(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    if !seen.revisions().within(Revisions::MODERN) {
+        return;
+    }
+    let Some(now) = Stated::of(seen) else { return };
+    let (result, error) = (now.members.get("result"), now.members.get("error"));
+    let failed = result.is_some() && now.members.object("result").get("isError") == Some("true");
+    match now.status {
+        Some(Status::Failed) if failed => report.say("failed stands for isError; the task is completed"),
+        Some(Status::Failed) if error.is_none() => report.say("failed, without \"error\""),
+        Some(Status::Completed) if result.is_none() => report.say("completed, without \"result\""),
+        _ => {}
+    }
+}
+
+static INPUT_KEY: Rule = Rule {
+    id: "task-input-key-reused",
+    severity: Severity::Error,
+    revisions: Revisions::MODERN,
+    layer: LAYER,
+    title: "A task asks for another input under a key that it used before",
+    spec: "extension io.modelcontextprotocol/tasks (SEP-2663) \"Task Update Requests\": keys are unique over the life of a task",
+    why: "The client has answered that key, and does not ask the person again.",
+    example: "inputRequests {\"a\":…} twice, with different questions",
+    remedy: "Use a new key for every question.",
+    checks: &[
+        Check::Message(RESULTS, &[Method::TasksGet], input_key),
+        Check::Message(NOTIFICATIONS, &[Method::TasksNotification], input_key),
+    ],
+};
+
+fn input_key(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let Some((now, before)) = stated(seen) else { return };
+    for (key, input) in now.inputs() {
+        if before.inputs.get(&key).is_some_and(|known| *known != input) {
+            report.say_with(&[before.number], format!("{key:?} asked for something else before"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{call, created, session, state};
+    use crate::findings::testing::{fires, modern, silent};
+
+    /// A task `t`, and then these.
+    fn after(steps: &[&str]) -> Vec<String> {
+        let (call, created) = (call(2, "may", r#","task":{}"#), created(2, "t", "working"));
+        session(&[&[call.as_str(), created.as_str()], steps].concat())
+    }
+
+    fn ask(id: u32, method: &str) -> String {
+        format!(r#"> {{"jsonrpc":"2.0","id":{id},"method":"tasks/{method}","params":{{"taskId":"t"}}}}"#)
+    }
+
+    fn is(id: u32, status: &str) -> String {
+        format!(r#"< {{"jsonrpc":"2.0","id":{id},"result":{{{}}}}}"#, state("t", status))
+    }
+
+    #[test]
+    fn what_is_over_stays_over() {
+        let rule = "task-transition";
+        let then = |first: &str, second: &str| {
+            after(&[&ask(3, "get"), &is(3, first), "+ 2000", &ask(4, "get"), &is(4, second)])
+        };
+        fires(rule, &then("completed", "working"));
+        fires(rule, &then("cancelled", "completed"));
+        silent(rule, &then("input_required", "working"));
+        silent(rule, &then("completed", "completed"));
+    }
+
+    #[test]
+    fn the_receiver_says_how_often() {
+        let rule = "task-poll-interval";
+        let twice = |wait: &str| after(&[&ask(3, "get"), &is(3, "working"), wait, &ask(4, "get")]);
+        fires(rule, &twice("+ 100"));
+        silent(rule, &twice("+ 1000"));
+    }
+
+    #[test]
+    fn what_is_over_is_not_cancelled() {
+        let rule = "task-cancel-terminal";
+        let cancelled =
+            |status: &str, answer: &str| after(&[&ask(3, "get"), &is(3, status), &ask(4, "cancel"), answer]);
+        fires(rule, &cancelled("completed", &is(4, "completed")));
+        silent(rule, &cancelled("working", &is(4, "cancelled")));
+        let refused = r#"< {"jsonrpc":"2.0","id":4,"error":{"code":-32602,"message":"m"}}"#;
+        silent(rule, &cancelled("completed", refused));
+    }
+
+    #[test]
+    fn endings_agree() {
+        let rule = "task-failed-semantics";
+        let related = r#""_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t"}}"#;
+        let ended = |status: &str| {
+            let result = format!(r#"< {{"jsonrpc":"2.0","id":4,"result":{{"content":[],"isError":true,{related}}}}}"#);
+            after(&[&ask(3, "get"), &is(3, status), &ask(4, "result"), &result])
+        };
+        assert_eq!(fires(rule, &ended("completed")).severity.name(), "warning");
+        silent(rule, &ended("failed"));
+        fires(rule, &got(&[r#""status":"failed""#]));
+        fires(rule, &got(&[r#""status":"completed""#]));
+        silent(rule, &got(&[r#""status":"completed","result":{"content":[],"isError":true}"#]));
+    }
+
+    /// Looks at a task of the extension.
+    fn got(states: &[&str]) -> Vec<String> {
+        let look = |(id, state): (usize, &&str)| {
+            let params = modern(r#""taskId":"t""#);
+            let common = r#""resultType":"complete","taskId":"t","ttlMs":null"#;
+            [
+                format!(r#"> {{"jsonrpc":"2.0","id":{id},"method":"tasks/get","params":{params}}}"#),
+                format!(r#"< {{"jsonrpc":"2.0","id":{id},"result":{{{common},{state}}}}}"#),
+            ]
+        };
+        states.iter().enumerate().flat_map(look).collect()
+    }
+
+    #[test]
+    fn keys_are_used_once() {
+        let wants = |key: &str, method: &str| {
+            format!(r#""status":"input_required","inputRequests":{{"{key}":{{"method":"{method}"}}}}"#)
+        };
+        let first = wants("a", "roots/list");
+        let rule = "task-input-key-reused";
+        fires(rule, &got(&[&first, &wants("a", "elicitation/create")]));
+        silent(rule, &got(&[&first, &first, &wants("b", "elicitation/create")]));
+    }
+}

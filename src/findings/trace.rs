@@ -1,0 +1,114 @@
+//! Rules about trace context in `_meta` (2026-07-28 basic/index "OpenTelemetry trace context"; before, a convention).
+
+use super::report::Report;
+use super::rule::{ASKS, RESULTS};
+use super::seen::Seen;
+use super::{Check, Rule, Severity};
+use crate::mcp::revision::Revision::V2025_11_25;
+use crate::mcp::revision::Revisions;
+
+/// The rules of this file.
+pub(super) const RULES: &[&Rule] = &[&MALFORMED];
+
+static MALFORMED: Rule = Rule {
+    id: "trace-context-malformed",
+    severity: Severity::Warning,
+    revisions: Revisions::since(V2025_11_25),
+    layer: "trace",
+    title: "traceparent, tracestate or baggage in _meta is malformed",
+    spec: "2026-07-28 basic/index \"OpenTelemetry trace context\"; W3C Trace Context sections 3.2 and 3.3; W3C Baggage section 3.2",
+    why: "Receivers drop it and begin a trace of their own: the call is missing in the caller's trace.",
+    example: "\"_meta\":{\"traceparent\":\"4bf92f3577b34da6a3ce929d0e0e4736\"}",
+    remedy: "Inject with a W3C propagator: 00-{32 hex digits}-{16 hex digits}-{2 hex digits}.",
+    checks: &[Check::Message(ASKS, &[], malformed), Check::Message(RESULTS, &[], malformed)],
+    ..Rule::BLANK
+};
+
+/// W3C Trace Context section 3.2.2: version, trace id, parent id and flags in lower-case hex digits. Version ff is forbidden, ids of
+/// zeros are invalid, and a version above 00 may have more behind a dash.
+fn is_traceparent(text: &str) -> bool {
+    let is_hex = |part: &str, length: usize| {
+        part.len() == length && part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    };
+    let is_zero = |part: &str| part.bytes().all(|byte| byte == b'0');
+    let mut parts = text.splitn(5, '-');
+    let mut next = || parts.next().unwrap_or_default();
+    let (version, trace, parent, flags) = (next(), next(), next(), next());
+    let is_open = version != "00";
+    is_hex(version, 2)
+        && version != "ff"
+        && is_hex(trace, 32)
+        && !is_zero(trace)
+        && is_hex(parent, 16)
+        && !is_zero(parent)
+        && is_hex(flags, 2)
+        && (is_open || parts.next().is_none())
+}
+
+/// W3C Trace Context section 3.3.1 and W3C Baggage section 3.2.1: members with commas between them, each a key, an equals sign and
+/// a value; of `tracestate` at most 32, of which some may be empty.
+fn is_list(text: &str) -> bool {
+    let is_member = |member: &str| {
+        let pair = member.split(';').next().unwrap_or_default().split_once('=');
+        pair.is_some_and(|(key, _)| {
+            let key = key.trim();
+            !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_graphic())
+        })
+    };
+    text.split(',').map(str::trim).filter(|member| !member.is_empty()).all(is_member)
+}
+
+fn malformed(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let checks: [(&str, fn(&str) -> bool); 3] =
+        [("traceparent", is_traceparent), ("tracestate", is_list), ("baggage", is_list)];
+    for (name, is_valid) in checks {
+        let Some(value) = seen.meta().get(name) else { continue };
+        let text = crate::decode::json::string(value);
+        if !text.as_deref().is_some_and(is_valid) {
+            // 2026-07-28: "MUST follow the W3C format"; before, the names were nobody's.
+            let is_modern = seen.revisions().within(Revisions::MODERN);
+            let severity = if is_modern { MALFORMED.severity } else { Severity::Info };
+            report.say_as(severity, format!("{name} is {}", &value[..value.floor_char_boundary(80)]));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::findings::testing::{fires, session, silent};
+
+    #[test]
+    fn what_a_traceparent_looks_like() {
+        let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        assert!(is_traceparent(good) && is_traceparent(&format!("{}-more", good.replacen("00", "01", 1))));
+        for bad in [
+            "",
+            "00",
+            &good.to_uppercase(),
+            &format!("{good}-more"),
+            &good.replacen("00", "ff", 1),
+            "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+        ] {
+            assert!(!is_traceparent(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn trace_context_has_the_form_of_w3c() {
+        let with = |meta: &str| {
+            let ping = format!(r#"> {{"jsonrpc":"2.0","id":1,"method":"ping","params":{{"_meta":{{{meta}}}}}}}"#);
+            session("2025-11-25", &[&ping])
+        };
+        let rule = "trace-context-malformed";
+        fires(rule, &with(r#""traceparent":"4bf9""#));
+        fires(rule, &with(r#""tracestate":"rojo""#));
+        fires(rule, &with(r#""baggage":1"#));
+        silent(
+            rule,
+            &with(
+                r#""traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01","tracestate":"rojo=1,, congo=t61","baggage":"user=alice;secret,x=%20""#,
+            ),
+        );
+    }
+}
