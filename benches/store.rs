@@ -255,6 +255,7 @@ fn capture() -> (Vec<Told>, u64) {
                 sse_id: None,
                 line: None,
                 redelivered: false,
+                link: None,
                 findings: Vec::new(),
             })));
             recorder.event(Event::Session(Box::new(session(call * 2))));

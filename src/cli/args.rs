@@ -211,6 +211,9 @@ pub struct Show {
     /// One message whole
     #[arg(long, short, value_name = "N")]
     pub message: Option<u64>,
+    /// What each session is, in place of its messages: revision, capabilities, lists and their cost, timeline
+    #[arg(long, conflicts_with_all = ["message", "filter", "follow"])]
+    pub summary: bool,
     /// One session of a capture with several
     #[arg(long, value_name = "N")]
     pub session: Option<u32>,

@@ -17,9 +17,13 @@ use crate::filter::Filter;
 use crate::findings;
 use crate::mcp::{Message, MessageNumber, Session};
 use crate::store::{CaptureId, Key, Page, Scope};
+use crate::view::overview;
 use crate::view::paint::Tone;
-use crate::view::safe;
+use crate::view::safe::{self, Align};
 use crate::view::transcript::{Lines, Totals};
+
+/// Messages of an operation that are listed with one of them: a screen.
+const OPERATION: usize = 40;
 
 /// How often a followed database is looked at: a person sees a message within a tenth of a second.
 const LOOK: Duration = Duration::from_millis(30);
@@ -37,12 +41,17 @@ pub fn run(arguments: Show, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
             None => None,
         };
         let (session, message) = find(&opened, session, MessageNumber(number))?;
-        timeline.whole(&session, &message)?;
+        timeline.whole(&opened, &session, &message)?;
         return Ok(ExitCode::SUCCESS);
     }
     let sessions = opened.sessions()?;
     if sessions.is_empty() && !arguments.follow {
         bail!("no MCP session in {}: \"mcptap read\" says what there is", arguments.target);
+    }
+    if arguments.summary {
+        sessions.iter().try_for_each(|session| timeline.summary(&opened, session))?;
+        timeline.out.flush()?;
+        return Ok(ExitCode::SUCCESS);
     }
     let mut seen = None;
     for session in &sessions {
@@ -120,6 +129,26 @@ impl Timeline {
         Ok(last)
     }
 
+    /// What a session is, beside its messages.
+    fn summary(&mut self, opened: &Opened, session: &Session) -> Result<()> {
+        let overview = overview::read(&opened.reader, session)?;
+        if self.json {
+            return self.write(|line| jsonl::write_overview(line, session.number, &overview));
+        }
+        writeln!(self.out, "{}", self.lines.session(session))?;
+        for line in overview.lines(session) {
+            let (tone, columns) = if line.depth == 0 { (Tone::Strong, 28) } else { (Tone::Plain, 26) };
+            let name = safe::pad(&line.name, columns, Align::Left);
+            let number = line.message.map(|number| format!("  ({})", number.0)).unwrap_or_default();
+            let room = self.lines.width.saturating_sub(32 + number.len()).max(20);
+            let value = safe::fit(&line.value, room);
+            let paint = self.lines.paint;
+            let text = format!("  {:2$}{} {value}", "", paint.paint(tone, &name), line.depth * 2);
+            writeln!(self.out, "{}{}", text.trim_end(), paint.paint(Tone::Dim, &number))?;
+        }
+        Ok(writeln!(self.out)?)
+    }
+
     /// The messages of a session behind `after`; returns the last one's key.
     fn messages(&mut self, opened: &Opened, session: &Session, after: Option<Key>) -> Result<Option<Key>> {
         const PAGE: usize = 1_000;
@@ -190,7 +219,7 @@ impl Timeline {
     }
 
     /// One message with everything.
-    fn whole(&mut self, session: &Session, message: &Message) -> Result<()> {
+    fn whole(&mut self, opened: &Opened, session: &Session, message: &Message) -> Result<()> {
         if self.json {
             self.write(|line| jsonl::write_message(line, message))?;
             return Ok(self.out.flush()?);
@@ -202,12 +231,39 @@ impl Timeline {
             let text = format!("        {} {}: {}", rule.severity.name(), rule.id, rule.title);
             writeln!(self.out, "{}", self.lines.paint.paint(Tone::Warning, &text))?;
         }
+        self.operation(opened, message)?;
         writeln!(self.out)?;
         match json_tree::pretty(&message.raw) {
             Some(pretty) => writeln!(self.out, "{pretty}")?,
             None => writeln!(self.out, "{}", safe::visible_bytes(&message.raw))?,
         }
         Ok(self.out.flush()?)
+    }
+
+    /// The operation that a message is part of: its messages, each with why it belongs to it.
+    fn operation(&mut self, opened: &Opened, message: &Message) -> Result<()> {
+        let Some(capture) = opened.reader.capture_of(message.session)? else { return Ok(()) };
+        let scope = Scope::Session(message.session);
+        let own = opened.reader.message_rows(scope, Page::from(Key::new(capture, message.number.0), 1))?.pop();
+        let Some(operation) = own.and_then(|row| row.operation) else { return Ok(()) };
+        let filter = Filter::parse(&format!("operation = {}", operation.0))?;
+        let rows = opened.reader.matching(&filter, scope, Page::first(OPERATION + 1))?;
+        writeln!(self.out, "        part of operation {}:", operation.0)?;
+        for row in rows.iter().take(OPERATION) {
+            let method = safe::visible(row.method.as_deref().unwrap_or("no method"));
+            let why = match row.link {
+                Some(link) => link.why.reason(link.previous),
+                None if row.answers.is_some() => "it answers the first request".to_owned(),
+                None => "the first request".to_owned(),
+            };
+            let mark = if row.number == message.number { "▸" } else { " " };
+            let line = format!("      {mark} {:>6}  {}  {why}", row.number.0, safe::pad(&method, 25, Align::Left));
+            writeln!(self.out, "{}", self.lines.paint.paint(Tone::Dim, &line))?;
+        }
+        if rows.len() > OPERATION {
+            writeln!(self.out, "        and more: mcptap show --filter \"operation = {}\"", operation.0)?;
+        }
+        Ok(())
     }
 
     fn totals(&mut self) -> Result<()> {

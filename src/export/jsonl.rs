@@ -17,9 +17,11 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::decode::exchange::Exchange;
 use crate::findings::{Finding, Rule, Severity};
-use crate::mcp::{Message, Party, Peers, Session, Transport};
+use crate::mcp::capability::Declarer;
+use crate::mcp::{Message, Party, Peers, Session, SessionNumber, Transport};
 use crate::store::FindingRow;
 use crate::view::layers::Layer;
+use crate::view::overview::Overview;
 use crate::view::steps::Step;
 
 use object::Object;
@@ -49,6 +51,16 @@ pub fn write_message(out: &mut Vec<u8>, message: &Message) {
             batch.number("index", index);
         });
     }
+    line.maybe(&message.link, |line, link| {
+        line.object("operation", |operation| {
+            operation.number("first", link.operation.0);
+            operation.number("continues", link.previous.0);
+            operation.word("why", link.why.name());
+            if link.why.is_likely() {
+                operation.truth("likely", true);
+            }
+        });
+    });
     line.maybe(&message.answers, |line, number| line.number("answers", number.0));
     line.maybe(&message.answered_by, |line, number| line.number("answered_by", number.0));
     line.maybe(&message.latency, |line, nanoseconds| line.signed("latency_ns", *nanoseconds));
@@ -66,6 +78,43 @@ pub fn write_message(out: &mut Vec<u8>, message: &Message) {
     if !message.findings.is_empty() {
         line.array("findings", &message.findings, |out, rule| text::write_string(out, rule));
     }
+    line.end_line();
+}
+
+/// Writes the `overview` line of a session.
+pub fn write_overview(out: &mut Vec<u8>, session: SessionNumber, overview: &Overview) {
+    let mut line = Object::line(out, "overview");
+    line.number("session", session.0);
+    line.maybe(&overview.asked, |line, (version, _)| line.text("revision_asked", version));
+    line.maybe(&overview.given, |line, (version, _)| line.text("revision_given", version));
+    line.maybe(&overview.instructions, |line, (text, _)| line.text("instructions", text));
+    for (name, side) in [("client_capabilities", Declarer::Client), ("server_capabilities", Declarer::Server)] {
+        line.array(name, overview.capabilities(side), |out, standing| {
+            let mut object = Object::inside(out);
+            object.word("capability", standing.capability.path());
+            object.maybe(&standing.declared, |object, number| object.number("declared", number.0));
+            object.number("used", standing.used.map_or(0, |(times, _)| times));
+            object.end();
+        });
+    }
+    line.array("extensions", overview.negotiated(), text::write_string);
+    line.array("lists", &overview.lists, |out, (name, listed)| {
+        let mut object = Object::inside(out);
+        object.word("list", name);
+        object.number("items", listed.items);
+        object.number("bytes", listed.bytes);
+        object.number("tokens", listed.tokens());
+        object.number("message", listed.message.0);
+        object.end();
+    });
+    line.array("timeline", &overview.timeline, |out, (time, what, number)| {
+        let mut object = Object::inside(out);
+        object.time("time", *time);
+        object.text("what", what);
+        object.number("message", number.0);
+        object.end();
+    });
+    line.text("end", &overview.end);
     line.end_line();
 }
 

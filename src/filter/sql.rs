@@ -120,6 +120,12 @@ fn column(key: Key) -> Column {
         Key::Process => Column::One("(SELECT process FROM session WHERE id = message.session)"),
         Key::Packet => Column::Many("SELECT value FROM json_each(numbers(message.packets))"),
         Key::Batch => Column::One("message.batch"),
+        // The first request of an operation is not linked, and neither is its answer.
+        Key::Operation => Column::One(
+            "(coalesce((SELECT operation FROM link WHERE link.message = message.id), \
+             (SELECT operation FROM link WHERE link.operation = message.id), \
+             (SELECT operation FROM link WHERE link.operation = message.capture << 40 | message.answers)) & 0xFFFFFFFFFF)",
+        ),
         Key::Answers => Column::One("message.answers"),
         Key::Answered => Column::One("CASE message.kind WHEN 0 THEN message.answered_by IS NOT NULL END"),
         Key::Redelivered => Column::One("message.redelivered"),

@@ -6,7 +6,7 @@
 //! nothing of the kind never makes one wait. On a live capture nothing waits for the end: there the answer rests on
 //! what is known.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use rustc_hash::FxBuildHasher;
 
@@ -23,6 +23,9 @@ const HELD: usize = 64 << 20;
 
 /// What a waiting message costs beside its text.
 const OVERHEAD: usize = 512;
+
+/// Operations remembered; the oldest are forgotten first. They take less memory than the messages that wait.
+const OPERATIONS: usize = 1 << 20;
 
 /// Sessions remembered; the oldest are forgotten first. As many as there may be open connections.
 const SESSIONS: usize = 65_536;
@@ -48,6 +51,8 @@ pub struct Stream {
     sessions: BTreeMap<SessionNumber, Session>,
     /// Of the messages that wait: how many of this exchange, and its record once it is over.
     exchanges: HashMap<ExchangeNumber, (usize, Option<Exchange>), FxBuildHasher>,
+    /// First requests of operations, as far as later messages told.
+    operations: BTreeSet<MessageNumber>,
     tools: BTreeMap<MessageNumber, String>,
     tools_bytes: usize,
 }
@@ -64,6 +69,7 @@ impl Stream {
             waiting_bytes: 0,
             sessions: BTreeMap::new(),
             exchanges: HashMap::default(),
+            operations: BTreeSet::new(),
             tools: BTreeMap::new(),
             tools_bytes: 0,
         }
@@ -119,6 +125,14 @@ impl Stream {
             self.remember(message.number, tool.clone());
         }
         let tool = tool.or_else(|| self.tools.get(&message.answers?).cloned());
+        if let Some(link) = message.link
+            && self.settled == Settled::AtEnd
+        {
+            self.operations.insert(link.operation);
+            if self.operations.len() > OPERATIONS {
+                self.operations.pop_first();
+            }
+        }
         if let Some(request) = message.answers
             && let Some(waiting) = self.waiting(request)
         {
@@ -130,6 +144,13 @@ impl Stream {
         self.waiting_bytes += message.raw.len() + OVERHEAD;
         let (answered, findings) = (message.answered_by.is_some(), message.findings.clone());
         self.waiting.push_back(Waiting { message, tool, answered, findings, severities: Vec::new() });
+    }
+
+    /// The first request of a message's operation; the first one itself and its answer have no link.
+    fn operation(&self, message: &Message) -> Option<MessageNumber> {
+        let first = |number: &MessageNumber| self.operations.contains(number);
+        let own = message.link.map(|link| link.operation);
+        own.or_else(|| Some(message.number).filter(first)).or_else(|| message.answers.filter(first))
     }
 
     fn waiting(&mut self, number: MessageNumber) -> Option<&mut Waiting> {
@@ -168,6 +189,7 @@ impl Stream {
                 message: &message,
                 tool: tool.as_deref(),
                 answered,
+                operation: self.operation(&message),
                 findings: &findings,
                 severities: &severities,
                 session: self.sessions.get(&message.session),

@@ -64,6 +64,7 @@ pub(crate) fn message(number: u64, raw: &str) -> Message {
         sse_id: None,
         line: None,
         redelivered: false,
+        link: None,
         findings: Vec::new(),
     }
 }
@@ -119,6 +120,7 @@ fn passes(filter: &str, message: &Message, tool: Option<&str>) -> bool {
         message,
         tool,
         answered: message.answered_by.is_some(),
+        operation: message.link.map(|link| link.operation),
         findings: &message.findings,
         severities: &[],
         session: Some(&session),

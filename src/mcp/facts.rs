@@ -1,6 +1,6 @@
 //! What a message says about its call, as the pipeline, the store and the filters all mean it.
 
-use crate::decode::json::{member, string};
+use crate::decode::json::{Object, array, member, string};
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::Message;
 
@@ -13,6 +13,8 @@ pub enum Status {
     Error,
     /// With a result that says that the tool failed (`isError`).
     ToolError,
+    /// With a result of a tool that did its work and says no: a member of its data that is `false` ([`NO`]).
+    Negative,
 }
 
 impl Status {
@@ -22,6 +24,7 @@ impl Status {
             Status::Ok => "ok",
             Status::Error => "error",
             Status::ToolError => "tool-error",
+            Status::Negative => "negative",
         }
     }
 }
@@ -36,10 +39,40 @@ pub fn status(message: &Message) -> Option<Status> {
         Kind::Response => {
             // Results are long and failures rare: the member is looked for before the result is read as JSON.
             let said = |result: &&str| memchr::memmem::find(result.as_bytes(), b"\"isError\"").is_some();
-            let failed = part(message, "result").filter(said).and_then(|result| member(result, "isError"));
-            Some(if failed == Some("true") { Status::ToolError } else { Status::Ok })
+            let result = part(message, "result");
+            let failed = result.filter(said).and_then(|result| member(result, "isError"));
+            Some(match result {
+                _ if failed == Some("true") => Status::ToolError,
+                Some(result) if message.method.as_deref() == Some("tools/call") && says_no(result) => Status::Negative,
+                _ => Status::Ok,
+            })
         }
         Kind::Request | Kind::Notification | Kind::Invalid => None,
+    }
+}
+
+/// Members by which the data of a tool's result says no, where they are `false`.
+pub const NO: [&str; 3] = ["found", "exists", "success"];
+
+/// Results longer than this say more than no.
+const SHORT: usize = 4_096;
+
+/// Whether the data of a tool's result says no: `structuredContent`, or the one text that is a JSON object (server/tools "Structured
+/// Content": "a tool that returns structured content SHOULD also return the serialized JSON in a TextContent block").
+fn says_no(result: &str) -> bool {
+    if result.len() > SHORT || !NO.iter().any(|name| memchr::memmem::find(result.as_bytes(), name.as_bytes()).is_some())
+    {
+        return false;
+    }
+    let no = |data: &str| {
+        let data = Object::read(data);
+        NO.iter().any(|name| data.get(name) == Some("false"))
+    };
+    let result = Object::read(result);
+    match (result.get("structuredContent"), array(result.get("content").unwrap_or_default(), 2).as_slice()) {
+        (Some(data), _) => no(data),
+        (None, [only]) => Object::read(only).text("text").is_some_and(|text| no(text.trim())),
+        (None, _) => false,
     }
 }
 
@@ -66,4 +99,31 @@ pub fn part<'a>(message: &'a Message, name: &str) -> Option<&'a str> {
         _ => return None,
     };
     simdutf8::basic::from_utf8(message.raw.get(range.clone()?)?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_says_no_is_the_data_of_a_short_result() {
+        for no in [
+            r#"{"content":[],"structuredContent":{"found":false,"id":7}}"#,
+            r#"{"content":[{"type":"text","text":"{\"found\": false}"}],"isError":false}"#,
+            r#"{"content":[{"type":"text","text":" {\"success\":false}\n"}]}"#,
+        ] {
+            assert!(says_no(no), "{no}");
+        }
+        for other in [
+            r#"{"content":[],"structuredContent":{"found":true}}"#,
+            r#"{"content":[],"structuredContent":{"found":"false"}}"#,
+            r#"{"content":[],"structuredContent":{"rows":[{"found":false}]}}"#,
+            r#"{"content":[{"type":"text","text":"found: false"}],"found":false}"#,
+            r#"{"content":[{"type":"text","text":"{\"found\":false}"},{"type":"text","text":"but"}]}"#,
+            "7",
+        ] {
+            assert!(!says_no(other), "{other}");
+        }
+        assert!(!says_no(&format!(r#"{{"structuredContent":{{"found":false}},"x":"{}"}}"#, "x".repeat(SHORT))));
+    }
 }

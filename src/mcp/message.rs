@@ -1,5 +1,6 @@
 //! A message as a record: its text as transmitted, its place, its partner.
 
+use super::operations::Link;
 use super::session::SessionNumber;
 use crate::capture::{PacketNumber, Span, Time};
 use crate::decode::Direction;
@@ -119,6 +120,8 @@ pub struct Message {
     pub line: Option<u64>,
     /// An SSE resume delivered the same event again.
     pub redelivered: bool,
+    /// What ties it to an earlier message of its operation; the first call of one has none.
+    pub link: Option<Link>,
     /// Ids of the rules it breaks.
     pub findings: Vec<&'static str>,
 }

@@ -5,6 +5,7 @@ pub mod contract;
 pub mod facts;
 pub mod message;
 pub mod method;
+pub mod operations;
 pub mod pairing;
 pub mod peek;
 pub mod places;

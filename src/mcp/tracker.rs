@@ -338,6 +338,7 @@ impl Tracker {
             sse_id,
             line,
             redelivered,
+            link: None,
             findings: Vec::new(),
         };
         let scope = match (exchange, text.direction) {
@@ -347,6 +348,7 @@ impl Tracker {
             (exchange, Direction::ServerToClient) => Scope::Session(exchange),
         };
         state.pair(&mut message, scope, &self.limits, &mut oddities);
+        message.link = state.operations.link(&message);
         state.count(&message);
         sink(Tracked::Message(Box::new(message), oddities));
     }

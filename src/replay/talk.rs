@@ -65,6 +65,7 @@ fn message(index: usize, direction: Direction, raw: &str) -> Message {
         sse_id: None,
         line: Some(index as u64 + 1),
         redelivered: false,
+        link: None,
         findings: Vec::new(),
     };
     message.tool = facts::tool(&message);

@@ -199,6 +199,7 @@ impl Pending {
     fn write_messages(&self, db: &Database, capture: CaptureId, written: &mut Written) -> anyhow::Result<()> {
         let mut insert = db.prepare_cached(message::INSERT)?;
         let mut insert_text = db.prepare_cached("INSERT OR IGNORE INTO message_text (id, text) VALUES (?, ?)")?;
+        let mut insert_link = db.prepare_cached(message::INSERT_LINK)?;
         let mut answered = db.prepare_cached(message::ANSWERED)?;
         for (record, glance, text) in &self.messages {
             let (id, last) = written.session(db, capture, record.session)?;
@@ -206,6 +207,9 @@ impl Pending {
                 continue;
             }
             *last += 1;
+            if let Some(link) = &record.link {
+                message::write_link(&mut insert_link, (capture, record.number), link)?;
+            }
             insert_text.execute(params![Key::new(capture, record.number.0), text])?;
             if let Some(request) = record.answers {
                 let request = Key::new(capture, request.0);

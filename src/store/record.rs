@@ -58,6 +58,10 @@ impl<'a> Columns<'a> {
         self.get().map(Key)
     }
 
+    pub(super) fn optional_key(&mut self) -> rusqlite::Result<Option<Key>> {
+        self.get::<Option<i64>>().map(|key| key.map(Key))
+    }
+
     pub(super) fn capture(&mut self) -> rusqlite::Result<CaptureId> {
         self.get().map(CaptureId)
     }

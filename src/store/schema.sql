@@ -139,6 +139,15 @@ CREATE TABLE message_text (
   text             ANY NOT NULL
 ) STRICT;
 
+-- What ties a message to an earlier one of its operation. Numbers are those of the capture; `operation` is the key of the first request.
+CREATE TABLE link (
+  message          INTEGER PRIMARY KEY,       -- key
+  operation        INTEGER NOT NULL,          -- key
+  previous         INTEGER NOT NULL,          -- key
+  why              INTEGER NOT NULL
+) STRICT;
+CREATE INDEX link_operation ON link (operation, message);
+
 CREATE TABLE rule (
   id               TEXT PRIMARY KEY,
   severity         INTEGER NOT NULL,

@@ -80,6 +80,7 @@ fn message(session: u32, number: u64, raw: &[u8]) -> Message {
         sse_id: None,
         line: None,
         redelivered: false,
+        link: None,
         findings: Vec::new(),
     }
 }

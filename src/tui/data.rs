@@ -402,8 +402,12 @@ pub struct CallFigures {
     pub name: String,
     /// Requests.
     pub calls: u64,
-    /// Answered by an error, or by a result that says so.
+    /// Answered by an error of the protocol.
     pub errors: u64,
+    /// Answered by a result that says that the tool failed.
+    pub tool_errors: u64,
+    /// Answered by a result whose data says no.
+    pub negatives: u64,
     /// Not answered.
     pub unanswered: u64,
     /// Smallest and largest latency in nanoseconds; nothing where none was answered.

@@ -2,6 +2,8 @@
 
 pub mod latencies;
 pub mod layers;
+pub mod outcome;
+pub mod overview;
 pub mod paint;
 pub mod safe;
 pub mod steps;

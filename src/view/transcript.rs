@@ -6,6 +6,7 @@
 //! ```
 
 use super::latencies::Latencies;
+use super::outcome::look;
 use super::paint::{Paint, Tone};
 use super::safe::{self, Align};
 use super::text::about;
@@ -16,6 +17,7 @@ use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
 use crate::findings::{Finding, Severity};
 use crate::mcp::facts::{self, Status};
+use crate::mcp::operations::{Link, Why};
 use crate::mcp::{Message, Party, Peers, Session};
 
 /// How lines are drawn.
@@ -80,9 +82,9 @@ impl Lines {
             (Direction::ServerToClient, Kind::Notification) => ("⇠", Tone::Server),
             (Direction::ServerToClient, _) => ("←", Tone::Server),
         };
-        let failed = is_failure(message);
+        let look = look(facts::status(message));
         let tone = match message.kind {
-            _ if failed => Tone::Error,
+            _ if let Some(tone) = look.method => tone,
             Kind::Invalid => Tone::Warning,
             Kind::Request => Tone::Strong,
             Kind::Notification => Tone::Dim,
@@ -96,8 +98,8 @@ impl Lines {
         let session = if self.sessions { format!("{:>3} ", message.session.0) } else { String::new() };
         let id = message.id.as_deref().map(|id| format!("id {}", safe::visible(id))).unwrap_or_default();
         let latency = message.latency.map(duration).unwrap_or_default();
-        let mark = match (failed, message.findings.is_empty()) {
-            (true, _) => "✗",
+        let mark = match (!look.mark.is_empty(), message.findings.is_empty()) {
+            (true, _) => look.mark,
             (false, false) => "!",
             (false, true) if message.redelivered => "↻",
             (false, true) => "",
@@ -119,12 +121,12 @@ impl Lines {
             paint.paint(side, arrow),
             paint.paint(tone, &safe::pad(&method, 25, Align::Left)),
             paint.paint(
-                if failed { Tone::Error } else { Tone::Plain },
-                &safe::pad(&about(message, message.tool.as_deref()), room, Align::Left)
+                look.about.unwrap_or(Tone::Plain),
+                &safe::pad(&part_of(message.link.as_ref(), about(message, message.tool.as_deref())), room, Align::Left)
             ),
             paint.paint(Tone::Dim, &safe::pad(&id, 14, Align::Left)),
             latency,
-            paint.paint(if failed { Tone::Error } else { Tone::Warning }, &format!("{mark:<1}")),
+            paint.paint(look.about.unwrap_or(Tone::Warning), &format!("{mark:<1}")),
             paint.paint(Tone::Dim, &packets),
         );
         line.trim_end().to_owned()
@@ -160,9 +162,14 @@ pub fn packets(packets: &[PacketNumber]) -> String {
     }
 }
 
-/// Whether a message says that something failed: a protocol error, or a tool result with `isError`.
-pub fn is_failure(message: &Message) -> bool {
-    message.kind == Kind::Error || facts::status(message) == Some(Status::ToolError)
+/// What a message is about, behind the operation that it goes on with: `↳12 next page  from c2`. An answer follows its request.
+pub fn part_of(link: Option<&Link>, about: String) -> String {
+    match link {
+        Some(Link { operation, why, .. }) if *why != Why::Answer => {
+            format!("↳{} {}  {about}", operation.0, why.word()).trim_end().to_owned()
+        }
+        _ => about,
+    }
 }
 
 /// The head and tail of a long id.
@@ -187,6 +194,10 @@ pub struct Totals {
     pub responses: u64,
     /// Answers with an error.
     pub errors: u64,
+    /// Results that say that the tool failed.
+    pub tool_errors: u64,
+    /// Results whose data says no.
+    pub negatives: u64,
     /// Requests without an answer.
     pub unanswered: u64,
     /// Latencies of answers.
@@ -203,6 +214,11 @@ impl Totals {
         self.messages += 1;
         self.responses += u64::from(message.kind == Kind::Response);
         self.errors += u64::from(message.kind == Kind::Error);
+        match facts::status(message) {
+            Some(Status::ToolError) => self.tool_errors += 1,
+            Some(Status::Negative) => self.negatives += 1,
+            Some(Status::Ok | Status::Error) | None => {}
+        }
         if let Some(latency) = message.latency {
             self.latencies.add(latency);
         }
@@ -238,13 +254,16 @@ impl Totals {
             0 => String::new(),
             errors => format!(" ({})", count(errors, "error")),
         };
+        let some = |number: u64, words: String| if number == 0 { String::new() } else { format!(", {words}") };
         let text = format!(
-            "{} · {} · {} ({} ok, {}, {} unanswered){latency} · complete {complete:.1} % · {}{errors}",
+            "{} · {} · {} ({} ok, {}{}{}, {} unanswered){latency} · complete {complete:.1} % · {}{errors}",
             count(self.sessions, "session"),
             count(self.messages, "message"),
             count(self.responses + self.errors + self.unanswered, "call"),
-            self.responses,
+            self.responses.saturating_sub(self.tool_errors + self.negatives),
             count(self.errors, "error"),
+            some(self.tool_errors, count(self.tool_errors, "tool error")),
+            some(self.negatives, format!("{} saying no", self.negatives)),
             self.unanswered,
             count(findings, "finding"),
         );

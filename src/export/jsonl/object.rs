@@ -22,6 +22,17 @@ impl Object<'_> {
         object
     }
 
+    /// Begins an object where a value stands; [`Object::end`] ends it.
+    pub(super) fn inside(out: &mut Vec<u8>) -> Object<'_> {
+        out.push(b'{');
+        Object { out, empty: true }
+    }
+
+    /// Ends the object.
+    pub(super) fn end(self) {
+        self.out.push(b'}');
+    }
+
     /// Ends the object and its line.
     pub(super) fn end_line(self) {
         self.out.extend_from_slice(b"}\n");

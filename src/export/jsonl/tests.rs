@@ -13,6 +13,7 @@ use crate::decode::exchange::{ExchangeNumber, Half};
 use crate::decode::jsonrpc::{Envelope, Kind};
 use crate::decode::{ConnectionId, Direction};
 use crate::findings::{Rule, Severity};
+use crate::mcp::operations::{Link, Why};
 use crate::mcp::{Carrier, MessageNumber, SessionNumber};
 
 const TIME: Time = Time(1_795_158_853_123_456_789);
@@ -41,6 +42,7 @@ fn message() -> Message {
         sse_id: Some("7".to_owned()),
         line: None,
         redelivered: true,
+        link: None,
         findings: vec!["jsonrpc-version-missing"],
     }
 }
@@ -84,6 +86,7 @@ fn a_line_of_a_pipe() {
         sse_id: None,
         line: Some(3),
         redelivered: false,
+        link: None,
         findings: vec![],
         ..message()
     };
@@ -314,6 +317,7 @@ prop_compose! {
             sse_id,
             line: at_line,
             redelivered,
+            link: None,
             findings,
         }
     }
@@ -448,4 +452,12 @@ fn times_at_the_ends_of_days_and_of_the_clock() {
 fn every_line_is_json_even_with_numbers_beyond_any_type() {
     let text = line(write_message, &Message { id: Some("-1e99999".to_owned()), ..message() });
     assert!(serde_json::from_str::<&RawValue>(text.trim_end()).is_ok());
+}
+
+#[test]
+fn what_a_message_goes_on_with() {
+    let link = |why| Some(Link { operation: MessageNumber(3), previous: MessageNumber(5), why });
+    let text = |why| line(write_message, &Message { link: link(why), ..message() });
+    assert!(text(Why::Cursor).contains(r#""operation":{"first":3,"continues":5,"why":"cursor"},"answers""#));
+    assert!(text(Why::Retry).contains(r#""operation":{"first":3,"continues":5,"why":"retry","likely":true}"#));
 }

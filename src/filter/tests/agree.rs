@@ -17,6 +17,7 @@ use crate::filter::path::Step;
 use crate::findings::Severity;
 use crate::mcp::Party;
 use crate::mcp::facts;
+use crate::mcp::operations::{Link, Why};
 
 /// Few words, so that filters hit; among them what SQL, JSON and regular expressions stumble over.
 const WORDS: &[&str] =
@@ -47,9 +48,10 @@ fn maybe<T: std::fmt::Debug + Clone>(some: impl Strategy<Value = T>) -> impl Str
 fn a_message() -> impl Strategy<Value = (Message, Option<String>)> {
     let small = || maybe(0..4_u64);
     let facts = (small(), small(), small(), small(), maybe(-2..3_i64), any::<bool>(), 0..4_usize);
+    let operation = maybe(0..6_u64);
     let place =
         (maybe(word()), prop::collection::vec(0..5_u64, 0..3), maybe(word()), 0..4_usize, -1..3_i64, any::<bool>());
-    (select(TEXTS), facts, place, any::<bool>()).prop_map(|(text, facts, place, broken)| {
+    (select(TEXTS), facts, place, any::<bool>(), operation).prop_map(|(text, facts, place, broken, operation)| {
         let (exchange, batch, line, answers, latency, redelivered, transport) = facts;
         let (tool, packets, sse_id, carrier, time, finding) = place;
         let mut message = Message {
@@ -65,6 +67,11 @@ fn a_message() -> impl Strategy<Value = (Message, Option<String>)> {
             packets: packets.into_iter().map(PacketNumber).collect(),
             sse_id,
             time: Time(time),
+            link: operation.map(|first| Link {
+                operation: MessageNumber(first),
+                previous: MessageNumber(0),
+                why: Why::Cursor,
+            }),
             findings: if finding { vec!["add", "jsonrpc-id"] } else { vec![] },
             ..message(0, text)
         };
@@ -229,6 +236,7 @@ fn store() -> Connection {
                  protocol_version, host, process, client_address, server_address);
              CREATE TABLE exchange (id INTEGER PRIMARY KEY, connection, method, target, status, request_fields,
                  response_fields);
+             CREATE TABLE link (message INTEGER PRIMARY KEY, operation);
              CREATE TABLE finding (id INTEGER PRIMARY KEY, rule);
              CREATE TABLE finding_message (message, finding, severity);
              INSERT INTO finding VALUES (1, 'add'), (2, 'jsonrpc-id');",
@@ -324,6 +332,10 @@ fn insert_message(connection: &Connection, number: i64, message: &Message, tool:
         )
         .unwrap();
     connection.execute("INSERT INTO message_text VALUES (?, ?)", params![CAPTURE | number, text]).unwrap();
+    if let Some(link) = message.link {
+        let operation = CAPTURE | link.operation.0 as i64;
+        connection.execute("INSERT INTO link VALUES (?, ?)", params![CAPTURE | number, operation]).unwrap();
+    }
     for finding in 1..=message.findings.len() as i64 {
         connection.execute("INSERT INTO finding_message VALUES (?, ?, 2)", params![CAPTURE | number, finding]).unwrap();
     }
@@ -371,16 +383,25 @@ proptest! {
         for (position, (message, tool)) in messages.iter().enumerate() {
             insert_message(&connection, position as i64, message, tool.as_ref());
         }
+        let firsts: Vec<u64> =
+            messages.iter().filter_map(|(message, _)| Some(message.link?.operation.0)).collect();
+        let operation = |position: i64, message: &Message| {
+            let first = |number: &MessageNumber| firsts.contains(&number.0);
+            let own = message.link.map(|link| link.operation);
+            own.or(Some(MessageNumber(position as u64)).filter(first)).or(message.answers.filter(first))
+        };
         for expression in expressions {
             let filter = Filter { expression };
             let condition = filter.condition(1);
             let passing: Vec<i64> = (0..)
                 .zip(&messages)
-                .filter(|(_, (message, tool))| {
+                .filter(|(position, (message, tool))| {
                     filter.matches(&Row {
                         message,
                         tool: tool.as_deref(),
-                        answered: message.answered_by.is_some(), findings: &message.findings,
+                        answered: message.answered_by.is_some(),
+                        operation: operation(*position, message),
+                        findings: &message.findings,
                         severities: if message.findings.is_empty() { &[] } else { &[Severity::Error] },
                         session: session.as_ref(),
                         exchange: exchanges.iter().find(|exchange| Some(exchange.number) == message.exchange),
@@ -425,6 +446,7 @@ fn the_longest_chains_and_deepest_nestings_run_in_sqlite() {
             message: &message(1, CALL),
             tool: None,
             answered: false,
+            operation: None,
             findings: &[],
             severities: &[],
             session: None,

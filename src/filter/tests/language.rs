@@ -105,7 +105,7 @@ fn errors_point_at_the_column_and_say_what_was_expected() {
         ),
         (
             "status = fine",
-            "status is never \"fine\"\n  status = fine\n           ^^^^ expected ok, error or tool-error",
+            "status is never \"fine\"\n  status = fine\n           ^^^^ expected ok, error, tool-error or negative",
         ),
         (
             "kind in {request, eror}",

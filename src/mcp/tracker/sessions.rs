@@ -7,6 +7,7 @@ use super::{SESSIONS, Sink, Tracked, Tracker};
 use crate::capture::Time;
 use crate::decode::ConnectionId;
 use crate::mcp::message::Transport;
+use crate::mcp::operations::Operations;
 use crate::mcp::pairing::{Pairing, Pending};
 use crate::mcp::session::{Peers, Session, SessionNumber};
 
@@ -49,6 +50,7 @@ impl Tracker {
             begun: true,
             stateless: false,
             redirected_to: None,
+            operations: Operations::default(),
             changed: true,
         };
         self.sessions.insert(number, state);

@@ -7,6 +7,7 @@ use crate::capture::Limits;
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::facts;
 use crate::mcp::message::Message;
+use crate::mcp::operations::Operations;
 use crate::mcp::pairing::{Answered, Pairing, Pending, Scope};
 use crate::mcp::peek;
 use crate::mcp::session::Session;
@@ -24,6 +25,8 @@ pub(super) struct State {
     pub(super) stateless: bool,
     /// Where the server redirected to.
     pub(super) redirected_to: Option<String>,
+    /// What its messages are parts of.
+    pub(super) operations: Operations,
     pub(super) changed: bool,
 }
 

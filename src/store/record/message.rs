@@ -10,6 +10,7 @@ use crate::decode::json::{member, string};
 use crate::decode::jsonrpc::{self, Envelope, Kind, Parsed};
 use crate::findings::Severity;
 use crate::mcp::facts;
+use crate::mcp::operations::{Link, Why};
 use crate::mcp::{Carrier, Message, MessageNumber, SessionNumber, Transport};
 use crate::store::codec::{Code, Decoder, packet_list};
 use crate::store::{CaptureId, Key};
@@ -25,11 +26,19 @@ pub enum Status {
     Error,
     /// A result that says `isError`: the tool failed, the protocol did not.
     ToolError,
+    /// A result whose data says no: the tool did its work.
+    Negative,
 }
 
 impl Code for Status {
-    const ALL: &'static [Status] = &[Status::None, Status::Ok, Status::Error, Status::ToolError];
+    const ALL: &'static [Status] = &[Status::None, Status::Ok, Status::Error, Status::ToolError, Status::Negative];
     const WHAT: &'static str = "a status";
+}
+
+impl Code for Why {
+    const ALL: &'static [Why] =
+        &[Why::Answer, Why::Cursor, Why::RequestState, Why::InputResponses, Why::Task, Why::Subscription, Why::Retry];
+    const WHAT: &'static str = "why a message is linked";
 }
 
 impl Status {
@@ -40,7 +49,19 @@ impl Status {
             Some(facts::Status::Ok) => Status::Ok,
             Some(facts::Status::Error) => Status::Error,
             Some(facts::Status::ToolError) => Status::ToolError,
+            Some(facts::Status::Negative) => Status::Negative,
         }
+    }
+
+    /// The same, as a message says it.
+    pub fn outcome(self) -> Option<facts::Status> {
+        Some(match self {
+            Status::None => return None,
+            Status::Ok => facts::Status::Ok,
+            Status::Error => facts::Status::Error,
+            Status::ToolError => facts::Status::ToolError,
+            Status::Negative => facts::Status::Negative,
+        })
     }
 }
 
@@ -91,6 +112,10 @@ pub struct MessageRow {
     pub sse_id: Option<String>,
     /// An SSE resume delivered the same event again.
     pub redelivered: bool,
+    /// The number of the first request of its operation, where it is part of one.
+    pub operation: Option<MessageNumber>,
+    /// What ties it to an earlier message of that.
+    pub link: Option<Link>,
     /// Where it stands.
     pub span: Span,
     /// Packets that carried its bytes.
@@ -137,6 +162,7 @@ impl MessageRow {
             sse_id: self.sse_id,
             line: self.line,
             redelivered: self.redelivered,
+            link: self.link,
             findings,
         }
     }
@@ -218,6 +244,21 @@ pub(in crate::store) fn write(
     Ok(inserted == 1)
 }
 
+/// Parameters as [`write_link`] binds them.
+pub(in crate::store) const INSERT_LINK: &str =
+    "INSERT OR IGNORE INTO link (message, operation, previous, why) VALUES (?, ?, ?, ?)";
+
+/// Writes what ties a message to an earlier one.
+pub(in crate::store) fn write_link(
+    statement: &mut Statement<'_>,
+    (capture, number): (CaptureId, MessageNumber),
+    link: &Link,
+) -> rusqlite::Result<()> {
+    let key = |number: MessageNumber| Key::new(capture, number.0);
+    statement.execute(params![key(number), key(link.operation), key(link.previous), link.why.code()])?;
+    Ok(())
+}
+
 /// What an answer tells of its request: its number, the latency, the status and the request's key. The first answer counts.
 pub(in crate::store) const ANSWERED: &str =
     "UPDATE message SET answered_by = ?, latency = ?, status = ? WHERE id = ? AND answered_by IS NULL";
@@ -226,16 +267,20 @@ pub(in crate::store) const ANSWERED: &str =
 pub(in crate::store) const COLUMNS: &str = "
     id, session, position, time, transport, direction, kind, json_id, method, subject, status, latency, answers, answered_by,
     size, carrier, exchange, batch, batch_index, line, sse_id, redelivered, stream, span_start, span_end, packets,
+    (SELECT previous FROM link WHERE link.message = message.id), (SELECT why FROM link WHERE link.message = message.id),
+    coalesce((SELECT operation FROM link WHERE link.message = message.id),
+             (SELECT operation FROM link WHERE link.operation = message.id),
+             (SELECT operation FROM link WHERE link.operation = message.capture << 40 | message.answers)),
     (SELECT count(*) FROM finding_message AS f WHERE f.message = message.id),
     (SELECT max(severity) FROM finding_message AS f WHERE f.message = message.id)";
 
 /// The number of columns of [`COLUMNS`]: what a query adds stands here.
-pub(in crate::store) const WIDTH: usize = 28;
+pub(in crate::store) const WIDTH: usize = 31;
 
 pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<MessageRow> {
     let mut columns = Columns::new(row);
     let key = columns.key()?;
-    Ok(MessageRow {
+    let mut row = MessageRow {
         capture: key.capture(),
         number: MessageNumber(key.number()),
         session: SessionNumber(columns.get()?),
@@ -260,7 +305,16 @@ pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<MessageRow> {
         redelivered: columns.get()?,
         span: Span { stream: StreamId(columns.get()?), start: columns.u64()?, end: columns.u64()? },
         packets: Decoder::new(columns.bytes("a list of packets")?, "a list of packets").packets()?,
-        findings: columns.get()?,
-        severity: columns.optional_code()?,
-    })
+        link: None,
+        operation: None,
+        findings: 0,
+        severity: None,
+    };
+    let (previous, why) = (columns.optional_key()?, columns.optional_code()?);
+    row.operation = columns.optional_key()?.map(|key| MessageNumber(key.number()));
+    if let (Some(operation), Some(previous), Some(why)) = (row.operation, previous, why) {
+        row.link = Some(Link { operation, previous: MessageNumber(previous.number()), why });
+    }
+    (row.findings, row.severity) = (columns.get()?, columns.optional_code()?);
+    Ok(row)
 }

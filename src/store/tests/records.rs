@@ -14,6 +14,7 @@ use crate::decode::{Side, tls};
 use crate::event::{Connection, ConnectionKind, Stream, StreamKind};
 use crate::findings::{Finding, Rule, Severity};
 use crate::mcp::Party;
+use crate::mcp::operations::Link;
 use crate::source::Damage;
 
 fn packets() -> impl Strategy<Value = Vec<PacketNumber>> {
@@ -40,7 +41,7 @@ prop_compose! {
         ],
         batch: Option<(u64, u32)>, (latency, answered_by) in any::<(Option<i64>, Option<u64>)>(),
         span in any::<(u32, u64, u64)>(), packets in packets(), carrier in one_of(),
-        exchange: Option<u64>, redelivered: bool,
+        exchange: Option<u64>, redelivered: bool, link in prop::option::of((1..5_u64, 1..5_u64, one_of())),
     ) -> Message {
         let envelope = match jsonrpc::parse(&raw, Limits::default().json_depth, Limits::default().batch) {
             Parsed::Single(envelope) => envelope,
@@ -50,7 +51,11 @@ prop_compose! {
             session: SessionNumber(1), number: MessageNumber(0), time: Time(time), transport, direction, kind, id, method, tool: None, raw,
             envelope, batch, answers: None, answered_by: answered_by.map(MessageNumber), latency,
             span: Span { stream: StreamId(span.0), start: span.1, end: span.2 }, packets, carrier,
-            exchange: exchange.map(ExchangeNumber), sse_id, line, redelivered, findings: Vec::new(),
+            exchange: exchange.map(ExchangeNumber), sse_id, line, redelivered,
+            link: link.map(|(operation, previous, why)| Link {
+                operation: MessageNumber(operation), previous: MessageNumber(previous), why,
+            }),
+            findings: Vec::new(),
         }
     }
 }

@@ -299,7 +299,7 @@ fn fold_all(app: &mut App) {
 /// Groups were found: they are folded, and the one that was selected stays so.
 pub(super) fn fold_groups(app: &mut App, groups: Vec<Vec<usize>>) {
     if groups.is_empty() {
-        return app.say("no batch here: there is nothing to fold");
+        return app.say("neither a batch nor an operation here: there is nothing to fold");
     }
     let row = app.folds.row(app.cursor(Screen::Messages).selected);
     app.folds.fold_all(groups);

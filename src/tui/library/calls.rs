@@ -10,6 +10,7 @@ use crate::decode::jsonrpc::Kind;
 use crate::mcp::SessionNumber;
 use crate::store::{MessageRow, Reader, Scope, Status};
 use crate::view::latencies::Latencies;
+use crate::view::outcome::is_failure;
 
 /// Messages that are counted: beyond, figures hardly change, and a second has gone.
 const COUNTED: u64 = 500_000;
@@ -25,7 +26,7 @@ const NAMES: usize = 1_000;
 
 /// Whether a message says that something failed.
 pub(super) fn failed(row: &MessageRow) -> bool {
-    row.kind == Kind::Error || row.kind == Kind::Response && row.status == Status::ToolError
+    row.kind != Kind::Request && is_failure(row.status.outcome())
 }
 
 /// Calls of one kind while they are counted.
@@ -74,7 +75,9 @@ fn count(figures: &mut Statistics, calls: &mut HashMap<String, Call>, row: &Mess
     let Call { figures: call, latencies } = calls.entry(name.clone()).or_default();
     call.name = name;
     call.calls += 1;
-    call.errors += u64::from(matches!(row.status, Status::Error | Status::ToolError));
+    call.errors += u64::from(row.status == Status::Error);
+    call.tool_errors += u64::from(row.status == Status::ToolError);
+    call.negatives += u64::from(row.status == Status::Negative);
     call.unanswered += u64::from(row.answered_by.is_none());
     if let Some(latency) = row.latency.map(|latency| latency.max(0)) {
         call.total = call.total.saturating_add(latency);

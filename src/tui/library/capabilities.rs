@@ -1,4 +1,4 @@
-//! What client and server said they can do: the answer to initialize, and lists of tools, prompts and resources.
+//! What client and server said they can do, and the lists of tools, prompts and resources item by item.
 
 use anyhow::Result;
 use serde_json::{Map, Value};
@@ -8,6 +8,7 @@ use crate::decode::jsonrpc::Kind;
 use crate::mcp::facts::part;
 use crate::mcp::{Message, SessionNumber};
 use crate::store::{Key, MessageRow, Reader};
+use crate::view::overview::{self, Line};
 
 /// Messages in which the lists are looked for: they come at the beginning.
 const LOOK: usize = 5_000;
@@ -15,17 +16,18 @@ const LOOK: usize = 5_000;
 /// Bytes of a list that are read.
 const LONGEST: u64 = 4 << 20;
 
-/// Methods that tell of capabilities.
-const METHODS: [&str; 6] =
-    ["initialize", "server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list"];
+/// Methods whose answers are lists.
+const METHODS: [&str; 4] = ["tools/list", "prompts/list", "resources/list", "resources/templates/list"];
 
 /// The lines.
 pub(super) fn read(reader: &Reader, session: SessionNumber) -> Result<Vec<CapabilityRow>> {
-    let mut rows = Vec::new();
+    let Some(record) = reader.session(session)? else { return Ok(Vec::new()) };
+    let lines = overview::read(reader, &record)?.lines(&record).into_iter();
+    let mut rows: Vec<CapabilityRow> =
+        lines.map(|Line { depth, name, value, message }| CapabilityRow { depth, name, value, message }).collect();
     let tells = |row: &MessageRow| {
         let method = row.method.as_deref().is_some_and(|method| METHODS.contains(&method));
-        let asks = row.kind == Kind::Request && row.method.as_deref() == Some("initialize");
-        method && row.size <= LONGEST && (row.kind == Kind::Response || asks)
+        method && row.size <= LONGEST && row.kind == Kind::Response
     };
     for row in reader.message_rows_at(session, 1, LOOK)?.into_iter().filter(tells) {
         if let Some(message) = reader.message(Key::new(row.capture, row.number.0))? {
@@ -41,43 +43,13 @@ pub(super) fn read(reader: &Reader, session: SessionNumber) -> Result<Vec<Capabi
 
 fn tell(message: &Message, rows: &mut Vec<CapabilityRow>) {
     let json = |name| part(message, name).and_then(|text| serde_json::from_str::<Value>(text).ok());
-    match message.kind {
-        Kind::Request => {
-            if let Some(Value::Object(params)) = json("params") {
-                party("client", "clientInfo", &params, message, rows);
-            }
-        }
-        _ => {
-            let Some(Value::Object(result)) = json("result") else { return };
-            match message.method.as_deref() {
-                Some("initialize" | "server/discover") => party("server", "serverInfo", &result, message, rows),
-                Some("tools/list") => list("tools", &result, message, rows),
-                Some("prompts/list") => list("prompts", &result, message, rows),
-                Some("resources/list") => list("resources", &result, message, rows),
-                Some("resources/templates/list") => list("resourceTemplates", &result, message, rows),
-                _ => {}
-            }
-        }
-    }
-}
-
-fn party(title: &str, info: &str, says: &Map<String, Value>, message: &Message, rows: &mut Vec<CapabilityRow>) {
-    let own = |name| says.get(info).and_then(|info| info.get(name)).map(plain).unwrap_or_default();
-    let value = format!("{} {}", own("name"), own("version"));
-    rows.push(row(0, title, value.trim(), message));
-    for name in ["protocolVersion", "instructions"] {
-        if let Some(value) = says.get(name) {
-            rows.push(row(1, name, &plain(value), message));
-        }
-    }
-    let capabilities = says.get("capabilities").and_then(Value::as_object);
-    for (name, value) in capabilities.into_iter().flatten() {
-        let options = value.as_object().filter(|options| !options.is_empty());
-        let words = options.map(|options| {
-            let words: Vec<String> = options.iter().map(|(name, value)| format!("{name} {}", plain(value))).collect();
-            words.join(", ")
-        });
-        rows.push(row(1, name, &words.unwrap_or_else(|| "yes".to_owned()), message));
+    let Some(Value::Object(result)) = json("result") else { return };
+    match message.method.as_deref() {
+        Some("tools/list") => list("tools", &result, message, rows),
+        Some("prompts/list") => list("prompts", &result, message, rows),
+        Some("resources/list") => list("resources", &result, message, rows),
+        Some("resources/templates/list") => list("resourceTemplates", &result, message, rows),
+        _ => {}
     }
 }
 

@@ -1,4 +1,6 @@
-//! Rows that hang together: the members of a batch. The first of a group stands for it when it is folded.
+//! Rows that hang together: the members of a batch, the messages of an operation. The first of a group stands for it when it is folded.
+
+use std::collections::BTreeMap;
 
 use anyhow::Result;
 
@@ -17,7 +19,11 @@ impl Library {
     pub(super) fn group(&mut self, session: SessionNumber, filter: &str, row: usize) -> Result<Vec<Vec<usize>>> {
         let Some(position) = self.position(session, filter, row)? else { return Ok(Vec::new()) };
         let Some(own) = self.reader.message_rows_at(session, position, 1)?.pop() else { return Ok(Vec::new()) };
-        let Some((batch, index)) = own.batch else { return Ok(Vec::new()) };
+        let Some((batch, index)) = own.batch else {
+            let Some(operation) = own.operation else { return Ok(Vec::new()) };
+            let positions = self.operations(session, &format!("operation = {}", operation.0))?;
+            return self.listed(session, filter, positions.into_values());
+        };
         // Members of a batch stand together: they come from one text.
         let first = position.saturating_sub(index as u64).max(1);
         let mut members = Vec::new();
@@ -35,8 +41,7 @@ impl Library {
                 }
             }
         }
-        let rows = self.rows(session, filter, members)?;
-        Ok(if rows.len() > 1 { vec![rows] } else { Vec::new() })
+        self.listed(session, filter, [members])
     }
 
     /// All groups of a list.
@@ -57,12 +62,45 @@ impl Library {
                 }
             }
         }
-        let mut rows = Vec::new();
-        for (_, positions) in groups {
-            rows.push(self.rows(session, filter, positions)?);
+        let operations = self.operations(session, "operation and not batch")?;
+        self.listed(session, filter, groups.into_iter().map(|(_, positions)| positions).chain(operations.into_values()))
+    }
+
+    /// The positions of the messages of operations, those that a filter lets through, by the operation.
+    fn operations(&mut self, session: SessionNumber, which: &str) -> Result<BTreeMap<u64, Vec<u64>>> {
+        let which = crate::filter::Filter::parse(which)?;
+        let mut operations: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+        let (mut next, mut count) = (None, 0);
+        while count < MOST {
+            let page = Page { from: next, ..Page::first(usize::MAX) };
+            let rows = self.reader.matching(&which, Scope::Session(session), page)?;
+            let Some(last) = rows.last() else { break };
+            next = Some(last.key().next());
+            count += rows.len();
+            for row in rows {
+                if let Some(operation) = row.operation {
+                    operations.entry(operation.0).or_default().push(row.position);
+                }
+            }
         }
-        rows.retain(|rows| rows.len() > 1);
-        Ok(rows)
+        Ok(operations)
+    }
+
+    /// The rows of groups, of those of which more than one is in the list.
+    fn listed(
+        &mut self,
+        session: SessionNumber,
+        filter: &str,
+        groups: impl IntoIterator<Item = Vec<u64>>,
+    ) -> Result<Vec<Vec<usize>>> {
+        let mut listed = Vec::new();
+        for positions in groups {
+            let rows = self.rows(session, filter, positions)?;
+            if rows.len() > 1 {
+                listed.push(rows);
+            }
+        }
+        Ok(listed)
     }
 
     /// The position of the message in a row of a list.

@@ -11,7 +11,9 @@ use crate::capture::Time;
 use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
 use crate::store::Status;
+use crate::view::outcome::{Look, is_failure, look};
 use crate::view::paint::Tone;
+use crate::view::transcript::part_of;
 use crate::view::units;
 
 const COLUMNS: &[Column] = &[
@@ -70,7 +72,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect, active: bool) {
             Cell::new(relative(app, message.row.time), tone(Tone::Dim)),
             Cell::new(format!("{}{arrow}", batch(message, behind)), tone(side)),
             Cell::new(if narrow { short_method(message) } else { method(message) }, tone(what)),
-            Cell::new(about(message, behind), tone(if failed(message) { Tone::Error } else { about_tone(message) })),
+            Cell::new(about(message, behind), tone(about_tone(message))),
             Cell::new(message.row.id.clone().unwrap_or_default(), tone(Tone::Dim)),
             Cell::new(status(message), tone(status_tone(message))),
             Cell::new(latency, tone(latency_tone)),
@@ -107,15 +109,20 @@ fn short_method(message: &MessageLine) -> String {
     method.strip_prefix("notifications/").map(str::to_owned).unwrap_or(method)
 }
 
+/// How an answer looks; a request looks as before whatever its answer is.
+fn outcome(message: &MessageLine) -> Look {
+    look(message.row.status.outcome().filter(|_| message.row.kind != Kind::Request))
+}
+
 /// Whether a message says that something failed.
 pub fn failed(message: &MessageLine) -> bool {
-    message.row.kind == Kind::Error || message.row.kind == Kind::Response && message.row.status == Status::ToolError
+    message.row.kind != Kind::Request && is_failure(message.row.status.outcome())
 }
 
 /// How the method looks: requests stand out, notifications and handshakes stand back.
 fn what(message: &MessageLine) -> Tone {
     match message.row.kind {
-        _ if failed(message) => Tone::Error,
+        _ if let Some(tone) = outcome(message).method => tone,
         Kind::Invalid => Tone::Warning,
         Kind::Request => Tone::Strong,
         Kind::Notification => Tone::Dim,
@@ -124,24 +131,21 @@ fn what(message: &MessageLine) -> Tone {
 }
 
 fn about_tone(message: &MessageLine) -> Tone {
-    if message.row.kind == Kind::Notification { Tone::Dim } else { Tone::Plain }
+    let plain = if message.row.kind == Kind::Notification { Tone::Dim } else { Tone::Plain };
+    outcome(message).about.unwrap_or(plain)
 }
 
 fn status(message: &MessageLine) -> &'static str {
     match (message.row.status, message.row.kind) {
-        (Status::Ok, _) => "ok",
-        (Status::Error, _) => "error",
-        (Status::ToolError, _) => "tool error",
         (Status::None, Kind::Request) => "waiting",
-        (Status::None, _) => "",
+        (status, _) => look(status.outcome()).word,
     }
 }
 
 fn status_tone(message: &MessageLine) -> Tone {
     match (message.row.status, message.row.kind) {
-        (Status::Error | Status::ToolError, _) => Tone::Error,
         (Status::None, Kind::Request) => Tone::Warning,
-        _ => Tone::Dim,
+        (status, _) => look(status.outcome()).about.unwrap_or(Tone::Dim),
     }
 }
 
@@ -171,17 +175,21 @@ fn latency(app: &App, message: &MessageLine) -> (String, Tone, u64) {
 fn mark(message: &MessageLine) -> (&'static str, Tone) {
     match message.row.severity {
         Some(severity) => ("!", severity_tone(severity)),
-        None if failed(message) => ("✗", Tone::Error),
+        None if !outcome(message).mark.is_empty() => (outcome(message).mark, about_tone(message)),
         None if message.row.redelivered => ("↻", Tone::Warning),
         None => ("", Tone::Plain),
     }
 }
 
-/// What the message is about; of a folded group how many stand behind it.
+/// What the message is about, and what it goes on with; of a folded group how many stand behind it.
 fn about(message: &MessageLine, behind: usize) -> String {
     match behind {
-        0 => message.about.clone(),
-        more => format!("and {more} more in this batch  {}", message.about),
+        0 => part_of(message.row.link.as_ref(), message.about.clone()),
+        more => format!(
+            "and {more} more {}  {}",
+            if message.row.batch.is_some() { "in this batch" } else { "of this operation" },
+            message.about
+        ),
     }
 }
 

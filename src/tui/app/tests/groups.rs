@@ -60,3 +60,27 @@ fn all_batches_at_once_also_among_what_a_filter_leaves() {
     story.press("<esc>jz");
     assert!(story.app.notice.as_ref().is_some_and(|notice| notice.text.contains("nothing to fold")));
 }
+
+/// A list in two pages, and a ping between them.
+const PAGES: &[(Pipe, &str)] = &[
+    (Pipe::Stdin, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n"),
+    (Pipe::Stdout, "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"tools\":[],\"nextCursor\":\"p2\"}}\n"),
+    (Pipe::Stdin, "{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"ping\"}\n"),
+    (Pipe::Stdout, "{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}}\n"),
+    (Pipe::Stdin, "{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"tools/list\",\"params\":{\"cursor\":\"p2\"}}\n"),
+    (Pipe::Stdout, "{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{\"tools\":[]}}\n"),
+];
+
+#[test]
+fn the_pages_of_a_list_fold_into_its_first_request() {
+    let mut story = Story::store(wrapped(PAGES, false), (110, 16));
+    let text = |name: &str| Some(name.to_owned());
+    story.press("1Gz");
+    assert_eq!(methods(&story), [(text("tools/list"), 3), (text("ping"), 0), (text("ping"), 0)]);
+    story.press("Z");
+    assert!(story.screen().contains("↳1 next page  from p2"), "{}", story.screen());
+    story.press("Z");
+    assert_eq!(methods(&story)[0], (text("tools/list"), 3));
+    story.press("Z/operation = 1 and kind = request<enter>Z");
+    assert_eq!(methods(&story), [(text("tools/list"), 1)]);
+}

@@ -76,6 +76,7 @@ fn long(messages: u64) -> Place {
             sse_id: None,
             line: Some(number),
             redelivered: false,
+            link: None,
             findings: Vec::new(),
         })));
     }

@@ -1,0 +1,262 @@
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::capture::Span;
+use crate::decode::jsonrpc::{self, Parsed};
+use crate::mcp::{Carrier, SessionNumber, Transport};
+
+const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}"#;
+
+/// The links of a conversation: `> …` is a message of the client, `< …` one of the server, `+ 5` lets so many seconds pass. Answers are
+/// paired by id and side. Each link as "number: operation/previous why".
+fn links(steps: &[&str]) -> Vec<String> {
+    let mut operations = Operations::default();
+    let mut asked: HashMap<(Direction, String), Message> = HashMap::new();
+    let (mut number, mut now) = (0, 0);
+    let mut found = Vec::new();
+    for step in steps {
+        let (side, text) = step.split_once(' ').expect("a side");
+        if side == "+" {
+            now += text.parse::<i64>().expect("seconds") * 1_000_000_000;
+            continue;
+        }
+        number += 1;
+        let direction = if side == ">" { Direction::ClientToServer } else { Direction::ServerToClient };
+        let mut message = message(number, now, direction, text);
+        if let Some(id) = message.id.clone() {
+            if message.kind == Kind::Request {
+                asked.insert((direction, id), message.clone());
+            } else if let Some(request) = asked.remove(&(opposite(direction), id)) {
+                message.answers = Some(request.number);
+                message.method = request.method;
+                message.tool = request.tool;
+            }
+        }
+        if let Some(Link { operation, previous, why }) = operations.link(&message) {
+            found.push(format!("{number}: {}/{} {}", operation.0, previous.0, why.name()));
+        }
+        assert!(operations.asked.len() <= OPEN && operations.given.len() <= OPEN);
+        assert_eq!(operations.given.len(), operations.by_age.len());
+    }
+    found
+}
+
+fn opposite(direction: Direction) -> Direction {
+    match direction {
+        Direction::ClientToServer => Direction::ServerToClient,
+        Direction::ServerToClient => Direction::ClientToServer,
+    }
+}
+
+fn message(number: u64, now: i64, direction: Direction, raw: &str) -> Message {
+    let envelope = match jsonrpc::parse(raw.as_bytes(), 64, 64) {
+        Parsed::Single(envelope) => envelope,
+        _ => Default::default(),
+    };
+    let mut message = Message {
+        session: SessionNumber(1),
+        number: MessageNumber(number),
+        time: Time(now),
+        transport: Transport::Stdio,
+        direction,
+        kind: envelope.kind.unwrap_or(Kind::Invalid),
+        id: envelope.id.clone().map(|id| raw[id].to_owned()),
+        method: envelope.method_name.clone(),
+        tool: None,
+        raw: raw.into(),
+        envelope,
+        batch: None,
+        answers: None,
+        answered_by: None,
+        latency: None,
+        span: Span::default(),
+        packets: Vec::new(),
+        carrier: Carrier::Line,
+        exchange: None,
+        sse_id: None,
+        line: None,
+        redelivered: false,
+        link: None,
+        findings: Vec::new(),
+    };
+    message.tool = facts::tool(&message);
+    message
+}
+
+#[test]
+fn pages_are_one_list() {
+    let steps = [
+        r#"> {"id":1,"method":"tools/list"}"#,
+        r#"< {"id":1,"result":{"tools":[],"nextCursor":"a\u0062"}}"#,
+        r#"> {"id":2,"method":"tools/list","params":{"cursor":"ab"}}"#,
+        r#"< {"id":2,"result":{"tools":[],"nextCursor":"c"}}"#,
+        r#"> {"id":3,"method":"tools/list","params":{"cursor":"c"}}"#,
+        r#"< {"id":3,"result":{"tools":[]}}"#,
+        // A cursor of another list, and one that nobody gave.
+        r#"> {"id":4,"method":"prompts/list","params":{"cursor":"c"}}"#,
+        r#"> {"id":5,"method":"tools/list","params":{"cursor":"zz"}}"#,
+    ];
+    assert_eq!(links(&steps), ["3: 1/2 cursor", "4: 1/3 answer", "5: 1/4 cursor", "6: 1/5 answer"]);
+}
+
+#[test]
+fn a_cursor_that_two_answers_gave_links_to_neither() {
+    let steps = [
+        r#"> {"id":1,"method":"tools/list"}"#,
+        r#"> {"id":2,"method":"tools/list"}"#,
+        r#"< {"id":1,"result":{"tools":[],"nextCursor":"p2"}}"#,
+        r#"< {"id":2,"result":{"tools":[],"nextCursor":"p2"}}"#,
+        r#"> {"id":3,"method":"tools/list","params":{"cursor":"p2"}}"#,
+    ];
+    assert!(links(&steps).is_empty());
+    // One list after the other uses the same cursors, each once.
+    let page = [
+        r#"> {"id":1,"method":"tools/list"}"#,
+        r#"< {"id":1,"result":{"tools":[],"nextCursor":"p2"}}"#,
+        r#"> {"id":2,"method":"tools/list","params":{"cursor":"p2"}}"#,
+        r#"< {"id":2,"result":{"tools":[]}}"#,
+    ];
+    assert_eq!(links(&[page, page].concat()), ["3: 1/2 cursor", "4: 1/3 answer", "7: 5/6 cursor", "8: 5/7 answer"]);
+}
+
+#[test]
+fn input_that_was_required_comes_with_the_same_request() {
+    let call = |id, more: &str| {
+        format!(
+            r#"> {{"id":{id},"method":"tools/call","params":{{"name":"book","arguments":{{"to":"Quito"}},{META}{more}}}}}"#
+        )
+    };
+    let asks = r#"< {"id":1,"result":{"resultType":"input_required","requestState":"s1","inputRequests":{}}}"#;
+    let (first, retry) = (call(1, ""), call(2, r#","requestState":"s1","inputResponses":{}"#));
+    let done = r#"< {"id":2,"result":{"resultType":"complete","content":[]}}"#;
+    assert_eq!(links(&[&first, asks, &retry, done]), ["3: 1/2 request-state", "4: 1/3 answer"]);
+    // Without a state the request itself has to be the same.
+    let asks = r#"< {"id":1,"result":{"resultType":"input_required","inputRequests":{"a":{}}}}"#;
+    let retry = call(2, r#","inputResponses":{"a":{}}"#);
+    assert_eq!(links(&[&first, asks, &retry]), ["3: 1/2 input-responses"]);
+    let other = retry.replace("Quito", "Lima");
+    assert!(links(&[&first, asks, &other]).is_empty());
+    // Two that are the same: nobody knows which one goes on.
+    let twin = call(3, "");
+    let asks_twin = asks.replace("\"id\":1", "\"id\":3");
+    assert!(links(&[&first, &twin, asks, &asks_twin, &retry]).is_empty());
+}
+
+#[test]
+fn a_task_and_what_is_asked_about_it() {
+    let steps = [
+        r#"> {"id":1,"method":"tools/call","params":{"name":"build","task":{"ttl":1}}}"#,
+        r#"< {"id":1,"result":{"task":{"taskId":"t","status":"working"}}}"#,
+        r#"< {"method":"notifications/tasks/status","params":{"taskId":"t","status":"input_required"}}"#,
+        r#"< {"id":9,"method":"elicitation/create","params":{"message":"?","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t"}}}}"#,
+        r#"> {"id":9,"result":{"action":"accept"}}"#,
+        r#"> {"id":2,"method":"tasks/get","params":{"taskId":"t"}}"#,
+        r#"< {"id":2,"result":{"taskId":"t","status":"completed"}}"#,
+        r#"> {"id":3,"method":"tasks/result","params":{"taskId":"t"}}"#,
+        r#"> {"id":4,"method":"tasks/get","params":{"taskId":"unknown"}}"#,
+        // The client keeps no task of that name.
+        r#"< {"id":5,"method":"tasks/get","params":{"taskId":"t"}}"#,
+    ];
+    assert_eq!(
+        links(&steps),
+        ["3: 1/2 task", "4: 1/2 task", "5: 1/4 answer", "6: 1/2 task", "7: 1/6 answer", "8: 1/2 task"]
+    );
+    let modern = [
+        r#"> {"id":1,"method":"tools/call","params":{"name":"build"}}"#,
+        r#"< {"id":1,"result":{"resultType":"task","taskId":"u","status":"working"}}"#,
+        r#"> {"id":2,"method":"tasks/update","params":{"taskId":"u","inputResponses":{}}}"#,
+        r#"< {"method":"notifications/tasks","params":{"taskId":"u","status":"completed"}}"#,
+    ];
+    assert_eq!(links(&modern), ["3: 1/2 task", "4: 1/2 task"]);
+}
+
+#[test]
+fn subscriptions_and_what_they_bring() {
+    let listens = [
+        r#"> {"id":"l","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true}}}"#,
+        r#"< {"method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"l"}}}"#,
+        r#"< {"method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":1}}}"#,
+        r#"< {"id":"l","result":{"resultType":"complete"}}"#,
+        r#"< {"method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"l"}}}"#,
+    ];
+    assert_eq!(links(&listens), ["2: 1/1 subscription"]);
+    let subscribes = [
+        r#"> {"id":1,"method":"resources/subscribe","params":{"uri":"a:b"}}"#,
+        r#"< {"id":1,"result":{}}"#,
+        r#"< {"method":"notifications/resources/updated","params":{"uri":"a:b"}}"#,
+        r#"< {"method":"notifications/resources/updated","params":{"uri":"a:c"}}"#,
+        r#"> {"id":2,"method":"resources/unsubscribe","params":{"uri":"a:b"}}"#,
+        r#"< {"method":"notifications/resources/updated","params":{"uri":"a:b"}}"#,
+        r#"> {"id":3,"method":"resources/subscribe","params":{"uri":"a:d"}}"#,
+        r#"< {"id":3,"error":{"code":-32602,"message":"no"}}"#,
+        r#"< {"method":"notifications/resources/updated","params":{"uri":"a:d"}}"#,
+    ];
+    assert_eq!(links(&subscribes), ["3: 1/1 subscription", "5: 1/1 subscription"]);
+}
+
+#[test]
+fn a_call_soon_after_one_that_failed_is_likely_a_retry() {
+    let call = r#"> {"id":1,"method":"tools/call","params":{"name":"add","arguments":{"a":"one"}}}"#;
+    let failed = r#"< {"id":1,"result":{"content":[],"isError":true}}"#;
+    let refused = r#"< {"id":1,"error":{"code":-32602,"message":"a is no number"}}"#;
+    let again = r#"> {"id":2,"method":"tools/call","params":{"name":"add","arguments":{"a":1}}}"#;
+    let other = again.replace("add", "sub");
+    assert_eq!(links(&[call, failed, "+ 20", again]), ["3: 1/2 retry"]);
+    assert_eq!(links(&[call, refused, again]), ["3: 1/2 retry"]);
+    assert!(links(&[call, failed, &other]).is_empty());
+    assert!(links(&[call, failed, "+ 301", again]).is_empty());
+    // Sent before the failure came.
+    assert!(links(&[call, again, failed]).is_empty());
+    // Two failed: it may be either's.
+    let second = call.replace("\"id\":1", "\"id\":7");
+    let failed_too = failed.replace("\"id\":1", "\"id\":7");
+    assert!(links(&[call, &second, failed, &failed_too, again]).is_empty());
+    assert_eq!(links(&[call, &second, failed, "+ 301", &failed_too, again]), ["5: 2/4 retry"]);
+    // Every correction is one more step of the same operation.
+    let third = again.replace("\"id\":2", "\"id\":3");
+    let failed_again = failed.replace("\"id\":1", "\"id\":2");
+    assert_eq!(links(&[call, failed, again, &failed_again, &third]), ["3: 1/2 retry", "4: 1/3 answer", "5: 1/4 retry"]);
+}
+
+#[test]
+fn many_are_open_and_the_oldest_are_forgotten() {
+    let mut steps = Vec::new();
+    for id in 0..2 * OPEN {
+        steps.push(format!(r#"> {{"id":{id},"method":"tools/list"}}"#));
+        steps.push(format!(r#"< {{"id":{id},"result":{{"tools":[],"nextCursor":"c{id}"}}}}"#));
+    }
+    steps.push(r#"> {"id":"x","method":"tools/list","params":{"cursor":"c0"}}"#.to_owned());
+    steps.push(format!(r#"> {{"id":"y","method":"tools/list","params":{{"cursor":"c{}"}}}}"#, 2 * OPEN - 1));
+    let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
+    assert_eq!(links(&steps), [format!("{}: {}/{} cursor", 4 * OPEN + 2, 4 * OPEN - 1, 4 * OPEN)]);
+}
+
+proptest! {
+    /// Whatever is said, a link leads to an earlier message of an operation that began no later than that.
+    #[test]
+    fn links_lead_back(picked in prop::collection::vec((0..10_usize, 0..3_u8, any::<bool>()), 0..60)) {
+        let shapes = [
+            r#"{"id":I,"method":"tools/list","params":{"cursor":"I"}}"#,
+            r#"{"id":I,"result":{"tools":[],"nextCursor":"I"}}"#,
+            r#"{"id":I,"method":"tools/call","params":{"name":"add","inputResponses":{},"requestState":"I"}}"#,
+            r#"{"id":I,"result":{"resultType":"input_required","requestState":"I"}}"#,
+            r#"{"id":I,"result":{"task":{"taskId":"I"}}}"#,
+            r#"{"id":I,"method":"tasks/get","params":{"taskId":"I"}}"#,
+            r#"{"id":I,"error":{"code":-32602,"message":"no"}}"#,
+            r#"{"id":I,"method":"subscriptions/listen"}"#,
+            r#"{"method":"notifications/message","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":I}}}"#,
+            r#"{"method":"notifications/tasks","params":{"taskId":"I"}}"#,
+        ];
+        let steps: Vec<String> = picked
+            .into_iter()
+            .map(|(shape, id, asks)| format!("{} {}", if asks { ">" } else { "<" }, shapes[shape].replace('I', &id.to_string())))
+            .collect();
+        for link in links(&steps.iter().map(String::as_str).collect::<Vec<_>>()) {
+            let numbers: Vec<u64> =
+                link.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect();
+            prop_assert!(numbers[1] <= numbers[2] && numbers[2] < numbers[0], "{}", link);
+        }
+    }
+}
