@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+#[cfg(feature = "http")]
+use anyhow::Context;
+use anyhow::{Result, bail};
 
 use super::args::{Colour, Replay, ReportFormat};
 use super::wrap::command_line;

@@ -5,6 +5,7 @@ use anyhow::{Result, bail};
 use super::capture::{Capture, Recorded};
 use super::run::{self, Settings, Taken};
 use super::script::Script;
+#[cfg(feature = "http")]
 use super::transport::Transport;
 #[cfg(feature = "http")]
 use super::transport::http::{self, Http, Mode};
