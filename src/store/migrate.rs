@@ -14,7 +14,7 @@ use super::place::Place;
 use super::{filter, text};
 
 /// The steps from an empty file to the newest version. What was released is never changed, only added to.
-const MIGRATIONS: &[&str] = &[include_str!("schema.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("schema.sql"), include_str!("schema-2.sql")];
 
 /// `MCPT`, in the head of the file, where `file(1)` finds it.
 const APPLICATION_ID: i32 = i32::from_be_bytes(*b"MCPT");
@@ -39,7 +39,7 @@ pub(super) fn open_writer(place: &Place, busy_timeout: Duration) -> anyhow::Resu
     Ok(connection)
 }
 
-/// Opens a database to read, while others write it or not.
+/// Opens a database to read, while others write it or not. One of an older version is brought to the newest first.
 pub(super) fn open_reader(place: &Place, busy_timeout: Duration) -> anyhow::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = connect(place.path().as_os_str(), place, flags, busy_timeout)?;
@@ -48,11 +48,11 @@ pub(super) fn open_reader(place: &Place, busy_timeout: Duration) -> anyhow::Resu
     }
     match identify(&connection, place)? {
         Identity::Empty => bail!("{} holds no captures yet: record one into it first", place.path().display()),
-        Identity::Ours(version) if version < MIGRATIONS.len() => bail!(
-            "the database {} is of the older version {version}: record something into it to bring it to version {}",
-            place.path().display(),
-            MIGRATIONS.len()
-        ),
+        Identity::Ours(version) if version < MIGRATIONS.len() => {
+            open_writer(place, busy_timeout).with_context(|| {
+                format!("{} is of the older version {version} and cannot be brought up to date", place.path().display())
+            })?;
+        }
         Identity::Ours(_) => {}
     }
     // A page of messages joins texts and findings: sixteen statements are in use again and again.

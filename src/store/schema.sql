@@ -139,15 +139,6 @@ CREATE TABLE message_text (
   text             ANY NOT NULL
 ) STRICT;
 
--- What ties a message to an earlier one of its operation. Numbers are those of the capture; `operation` is the key of the first request.
-CREATE TABLE link (
-  message          INTEGER PRIMARY KEY,       -- key
-  operation        INTEGER NOT NULL,          -- key
-  previous         INTEGER NOT NULL,          -- key
-  why              INTEGER NOT NULL
-) STRICT;
-CREATE INDEX link_operation ON link (operation, message);
-
 CREATE TABLE rule (
   id               TEXT PRIMARY KEY,
   severity         INTEGER NOT NULL,
@@ -160,8 +151,6 @@ CREATE TABLE finding (
   capture          INTEGER NOT NULL REFERENCES capture (id),
   session          INTEGER REFERENCES session (id),
   rule             TEXT NOT NULL REFERENCES rule (id),
-  severity         INTEGER NOT NULL,          -- here; mostly the rule's
-  repeated         INTEGER NOT NULL,          -- findings that it stands for, 0: itself
   text             TEXT NOT NULL,
   messages         BLOB NOT NULL,
   packets          BLOB NOT NULL,
@@ -184,7 +173,7 @@ CREATE TABLE stream (
   capture          INTEGER NOT NULL AS (id >> 40) VIRTUAL,
   number           INTEGER NOT NULL AS (id & 0xFFFFFFFFFF) VIRTUAL,
   connection       INTEGER NOT NULL,          -- key
-  kind             INTEGER NOT NULL,          -- 0 TCP direction, 1 pipe, 2 body, 3 decoded body, 4 event data, 5 messages of a WebSocket, 6 what TLS carried
+  kind             INTEGER NOT NULL,          -- 0 TCP direction, 1 pipe, 2 body, 3 decoded body, 4 event data
   which            INTEGER NOT NULL,          -- the side, the file descriptor, the direction
   exchange         INTEGER
 ) STRICT;
@@ -196,21 +185,6 @@ CREATE TABLE part (
   parts            BLOB NOT NULL,
   PRIMARY KEY (stream, start)
 ) STRICT, WITHOUT ROWID;
-
--- What TLS carried, secrets masked, for streams of kind 6. A zstd frame each.
-CREATE TABLE plaintext (
-  stream           INTEGER NOT NULL,          -- key
-  start            INTEGER NOT NULL,          -- offset of the first byte
-  data             BLOB NOT NULL,
-  PRIMARY KEY (stream, start)
-) STRICT, WITHOUT ROWID;
-
--- TLS secrets of a connection as lines of a key log; written only with --keep-secrets.
-CREATE TABLE key_log (
-  connection       INTEGER PRIMARY KEY,       -- key
-  capture          INTEGER NOT NULL AS (connection >> 40) VIRTUAL,
-  lines            TEXT NOT NULL
-) STRICT;
 
 -- Packets of one connection, in order of number, see chunk.rs.
 CREATE TABLE packet_chunk (

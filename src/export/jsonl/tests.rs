@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
@@ -366,6 +367,58 @@ fn is_safe(line: &str) -> bool {
     !content.chars().any(|c| c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'))
 }
 
+/// Any texts, figures and time, in records of all kinds but messages.
+fn records_parse_and_are_safe(texts: [String; 6], figures: [u64; 4], time: i64) -> Result<(), TestCaseError> {
+    let [a, b, c, d, e, f] = texts;
+    let fields = [(a.clone(), b.clone()), (c.clone(), d.clone())].into_iter().collect();
+    let exchange = Exchange {
+        method: Some(e.clone()),
+        target: Some(f.clone()),
+        request: Half { fields, body_bytes: figures[0], ..Half::default() },
+        ..Exchange::default()
+    };
+    let line_of_exchange = line(write_exchange, &exchange);
+    let read: Value = serde_json::from_str(&line_of_exchange).unwrap();
+    prop_assert_eq!(&read["request_headers"], &json!([[a, b], [c, d]]));
+    prop_assert_eq!((&read["method"], &read["target"]), (&json!(e), &json!(f)));
+
+    let peers = Peers::Process { process: 1, command: vec![a.clone(), b.clone()], name: Some(c.clone()) };
+    let party = Some(Party { name: d.clone(), version: e.clone() });
+    let session = Session {
+        session_id: Some(f.clone()),
+        server: party,
+        started: Time(time),
+        bytes: (figures[1], figures[2]),
+        ..session(peers)
+    };
+    let line_of_session = line(write_session, &session);
+    let read: Value = serde_json::from_str(&line_of_session).unwrap();
+    prop_assert_eq!(&read["peers"], &json!({ "command": [a, b], "pid": 1, "name": c }));
+    prop_assert_eq!((&read["server"], &read["session_id"]), (&json!({ "name": d, "version": e }), &json!(f)));
+    prop_assert!((0.0..=1.0).contains(&read["completeness"].as_f64().unwrap()));
+
+    let finding = Finding { packets: vec![PacketNumber(figures[3])], text: a.clone(), ..Finding::of(&RULE) };
+    let line_of_finding = line(write_finding, &finding);
+    prop_assert_eq!(&serde_json::from_str::<Value>(&line_of_finding).unwrap()["text"], &json!(a));
+
+    let skipped = BTreeMap::from([(a.clone().into(), figures[0])]);
+    let line_of_summary = line(write_summary, &Summary { skipped, ..Summary::default() });
+    prop_assert_eq!(&serde_json::from_str::<Value>(&line_of_summary).unwrap()["skipped"][&a], &json!(figures[0]));
+
+    for line in [line_of_exchange, line_of_session, line_of_finding, line_of_summary] {
+        prop_assert!(is_safe(&line), "{line:?}");
+    }
+    Ok(())
+}
+
+/// Found by the law below.
+#[test]
+fn a_text_of_nothing_but_nul() {
+    let mut texts = [const { String::new() }; 6];
+    texts[0].push('\0');
+    records_parse_and_are_safe(texts, [0; 4], 0).unwrap();
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
@@ -378,45 +431,7 @@ proptest! {
 
     #[test]
     fn other_records_parse_and_are_safe(texts in vec(hostile(), 6), figures in vec(number(), 4), time in any::<i64>()) {
-        let [a, b, c, d, e, f] = texts.try_into().unwrap();
-        let fields = [(a.clone(), b.clone()), (c.clone(), d.clone())].into_iter().collect();
-        let exchange = Exchange {
-            method: Some(e.clone()),
-            target: Some(f.clone()),
-            request: Half { fields, body_bytes: figures[0], ..Half::default() },
-            ..Exchange::default()
-        };
-        let line_of_exchange = line(write_exchange, &exchange);
-        let read: Value = serde_json::from_str(&line_of_exchange).unwrap();
-        prop_assert_eq!(&read["request_headers"], &json!([[a, b], [c, d]]));
-        prop_assert_eq!((&read["method"], &read["target"]), (&json!(e), &json!(f)));
-
-        let peers = Peers::Process { process: 1, command: vec![a.clone(), b.clone()], name: Some(c.clone()) };
-        let party = Some(Party { name: d.clone(), version: e.clone() });
-        let session = Session {
-            session_id: Some(f.clone()),
-            server: party,
-            started: Time(time),
-            bytes: (figures[1], figures[2]),
-            ..session(peers)
-        };
-        let line_of_session = line(write_session, &session);
-        let read: Value = serde_json::from_str(&line_of_session).unwrap();
-        prop_assert_eq!(&read["peers"], &json!({ "command": [a, b], "pid": 1, "name": c }));
-        prop_assert_eq!((&read["server"], &read["session_id"]), (&json!({ "name": d, "version": e }), &json!(f)));
-        prop_assert!((0.0..=1.0).contains(&read["completeness"].as_f64().unwrap()));
-
-        let finding = Finding { packets: vec![PacketNumber(figures[3])], text: a.clone(), ..Finding::of(&RULE) };
-        let line_of_finding = line(write_finding, &finding);
-        prop_assert_eq!(&serde_json::from_str::<Value>(&line_of_finding).unwrap()["text"], &json!(a));
-
-        let skipped = BTreeMap::from([(a.clone().into(), figures[0])]);
-        let line_of_summary = line(write_summary, &Summary { skipped, ..Summary::default() });
-        prop_assert_eq!(&serde_json::from_str::<Value>(&line_of_summary).unwrap()["skipped"][&a], &json!(figures[0]));
-
-        for line in [line_of_exchange, line_of_session, line_of_finding, line_of_summary] {
-            prop_assert!(is_safe(&line), "{line:?}");
-        }
+        records_parse_and_are_safe(texts.try_into().unwrap(), figures.try_into().unwrap(), time)?;
     }
 
     #[test]

@@ -13,12 +13,14 @@ use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use ureq::http::Response;
 use ureq::{Agent, Body, Error};
 
-use super::connector::TapedConnector;
+use super::agent::{agent, failure};
 use super::stream::Stream;
 use super::{Arrival, Failure, FailureKind, Outgoing, Transport};
 use crate::capture::Limits;
 use crate::decode::jsonrpc::{self, Kind, Parsed};
 use crate::source::tape::Tape;
+
+pub use super::agent::Options;
 
 /// Requests that are under way at once. No recording of a single client comes near it.
 const WORKERS: usize = 256;
@@ -44,19 +46,6 @@ pub enum Mode {
     Streamable,
     /// GET for a stream of events, which names the address to POST to.
     Sse,
-}
-
-/// How a server at a URL is reached.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// Header fields of every request.
-    pub fields: Vec<(String, String)>,
-    /// Certificates that are trusted, as PEM; empty: those of the system.
-    pub certificates: Vec<u8>,
-    /// No certificate is checked.
-    pub insecure: bool,
-    /// How long a connection may take to be made, and a stream to be announced.
-    pub timeout: Duration,
 }
 
 /// A server at a URL.
@@ -366,7 +355,7 @@ impl Shared {
             match (event.kind.as_deref(), event.data) {
                 (Some("endpoint"), Some(data)) => {
                     let target = resolve(url, String::from_utf8_lossy(&data).trim());
-                    drop(announce.try_send(Ok(target)));
+                    drop(announce.try_send(target));
                 }
                 (_, Some(data)) => self.arrive(Arrival::Text(data, Instant::now())),
                 (_, None) => {}
@@ -403,76 +392,31 @@ fn answers(text: &[u8], id: Option<u64>) -> bool {
 }
 
 /// The address that an endpoint event names, relative to the stream's (RFC 3986 section 5.2, for the forms that servers use).
-fn resolve(url: &str, endpoint: &str) -> String {
-    let origin = url.find("://").map_or(0, |at| at + 3);
-    let path = url[origin..].find('/').map_or(url.len(), |at| origin + at);
+///
+/// It has to be at the stream's origin: header fields and tokens that were meant for one server must not be drawn to another.
+fn resolve(url: &str, endpoint: &str) -> Result<String, Failure> {
+    let origin = &url[..origin_end(url)];
     match endpoint {
-        absolute if absolute.contains("://") => absolute.to_owned(),
-        rooted if rooted.starts_with('/') => format!("{}{rooted}", &url[..path]),
+        absolute if absolute.contains("://") => {
+            if !absolute[..origin_end(absolute)].eq_ignore_ascii_case(origin) {
+                let said = format!("the stream announced an address at another origin: {endpoint:?}");
+                return Err(Failure::new(FailureKind::Server, said));
+            }
+            Ok(absolute.to_owned())
+        }
+        rooted if rooted.starts_with('/') => Ok(format!("{origin}{rooted}")),
         relative => {
             let plain = url.split(['?', '#']).next().unwrap_or(url);
-            let folder = plain.rfind('/').filter(|at| *at >= path).map_or(plain, |at| &plain[..at]);
-            format!("{folder}/{relative}")
+            let folder = plain.rfind('/').filter(|at| *at >= origin.len()).map_or(plain, |at| &plain[..at]);
+            Ok(format!("{folder}/{relative}"))
         }
     }
 }
 
-/// What an error of ureq means.
-fn failure(error: &Error, url: &str) -> Failure {
-    let what = match error {
-        Error::Io(io) if io.kind() == std::io::ErrorKind::ConnectionRefused => {
-            "connection refused: nobody listens there".to_owned()
-        }
-        // rustls wraps what it finds wrong in a handshake as invalid data.
-        Error::Io(io) if io.kind() == std::io::ErrorKind::InvalidData => {
-            format!("TLS: {io}: --cacert FILE trusts a certificate")
-        }
-        Error::Rustls(tls) => format!("TLS: {tls}: --cacert FILE trusts a certificate"),
-        Error::Timeout(_) => "no connection in time".to_owned(),
-        Error::HostNotFound => "the host's name is not known".to_owned(),
-        other => other.to_string(),
-    };
-    Failure::new(FailureKind::Server, format!("cannot reach {url}: {what}"))
-}
-
-/// Where systems keep the certificates that they trust, as one PEM file.
-const SYSTEM_CERTIFICATES: [&str; 4] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/cert.pem",
-    "/etc/ssl/ca-bundle.pem",
-];
-
-fn agent(options: &Options, tape: Tape) -> Result<Agent> {
-    use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
-    let given = !options.certificates.is_empty();
-    let system = || {
-        let file = std::env::var_os("SSL_CERT_FILE").map(std::path::PathBuf::from);
-        let files = file.into_iter().chain(SYSTEM_CERTIFICATES.into_iter().map(Into::into));
-        files.into_iter().find_map(|file| std::fs::read(file).ok()).unwrap_or_default()
-    };
-    let pem = if given { options.certificates.clone() } else { system() };
-    let certificates: Vec<_> = parse_pem(&pem)
-        .filter_map(|item| match item {
-            Ok(PemItem::Certificate(certificate)) => Some(certificate),
-            _ => None,
-        })
-        .collect();
-    if given && certificates.is_empty() {
-        bail!("--cacert: no certificate in PEM form in it");
-    }
-    // A system without such a file: the roots that Mozilla trusts.
-    let roots = if certificates.is_empty() { RootCerts::WebPki } else { RootCerts::new_with_certs(&certificates) };
-    let tls = TlsConfig::builder().root_certs(roots).disable_verification(options.insecure).build();
-    let config = Agent::config_builder()
-        .tls_config(tls)
-        .http_status_as_error(false)
-        .timeout_connect(Some(options.timeout))
-        .max_redirects(3)
-        .user_agent(concat!("mcptap/", env!("CARGO_PKG_VERSION")))
-        .build();
-    let resolver = ureq::unversioned::resolver::DefaultResolver::default();
-    Ok(Agent::with_parts(config, TapedConnector::new(tape), resolver))
+/// Behind the scheme, host and port of a URL.
+fn origin_end(url: &str) -> usize {
+    let host = url.find("://").map_or(0, |at| at + 3);
+    url[host..].find(['/', '?', '#']).map_or(url.len(), |at| host + at)
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
@@ -488,12 +432,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_endpoint_is_relative_to_the_stream() {
+    fn an_endpoint_is_relative_to_the_stream_and_stays_at_its_origin() {
         let url = "http://a:8/x/sse?y=1";
-        assert_eq!(resolve(url, "/messages?s=1"), "http://a:8/messages?s=1");
-        assert_eq!(resolve(url, "messages?s=1"), "http://a:8/x/messages?s=1");
-        assert_eq!(resolve("http://a:8", "messages"), "http://a:8/messages");
-        assert_eq!(resolve(url, "https://b/m"), "https://b/m");
+        let at = |url, endpoint| resolve(url, endpoint).ok();
+        assert_eq!(at(url, "/messages?s=1").as_deref(), Some("http://a:8/messages?s=1"));
+        assert_eq!(at(url, "messages?s=1").as_deref(), Some("http://a:8/x/messages?s=1"));
+        assert_eq!(at("http://a:8", "messages").as_deref(), Some("http://a:8/messages"));
+        assert_eq!(at("http://a:8", "@b/m").as_deref(), Some("http://a:8/@b/m"));
+        assert_eq!(at(url, "//b/m").as_deref(), Some("http://a:8//b/m"));
+        assert_eq!(at(url, "HTTP://A:8/m").as_deref(), Some("HTTP://A:8/m"));
+        for elsewhere in ["https://a:8/m", "http://b:8/m", "http://a:80/m", "http://a:8@b/m", "http://b?://a:8/"] {
+            assert_eq!(at(url, elsewhere), None, "{elsewhere}");
+        }
     }
 
     #[test]

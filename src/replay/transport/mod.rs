@@ -1,6 +1,8 @@
 //! How messages reach a server: one small trait, and what stands behind it.
 
 #[cfg(feature = "http")]
+mod agent;
+#[cfg(feature = "http")]
 pub mod connector;
 #[cfg(feature = "http")]
 pub mod http;

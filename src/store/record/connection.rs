@@ -76,7 +76,8 @@ pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<Connection> {
             detail: details.string()?,
         })
     })?;
-    let agreed = details.option(agreed)?;
+    // Version 1 of the database had nothing here.
+    let agreed = if details.is_empty() { None } else { details.option(agreed)? };
     Ok(Connection { id, kind, client, protocol, host, tls, agreed })
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::findings::Severity;
 
 fn count(path: &Path) -> u64 {
     Reader::open(path).unwrap().message_count(Scope::All).unwrap()
@@ -35,7 +36,36 @@ fn a_file_that_is_not_ours_is_refused_and_left_alone() {
     let newer = directory.path().join("newer.db");
     drop(writer(&newer));
     rusqlite::Connection::open(&newer).unwrap().pragma_update(None, "user_version", 1_000).unwrap();
-    assert!(refusal(&newer).contains("newer mcptap (version 1000, this one knows 1)"), "{}", refusal(&newer));
+    assert!(refusal(&newer).contains("newer mcptap (version 1000, this one knows 2)"), "{}", refusal(&newer));
+}
+
+#[test]
+fn a_file_of_version_1_is_brought_up_to_date_by_whoever_opens_it() {
+    let directory = directory();
+    let path = directory.path().join("old.db");
+    let old = rusqlite::Connection::open(&path).unwrap();
+    old.execute_batch(include_str!("../schema.sql")).unwrap();
+    old.pragma_update(None, "application_id", i32::from_be_bytes(*b"MCPT")).unwrap();
+    old.pragma_update(None, "user_version", 1).unwrap();
+    old.execute_batch(
+        "INSERT INTO capture (kind, source, process, started, last_alive) VALUES (0, 'trace.pcapng', 4711, 7, 7);
+         INSERT INTO rule VALUES ('tcp-gap', 1, 'bytes are missing', 'RFC 9293 3.4');
+         INSERT INTO finding (capture, rule, text, messages, packets) VALUES (1, 'tcp-gap', 'twelve bytes', x'', x'00');",
+    )
+    .unwrap();
+    drop(old);
+
+    let reader = Reader::open(&*path).unwrap();
+    let findings = reader.findings(Scope::All, Page::first(9)).unwrap();
+    assert_eq!(findings.len(), 1);
+    assert_eq!((findings[0].text.as_str(), findings[0].repeated), ("twelve bytes", 0));
+    assert_eq!(findings[0].severity, Severity::Warning, "as bad as its rule");
+
+    drop(writer(&path));
+    let newest: i64 = rusqlite::Connection::open(&path)
+        .and_then(|db| db.pragma_query_value(None, "user_version", |row| row.get(0)))
+        .unwrap();
+    assert_eq!(newest, 2);
 }
 
 #[test]

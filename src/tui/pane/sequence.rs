@@ -100,8 +100,8 @@ fn times(
     }
 }
 
-/// `├── tools/call get_weather 3 ──▶│`
-fn arrow_line(canvas: &mut Canvas<'_>, (left, right): (u16, u16), y: u16, message: &MessageLine) {
+/// The arrow between two lifelines, without words. Gives back its tone.
+pub(super) fn shaft(canvas: &mut Canvas<'_>, (left, right): (u16, u16), y: u16, message: &MessageLine) -> Tone {
     let (_, side) = arrow(message);
     let cancelled = message.row.method.as_deref() == Some("notifications/cancelled");
     let tone = match message.row.kind {
@@ -118,6 +118,12 @@ fn arrow_line(canvas: &mut Canvas<'_>, (left, right): (u16, u16), y: u16, messag
         Direction::ClientToServer => canvas.put(right - 1, y, 1, "▶", style),
         Direction::ServerToClient => canvas.put(left + 1, y, 1, "◀", style),
     };
+    tone
+}
+
+/// `├── tools/call get_weather 3 ──▶│`
+fn arrow_line(canvas: &mut Canvas<'_>, (left, right): (u16, u16), y: u16, message: &MessageLine) {
+    let tone = shaft(canvas, (left, right), y, message);
     let id = message.row.id.as_deref().map(|id| format!(" ({id})")).unwrap_or_default();
     let room = right.saturating_sub(left + 6);
     let text = safe::fit(&format!(" {}{id} {} ", method(message), message.about), usize::from(room));

@@ -8,8 +8,8 @@ use super::super::app::{App, Screen};
 use super::super::canvas::Canvas;
 use super::super::data::{MessageLine, Together};
 use super::super::theme::Part;
-use super::messages::{arrow, failed, method, relative};
-use crate::decode::Direction;
+use super::messages::{method, relative};
+use super::sequence::shaft;
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::SessionNumber;
 use crate::view::paint::Tone;
@@ -116,22 +116,8 @@ fn times(app: &App, canvas: &mut Canvas<'_>, (x, y): (u16, u16), message: &Messa
 }
 
 fn arrow_line(canvas: &mut Canvas<'_>, (host, server): (u16, u16), y: u16, message: &MessageLine) {
-    let (_, side) = arrow(message);
-    let cancelled = message.row.method.as_deref() == Some("notifications/cancelled");
-    let tone = match message.row.kind {
-        _ if failed(message) => Tone::Error,
-        _ if cancelled => Tone::Warning,
-        _ => side,
-    };
+    let tone = shaft(canvas, (host, server), y, message);
     let style = canvas.tone(tone);
-    let line = if message.row.kind == Kind::Notification { "╌" } else { "─" };
-    for x in host + 1..server {
-        canvas.put(x, y, 1, line, style);
-    }
-    match message.row.direction {
-        Direction::ClientToServer => canvas.put(server - 1, y, 1, "▶", style),
-        Direction::ServerToClient => canvas.put(host + 1, y, 1, "◀", style),
-    };
     let answer = matches!(message.row.kind, Kind::Response | Kind::Error);
     let latency = message.row.latency.filter(|_| answer).map(|latency| format!(" {}", units::duration(latency)));
     let text = format!(" {} {}{} ", method(message), message.about, latency.unwrap_or_default());

@@ -72,3 +72,10 @@ proptest! {
         fuzz_http2(&data);
     }
 }
+
+/// Found by the law above: the preface from the side of the server, then the settings of a client.
+#[test]
+fn a_preface_from_the_wrong_side() {
+    let steps = [[&[3, 24], PREFACE].concat(), vec![3, 9, 0, 0, 0, 1, 4, 0, 0, 0, 1]];
+    fuzz_http2(&steps.concat());
+}
