@@ -98,6 +98,11 @@ impl Flow {
         search.flow
     }
 
+    /// The steps whose answers give the values that a step hands back.
+    pub fn sources(&self, step: StepIndex) -> impl Iterator<Item = StepIndex> {
+        self.uses.get(&step).into_iter().flatten().map(|used| self.origins[used.origin].step)
+    }
+
     /// What the answer of a step gives: each origin's new value, where the evidence holds.
     pub fn resolve<'a>(
         &'a self,

@@ -11,11 +11,15 @@
 //!               compare ─► report
 //! ```
 //!
+//! [`job`] orders all of it: the place to begin for a caller.
+//!
 //! What goes over the wire is recorded like any traffic: as packets, through the one decoder.
 
 pub mod capture;
 pub mod edit;
 pub mod flow;
+pub mod follow;
+pub mod job;
 pub mod judge;
 pub mod load;
 pub mod plan;
@@ -31,6 +35,8 @@ pub mod transport;
 pub(crate) mod talk;
 
 pub use flow::Flow;
+pub use follow::{Follower, Progress};
+pub use job::Job;
 pub use plan::{Plan, Step};
 pub use recording::Recording;
 pub use script::Script;

@@ -5,9 +5,11 @@ use serde_json::Value;
 use super::flow::Flow;
 use super::plan::{Plan, Step, StepIndex};
 use super::recording::Recording;
-use super::safety::Effects;
+use super::run::Settings;
+use super::safety::{Effects, masked};
 use super::translate::{Client, Era, LEGACY, MODERN};
-use crate::compare::Answer;
+use crate::compare::answer::subject;
+use crate::compare::{Answer, Label};
 use crate::mcp::facts::part;
 
 /// A recording, read for replay.
@@ -61,6 +63,21 @@ impl Script {
     /// The parameters of a step as they were recorded.
     pub fn params(&self, step: StepIndex) -> Option<&str> {
         part(&self.recording.messages[self.plan.steps[step].message], "params")
+    }
+
+    /// Why a step is not sent to a server whose tools have these effects; `None` where it is.
+    pub fn reason_to_skip(&self, step: StepIndex, settings: &Settings, effects: &Effects) -> Option<String> {
+        let Step { label, .. } = &self.plan.steps[step];
+        let is_handshake = matches!(&*label.method, "initialize" | "notifications/initialized" | "server/discover");
+        if !is_handshake && settings.only.get(step) == Some(&false) {
+            return Some("not wanted".to_owned());
+        }
+        let edited = settings.edits.get(&step).map(String::as_str);
+        if let Some(path) = edited.or_else(|| self.params(step)).and_then(masked) {
+            return Some(format!("{path} was masked when it was recorded: record with --keep-secrets"));
+        }
+        let subject = edited.map(|params| subject(&label.method, params)).unwrap_or_else(|| label.subject.clone());
+        effects.refuse(&Label { subject, method: label.method.clone() }, &settings.policy)
     }
 
     /// The recorded answer to a step.

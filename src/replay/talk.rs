@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 
+use super::Recording;
 use crate::capture::{Limits, Span, Time};
 use crate::decode::Direction;
 use crate::decode::jsonrpc::{self, Kind, Parsed};
 use crate::mcp::facts;
-use crate::mcp::{Carrier, Message, MessageNumber, SessionNumber, Transport};
+use crate::mcp::{Carrier, Message, MessageNumber, Peers, Session, SessionNumber, Transport};
 
 /// Nanoseconds between two messages.
 pub const TICK: i64 = 1_000_000;
@@ -34,6 +35,33 @@ pub fn read(text: &str) -> Vec<Message> {
         messages.push(message);
     }
     messages
+}
+
+/// A recording of those messages.
+pub fn recording(text: &str) -> Recording {
+    let messages = read(text);
+    let session = Session {
+        number: SessionNumber(1),
+        transport: Transport::Stdio,
+        protocol_version: None,
+        session_id: None,
+        client: None,
+        server: None,
+        peers: Peers::Process { process: 1, command: Vec::new(), name: None },
+        connections: Vec::new(),
+        started: Time(0),
+        ended: Time(0),
+        messages: messages.len() as u64,
+        requests: 0,
+        responses: 0,
+        notifications: 0,
+        errors: 0,
+        invalid: 0,
+        unanswered: 0,
+        bytes: (0, 0),
+        exit: None,
+    };
+    Recording { session, messages }
 }
 
 fn message(index: usize, direction: Direction, raw: &str) -> Message {

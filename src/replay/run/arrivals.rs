@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::RecvTimeoutError;
+use crossbeam_channel::select;
 use serde_json::Value;
 
 use super::{Done, Fate, Pace, Pending, Runner};
@@ -13,7 +13,7 @@ use crate::replay::plan::StepIndex;
 use crate::replay::translate::Era;
 use crate::replay::transport::{Arrival, Failure, FailureKind, Outgoing};
 
-impl Runner<'_> {
+impl Runner<'_, '_> {
     pub(super) fn is_pending(&self, step: StepIndex) -> bool {
         self.done[step].is_none() && self.ids.contains_key(&step) && self.over.is_none()
     }
@@ -36,16 +36,17 @@ impl Runner<'_> {
             let deadlines = self.pending.values().map(|pending| pending.deadline).chain(until);
             // Something is awaited, so there is a deadline; the timeout stands in where that should ever be untrue.
             let next = deadlines.min().unwrap_or_else(|| Instant::now() + self.settings.timeout);
-            match self.transport.arrivals().recv_deadline(next) {
-                Ok(arrival) => self.arrive(arrival),
-                Err(RecvTimeoutError::Timeout) => {
+            select! {
+                recv(self.transport.arrivals()) -> arrival => match arrival {
+                    Ok(arrival) => self.arrive(arrival),
+                    Err(_) => self.over = Some(Failure::new(FailureKind::Server, "the connection is gone")),
+                },
+                recv(self.follower.stop) -> _ => self.over = Some(Failure::new(FailureKind::Server, "ended on request")),
+                default(next.saturating_duration_since(Instant::now())) => {
                     self.give_up();
-                    if until.is_none_or(|until| Instant::now() >= until) && until.is_some() {
+                    if until.is_some_and(|until| Instant::now() >= until) {
                         return;
                     }
-                }
-                Err(RecvTimeoutError::Disconnected) => {
-                    self.over = Some(Failure::new(FailureKind::Server, "the connection is gone"));
                 }
             }
         }
@@ -156,7 +157,7 @@ impl Runner<'_> {
                 self.learn_schemas(new);
             }
         }
-        self.done[step] = Some(Done { id: Some(id), fate: Fate::Sent(Some(answer)), latency });
+        self.conclude(step, Done { id: Some(id), fate: Fate::Sent(Some(answer)), latency });
     }
 
     fn learn_schemas(&mut self, result: &Value) {

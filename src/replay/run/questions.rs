@@ -14,7 +14,7 @@ const METHOD_NOT_FOUND: i64 = -32601;
 /// Questions that a server of 2026-07-28 may ask back for one call.
 const ROUNDS: u32 = 16;
 
-impl Runner<'_> {
+impl Runner<'_, '_> {
     /// The answer to a request of the server, as the recording has it.
     pub(super) fn reply(&mut self, method: &str, params: Option<&str>, id: &str) -> String {
         let recorded = self.recorded_reply(method, params);
