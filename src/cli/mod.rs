@@ -35,7 +35,7 @@ use args::{Arguments, Command};
 
 /// Runs the program. A closed pipe at the reader's end is success: `mcptap read x | head`.
 pub fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse_from(arguments_given()) {
+    let arguments = match Arguments::try_parse_from(with_command(std::env::args_os().collect())) {
         Ok(arguments) => arguments,
         Err(error) => {
             let _ = error.print();
@@ -53,16 +53,41 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// The command line. `mcptap FILE` stands for `mcptap tui FILE`: a first argument that is a file and no command.
-fn arguments_given() -> Vec<OsString> {
-    let mut arguments: Vec<OsString> = std::env::args_os().collect();
-    let is_file = |first: &str| !first.starts_with('-') && Path::new(first).is_file();
-    let is_command = |name: &str| Arguments::command().find_subcommand(name).is_some();
-    let first = arguments.get(1).and_then(|first| first.to_str());
-    if is_command("tui") && first.is_some_and(|first| is_file(first) && !is_command(first)) {
+/// `mcptap FILE` stands for `mcptap tui FILE`, wherever among its options the file stands; so do `mcptap latest` and `mcptap --theme light`.
+fn with_command(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let program = Arguments::command();
+    let Some(tui) = program.find_subcommand("tui") else { return arguments };
+    let takes_value = |command: &clap::Command, name: &str| {
+        let option = command.get_arguments().find(|option| option.get_long() == Some(name))?;
+        Some(option.get_action().takes_values())
+    };
+    let (mut words, mut is_meant) = (arguments.iter().skip(1), false);
+    while let Some(word) = words.next() {
+        let Some(word) = word.to_str() else { break };
+        let Some(option) = word.strip_prefix("--").filter(|option| !option.is_empty()) else {
+            let is_command = program.find_subcommand(word).is_some();
+            is_meant = word != "--" && !word.starts_with('-') && !is_command && is_target(word);
+            break;
+        };
+        let (name, has_value) = option.split_once('=').map_or((option, false), |(name, _)| (name, true));
+        let (own, general) = (takes_value(tui, name), takes_value(&program, name));
+        is_meant |= own.is_some() && general.is_none();
+        match own.or(general) {
+            Some(true) if !has_value => drop(words.next()),
+            Some(_) => {}
+            // --help, --version, or unknown: said about the whole program.
+            None => return arguments,
+        }
+    }
+    if is_meant {
         arguments.insert(1, OsString::from("tui"));
     }
     arguments
+}
+
+/// Whether a word names something to look at, and is not a command that somebody misspelt.
+fn is_target(word: &str) -> bool {
+    word == "latest" || word.parse::<u32>().is_ok() || word.contains(['.', '/', '\\']) || Path::new(word).is_file()
 }
 
 fn run(arguments: Arguments) -> Result<ExitCode> {
@@ -97,4 +122,42 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     let causes = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>());
     causes.into_iter().any(|cause| cause.kind() == ErrorKind::BrokenPipe)
+}
+
+#[cfg(all(test, feature = "tui"))]
+mod tests {
+    use super::*;
+
+    fn meant(line: &str) -> String {
+        let words = with_command(line.split(' ').map(OsString::from).collect());
+        words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_file_opens_the_terminal_ui_wherever_it_stands() {
+        for line in [
+            "mcptap a.pcap",
+            "mcptap a.pcap --keylog keys.log",
+            "mcptap --keylog keys.log a.pcap",
+            "mcptap --keylog=keys.log --db x a.pcap b.pcap",
+            "mcptap --keep-secrets --theme light latest",
+            "mcptap --db x 7",
+            "mcptap --theme light",
+        ] {
+            assert_eq!(meant(line), line.replacen("mcptap", "mcptap tui", 1));
+            assert!(Arguments::try_parse_from(meant(line).split(' ')).is_ok(), "{line}");
+        }
+        for line in [
+            "mcptap",
+            "mcptap --db x",
+            "mcptap read a.pcap",
+            "mcptap --db a.db sessions",
+            "mcptap reed a.pcap",
+            "mcptap --help",
+            "mcptap -V",
+            "mcptap --nothing a.pcap",
+        ] {
+            assert_eq!(meant(line), line);
+        }
+    }
 }

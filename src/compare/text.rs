@@ -87,7 +87,8 @@ pub fn summary(report: &Report) -> String {
     }
 }
 
-fn words(outcome: Outcome) -> &'static str {
+/// The outcome as a count has it: `2 different`.
+pub fn words(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Error => "error instead of a result",
         Outcome::Result => "result instead of an error",

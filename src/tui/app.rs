@@ -17,6 +17,7 @@ mod mouse;
 mod moves;
 mod needs;
 mod prompt;
+mod replay;
 #[cfg(test)]
 mod tests;
 mod update;
@@ -26,6 +27,7 @@ use std::collections::BTreeSet;
 use super::data::{MessageLine, PacketRow, Progress, Request, SessionRow};
 use super::line::Line;
 use super::pages::{List, Pages};
+use super::replay::Replays;
 use super::theme::Theme;
 use crate::capture::Time;
 use crate::event::Connection;
@@ -59,13 +61,15 @@ pub enum Screen {
     Tools,
     /// stderr of a wrapped server.
     Stderr,
+    /// A replay and its answers.
+    Replay,
     /// One message.
     Detail,
 }
 
 impl Screen {
     /// All of them, in the order of the tabs.
-    pub const ALL: [Screen; 10] = [
+    pub const ALL: [Screen; 11] = [
         Screen::Sessions,
         Screen::Messages,
         Screen::Sequence,
@@ -75,6 +79,7 @@ impl Screen {
         Screen::Packets,
         Screen::Tools,
         Screen::Stderr,
+        Screen::Replay,
         Screen::Detail,
     ];
 
@@ -90,6 +95,7 @@ impl Screen {
             Screen::Packets => "packets",
             Screen::Tools => "tools",
             Screen::Stderr => "stderr",
+            Screen::Replay => "replay",
             Screen::Detail => "message",
         }
     }
@@ -111,6 +117,8 @@ pub enum Mode {
     Help(usize),
     /// The whole text of the selected JSON string, scrolled by so many lines.
     Value(usize),
+    /// The form of a replay.
+    Form,
 }
 
 /// What a line at the bottom is for.
@@ -170,6 +178,8 @@ pub struct App {
     pub notice: Option<Notice>,
     /// How far an import is.
     pub progress: Option<Progress>,
+    /// Replays: the form, and the last one.
+    pub replays: Replays,
     /// The answers.
     pub pages: Pages,
     cursors: [Cursor; Screen::ALL.len()],
@@ -265,6 +275,7 @@ impl App {
             },
             Screen::Tools => self.pages.capabilities(session).map(<[_]>::len),
             Screen::Stderr => self.pages.stderr(session).map(List::total),
+            Screen::Replay => Some(self.replays.run.as_ref().map_or(0, |run| run.rows.len())),
         }
     }
 

@@ -6,6 +6,7 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
+use super::replay::Draft;
 use crate::capture::{PacketNumber, Time};
 use crate::decode::{ConnectionId, Side};
 use crate::event::{Connection, Segment};
@@ -100,6 +101,13 @@ pub enum Request {
         /// Rows after this one.
         after: usize,
     },
+    /// What the form of a replay begins with.
+    Draft {
+        /// The session.
+        session: SessionNumber,
+        /// The request to be sent again, or the answer to it; nothing for the whole session.
+        message: Option<MessageNumber>,
+    },
     /// Writes the messages as JSON lines.
     Export {
         /// The session.
@@ -155,6 +163,8 @@ pub enum Answer {
     PacketLocated(Option<(usize, usize)>),
     /// To [`Request::Locate`] and [`Request::NextOdd`].
     Located(Option<usize>),
+    /// To [`Request::Draft`].
+    Draft(Box<Draft>),
     /// To [`Request::Export`]: so many messages were written.
     Exported(u64),
     /// It could not be found out.

@@ -78,6 +78,12 @@ pub enum Command {
     Together,
     /// Time scale of the sequence.
     Zoom(i8),
+    /// Sends a message or a session again.
+    Replay,
+    /// To the next difference between the answers of a replay, or to the one before.
+    Difference(i8),
+    /// From the list of a replay to its answers and back.
+    Answers,
     /// Copies the message.
     CopyMessage,
     /// Copies the path of the selected field.
@@ -111,6 +117,8 @@ pub enum Where {
     Detail,
     /// On the packets.
     Packets,
+    /// On the replay.
+    Replay,
     /// In every list: all screens but the details.
     Lists,
 }
@@ -124,6 +132,7 @@ impl Where {
             Where::Sequence => screen == Screen::Sequence,
             Where::Detail => screen == Screen::Detail,
             Where::Packets => screen == Screen::Packets,
+            Where::Replay => screen == Screen::Replay,
             Where::Lists => screen != Screen::Detail,
         }
     }
@@ -136,6 +145,7 @@ impl Where {
             Where::Sequence => "sequence",
             Where::Detail => "one message",
             Where::Packets => "packets",
+            Where::Replay => "replay",
             Where::Lists => "lists",
         }
     }
@@ -169,6 +179,9 @@ const fn key(
 /// The table. Where two bindings of a key hold, the first one counts.
 #[rustfmt::skip]
 pub const KEYS: &[Binding] = &[
+    key(&["n"],                Where::Replay,     Command::Difference(1),          "next difference", "next difference, in this answer or the next"),
+    key(&["N"],                Where::Replay,     Command::Difference(-1),         "",        "difference before"),
+    key(&["tab"],              Where::Replay,     Command::Answers,                "answers", "from the list to the answers and back"),
     key(&["enter"],            Where::Lists,      Command::Open,                   "open",    "open what is selected"),
     key(&["/"],                Where::Lists,      Command::Filter,                 "filter",  "show only messages that fit a filter"),
     key(&["esc", "backspace"], Where::Everywhere, Command::Back,                   "back",    "drop the filter; back to where you came from"),
@@ -187,6 +200,7 @@ pub const KEYS: &[Binding] = &[
     key(&["z"],                Where::Messages,   Command::Fold,                   "batch",   "fold or unfold a batch or an operation"),
     key(&["Z"],                Where::Messages,   Command::FoldAll,                "",        "fold all of them, or unfold everything"),
     key(&["w"],                Where::Everywhere, Command::Wire,                   "wire",    "on the wire: the packet that carries what is selected"),
+    key(&["R"],                Where::Everywhere, Command::Replay,                 "replay",  "send the selected request, or the session, again"),
     key(&["right", "l"],       Where::Packets,    Command::Connection(1),          "connection", "packets of the next connection"),
     key(&["left", "h"],        Where::Packets,    Command::Connection(-1),         "",        "packets of the connection before"),
     key(&["F"],                Where::Messages,   Command::Follow,                 "follow",  "keep the newest message in view"),
@@ -215,9 +229,10 @@ pub const KEYS: &[Binding] = &[
     key(&["6"],                Where::Everywhere, Command::Show(Screen::Packets),  "",        "packets, with TCP analysis"),
     key(&["7"],                Where::Everywhere, Command::Show(Screen::Tools),    "",        "capabilities and tools"),
     key(&["8"],                Where::Everywhere, Command::Show(Screen::Stderr),   "",        "what a wrapped server wrote to stderr"),
+    key(&["9"],                Where::Everywhere, Command::Show(Screen::Replay),   "",        "the last replay: both answers side by side"),
     key(&["]"],                Where::Everywhere, Command::Tab(1),                 "",        "next screen"),
     key(&["["],                Where::Everywhere, Command::Tab(-1),                "",        "screen before"),
-    key(&[":"],                Where::Everywhere, Command::CommandLine,            "",        "command: export FILE, theme NAME, filter EXPR, goto N, q"),
+    key(&[":"],                Where::Everywhere, Command::CommandLine,            "",        "command: replay, export FILE, theme NAME, filter EXPR, goto N, q"),
     key(&["t"],                Where::Everywhere, Command::NextTheme,              "",        "next theme: dark, light, mono"),
     key(&["?"],                Where::Everywhere, Command::Help,                   "help",    "this help"),
     key(&["ctrl-l"],           Where::Everywhere, Command::Redraw,                 "",        "draw the screen again"),

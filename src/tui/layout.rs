@@ -26,6 +26,7 @@ use super::canvas::Canvas;
 use super::data::Progress;
 use super::keys::{Binding, Command, KEYS, sign};
 use super::pane;
+use super::replay::run::State;
 use super::theme::Part;
 use crate::view::paint::Tone;
 use crate::view::{safe, units};
@@ -74,8 +75,35 @@ pub fn list_area(size: (u16, u16), screen: Screen) -> Rect {
         Screen::Statistics => pane::statistics::calls_area(body(size)),
         Screen::Packets => pane::packets::list_area(body(size)),
         Screen::Findings => pane::findings::list_area(body(size)),
+        Screen::Replay => replay(body(size)).list,
         _ => body(size),
     }
+}
+
+/// The parts of a replay.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplayAreas {
+    /// What is replayed, against which server, and how far it is.
+    pub status: Rect,
+    /// The requests, with their head.
+    pub list: Rect,
+    /// The recorded answer.
+    pub old: Rect,
+    /// The new one.
+    pub new: Rect,
+}
+
+/// The parts of a replay.
+pub fn replay(body: Rect) -> ReplayAreas {
+    let status = Rect { height: 2.min(body.height), ..body };
+    let list = Rect { y: body.y + status.height, height: (body.height * 2 / 5).clamp(3, 16), ..body };
+    // One line between the list and the answers, with their titles.
+    let y = list.bottom() + 1;
+    let height = body.bottom().saturating_sub(y);
+    let width = body.width.saturating_sub(1) / 2;
+    let old = Rect { x: body.x, y, width, height };
+    let new = Rect { x: body.x + width + 1, width: body.width.saturating_sub(width + 1), ..old };
+    ReplayAreas { status, list, old, new }
 }
 
 /// Rows of the list of a screen.
@@ -151,6 +179,7 @@ pub fn draw(app: &App, buffer: &mut Buffer) -> Option<(u16, u16)> {
         Screen::Packets => pane::packets::draw(app, &mut canvas, body),
         Screen::Tools => pane::tools::draw(app, &mut canvas, body),
         Screen::Stderr => pane::stderr::draw(app, &mut canvas, body),
+        Screen::Replay => pane::replay::draw(app, &mut canvas, body),
         Screen::Detail => pane::detail::draw(app, &mut canvas, body),
     }
     match &app.mode {
@@ -163,6 +192,7 @@ pub fn draw(app: &App, buffer: &mut Buffer) -> Option<(u16, u16)> {
             pane::value::draw(app, &mut canvas, *top);
             None
         }
+        Mode::Form => pane::replay::form::draw(app, &mut canvas),
         Mode::Prompt(prompt, line) => Some(pane::prompt::draw(app, &mut canvas, *prompt, line)),
     }
 }
@@ -215,17 +245,33 @@ fn path(app: &App, canvas: &mut Canvas<'_>, width: u16) -> u16 {
 
 /// Where the tabs stand: the screen, its columns, and its number.
 pub fn tab_places(app: &App) -> Vec<(Screen, Range<u16>, usize)> {
-    let narrow = app.size.0 < 96;
+    // The less room there is, the more gives way: blanks, the list of sessions (esc leads to it), names of what is needed least.
+    let fits = |places: &Vec<(Screen, Range<u16>, usize)>| places.last().is_none_or(|(_, at, _)| at.end < app.size.0);
+    let tight = |names: usize| tab_places_in(app, 1, false, names);
+    let choices =
+        [(2, true), (1, true), (1, false)].map(|(gap, sessions)| tab_places_in(app, gap, sessions, usize::MAX));
+    choices.into_iter().find(fits).or_else(|| (2..8).rev().map(tight).find(fits)).unwrap_or_else(|| tight(2))
+}
+
+/// The same with so many blanks between two, with or without the sessions, and so many names.
+fn tab_places_in(app: &App, gap: u16, sessions: bool, names: usize) -> Vec<(Screen, Range<u16>, usize)> {
     let mut x = 2;
     let mut places = Vec::new();
-    for (number, screen) in Screen::ALL.into_iter().enumerate().filter(|(_, screen)| *screen != Screen::Detail) {
-        // At 80 columns the list of sessions, which esc leads to, is the one that can be spared.
-        if number == 0 && narrow {
+    for (number, screen) in Screen::ALL.into_iter().enumerate() {
+        let is_left_out = match screen {
+            Screen::Sessions => !sessions,
+            // Where nothing was replayed there is nothing to go to.
+            Screen::Replay => app.replays.run.is_none() && app.screen != screen,
+            Screen::Detail => true,
+            _ => false,
+        };
+        if is_left_out {
             continue;
         }
-        let end = x + 2 + screen.name().len() as u16;
+        let is_named = number <= names || screen == app.screen || screen == Screen::Replay;
+        let end = if is_named { x + 2 + screen.name().len() as u16 } else { x + 1 };
         places.push((screen, x..end, number));
-        x = end + if narrow { 1 } else { 2 };
+        x = end + gap;
     }
     places
 }
@@ -236,7 +282,7 @@ fn tabs(app: &App, canvas: &mut Canvas<'_>, end: u16) {
     for (screen, at, number) in tab_places(app) {
         let x = canvas.put(at.start, 1, end.saturating_sub(at.start), &number.to_string(), key);
         let style = if screen == shown { here } else { dim };
-        canvas.put(x + 1, 1, end.saturating_sub(x + 1), screen.name(), style);
+        canvas.put(x + 1, 1, at.end.min(end).saturating_sub(x + 1), screen.name(), style);
     }
 }
 
@@ -287,6 +333,10 @@ fn state(app: &App) -> (String, Tone) {
     let steps = app.session.filter(|_| app.screen == Screen::Layers).and_then(|session| app.pages.steps(session));
     if let Some(steps) = steps.filter(|steps| !steps.complete) {
         return (format!("the first {} steps: mcptap layers has all", steps.total), Tone::Warning);
+    }
+    if let Some(run) = app.replays.run.as_ref().filter(|run| run.is_going()) {
+        let done = run.rows.iter().filter(|row| !matches!(row.state, State::Waiting | State::Sent)).count();
+        return (format!("replaying {done} of {}", run.rows.len()), Tone::Warning);
     }
     let live = match (app.session_row().is_some_and(|row| row.live), app.follow) {
         (true, true) => "live, following · ",

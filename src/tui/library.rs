@@ -9,6 +9,7 @@ mod filtered;
 mod groups;
 mod layers;
 mod packets;
+mod replay;
 mod stderr;
 mod together;
 mod trace;
@@ -105,6 +106,9 @@ impl Library {
             Request::Stderr { session, page } => Answer::Stderr(self.stderr(*session, *page)?),
             Request::Locate { session, filter, message } => Answer::Located(self.locate(*session, filter, *message)?),
             Request::NextOdd { session, filter, after } => Answer::Located(self.next_odd(*session, filter, *after)?),
+            Request::Draft { session, message } => {
+                Answer::Draft(Box::new(replay::draft(&self.reader, *session, *message)?))
+            }
             Request::Export { session, filter, only, path } => {
                 Answer::Exported(export::write(&self.reader, *session, filter, only, path)?)
             }

@@ -6,6 +6,7 @@
 //!  import ┤                    └─► effects ─┬─► copy, suspend, quit
 //!         │                                 └─► reader thread ─► Library ─► store
 //!         └──────────── Input::Answer ◄─────────────┘
+//!                                           └─► replay thread ─► a live server
 //! ```
 //!
 //! The state ([`app`]) knows no store and no terminal; drawing knows no keys; the store is asked on a thread of its own, so the screen
@@ -15,6 +16,7 @@ pub mod app;
 pub mod canvas;
 pub mod copy;
 pub mod data;
+pub mod editor;
 pub mod import;
 pub mod json;
 pub mod keys;
@@ -24,6 +26,8 @@ pub mod line;
 pub mod pages;
 pub mod pane;
 mod reader;
+pub mod replay;
+mod replayer;
 pub mod term;
 pub mod theme;
 
@@ -45,6 +49,7 @@ use app::{App, Effect, Input};
 use data::Request;
 use import::{Decoding, Import};
 use library::Library;
+use replayer::Replayer;
 use theme::Theme;
 
 /// What is looked at.
@@ -84,6 +89,7 @@ pub fn run(target: Target, options: Options) -> Result<()> {
             (name, place, None, false, Some(import))
         }
     };
+    let replayer = Replayer::new(place.clone(), inputs.clone());
     let library = Library::new(Reader::open(place)?, newest_first);
     let mut screen = term::Screen::take()?;
     let size = screen.terminal().size().context("cannot ask the terminal for its size")?;
@@ -97,7 +103,9 @@ pub fn run(target: Target, options: Options) -> Result<()> {
     let reader = reader.context("cannot start the reader")?;
     let importer = import.map(|import| read_files(import, inputs.clone(), stop.clone())).transpose()?;
     read_keys(inputs)?;
-    let result = draw_on(&mut screen, &mut app, &events, &ask);
+    let mut ways = Ways { screen: &mut screen, ask: &ask, replayer };
+    let result = draw_on(&mut ways, &mut app, &events);
+    drop(ways);
     drop(screen);
     // An import in the middle of a file is given up. A temporary store goes with the last of its users.
     drop(ask);
@@ -160,12 +168,12 @@ fn read_keys(inputs: Sender<Input>) -> Result<()> {
 }
 
 /// Inputs to frames, until the end. Everything that has come is taken in before a frame is drawn.
-fn draw_on(screen: &mut term::Screen, app: &mut App, events: &Receiver<Input>, ask: &Sender<Request>) -> Result<()> {
+fn draw_on(ways: &mut Ways<'_>, app: &mut App, events: &Receiver<Input>) -> Result<()> {
     let seconds = tick(Duration::from_secs(1));
     let signals = signals()?;
-    perform(screen, ask, app::update(app, Input::Tick(now())))?;
+    ways.perform(app::update(app, Input::Tick(now())))?;
     loop {
-        screen.terminal().draw(|frame| {
+        ways.screen.terminal().draw(|frame| {
             if let Some(cursor) = layout::draw(app, frame.buffer_mut()) {
                 frame.set_cursor_position(cursor);
             }
@@ -179,25 +187,36 @@ fn draw_on(screen: &mut term::Screen, app: &mut App, events: &Receiver<Input>, a
         for input in events.try_iter().take(1_000) {
             effects.extend(app::update(app, input));
         }
-        if perform(screen, ask, effects)? {
+        if ways.perform(effects)? {
             return Ok(());
         }
     }
 }
 
-/// Does what is to be done; true for the end.
-fn perform(screen: &mut term::Screen, ask: &Sender<Request>, effects: Vec<Effect>) -> Result<bool> {
-    for effect in effects {
-        match effect {
-            // The reader outlives the screen, unless it panicked: then there is nobody to ask.
-            Effect::Ask(request) => ask.send(request).context("the store is no longer read")?,
-            Effect::Copy(text) => copy::send(&mut stdout(), &text).context("cannot copy")?,
-            Effect::Redraw => screen.clear()?,
-            Effect::Suspend => screen.sleep()?,
-            Effect::Quit => return Ok(true),
+/// Ways out of the state, to the terminal and to the other threads.
+struct Ways<'a> {
+    screen: &'a mut term::Screen,
+    ask: &'a Sender<Request>,
+    replayer: Replayer,
+}
+
+impl Ways<'_> {
+    /// Does what is to be done; true for the end.
+    fn perform(&mut self, effects: Vec<Effect>) -> Result<bool> {
+        for effect in effects {
+            match effect {
+                // The reader outlives the screen, unless it panicked: then there is nobody to ask.
+                Effect::Ask(request) => self.ask.send(request).context("the store is no longer read")?,
+                Effect::Replay(order) => self.replayer.start(order)?,
+                Effect::StopReplay => self.replayer.stop(),
+                Effect::Copy(text) => copy::send(&mut stdout(), &text).context("cannot copy")?,
+                Effect::Redraw => self.screen.clear()?,
+                Effect::Suspend => self.screen.sleep()?,
+                Effect::Quit => return Ok(true),
+            }
         }
+        Ok(false)
     }
-    Ok(false)
 }
 
 /// A channel that tells of signals to end.

@@ -150,6 +150,31 @@ fn opens_filters_walks_to_a_packet_resizes_and_quits() {
     restored(&terminal, &before);
 }
 
+/// Answers everything alike, and waits for what comes next.
+const SERVER: &str = r#"while read -r line; do
+id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+[ -n "$id" ] && printf '{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"},"content":[{"type":"text","text":"hail"}]}}\n' "$id"
+done
+"#;
+
+#[test]
+fn a_call_is_sent_again_to_a_server_that_runs() {
+    let Some(terminal) = Terminal::open(120, 40) else { return };
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = directory.path().join("server.sh");
+    std::fs::write(&server, SERVER).expect("it is writable");
+    let before = started(&terminal, &sample());
+    terminal.key("Enter").wait("▸ messages");
+    terminal.text("G").text("R").wait("fits the tool's schema");
+    terminal.key("C-u").text(&format!("sh {}", server.display())).key("C-r").wait("2 requests: 2 different");
+    let screen = terminal.wait("now: result");
+    assert!(screen.contains("Quito: 17 °C, light rain") && screen.contains("hail"), "{screen}");
+    // It was recorded, and the store says so by itself.
+    terminal.text("0").wait("2 sessions");
+    terminal.text("q");
+    restored(&terminal, &before);
+}
+
 #[test]
 fn the_terminal_is_given_back_when_a_signal_ends_the_program() {
     for signal in ["TERM", "HUP", "INT"] {

@@ -10,7 +10,7 @@ use super::{App, Effect, Focus, Mode, Screen, detail, moves};
 pub(super) fn click(app: &mut App, x: u16, y: u16) -> Vec<Effect> {
     match app.mode {
         Mode::Help(_) | Mode::Value(_) => app.mode = Mode::Browse,
-        Mode::Prompt(..) => {}
+        Mode::Prompt(..) | Mode::Form => {}
         Mode::Browse => {
             if let Some((screen, _, _)) =
                 layout::tab_places(app).into_iter().find(|(_, at, _)| at.contains(&x) && y == 1)

@@ -5,7 +5,7 @@ use super::super::data::{FindingLine, MessageLine, Request};
 use super::super::keys::{Command, KEYS, Motion};
 use super::super::layout;
 use super::super::line::Line;
-use super::{App, Effect, Mode, Prompt, Screen, detail};
+use super::{App, Effect, Mode, Prompt, Screen, detail, replay};
 use crate::capture::PacketNumber;
 use crate::mcp::MessageNumber;
 use crate::store::FindingRow;
@@ -21,7 +21,11 @@ pub(super) fn run(app: &mut App, command: Command) -> Vec<Effect> {
         }
         Command::Move(motion) => move_cursor(app, motion),
         Command::Open => open(app),
+        Command::Back if app.screen == Screen::Replay && replay::stop(app) => return vec![Effect::StopReplay],
         Command::Back => back(app),
+        Command::Replay => replay::open(app),
+        Command::Difference(by) => replay::next_difference(app, by),
+        Command::Answers => replay::focus(app),
         Command::Show(screen) => show(app, screen),
         Command::Tab(by) => {
             let tabs = &Screen::ALL[..Screen::ALL.len() - 1];
@@ -75,6 +79,9 @@ fn move_cursor(app: &mut App, motion: Motion) {
     if app.screen == Screen::Detail && detail::move_cursor(app, motion) {
         return;
     }
+    if app.screen == Screen::Replay && replay::move_cursor(app, motion) {
+        return;
+    }
     let Some(total) = app.rows(app.screen) else { return };
     let (screen, height) = (app.screen, layout::list_height(app.size, app.screen));
     app.cursor_mut(screen).go(motion, total, height);
@@ -117,7 +124,7 @@ pub(super) fn choose(app: &mut App, session: Option<crate::mcp::SessionNumber>) 
     app.connection = 0;
 }
 
-fn show(app: &mut App, screen: Screen) {
+pub(super) fn show(app: &mut App, screen: Screen) {
     if screen != Screen::Sessions && app.session.is_none() {
         app.say("no session yet");
     } else if screen != app.screen {
@@ -132,7 +139,7 @@ fn show(app: &mut App, screen: Screen) {
     }
 }
 
-fn back(app: &mut App) {
+pub(super) fn back(app: &mut App) {
     let lists = matches!(app.screen, Screen::Messages | Screen::Sequence);
     if lists && !app.filter.is_empty() {
         set_filter(app, String::new());
@@ -201,6 +208,14 @@ fn find_place(app: &App, row: usize) -> Option<(Option<MessageNumber>, Option<Pa
             },
         },
         Screen::Tools => (app.pages.capabilities(session)?.get(row)?.message, None),
+        Screen::Replay => {
+            let run = app
+                .replays
+                .run
+                .as_ref()
+                .filter(|run| run.order.as_ref().is_some_and(|order| order.session == session))?;
+            (Some(run.rows.get(row)?.number), None)
+        }
         Screen::Packets => {
             let packet = app.packet(row)?;
             (packet.message, Some(packet.number))

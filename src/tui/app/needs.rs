@@ -33,6 +33,7 @@ pub(super) fn needs(app: &App) -> Vec<Request> {
                 }));
             }
         }
+        Screen::Replay => {}
         Screen::Tools => needs.push(Request::Capabilities(session)),
         Screen::Stderr => {
             let known = app.pages.stderr(session).map_or(0, List::total);

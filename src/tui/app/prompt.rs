@@ -14,6 +14,7 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("filter", "EXPR: show only messages that fit"),
     ("goto", "N: select message N"),
     ("session", "N: open session N"),
+    ("replay", "[--to URL | -- COMMAND]: send the session again, and compare the answers"),
     ("theme", "dark, light or mono"),
     ("help", "the keys"),
     ("q", "quit"),
@@ -100,6 +101,7 @@ fn command(app: &mut App, text: &str) -> Vec<Effect> {
             }
             _ => app.complain("there is no such session"),
         },
+        "replay" => super::replay::command(app, rest),
         "export" => match app.session {
             Some(session) if !rest.is_empty() => {
                 let marked = rest.strip_prefix("marked").filter(|file| file.starts_with(char::is_whitespace));

@@ -6,6 +6,7 @@ mod hostile;
 mod lists;
 mod many;
 mod pictures;
+mod replay;
 mod wire;
 
 use std::path::{Path, PathBuf};
@@ -22,6 +23,7 @@ use crate::tui::import::{Decoding, Import};
 use crate::tui::keys;
 use crate::tui::layout;
 use crate::tui::library::Library;
+use crate::tui::replay::Order;
 
 /// A screen, a person and a store.
 pub(crate) struct Story {
@@ -29,6 +31,9 @@ pub(crate) struct Story {
     library: Library,
     pub(crate) copied: Vec<String>,
     pub(crate) ended: bool,
+    /// Replays that were ordered.
+    pub(crate) ordered: Vec<Order>,
+    place: Place,
 }
 
 impl Story {
@@ -50,9 +55,9 @@ impl Story {
 
     /// On a store.
     pub(crate) fn store(place: Place, size: (u16, u16)) -> Story {
-        let library = Library::new(Reader::open(place).unwrap(), false);
+        let library = Library::new(Reader::open(place.clone()).unwrap(), false);
         let app = App::new("capture.pcapng".to_owned(), size, Theme::Mono);
-        let mut story = Story { app, library, copied: Vec::new(), ended: false };
+        let mut story = Story { app, library, copied: Vec::new(), ended: false, ordered: Vec::new(), place };
         story.take(Input::Tick(Time::default()));
         story
     }
@@ -81,7 +86,8 @@ impl Story {
                     }
                     Effect::Copy(text) => self.copied.push(text),
                     Effect::Quit => self.ended = true,
-                    Effect::Redraw | Effect::Suspend => {}
+                    Effect::Replay(order) => self.ordered.push(order),
+                    Effect::Redraw | Effect::Suspend | Effect::StopReplay => {}
                 }
             }
         }

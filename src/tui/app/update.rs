@@ -2,8 +2,9 @@
 
 use super::super::data::{Answer, Progress, Request};
 use super::super::keys::{self, Command};
+use super::super::replay::{Order, run::Told};
 use super::super::{layout, pane};
-use super::{App, Mode, Screen, detail, mouse, moves, needs, prompt};
+use super::{App, Mode, Screen, detail, mouse, moves, needs, prompt, replay};
 use crate::capture::Time;
 
 /// What comes in.
@@ -27,6 +28,8 @@ pub enum Input {
     Tick(Time),
     /// The import went on.
     Progress(Progress),
+    /// The replay of this number says something.
+    Replay(u64, Told),
 }
 
 /// What is to be done.
@@ -34,6 +37,10 @@ pub enum Input {
 pub enum Effect {
     /// Ask the store.
     Ask(Request),
+    /// Send a session, or a request of it, again.
+    Replay(Order),
+    /// End the replay that is under way.
+    StopReplay,
     /// Put this text on the clipboard.
     Copy(String),
     /// Draw everything again.
@@ -60,8 +67,10 @@ pub fn update(app: &mut App, input: Input) -> Vec<Effect> {
             mouse::click(app, x, y)
         }
         Input::Paste(text) => {
-            if let Mode::Prompt(_, line) = &mut app.mode {
-                line.insert(&text);
+            match (&mut app.mode, &mut app.replays.form) {
+                (Mode::Prompt(_, line), _) => line.insert(&text),
+                (Mode::Form, Some(form)) => form.paste(&text),
+                _ => {}
             }
             Vec::new()
         }
@@ -90,6 +99,10 @@ pub fn update(app: &mut App, input: Input) -> Vec<Effect> {
             app.progress = Some(progress);
             Vec::new()
         }
+        Input::Replay(number, told) => {
+            replay::take(app, number, told);
+            Vec::new()
+        }
     };
     settle(app);
     let needed = needs::needs(app);
@@ -102,6 +115,7 @@ fn press(app: &mut App, key: &str) -> Vec<Effect> {
     app.notice = None;
     match app.mode {
         Mode::Prompt(..) if key != "ctrl-c" => prompt::key(app, key),
+        Mode::Form if key != "ctrl-c" => replay::key(app, key),
         Mode::Help(top) => {
             app.mode = match keys::command(key, Screen::Sessions) {
                 Some(Command::Move(motion)) => Mode::Help(moves::scrolled(app, top, motion)),
@@ -156,6 +170,9 @@ fn take(app: &mut App, request: &Request, answer: Answer) {
         (Request::Export { path, .. }, Answer::Exported(messages)) => {
             app.say(format!("{messages} messages written to {}", path.display()));
         }
+        (Request::Draft { session, message }, Answer::Draft(draft)) => {
+            replay::drafted(app, *session, message.is_some(), *draft);
+        }
         (_, Answer::Failed(why)) => app.complain(why),
         (request, answer) => app.pages.take(request, answer),
     }
@@ -186,4 +203,5 @@ fn settle(app: &mut App) {
         }
     }
     detail::settle(app);
+    replay::settle(app);
 }

@@ -10,7 +10,15 @@ use crate::view::paint::Tone;
 /// Lines of the help: a heading, or keys and what they do.
 fn lines() -> Vec<(String, &'static str)> {
     let mut lines = Vec::new();
-    for place in [Where::Everywhere, Where::Lists, Where::Messages, Where::Sequence, Where::Detail, Where::Packets] {
+    for place in [
+        Where::Everywhere,
+        Where::Lists,
+        Where::Messages,
+        Where::Sequence,
+        Where::Detail,
+        Where::Packets,
+        Where::Replay,
+    ] {
         if !lines.is_empty() {
             lines.push((String::new(), ""));
         }

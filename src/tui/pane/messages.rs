@@ -11,7 +11,7 @@ use crate::capture::Time;
 use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
 use crate::store::Status;
-use crate::view::outcome::{Look, is_failure, look};
+use crate::view::outcome::{Look, look};
 use crate::view::paint::Tone;
 use crate::view::transcript::part_of;
 use crate::view::units;
@@ -110,13 +110,8 @@ fn short_method(message: &MessageLine) -> String {
 }
 
 /// How an answer looks; a request looks as before whatever its answer is.
-fn outcome(message: &MessageLine) -> Look {
+pub fn outcome(message: &MessageLine) -> Look {
     look(message.row.status.outcome().filter(|_| message.row.kind != Kind::Request))
-}
-
-/// Whether a message says that something failed.
-pub fn failed(message: &MessageLine) -> bool {
-    message.row.kind != Kind::Request && is_failure(message.row.status.outcome())
 }
 
 /// How the method looks: requests stand out, notifications and handshakes stand back.

@@ -9,6 +9,7 @@ pub mod layers;
 pub mod messages;
 pub mod packets;
 pub mod prompt;
+pub mod replay;
 pub mod sequence;
 pub mod sessions;
 pub mod statistics;

@@ -6,7 +6,7 @@ use super::super::app::{App, Screen};
 use super::super::canvas::{Canvas, bar};
 use super::super::data::MessageLine;
 use super::super::theme::Part;
-use super::messages::{arrow, failed, method, relative};
+use super::messages::{arrow, method, outcome, relative};
 use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
 use crate::view::paint::Tone;
@@ -44,7 +44,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
             let before = row.checked_sub(1).and_then(|row| app.message(row));
             times(app, canvas, (area.x, y), message, before, zoom);
             arrow_line(canvas, (left, right), y, message);
-            let tone = canvas.tone(if failed(message) { Tone::Error } else { Tone::Client });
+            let tone = canvas.tone(outcome(message).about.unwrap_or(Tone::Client));
             for (lane, sign) in lanes.row(message) {
                 canvas.put(right + 2 + lane as u16, y, 1, sign, tone);
             }
@@ -100,12 +100,13 @@ fn times(
     }
 }
 
-/// The arrow between two lifelines, without words. Gives back its tone.
+/// The arrow between two lifelines, without words. Gives back its tone: an error of the protocol reddens the arrow, what a tool says of
+/// itself only the words on it.
 pub(super) fn shaft(canvas: &mut Canvas<'_>, (left, right): (u16, u16), y: u16, message: &MessageLine) -> Tone {
     let (_, side) = arrow(message);
     let cancelled = message.row.method.as_deref() == Some("notifications/cancelled");
     let tone = match message.row.kind {
-        _ if failed(message) => Tone::Error,
+        _ if let Some(tone) = outcome(message).method => tone,
         _ if cancelled => Tone::Warning,
         _ => side,
     };
@@ -126,13 +127,22 @@ fn arrow_line(canvas: &mut Canvas<'_>, (left, right): (u16, u16), y: u16, messag
     let tone = shaft(canvas, (left, right), y, message);
     let id = message.row.id.as_deref().map(|id| format!(" ({id})")).unwrap_or_default();
     let room = right.saturating_sub(left + 6);
-    let text = safe::fit(&format!(" {}{id} {} ", method(message), message.about), usize::from(room));
+    let text = words(&format!(" {}{id} {}", method(message), message.about), message, room);
     let width = safe::width(&text) as u16;
     // Short texts stand in the middle of their arrow.
     let x = left + 3 + room.saturating_sub(width) / 2;
     let words = if message.row.kind == Kind::Request { Tone::Strong } else { tone };
+    let words = outcome(message).about.unwrap_or(words);
     let style = canvas.tone(if message.row.kind == Kind::Notification { Tone::Dim } else { words });
     canvas.put(x, y, room, &text, style);
+}
+
+/// What stands on an arrow, with the mark of its outcome behind it however little room there is.
+pub(super) fn words(text: &str, message: &MessageLine, room: u16) -> String {
+    let mark = outcome(message).mark;
+    let mark = if mark.is_empty() { " ".to_owned() } else { format!(" {mark} ") };
+    let text = safe::fit(text, usize::from(room).saturating_sub(safe::width(&mark)));
+    format!("{text}{mark}")
 }
 
 /// Which calls are open, row by row.

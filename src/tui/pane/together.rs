@@ -8,12 +8,12 @@ use super::super::app::{App, Screen};
 use super::super::canvas::Canvas;
 use super::super::data::{MessageLine, Together};
 use super::super::theme::Part;
-use super::messages::{method, relative};
-use super::sequence::shaft;
+use super::messages::{method, outcome, relative};
+use super::sequence::{shaft, words};
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::SessionNumber;
 use crate::view::paint::Tone;
-use crate::view::{safe, units};
+use crate::view::units;
 
 /// Columns before the host: the mark and the time.
 const LEFT: u16 = 15;
@@ -117,11 +117,11 @@ fn times(app: &App, canvas: &mut Canvas<'_>, (x, y): (u16, u16), message: &Messa
 
 fn arrow_line(canvas: &mut Canvas<'_>, (host, server): (u16, u16), y: u16, message: &MessageLine) {
     let tone = shaft(canvas, (host, server), y, message);
-    let style = canvas.tone(tone);
+    let style = canvas.tone(outcome(message).about.unwrap_or(tone));
     let answer = matches!(message.row.kind, Kind::Response | Kind::Error);
     let latency = message.row.latency.filter(|_| answer).map(|latency| format!(" {}", units::duration(latency)));
-    let text = format!(" {} {}{} ", method(message), message.about, latency.unwrap_or_default());
+    let text = format!(" {} {}{}", method(message), message.about, latency.unwrap_or_default());
     let room = server.saturating_sub(host + 6);
-    let text = safe::fit(&text, usize::from(room));
+    let text = words(&text, message, room);
     canvas.put(host + 3, y, room, &text, if answer { style } else { canvas.tone(Tone::Strong) });
 }

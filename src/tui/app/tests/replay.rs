@@ -1,0 +1,199 @@
+//! Replays from the screen, against a server that really runs.
+
+use std::path::PathBuf;
+
+use crossbeam_channel::{Sender, bounded, unbounded};
+
+use super::*;
+use crate::tui::replay::run::{Stage, State};
+use crate::tui::replay::{Consent, runner};
+
+/// A weather station in shell: answers what the sample asks, with `$1` degrees. Its tool says that it destroys where `$2` says so.
+const SERVER: &str = r#"
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  city=$(printf '%s' "$line" | sed -n 's/.*"city":"\([^"]*\)".*/\1/p')
+  case "$line" in
+    *'"initialize"'*) result='"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"station","version":"2"}' ;;
+    *'"tools/list"'*) result='"tools":[{"name":"get_weather","inputSchema":{"type":"object"},"annotations":{"destructiveHint":'$2'}}]' ;;
+    *'"tools/call"'*) result='"content":[{"type":"text","text":"'$city': '$1' °C"}],"isError":false' ;;
+    *) continue ;;
+  esac
+  printf '{"jsonrpc":"2.0","id":%s,"result":{%s}}\n' "$id" "$result"
+done
+"#;
+
+/// The server's program in a directory of its own.
+fn station() -> (tempfile::TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("station.sh");
+    std::fs::write(&path, SERVER).unwrap();
+    (directory, path)
+}
+
+impl Story {
+    /// Does what was ordered, as the thread that replays does.
+    fn replay(&mut self) -> &mut Story {
+        let (_go, stop) = bounded(0);
+        let order = self.ordered.pop().expect("nothing was ordered");
+        let place = self.place.clone();
+        let mut all = Vec::new();
+        runner::run(&order, &place, &mut |told| all.push(told), stop);
+        for told in all {
+            self.take(Input::Replay(order.number, told));
+        }
+        self.take(Input::Changed);
+        self.take(Input::Tick(Time::default()));
+        self
+    }
+
+    /// The form's target is this.
+    fn to(&mut self, target: &str) -> &mut Story {
+        self.press("<ctrl-u>").take(Input::Paste(target.to_owned()));
+        self
+    }
+}
+
+#[test]
+fn a_call_is_edited_sent_again_and_compared() {
+    let (_directory, station) = station();
+    let mut story = Story::sample("weather", (100, 32));
+    // From the answer: what is sent again is its request.
+    story.press("<enter>GR");
+    insta::assert_snapshot!("replay_form_100x32", story.screen());
+    story.to(&format!("sh {} 19 false", station.display()));
+    // Quito becomes 3: no city, says the schema, and it is said and not forbidden; then Oslo.
+    story.press("<tab><down><end><left><backspace><backspace><backspace><backspace><backspace><left><delete><delete>3");
+    assert!(story.screen().contains("against the tool's schema: /city: "), "{}", story.screen());
+    story.press("<backspace>\"Oslo");
+    assert!(story.screen().contains("no JSON: "), "{}", story.screen());
+    story.press("<ctrl-r>");
+    assert!(story.ordered.is_empty() && story.app.notice.as_ref().unwrap().failed, "it is not sent");
+    story.press("\"");
+    assert!(story.screen().contains("fits the tool's schema"), "{}", story.screen());
+    story.press("<ctrl-r>");
+    assert_eq!(
+        story.ordered[0].call.as_ref().unwrap().params.as_deref().map(|params| params.contains(r#"{"city":"Oslo"}"#)),
+        Some(true)
+    );
+    story.replay();
+    let screen = story.screen().replace(&station.display().to_string(), "station.sh");
+    insta::assert_snapshot!("replay_answers_100x32", timeless(&screen));
+    // What was said is a session like any other, and R begins where one was.
+    story.press("R");
+    assert!(story.screen().contains("\"city\": \"Oslo\""), "{}", story.screen());
+    story.press("<esc>0");
+    assert_eq!(story.app.pages.sessions().unwrap().len(), 2, "{}", story.screen());
+}
+
+/// Latencies are what they are.
+fn timeless(screen: &str) -> String {
+    let line = |line: &str| {
+        let is_measured = line.contains(" ms") || line.contains(" µs") || line.contains(" s ");
+        if is_measured {
+            line.split("  ")
+                .filter(|part| !part.contains(" ms") && !part.contains(" µs"))
+                .collect::<Vec<_>>()
+                .join("  ")
+        } else {
+            line.to_owned()
+        }
+    };
+    screen.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_session_is_sent_again_and_its_first_difference_is_in_view() {
+    let (_directory, station) = station();
+    let mut story = Story::sample("weather", (160, 40));
+    story.press(&format!("<enter>:replay -- sh {} 19 false<enter>", station.display()));
+    assert!(
+        story.screen().contains("the whole session") || story.screen().contains("station.sh"),
+        "{}",
+        story.screen()
+    );
+    story.press("<enter>").replay();
+    let run = story.app.replays.run.as_ref().unwrap();
+    assert_eq!(run.stage, Stage::Finished);
+    assert!(run.rows.iter().all(|row| matches!(row.state, State::Compared(..))), "{:?}", run.rows);
+    assert_eq!(
+        run.beside().iter().filter(|row| row.old.as_deref().is_some_and(|text| text.contains("weather"))).count(),
+        1
+    );
+    // The next request that was answered otherwise, and the last.
+    let first = story.app.cursor(Screen::Replay).selected;
+    story.press("nnnnnnnnnn");
+    assert!(story.app.cursor(Screen::Replay).selected > first);
+    assert!(story.screen().contains("19 °C"), "{}", story.screen());
+    story.press("<tab><down><pgdn>G<tab><enter>");
+    assert_eq!(story.app.screen, Screen::Detail, "to the recorded request");
+    assert_eq!(story.app.selected_message().unwrap().row.number.0, 6);
+}
+
+#[test]
+fn what_destroys_is_asked_about_first() {
+    let (_directory, station) = station();
+    let mut story = Story::sample("weather", (100, 32));
+    let target = format!("sh {} 17 true", station.display());
+    // The sample says nothing of it, but the new server does: its call is left out, and asked about the next time.
+    story.press(&format!("<enter>:replay -- {target}<enter><enter>")).replay();
+    assert!(story.screen().contains("not sent: get_weather says"), "{}", story.screen());
+    story.press("R<ctrl-r>");
+    assert!(story.ordered.is_empty(), "{}", story.screen());
+    story.press("y").replay();
+    assert!(story.app.replays.run.as_ref().unwrap().rows.iter().all(|row| matches!(row.state, State::Compared(..))));
+    // That replay is a recording whose tool says that it destroys.
+    story.press("0jj<enter>");
+    assert_eq!(story.app.session, Some(SessionNumber(3)));
+    story.press(&format!(":replay -- {target}<enter><enter>")).replay();
+    // What stands behind the box was timed.
+    let screen: Vec<String> = story.screen().lines().skip(2).take(6).map(str::to_owned).collect();
+    insta::assert_snapshot!("replay_asks_100x32", screen.join("\n"));
+    story.press("<esc><ctrl-r>").replay();
+    story.press("n");
+    assert_eq!(story.ordered[0].consent, Consent::Harmless);
+    story.replay();
+    assert!(story.screen().contains("not sent: get_weather says"), "{}", story.screen());
+    story.press("R<ctrl-r>").replay().press("y").replay();
+    let rows = &story.app.replays.run.as_ref().unwrap().rows;
+    assert!(rows.iter().all(|row| matches!(row.state, State::Compared(outcome, _) if !outcome.differs())), "{rows:?}");
+}
+
+#[test]
+fn a_server_that_says_nothing_is_left_by_esc() {
+    let mut story = Story::sample("weather", (100, 32));
+    story.press("<enter>:replay -- sh -c 'read line; exec cat >/dev/null'<enter><enter>");
+    let order = story.ordered.pop().unwrap();
+    let (go, stop): (Sender<()>, _) = bounded(0);
+    let (tell, told) = unbounded();
+    let place = story.place.clone();
+    let number = order.number;
+    let runner = std::thread::spawn(move || runner::run(&order, &place, &mut |told| tell.send(told).unwrap(), stop));
+    // The first request is on its way, and there it stays.
+    while !story.app.replays.run.as_ref().unwrap().rows.iter().any(|row| row.state == State::Sent) {
+        story.take(Input::Replay(number, told.recv().unwrap()));
+    }
+    assert!(story.screen().contains("esc ends it"), "{}", story.screen());
+    assert_eq!(update(&mut story.app, Input::Key("esc".to_owned())), [Effect::StopReplay]);
+    drop(go);
+    told.iter().for_each(|told| story.take(Input::Replay(number, told)));
+    runner.join().unwrap();
+    assert!(!story.app.replays.run.as_ref().unwrap().is_going());
+    assert!(story.screen().contains("replay"), "{}", story.screen());
+}
+
+#[test]
+fn what_cannot_be_is_said_in_a_sentence() {
+    let mut story = Story::sample("weather", (100, 32));
+    story.press("9");
+    assert!(story.screen().contains("nothing was replayed yet"), "{}", story.screen());
+    story.press("1jjR");
+    assert!(story.screen().contains("no request of the client"), "a notification: {}", story.screen());
+    story.press("<esc>:replay to you<enter>");
+    assert!(story.screen().contains("replay takes --to URL or -- COMMAND"), "{}", story.screen());
+    story.press("R").to("").press("<enter>");
+    assert!(story.screen().contains("where to?"), "{}", story.screen());
+    story.to("/no/such/server").press("<enter>").replay();
+    assert!(matches!(story.app.replays.run.as_ref().unwrap().stage, Stage::Failed(_)));
+    assert!(story.screen().contains("/no/such/server"), "{}", story.screen());
+}

@@ -1,0 +1,167 @@
+//! A text of several lines being written: the arguments of a call, header fields.
+
+use crate::view::safe;
+
+/// Bytes of a text at most: more than anybody edits by hand; what is longer is sent as it was recorded.
+pub const LONGEST: usize = 64 << 10;
+
+/// Lines that a key for pages goes.
+const PAGE: usize = 10;
+
+/// A text and a cursor in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Editor {
+    text: String,
+    /// Byte offset, always between two characters.
+    cursor: usize,
+}
+
+impl Editor {
+    /// This text, the cursor before it.
+    pub fn new(text: &str) -> Editor {
+        Editor { text: text.to_owned(), cursor: 0 }
+    }
+
+    /// What is written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Puts the cursor behind the text.
+    pub fn to_end(mut self) -> Editor {
+        self.cursor = self.text.len();
+        self
+    }
+
+    /// The line and the column of the cursor, in columns of the screen.
+    pub fn position(&self) -> (usize, usize) {
+        let before = &self.text[..self.cursor];
+        let line = before.matches('\n').count();
+        (line, safe::width(&safe::visible(&before[self.start()..])))
+    }
+
+    /// Does what a key does to a text; false where it does nothing.
+    pub fn key(&mut self, key: &str) -> bool {
+        match key {
+            "left" => self.cursor = self.before(),
+            "right" => self.cursor = self.behind(),
+            "up" => self.lines_up(1),
+            "down" => self.lines_down(1),
+            "pgup" => self.lines_up(PAGE),
+            "pgdn" => self.lines_down(PAGE),
+            "home" | "ctrl-a" => self.cursor = self.start(),
+            "end" | "ctrl-e" => self.cursor = self.end(),
+            "enter" => {
+                // A new line begins below the one before.
+                let line = &self.text[self.start()..self.cursor];
+                let blanks = line.len() - line.trim_start_matches(' ').len();
+                self.insert(&format!("\n{}", " ".repeat(blanks)));
+            }
+            "backspace" => self.remove(self.before(), self.cursor),
+            "delete" => self.remove(self.cursor, self.behind()),
+            "ctrl-u" => self.remove(self.start(), self.cursor),
+            "ctrl-k" => self.remove(self.cursor, self.end()),
+            "space" => self.insert(" "),
+            key if key.chars().count() == 1 => self.insert(key),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Writes at the cursor. Control characters (of a pasted text) become blanks, but for the ends of lines.
+    pub fn insert(&mut self, text: &str) {
+        if self.text.len() + text.len() > LONGEST {
+            return;
+        }
+        let text = text.replace("\r\n", "\n");
+        let text: String = text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect();
+        self.text.insert_str(self.cursor, &text);
+        self.cursor += text.len();
+    }
+
+    fn remove(&mut self, start: usize, end: usize) {
+        self.text.replace_range(start..end, "");
+        self.cursor = start;
+    }
+
+    /// Where the line of the cursor begins.
+    fn start(&self) -> usize {
+        self.text[..self.cursor].rfind('\n').map_or(0, |at| at + 1)
+    }
+
+    /// Where it ends.
+    fn end(&self) -> usize {
+        self.text[self.cursor..].find('\n').map_or(self.text.len(), |at| self.cursor + at)
+    }
+
+    fn before(&self) -> usize {
+        self.text[..self.cursor].char_indices().next_back().map_or(0, |(at, _)| at)
+    }
+
+    fn behind(&self) -> usize {
+        self.text[self.cursor..].chars().next().map_or(self.cursor, |c| self.cursor + c.len_utf8())
+    }
+
+    fn lines_up(&mut self, count: usize) {
+        let column = self.text[self.start()..self.cursor].chars().count();
+        for _ in 0..count {
+            if self.start() == 0 {
+                break;
+            }
+            self.cursor = self.start() - 1;
+        }
+        self.cursor = self.start();
+        self.right_by(column);
+    }
+
+    fn lines_down(&mut self, count: usize) {
+        let column = self.text[self.start()..self.cursor].chars().count();
+        for _ in 0..count {
+            if self.end() == self.text.len() {
+                break;
+            }
+            self.cursor = self.end() + 1;
+        }
+        self.cursor = self.start();
+        self.right_by(column);
+    }
+
+    /// So many characters to the right, in the line.
+    fn right_by(&mut self, count: usize) {
+        let line = &self.text[self.cursor..self.end()];
+        self.cursor += line.char_indices().nth(count).map_or(line.len(), |(at, _)| at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn typed(text: &str, keys: &[&str]) -> Editor {
+        let mut editor = Editor::new(text);
+        for key in keys {
+            editor.key(key);
+        }
+        editor
+    }
+
+    #[test]
+    fn lines_are_written_and_corrected() {
+        assert_eq!(typed("{\n  \"a\": 1\n}", &["down", "end", ",", "enter", "b"]).text(), "{\n  \"a\": 1,\n  b\n}");
+        assert_eq!(typed("ab\nc", &["end", "delete"]).text(), "abc");
+        assert_eq!(typed("ab\nc", &["down", "backspace"]).text(), "abc");
+        assert_eq!(typed("天気\nüb", &["end", "down"]).position(), (1, 2));
+        assert_eq!(typed("天気\nüb", &["down", "end", "up"]).position(), (0, 4));
+        assert_eq!(typed("a\nb\nc", &["pgdn", "x", "pgup", "y"]).text(), "ay\nb\nxc");
+        assert_eq!(typed("abc\ndef", &["down", "right", "ctrl-k", "ctrl-u"]).text(), "abc\n");
+    }
+
+    #[test]
+    fn what_is_pasted_keeps_its_lines_and_nothing_that_acts() {
+        let mut editor = Editor::default();
+        editor.insert("a\r\n\u{1b}b");
+        assert_eq!(editor.text(), "a\n b");
+        editor.insert(&"x".repeat(LONGEST));
+        assert_eq!(editor.text(), "a\n b", "too long");
+    }
+}

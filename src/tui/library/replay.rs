@@ -1,0 +1,70 @@
+//! What the form of a replay begins with.
+
+use anyhow::Result;
+
+use super::super::replay::{CallDraft, Draft};
+use crate::compare::Label;
+use crate::decode::Direction;
+use crate::decode::jsonrpc::Kind;
+use crate::mcp::contract::Tools;
+use crate::mcp::facts::part;
+use crate::mcp::{Message, MessageNumber, SessionNumber};
+use crate::replay::target::Target;
+use crate::store::{Key, MessageRow, Reader};
+
+/// Messages in which the listing of the tools is looked for: it comes at the beginning.
+const LOOK: usize = 5_000;
+
+/// Bytes of a listing that are read.
+const LONGEST: u64 = 4 << 20;
+
+/// Reads what a session, and the request behind one of its messages, say.
+pub(super) fn draft(reader: &Reader, session: SessionNumber, message: Option<MessageNumber>) -> Result<Draft> {
+    let Some(record) = reader.session(session)? else { return Ok(Draft::default()) };
+    let target = Target::recorded(reader, &record)?.unwrap_or_default();
+    let selected = message.map(|message| reader.message_of(session, message)).transpose()?.flatten();
+    let request = match selected {
+        // From an answer to its request.
+        Some(answer) if answer.answers.is_some() => {
+            answer.answers.map(|request| reader.message_of(session, request)).transpose()?.flatten()
+        }
+        selected => selected,
+    };
+    let asks = |message: &Message| (message.direction, message.kind) == (Direction::ClientToServer, Kind::Request);
+    let revision = record.protocol_version.unwrap_or_default();
+    let call = request.filter(asks).map(|request| call(reader, session, &request, revision)).transpose()?;
+    Ok(Draft { target, requests: record.requests, call })
+}
+
+fn call(reader: &Reader, session: SessionNumber, request: &Message, revision: String) -> Result<CallDraft> {
+    let is_call = request.method.as_deref() == Some("tools/call");
+    let member = (is_call || request.method.as_deref() == Some("prompts/get")).then_some("arguments");
+    let schema = match &request.tool {
+        Some(tool) if is_call => schema(reader, session, tool)?,
+        _ => None,
+    };
+    Ok(CallDraft {
+        message: request.number.0,
+        label: Label::of(request).to_string(),
+        member,
+        params: part(request, "params").unwrap_or_default().to_owned(),
+        schema,
+        revision,
+    })
+}
+
+/// The schema that the session listed last for a tool.
+fn schema(reader: &Reader, session: SessionNumber, tool: &str) -> Result<Option<String>> {
+    let lists = |row: &MessageRow| {
+        row.method.as_deref() == Some("tools/list") && row.kind == Kind::Response && row.size <= LONGEST
+    };
+    let mut found = None;
+    for row in reader.message_rows_at(session, 1, LOOK)?.into_iter().filter(lists) {
+        let mut tools = Tools::default();
+        if let Some(message) = reader.message(Key::new(row.capture, row.number.0))? {
+            tools.take(part(&message, "result").unwrap_or_default(), true);
+        }
+        found = tools.get(tool).and_then(|tool| tool.input.clone()).or(found);
+    }
+    Ok(found)
+}

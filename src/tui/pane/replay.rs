@@ -1,0 +1,248 @@
+//! A replay: how far it is, its requests, and the two answers of the selected one beside each other.
+//!
+//! ```text
+//! │ tools/call get_weather  →  python server.py            2025-11-25        │
+//! │ 2 requests: 1 same, 1 different                                          │
+//! │     #  request                         outcome      latency   recorded   │
+//! │     1  initialize                      same          41 ms      38 ms    │
+//! │▌    5  tools/call get_weather          different    1.2 ms     1.1 ms    │
+//! ├ recorded: result ───────────────────┬ now: result ───────────────────────┤
+//! │   structuredContent:                │   structuredContent:               │
+//! │ ≠   degrees: 21                     │ ≠   degrees: 19                    │
+//! ```
+
+pub mod form;
+
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+
+use super::super::app::{App, Screen};
+use super::super::canvas::{Canvas, Cell, Column, List};
+use super::super::layout;
+use super::super::replay::beside::{Mark, Row};
+use super::super::replay::run::{Run, Stage, State};
+use super::super::theme::Part;
+use crate::compare::{Answer, Outcome, text};
+use crate::view::paint::Tone;
+use crate::view::{safe, units};
+
+const COLUMNS: &[Column] = &[
+    Column::new("#", 6).right(),
+    Column::new("request", 16).grows(3),
+    Column::new("outcome", 12).grows(2),
+    Column::new("latency", 8).right(),
+    Column::new("recorded", 8).right(),
+];
+
+/// Draws the screen.
+pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
+    let Some(run) = &app.replays.run else {
+        return canvas.message(area, "nothing was replayed yet: R sends the selected request, or the session, again");
+    };
+    let areas = layout::replay(area);
+    status(run, canvas, areas.status);
+    let list = List { cursor: *app.cursor(Screen::Replay), total: run.rows.len(), active: !run.in_answers };
+    if let Stage::Failed(why) = &run.stage {
+        failed(canvas, areas.list, why);
+    } else {
+        requests(run, canvas, areas.list, list);
+    }
+    answers(app, run, canvas, area, areas);
+}
+
+fn status(run: &Run, canvas: &mut Canvas<'_>, area: Rect) {
+    let (strong, dim) = (canvas.tone(Tone::Strong), canvas.tone(Tone::Dim));
+    let (what, target) = match &run.order {
+        Some(order) => {
+            let what = match &order.call {
+                Some(call) => format!("request {} of session {}", call.message.0, order.session.0),
+                None => format!("session {}", order.session.0),
+            };
+            let edited = order.call.as_ref().is_some_and(|call| call.params.is_some());
+            (format!("{what}{}", if edited { ", edited" } else { "" }), order.target.as_str())
+        }
+        None => (String::new(), ""),
+    };
+    let revision = run.revision.as_ref().map(|revision| format!("   {revision}")).unwrap_or_default();
+    let pieces = [(what, strong), ("  →  ".to_owned(), dim), (target.to_owned(), strong), (revision, dim)];
+    canvas.pieces(area.x + 1, area.y, area.width.saturating_sub(2), &pieces);
+    let (said, tone) = said(run);
+    let style = canvas.tone(tone);
+    canvas.put(area.x + 1, area.y + 1, area.width.saturating_sub(2), &said, style);
+}
+
+/// How the replay is, in a sentence.
+fn said(run: &Run) -> (String, Tone) {
+    match &run.stage {
+        Stage::Reading => ("reading the recording …".to_owned(), Tone::Warning),
+        Stage::Running => {
+            let sent = run.rows.iter().filter(|row| row.state == State::Sent).count();
+            let over = run.rows.iter().filter(|row| !matches!(row.state, State::Waiting | State::Sent)).count();
+            (format!("{over} of {} done, {sent} under way: esc ends it", run.rows.len()), Tone::Warning)
+        }
+        Stage::Stopping => ("ending …".to_owned(), Tone::Warning),
+        Stage::Failed(_) => ("it could not be replayed".to_owned(), Tone::Error),
+        Stage::Finished => {
+            let Some(report) = run.report() else { return (String::new(), Tone::Plain) };
+            let (slower, stopped) =
+                (report.slower().count() as u64, run.finished.as_ref().is_some_and(|it| it.stopped));
+            let slower = if slower > 0 { format!(", {slower} slower") } else { String::new() };
+            let stopped = if stopped { "ended early: " } else { "" };
+            let note = report.notes.first().map(|note| format!("   {note}")).unwrap_or_default();
+            let summary = summary(run);
+            (format!("{stopped}{summary}{slower}{note}"), if report.is_same() { Tone::Good } else { Tone::Error })
+        }
+    }
+}
+
+/// Of the requests in the list: what was not asked for is not counted.
+fn summary(run: &Run) -> String {
+    let outcome = |row: &State| match row {
+        State::Compared(outcome, _) => Some(*outcome),
+        State::Skipped(_) => Some(Outcome::Skipped),
+        _ => None,
+    };
+    let count = |wanted: &Outcome| run.rows.iter().filter(|row| outcome(&row.state) == Some(*wanted)).count();
+    let counts = Outcome::NAMES.iter().map(|(outcome, _)| (*outcome, count(outcome))).filter(|(_, count)| *count > 0);
+    let counts: Vec<String> = counts.map(|(outcome, count)| format!("{count} {}", text::words(outcome))).collect();
+    format!("{}: {}", units::count(run.rows.len() as u64, "request"), counts.join(", "))
+}
+
+fn failed(canvas: &mut Canvas<'_>, area: Rect, why: &str) {
+    let style = canvas.tone(Tone::Error);
+    let lines = safe::wrap(why, usize::from(area.width.saturating_sub(4)).max(1));
+    for (line, text) in lines.iter().take(area.height.into()).enumerate() {
+        canvas.put(area.x + 2, area.y + line as u16, area.width.saturating_sub(4), text, style);
+    }
+}
+
+fn requests(run: &Run, canvas: &mut Canvas<'_>, area: Rect, list: List) {
+    let theme = canvas.theme;
+    canvas.table(area, COLUMNS, list, |row| {
+        let row = run.rows.get(row)?;
+        let tone = |tone| theme.tone(tone);
+        let latency = match row.state {
+            State::Answered(latency) | State::Compared(_, latency) => latency,
+            _ => None,
+        };
+        let (words, own) = match &row.state {
+            State::Waiting => ("waiting".to_owned(), Tone::Dim),
+            State::Sent => ("sent …".to_owned(), Tone::Warning),
+            State::Answered(Some(_)) => ("answered".to_owned(), Tone::Plain),
+            State::Answered(None) => ("no answer".to_owned(), Tone::Error),
+            State::Skipped(why) => (format!("not sent: {why}"), Tone::Dim),
+            State::Compared(outcome, _) => (text::words(*outcome).to_owned(), outcome_tone(*outcome)),
+        };
+        let duration = |latency: Option<i64>| latency.map(units::duration).unwrap_or_default();
+        Some(vec![
+            Cell::new(row.number.0.to_string(), tone(Tone::Dim)),
+            Cell::new(row.label.clone(), tone(Tone::Strong)),
+            Cell::new(words, tone(own)),
+            Cell::new(duration(latency), tone(Tone::Plain)),
+            Cell::new(duration(row.recorded), tone(Tone::Dim)),
+        ])
+    });
+}
+
+fn outcome_tone(outcome: Outcome) -> Tone {
+    match outcome {
+        Outcome::Same => Tone::Good,
+        Outcome::Skipped => Tone::Dim,
+        Outcome::Different | Outcome::Extra => Tone::Warning,
+        Outcome::Missing | Outcome::Error | Outcome::Result | Outcome::ToolError => Tone::Error,
+    }
+}
+
+/// The two answers, or why there are none.
+fn answers(app: &App, run: &Run, canvas: &mut Canvas<'_>, body: Rect, areas: layout::ReplayAreas) {
+    let (old, new) = (areas.old, areas.new);
+    let y = old.y - 1;
+    canvas.divide(body, y);
+    let border = canvas.part(Part::Border);
+    canvas.put(old.right(), y, 1, "┬", border);
+    for y in old.y..old.bottom() {
+        canvas.put(old.right(), y, 1, "│", border);
+    }
+    let selected = app.cursor(Screen::Replay).selected;
+    let style = if run.in_answers { canvas.part(Part::Tab) } else { canvas.tone(Tone::Dim) };
+    let mut title = |area: Rect, text: &str| {
+        let x = canvas.put(area.x + 1, y, 1, " ", style);
+        let x = canvas.put(x, y, area.width.saturating_sub(4), text, style);
+        canvas.put(x, y, 1, " ", style);
+    };
+    let Some((recorded, now)) = run.answers(selected) else {
+        title(old, "recorded");
+        title(new, "now");
+        let why = run.pair(selected).and_then(|pair| pair.why.clone()).unwrap_or_default();
+        return if why.is_empty() {
+        } else {
+            sentence(canvas, new, &why)
+        };
+    };
+    title(old, &format!("recorded: {}", kind(&recorded)));
+    title(new, &format!("now: {}", kind(&now)));
+    let mut y = old.y;
+    for row in run.beside().iter().skip(run.top(old.height.into())) {
+        if y >= old.bottom() {
+            break;
+        }
+        y += beside(
+            canvas,
+            row,
+            Rect { y, height: old.bottom() - y, ..old },
+            Rect { y, height: old.bottom() - y, ..new },
+        );
+    }
+}
+
+/// What an answer is; a tool that failed is something else than a request that did.
+fn kind(answer: &Answer) -> &'static str {
+    match answer {
+        Answer::Result(_) => "result",
+        Answer::ToolError(_) => "tool error",
+        Answer::Error(_) => "protocol error",
+        Answer::Unreadable(_) => "too deep to be read",
+        Answer::Nothing(_) => "nothing",
+    }
+}
+
+fn sentence(canvas: &mut Canvas<'_>, area: Rect, text: &str) {
+    let style = canvas.tone(Tone::Dim);
+    for (line, text) in
+        safe::wrap(text, usize::from(area.width.saturating_sub(4)).max(1)).iter().take(area.height.into()).enumerate()
+    {
+        canvas.put(area.x + 2, area.y + line as u16, area.width.saturating_sub(4), text, style);
+    }
+}
+
+/// A row of both sides, its lines broken; says how many lines it took.
+fn beside(canvas: &mut Canvas<'_>, row: &Row, old: Rect, new: Rect) -> u16 {
+    let (left, right) = match row.mark {
+        Mark::Same => (canvas.tone(Tone::Plain), canvas.tone(Tone::Plain)),
+        Mark::Aside => (canvas.tone(Tone::Dim), canvas.tone(Tone::Dim)),
+        Mark::Differs => (canvas.tone(Tone::Error), canvas.tone(Tone::Good)),
+    };
+    let sign = match (row.mark, &row.old, &row.new) {
+        (Mark::Same, ..) => " ",
+        (Mark::Aside, ..) => "~",
+        (Mark::Differs, Some(_), None) => "-",
+        (Mark::Differs, None, Some(_)) => "+",
+        (Mark::Differs, ..) => "≠",
+    };
+    let height =
+        side(canvas, old, row.old.as_deref(), sign, left).max(side(canvas, new, row.new.as_deref(), sign, right));
+    height.max(1)
+}
+
+fn side(canvas: &mut Canvas<'_>, area: Rect, text: Option<&str>, sign: &str, style: Style) -> u16 {
+    let Some(text) = text else { return 0 };
+    let room = usize::from(area.width.saturating_sub(4)).max(8);
+    // What follows stands under what it belongs to.
+    let indent = (text.len() - text.trim_start().len()).min(room / 2);
+    let lines = safe::wrap(text.trim_start(), room - indent);
+    canvas.put(area.x + 1, area.y, 1, sign, style);
+    for (line, text) in lines.iter().take(area.height.into()).enumerate() {
+        canvas.put(area.x + 3 + indent as u16, area.y + line as u16, area.width.saturating_sub(4), text, style);
+    }
+    lines.len().min(area.height.into()) as u16
+}

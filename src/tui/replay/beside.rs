@@ -1,0 +1,252 @@
+//! Two answers beside each other: lines that are the same in one row, and those marked in which the comparison found a difference.
+//!
+//! ```text
+//!   content:                        content:
+//!     - type: "text"                  - type: "text"
+//! ≠     text: "21 °C, sunny"      ≠     text: "19 °C, rain"        marked: a difference at /content/0/text
+//!   isError: false                  isError: false
+//! ```
+
+use std::time::Duration;
+
+use serde_json::Value;
+use similar::{Algorithm, DiffOp, capture_diff_slices_deadline};
+
+use crate::compare::difference::escaped;
+use crate::compare::{Answer, Change, Difference};
+use crate::view::safe;
+
+/// Lines of one answer; what is longer is told to be.
+const LINES: usize = 5_000;
+
+/// Characters of a line of text before it is broken, so that one difference does not mark a whole page.
+const BROKEN: usize = 240;
+
+/// How long lining up may take: the drawing thread does it when another answer is selected. After that it is coarser.
+const LINING_UP: Duration = Duration::from_millis(15);
+
+/// What a row says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// Both sides are the same.
+    Same,
+    /// They are not.
+    Differs,
+    /// They are not, but the comparison set it aside.
+    Aside,
+}
+
+/// A line of each side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Of the recorded answer.
+    pub old: Option<String>,
+    /// Of the new one.
+    pub new: Option<String>,
+    /// What it says.
+    pub mark: Mark,
+}
+
+struct Line {
+    /// JSON Pointer of the value that stands in it.
+    path: String,
+    text: String,
+}
+
+/// The rows of two answers.
+pub fn rows(old: &Answer, new: &Answer, differences: &[Difference]) -> Vec<Row> {
+    let (old_lines, new_lines) = (lines_of(old), lines_of(new));
+    let texts = |lines: &[Line]| lines.iter().map(|line| line.text.clone()).collect::<Vec<_>>();
+    let (old_texts, new_texts) = (texts(&old_lines), texts(&new_lines));
+    let deadline = std::time::Instant::now().checked_add(LINING_UP);
+    let operations = capture_diff_slices_deadline(Algorithm::Myers, &old_texts, &new_texts, deadline);
+    // Of another kind (an error in place of a result): there is no path to speak of, all of it differs.
+    let other_kind = std::mem::discriminant(old) != std::mem::discriminant(new);
+    let mut rows = Vec::new();
+    for operation in operations {
+        let (from, to) = (&old_lines[operation.old_range()], &new_lines[operation.new_range()]);
+        let mark = match operation {
+            DiffOp::Equal { .. } => Mark::Same,
+            _ if other_kind || from.iter().any(|line| is_old(&line.path, differences)) => Mark::Differs,
+            _ if to.iter().any(|line| is_new(&line.path, differences)) => Mark::Differs,
+            _ => Mark::Aside,
+        };
+        let text = |lines: &[Line], at: usize| lines.get(at).map(|line| line.text.clone());
+        rows.extend((0..from.len().max(to.len())).map(|at| Row { old: text(from, at), new: text(to, at), mark }));
+    }
+    rows
+}
+
+/// Whether a line of the recorded answer stands in what changed or went.
+fn is_old(path: &str, differences: &[Difference]) -> bool {
+    let gone = |difference: &&Difference| !matches!(difference.change, Change::Added(_));
+    differences.iter().filter(gone).any(|difference| is_inside(path, &difference.path))
+}
+
+/// Whether a line of the new answer stands in what changed or came.
+fn is_new(path: &str, differences: &[Difference]) -> bool {
+    let come = |difference: &&Difference| !matches!(difference.change, Change::Removed(_));
+    differences.iter().filter(come).any(|difference| is_inside(path, &difference.path))
+}
+
+fn is_inside(path: &str, place: &str) -> bool {
+    path.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+fn lines_of(answer: &Answer) -> Vec<Line> {
+    match answer {
+        Answer::Result(value) | Answer::ToolError(value) | Answer::Error(value) => lines(value),
+        Answer::Unreadable(text) | Answer::Nothing(text) => {
+            broken(text).into_iter().map(|text| Line { path: String::new(), text }).collect()
+        }
+    }
+}
+
+/// A value that waits for its line.
+struct Open<'v> {
+    /// What stands before it.
+    lead: String,
+    /// Columns by which what is in it stands further right.
+    indent: usize,
+    path: String,
+    value: &'v Value,
+}
+
+/// A value as lines: a member or an element each, texts as they are read.
+fn lines(value: &Value) -> Vec<Line> {
+    let mut lines = Vec::new();
+    let mut open = vec![Open { lead: String::new(), indent: 0, path: String::new(), value }];
+    while let Some(Open { lead, indent, path, value }) = open.pop() {
+        if lines.len() >= LINES {
+            lines.push(Line { path: String::new(), text: "… more than can be shown".to_owned() });
+            break;
+        }
+        // What follows a bullet stands in its line; what follows a name stands below.
+        let is_inline = lead.is_empty() || lead.ends_with("- ");
+        let children: Vec<(String, String, &Value)> = match value {
+            Value::Object(members) => {
+                let path = |name: &String| format!("{path}/{}", escaped(name));
+                members.iter().map(|(name, value)| (format!("{name}: "), path(name), value)).collect()
+            }
+            Value::Array(elements) => {
+                let element = |(at, value)| ("- ".to_owned(), format!("{path}/{at}"), value);
+                elements.iter().enumerate().map(element).collect()
+            }
+            _ => Vec::new(),
+        };
+        if children.is_empty() {
+            scalar(&mut lines, &lead, indent, &path, value);
+            continue;
+        }
+        let inner = if is_inline { lead.len() } else { indent };
+        if !is_inline {
+            lines.push(Line { path: path.clone(), text: safe::visible(lead.trim_end()).into_owned() });
+        }
+        for (at, (name, path, value)) in children.into_iter().enumerate().rev() {
+            let lead = if at == 0 && is_inline { lead.clone() } else { " ".repeat(inner) };
+            open.push(Open { lead: format!("{lead}{name}"), indent: inner + 2, path, value });
+        }
+    }
+    lines
+}
+
+fn scalar(lines: &mut Vec<Line>, lead: &str, indent: usize, path: &str, value: &Value) {
+    let mut push = |text: String| lines.push(Line { path: path.to_owned(), text: safe::visible(&text).into_owned() });
+    match value {
+        Value::String(text) if text.contains('\n') || text.len() > BROKEN => {
+            push(format!("{lead}|"));
+            let blanks = " ".repeat(indent.max(2));
+            broken(text).into_iter().for_each(|line| push(format!("{blanks}{line}")));
+        }
+        value => push(format!("{lead}{value}")),
+    }
+}
+
+/// The lines of a text, the long ones broken.
+fn broken(text: &str) -> Vec<String> {
+    text.lines().take(LINES).flat_map(|line| safe::wrap(line, BROKEN)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::compare::{Label, Rules, judge};
+
+    fn beside(old: Value, new: Value, rules: &Rules) -> String {
+        let (old, new) = (Answer::Result(old), Answer::Result(new));
+        let verdict = judge(&Label::default(), &old, &new, rules);
+        let sign = |mark| match mark {
+            Mark::Same => ' ',
+            Mark::Differs => '▌',
+            Mark::Aside => '~',
+        };
+        let side = |side: &Option<String>| side.clone().unwrap_or_default();
+        let row = |row: &Row| format!("{} {:<30} | {}", sign(row.mark), side(&row.old), side(&row.new));
+        rows(&old, &new, &verdict.differences).iter().map(row).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn differences_stand_in_the_rows_in_which_they_are() {
+        let answer = |text: &str, degrees: u64, at: &str| {
+            json!({"content": [{"type": "text", "text": text}], "isError": false,
+                "structuredContent": {"degrees": degrees, "at": at, "days": [[1, 2], {}]}})
+        };
+        let rules = Rules { ignored: vec!["/structuredContent/at".parse().unwrap()], ..Rules::default() };
+        let text = beside(answer("sunny\n21 °C", 21, "09:00"), answer("sunny\n19 °C", 19, "09:01"), &rules);
+        insta::assert_snapshot!(text, @r#"
+          content:                       | content:
+            - text: |                    |   - text: |
+                sunny                    |       sunny
+        ▌       21 °C                    |       19 °C
+              type: "text"               |     type: "text"
+          isError: false                 | isError: false
+          structuredContent:             | structuredContent:
+        ~   at: "09:00"                  |   at: "09:01"
+            days:                        |   days:
+              - - 1                      |     - - 1
+                - 2                      |       - 2
+              - {}                       |     - {}
+        ▌   degrees: 21                  |   degrees: 19
+        "#);
+    }
+
+    #[test]
+    fn an_element_that_went_leaves_a_gap() {
+        let text = beside(
+            json!({"tools": [{"name": "a"}, {"name": "b"}]}),
+            json!({"tools": [{"name": "b"}]}),
+            &Rules::default(),
+        );
+        insta::assert_snapshot!(text, @r#"
+          tools:                         | tools:
+        ▌   - name: "a"                  | 
+            - name: "b"                  |   - name: "b"
+        "#);
+    }
+
+    #[test]
+    fn another_kind_of_answer_differs_whole() {
+        let old = Answer::Result(json!({"a": 1}));
+        let all = rows(&old, &Answer::Nothing("no answer within 30 s".into()), &[]);
+        assert!(all.iter().all(|row| row.mark == Mark::Differs), "{all:?}");
+        let deep = (0..100).fold(json!(1), |value, _| json!([value]));
+        assert_eq!(rows(&Answer::Result(deep.clone()), &Answer::Result(deep), &[]).len(), 1);
+    }
+
+    proptest! {
+        /// Nothing that acts on a terminal, and each side whole and in order.
+        #[test]
+        fn sides_are_whole(old in prop::collection::vec("[ab\u{1b}\u{202e}\n]{0,4}", 0..6), new in prop::collection::vec("[ab\n]{0,4}", 0..6)) {
+            let (old, new) = (json!(old), json!(new));
+            let all = rows(&Answer::Result(old.clone()), &Answer::Result(new), &[]);
+            let left: Vec<String> = all.iter().filter_map(|row| row.old.clone()).collect();
+            let own: Vec<String> = lines(&old).into_iter().map(|line| line.text).collect();
+            prop_assert_eq!(&left, &own);
+            let acts = left.iter().any(|line| line.contains(['\u{1b}', '\u{202e}']));
+            prop_assert!(!acts);
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Starts and ends the threads that replay: one at a time.
+
+use std::thread;
+
+use anyhow::{Context, Result};
+use crossbeam_channel::{Sender, bounded};
+
+use super::app::Input;
+use super::replay::{Order, runner};
+use crate::store::Place;
+
+/// What a replay needs from the program: where recordings are, and who is told.
+#[derive(Debug)]
+pub struct Replayer {
+    place: Place,
+    inputs: Sender<Input>,
+    /// Held while a replay runs: its end ends the replay.
+    going: Option<Sender<()>>,
+}
+
+impl Replayer {
+    /// Over a store, into which what is replayed is recorded too.
+    pub fn new(place: Place, inputs: Sender<Input>) -> Replayer {
+        Replayer { place, inputs, going: None }
+    }
+
+    /// Starts a replay; one that still runs is ended.
+    ///
+    /// # Errors
+    /// There can be no further thread.
+    pub fn start(&mut self, order: Order) -> Result<()> {
+        let (go, stop) = bounded(0);
+        let (place, inputs) = (self.place.clone(), self.inputs.clone());
+        let run = move || {
+            let number = order.number;
+            // The screen may be gone before the replay is over.
+            runner::run(&order, &place, &mut |told| drop(inputs.send(Input::Replay(number, told))), stop);
+        };
+        thread::Builder::new().name("replay".to_owned()).spawn(run).context("cannot start a replay")?;
+        self.going = Some(go);
+        Ok(())
+    }
+
+    /// Ends the replay that is under way.
+    pub fn stop(&mut self) {
+        self.going = None;
+    }
+}
