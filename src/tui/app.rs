@@ -266,7 +266,7 @@ impl App {
             Screen::Messages | Screen::Sequence | Screen::Detail => {
                 self.message_count().map(|(total, _)| self.folds.seen(total))
             }
-            Screen::Layers => self.pages.steps(session).map(|steps| steps.total),
+            Screen::Layers => self.pages.steps(session).map(List::total),
             Screen::Findings => self.pages.findings(session).map(<[_]>::len),
             Screen::Statistics => self.pages.statistics(session).map(|figures| figures.calls.len()),
             Screen::Packets => match self.pages.connections(session)? {

@@ -21,6 +21,9 @@ pub const PAGE: usize = 128;
 /// Rows of an answer that is given whole: as much as anybody scrolls through.
 pub const ROWS: usize = 20_000;
 
+/// Steps of a session that are listed: some tens of megabytes of memory. `mcptap layers` has no such bound.
+pub const STEPS: usize = 1 << 21;
+
 /// A question. Equal questions have equal answers as long as nobody wrote to the store.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Request {
@@ -37,8 +40,13 @@ pub enum Request {
     },
     /// One message with everything below and in it.
     Detail(SessionNumber, MessageNumber),
-    /// The step table.
-    Steps(SessionNumber),
+    /// Page `page` of the step table.
+    Steps {
+        /// The session.
+        session: SessionNumber,
+        /// From 0.
+        page: usize,
+    },
     /// Findings.
     Findings(SessionNumber),
     /// Figures.
@@ -389,7 +397,7 @@ pub struct StderrLine {
 /// Figures of a session.
 #[derive(Clone, Debug, Default)]
 pub struct Statistics {
-    /// Messages that were counted; less than there are where the session is very long.
+    /// Messages that were counted so far.
     pub counted: u64,
     /// Messages there are.
     pub messages: u64,
@@ -418,8 +426,8 @@ pub struct CallFigures {
     pub tool_errors: u64,
     /// Answered by a result whose data says no.
     pub negatives: u64,
-    /// Not answered.
-    pub unanswered: u64,
+    /// Answered so far.
+    pub answered: u64,
     /// Smallest and largest latency in nanoseconds; nothing where none was answered.
     pub extremes: Option<[i64; 2]>,
     /// Its 50th, 95th and 99th percentile.

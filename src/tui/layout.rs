@@ -23,7 +23,7 @@ use ratatui::layout::Rect;
 
 use super::app::{App, Mode, Prompt, Screen};
 use super::canvas::Canvas;
-use super::data::Progress;
+use super::data::{Progress, STEPS};
 use super::keys::{Binding, Command, KEYS, sign};
 use super::pane;
 use super::replay::run::State;
@@ -331,8 +331,14 @@ fn state(app: &App) -> (String, Tone) {
         return (units::count(sessions, "session"), Tone::Dim);
     }
     let steps = app.session.filter(|_| app.screen == Screen::Layers).and_then(|session| app.pages.steps(session));
-    if let Some(steps) = steps.filter(|steps| !steps.complete) {
-        return (format!("the first {} steps: mcptap layers has all", steps.total), Tone::Warning);
+    if let Some(steps) = steps {
+        return match steps.is_complete() {
+            true if steps.total() >= STEPS => {
+                ("more steps than are listed: mcptap layers has all".to_owned(), Tone::Warning)
+            }
+            true => (units::count(steps.total() as u64, "step"), Tone::Dim),
+            false => (format!("{}+ steps", steps.total()), Tone::Warning),
+        };
     }
     if let Some(run) = app.replays.run.as_ref().filter(|run| run.is_going()) {
         let done = run.rows.iter().filter(|row| !matches!(row.state, State::Waiting | State::Sent)).count();

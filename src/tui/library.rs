@@ -11,6 +11,7 @@ mod layers;
 mod packets;
 mod replay;
 mod stderr;
+mod steps;
 mod together;
 mod trace;
 
@@ -18,23 +19,19 @@ use std::collections::HashMap;
 
 use anyhow::Result;
 
-use super::data::{Answer, FindingLine, MessageLine, PAGE, ROWS, Request, Rows, SessionRow, StderrLine};
+use super::data::{Answer, FindingLine, MessageLine, PAGE, ROWS, Request, Rows, SessionRow, Statistics, StderrLine};
 use crate::capture::{PacketNumber, Time};
 use crate::decode::ConnectionId;
-use crate::decode::exchange::ExchangeNumber;
 use crate::event::Connection;
 use crate::mcp::{MessageNumber, Session, SessionNumber};
 use crate::store::{FindingRow, MessageRow, Page, Reader, Scope};
 use crate::view::latencies::Latencies;
-use crate::view::steps::{self, Step, Told};
+use crate::view::steps::Step;
 use crate::view::text;
 use filtered::Matches;
 
 /// Texts up to here are read to say what a message is about; of a longer one the list says its tool.
 const ABOUT: u64 = 64 << 10;
-
-/// Bytes of texts that the step table is made from.
-const TEXTS: usize = 64 << 20;
 
 /// Rows whose latencies stand for a session in the list of sessions.
 const SAMPLE: usize = 4_096;
@@ -50,6 +47,9 @@ pub struct Library {
     /// Latencies of sessions, and how many messages there were.
     latencies: HashMap<SessionNumber, (u64, Option<(i64, i64)>)>,
     matches: Option<Matches>,
+    /// Of the session whose figures were looked at last, and of the one whose steps were.
+    figures: Option<calls::Figures>,
+    steps: Option<steps::Index>,
     /// Of the session whose stderr was looked at last.
     stderr: Option<stderr::Lines>,
 }
@@ -64,6 +64,8 @@ impl Library {
             version: None,
             latencies: HashMap::new(),
             matches: None,
+            figures: None,
+            steps: None,
             stderr: None,
         }
     }
@@ -91,9 +93,9 @@ impl Library {
             Request::Sessions => Answer::Sessions(self.sessions()?),
             Request::Messages { session, filter, page } => Answer::Messages(self.messages(*session, filter, *page)?),
             Request::Detail(session, message) => Answer::Detail(detail::read(&self.reader, *session, *message)?),
-            Request::Steps(session) => Answer::Steps(self.steps(*session)?),
+            Request::Steps { session, page } => Answer::Steps(self.steps(*session, *page)?),
             Request::Findings(session) => Answer::Findings(self.findings(*session)?),
-            Request::Statistics(session) => Answer::Statistics(Box::new(calls::read(&self.reader, *session)?)),
+            Request::Statistics(session) => Answer::Statistics(Box::new(self.statistics(*session)?)),
             Request::Connections(session) => Answer::Connections(self.connections(*session)?),
             Request::Packets { session, connection, page } => {
                 Answer::Packets(packets::read(&self.reader, *session, *connection, *page)?)
@@ -272,27 +274,23 @@ impl Library {
         self.reader.connections(session, Page::<ConnectionId>::first(ROWS))
     }
 
-    fn steps(&self, session: SessionNumber) -> Result<Rows<Step>> {
-        let nothing = Rows { rows: Vec::new(), total: 0, complete: true };
-        let Some(record) = self.reader.session(session)? else { return Ok(nothing) };
-        let connections = self.connections(session)?;
-        let exchanges = self.reader.exchanges(session, Page::<ExchangeNumber>::first(ROWS))?;
-        let (mut messages, mut bytes, mut next) = (Vec::new(), 0, None);
-        while messages.len() < ROWS && bytes < TEXTS {
-            let page = Page { from: next, ..Page::first(1_000) };
-            let mut more = self.reader.messages(Scope::Session(session), page)?;
-            let Some(last) = more.last() else { break };
-            let Some(capture) = self.reader.capture_of(session)? else { break };
-            next = Some(crate::store::Key::new(capture, last.number.0 + 1));
-            bytes += more.iter().map(|message| message.raw.len()).sum::<usize>();
-            messages.append(&mut more);
-        }
-        let told = Told { session: &record, connections: &connections, exchanges: &exchanges, messages: &messages };
-        let mut rows = steps::steps(&told);
-        let all = self.reader.message_count(Scope::Session(session))?;
-        let complete = rows.len() <= ROWS && messages.len() as u64 >= all;
-        rows.truncate(ROWS);
-        Ok(Rows { total: rows.len(), rows, complete })
+    fn steps(&mut self, session: SessionNumber, page: usize) -> Result<Rows<Step>> {
+        let mut index =
+            self.steps.take().filter(|index| index.is_of(session)).unwrap_or_else(|| steps::Index::new(session));
+        let answer = index.page(&self.reader, page);
+        self.steps = Some(index);
+        answer
+    }
+
+    fn statistics(&mut self, session: SessionNumber) -> Result<Statistics> {
+        let mut figures = self
+            .figures
+            .take()
+            .filter(|figures| figures.is_of(session))
+            .unwrap_or_else(|| calls::Figures::new(session));
+        let answer = figures.read(&self.reader);
+        self.figures = Some(figures);
+        answer
     }
 
     /// Grouped by rule: the worst first, then the most frequent.

@@ -33,7 +33,7 @@ pub struct Pages {
     sessions: Option<Vec<SessionRow>>,
     messages: List<(SessionNumber, String), MessageLine>,
     detail: Option<(SessionNumber, Arc<Detail>)>,
-    steps: Of<Rows<Step>>,
+    steps: List<SessionNumber, Step>,
     findings: Of<Vec<FindingLine>>,
     statistics: Of<Box<Statistics>>,
     connections: Of<Vec<Connection>>,
@@ -95,6 +95,11 @@ impl<K: PartialEq, T> List<K, T> {
         (page * PAGE + rows.len()).checked_sub(1)
     }
 
+    /// Whether all of its rows are known.
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
     /// Rows there are, as far as is known.
     pub fn total(&self) -> usize {
         self.total
@@ -151,7 +156,10 @@ impl Pages {
             (Request::Detail(session, _), Answer::Detail(detail)) => {
                 self.detail = detail.map(|detail| (*session, Arc::from(detail)));
             }
-            (Request::Steps(session), Answer::Steps(rows)) => self.steps = Some((*session, rows)),
+            (Request::Steps { session, page }, Answer::Steps(answer)) => {
+                let forgotten = self.steps.take(*session, *page, answer);
+                self.forget(|known| matches!(known, Request::Steps { page, .. } if forgotten.contains(page)));
+            }
             (Request::Findings(session), Answer::Findings(rows)) => self.findings = Some((*session, rows)),
             (Request::Statistics(session), Answer::Statistics(figures)) => self.statistics = Some((*session, figures)),
             (Request::Together(session), Answer::Together(rows)) => self.together = Some((*session, rows)),
@@ -198,8 +206,8 @@ impl Pages {
     }
 
     /// The step table.
-    pub fn steps(&self, session: SessionNumber) -> Option<&Rows<Step>> {
-        of(&self.steps, session)
+    pub fn steps(&self, session: SessionNumber) -> Option<&List<SessionNumber, Step>> {
+        self.steps.of(&session)
     }
 
     /// Findings.
@@ -256,7 +264,8 @@ fn displaces(request: &Request, other: &Request) -> bool {
         (Request::Packets { session, connection, .. }, Request::Packets { session: own, connection: other, .. }) => {
             (session, connection) != (own, other)
         }
-        (Request::Stderr { session, .. }, Request::Stderr { session: own, .. }) => session != own,
+        (Request::Stderr { session, .. }, Request::Stderr { session: own, .. })
+        | (Request::Steps { session, .. }, Request::Steps { session: own, .. }) => session != own,
         _ => std::mem::discriminant(request) == std::mem::discriminant(other) && request != other,
     }
 }

@@ -24,11 +24,12 @@ const SLICES: usize = 16;
 /// Answers until nobody asks any more.
 pub fn run(mut library: Library, inbox: &Receiver<Request>, out: &Sender<Input>) {
     let mut asked: Vec<Request> = Vec::new();
-    // The page in view while a filter is at work.
+    // The page in view while a filter is at work, or figures and steps that are counted slice by slice.
     let mut searching: Option<Request> = None;
+    let mut counting: Option<Request> = None;
     loop {
         library.set_now(now());
-        let wait = if searching.is_some() { Duration::ZERO } else { POLL };
+        let wait = if searching.is_some() || counting.is_some() { Duration::ZERO } else { POLL };
         match inbox.recv_timeout(wait) {
             Ok(request) => {
                 asked.push(request);
@@ -45,6 +46,16 @@ pub fn run(mut library: Library, inbox: &Receiver<Request>, out: &Sender<Input>)
             {
                 searching = (!page.complete).then(|| request.clone());
             }
+            if is_unfinished(&answer) {
+                counting = Some(request.clone());
+            }
+            if out.send(Input::Answer(request, answer)).is_err() {
+                return;
+            }
+        }
+        if let Some(request) = counting.take() {
+            let answer = library.answer(&request);
+            counting = is_unfinished(&answer).then(|| request.clone());
             if out.send(Input::Answer(request, answer)).is_err() {
                 return;
             }
@@ -64,6 +75,15 @@ pub fn run(mut library: Library, inbox: &Receiver<Request>, out: &Sender<Input>)
                 return;
             }
         }
+    }
+}
+
+/// Whether asking again at once tells more.
+fn is_unfinished(answer: &Answer) -> bool {
+    match answer {
+        Answer::Statistics(figures) => figures.counted < figures.messages,
+        Answer::Steps(page) => !page.complete,
+        _ => false,
     }
 }
 

@@ -64,21 +64,17 @@ pub fn steps(told: &Told<'_>) -> Vec<Step> {
         }
     }
     for connection in told.connections {
-        match &connection.kind {
-            ConnectionKind::Tcp(facts) => {
-                let ends = Ends::new(connection, facts);
-                steps.extend(handshake(told.session.number, facts, &ends));
-                steps.extend(tls(told.session.number, connection, &ends));
-                let own = told.exchanges.iter().filter(|exchange| exchange.connection == connection.id);
-                for exchange in own {
-                    let messages = |carrier| carried.remove(&(exchange.number, carrier)).unwrap_or_default();
-                    steps.extend(exchange_steps(told.session.number, exchange, &ends, messages));
-                }
-            }
-            ConnectionKind::Pipe { .. } => steps.push(pipe(told.session)),
+        steps.extend(of_connection(told.session, connection));
+        let Some(place) = Place::new(told.session.number, connection) else { continue };
+        for exchange in told.exchanges.iter().filter(|exchange| exchange.connection == connection.id) {
+            let mut messages = |carrier| carried.remove(&(exchange.number, carrier)).unwrap_or_default();
+            let events = messages(Carrier::SseEvent);
+            steps.extend(of_request(&place, exchange, &messages(Carrier::RequestBody)));
+            steps.extend(of_response(&place, exchange, &messages(Carrier::ResponseBody), !events.is_empty()));
+            steps.extend(events.into_iter().map(|event| of_event(&place, event)));
         }
     }
-    steps.extend(told.messages.iter().filter(|message| message.carrier == Carrier::Line).map(line));
+    steps.extend(told.messages.iter().filter(|message| message.carrier == Carrier::Line).map(of_line));
     // Stable: what shares its first packet stays in the order of layers. Lines have no packets and stay in theirs.
     steps.sort_by_key(|step| step.packets.iter().min().copied());
     for (index, step) in steps.iter_mut().enumerate() {
@@ -87,31 +83,40 @@ pub fn steps(told: &Told<'_>) -> Vec<Step> {
     steps
 }
 
-/// Who is who on a connection.
-struct Ends {
+/// What a connection is by itself: its handshakes, or that there is none.
+pub fn of_connection(session: &Session, connection: &Connection) -> Vec<Step> {
+    match (&connection.kind, Place::new(session.number, connection)) {
+        (ConnectionKind::Tcp(facts), Some(place)) => {
+            let mut steps = handshake(facts, &place);
+            steps.extend(tls(connection, &place));
+            steps
+        }
+        _ => vec![pipe(session)],
+    }
+}
+
+/// Who is who on a connection of a session.
+#[derive(Clone, Debug)]
+pub struct Place {
+    session: SessionNumber,
     addresses: [String; 2],
     client: Side,
     port: u16,
 }
 
-impl Ends {
-    fn new(connection: &Connection, facts: &Facts) -> Ends {
+impl Place {
+    /// On a TCP connection.
+    pub fn new(session: SessionNumber, connection: &Connection) -> Option<Place> {
+        let ConnectionKind::Tcp(facts) = &connection.kind else { return None };
         let client = connection.client.unwrap_or(Side::First);
         let port = facts.endpoints[client.other().index()].port();
-        Ends { addresses: facts.endpoints.map(|endpoint| endpoint.ip().to_string()), client, port }
+        Some(Place { session, addresses: facts.endpoints.map(|endpoint| endpoint.ip().to_string()), client, port })
     }
 
-    fn step(
-        &self,
-        session: SessionNumber,
-        layer: &'static str,
-        from: Side,
-        packets: Vec<PacketNumber>,
-        detail: String,
-    ) -> Step {
+    fn step(&self, layer: &'static str, from: Side, packets: Vec<PacketNumber>, detail: String) -> Step {
         Step {
             number: 0,
-            session,
+            session: self.session,
             layer,
             from: self.addresses[from.index()].clone(),
             to: self.addresses[from.other().index()].clone(),
@@ -126,22 +131,22 @@ impl Ends {
     }
 }
 
-fn handshake(session: SessionNumber, facts: &Facts, ends: &Ends) -> Vec<Step> {
+fn handshake(facts: &Facts, ends: &Place) -> Vec<Step> {
     let [syn, syn_ack, ack] = facts.handshake;
     let offered = |side: Side| options(&facts.ends[side.index()].options);
     let mut steps = Vec::new();
     if let Some(syn) = syn {
         let detail = format!("TCP SYN{}", offered(Side::First));
-        steps.push(ends.step(session, "L4", Side::First, vec![syn.packet], detail));
+        steps.push(ends.step("L4", Side::First, vec![syn.packet], detail));
     }
     if let Some(syn_ack) = syn_ack {
         let round_trip = syn.map(|syn| format!("  (round trip {})", units::duration(syn_ack.time.since(syn.time))));
         let detail = format!("TCP SYN, ACK{}{}", offered(Side::Second), round_trip.unwrap_or_default());
-        steps.push(ends.step(session, "L4", Side::Second, vec![syn_ack.packet], detail));
+        steps.push(ends.step("L4", Side::Second, vec![syn_ack.packet], detail));
     }
     if let Some(ack) = ack {
         let detail = "TCP ACK  connection established".to_owned();
-        steps.push(ends.step(session, "L4", Side::First, vec![ack.packet], detail));
+        steps.push(ends.step("L4", Side::First, vec![ack.packet], detail));
     }
     steps
 }
@@ -163,7 +168,7 @@ fn options(options: &Options) -> String {
     if words.is_empty() { String::new() } else { format!("  {}", words.join(", ")) }
 }
 
-fn tls(session: SessionNumber, connection: &Connection, ends: &Ends) -> Vec<Step> {
+fn tls(connection: &Connection, ends: &Place) -> Vec<Step> {
     let from = ends.client;
     let spoke = connection.tls.iter().any(|step| matches!(step.kind, StepKind::ApplicationData | StepKind::Decrypted));
     // Tickets are plumbing, and so is the alert that closes; one that came instead of data is the story.
@@ -181,41 +186,35 @@ fn tls(session: SessionNumber, connection: &Connection, ends: &Ends) -> Vec<Step
             StepKind::Alert => "TLS alert",
         };
         let detail = if step.detail.is_empty() { what.to_owned() } else { format!("{what}  {}", step.detail) };
-        Step { both: true, ..ends.step(session, "TLS", from, step.packets.clone(), detail) }
+        Step { both: true, ..ends.step("TLS", from, step.packets.clone(), detail) }
     });
     steps.collect()
 }
 
-fn exchange_steps<'m>(
-    session: SessionNumber,
-    exchange: &Exchange,
-    ends: &Ends,
-    mut messages: impl FnMut(Carrier) -> Vec<&'m Message>,
-) -> Vec<Step> {
-    let mut steps = Vec::new();
-    let server = ends.client.other();
-    if let Some(method) = &exchange.method {
-        let target = safe::visible(exchange.target.as_deref().unwrap_or_default());
-        let detail = format!("HTTP {} {target}{}", safe::visible(method), content(&exchange.request));
-        let step = ends.step(session, "L7", ends.client, exchange.request.packets.clone(), detail);
-        steps.push(with_messages(step, &messages(Carrier::RequestBody)));
-    }
-    if let Some(status) = exchange.status {
-        let reason = safe::visible(exchange.reason.as_deref().unwrap_or_default());
-        let location = field(&exchange.response, "location").map(|to| format!(" → {}", safe::visible(to)));
-        let detail = format!("HTTP {status} {reason}{}{}", location.unwrap_or_default(), content(&exchange.response));
-        let events = messages(Carrier::SseEvent);
-        let packets = if events.is_empty() { &exchange.response.packets } else { &exchange.response.head_packets };
-        let step = ends.step(session, "L7", server, packets.clone(), detail);
-        steps.push(with_messages(step, &messages(Carrier::ResponseBody)));
-        for event in events {
-            let id = event.sse_id.as_deref().map(|id| format!("  id {}", safe::visible(id)));
-            let detail = format!("SSE event{}  {}", id.unwrap_or_default(), units::size(event.raw.len() as u64));
-            let step = ends.step(session, "L7", server, event.packets.clone(), detail);
-            steps.push(with_messages(step, &[event]));
-        }
-    }
-    steps
+/// The request of an exchange, where it was seen, with the messages that its body carried.
+pub fn of_request(place: &Place, exchange: &Exchange, messages: &[&Message]) -> Option<Step> {
+    let method = exchange.method.as_ref()?;
+    let target = safe::visible(exchange.target.as_deref().unwrap_or_default());
+    let detail = format!("HTTP {} {target}{}", safe::visible(method), content(&exchange.request));
+    let step = place.step("L7", place.client, exchange.request.packets.clone(), detail);
+    Some(with_messages(step, messages))
+}
+
+/// The response, where it was seen, with the messages that its body carried; events are steps of their own.
+pub fn of_response(place: &Place, exchange: &Exchange, messages: &[&Message], has_events: bool) -> Option<Step> {
+    let status = exchange.status?;
+    let reason = safe::visible(exchange.reason.as_deref().unwrap_or_default());
+    let location = field(&exchange.response, "location").map(|to| format!(" → {}", safe::visible(to)));
+    let detail = format!("HTTP {status} {reason}{}{}", location.unwrap_or_default(), content(&exchange.response));
+    let packets = if has_events { &exchange.response.head_packets } else { &exchange.response.packets };
+    Some(with_messages(place.step("L7", place.client.other(), packets.clone(), detail), messages))
+}
+
+/// A server-sent event.
+pub fn of_event(place: &Place, event: &Message) -> Step {
+    let id = event.sse_id.as_deref().map(|id| format!("  id {}", safe::visible(id)));
+    let detail = format!("SSE event{}  {}", id.unwrap_or_default(), units::size(event.raw.len() as u64));
+    with_messages(place.step("L7", place.client.other(), event.packets.clone(), detail), &[event])
 }
 
 fn field<'e>(half: &'e Half, name: &str) -> Option<&'e str> {
@@ -230,6 +229,7 @@ fn content(half: &Half) -> String {
     format!("{media}{size}{cut}")
 }
 
+/// That there is no network below a session of pipes.
 fn pipe(session: &Session) -> Step {
     let detail = match &session.peers {
         Peers::Process { process, command, .. } => {
@@ -255,7 +255,8 @@ fn pipe(session: &Session) -> Step {
     }
 }
 
-fn line(message: &Message) -> Step {
+/// A line on a pipe.
+pub fn of_line(message: &Message) -> Step {
     let (from, to, pipe) = match message.direction {
         Direction::ClientToServer => ("host", "server", "stdin"),
         Direction::ServerToClient => ("server", "host", "stdout"),

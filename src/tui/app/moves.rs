@@ -197,7 +197,7 @@ fn find_place(app: &App, row: usize) -> Option<(Option<MessageNumber>, Option<Pa
     let about = |finding: &FindingRow| (finding.messages.first().copied(), finding.packets.first().copied());
     Some(match app.screen {
         Screen::Layers => {
-            let step = app.pages.steps(session)?.rows.get(row)?;
+            let step = app.pages.steps(session)?.row(row)?;
             (step.messages.first().copied(), step.packets.first().copied())
         }
         Screen::Findings => match app.pages.findings(session)?.get(row)? {

@@ -18,7 +18,10 @@ pub(super) fn needs(app: &App) -> Vec<Request> {
             needs.extend(messages(app, session));
             needs.extend(app.selected_message().map(|message| Request::Detail(session, message.row.number)));
         }
-        Screen::Layers => needs.push(Request::Steps(session)),
+        Screen::Layers => {
+            let known = app.pages.steps(session).map_or(0, List::total);
+            needs.extend(pages(app, known, |row| row).into_iter().map(|page| Request::Steps { session, page }));
+        }
         Screen::Findings => needs.push(Request::Findings(session)),
         Screen::Statistics => needs.push(Request::Statistics(session)),
         Screen::Packets => {

@@ -1,4 +1,4 @@
-//! Figures of a session's calls.
+//! Figures of a session's calls, counted on as messages come: what was counted once is not read again.
 
 use std::collections::HashMap;
 
@@ -12,14 +12,20 @@ use crate::store::{MessageRow, Reader, Scope, Status};
 use crate::view::latencies::Latencies;
 use crate::view::outcome::is_failure;
 
-/// Messages that are counted: beyond, figures hardly change, and a second has gone.
-const COUNTED: u64 = 500_000;
-
 /// Messages read at once.
 const SLICE: usize = 10_000;
 
+/// Slices between two answers: a fraction of a second, in which nothing else is answered.
+const SLICES: usize = 20;
+
 /// Parts of the session's time for the rate: about the columns of a screen.
 const PARTS: usize = 72;
+
+/// Counters that the parts are made of: they are of one length, which doubles whenever the session has outgrown them.
+const FINE: usize = PARTS * 16;
+
+/// The length with which they begin, in nanoseconds.
+const FINEST: i64 = 1_000_000;
 
 /// Tools and methods told apart; hostile ones could be endless.
 const NAMES: usize = 1_000;
@@ -36,62 +42,133 @@ struct Call {
     latencies: Latencies,
 }
 
-/// Reads the figures.
-pub(super) fn read(reader: &Reader, session: SessionNumber) -> Result<Statistics> {
-    let mut figures = Statistics { histogram: vec![0; 48], rate: vec![0; PARTS], ..Statistics::default() };
-    let Some(record) = reader.session(session)? else { return Ok(figures) };
-    figures.messages = reader.message_count(Scope::Session(session))?;
-    let length = record.ended.since(record.started).max(1);
-    figures.part = length / PARTS as i64 + 1;
-    let mut calls: HashMap<String, Call> = HashMap::new();
-    let mut position = 1;
-    while position <= COUNTED {
-        let rows = reader.message_rows_at(session, position, SLICE)?;
-        let Some(last) = rows.last() else { break };
-        position = last.position + 1;
-        for row in &rows {
-            figures.counted += 1;
-            figures.bytes[usize::from(row.direction == Direction::ServerToClient)] += row.size;
-            let part = (row.time.since(record.started).max(0) / figures.part) as usize;
-            figures.rate[part.min(PARTS - 1)] += 1;
-            if row.kind == Kind::Request {
-                count(&mut figures, &mut calls, row);
+/// The figures of a session, as far as they were counted.
+pub(super) struct Figures {
+    session: SessionNumber,
+    /// Position of the first message that was not counted.
+    next: u64,
+    counted: u64,
+    bytes: [u64; 2],
+    histogram: Vec<u64>,
+    calls: HashMap<String, Call>,
+    fine: Vec<u64>,
+    /// Nanoseconds of each of those.
+    length: i64,
+}
+
+impl Figures {
+    pub(super) fn new(session: SessionNumber) -> Figures {
+        Figures {
+            session,
+            next: 1,
+            counted: 0,
+            bytes: [0; 2],
+            histogram: vec![0; 48],
+            calls: HashMap::new(),
+            fine: vec![0; FINE],
+            length: FINEST,
+        }
+    }
+
+    pub(super) fn is_of(&self, session: SessionNumber) -> bool {
+        self.session == session
+    }
+
+    /// Counts on, and says what is known so far.
+    pub(super) fn read(&mut self, reader: &Reader) -> Result<Statistics> {
+        let Some(record) = reader.session(self.session)? else { return Ok(Statistics::default()) };
+        for _ in 0..SLICES {
+            let rows = reader.message_rows_at(self.session, self.next, SLICE)?;
+            let Some(last) = rows.last() else { break };
+            self.next = last.position + 1;
+            for row in &rows {
+                self.count(row, row.time.since(record.started).max(0));
+            }
+        }
+        let part = record.ended.since(record.started).max(1) / PARTS as i64 + 1;
+        let mut calls: Vec<CallFigures> = self.calls.values_mut().map(finished).collect();
+        calls.sort_by(|one, other| other.total.cmp(&one.total).then_with(|| one.name.cmp(&other.name)));
+        Ok(Statistics {
+            counted: self.counted,
+            messages: reader.message_count(Scope::Session(self.session))?.max(self.counted),
+            calls,
+            histogram: self.histogram.clone(),
+            rate: self.rate(part),
+            part,
+            bytes: self.bytes,
+        })
+    }
+
+    /// A message, so many nanoseconds after the session's beginning.
+    fn count(&mut self, row: &MessageRow, at: i64) {
+        self.counted += 1;
+        self.bytes[usize::from(row.direction == Direction::ServerToClient)] += row.size;
+        while at / self.length >= FINE as i64 {
+            self.fine = self.fine.chunks(2).map(|pair| pair.iter().sum()).chain([0; FINE / 2]).collect();
+            self.length = self.length.saturating_mul(2);
+        }
+        self.fine[(at / self.length) as usize] += 1;
+        let is_answer = matches!(row.kind, Kind::Response | Kind::Error) && row.answers.is_some() && !row.redelivered;
+        if row.kind == Kind::Request || is_answer {
+            let call = self.call(row);
+            match is_answer {
+                false => call.figures.calls += 1,
+                true => call.answered(row),
+            }
+            if let Some(latency) = row.latency.filter(|_| is_answer) {
+                // Below 2 µs all are one.
+                let power = (latency.max(0) / 1_000).checked_ilog2().unwrap_or(0) as usize;
+                let last = self.histogram.len() - 1;
+                self.histogram[power.min(last)] += 1;
             }
         }
     }
-    figures.calls = calls.into_values().map(finished).collect();
-    figures.calls.sort_by(|one, other| other.total.cmp(&one.total).then_with(|| one.name.cmp(&other.name)));
-    Ok(figures)
-}
 
-/// A request; once it is answered it knows how.
-fn count(figures: &mut Statistics, calls: &mut HashMap<String, Call>, row: &MessageRow) {
-    let method = row.method.as_deref().unwrap_or("no method");
-    let name = match &row.subject {
-        Some(tool) if method == "tools/call" => format!("{method} {tool}"),
-        _ => method.to_owned(),
-    };
-    let name = if calls.len() < NAMES || calls.contains_key(&name) { name } else { "others".to_owned() };
-    let Call { figures: call, latencies } = calls.entry(name.clone()).or_default();
-    call.name = name;
-    call.calls += 1;
-    call.errors += u64::from(row.status == Status::Error);
-    call.tool_errors += u64::from(row.status == Status::ToolError);
-    call.negatives += u64::from(row.status == Status::Negative);
-    call.unanswered += u64::from(row.answered_by.is_none());
-    if let Some(latency) = row.latency.map(|latency| latency.max(0)) {
-        call.total = call.total.saturating_add(latency);
-        let [least, most] = call.extremes.get_or_insert([latency; 2]);
-        (*least, *most) = ((*least).min(latency), (*most).max(latency));
-        latencies.add(latency);
-        // Below 2 µs all are one.
-        let power = (latency / 1_000).checked_ilog2().unwrap_or(0) as usize;
-        let last = figures.histogram.len() - 1;
-        figures.histogram[power.min(last)] += 1;
+    /// What a request counts as; its answer has the same method and tool.
+    fn call(&mut self, row: &MessageRow) -> &mut Call {
+        let method = row.method.as_deref().unwrap_or("no method");
+        let name = match &row.subject {
+            Some(tool) if method == "tools/call" => format!("{method} {tool}"),
+            _ => method.to_owned(),
+        };
+        let is_told_apart = self.calls.len() < NAMES || self.calls.contains_key(&name);
+        let name = if is_told_apart { name } else { "others".to_owned() };
+        let call = self.calls.entry(name).or_insert_with_key(|name| Call {
+            figures: CallFigures { name: name.clone(), ..CallFigures::default() },
+            ..Call::default()
+        });
+        call
+    }
+
+    /// Messages in each of the parts of this length.
+    fn rate(&self, part: i64) -> Vec<u64> {
+        let mut rate = vec![0; PARTS];
+        for (at, count) in self.fine.iter().enumerate() {
+            let middle = (at as i64).saturating_mul(self.length).saturating_add(self.length / 2);
+            rate[((middle / part) as usize).min(PARTS - 1)] += count;
+        }
+        rate
     }
 }
 
-fn finished(Call { mut figures, mut latencies }: Call) -> CallFigures {
-    figures.percentiles = [50, 95, 99].map(|percent| latencies.percentile(percent).unwrap_or_default());
-    figures
+impl Call {
+    /// A request of this kind was answered.
+    fn answered(&mut self, row: &MessageRow) {
+        let call = &mut self.figures;
+        call.answered += 1;
+        call.errors += u64::from(row.status == Status::Error);
+        call.tool_errors += u64::from(row.status == Status::ToolError);
+        call.negatives += u64::from(row.status == Status::Negative);
+        if let Some(latency) = row.latency.map(|latency| latency.max(0)) {
+            call.total = call.total.saturating_add(latency);
+            let [least, most] = call.extremes.get_or_insert([latency; 2]);
+            (*least, *most) = ((*least).min(latency), (*most).max(latency));
+            self.latencies.add(latency);
+        }
+    }
+}
+
+fn finished(call: &mut Call) -> CallFigures {
+    let percentiles = [50, 95, 99].map(|percent| call.latencies.percentile(percent).unwrap_or_default());
+    CallFigures { percentiles, ..call.figures.clone() }
 }

@@ -58,7 +58,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
             Cell::new(count(call.errors), tone(Tone::Error)),
             Cell::new(count(call.tool_errors), tone(Tone::Error)),
             Cell::new(count(call.negatives), tone(Tone::Warning)),
-            Cell::new(count(call.unanswered), tone(Tone::Warning)),
+            Cell::new(count(call.calls.saturating_sub(call.answered)), tone(Tone::Warning)),
             Cell::new(shown(least), tone(Tone::Dim)),
             Cell::new(shown(p50), tone(Tone::Plain)),
             Cell::new(shown(p95), tone(Tone::Plain)),

@@ -23,7 +23,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let tone = |tone| theme.tone(tone);
     let steps = app.session.and_then(|session| app.pages.steps(session));
     table(app, canvas, area, COLUMNS, "nothing yet", |row| {
-        let step = steps?.rows.get(row)?;
+        let step = steps?.row(row)?;
         let arrow = if step.both { "↔" } else { "→" };
         let (layer, detail) = match step.layer {
             "L7" => (Tone::Strong, Tone::Plain),
