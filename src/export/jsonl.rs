@@ -263,8 +263,8 @@ pub fn write_layer(out: &mut Vec<u8>, layer: &Layer) {
     line.word("layer", layer.layer);
     line.text("protocol", &layer.protocol);
     line.object("fields", |fields| {
-        for (name, value) in &layer.fields {
-            fields.text(name, value);
+        for field in &layer.fields {
+            fields.text(&field.name, &field.value);
         }
     });
     line.maybe(&layer.stream, |line, stream| line.number("stream", stream.0));

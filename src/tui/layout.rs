@@ -294,7 +294,9 @@ fn footer(app: &App, canvas: &mut Canvas<'_>, y: u16, end: u16) {
         return;
     }
     let (dim, key) = (canvas.tone(Tone::Dim), canvas.part(Part::Key));
-    let shown = |binding: &&Binding| !binding.short.is_empty() && binding.on.holds(app.screen);
+    let shown = |binding: &&Binding| {
+        !binding.short.is_empty() && binding.on.holds(app.screen) && is_of_use(binding.command, app.screen)
+    };
     let width = |binding: &Binding| (sign(binding.keys[0]).chars().count() + binding.short.len() + 3) as u16;
     let mut put = |x, binding: &Binding| {
         let x = canvas.put(x, y, width(binding), &format!(" {}", sign(binding.keys[0])), key);
@@ -312,6 +314,20 @@ fn footer(app: &App, canvas: &mut Canvas<'_>, y: u16, end: u16) {
     }
     for binding in help.into_iter().filter(|binding| x + width(binding) <= end) {
         put(x, binding);
+    }
+}
+
+/// Whether a key that works everywhere leads anywhere from this screen: the footer has no room for others.
+fn is_of_use(command: Command, screen: Screen) -> bool {
+    match command {
+        Command::Wire => !matches!(
+            screen,
+            Screen::Sessions | Screen::Statistics | Screen::Tools | Screen::Stderr | Screen::Replay | Screen::Packets
+        ),
+        Command::Back => screen != Screen::Sessions,
+        Command::Open => !matches!(screen, Screen::Statistics | Screen::Stderr),
+        Command::Filter => screen != Screen::Replay,
+        _ => true,
     }
 }
 

@@ -44,6 +44,8 @@ pub struct Library {
     /// The time by the clock: tells live captures from those whose writer died.
     now: Time,
     version: Option<i64>,
+    /// Sessions as they were listed last: of one that ended and is the same nothing is asked again.
+    listed: HashMap<SessionNumber, SessionRow>,
     /// Latencies of sessions, and how many messages there were.
     latencies: HashMap<SessionNumber, (u64, Option<(i64, i64)>)>,
     matches: Option<Matches>,
@@ -62,6 +64,7 @@ impl Library {
             newest_first,
             now: Time::default(),
             version: None,
+            listed: HashMap::new(),
             latencies: HashMap::new(),
             matches: None,
             figures: None,
@@ -120,11 +123,16 @@ impl Library {
     fn sessions(&mut self) -> Result<Vec<SessionRow>> {
         let page = if self.newest_first { Page::last(ROWS) } else { Page::first(ROWS) };
         let sessions = self.reader.sessions(page)?;
-        sessions.into_iter().map(|session| self.session(session)).collect()
+        let rows: Vec<SessionRow> = sessions.into_iter().map(|session| self.session(session)).collect::<Result<_>>()?;
+        self.listed = rows.iter().map(|row| (row.session.number, row.clone())).collect();
+        Ok(rows)
     }
 
     fn session(&mut self, session: Session) -> Result<SessionRow> {
         let number = session.number;
+        if let Some(known) = self.listed.get(&number).filter(|known| !known.live && known.session == session) {
+            return Ok(known.clone());
+        }
         let mut findings = [0; 3];
         for (severity, count) in self.reader.finding_counts(Scope::Session(number))? {
             findings[severity as usize] = count;

@@ -38,8 +38,8 @@ pub fn run(mut library: Library, inbox: &Receiver<Request>, out: &Sender<Input>)
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        newest_only(&mut asked);
-        for request in asked.drain(..) {
+        // What a key made be asked is answered before what is found again each second, also if it came meanwhile.
+        while let Some(request) = next(&mut asked, inbox) {
             let answer = library.answer(&request);
             if let (Request::Messages { filter, .. }, Answer::Messages(page)) = (&request, &answer)
                 && !filter.is_empty()
@@ -76,6 +76,14 @@ pub fn run(mut library: Library, inbox: &Receiver<Request>, out: &Sender<Input>)
             }
         }
     }
+}
+
+/// The question to be answered next.
+fn next(asked: &mut Vec<Request>, inbox: &Receiver<Request>) -> Option<Request> {
+    asked.extend(inbox.try_iter());
+    newest_only(asked);
+    let quick = asked.iter().position(Request::is_quick).unwrap_or(0);
+    (!asked.is_empty()).then(|| asked.remove(quick))
 }
 
 /// Whether asking again at once tells more.

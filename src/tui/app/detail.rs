@@ -19,6 +19,7 @@ use super::super::{layout, pane};
 use super::{App, Cursor, Mode};
 use crate::capture::PacketNumber;
 use crate::mcp::{MessageNumber, SessionNumber};
+use crate::view::layers::JSON_RPC;
 
 /// The pane that has the keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -115,14 +116,14 @@ pub(super) fn settle(app: &mut App) {
     }
     let needle = view.found.take().map(|found| found.needle);
     // The same layer stays selected; the first time it is the message's own.
-    let name = view.last_layer.clone().unwrap_or_else(|| "JSON-RPC".to_owned());
+    let name = view.last_layer.clone().unwrap_or_else(|| JSON_RPC.to_owned());
     view.of = of;
     view.tree = Tree::new(detail.text()).unwrap_or_default();
     view.json = Cursor::default();
     view.text = None;
     lay_out(view, &detail);
     let row = view.rows.iter().position(|node| detail.nodes[*node].name == name);
-    let row = row.or_else(|| view.rows.iter().position(|node| detail.nodes[*node].name == "JSON-RPC"));
+    let row = row.or_else(|| view.rows.iter().position(|node| detail.nodes[*node].name == JSON_RPC));
     view.layers = Cursor::default();
     view.layers.select(row.unwrap_or_default(), view.rows.len(), heights.layers);
     follow_layers(app, &detail);

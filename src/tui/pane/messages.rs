@@ -18,12 +18,12 @@ use crate::view::units;
 
 const COLUMNS: &[Column] = &[
     Column::new(" ", 1),
-    Column::new("#", 5).right(),
+    Column::new("#", 3).right(),
     Column::new("time", 10).right(),
     Column::new(" ", 2),
-    Column::new("method", 12).grows(2),
-    Column::new("about", 12).grows(4),
-    Column::new("id", 5).grows(1),
+    Column::new("method", 14).grows(2),
+    Column::new("about", 14).grows(5),
+    Column::new("id", 3).grows(1),
     Column::new("status", 10).from(100),
     Column::new("latency", 8).right(),
     Column::new("", BAR as u16).from(110),
@@ -104,7 +104,7 @@ pub fn method(message: &MessageLine) -> String {
 }
 
 /// The method where there is little room: the broken arrow says that it is a notification.
-fn short_method(message: &MessageLine) -> String {
+pub fn short_method(message: &MessageLine) -> String {
     let method = method(message);
     method.strip_prefix("notifications/").map(str::to_owned).unwrap_or(method)
 }

@@ -6,7 +6,7 @@ use super::super::app::{App, Screen};
 use super::super::canvas::{Canvas, bar};
 use super::super::data::MessageLine;
 use super::super::theme::Part;
-use super::messages::{arrow, method, outcome, relative};
+use super::messages::{arrow, method, outcome, relative, short_method};
 use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
 use crate::view::paint::Tone;
@@ -14,6 +14,9 @@ use crate::view::{safe, units};
 
 /// Calls side by side; more are drawn over the last.
 const LANES: usize = 8;
+
+/// Below this width half of them have to do: the arrows need the room.
+const NARROW: u16 = 110;
 
 /// Columns of the bar of time that has gone since the row above.
 const GAP: usize = 6;
@@ -26,12 +29,13 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     }
     let total = app.folds.seen(total);
     let zoom = scale(app.zoom);
-    let left = area.x + 28;
-    let right = area.right().saturating_sub(LANES as u16 + 13);
+    let left = area.x + if zoom.is_some() { 28 } else { 21 };
+    let lanes = if area.width < NARROW { LANES / 2 } else { LANES };
+    let right = area.right().saturating_sub(lanes as u16 + 13);
     head(app, canvas, area, left, right, zoom);
     let cursor = *app.cursor(Screen::Messages);
     let window = |line: u16| app.message(cursor.top + usize::from(line));
-    let mut lanes = Lanes::new((0..area.height - 1).filter_map(window));
+    let mut lanes = Lanes::new(lanes, (0..area.height - 1).filter_map(window));
     let lifeline = canvas.part(Part::Border);
     for line in 0..area.height - 1 {
         let (row, y) = (cursor.top + usize::from(line), area.y + 1 + line);
@@ -127,7 +131,8 @@ fn arrow_line(canvas: &mut Canvas<'_>, (left, right): (u16, u16), y: u16, messag
     let tone = shaft(canvas, (left, right), y, message);
     let id = message.row.id.as_deref().map(|id| format!(" ({id})")).unwrap_or_default();
     let room = right.saturating_sub(left + 6);
-    let text = words(&format!(" {}{id} {}", method(message), message.about), message, room);
+    let method = if room < 60 { short_method(message) } else { method(message) };
+    let text = words(&format!(" {method}{id} {}", message.about), message, room);
     let width = safe::width(&text) as u16;
     // Short texts stand in the middle of their arrow.
     let x = left + 3 + room.saturating_sub(width) / 2;
@@ -153,8 +158,8 @@ struct Lanes {
 
 impl Lanes {
     /// Calls that were open before the first row: answers in view tell of them.
-    fn new<'m>(window: impl Iterator<Item = &'m MessageLine>) -> Lanes {
-        let mut lanes = Lanes { open: vec![None; LANES] };
+    fn new<'m>(count: usize, window: impl Iterator<Item = &'m MessageLine>) -> Lanes {
+        let mut lanes = Lanes { open: vec![None; count] };
         let mut first = None;
         for message in window {
             let number = message.row.number.0;
@@ -167,7 +172,7 @@ impl Lanes {
     }
 
     fn take(&mut self, request: u64, answer: Option<u64>) -> usize {
-        let free = self.open.iter().position(Option::is_none).unwrap_or(LANES - 1);
+        let free = self.open.iter().position(Option::is_none).unwrap_or(self.open.len() - 1);
         self.open[free] = Some((request, answer));
         free
     }

@@ -1,0 +1,123 @@
+//! What HTTP, WebSocket and server-sent events are to a message.
+
+use anyhow::Result;
+
+use super::{At, Field, Layer, Place, below, half};
+use crate::capture::{Span, StreamId};
+use crate::decode::exchange::Exchange;
+use crate::decode::stream::StreamKind;
+use crate::mcp::{Carrier, Message};
+use crate::view::units::{duration, size};
+
+/// The head of the request or response that carried the message.
+pub(super) fn http(place: &Place<'_>, exchange: &Exchange, message: &Message) -> Result<Layer> {
+    let is_request = message.carrier == Carrier::RequestBody;
+    let half = half(exchange, message);
+    let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "?".to_owned());
+    let asked = format!("{} {}", text(&exchange.method), text(&exchange.target));
+    let answered = exchange
+        .status
+        .map(|status| format!("{status} {}", exchange.reason.as_deref().unwrap_or_default()).trim_end().to_owned());
+    let line = if is_request { asked.clone() } else { answered.clone().unwrap_or_default() };
+    let mut fields = vec![
+        Field::new("exchange", exchange.number.0),
+        Field::new(if is_request { "request" } else { "response" }, &line),
+    ];
+    match (is_request, answered) {
+        (true, answered) => fields.extend(answered.map(|answered| Field::new("answered", answered))),
+        (false, _) => fields.push(Field::new("answers", asked)),
+    }
+    fields.extend(half.fields.iter().map(|(name, value)| Field::new(name, value).at(At::Head)));
+    fields.push(Field::new("body", size(half.body_bytes)));
+    if let (Some(started), Some(ended)) = (half.started, half.ended) {
+        fields.push(Field::new("took", duration(ended.since(started))));
+    }
+    if !half.complete {
+        fields.push(Field::new("incomplete", "not all of it was seen").odd());
+    }
+    let media = half.fields.get("content-type").unwrap_or_default();
+    let stream = exchange.h2_stream.map(|stream| format!("  stream {stream}")).unwrap_or_default();
+    Ok(Layer {
+        summary: format!("{line}  {media}{stream}").trim_end().to_owned(),
+        fields,
+        stream: connection_stream(place, message)?,
+        range: Some((half.head_start, half.head_end)),
+        packets: half.head_packets.clone(),
+        ..Layer::new("http", format!("HTTP/{}", exchange.http_version))
+    })
+}
+
+/// The frames that carried a message: of its stream of HTTP/2, or of a WebSocket.
+pub(super) fn frames(place: &Place<'_>, exchange: &Exchange, message: &Message) -> Result<Option<Layer>> {
+    /// Frames that are listed one by one.
+    const LISTED: usize = 16;
+    let protocol = match exchange.h2_stream {
+        _ if message.carrier == Carrier::WebSocket => "WebSocket",
+        Some(_) => "HTTP/2 DATA",
+        None => return Ok(None),
+    };
+    // The content of a message, or the text of a WebSocket, is what frames hold.
+    let mut span = message.span;
+    while let Some(stream) = place.reader.stream(place.capture, span.stream)? {
+        let parts = below(place, span)?;
+        let Some((first, last)) = parts.first().zip(parts.last()) else { break };
+        if let StreamKind::Body(..) | StreamKind::WebSocket(..) = stream.kind {
+            let mut fields = Vec::new();
+            if let Some(stream) = exchange.h2_stream {
+                fields.push(Field::new("stream", stream));
+            }
+            fields.push(Field::new("frames", parts.len()));
+            for (index, part) in parts.iter().take(LISTED).enumerate() {
+                let bytes = format!("{} of its payload, bytes {}..{}", size(part.len()), part.start, part.end);
+                fields.push(Field::new(format!("frame {}", index + 1), bytes).at(At::Stream(*part)));
+            }
+            let count = crate::view::units::count(parts.len() as u64, "frame");
+            return Ok(Some(Layer {
+                summary: count,
+                fields,
+                stream: Some(first.stream),
+                range: Some((first.start, last.end)),
+                packets: message.packets.clone(),
+                ..Layer::new("http", protocol)
+            }));
+        }
+        span = Span { stream: first.stream, start: first.start, end: last.end };
+    }
+    Ok(None)
+}
+
+/// The connection's stream below a message.
+fn connection_stream(place: &Place<'_>, message: &Message) -> Result<Option<StreamId>> {
+    let mut span = message.span;
+    while let Some(stream) = place.reader.stream(place.capture, span.stream)? {
+        if matches!(stream.kind, StreamKind::Tcp(_) | StreamKind::Plaintext(_) | StreamKind::Pipe(_)) {
+            return Ok(Some(stream.id));
+        }
+        match below(place, span)?.first() {
+            Some(next) if next.stream < span.stream => span = *next,
+            _ => break,
+        }
+    }
+    Ok(None)
+}
+
+/// The event that carried the message.
+pub(super) fn sse(place: &Place<'_>, message: &Message) -> Result<Layer> {
+    let body = below(place, message.span)?;
+    let range = body.first().zip(body.last()).map(|(first, last)| (first.start, last.end));
+    let length = size(message.span.len());
+    let mut fields = vec![Field::new("data", format!("{length} in {} line(s)", body.len().max(1)))];
+    fields.extend(message.sse_id.as_ref().map(|id| Field::new("id", id)));
+    if message.redelivered {
+        fields.push(Field::new("redelivered", "the event was delivered before").odd());
+    }
+    let id = message.sse_id.as_deref().map(|id| format!("id {id}  ")).unwrap_or_default();
+    Ok(Layer {
+        summary: format!("{id}{length}"),
+        fields,
+        stream: body.first().map(|span| span.stream),
+        range,
+        packets: message.packets.clone(),
+        ..Layer::new("sse", "server-sent event")
+    })
+}

@@ -1,0 +1,187 @@
+//! The layers below HTTP: the headers of packets, what TCP knows of them, and TLS.
+
+use anyhow::Result;
+
+use super::{Field, Layer, Place, below};
+use crate::capture::Span;
+use crate::decode::Side;
+use crate::decode::packet::{Header, headers};
+use crate::decode::stream::StreamKind;
+use crate::decode::tcp::Facts;
+use crate::decode::tls::Agreed;
+use crate::event::{Connection, ConnectionKind};
+use crate::mcp::{Carrier, Message};
+use crate::store::KeptPacket;
+use crate::view::units::{duration, size};
+
+use super::At;
+
+/// Packets of a message whose analysis is told beside the headers of the first.
+const ANALYSED: usize = 32;
+
+/// Headers of the first packet that carried the message, and what TCP knows of all of them.
+pub(super) fn of_first_packet(place: &Place<'_>, message: &Message) -> Result<Vec<Layer>> {
+    let Some(first) = message.packets.first().filter(|_| message.carrier != Carrier::Line) else {
+        return Ok(Vec::new());
+    };
+    let Some(packet) = place.reader.packet(place.capture, *first)? else {
+        return Ok(vec![Layer { packets: message.packets.clone(), ..Layer::new("link", "packets not kept") }]);
+    };
+    let mut layers = of_packet(&packet);
+    let connection = place.reader.connection(place.capture, packet.connection)?;
+    if let Some(layer) = layers.iter_mut().find(|layer| layer.layer == "transport") {
+        layer.packets = message.packets.clone();
+        if let Some(Connection { kind: ConnectionKind::Tcp(facts), id, .. }) = &connection {
+            layer.fields.push(Field::new("connection", id));
+            layer
+                .fields
+                .extend(facts.round_trip().map(|time| Field::new("round trip of the handshake", duration(time))));
+            for number in message.packets.iter().skip(1).take(ANALYSED) {
+                let other = place.reader.packet(place.capture, *number)?;
+                layer.fields.extend(other.and_then(|other| analysis(&other)));
+            }
+            layer.fields.extend(trouble(facts));
+        }
+    }
+    Ok(layers)
+}
+
+/// The headers of a packet, from the link up.
+pub fn of_packet(packet: &KeptPacket) -> Vec<Layer> {
+    let layer = |header: Header| {
+        let place = At::Packet(packet.number, header.start.into(), header.end.into());
+        let summary = summary(&header);
+        let mut fields: Vec<Field> =
+            header.fields.into_iter().map(|(name, value)| Field::new(name, value).at(place)).collect();
+        if let (Some(segment), "TCP") = (&packet.segment, header.protocol.as_str()) {
+            // Wireshark's relative numbers: the SYN takes the first, so the stream's first byte has number 1.
+            fields.push(Field::new("relative sequence number", segment.offset + 1).at(place));
+            let acknowledged = segment.acknowledged.map(|acknowledged| acknowledged + 1);
+            fields.extend(acknowledged.map(|number| Field::new("relative acknowledgment number", number).at(place)));
+            fields.push(Field::new("window in bytes", segment.window).at(place));
+            fields.extend(analysis(packet));
+        }
+        Layer {
+            summary,
+            fields,
+            range: Some((header.start.into(), header.end.into())),
+            packets: vec![packet.number],
+            ..Layer::new(header.layer, header.protocol)
+        }
+    };
+    headers(&packet.packet()).into_iter().map(layer).collect()
+}
+
+/// A header in a few words.
+fn summary(header: &Header) -> String {
+    let field = |name: &str| header.fields.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str());
+    let pair = |from, to| Some(format!("{} → {}", field(from)?, field(to)?));
+    match header.layer {
+        "transport" => {
+            let ports = pair("source port", "destination port").unwrap_or_default();
+            format!("{ports}  {}", field("flags").unwrap_or_default()).trim_end().to_owned()
+        }
+        _ => pair("source", "destination").or_else(|| field("type").map(str::to_owned)).unwrap_or_default(),
+    }
+}
+
+/// What TCP's analysis says of a packet, where it says something.
+fn analysis(packet: &KeptPacket) -> Option<Field> {
+    let names: Vec<&str> = packet.segment.as_ref()?.analysis.names().collect();
+    let name = format!("analysis of packet {}", packet.number);
+    (!names.is_empty()).then(|| Field::new(name, names.join(", ")).odd())
+}
+
+/// What went wrong on a connection, by its senders.
+fn trouble(facts: &Facts) -> Vec<Field> {
+    let mut fields = Vec::new();
+    for side in [Side::First, Side::Second] {
+        let end = facts.ends[side.index()];
+        let counts = [
+            (end.retransmissions, "retransmissions"),
+            (end.duplicate_acks, "duplicate ACKs"),
+            (end.zero_windows, "zero windows"),
+            (end.keep_alives, "keep-alives"),
+        ];
+        let mut odd: Vec<String> =
+            counts.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+        if end.lost > 0 {
+            odd.push(format!("{} not captured", size(end.lost)));
+        }
+        if !odd.is_empty() {
+            fields.push(Field::new(format!("sent by {}", facts.endpoints[side.index()]), odd.join(", ")));
+        }
+    }
+    fields
+}
+
+/// What TLS agreed on, and the records that carried the message.
+pub(super) fn tls(place: &Place<'_>, message: &Message) -> Result<Option<Layer>> {
+    let connection =
+        match message.packets.first().map(|first| place.reader.packet(place.capture, *first)).transpose()? {
+            Some(Some(packet)) => place.reader.connection(place.capture, packet.connection)?,
+            // The packets were not kept, or there are none: a replay over TLS is recorded above it.
+            _ => {
+                match message.exchange.map(|number| place.reader.exchange(place.capture, number)).transpose()?.flatten()
+                {
+                    Some(exchange) => place.reader.connection(place.capture, exchange.connection)?,
+                    None => None,
+                }
+            }
+        };
+    let Some(connection) = connection.filter(|connection| !connection.tls.is_empty()) else { return Ok(None) };
+    let agreed = connection.agreed.clone().unwrap_or_default();
+    let mut fields = agreed_fields(&agreed);
+    let records = records(place, message)?;
+    let range = records.first().zip(records.last()).map(|(first, last)| (first.start, last.end));
+    if let Some((start, end)) = range {
+        let sealed: u64 = records.iter().map(Span::len).sum();
+        let value = format!("{}, {} encrypted, at {start}..{end}", records.len(), size(sealed));
+        fields.push(Field::new("records", value));
+    }
+    fields.extend(connection.tls.iter().map(|step| Field::new("step", &step.detail)));
+    Ok(Some(Layer {
+        summary: connection.host.unwrap_or_default(),
+        fields,
+        stream: records.first().map(|record| record.stream),
+        range,
+        packets: message.packets.clone(),
+        ..Layer::new("tls", agreed.version.unwrap_or_else(|| "TLS".to_owned()))
+    }))
+}
+
+/// What TLS agreed on, as names and values.
+fn agreed_fields(agreed: &Agreed) -> Vec<Field> {
+    let named = [
+        ("cipher suite", &agreed.cipher_suite),
+        ("server name", &agreed.server_name),
+        ("ALPN", &agreed.alpn),
+        ("fingerprint of the client (JA4)", &agreed.fingerprint),
+    ];
+    let mut fields: Vec<Field> =
+        named.into_iter().filter_map(|(name, value)| Some(Field::new(name, value.as_ref()?))).collect();
+    if agreed.resumed {
+        fields.push(Field::new("resumed", "an earlier session"));
+    }
+    fields
+}
+
+/// The TLS records that a message stands in, in order, each once.
+fn records(place: &Place<'_>, message: &Message) -> Result<Vec<Span>> {
+    let mut records: Vec<Span> = Vec::new();
+    let mut open = vec![message.span];
+    while let Some(span) = open.pop() {
+        let stream = place.reader.stream(place.capture, span.stream)?;
+        let is_plaintext = stream.is_some_and(|stream| matches!(stream.kind, StreamKind::Plaintext(_)));
+        let below = below(place, span)?;
+        if is_plaintext {
+            records.extend(below);
+        } else {
+            // A stream is made of streams that were there before it: in a file that says otherwise the walk might never end.
+            open.extend(below.into_iter().filter(|from| from.stream < span.stream));
+        }
+    }
+    records.sort_unstable();
+    records.dedup();
+    Ok(records)
+}
