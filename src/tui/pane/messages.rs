@@ -21,9 +21,9 @@ const COLUMNS: &[Column] = &[
     Column::new("#", 3).right(),
     Column::new("time", 10).right(),
     Column::new(" ", 2),
-    Column::new("method", 14).grows(2),
+    Column::new("method", 14),
     Column::new("about", 14).grows(5),
-    Column::new("id", 3).grows(1),
+    Column::new("id", 5),
     Column::new("status", 10).from(100),
     Column::new("latency", 8).right(),
     Column::new("", BAR as u16).from(110),
@@ -32,16 +32,27 @@ const COLUMNS: &[Column] = &[
     Column::new("findings", 12).grows(1).from(130),
 ];
 
+/// From this width on methods are written whole; below it the broken arrow alone says that something is a notification.
+const WHOLE: u16 = 150;
+
+/// Columns of the longest method of the protocol, `notifications/initialized`; that of tasks and resources is longer by a little.
+const METHOD: u16 = 25;
+
 /// Columns of the latency's bar.
 const BAR: usize = 8;
 
-/// The columns, the first one as wide as the numbers in view.
+/// The columns: numbers as wide as those in view, methods and ids whole where there is room.
 fn columns(app: &App, list: List, area: Rect) -> Vec<Column> {
     let rows = list.cursor.top..list.cursor.top + usize::from(area.height);
     let largest = rows.filter_map(|row| app.message(row)).map(|message| message.row.number.0).max().unwrap_or(0);
     let digits = largest.checked_ilog10().unwrap_or(0) as u16 + 1;
-    let number = |column: &Column| if column.title() == "#" { column.wide(digits) } else { *column };
-    COLUMNS.iter().map(number).collect()
+    let column = |column: &Column| match column.title() {
+        "#" => column.wide(digits),
+        "method" if area.width >= WHOLE => column.wide(METHOD),
+        "id" if area.width >= WHOLE => column.wide(10),
+        _ => *column,
+    };
+    COLUMNS.iter().map(column).collect()
 }
 
 /// Draws the list; `active` where it has the keys.
@@ -57,7 +68,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect, active: bool) {
     }
     let list = List { cursor: *app.cursor(super::super::app::Screen::Messages), total: app.folds.seen(total), active };
     let theme = canvas.theme;
-    let narrow = area.width < 150;
+    let narrow = area.width < WHOLE;
     canvas.table(area, &columns(app, list, area), list, |row| {
         let message = app.message(row)?;
         let tone = |tone| theme.tone(tone);

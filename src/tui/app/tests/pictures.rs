@@ -117,6 +117,7 @@ fn pictures() {
         ("findings", "helpdesk", (120, 26), Theme::Dark, "<enter>4jj"),
         ("statistics", "helpdesk", (120, 24), Theme::Dark, "<enter>5"),
         ("packets", "weather", (120, 30), Theme::Dark, "<enter>6"),
+        ("replay-form", "weather", (120, 20), Theme::Dark, "<enter>GR"),
         ("filter", "weather", (100, 20), Theme::Dark, "<enter>/tool = get_weather and l"),
     ];
     for (name, sample, size, theme, keys) in pictures {
@@ -126,4 +127,12 @@ fn pictures() {
         let ground = if theme == Theme::Light { LIGHT } else { DARK };
         fs::write(directory.join(format!("{name}.svg")), svg(&story.buffer(), &ground)).unwrap();
     }
+    // Against a server that really runs: its latencies are other ones each time.
+    let station = "target/weather-station.sh";
+    fs::write(station, super::replay::SERVER).unwrap();
+    let mut story = Story::sample("weather", (120, 26));
+    story.app.theme = Theme::Dark;
+    story.press(&format!("<enter>:replay -- sh {station} 19 false<enter><enter>")).replay().press("G");
+    fs::write(directory.join("replay.svg"), svg(&story.buffer(), &DARK)).unwrap();
+    fs::remove_file(station).unwrap();
 }

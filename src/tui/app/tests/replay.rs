@@ -9,7 +9,7 @@ use crate::tui::replay::run::{Stage, State};
 use crate::tui::replay::{Consent, runner};
 
 /// A weather station in shell: answers what the sample asks, with `$1` degrees. Its tool says that it destroys where `$2` says so.
-const SERVER: &str = r#"
+pub(super) const SERVER: &str = r#"
 while read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
   city=$(printf '%s' "$line" | sed -n 's/.*"city":"\([^"]*\)".*/\1/p')
@@ -33,7 +33,7 @@ fn station() -> (tempfile::TempDir, PathBuf) {
 
 impl Story {
     /// Does what was ordered, as the thread that replays does.
-    fn replay(&mut self) -> &mut Story {
+    pub(super) fn replay(&mut self) -> &mut Story {
         let (_go, stop) = bounded(0);
         let order = self.ordered.pop().expect("nothing was ordered");
         let place = self.place.clone();

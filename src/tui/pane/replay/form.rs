@@ -23,6 +23,10 @@ use crate::view::{safe, units};
 /// Columns of the names of the fields.
 const NAMES: u16 = 11;
 
+/// Columns of the box, and the width of a screen below which it takes all of it.
+const WIDTH: u16 = 110;
+const WHOLE: u16 = 130;
+
 /// Rows of the header fields.
 const FIELDS: u16 = 2;
 
@@ -30,7 +34,8 @@ const FIELDS: u16 = 2;
 pub fn draw(app: &App, canvas: &mut Canvas<'_>) -> Option<(u16, u16)> {
     let form = app.replays.form.as_ref()?;
     let screen = canvas.buffer.area;
-    let width = screen.width.saturating_sub(4).min(110);
+    // Where little would be seen beside the box, nothing is.
+    let width = if screen.width < WHOLE { screen.width.saturating_sub(2) } else { WIDTH };
     let arguments = form.arguments.text().lines().count().clamp(3, 24) as u16;
     let wanted = 5 + if form.one_call { arguments + 1 } else { 0 } + if form.is_url() { FIELDS + 1 } else { 0 };
     let asks = form.asks.len().min(6) as u16;
