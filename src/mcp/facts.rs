@@ -1,6 +1,6 @@
 //! What a message says about its call, as the pipeline, the store and the filters all mean it.
 
-use crate::decode::json::{Object, array, member, string};
+use crate::decode::json::{Object, array, is_json, member, string};
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::Message;
 
@@ -71,7 +71,7 @@ fn says_no(result: &str) -> bool {
     let result = Object::read(result);
     match (result.get("structuredContent"), array(result.get("content").unwrap_or_default(), 2).as_slice()) {
         (Some(data), _) => no(data),
-        (None, [only]) => Object::read(only).text("text").is_some_and(|text| no(text.trim())),
+        (None, [only]) => Object::read(only).text("text").is_some_and(|text| is_json(&text) && no(text.trim())),
         (None, _) => false,
     }
 }

@@ -1,10 +1,6 @@
-//! Steps over JSON that was read before: where a string, a number or a whole value ends.
+//! Steps over JSON that was read before: where a string, a number or a whole value ends. Nesting is counted, not followed.
 //!
 //! Nothing is checked twice: on a text that is no JSON a step lands somewhere at or before its end, and that is all.
-
-use std::borrow::Cow;
-
-use crate::decode::json;
 
 /// What a value is, by its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +56,7 @@ pub fn blanks(text: &str, at: usize) -> usize {
     at
 }
 
-/// The end of the value that begins at `at`. One pass; nesting is counted, not followed.
+/// The end of the value that begins at `at`, in one pass; the end of the text where it does not end.
 pub fn end_of_value(text: &str, at: usize) -> usize {
     let bytes = text.as_bytes();
     match bytes.get(at) {
@@ -132,9 +128,48 @@ fn end_of_escaped(text: &str, at: usize) -> usize {
     bytes.len()
 }
 
-/// What a string says, its quotes included in `token`.
-pub fn content(token: &str) -> Cow<'_, str> {
-    json::string(token).unwrap_or(Cow::Borrowed(token))
+/// The members of an object, one by one; whoever asks for the next one first moves `at` behind the value.
+#[derive(Debug)]
+pub struct Members<'a> {
+    text: &'a str,
+    /// Where to go on.
+    pub at: usize,
+    /// The closing brace was read.
+    pub closed: bool,
+}
+
+impl<'a> Members<'a> {
+    /// Of the object at `at`; `None` where none begins.
+    pub fn of(text: &'a str, at: usize) -> Option<Members<'a>> {
+        (kind(text, at) == Some(Kind::Object)).then_some(Members { text, at: at + 1, closed: false })
+    }
+
+    /// The name with its quotes, whether it has escapes, and where the value begins.
+    pub fn next_member(&mut self) -> Option<(&'a str, bool, usize)> {
+        let bytes = self.text.as_bytes();
+        self.at = blanks(self.text, self.at);
+        if bytes.get(self.at) == Some(&b',') {
+            self.at = blanks(self.text, self.at + 1);
+        }
+        match bytes.get(self.at)? {
+            b'"' => {
+                let (end, escaped) = string(self.text, self.at);
+                let name = self.text.get(self.at..end)?;
+                self.at = blanks(self.text, end);
+                if bytes.get(self.at)? != &b':' {
+                    return None;
+                }
+                self.at = blanks(self.text, self.at + 1);
+                Some((name, escaped, self.at))
+            }
+            b'}' => {
+                self.at += 1;
+                self.closed = true;
+                None
+            }
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]
