@@ -7,7 +7,8 @@
 pub mod scan;
 
 use std::borrow::Cow;
-use std::ops::ControlFlow;
+use std::cmp::Ordering;
+use std::ops::{ControlFlow, Range};
 
 use serde::de::IgnoredAny;
 
@@ -73,32 +74,71 @@ pub fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
     last.filter(|_| whole)
 }
 
-/// The members of an object, found in one pass and asked for by name.
+/// Where the members of an object stand: their names with quotes, and their values, from the start of the object's text.
+///
+/// Of more than 1,024 members those behind are not there; what the protocol defines has few.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Object<'a>(Vec<(&'a str, &'a str)>);
+pub struct Index(Vec<(Range<u32>, Range<u32>)>);
 
-impl<'a> Object<'a> {
-    /// Members that are remembered; those behind are not there for [`Object::get`]. What the protocol defines has few.
+impl Index {
     const MEMBERS: usize = 1_024;
 
-    /// Reads a text; empty where it is no object.
-    pub fn read(text: &'a str) -> Object<'a> {
+    /// Of a text, in one pass; empty where that is no object, or too long to be one (4 GiB).
+    pub fn of(text: &str) -> Index {
         let mut found = Vec::new();
-        if !text.starts_with('{') {
-            return Object::default();
+        if !text.starts_with('{') || u32::try_from(text.len()).is_err() {
+            return Index::default();
         }
+        let range = |part: &str| {
+            let start = part.as_ptr() as usize - text.as_ptr() as usize;
+            start as u32..(start + part.len()) as u32
+        };
         let whole = members(text, &mut |name, value| {
             if found.len() < Self::MEMBERS {
-                found.push((name, value));
+                found.push((range(name), range(value)));
             }
             ControlFlow::Continue(())
         });
-        if whole { Object(found) } else { Object::default() }
+        if whole { Index(found) } else { Index::default() }
+    }
+}
+
+/// The members of an object, found in one pass and asked for by name.
+#[derive(Clone, Debug, Default)]
+pub struct Object<'a> {
+    text: &'a str,
+    index: Cow<'a, [(Range<u32>, Range<u32>)]>,
+}
+
+impl<'a> Object<'a> {
+    /// Reads a text; empty where it is no object.
+    pub fn read(text: &'a str) -> Object<'a> {
+        Object { text, index: Index::of(text).0.into() }
+    }
+
+    /// Of a text whose index was made before.
+    pub fn indexed(text: &'a str, index: &'a Index) -> Object<'a> {
+        Object { text, index: index.0.as_slice().into() }
+    }
+
+    /// Whether there are no members, or the text is no object.
+    pub fn is_empty(&self) -> bool {
+        self.index.is_empty()
+    }
+
+    /// Its text.
+    pub fn json(&self) -> &'a str {
+        self.text
+    }
+
+    fn part(&self, range: &Range<u32>) -> &'a str {
+        self.text.get(range.start as usize..range.end as usize).unwrap_or_default()
     }
 
     /// The value of a member as JSON text; the last one of two.
     pub fn get(&self, name: &str) -> Option<&'a str> {
-        self.0.iter().rev().find(|(key, _)| is(key, name)).map(|(_, value)| *value)
+        let found = self.index.iter().rev().find(|(key, _)| is(self.part(key), name));
+        found.map(|(_, value)| self.part(value))
     }
 
     /// The value of a member that is a string.
@@ -113,7 +153,7 @@ impl<'a> Object<'a> {
 
     /// Names as JSON text, and values.
     pub fn iter(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
-        self.0.iter().copied()
+        self.index.iter().map(|(name, value)| (self.part(name), self.part(value)))
     }
 }
 
@@ -139,10 +179,12 @@ pub fn is_json(text: &str) -> bool {
 
 /// Whether a JSON string says `wanted`.
 pub fn is(json: &str, wanted: &str) -> bool {
-    match json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
-        Some(plain) if !plain.contains('\\') => plain == wanted,
-        Some(_) => string(json).is_some_and(|text| text == wanted),
-        None => false,
+    let Some(inside) = json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else { return false };
+    // An escape makes a text longer, so most are told apart by their length alone.
+    match inside.len().cmp(&wanted.len()) {
+        Ordering::Less => false,
+        Ordering::Equal => inside == wanted,
+        Ordering::Greater => inside.contains('\\') && string(json).is_some_and(|text| text == wanted),
     }
 }
 
@@ -229,7 +271,7 @@ mod tests {
                     prop_assert_eq!(member(&json, &name), Some(value.get()));
                 }
             } else {
-                prop_assert!(Object::read(&json) == Object::default() && array(&json, 1).is_empty());
+                prop_assert!(Object::read(&json).is_empty() && array(&json, 1).is_empty());
             }
         }
 
