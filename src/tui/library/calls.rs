@@ -133,11 +133,10 @@ impl Figures {
         };
         let is_told_apart = self.calls.len() < NAMES || self.calls.contains_key(&name);
         let name = if is_told_apart { name } else { "others".to_owned() };
-        let call = self.calls.entry(name).or_insert_with_key(|name| Call {
+        self.calls.entry(name).or_insert_with_key(|name| Call {
             figures: CallFigures { name: name.clone(), ..CallFigures::default() },
             ..Call::default()
-        });
-        call
+        })
     }
 
     /// Messages in each of the parts of this length.

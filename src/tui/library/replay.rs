@@ -1,12 +1,14 @@
 //! What the form of a replay begins with.
 
+use std::ops::ControlFlow;
+
 use anyhow::Result;
 
 use super::super::replay::{CallDraft, Draft};
 use crate::compare::Label;
 use crate::decode::Direction;
+use crate::decode::json::{Object, elements};
 use crate::decode::jsonrpc::Kind;
-use crate::mcp::contract::Tools;
 use crate::mcp::facts::part;
 use crate::mcp::{Message, MessageNumber, SessionNumber};
 use crate::replay::target::Target;
@@ -60,11 +62,17 @@ fn schema(reader: &Reader, session: SessionNumber, tool: &str) -> Result<Option<
     };
     let mut found = None;
     for row in reader.message_rows_at(session, 1, LOOK)?.into_iter().filter(lists) {
-        let mut tools = Tools::default();
-        if let Some(message) = reader.message(Key::new(row.capture, row.number.0))? {
-            tools.take(part(&message, "result").unwrap_or_default(), true);
-        }
-        found = tools.get(tool).and_then(|tool| tool.input.clone()).or(found);
+        let Some(message) = reader.message(Key::new(row.capture, row.number.0))? else { continue };
+        let Some(tools) = part(&message, "result").and_then(|result| Object::read(result).get("tools")) else {
+            continue;
+        };
+        elements(tools, &mut |listed| {
+            let listed = Object::read(listed);
+            if listed.text("name").as_deref() == Some(tool) {
+                found = listed.get("inputSchema").map(str::to_owned);
+            }
+            ControlFlow::Continue(())
+        });
     }
     Ok(found)
 }
