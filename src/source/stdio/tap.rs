@@ -32,7 +32,7 @@ const RELIEVED: usize = QUEUE_LIMIT / 2;
 /// Bytes of one batch: a full read of a large pipe, and small enough for a processor's cache.
 const BATCH: usize = super::lane::BUFFER + (4 << 10);
 
-/// Empty batches kept for use where there is no traffic. While there is, what a burst has taken is kept up to [`RELIEVED`]: fresh memory costs
+/// Empty batches kept for use where there is no traffic. While there is, what a burst has taken is kept within [`QUEUE_LIMIT`]: fresh memory costs
 /// several times what copying into used memory does, since the kernel clears each page.
 const SPARE_AT_REST: usize = 3;
 
@@ -85,7 +85,7 @@ impl Queue {
     /// A batch's memory is free again.
     fn release(&mut self, mut batch: Batch) {
         self.size -= batch.size();
-        if self.size + self.spare.len() * BATCH < RELIEVED {
+        if !batch.is_empty() && self.size + self.spare.len() * BATCH < QUEUE_LIMIT {
             batch.clear();
             self.spare.push(batch);
         }
