@@ -60,8 +60,9 @@ use crate::capture::pipe::{Exit, Pipe};
 pub use self::process::{Pipes, Server, StartError, exit, exit_code};
 pub use self::tap::{Observations, Tap, tap};
 
-/// How long we wait, after the server's end, for a recorder that takes nothing more of what is queued: it hangs, or the database is locked.
-const RECORDER_GRACE: Duration = Duration::from_secs(2);
+/// How long we wait, after the server's end, for a recorder that takes nothing more of what is queued: it hangs, the database is locked, or it is at a
+/// message of a hundred megabytes on a busy machine.
+const RECORDER_GRACE: Duration = Duration::from_secs(5);
 
 /// How long we wait at most for one that does: what waits on the disk may be much. A signal ends either wait: hosts that lose patience send one,
 /// and kill two seconds later.
