@@ -14,6 +14,7 @@ use ureq::http::Response;
 use ureq::{Agent, Body, Error};
 
 use super::agent::{agent, failure};
+use super::origin::{Redirected, redirected, resolve};
 use super::stream::Stream;
 use super::{Arrival, Failure, FailureKind, Outgoing, Transport};
 use crate::capture::Limits;
@@ -185,18 +186,28 @@ impl Shared {
     fn post(&self, message: &Outgoing) {
         let target = lock(&self.target).clone();
         let session = lock(&self.session).clone();
-        let mut request = self.agent.post(&target).header("Content-Type", "application/json");
-        // "The client MUST include an Accept header, listing both application/json and text/event-stream"
-        request = request.header("Accept", "application/json, text/event-stream");
-        for (name, value) in self.fields.iter().chain(&message.fields) {
-            request = request.header(name, value);
-        }
-        if let Some(session) = &session {
-            request = request.header("Mcp-Session-Id", session);
-        }
-        match request.send(&message.text) {
-            Ok(response) => self.answered(message, session, response),
-            Err(error) => {
+        let send = |target: &str| {
+            let mut request = self.agent.post(target).header("Content-Type", "application/json");
+            // "The client MUST include an Accept header, listing both application/json and text/event-stream"
+            request = request.header("Accept", "application/json, text/event-stream");
+            for (name, value) in self.fields.iter().chain(&message.fields) {
+                request = request.header(name, value);
+            }
+            if let Some(session) = &session {
+                request = request.header("Mcp-Session-Id", session);
+            }
+            request.send(&message.text)
+        };
+        match redirected(&target, false, send) {
+            Ok((response, at)) => {
+                // What follows goes there at once.
+                if at != target {
+                    *lock(&self.target) = at;
+                }
+                self.answered(message, session, response);
+            }
+            Err(Redirected::Refused(why)) => self.fail(message.id, Failure::new(FailureKind::Message, why)),
+            Err(Redirected::Failed(error)) => {
                 let mut failure = failure(&error, &target);
                 // A connection that broke says nothing of the next one, where there was a server before.
                 let broke = matches!(&error, Error::Io(io) if io.kind() != std::io::ErrorKind::ConnectionRefused);
@@ -310,17 +321,26 @@ impl Shared {
     }
 
     /// Opens a stream of events; `None` where the server has none.
-    fn get(&self, like: &Outgoing, last: Option<&str>) -> Result<Option<Response<Body>>, Error> {
+    fn get(&self, like: &Outgoing, last: Option<&str>) -> Result<Option<Response<Body>>, Failure> {
         let target = lock(&self.target).clone();
-        let mut request = self.agent.get(&target).header("Accept", "text/event-stream");
         let session = lock(&self.session).clone();
         let session = session.as_deref().map(|session| ("Mcp-Session-Id", session));
         let last = last.map(|last| ("Last-Event-ID", last));
-        let fields = self.fields.iter().chain(&like.fields).map(|(name, value)| (&**name, &**value));
-        for (name, value) in fields.chain(session).chain(last) {
-            request = request.header(name, value);
+        let send = |target: &str| {
+            let fields = self.fields.iter().chain(&like.fields).map(|(name, value)| (&**name, &**value));
+            let mut request = self.agent.get(target).header("Accept", "text/event-stream");
+            for (name, value) in fields.chain(session).chain(last) {
+                request = request.header(name, value);
+            }
+            request.call()
+        };
+        let (response, at) = redirected(&target, true, send).map_err(|error| match error {
+            Redirected::Failed(error) => failure(&error, &target),
+            Redirected::Refused(why) => Failure::new(FailureKind::Server, format!("cannot reach {target}: {why}")),
+        })?;
+        if at != target {
+            *lock(&self.target) = at;
         }
-        let response = request.call()?;
         let is_stream = response
             .headers()
             .get("content-type")
@@ -349,12 +369,18 @@ impl Shared {
         let response = match self.get(&Outgoing::default(), None) {
             Ok(Some(response)) => response,
             Ok(None) => return refuse(Failure::new(FailureKind::Server, format!("{url} gives no stream of events"))),
-            Err(error) => return refuse(failure(&error, url)),
+            Err(failure) => return refuse(failure),
         };
+        // The endpoint is relative to where the stream is.
+        let url = lock(&self.target).clone();
         Stream::new().read(&mut response.into_body().into_reader(), &mut |event| {
             match (event.kind.as_deref(), event.data) {
                 (Some("endpoint"), Some(data)) => {
-                    let target = resolve(url, String::from_utf8_lossy(&data).trim());
+                    let endpoint = String::from_utf8_lossy(&data);
+                    let target = resolve(&url, endpoint.trim()).ok_or_else(|| {
+                        let said = format!("the stream announced an address at another origin: {:?}", endpoint.trim());
+                        Failure::new(FailureKind::Server, said)
+                    });
                     drop(announce.try_send(target));
                 }
                 (_, Some(data)) => self.arrive(Arrival::Text(data, Instant::now())),
@@ -391,34 +417,6 @@ fn answers(text: &[u8], id: Option<u64>) -> bool {
     }
 }
 
-/// The address that an endpoint event names, relative to the stream's (RFC 3986 section 5.2, for the forms that servers use).
-///
-/// It has to be at the stream's origin: header fields and tokens that were meant for one server must not be drawn to another.
-fn resolve(url: &str, endpoint: &str) -> Result<String, Failure> {
-    let origin = &url[..origin_end(url)];
-    match endpoint {
-        absolute if absolute.contains("://") => {
-            if !absolute[..origin_end(absolute)].eq_ignore_ascii_case(origin) {
-                let said = format!("the stream announced an address at another origin: {endpoint:?}");
-                return Err(Failure::new(FailureKind::Server, said));
-            }
-            Ok(absolute.to_owned())
-        }
-        rooted if rooted.starts_with('/') => Ok(format!("{origin}{rooted}")),
-        relative => {
-            let plain = url.split(['?', '#']).next().unwrap_or(url);
-            let folder = plain.rfind('/').filter(|at| *at >= origin.len()).map_or(plain, |at| &plain[..at]);
-            Ok(format!("{folder}/{relative}"))
-        }
-    }
-}
-
-/// Behind the scheme, host and port of a URL.
-fn origin_end(url: &str) -> usize {
-    let host = url.find("://").map_or(0, |at| at + 3);
-    url[host..].find(['/', '?', '#']).map_or(url.len(), |at| host + at)
-}
-
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
     thread::Builder::new().name(name.to_owned()).spawn(run).map(drop).context("cannot start a thread")
 }
@@ -430,21 +428,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_endpoint_is_relative_to_the_stream_and_stays_at_its_origin() {
-        let url = "http://a:8/x/sse?y=1";
-        let at = |url, endpoint| resolve(url, endpoint).ok();
-        assert_eq!(at(url, "/messages?s=1").as_deref(), Some("http://a:8/messages?s=1"));
-        assert_eq!(at(url, "messages?s=1").as_deref(), Some("http://a:8/x/messages?s=1"));
-        assert_eq!(at("http://a:8", "messages").as_deref(), Some("http://a:8/messages"));
-        assert_eq!(at("http://a:8", "@b/m").as_deref(), Some("http://a:8/@b/m"));
-        assert_eq!(at(url, "//b/m").as_deref(), Some("http://a:8//b/m"));
-        assert_eq!(at(url, "HTTP://A:8/m").as_deref(), Some("HTTP://A:8/m"));
-        for elsewhere in ["https://a:8/m", "http://b:8/m", "http://a:80/m", "http://a:8@b/m", "http://b?://a:8/"] {
-            assert_eq!(at(url, elsewhere), None, "{elsewhere}");
-        }
-    }
 
     #[test]
     fn an_answer_is_known_by_its_id() {

@@ -6,6 +6,8 @@ mod agent;
 pub mod connector;
 #[cfg(feature = "http")]
 pub mod http;
+#[cfg(feature = "http")]
+mod origin;
 pub mod stdio;
 #[cfg(feature = "http")]
 mod stream;
