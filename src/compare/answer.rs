@@ -125,6 +125,12 @@ pub fn judge(label: &Label, old: &Answer, new: &Answer, rules: &Rules) -> Verdic
         (_, Answer::Nothing(why)) => Verdict::new(Outcome::Missing, Some(why.clone())),
         // JSON-RPC 2.0 section 5.1: the code "indicates the error type that occurred"; the message is for people.
         (Answer::Error(old), Answer::Error(new)) if code(old) == code(new) => Verdict::new(Outcome::Same, None),
+        // 2026-07-28 basic/versioning: whatever is answered to `server/discover`, but for the errors of its own era, says that it is not known.
+        (Answer::Error(old), Answer::Error(new))
+            if label.method == "server/discover" && !is_modern(old) && !is_modern(new) =>
+        {
+            Verdict::new(Outcome::Same, None)
+        }
         (Answer::Error(_), Answer::Error(_)) => {
             let why = format!("{} before, {} now", old.said(), new.said());
             Verdict::new(Outcome::Different, Some(why))
@@ -137,6 +143,11 @@ pub fn judge(label: &Label, old: &Answer, new: &Answer, rules: &Rules) -> Verdic
             values(label, old, new, rules)
         }
     }
+}
+
+/// HeaderMismatch, MissingRequiredClientCapability, UnsupportedProtocolVersion: only servers of 2026-07-28 know these codes.
+fn is_modern(error: &Value) -> bool {
+    code(error).is_some_and(|code| (-32022..=-32020).contains(&code))
 }
 
 fn code(error: &Value) -> Option<i64> {
@@ -193,6 +204,10 @@ mod tests {
         assert_eq!(outcome(&result(json!(1)), &nothing), Outcome::Missing);
         assert_eq!(outcome(&nothing, &result(json!(1))), Outcome::Extra);
         assert_eq!(outcome(&nothing, &nothing), Outcome::Same);
+        let discover = Label { method: "server/discover".into(), subject: None };
+        let unknown = |old, new| judge(&discover, &error(old, ""), &error(new, ""), &Rules::default()).outcome;
+        assert_eq!(unknown(-32601, -32000), Outcome::Same, "both do not know it");
+        assert_eq!(unknown(-32601, -32022), Outcome::Different, "one speaks another revision of that era");
         assert_eq!(outcome(&Answer::Unreadable("[1]".into()), &result(json!([1]))), Outcome::Same);
     }
 }

@@ -301,7 +301,7 @@ impl Runner<'_, '_> {
         let opens = matches!(method, "initialize" | "server/discover");
         let deadline = sent + if opens { self.settings.timeout.max(START) } else { self.settings.timeout };
         self.pending.insert(id, Pending { step, sent, deadline, method: method.to_owned(), params, rounds });
-        self.transport.send(Outgoing { text, id: Some(id), fields });
+        self.transport.send(Outgoing { text, id: Some(id), in_order: false, fields });
         if let Some(step) = step {
             self.follower.tell(Progress::Sent(step));
         }
@@ -310,7 +310,7 @@ impl Runner<'_, '_> {
 
     fn notify(&mut self, method: &str, params: Option<&str>) {
         let (text, fields) = (compose(None, method, params), self.fields(method, params));
-        self.transport.send(Outgoing { text, id: None, fields });
+        self.transport.send(Outgoing { text, id: None, in_order: true, fields });
     }
 
     fn fields(&self, method: &str, params: Option<&str>) -> Vec<(String, String)> {

@@ -132,7 +132,11 @@ impl Runner<'_, '_> {
                 let method = envelope.method_name.clone().unwrap_or_default();
                 let id = of(&envelope.id).unwrap_or("null").to_owned();
                 let reply = self.reply(&method, of(&envelope.params), &id);
-                self.transport.send(Outgoing { text: reply, id: None, fields: self.fields(&method, None) });
+                self.transport.send(Outgoing {
+                    text: reply,
+                    fields: self.fields(&method, None),
+                    ..Outgoing::default()
+                });
                 *self.taken.unasked.entry(method).or_default() += 1;
             }
             Some(Kind::Notification) => {

@@ -2,8 +2,9 @@
 //!
 //! Each message is a POST of its own; workers wait for the answers, so that what ran in parallel runs in parallel.
 
+use std::collections::VecDeque;
 use std::io::Read;
-use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -53,10 +54,7 @@ pub enum Mode {
 #[derive(Debug)]
 pub struct Http {
     shared: Arc<Shared>,
-    jobs: Sender<Outgoing>,
-    waiting: Receiver<Outgoing>,
     arrivals: Receiver<Arrival>,
-    workers: usize,
 }
 
 #[derive(Debug)]
@@ -68,11 +66,24 @@ struct Shared {
     fields: Vec<(String, String)>,
     session: Mutex<Option<String>>,
     arrived: Sender<Arrival>,
-    /// Workers without a message, less the messages that wait for a worker.
-    free: AtomicIsize,
+    posts: Mutex<Posts>,
     over: AtomicBool,
     /// A POST was taken once: a 404 is about the session from now on, not about the address.
     taken: AtomicBool,
+}
+
+/// The messages on their way, and who sends them. Each has a worker of its own: one that waited behind a call that is never answered would not
+/// be sent.
+#[derive(Debug)]
+struct Posts {
+    jobs: Sender<Outgoing>,
+    waiting: Receiver<Outgoing>,
+    workers: usize,
+    /// Workers without a message, less the messages that wait for a worker.
+    free: isize,
+    /// A message that others may rely on is under way, and these wait for its being taken. HTTP keeps no order between two requests.
+    ordered: bool,
+    held: VecDeque<Outgoing>,
 }
 
 impl Http {
@@ -91,7 +102,7 @@ impl Http {
             fields: options.fields.clone(),
             session: Mutex::default(),
             arrived,
-            free: AtomicIsize::new(0),
+            posts: Mutex::new(Posts { jobs, waiting, workers: 0, free: 0, ordered: false, held: VecDeque::new() }),
             over: AtomicBool::new(false),
             taken: AtomicBool::new(false),
         });
@@ -110,23 +121,18 @@ impl Http {
                 }
             }
         }
-        Ok(Http { shared, jobs, waiting, arrivals, workers: 0 })
+        Ok(Http { shared, arrivals })
     }
 }
 
 impl Transport for Http {
     fn send(&mut self, message: Outgoing) {
-        // Each message has a worker of its own: one that waited behind a call that is never answered would not be sent.
-        if self.shared.free.fetch_sub(1, Ordering::AcqRel) <= 0 && self.workers < WORKERS {
-            let (shared, waiting) = (Arc::clone(&self.shared), self.waiting.clone());
-            // Without a new one the message waits for a worker that is there.
-            if spawn("post", move || shared.work(&waiting)).is_ok() {
-                self.workers += 1;
-                self.shared.free.fetch_add(1, Ordering::AcqRel);
-            }
+        let mut posts = lock(&self.shared.posts);
+        if posts.ordered {
+            posts.held.push_back(message);
+        } else {
+            self.shared.dispatch(&mut posts, message);
         }
-        // The receiving end is ours, too: it cannot be gone.
-        let _ = self.jobs.send(message);
     }
 
     fn arrivals(&self) -> &Receiver<Arrival> {
@@ -160,15 +166,42 @@ impl Transport for Http {
         }
         shared.over.store(true, Ordering::Relaxed);
         shared.agent.clone().shutdown();
+        // Workers end when nothing can come any more.
+        lock(&shared.posts).jobs = bounded(0).0;
         None
     }
 }
 
 impl Shared {
-    fn work(&self, waiting: &Receiver<Outgoing>) {
+    /// Gives a message to a worker.
+    fn dispatch(self: &Arc<Shared>, posts: &mut Posts, message: Outgoing) {
+        posts.free -= 1;
+        if posts.free < 0 && posts.workers < WORKERS {
+            let (shared, waiting) = (Arc::clone(self), posts.waiting.clone());
+            // Without a new one the message waits for a worker that is there.
+            if spawn("post", move || shared.work(&waiting)).is_ok() {
+                posts.workers += 1;
+                posts.free += 1;
+            }
+        }
+        posts.ordered |= message.in_order;
+        // The receiving end is ours, too: it cannot be gone.
+        let _ = posts.jobs.send(message);
+    }
+
+    fn work(self: &Arc<Shared>, waiting: &Receiver<Outgoing>) {
         while let Ok(message) = waiting.recv() {
             self.post(&message);
-            self.free.fetch_add(1, Ordering::AcqRel);
+            let mut posts = lock(&self.posts);
+            posts.free += 1;
+            if message.in_order {
+                posts.ordered = false;
+                while !posts.ordered
+                    && let Some(next) = posts.held.pop_front()
+                {
+                    self.dispatch(&mut posts, next);
+                }
+            }
         }
     }
 
@@ -262,6 +295,11 @@ impl Shared {
         let gone = status == 404 && in_session;
         if !gone && message.id.is_some() && answers(&body, message.id) {
             return self.arrive(Arrival::Text(body, Instant::now()));
+        }
+        // "The HTTP response body MAY comprise a JSON-RPC error response that has no id": it can only be about what was posted.
+        if let (400 | 403 | 406..=499, Some(id), Some(error)) = (status, message.id, error_without_id(&body)) {
+            let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
+            return self.arrive(Arrival::Text(answer.into_bytes(), Instant::now()));
         }
         let words = String::from_utf8_lossy(&body);
         let words = words.trim();
@@ -417,6 +455,15 @@ fn answers(text: &[u8], id: Option<u64>) -> bool {
     }
 }
 
+/// The error of a message that names no request.
+fn error_without_id(text: &[u8]) -> Option<&str> {
+    let limits = Limits::default();
+    let Parsed::Single(envelope) = jsonrpc::parse(text, limits.json_depth, limits.batch) else { return None };
+    let part = |range: Option<std::ops::Range<usize>>| std::str::from_utf8(text.get(range?)?).ok();
+    let names_one = part(envelope.id.clone()).is_some_and(|id| id != "null");
+    part(envelope.error).filter(|_| !names_one)
+}
+
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
     thread::Builder::new().name(name.to_owned()).spawn(run).map(drop).context("cannot start a thread")
 }
@@ -428,6 +475,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_of_no_request_is_that_of_the_post() {
+        let of = |text: &'static str| error_without_id(text.as_bytes());
+        assert_eq!(of(r#"{"jsonrpc":"2.0","error":{"code":1},"id":null}"#), Some(r#"{"code":1}"#));
+        assert_eq!(of(r#"{"error":{"code":1}}"#), Some(r#"{"code":1}"#));
+        assert_eq!(of(r#"{"error":{"code":1},"id":3}"#), None);
+        assert_eq!(of(r#"{"id":null,"result":{}}"#), None);
+        assert_eq!(of("Bad Request"), None);
+    }
 
     #[test]
     fn an_answer_is_known_by_its_id() {
