@@ -48,20 +48,48 @@ impl fmt::Display for Label {
 
 /// How a request was answered.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
+pub enum Answer<V = Value> {
     /// With a result.
-    Result(Value),
+    Result(V),
     /// With a result that says that the tool failed (`isError`).
-    ToolError(Value),
+    ToolError(V),
     /// With a JSON-RPC error.
-    Error(Value),
+    Error(V),
     /// With JSON that cannot be read whole (more than 128 levels): only its text can be compared.
     Unreadable(String),
     /// Not at all, for this reason.
     Nothing(String),
 }
 
+/// An answer as it is held until it is compared: its text takes a tenth of what the value does that is read from it.
+pub type Held = Answer<Box<str>>;
+
+impl Held {
+    /// The answer with its value.
+    pub fn read(&self) -> Answer {
+        let value = |text: &str| serde_json::from_str(text).map_err(|_| Answer::Unreadable(text.to_owned()));
+        match self {
+            Answer::Result(text) => value(text).map_or_else(|unreadable| unreadable, Answer::Result),
+            Answer::ToolError(text) => value(text).map_or_else(|unreadable| unreadable, Answer::ToolError),
+            Answer::Error(text) => value(text).map_or_else(|unreadable| unreadable, Answer::Error),
+            Answer::Unreadable(text) => Answer::Unreadable(text.clone()),
+            Answer::Nothing(why) => Answer::Nothing(why.clone()),
+        }
+    }
+}
+
 impl Answer {
+    /// This answer, whose value was read from `text`, as that text. (Written anew it could be another: numbers have many forms.)
+    pub fn held(&self, text: &str) -> Held {
+        match self {
+            Answer::Result(_) => Answer::Result(text.into()),
+            Answer::ToolError(_) => Answer::ToolError(text.into()),
+            Answer::Error(_) => Answer::Error(text.into()),
+            Answer::Unreadable(text) => Answer::Unreadable(text.clone()),
+            Answer::Nothing(why) => Answer::Nothing(why.clone()),
+        }
+    }
+
     /// Of an answer's message.
     pub fn of(message: &Message) -> Answer {
         let name = if message.kind == Kind::Error { "error" } else { "result" };
@@ -155,6 +183,9 @@ fn code(error: &Value) -> Option<i64> {
 }
 
 fn values(label: &Label, old: &Value, new: &Value, rules: &Rules) -> Verdict {
+    if old == new {
+        return Verdict::new(Outcome::Same, None);
+    }
     let (mut old, mut new) = (old.clone(), new.clone());
     rules.apply(label, &mut old);
     rules.apply(label, &mut new);
