@@ -1,5 +1,7 @@
 //! Rules about the handshake of the revisions up to 2025-11-25: its order, and the revision it agrees on.
 
+pub(super) mod versions;
+
 use super::history::META_VERSION;
 use super::report::Report;
 use super::rule::{ANSWERS, ASKS, NOTIFICATIONS, REQUESTS, RESULTS};
