@@ -112,7 +112,8 @@ fn initialized_missing(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     let handshake = &seen.history.handshake;
     let (Some(initialize), Some(answered)) = (&handshake.initialize, handshake.answered) else { return };
     let is_due = seen.is_from_client() && handshake.initialized.is_none() && !handshake.went_on;
-    if is_due && !matches!(seen.method, Method::Ping | Method::Initialize) {
+    // With an id it is a request, which has a rule of its own.
+    if is_due && !matches!(seen.method, Method::Ping | Method::Initialize | Method::Initialized) {
         report.say_with(
             &[initialize.number, answered],
             format!("{} came without notifications/initialized before it", seen.method_name()),

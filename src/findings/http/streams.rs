@@ -119,7 +119,9 @@ fn after_response(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     if carried.received.is_empty() || !is_streamable(seen.history) || seen.message.batch.is_some() {
         return;
     }
-    let answered = carried.answer().filter(|answer| answer.kind != Kind::Invalid);
+    // A second answer has a rule of its own.
+    let is_again = matches!(seen.message.kind, Kind::Response | Kind::Error) && seen.message.answers.is_none();
+    let answered = carried.answer().filter(|answer| answer.kind != Kind::Invalid && !is_again);
     if let Some(answer) = answered {
         report.say_with(&[answer.number], format!("message {} answered the request before", answer.number.0));
     }
