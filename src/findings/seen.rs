@@ -10,7 +10,7 @@ use crate::decode::Direction;
 use crate::decode::json::Object;
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::contract;
-use crate::mcp::facts::part;
+use crate::mcp::facts::body;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revisions;
 use crate::mcp::shape::{self, Mismatch, Role};
@@ -89,29 +89,17 @@ impl<'a> Facts<'a> {
 
     /// The text of `params`, `result` or `error`: whatever makes the message what it is.
     pub fn text(&self) -> Option<&'a str> {
-        part(
-            self.message,
-            match self.message.kind {
-                Kind::Request | Kind::Notification => "params",
-                Kind::Response => "result",
-                Kind::Error => "error",
-                Kind::Invalid => return None,
-            },
-        )
+        self.message.envelope.place_of_body().map(|_| self.body().json())
     }
 
     /// The members of that; empty where it is no object.
     pub fn body(&self) -> &Object<'a> {
-        self.body.get_or_init(|| self.text().map(Object::read).unwrap_or_default())
+        self.body.get_or_init(|| body(self.message))
     }
 
     /// The members of its `_meta`.
     pub fn meta(&self) -> &Object<'a> {
-        self.meta.get_or_init(|| match self.text() {
-            // Most messages have none: looking for the name is cheaper than for the member.
-            Some(text) if memchr::memmem::find(text.as_bytes(), b"\"_meta\"").is_some() => self.body().object("_meta"),
-            _ => Object::default(),
-        })
+        self.meta.get_or_init(|| self.body().object("_meta"))
     }
 
     /// How it differs from its definition, whichever revision is in force: what one of several possible revisions allows is no
