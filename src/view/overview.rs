@@ -11,7 +11,7 @@ use super::units::{count, duration, relative, size};
 use crate::capture::Time;
 use crate::decode::Direction;
 use crate::decode::exchange::Exchange;
-use crate::decode::json::array;
+use crate::decode::json::{Object, array};
 use crate::decode::jsonrpc::Kind;
 use crate::filter::Filter;
 use crate::mcp::capability::{Capabilities, Capability, Declarer};
@@ -212,10 +212,10 @@ impl Overview {
 
     /// What a result asked the client for (`inputRequests`, 2026-07-28), where the client went on with it.
     fn asked_back(&mut self, message: &Message) {
-        let result = Object::read(part(message, "result").unwrap_or_default());
-        let requests = result.object("inputRequests");
+        let requests = body(message).object("inputRequests");
         for (_, request) in requests.iter().take(ITEMS) {
-            let method = Object::read(request).text("method").map_or(Method::Other, |name| Method::named(&name));
+            let name = Object::read(request).text("method");
+            let method = name.map_or(Method::Other, |name| Method::named(&name));
             if let Some(capability) = method.gate(Revisions::MODERN) {
                 self.uses(capability, 1, message.number);
             }
