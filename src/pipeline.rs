@@ -6,6 +6,8 @@
 mod encrypted;
 mod fuzz;
 mod sessions;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 
