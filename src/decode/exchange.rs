@@ -39,13 +39,18 @@ impl Fields {
 
     /// Name and value of each field.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        let part = |place: &Range<u32>| self.text.get(place.start as usize..place.end as usize).unwrap_or_default();
-        self.places.iter().map(move |(name, value)| (part(name), part(value)))
+        self.places.iter().map(|(name, value)| (self.part(name), self.part(value)))
+    }
+
+    fn part(&self, place: &Range<u32>) -> &str {
+        self.text.get(place.start as usize..place.end as usize).unwrap_or_default()
     }
 
     /// The first value of this name, whatever its case.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+        // Most names are told apart by their length.
+        let mut alike = self.places.iter().filter(|(known, _)| known.len() == name.len());
+        alike.find(|(known, _)| self.part(known).eq_ignore_ascii_case(name)).map(|(_, value)| self.part(value))
     }
 
     /// Whether there are none.

@@ -208,8 +208,16 @@ pub fn is_secret(name: &[u8]) -> bool {
         }
     }
     // Each part has one of these letters, and most names that are no secrets have none.
-    let telling = |byte: &u8| matches!(byte | 0x20, b'k' | b's' | b'w' | b'z');
-    name.iter().fold(false, |any, byte| any | telling(byte))
+    const TELLING: [bool; 256] = {
+        let mut telling = [false; 256];
+        let mut letters: &[u8] = b"kKsSwWzZ";
+        while let [letter, rest @ ..] = letters {
+            telling[*letter as usize] = true;
+            letters = rest;
+        }
+        telling
+    };
+    name.iter().any(|byte| TELLING[usize::from(*byte)])
         && name.iter().enumerate().any(|(at, byte)| {
             let is_here =
                 |part: &&[u8]| name[at..].get(..part.len()).is_some_and(|here| here.eq_ignore_ascii_case(part));

@@ -1,31 +1,65 @@
-//! Looking into JSON without building it: each step is one pass over the text of one value; nothing is copied.
+//! Looking into JSON without building it: each step is one pass over the text of one value; nothing is copied, and nesting never
+//! grows the stack.
 //!
-//! serde_json passes over values it is not asked for without recursion, so nesting never grows the stack.
+//! The text is one that was read before, as a message is before it is one ([`is_json`] reads any other): nothing is checked
+//! twice. Of a text that is no JSON the steps say something or nothing, and never more than stands in it.
+
+pub mod scan;
 
 use std::borrow::Cow;
-use std::fmt;
-use std::ops::ControlFlow;
+use std::cmp::Ordering;
+use std::ops::{ControlFlow, Range};
 
-use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::value::RawValue;
+use serde::de::IgnoredAny;
 
 /// Blanks of JSON (RFC 8259 section 2).
 pub const BLANK: [char; 4] = [' ', '\t', '\n', '\r'];
 
 /// Shows each member of an object to `visit`, name and value as JSON text, until it breaks.
 ///
-/// Returns whether the object was read to its end and nothing followed it.
+/// Returns whether the object was read to its end and nothing followed it. A value at which the text ends is not shown.
 pub fn members<'a>(object: &'a str, visit: &mut dyn FnMut(&'a str, &'a str) -> ControlFlow<()>) -> bool {
-    let mut reader = serde_json::Deserializer::from_str(object);
-    (&mut reader).deserialize_map(Members(visit)).is_ok() && reader.end().is_ok()
+    let Some(mut members) = scan::Members::of(object, scan::blanks(object, 0)) else { return false };
+    while let Some((name, _, start)) = members.next_member() {
+        members.at = scan::end_of_value(object, start);
+        match object.get(start..members.at) {
+            Some(value) if !value.is_empty() && members.at < object.len() => {
+                if visit(name, value).is_break() {
+                    return false;
+                }
+            }
+            _ => return false,
+        }
+    }
+    members.closed && scan::blanks(object, members.at) == object.len()
 }
 
 /// Shows each element of an array to `visit`, as JSON text, until it breaks.
 ///
-/// Returns whether the array was read to its end and nothing followed it.
+/// Returns whether the array was read to its end and nothing followed it. An element at which the text ends is not shown.
 pub fn elements<'a>(array: &'a str, visit: &mut dyn FnMut(&'a str) -> ControlFlow<()>) -> bool {
-    let mut reader = serde_json::Deserializer::from_str(array);
-    (&mut reader).deserialize_seq(Elements(visit)).is_ok() && reader.end().is_ok()
+    let bytes = array.as_bytes();
+    let start = scan::blanks(array, 0);
+    if bytes.get(start) != Some(&b'[') {
+        return false;
+    }
+    let mut at = scan::blanks(array, start + 1);
+    while bytes.get(at).is_some_and(|byte| *byte != b']') {
+        let end = scan::end_of_value(array, at);
+        match array.get(at..end) {
+            Some(value) if !value.is_empty() && end < array.len() => {
+                if visit(value).is_break() {
+                    return false;
+                }
+            }
+            _ => return false,
+        }
+        at = scan::blanks(array, end);
+        if bytes.get(at) == Some(&b',') {
+            at = scan::blanks(array, at + 1);
+        }
+    }
+    at < bytes.len() && scan::blanks(array, at + 1) == array.len()
 }
 
 /// The value of a member. Where a name occurs twice the last one counts, as in JavaScript and Python.
@@ -40,32 +74,71 @@ pub fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
     last.filter(|_| whole)
 }
 
-/// The members of an object, found in one pass and asked for by name.
+/// Where the members of an object stand: their names with quotes, and their values, from the start of the object's text.
+///
+/// Of more than 1,024 members those behind are not there; what the protocol defines has few.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Object<'a>(Vec<(&'a str, &'a str)>);
+pub struct Index(Vec<(Range<u32>, Range<u32>)>);
 
-impl<'a> Object<'a> {
-    /// Members that are remembered; those behind are not there for [`Object::get`]. What the protocol defines has few.
+impl Index {
     const MEMBERS: usize = 1_024;
 
-    /// Reads a text; empty where it is no object.
-    pub fn read(text: &'a str) -> Object<'a> {
+    /// Of a text, in one pass; empty where that is no object, or too long to be one (4 GiB).
+    pub fn of(text: &str) -> Index {
         let mut found = Vec::new();
-        if !text.starts_with('{') {
-            return Object::default();
+        if !text.starts_with('{') || u32::try_from(text.len()).is_err() {
+            return Index::default();
         }
+        let range = |part: &str| {
+            let start = part.as_ptr() as usize - text.as_ptr() as usize;
+            start as u32..(start + part.len()) as u32
+        };
         let whole = members(text, &mut |name, value| {
             if found.len() < Self::MEMBERS {
-                found.push((name, value));
+                found.push((range(name), range(value)));
             }
             ControlFlow::Continue(())
         });
-        if whole { Object(found) } else { Object::default() }
+        if whole { Index(found) } else { Index::default() }
+    }
+}
+
+/// The members of an object, found in one pass and asked for by name.
+#[derive(Clone, Debug, Default)]
+pub struct Object<'a> {
+    text: &'a str,
+    index: Cow<'a, [(Range<u32>, Range<u32>)]>,
+}
+
+impl<'a> Object<'a> {
+    /// Reads a text; empty where it is no object.
+    pub fn read(text: &'a str) -> Object<'a> {
+        Object { text, index: Index::of(text).0.into() }
+    }
+
+    /// Of a text whose index was made before.
+    pub fn indexed(text: &'a str, index: &'a Index) -> Object<'a> {
+        Object { text, index: index.0.as_slice().into() }
+    }
+
+    /// Whether there are no members, or the text is no object.
+    pub fn is_empty(&self) -> bool {
+        self.index.is_empty()
+    }
+
+    /// Its text.
+    pub fn json(&self) -> &'a str {
+        self.text
+    }
+
+    fn part(&self, range: &Range<u32>) -> &'a str {
+        self.text.get(range.start as usize..range.end as usize).unwrap_or_default()
     }
 
     /// The value of a member as JSON text; the last one of two.
     pub fn get(&self, name: &str) -> Option<&'a str> {
-        self.0.iter().rev().find(|(key, _)| is(key, name)).map(|(_, value)| *value)
+        let found = self.index.iter().rev().find(|(key, _)| is(self.part(key), name));
+        found.map(|(_, value)| self.part(value))
     }
 
     /// The value of a member that is a string.
@@ -80,7 +153,7 @@ impl<'a> Object<'a> {
 
     /// Names as JSON text, and values.
     pub fn iter(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
-        self.0.iter().copied()
+        self.index.iter().map(|(name, value)| (self.part(name), self.part(value)))
     }
 }
 
@@ -106,10 +179,12 @@ pub fn is_json(text: &str) -> bool {
 
 /// Whether a JSON string says `wanted`.
 pub fn is(json: &str, wanted: &str) -> bool {
-    match json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
-        Some(plain) if !plain.contains('\\') => plain == wanted,
-        Some(_) => string(json).is_some_and(|text| text == wanted),
-        None => false,
+    let Some(inside) = json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else { return false };
+    // An escape makes a text longer, so most are told apart by their length alone.
+    match inside.len().cmp(&wanted.len()) {
+        Ordering::Less => false,
+        Ordering::Equal => inside == wanted,
+        Ordering::Greater => inside.contains('\\') && string(json).is_some_and(|text| text == wanted),
     }
 }
 
@@ -125,46 +200,13 @@ pub fn string(json: &str) -> Option<Cow<'_, str>> {
     Some(serde_json::from_str::<String>(json).map_or(Cow::Borrowed(inside), Cow::Owned))
 }
 
-struct Members<'f, 'de>(&'f mut dyn FnMut(&'de str, &'de str) -> ControlFlow<()>);
-
-impl<'de> Visitor<'de> for Members<'_, 'de> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some((name, value)) = map.next_entry::<&'de RawValue, &'de RawValue>()? {
-            if (self.0)(name.get(), value.get()).is_break() {
-                return Err(A::Error::custom("stopped"));
-            }
-        }
-        Ok(())
-    }
-}
-
-struct Elements<'f, 'de>(&'f mut dyn FnMut(&'de str) -> ControlFlow<()>);
-
-impl<'de> Visitor<'de> for Elements<'_, 'de> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an array")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<(), A::Error> {
-        while let Some(value) = sequence.next_element::<&'de RawValue>()? {
-            if (self.0)(value.get()).is_break() {
-                return Err(A::Error::custom("stopped"));
-            }
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+    use serde_json::value::RawValue;
+
     use super::*;
 
     #[test]
@@ -186,5 +228,61 @@ mod tests {
     fn deep_nesting_does_not_grow_the_stack() {
         let deep = format!(r#"{{"a":{}1{},"b":2}}"#, "[".repeat(200_000), "]".repeat(200_000));
         assert_eq!(member(&deep, "b"), Some("2"));
+    }
+
+    /// JSON with blanks and escapes in its places.
+    fn any_json() -> impl Strategy<Value = String> {
+        let plain =
+            prop::sample::select(&["null", "true", "-1.5e3", "0", r#""""#, r#""a\"]}""#, r#""\\""#, r#""é{,""#][..]);
+        plain.prop_map(str::to_owned).prop_recursive(4, 40, 5, |inner| {
+            let (blank, name) =
+                (|| "[ \t\n\r]{0,2}", prop::sample::select(&[r#""a""#, r#""a\"b""#, r#""""#, r#""}""#][..]));
+            let members = prop::collection::vec((blank(), name, blank(), blank(), inner.clone(), blank()), 0..5);
+            let elements = prop::collection::vec((blank(), inner, blank()), 0..5);
+            let member = |(a, name, b, c, value, d)| format!("{a}{name}{b}:{c}{value}{d}");
+            prop_oneof![
+                members
+                    .prop_map(move |all| format!("{{{}}}", all.into_iter().map(member).collect::<Vec<_>>().join(","))),
+                elements.prop_map(|all: Vec<(String, String, String)>| {
+                    format!("[{}]", all.into_iter().map(|(a, value, b)| a + &value + &b).collect::<Vec<_>>().join(","))
+                }),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_shown_is_what_another_reader_reads(json in any_json()) {
+            let mut shown = Vec::new();
+            if let Ok(array) = serde_json::from_str::<Vec<&RawValue>>(&json) {
+                let whole = elements(&json, &mut |value| {
+                    shown.push(value.to_owned());
+                    ControlFlow::Continue(())
+                });
+                prop_assert!(whole);
+                prop_assert_eq!(shown, array.iter().map(|value| value.get().to_owned()).collect::<Vec<_>>());
+            } else if let Ok(object) = serde_json::from_str::<BTreeMap<String, &RawValue>>(&json) {
+                let whole = members(&json, &mut |name, value| {
+                    assert!(is_json(name) && is_json(value));
+                    ControlFlow::Continue(())
+                });
+                prop_assert!(whole);
+                for (name, value) in object {
+                    prop_assert_eq!(member(&json, &name), Some(value.get()));
+                }
+            } else {
+                prop_assert!(Object::read(&json).is_empty() && array(&json, 1).is_empty());
+            }
+        }
+
+        #[test]
+        fn no_text_is_left_or_held_up(text in r#"[\[\]{}"\\,:a1é ]{0,40}"#) {
+            let mut visit = |part: &str| {
+                assert!(!part.is_empty() && text.contains(part));
+                ControlFlow::Continue(())
+            };
+            elements(&text, &mut visit);
+            members(&text, &mut |_, value| visit(value));
+        }
     }
 }

@@ -14,6 +14,7 @@ use std::ops::Range;
 
 use serde_json::value::RawValue;
 
+use super::json::Index;
 pub use fuzz::fuzz_jsonrpc;
 use members::{each_element, each_member, range_in, unescaped};
 
@@ -77,11 +78,25 @@ pub struct Envelope {
     pub result: Option<Range<usize>>,
     /// `error`.
     pub error: Option<Range<usize>>,
+    /// The members of `params`, of the `result` or of the `error`: whichever makes the message what it is.
+    pub body: Index,
     /// A top-level member name occurs twice (the last one counts, as in JavaScript and Python). Of the names that JSON-RPC
     /// does not define the first [`NAMES_COMPARED`] are compared.
     pub duplicate: bool,
     /// Members that JSON-RPC does not define.
     pub unknown: u32,
+}
+
+impl Envelope {
+    /// Where the value stands that makes the message what it is: `params`, `result` or `error`.
+    pub fn place_of_body(&self) -> Option<Range<usize>> {
+        match self.kind? {
+            Kind::Request | Kind::Notification => self.params.clone(),
+            Kind::Response => self.result.clone(),
+            Kind::Error => self.error.clone(),
+            Kind::Invalid => None,
+        }
+    }
 }
 
 /// Undefined member names of one message that are compared with each other. Real messages have a few at most; the bound
@@ -187,6 +202,7 @@ fn read_object(text: &str, json: &str, json_depth: usize) -> Result<Envelope, Fa
     }
     envelope.method_name = method.and_then(unescaped).map(Cow::into_owned);
     envelope.kind = Some(judge(&envelope, error).ok_or(Fault::NotAMessage)?);
+    envelope.body = envelope.place_of_body().and_then(|place| text.get(place)).map(Index::of).unwrap_or_default();
     Ok(envelope)
 }
 

@@ -264,7 +264,7 @@ pub fn write_layer(out: &mut Vec<u8>, layer: &Layer) {
     line.text("protocol", &layer.protocol);
     line.object("fields", |fields| {
         for (name, value) in &layer.fields {
-            fields.text(name, value);
+            fields.entry(name, |out| text::write_string(out, value));
         }
     });
     line.maybe(&layer.stream, |line, stream| line.number("stream", stream.0));

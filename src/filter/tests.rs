@@ -5,41 +5,21 @@ mod language;
 mod manual;
 mod streams;
 
-use std::ops::ControlFlow;
-
 use super::*;
 use crate::capture::{PacketNumber, Span, StreamId, Time};
 use crate::decode::Direction;
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::json;
-use crate::decode::jsonrpc::{Envelope, Kind};
+use crate::decode::jsonrpc::{self, Envelope, Kind, Parsed};
 use crate::mcp::{Carrier, MessageNumber, Peers, SessionNumber, Transport};
 
 /// A message with this text, its kind and members read off it.
 pub(crate) fn message(number: u64, raw: &str) -> Message {
-    let range = |value: &str| {
-        let start = value.as_ptr() as usize - raw.as_ptr() as usize;
-        start..start + value.len()
+    let envelope = match jsonrpc::parse(raw.as_bytes(), 64, 64) {
+        Parsed::Single(envelope) => envelope,
+        _ => Envelope::default(),
     };
-    let mut envelope = Envelope::default();
-    json::members(raw, &mut |name, value| {
-        match name {
-            "\"id\"" => envelope.id = Some(range(value)),
-            "\"method\"" => envelope.method = Some(range(value)),
-            "\"params\"" => envelope.params = Some(range(value)),
-            "\"result\"" => envelope.result = Some(range(value)),
-            "\"error\"" => envelope.error = Some(range(value)),
-            _ => {}
-        }
-        ControlFlow::Continue(())
-    });
-    let kind = match (&envelope.method, &envelope.id) {
-        (Some(_), Some(_)) => Kind::Request,
-        (Some(_), None) => Kind::Notification,
-        _ if envelope.error.is_some() => Kind::Error,
-        _ if envelope.result.is_some() => Kind::Response,
-        _ => Kind::Invalid,
-    };
+    let kind = envelope.kind.unwrap_or(Kind::Invalid);
     let answer = matches!(kind, Kind::Response | Kind::Error);
     Message {
         session: SessionNumber(1),

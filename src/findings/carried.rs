@@ -1,5 +1,7 @@
 //! What an HTTP exchange carried, for the rules that hold heads and messages against each other.
 
+use std::borrow::Cow;
+
 use super::seen::{Facts, InForce};
 use crate::decode::Direction;
 use crate::decode::exchange::{Exchange, Half};
@@ -165,9 +167,11 @@ impl Carried {
 }
 
 /// The media type of a body, without parameters, in lower case.
-pub fn media_type(half: &Half) -> Option<String> {
+pub fn media_type(half: &Half) -> Option<Cow<'_, str>> {
     let value = half.fields.get("content-type")?;
-    Some(value.split(';').next().unwrap_or(value).trim().to_ascii_lowercase())
+    let named = value.split(';').next().unwrap_or(value).trim();
+    let is_lower = !named.bytes().any(|byte| byte.is_ascii_uppercase());
+    Some(if is_lower { Cow::Borrowed(named) } else { Cow::Owned(named.to_ascii_lowercase()) })
 }
 
 /// Whether the response says that the request was taken.

@@ -6,10 +6,10 @@ use std::ops::Deref;
 use super::carried::Carried;
 use super::history::{Asked, History};
 use crate::decode::Direction;
-use crate::decode::json::Object;
+use crate::decode::json::{self, Object};
 use crate::decode::jsonrpc::Kind;
-use crate::mcp::contract;
-use crate::mcp::facts::part;
+use crate::mcp::contract::{self, TOOLS};
+use crate::mcp::facts::body;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revisions;
 use crate::mcp::shape::{self, Mismatch, Role};
@@ -71,6 +71,7 @@ pub struct Facts<'a> {
     pub in_force: InForce,
     body: OnceCell<Object<'a>>,
     meta: OnceCell<Object<'a>>,
+    tools: OnceCell<Vec<Object<'a>>>,
     mismatches: OnceCell<Vec<Mismatch>>,
 }
 
@@ -78,7 +79,8 @@ impl<'a> Facts<'a> {
     pub(super) fn new(message: &'a Message) -> Facts<'a> {
         let method = message.method.as_deref().map_or(Method::Other, Method::named);
         let in_force = InForce::UNKNOWN;
-        Facts { message, method, in_force, body: OnceCell::new(), meta: OnceCell::new(), mismatches: OnceCell::new() }
+        let (body, meta, tools, mismatches) = Default::default();
+        Facts { message, method, in_force, body, meta, tools, mismatches }
     }
 
     /// The revisions that may be in force.
@@ -88,28 +90,24 @@ impl<'a> Facts<'a> {
 
     /// The text of `params`, `result` or `error`: whatever makes the message what it is.
     pub fn text(&self) -> Option<&'a str> {
-        part(
-            self.message,
-            match self.message.kind {
-                Kind::Request | Kind::Notification => "params",
-                Kind::Response => "result",
-                Kind::Error => "error",
-                Kind::Invalid => return None,
-            },
-        )
+        self.message.envelope.place_of_body().map(|_| self.body().json())
     }
 
     /// The members of that; empty where it is no object.
     pub fn body(&self) -> &Object<'a> {
-        self.body.get_or_init(|| self.text().map(Object::read).unwrap_or_default())
+        self.body.get_or_init(|| body(self.message))
     }
 
     /// The members of its `_meta`.
     pub fn meta(&self) -> &Object<'a> {
-        self.meta.get_or_init(|| match self.text() {
-            // Most messages have none: looking for the name is cheaper than for the member.
-            Some(text) if memchr::memmem::find(text.as_bytes(), b"\"_meta\"").is_some() => self.body().object("_meta"),
-            _ => Object::default(),
+        self.meta.get_or_init(|| self.body().object("_meta"))
+    }
+
+    /// The tools that a `tools/list` result lists; one more than are kept of a session, at most.
+    pub fn tools(&self) -> &[Object<'a>] {
+        self.tools.get_or_init(|| {
+            let listed = self.body().get("tools").unwrap_or_default();
+            json::array(listed, TOOLS + 1).into_iter().map(Object::read).collect()
         })
     }
 

@@ -1,6 +1,10 @@
 //! What a message says about its call, as the pipeline, the store and the filters all mean it.
 
-use crate::decode::json::{Object, array, member, string};
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
+
+use crate::decode::json::{Object, array, is_json};
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::Message;
 
@@ -37,13 +41,10 @@ pub fn status(message: &Message) -> Option<Status> {
     match message.kind {
         Kind::Error => Some(Status::Error),
         Kind::Response => {
-            // Results are long and failures rare: the member is looked for before the result is read as JSON.
-            let said = |result: &&str| memchr::memmem::find(result.as_bytes(), b"\"isError\"").is_some();
-            let result = part(message, "result");
-            let failed = result.filter(said).and_then(|result| member(result, "isError"));
-            Some(match result {
-                _ if failed == Some("true") => Status::ToolError,
-                Some(result) if message.method.as_deref() == Some("tools/call") && says_no(result) => Status::Negative,
+            let result = body(message);
+            Some(match message.method.as_deref() {
+                _ if result.get("isError") == Some("true") => Status::ToolError,
+                Some("tools/call") if says_no(&result) => Status::Negative,
                 _ => Status::Ok,
             })
         }
@@ -59,19 +60,20 @@ const SHORT: usize = 4_096;
 
 /// Whether the data of a tool's result says no: `structuredContent`, or the one text that is a JSON object (server/tools "Structured
 /// Content": "a tool that returns structured content SHOULD also return the serialized JSON in a TextContent block").
-fn says_no(result: &str) -> bool {
-    if result.len() > SHORT || !NO.iter().any(|name| memchr::memmem::find(result.as_bytes(), name.as_bytes()).is_some())
-    {
+fn says_no(result: &Object<'_>) -> bool {
+    // Results are many and these words are rare in them: they are looked for before what a result holds is unescaped and read.
+    static WORDS: LazyLock<[Finder<'_>; NO.len()]> = LazyLock::new(|| NO.map(Finder::new));
+    let text = result.json().as_bytes();
+    if text.len() > SHORT || !WORDS.iter().any(|word| word.find(text).is_some()) {
         return false;
     }
     let no = |data: &str| {
         let data = Object::read(data);
         NO.iter().any(|name| data.get(name) == Some("false"))
     };
-    let result = Object::read(result);
     match (result.get("structuredContent"), array(result.get("content").unwrap_or_default(), 2).as_slice()) {
         (Some(data), _) => no(data),
-        (None, [only]) => Object::read(only).text("text").is_some_and(|text| no(text.trim())),
+        (None, [only]) => Object::read(only).text("text").is_some_and(|text| is_json(&text) && no(text.trim())),
         (None, _) => false,
     }
 }
@@ -84,9 +86,16 @@ pub fn tool(message: &Message) -> Option<String> {
     if message.method.as_deref() != Some("tools/call") {
         return None;
     }
-    let mut name = string(member(part(message, "params")?, "name")?)?.into_owned();
+    let mut name = body(message).text("name")?.into_owned();
     name.truncate(name.floor_char_boundary(NAME));
     Some(name)
+}
+
+/// The members of `params`, `result` or `error`: of whichever makes the message what it is.
+pub fn body(message: &Message) -> Object<'_> {
+    let text = message.envelope.place_of_body().and_then(|place| message.raw.get(place));
+    let text = text.and_then(|text| simdutf8::basic::from_utf8(text).ok());
+    text.map(|text| Object::indexed(text, &message.envelope.body)).unwrap_or_default()
 }
 
 /// The text of `params`, `result` or `error`, from where the envelope says it stands.
@@ -112,7 +121,7 @@ mod tests {
             r#"{"content":[{"type":"text","text":"{\"found\": false}"}],"isError":false}"#,
             r#"{"content":[{"type":"text","text":" {\"success\":false}\n"}]}"#,
         ] {
-            assert!(says_no(no), "{no}");
+            assert!(says_no(&Object::read(no)), "{no}");
         }
         for other in [
             r#"{"content":[],"structuredContent":{"found":true}}"#,
@@ -122,8 +131,9 @@ mod tests {
             r#"{"content":[{"type":"text","text":"{\"found\":false}"},{"type":"text","text":"but"}]}"#,
             "7",
         ] {
-            assert!(!says_no(other), "{other}");
+            assert!(!says_no(&Object::read(other)), "{other}");
         }
-        assert!(!says_no(&format!(r#"{{"structuredContent":{{"found":false}},"x":"{}"}}"#, "x".repeat(SHORT))));
+        let long = format!(r#"{{"structuredContent":{{"found":false}},"x":"{}"}}"#, "x".repeat(SHORT));
+        assert!(!says_no(&Object::read(&long)));
     }
 }

@@ -7,10 +7,9 @@
 
 use std::collections::BTreeMap;
 
-use memchr::memmem;
 use ring::digest::{SHA256, digest};
 
-use super::facts::{self, Status, part};
+use super::facts::{self, Status, body};
 use super::message::{Message, MessageNumber};
 use super::method::Method;
 use crate::capture::Time;
@@ -172,9 +171,9 @@ impl Operations {
         match message.kind {
             Kind::Request => self.request(message),
             Kind::Notification => {
-                let text = part(message, "params")?;
+                let params = body(message);
                 let method = Method::named(message.method.as_deref()?);
-                let (given, why) = self.noticed(message, method, text)?;
+                let (given, why) = self.noticed(message, method, &params)?;
                 Some(given.link(why))
             }
             Kind::Response | Kind::Error => self.answer(message),
@@ -184,19 +183,20 @@ impl Operations {
 
     fn request(&mut self, message: &Message) -> Option<Link> {
         let method = Method::named(message.method.as_deref().unwrap_or_default());
-        let text = part(message, "params").unwrap_or_default();
-        let found = self.continues(message, method, text);
+        let params = body(message);
+        let found = self.continues(message, method, &params);
         let operation = found.map_or(message.number, |(given, _)| given.operation);
         let token = match method {
             Method::SubscriptionsListen => message.id.as_deref().map(|id| Token::Listen(message.exchange, hash(id))),
-            Method::ResourcesSubscribe => Object::read(text).get("uri").map(|uri| Token::Resource(hash_value(uri))),
+            Method::ResourcesSubscribe => params.get("uri").map(|uri| Token::Resource(hash_value(uri))),
             _ => None,
         };
         if let Some(token) = token {
             self.give(token, operation, message);
         }
         // Only requests of the stateless era can be told to come again.
-        let again = contains(text, "io.modelcontextprotocol/protocolVersion").then(|| again(text));
+        let is_stateless = params.object("_meta").get("io.modelcontextprotocol/protocolVersion").is_some();
+        let again = is_stateless.then(|| again(&params));
         if self.asked.len() >= OPEN {
             self.asked.pop_first();
         }
@@ -205,25 +205,22 @@ impl Operations {
     }
 
     /// What a request uses.
-    fn continues(&mut self, message: &Message, method: Method, text: &str) -> Option<(Given, Why)> {
+    fn continues(&mut self, message: &Message, method: Method, params: &Object<'_>) -> Option<(Given, Why)> {
         let kind = method as u8;
-        if contains(text, "\"requestState\"") || contains(text, "\"inputResponses\"") {
-            let params = Object::read(text);
-            let found = match params.get("requestState") {
-                // "clients MUST echo back the exact value" (basic/patterns/mrtr).
-                Some(state) => (self.take(Token::State(kind, hash_value(state))), Why::RequestState),
-                None if params.get("inputResponses").is_some() => {
-                    (self.take(Token::Input(kind, again(text))), Why::InputResponses)
-                }
-                None => (None, Why::RequestState),
-            };
-            if let (Some(given), why) = found {
-                return Some((given, why));
+        let found = match params.get("requestState") {
+            // "clients MUST echo back the exact value" (basic/patterns/mrtr).
+            Some(state) => (self.take(Token::State(kind, hash_value(state))), Why::RequestState),
+            None if params.get("inputResponses").is_some() => {
+                (self.take(Token::Input(kind, again(params))), Why::InputResponses)
             }
+            None => (None, Why::RequestState),
+        };
+        if let (Some(given), why) = found {
+            return Some((given, why));
         }
         match method {
-            _ if is_list(method) && contains(text, "\"cursor\"") => {
-                let cursor = hash_value(Object::read(text).get("cursor")?);
+            _ if is_list(method) => {
+                let cursor = hash_value(params.get("cursor")?);
                 self.take(Token::Cursor(kind, cursor)).map(|given| (given, Why::Cursor))
             }
             Method::TasksGet | Method::TasksResult | Method::TasksCancel | Method::TasksUpdate => {
@@ -232,11 +229,11 @@ impl Operations {
                     Direction::ClientToServer => Direction::ServerToClient,
                     Direction::ServerToClient => Direction::ClientToServer,
                 };
-                let task = hash_value(Object::read(text).get("taskId")?);
+                let task = hash_value(params.get("taskId")?);
                 self.get(Token::Task(keeper, task)).map(|given| (given, Why::Task))
             }
             Method::ResourcesUnsubscribe => {
-                let uri = hash_value(Object::read(text).get("uri")?);
+                let uri = hash_value(params.get("uri")?);
                 self.take(Token::Resource(uri)).map(|given| (given, Why::Subscription))
             }
             Method::ToolsCall => {
@@ -245,24 +242,23 @@ impl Operations {
                 self.get(failure).filter(soon)?;
                 self.take(failure).map(|given| (given, Why::Retry))
             }
-            _ => self.noticed(message, method, text),
+            _ => self.noticed(message, method, params),
         }
     }
 
     /// What a notification, or a request that is sent in the course of another, names.
-    fn noticed(&self, message: &Message, method: Method, text: &str) -> Option<(Given, Why)> {
-        let named = |name: &str| Object::read(text).get(name).map(hash_value);
+    fn noticed(&self, message: &Message, method: Method, params: &Object<'_>) -> Option<(Given, Why)> {
+        let named = |name: &str| params.get(name).map(hash_value);
+        let meta = params.object("_meta");
         match method {
             Method::TasksStatus | Method::TasksNotification => {
                 return Some((self.get(Token::Task(message.direction, named("taskId")?))?, Why::Task));
             }
-            Method::ResourcesUpdated if !contains(text, "\"_meta\"") => {
+            Method::ResourcesUpdated if meta.is_empty() => {
                 return Some((self.get(Token::Resource(named("uri")?))?, Why::Subscription));
             }
-            _ if !contains(text, "\"io.modelcontextprotocol/") => return None,
             _ => {}
         }
-        let meta = Object::read(text).object("_meta");
         if let Some(id) = meta.get("io.modelcontextprotocol/subscriptionId") {
             // "subscriptionId": the JSON-RPC id of the request that opened the stream, on whose stream it comes.
             return Some((self.get(Token::Listen(message.exchange, hash(id)))?, Why::Subscription));
@@ -336,30 +332,27 @@ fn gives(message: &Message, asked: &Asked) -> Option<Token> {
     if message.kind == Kind::Error {
         return failed();
     }
-    let text = part(message, "result")?;
+    let result = body(message);
     if is_list(asked.method) {
         // "A missing nextCursor means that there are no more results"; null is no cursor.
-        let next = contains(text, "\"nextCursor\"").then(|| Object::read(text).get("nextCursor")).flatten()?;
+        let next = result.get("nextCursor")?;
         return (next != "null").then(|| Token::Cursor(kind, hash_value(next)));
     }
-    if contains(text, "\"input_required\"") || contains(text, "\"taskId\"") {
-        let result = Object::read(text);
-        let is_task_method =
-            matches!(asked.method, Method::TasksGet | Method::TasksResult | Method::TasksCancel | Method::TasksUpdate);
-        match result.text("resultType").as_deref() {
-            Some("input_required") => {
-                return match result.get("requestState") {
-                    Some(state) => Some(Token::State(kind, hash_value(state))),
-                    None => asked.again.map(|again| Token::Input(kind, again)),
-                };
-            }
-            // 2026-07-28 has the task's members in the result itself, 2025-11-25 in `task`.
-            Some("task") => return Some(Token::Task(message.direction, hash_value(result.get("taskId")?))),
-            _ if is_task_method => {}
-            _ => {
-                if let Some(task) = result.object("task").get("taskId") {
-                    return Some(Token::Task(message.direction, hash_value(task)));
-                }
+    let is_task_method =
+        matches!(asked.method, Method::TasksGet | Method::TasksResult | Method::TasksCancel | Method::TasksUpdate);
+    match result.text("resultType").as_deref() {
+        Some("input_required") => {
+            return match result.get("requestState") {
+                Some(state) => Some(Token::State(kind, hash_value(state))),
+                None => asked.again.map(|again| Token::Input(kind, again)),
+            };
+        }
+        // 2026-07-28 has the task's members in the result itself, 2025-11-25 in `task`.
+        Some("task") => return Some(Token::Task(message.direction, hash_value(result.get("taskId")?))),
+        _ if is_task_method => {}
+        _ => {
+            if let Some(task) = result.object("task").get("taskId") {
+                return Some(Token::Task(message.direction, hash_value(task)));
             }
         }
     }
@@ -377,10 +370,6 @@ fn is_list(method: Method) -> bool {
     )
 }
 
-fn contains(text: &str, part: &str) -> bool {
-    memmem::find(text.as_bytes(), part.as_bytes()).is_some()
-}
-
 fn hash(text: &str) -> Digest {
     let mut short = Digest::default();
     short.copy_from_slice(&digest(&SHA256, text.as_bytes()).as_ref()[..16]);
@@ -393,8 +382,8 @@ fn hash_value(json: &str) -> Digest {
 }
 
 /// The hash of a request's params but for what may change when it comes again.
-fn again(params: &str) -> Digest {
-    let mut kept: Vec<(&str, &str)> = Object::read(params)
+fn again(params: &Object<'_>) -> Digest {
+    let mut kept: Vec<(&str, &str)> = params
         .iter()
         .filter(|(name, _)| !matches!(*name, "\"_meta\"" | "\"inputResponses\"" | "\"requestState\""))
         .collect();

@@ -10,7 +10,6 @@ mod compile;
 mod format;
 mod fuzz;
 mod language;
-mod scan;
 #[cfg(test)]
 mod tests;
 mod walk;
@@ -24,6 +23,7 @@ pub use fuzz::fuzz_shape;
 use language::Table;
 
 use super::revision::Revision;
+use crate::decode::json::scan;
 
 /// The tables, oldest first: each is read on top of those before it.
 const TABLES: [&str; 5] = [
@@ -142,7 +142,7 @@ fn answer(revision: Revision, arena: &Arena, shapes: (Id, &[Id]), text: &str, st
         // basic/index "ResultType": the member says which result it is; "the client MUST treat the absent field as
         // "complete"". One that an extension defines is for that extension to check.
         let kind = member("resultType").and_then(|at| text.get(at..scan::end_of_value(text, at)));
-        return match (kind.map(scan::content).as_deref(), others.first()) {
+        return match (kind.map(walk::content).as_deref(), others.first()) {
             (Some("input_required"), Some(input_required)) => walk::walk(arena, *input_required, text, start),
             (None | Some("complete"), _) => walk::walk(arena, common, text, start),
             (Some(_), _) => arena

@@ -9,10 +9,10 @@ use super::units::{count, duration, relative, size};
 use crate::capture::Time;
 use crate::decode::Direction;
 use crate::decode::exchange::Exchange;
-use crate::decode::json::{Object, array};
+use crate::decode::json::array;
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::capability::{Capabilities, Capability, Declarer};
-use crate::mcp::facts::part;
+use crate::mcp::facts::body;
 use crate::mcp::method::Method;
 use crate::mcp::operations::Why;
 use crate::mcp::revision::{Revision, Revisions};
@@ -202,7 +202,7 @@ impl Overview {
         let number = message.number;
         match (message.kind, message.method.as_deref()) {
             (Kind::Request, Some(method)) => {
-                let params = Object::read(part(message, "params").unwrap_or_default());
+                let params = body(message);
                 let meta = params.object("_meta");
                 let (version, capabilities) = if method == "initialize" {
                     (params.text("protocolVersion"), params.get("capabilities"))
@@ -218,7 +218,7 @@ impl Overview {
                 }
             }
             (Kind::Response, Some(method @ ("initialize" | "server/discover"))) => {
-                let result = Object::read(part(message, "result").unwrap_or_default());
+                let result = body(message);
                 if method == "initialize" {
                     self.given = result.text("protocolVersion").map(|version| (version.into_owned(), number));
                 } else {
@@ -235,7 +235,7 @@ impl Overview {
             }
             (Kind::Response, Some(method)) => {
                 let Some(member) = list(method) else { return };
-                let result = Object::read(part(message, "result").unwrap_or_default());
+                let result = body(message);
                 let items = array(result.get(member).unwrap_or_default(), ITEMS);
                 // A page belongs to the list before it, anything else begins a list.
                 let goes_on = message.link.is_some_and(|link| link.why == Why::Answer);

@@ -38,13 +38,27 @@ impl Object<'_> {
         self.out.extend_from_slice(b"}\n");
     }
 
-    fn name(&mut self, name: &str) {
+    fn comma(&mut self) {
         if !self.empty {
             self.out.push(b',');
         }
         self.empty = false;
+    }
+
+    /// A member of any name, `write` writing its value.
+    pub(super) fn entry(&mut self, name: &str, write: impl FnOnce(&mut Vec<u8>)) {
+        self.comma();
         write_string(self.out, name);
         self.out.push(b':');
+        write(self.out);
+    }
+
+    /// The names of all other members are words of the program's own, which need no escapes.
+    fn name(&mut self, name: &'static str) {
+        self.comma();
+        self.out.push(b'"');
+        self.out.extend_from_slice(name.as_bytes());
+        self.out.extend_from_slice(b"\":");
     }
 
     /// What `write` writes of a value, where there is one.
@@ -55,7 +69,7 @@ impl Object<'_> {
     }
 
     /// A word of the program's own, which needs no escapes.
-    pub(super) fn word(&mut self, name: &str, word: &str) {
+    pub(super) fn word(&mut self, name: &'static str, word: &str) {
         self.name(name);
         self.out.push(b'"');
         self.out.extend_from_slice(word.as_bytes());
@@ -63,18 +77,18 @@ impl Object<'_> {
     }
 
     /// Any text.
-    pub(super) fn text(&mut self, name: &str, text: &str) {
+    pub(super) fn text(&mut self, name: &'static str, text: &str) {
         self.name(name);
         write_string(self.out, text);
     }
 
     /// What is shown in plain words and digits, such as an address.
-    pub(super) fn display(&mut self, name: &str, value: &impl Display) {
+    pub(super) fn display(&mut self, name: &'static str, value: &impl Display) {
         self.text(name, &value.to_string());
     }
 
     /// A moment.
-    pub(super) fn time(&mut self, name: &str, time: Time) {
+    pub(super) fn time(&mut self, name: &'static str, time: Time) {
         self.name(name);
         self.out.push(b'"');
         write_time(self.out, time);
@@ -82,7 +96,7 @@ impl Object<'_> {
     }
 
     /// A JSON text as it stands; left out where it is none.
-    pub(super) fn json(&mut self, name: &str, json: &str) {
+    pub(super) fn json(&mut self, name: &'static str, json: &str) {
         if serde_json::from_str::<&serde_json::value::RawValue>(json).is_ok() {
             self.name(name);
             write_json(self.out, json);
@@ -90,13 +104,13 @@ impl Object<'_> {
     }
 
     /// A count or a number of the program's own.
-    pub(super) fn number(&mut self, name: &str, number: impl Into<u64>) {
+    pub(super) fn number(&mut self, name: &'static str, number: impl Into<u64>) {
         self.name(name);
         write_digits(self.out, number.into());
     }
 
     /// A number that may be negative.
-    pub(super) fn signed(&mut self, name: &str, number: impl Into<i64>) {
+    pub(super) fn signed(&mut self, name: &'static str, number: impl Into<i64>) {
         let number = number.into();
         self.name(name);
         if number < 0 {
@@ -106,7 +120,7 @@ impl Object<'_> {
     }
 
     /// A fraction; left out where it is no number.
-    pub(super) fn float(&mut self, name: &str, number: f64) {
+    pub(super) fn float(&mut self, name: &'static str, number: f64) {
         if number.is_finite() {
             self.name(name);
             // Writing into a vector cannot fail.
@@ -115,13 +129,13 @@ impl Object<'_> {
     }
 
     /// True or false.
-    pub(super) fn truth(&mut self, name: &str, truth: bool) {
+    pub(super) fn truth(&mut self, name: &'static str, truth: bool) {
         self.name(name);
         self.out.extend_from_slice(if truth { b"true" } else { b"false" });
     }
 
     /// Bytes as hexadecimal digits.
-    pub(super) fn hexadecimal(&mut self, name: &str, bytes: &[u8]) {
+    pub(super) fn hexadecimal(&mut self, name: &'static str, bytes: &[u8]) {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         self.name(name);
         self.out.push(b'"');
@@ -132,14 +146,14 @@ impl Object<'_> {
     }
 
     /// A list of numbers.
-    pub(super) fn numbers(&mut self, name: &str, numbers: impl IntoIterator<Item = u64>) {
+    pub(super) fn numbers(&mut self, name: &'static str, numbers: impl IntoIterator<Item = u64>) {
         self.array(name, numbers, write_digits);
     }
 
     /// A list, `write` writing each element.
     pub(super) fn array<T>(
         &mut self,
-        name: &str,
+        name: &'static str,
         elements: impl IntoIterator<Item = T>,
         write: impl Fn(&mut Vec<u8>, T),
     ) {
@@ -155,7 +169,7 @@ impl Object<'_> {
     }
 
     /// An object in this one, `write` writing its members.
-    pub(super) fn object(&mut self, name: &str, write: impl FnOnce(&mut Object<'_>)) {
+    pub(super) fn object(&mut self, name: &'static str, write: impl FnOnce(&mut Object<'_>)) {
         self.name(name);
         self.out.push(b'{');
         write(&mut Object { out: self.out, empty: true });

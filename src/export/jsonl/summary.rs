@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::object::Object;
+use super::text::write_digits;
 use crate::capture::Time;
 use crate::findings::Severity;
 
@@ -41,7 +42,7 @@ pub fn write_summary(out: &mut Vec<u8>, summary: &Summary) {
     line.number("bytes", summary.bytes);
     line.object("skipped", |object| {
         for (reason, count) in &summary.skipped {
-            object.number(reason, *count);
+            object.entry(reason, |out| write_digits(out, *count));
         }
     });
     line.number("tcp_connections", summary.tcp_connections);

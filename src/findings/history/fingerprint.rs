@@ -1,24 +1,68 @@
 //! What stands for a JSON value where only sameness is asked for.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::ControlFlow;
 
-use serde_json::Value;
-
+use crate::decode::json::{self, Object};
 use crate::mcp::contract::VALUE_BYTES;
 
-/// A number for a JSON value, the same whatever its blanks and the order of its members; `without` names members that do not
-/// count. `None` where the text is no JSON, too deep (128) or larger than what is held against a schema.
-pub fn fingerprint(text: &str, without: &[&str]) -> Option<u64> {
-    if text.len() > VALUE_BYTES {
-        return None;
-    }
-    let mut value: Value = serde_json::from_str(text).ok()?;
-    if let Some(object) = value.as_object_mut() {
-        object.retain(|name, _| !without.contains(&name.as_str()));
-    }
+/// Nesting that is followed: the depth of the recursion.
+const DEPTH: usize = 128;
+
+/// A number for a JSON value, the same whatever its blanks, its escapes and the order of its members. `None` where it is nested too
+/// deeply (128), or larger than what is held against a schema.
+pub fn fingerprint(value: &str) -> Option<u64> {
+    number(value, |hasher| hash(value, DEPTH, hasher))
+}
+
+/// A number for an object, some of its members aside.
+pub fn fingerprint_without(object: &Object<'_>, without: &[&str]) -> Option<u64> {
+    number(object.json(), |hasher| members(object, without, DEPTH).map(|members| members.hash(hasher)))
+}
+
+fn number(text: &str, hash: impl FnOnce(&mut DefaultHasher) -> Option<()>) -> Option<u64> {
     let mut hasher = DefaultHasher::new();
-    value.to_string().hash(&mut hasher);
-    Some(hasher.finish())
+    let is_short = text.len() <= VALUE_BYTES;
+    is_short.then(|| hash(&mut hasher)).flatten().map(|()| hasher.finish())
+}
+
+fn hash(value: &str, depth: usize, hasher: &mut DefaultHasher) -> Option<()> {
+    let depth = depth.checked_sub(1)?;
+    value.bytes().next().hash(hasher);
+    match value.as_bytes().first() {
+        Some(b'{') => members(&Object::read(value), &[], depth)?.hash(hasher),
+        Some(b'[') => {
+            let mut is_shallow = true;
+            json::elements(value, &mut |element| {
+                is_shallow = hash(element, depth, hasher).is_some();
+                if is_shallow { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            });
+            // Where the next value is no element of this one.
+            b']'.hash(hasher);
+            is_shallow.then_some(())?;
+        }
+        Some(b'"') => json::string(value).hash(hasher),
+        // 1e2 and 100.0 are the same number, which serde_json writes in one way.
+        Some(b'-' | b'0'..=b'9') => {
+            let number = serde_json::from_str::<serde_json::Number>(value);
+            number.map_or_else(|_| value.to_owned(), |number| number.to_string()).hash(hasher);
+        }
+        _ => {}
+    }
+    Some(())
+}
+
+/// The members in any order: each has a number of its own, and these are put in order.
+fn members(object: &Object<'_>, without: &[&str], depth: usize) -> Option<Vec<u64>> {
+    let mut found = Vec::new();
+    for (name, value) in object.iter().filter(|(name, _)| !without.iter().any(|other| json::is(name, other))) {
+        let mut hasher = DefaultHasher::new();
+        json::string(name).hash(&mut hasher);
+        hash(value, depth, &mut hasher)?;
+        found.push(hasher.finish());
+    }
+    found.sort_unstable();
+    Some(found)
 }
 
 #[cfg(test)]
@@ -27,10 +71,21 @@ mod tests {
 
     #[test]
     fn order_and_blanks_do_not_count() {
-        let of = |text| fingerprint(text, &["_meta"]);
+        let of = |text| fingerprint_without(&Object::read(text), &["_meta"]);
         assert!(of(r#"{"a":1,"b":[1,2]}"#).is_some());
         assert_eq!(of(r#"{"a":1,"b":[1,2]}"#), of(r#"{ "b": [1, 2], "_meta": 7, "a": 1 }"#));
-        assert_ne!(of(r#"{"a":1,"b":[1,2]}"#), of(r#"{"a":1,"b":[2,1]}"#));
-        assert_eq!(of("{"), None);
+        assert_eq!(of(r#"{"a":{"x":1e2,"y":"\u00e9"}}"#), of(r#"{"a":{"y":"é","x":100.0}}"#));
+        for (one, other) in [
+            (r#"{"a":1,"b":[1,2]}"#, r#"{"a":1,"b":[2,1]}"#),
+            (r#"{"a":[[1],2]}"#, r#"{"a":[[1,2]]}"#),
+            (r#"{"a":{"b":1}}"#, r#"{"a":{},"b":1}"#),
+            (r#"{"a":"1"}"#, r#"{"a":1}"#),
+            (r#"{"a":true}"#, r#"{"a":false}"#),
+            (r#"{"a":{"_meta":1}}"#, r#"{"a":{"_meta":2}}"#),
+        ] {
+            assert_ne!(of(one), of(other), "{one} {other}");
+        }
+        assert_eq!(fingerprint(&format!("{}{}", "[".repeat(200), "]".repeat(200))), None);
+        assert_eq!(fingerprint("[1, {}]"), fingerprint("[1,{ }]"));
     }
 }

@@ -80,7 +80,7 @@ static GET_STATUS: Rule = Rule {
 fn get_status(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
     let is_stream = media_type(&exchange.response).as_deref() == Some("text/event-stream");
     if is_streamable(history) && carried.is_get && is_success(exchange) && !is_stream {
-        let named = media_type(&exchange.response).unwrap_or_else(|| "no Content-Type".to_owned());
+        let named = media_type(&exchange.response).unwrap_or("no Content-Type".into());
         report.say(format!("the answer is {} with {named}", exchange.status.unwrap_or_default()));
     }
 }

@@ -8,8 +8,9 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::compile::{Arena, Format, Id, Object, Shape, Union};
-use super::scan::{self, Kind};
 use super::{Fault, MISMATCHES, Mismatch};
+use crate::decode::json;
+use crate::decode::json::scan::{self, Kind, Members};
 
 /// Characters of a value or a member name that a mismatch quotes: enough to know it again.
 const QUOTED: usize = 60;
@@ -24,8 +25,8 @@ pub fn walk(arena: &Arena, shape: Id, text: &str, at: usize) -> Vec<Mismatch> {
 /// Where the value of a member of the object at `at` begins.
 pub fn find(text: &str, at: usize, name: &str) -> Option<usize> {
     let mut members = Members::of(text, at)?;
-    while let Some((key, value)) = members.next_member() {
-        if key == name {
+    while let Some((token, escaped, value)) = members.next_member() {
+        if said(token, escaped) == name {
             return Some(value);
         }
         members.at = scan::end_of_value(text, value);
@@ -86,50 +87,17 @@ fn shortened(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The members of an object, one by one; whoever asks for the next one first moves `at` behind the value.
-struct Members<'a> {
-    text: &'a str,
-    at: usize,
-    /// The closing brace was read.
-    closed: bool,
+/// What the name of a member says; most have no escapes, and then nothing is looked at.
+fn said(token: &str, escaped: bool) -> Cow<'_, str> {
+    match token.get(1..token.len().saturating_sub(1)) {
+        Some(plain) if !escaped => Cow::Borrowed(plain),
+        _ => content(token),
+    }
 }
 
-impl<'a> Members<'a> {
-    fn of(text: &'a str, at: usize) -> Option<Members<'a>> {
-        (scan::kind(text, at) == Some(Kind::Object)).then_some(Members { text, at: at + 1, closed: false })
-    }
-
-    /// The name, and where the value begins.
-    fn next_member(&mut self) -> Option<(Cow<'a, str>, usize)> {
-        let bytes = self.text.as_bytes();
-        self.at = scan::blanks(self.text, self.at);
-        if bytes.get(self.at) == Some(&b',') {
-            self.at = scan::blanks(self.text, self.at + 1);
-        }
-        match bytes.get(self.at)? {
-            b'"' => {
-                let start = self.at;
-                let (end, escaped) = scan::string(self.text, start);
-                let name = match escaped {
-                    false => Cow::Borrowed(self.text.get(start + 1..end - 1)?),
-                    true => scan::content(self.text.get(start..end)?),
-                };
-                self.at = end;
-                self.at = scan::blanks(self.text, self.at);
-                if bytes.get(self.at)? != &b':' {
-                    return None;
-                }
-                self.at = scan::blanks(self.text, self.at + 1);
-                Some((name, self.at))
-            }
-            b'}' => {
-                self.at += 1;
-                self.closed = true;
-                None
-            }
-            _ => None,
-        }
-    }
+/// What a string says, its quotes included in `token`.
+pub fn content(token: &str) -> Cow<'_, str> {
+    json::string(token).unwrap_or(Cow::Borrowed(token))
 }
 
 struct Walk<'a> {
@@ -184,7 +152,8 @@ impl<'a> Walk<'a> {
         }
         let Some(mut members) = Members::of(self.text, start) else { return };
         let mut seen = 0_u64;
-        while let Some((name, value)) = members.next_member() {
+        while let Some((token, escaped, value)) = members.next_member() {
+            let name = said(token, escaped);
             self.at = value;
             let known = object.members.iter().position(|member| *member.name == *name);
             if let Some(place) = known {
@@ -338,8 +307,8 @@ fn accepts(shape: &Shape, kind: Kind, arena: &Arena) -> bool {
 /// What is wrong with a string or number of the right kind.
 fn fault(shape: &Shape, token: &str) -> Option<Fault> {
     let (holds, fault) = match shape {
-        Shape::String(format) => (format.holds(&scan::content(token)), Fault::Format),
-        Shape::Texts(texts) => (token.starts_with('"') && texts.contains(&&*scan::content(token)), Fault::Value),
+        Shape::String(format) => (format.holds(&content(token)), Fault::Format),
+        Shape::Texts(texts) => (token.starts_with('"') && texts.contains(&&*content(token)), Fault::Value),
         Shape::Code(code) => (number(token).is_some_and(|number| number == *code as f64), Fault::Value),
         Shape::Number { whole, .. } if *whole && !is_whole(token) => (false, Fault::Type),
         Shape::Number { low: None, high: None, .. } => (true, Fault::Value),

@@ -1,10 +1,6 @@
-//! Steps over JSON that was read before: where a string, a number or a whole value ends.
+//! Steps over JSON that was read before: where a string, a number or a whole value ends. Nesting is counted, not followed.
 //!
 //! Nothing is checked twice: on a text that is no JSON a step lands somewhere at or before its end, and that is all.
-
-use std::borrow::Cow;
-
-use crate::decode::json;
 
 /// What a value is, by its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +56,7 @@ pub fn blanks(text: &str, at: usize) -> usize {
     at
 }
 
-/// The end of the value that begins at `at`. One pass; nesting is counted, not followed.
+/// The end of the value that begins at `at`, in one pass; the end of the text where it does not end.
 pub fn end_of_value(text: &str, at: usize) -> usize {
     let bytes = text.as_bytes();
     match bytes.get(at) {
@@ -91,9 +87,6 @@ pub fn end_of_value(text: &str, at: usize) -> usize {
     }
 }
 
-/// Bytes of a string that are looked at one by one, before a search over many at once is worth its start.
-const SHORT: usize = 32;
-
 /// The end of the string whose opening quote stands at `at`.
 pub fn end_of_string(text: &str, at: usize) -> usize {
     string(text, at).0
@@ -102,39 +95,88 @@ pub fn end_of_string(text: &str, at: usize) -> usize {
 /// The end of the string whose opening quote stands at `at`, and whether it has escapes.
 pub fn string(text: &str, at: usize) -> (usize, bool) {
     let bytes = text.as_bytes();
-    let start = at + 1;
-    for (length, byte) in bytes.get(start..).unwrap_or_default().iter().take(SHORT).enumerate() {
-        match byte {
-            b'"' => return (start + length + 1, false),
-            b'\\' => return (end_of_escaped(text, start + length), true),
-            _ => {}
+    let (mut at, mut escaped) = (at + 1, false);
+    while let Some(mark) = mark(bytes, at) {
+        if bytes[mark] == b'"' {
+            return (mark + 1, escaped);
         }
+        escaped = true;
+        at = mark + 2;
     }
-    let rest = bytes.get(start + SHORT..).unwrap_or_default();
-    match memchr::memchr2(b'"', b'\\', rest).map(|found| start + SHORT + found) {
-        Some(at) if bytes[at] == b'"' => (at + 1, false),
-        Some(at) => (end_of_escaped(text, at), true),
-        None => (bytes.len(), false),
-    }
+    (bytes.len(), escaped)
 }
 
-/// The end of a string, from a place inside it on.
-fn end_of_escaped(text: &str, at: usize) -> usize {
-    let bytes = text.as_bytes();
+/// Words of a string that are looked at one by one, before a search over many at once is worth its start.
+const WORDS: usize = 4;
+
+/// The next quotation mark or backslash from `at` on.
+fn mark(bytes: &[u8], at: usize) -> Option<usize> {
+    const WORD: usize = size_of::<u64>();
     let mut at = at;
-    while let Some(found) = bytes.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
-        at += found;
-        if bytes[at] == b'"' {
-            return at + 1;
+    for _ in 0..WORDS {
+        let Some(word) = bytes.get(at..).and_then(<[u8]>::first_chunk::<WORD>) else { break };
+        let word = u64::from_le_bytes(*word);
+        // The lowest byte that is marked is right; one above it may not be.
+        let marked = zeros(word ^ repeated(b'"')) | zeros(word ^ repeated(b'\\'));
+        if marked != 0 {
+            return Some(at + marked.trailing_zeros() as usize / 8);
         }
-        at += 2;
+        at += WORD;
     }
-    bytes.len()
+    memchr::memchr2(b'"', b'\\', bytes.get(at..)?).map(|found| at + found)
 }
 
-/// What a string says, its quotes included in `token`.
-pub fn content(token: &str) -> Cow<'_, str> {
-    json::string(token).unwrap_or(Cow::Borrowed(token))
+const fn repeated(byte: u8) -> u64 {
+    u64::from_le_bytes([byte; 8])
+}
+
+/// The high bit of each byte that is zero, and perhaps of some above it.
+const fn zeros(word: u64) -> u64 {
+    word.wrapping_sub(repeated(1)) & !word & repeated(0x80)
+}
+
+/// The members of an object, one by one; whoever asks for the next one first moves `at` behind the value.
+#[derive(Debug)]
+pub struct Members<'a> {
+    text: &'a str,
+    /// Where to go on.
+    pub at: usize,
+    /// The closing brace was read.
+    pub closed: bool,
+}
+
+impl<'a> Members<'a> {
+    /// Of the object at `at`; `None` where none begins.
+    pub fn of(text: &'a str, at: usize) -> Option<Members<'a>> {
+        (kind(text, at) == Some(Kind::Object)).then_some(Members { text, at: at + 1, closed: false })
+    }
+
+    /// The name with its quotes, whether it has escapes, and where the value begins.
+    pub fn next_member(&mut self) -> Option<(&'a str, bool, usize)> {
+        let bytes = self.text.as_bytes();
+        self.at = blanks(self.text, self.at);
+        if bytes.get(self.at) == Some(&b',') {
+            self.at = blanks(self.text, self.at + 1);
+        }
+        match bytes.get(self.at)? {
+            b'"' => {
+                let (end, escaped) = string(self.text, self.at);
+                let name = self.text.get(self.at..end)?;
+                self.at = blanks(self.text, end);
+                if bytes.get(self.at)? != &b':' {
+                    return None;
+                }
+                self.at = blanks(self.text, self.at + 1);
+                Some((name, escaped, self.at))
+            }
+            b'}' => {
+                self.at += 1;
+                self.closed = true;
+                None
+            }
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]
