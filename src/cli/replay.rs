@@ -205,8 +205,8 @@ fn dry_run(script: &Script, settings: &Settings) -> Result<ExitCode> {
             let after: Vec<String> = row.after.iter().map(|number| format!("#{}", number.0)).collect();
             line += &format!("  after {}", after.join(" "));
         }
-        for (path, number) in &row.takes {
-            line += &format!("  {} from the answer to #{}", safe::visible(path), number.0);
+        for (path, given) in &row.takes {
+            line += &format!("  {} from {given}", safe::visible(path));
         }
         if let Some(why) = &row.refused {
             line += &format!("  NOT SENT: {}", safe::visible(why));

@@ -11,10 +11,13 @@
 //!  replayed.report; job.answers(&replayed, step);                         // what differs; the two answers of a step
 //! ```
 
+use std::fmt;
+
 use anyhow::{Result, bail};
 use serde_json::Value;
 
 use super::capture::Recorded;
+use super::flow::Giver;
 use super::follow::Follower;
 use super::judge;
 use super::plan::StepIndex;
@@ -54,6 +57,24 @@ pub struct Replayed {
     pub report: Report,
 }
 
+/// What gives a value, by its number in the recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Given {
+    /// The answer to this request.
+    AnswerTo(MessageNumber),
+    /// This request or notification of the server.
+    Told(MessageNumber),
+}
+
+impl fmt::Display for Given {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Given::AnswerTo(number) => write!(f, "the answer to #{}", number.0),
+            Given::Told(number) => write!(f, "#{}", number.0),
+        }
+    }
+}
+
 /// A step as it would be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
@@ -65,8 +86,8 @@ pub struct Planned {
     pub label: Label,
     /// The requests whose answers it waits for.
     pub after: Vec<MessageNumber>,
-    /// JSON Pointers into its `params`, each with the request whose new answer gives what is put there.
-    pub takes: Vec<(String, MessageNumber)>,
+    /// JSON Pointers into its `params`, each with what gives the value that is put there.
+    pub takes: Vec<(String, Given)>,
     /// Why it is not sent.
     pub refused: Option<String>,
 }
@@ -119,13 +140,15 @@ impl Job {
         planned(&self.script, &self.settings)
     }
 
-    /// Replays twice and sets aside, from now on, what differs between the two.
+    /// Replays twice and sets aside, from now on, what differs between the two. These two are not saved.
     ///
     /// # Errors
     /// As for [`Target::replay`].
     pub fn calibrate(&mut self, follower: &mut Follower<'_>) -> Result<()> {
-        let (first, _) = self.target.replay(&self.script, &self.settings, &self.place, follower)?;
-        let (second, _) = self.target.replay(&self.script, &self.settings, &self.place, follower)?;
+        // What is only measured is not kept among the sessions.
+        let place = Place::temporary()?;
+        let (first, _) = self.target.replay(&self.script, &self.settings, &place, follower)?;
+        let (second, _) = self.target.replay(&self.script, &self.settings, &place, follower)?;
         self.volatile = judge::calibrate(&self.script, &first, &second);
         self.rules.ignored.extend(self.volatile.iter().cloned());
         Ok(())
@@ -145,7 +168,7 @@ impl Job {
     /// The two answers to a request, the recorded one first; `None` for what is no request or was not sent.
     pub fn answers(&self, replayed: &Replayed, step: StepIndex) -> Option<(Answer, Answer)> {
         match &replayed.taken.steps.get(step)?.fate {
-            Fate::Sent(Some(answer)) => Some((self.script.answer(step), answer.clone())),
+            Fate::Sent(Some(answer)) => Some((self.script.answer(step), answer.read())),
             Fate::Sent(None) | Fate::Skipped(_) => None,
         }
     }
@@ -159,7 +182,7 @@ pub fn planned(script: &Script, settings: &Settings) -> Vec<Planned> {
     let row = |(index, step): (usize, &super::Step)| {
         let number = |step: StepIndex| script.plan.steps[step].number;
         let uses = script.flow.uses.get(&index).into_iter().flatten();
-        let unsaid = match dialect.translate(&step.label, step.is_request, script.params(index)) {
+        let unsaid = match script.translate(index, &mut dialect, script.params(index)) {
             Translated::Send(_) => None,
             Translated::Said(why) | Translated::Refused(why) => Some(why.to_owned()),
         };
@@ -168,11 +191,22 @@ pub fn planned(script: &Script, settings: &Settings) -> Vec<Planned> {
             number: step.number,
             label: step.label.clone(),
             after: step.after.iter().map(|step| number(*step)).collect(),
-            takes: uses.map(|used| (used.path.clone(), number(script.flow.origins[used.origin].step))).collect(),
+            takes: uses
+                .map(|used| (used.path.clone(), given(script, script.flow.origins[used.origin].giver)))
+                .collect(),
             refused: script.reason_to_skip(index, settings, &script.effects).or(unsaid),
         }
     };
     script.plan.steps.iter().enumerate().map(row).collect()
+}
+
+fn given(script: &Script, giver: Giver) -> Given {
+    let number = |message: usize| script.recording.messages[message].number;
+    match giver {
+        Giver::Answer(step) => Given::AnswerTo(script.plan.steps[step].number),
+        Giver::Request(at) => Given::Told(number(script.plan.server_requests[at].message)),
+        Giver::Notification(message) => Given::Told(number(message)),
+    }
 }
 
 #[cfg(test)]
@@ -210,7 +244,7 @@ mod tests {
         insta::assert_snapshot!(sent.join("\n"), @r#"
         initialize after [] takes []
         tools/call open after [MessageNumber(1)] takes []
-        tools/call close after [MessageNumber(5)] takes [("/arguments/ticket", MessageNumber(3))]
+        tools/call close after [MessageNumber(5)] takes [("/arguments/ticket", AnswerTo(MessageNumber(3)))]
         "#);
     }
 

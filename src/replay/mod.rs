@@ -3,7 +3,7 @@
 //! ```text
 //!  recording ─► plan ──────────────┐   what the client says, and what each word waits for      (pure)
 //!          └──► flow ──────────────┤   which values the new server has to supply               (pure)
-//!               translate, safety ─┤   how it is said to this server, and what is not said     (pure)
+//!       rounds, translate, safety ─┤   how it is said to this server, and what is not said     (pure)
 //!                                  ▼
 //!               run ◄──► transport (STDIO, Streamable HTTP, HTTP+SSE) ──► capture ──► store
 //!                │
@@ -24,6 +24,7 @@ pub mod judge;
 pub mod load;
 pub mod plan;
 pub mod recording;
+pub mod rounds;
 pub mod run;
 pub mod safety;
 pub mod script;

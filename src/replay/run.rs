@@ -20,7 +20,7 @@ use super::safety::{Effects, Policy};
 use super::script::Script;
 use super::translate::{Dialect, Era, Translated, headers, parameter_headers};
 use super::transport::{Failure, Outgoing, Transport};
-use crate::compare::Answer;
+use crate::compare::{Answer, Held};
 
 /// How fast the client speaks.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -66,7 +66,7 @@ impl Default for Settings {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fate {
     /// It was sent; a request with its answer.
-    Sent(Option<Answer>),
+    Sent(Option<Held>),
     /// It was not, for this reason.
     Skipped(String),
 }
@@ -135,6 +135,7 @@ pub fn run(script: &Script, settings: &Settings, transport: Box<dyn Transport>, 
         ids: HashMap::new(),
         next: 1,
         used: vec![false; script.plan.server_requests.len()],
+        asked_back: vec![false; script.rounds.questions.len()],
         effects: script.effects.clone(),
         schemas: HashMap::new(),
         opened: false,
@@ -157,11 +158,13 @@ struct Runner<'a, 'f> {
     done: Vec<Option<Done>>,
     pending: HashMap<u64, Pending>,
     /// Answers to handshakes of our own.
-    handshakes: HashMap<u64, Answer>,
+    handshakes: HashMap<u64, Held>,
     ids: HashMap<StepIndex, u64>,
     next: u64,
     /// Recorded answers to the server's requests that were given.
     used: Vec<bool>,
+    /// The same for questions that stood in results.
+    asked_back: Vec<bool>,
     effects: Effects,
     /// Input schemas of tools that want arguments in header fields.
     schemas: HashMap<String, Value>,
@@ -275,7 +278,7 @@ impl Runner<'_, '_> {
         if let (Some(params), Some(id)) = (&mut params, step.cancels.and_then(|step| self.ids.get(&step))) {
             *params = replaced(params, "/requestId", &id.to_string());
         }
-        let params = match self.dialect.translate(&step.label, step.is_request, params.as_deref()) {
+        let params = match self.script.translate(index, &mut self.dialect, params.as_deref()) {
             Translated::Send(params) => params,
             Translated::Said(why) | Translated::Refused(why) => {
                 return self.end(index, Fate::Skipped(why.to_owned()));
@@ -301,7 +304,7 @@ impl Runner<'_, '_> {
         let opens = matches!(method, "initialize" | "server/discover");
         let deadline = sent + if opens { self.settings.timeout.max(START) } else { self.settings.timeout };
         self.pending.insert(id, Pending { step, sent, deadline, method: method.to_owned(), params, rounds });
-        self.transport.send(Outgoing { text, id: Some(id), fields });
+        self.transport.send(Outgoing { text, id: Some(id), in_order: false, fields });
         if let Some(step) = step {
             self.follower.tell(Progress::Sent(step));
         }
@@ -310,7 +313,7 @@ impl Runner<'_, '_> {
 
     fn notify(&mut self, method: &str, params: Option<&str>) {
         let (text, fields) = (compose(None, method, params), self.fields(method, params));
-        self.transport.send(Outgoing { text, id: None, fields });
+        self.transport.send(Outgoing { text, id: None, in_order: true, fields });
     }
 
     fn fields(&self, method: &str, params: Option<&str>) -> Vec<(String, String)> {

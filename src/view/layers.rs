@@ -141,7 +141,7 @@ pub fn above(place: &Place<'_>, message: &Message) -> Result<Vec<Layer>> {
             layers.push(carried::sse(place, message)?);
         }
     }
-    layers.push(message::jsonrpc(message));
+    layers.push(message::jsonrpc(place, message)?);
     layers.push(message::mcp(place, message));
     Ok(layers)
 }

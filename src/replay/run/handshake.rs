@@ -90,10 +90,10 @@ impl Runner<'_, '_> {
         self.wait(None, |runner| runner.pending.contains_key(&id));
         let answer = match step {
             Some(step) => self.done[step].as_ref().and_then(|done| match &done.fate {
-                Fate::Sent(Some(answer)) => Some(answer.clone()),
+                Fate::Sent(Some(answer)) => Some(answer.read()),
                 _ => None,
             }),
-            None => self.handshakes.remove(&id),
+            None => self.handshakes.remove(&id).map(|answer| answer.read()),
         };
         match answer {
             Some(Answer::Result(result)) => {

@@ -24,6 +24,11 @@ pub(super) fn open(app: &mut App) {
         }
         _ => None,
     };
+    let lists = matches!(app.screen, Screen::Messages | Screen::Sequence | Screen::Detail);
+    if lists && selected.is_none() && app.rows(app.screen) != Some(0) {
+        // Another one would be sent than the one that is about to appear.
+        return app.say("this message is still being read");
+    }
     let (session, message) = selected.map_or((session, None), |(session, message)| (session, Some(message)));
     app.questions.push(Request::Draft { session, message });
 }

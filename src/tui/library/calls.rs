@@ -11,6 +11,7 @@ use crate::mcp::SessionNumber;
 use crate::store::{MessageRow, Reader, Scope, Status};
 use crate::view::latencies::Latencies;
 use crate::view::outcome::is_failure;
+use crate::view::timing::{Clock, Sample, Shares};
 
 /// Messages read at once.
 const SLICE: usize = 10_000;
@@ -40,6 +41,7 @@ pub(super) fn failed(row: &MessageRow) -> bool {
 struct Call {
     figures: CallFigures,
     latencies: Latencies,
+    shares: Shares,
 }
 
 /// The figures of a session, as far as they were counted.
@@ -77,12 +79,21 @@ impl Figures {
     /// Counts on, and says what is known so far.
     pub(super) fn read(&mut self, reader: &Reader) -> Result<Statistics> {
         let Some(record) = reader.session(self.session)? else { return Ok(Statistics::default()) };
+        // Where the time went is found out of some calls only: the longer the session by now, the fewer of the new ones.
+        let (mut clock, mut sample) = (None, Sample::of(record.requests));
         for _ in 0..SLICES {
             let rows = reader.message_rows_at(self.session, self.next, SLICE)?;
             let Some(last) = rows.last() else { break };
             self.next = last.position + 1;
             for row in &rows {
                 self.count(row, row.time.since(record.started).max(0));
+                let is_answered = row.kind == Kind::Request && row.answered_by.is_some();
+                if is_answered && sample.takes() {
+                    let clock = clock.get_or_insert_with(|| Clock::new(reader, row.capture));
+                    if let Some(timing) = clock.of_request(row)? {
+                        self.call(row).shares.add(&timing);
+                    }
+                }
             }
         }
         let part = record.ended.since(record.started).max(1) / PARTS as i64 + 1;
@@ -169,5 +180,5 @@ impl Call {
 
 fn finished(call: &mut Call) -> CallFigures {
     let percentiles = [50, 95, 99].map(|percent| call.latencies.percentile(percent).unwrap_or_default());
-    CallFigures { percentiles, ..call.figures.clone() }
+    CallFigures { percentiles, parts: call.shares.medians(), ..call.figures.clone() }
 }

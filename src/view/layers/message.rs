@@ -1,10 +1,13 @@
 //! The message itself: JSON-RPC, what MCP makes of it, and the pipe that carried it.
 
+use anyhow::Result;
+
 use super::{At, Field, JSON_RPC, Layer, Place};
 use crate::capture::Span;
 use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::{Message, Peers};
+use crate::view::timing::Clock;
 use crate::view::units::{duration, size};
 use crate::view::{steps, text};
 
@@ -39,7 +42,7 @@ fn within(message: &Message, range: &std::ops::Range<usize>) -> Span {
     Span { stream: message.span.stream, start: at(range.start), end: at(range.end) }
 }
 
-pub(super) fn jsonrpc(message: &Message) -> Layer {
+pub(super) fn jsonrpc(place: &Place<'_>, message: &Message) -> Result<Layer> {
     let envelope = &message.envelope;
     let placed = |field: Field, range: &Option<std::ops::Range<usize>>| match range {
         Some(range) => field.at(At::Stream(within(message, range))),
@@ -70,8 +73,11 @@ pub(super) fn jsonrpc(message: &Message) -> Layer {
     fields.extend(message.answers.map(|answers| Field::new("answers", format!("message {}", answers.0))));
     fields.extend(message.answered_by.map(|answer| Field::new("answered by", format!("message {}", answer.0))));
     fields.extend(message.latency.map(|latency| Field::new("latency", duration(latency))));
+    if let Some(timing) = Clock::new(place.reader, place.capture).of_message(message)? {
+        fields.extend(timing.fields().into_iter().map(|(name, value)| Field::new(name, value)));
+    }
     let id = message.id.as_deref().map(|id| format!("  id {id}")).unwrap_or_default();
-    Layer {
+    Ok(Layer {
         summary: format!("{}{id}", message.kind.name()),
         fields,
         stream: Some(message.span.stream),
@@ -79,7 +85,7 @@ pub(super) fn jsonrpc(message: &Message) -> Layer {
         packets: message.packets.clone(),
         odd: message.kind == Kind::Invalid,
         ..Layer::new("json-rpc", JSON_RPC)
-    }
+    })
 }
 
 pub(super) fn mcp(place: &Place<'_>, message: &Message) -> Layer {
