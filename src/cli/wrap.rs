@@ -1,7 +1,5 @@
 //! `mcptap wrap`: an STDIO server with its pipes teed into the database.
 
-pub(super) mod command_line;
-
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
@@ -18,6 +16,7 @@ use crate::event::Detail;
 use crate::pipeline::{Options, Pipeline};
 use crate::source::stdio::{self, Observations, Server};
 use crate::store::{self, CaptureInfo, CaptureKind, Place, Writer};
+use crate::view::command_line;
 
 /// How often a database that cannot be opened is tried again, and how long to wait in between: another program may hold it locked. What is observed
 /// meanwhile waits in the queue.
