@@ -339,7 +339,7 @@ impl History {
                 if message.kind == Kind::Response && facts.method == Method::ToolsList {
                     let asked = message.answers.and_then(|number| self.requests.get(number));
                     let first = asked.is_none_or(|asked| asked.cursor.is_none());
-                    self.tools.take(facts.text().unwrap_or_default(), first);
+                    self.tools.take(facts.body(), facts.tools(), first);
                 }
                 if let Some(asked) = message.answers.and_then(|number| self.requests.answered(number)) {
                     if let (Carrier::SseEvent, Some(exchange)) = (message.carrier, asked.exchange) {

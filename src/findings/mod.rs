@@ -46,7 +46,7 @@ mod stdio;
 mod subscriptions;
 mod tasks;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 pub mod tls;
 mod tools;
 mod trace;

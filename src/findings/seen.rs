@@ -7,9 +7,9 @@ use super::carried::Carried;
 use super::history::{Asked, History};
 use super::lifecycle::versions::Versions;
 use crate::decode::Direction;
-use crate::decode::json::Object;
+use crate::decode::json::{self, Object};
 use crate::decode::jsonrpc::Kind;
-use crate::mcp::contract;
+use crate::mcp::contract::{self, TOOLS};
 use crate::mcp::facts::body;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revisions;
@@ -72,6 +72,7 @@ pub struct Facts<'a> {
     pub in_force: InForce,
     body: OnceCell<Object<'a>>,
     meta: OnceCell<Object<'a>>,
+    tools: OnceCell<Vec<Object<'a>>>,
     mismatches: OnceCell<Vec<Mismatch>>,
 }
 
@@ -79,7 +80,8 @@ impl<'a> Facts<'a> {
     pub(super) fn new(message: &'a Message) -> Facts<'a> {
         let method = message.method.as_deref().map_or(Method::Other, Method::named);
         let in_force = InForce::UNKNOWN;
-        Facts { message, method, in_force, body: OnceCell::new(), meta: OnceCell::new(), mismatches: OnceCell::new() }
+        let (body, meta, tools, mismatches) = Default::default();
+        Facts { message, method, in_force, body, meta, tools, mismatches }
     }
 
     /// The revisions that may be in force.
@@ -100,6 +102,14 @@ impl<'a> Facts<'a> {
     /// The members of its `_meta`.
     pub fn meta(&self) -> &Object<'a> {
         self.meta.get_or_init(|| self.body().object("_meta"))
+    }
+
+    /// The tools that a `tools/list` result lists; one more than are kept of a session, at most.
+    pub fn tools(&self) -> &[Object<'a>] {
+        self.tools.get_or_init(|| {
+            let listed = self.body().get("tools").unwrap_or_default();
+            json::array(listed, TOOLS + 1).into_iter().map(Object::read).collect()
+        })
     }
 
     /// How it differs from its definition, whichever revision is in force: what one of several possible revisions allows is no

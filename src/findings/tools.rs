@@ -9,7 +9,7 @@ use super::schema::revision;
 use super::seen::Seen;
 use super::{Check, Rule, Severity};
 use crate::decode::json::{self, Object};
-use crate::mcp::contract::{TOOLS, Verdict};
+use crate::mcp::contract::Verdict;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::{self, V2025_06_18, V2025_11_25, V2026_07_28};
 use crate::mcp::revision::Revisions;
@@ -124,7 +124,7 @@ static SCHEMA: Rule = Rule {
 
 fn schema(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     let Some(known) = revision(seen) else { return };
-    for tool in tools(seen) {
+    for tool in seen.tools() {
         let name = tool.text("name").unwrap_or_default();
         for member in ["inputSchema", "outputSchema"] {
             let Some(text) = tool.get(member) else { continue };
@@ -142,12 +142,6 @@ fn schema(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
             }
         }
     }
-}
-
-/// The tools of a `tools/list` result.
-fn tools<'a>(seen: &Seen<'_, 'a>) -> Vec<Object<'a>> {
-    let listed = seen.body().get("tools").unwrap_or_default();
-    json::array(listed, TOOLS).into_iter().map(Object::read).collect()
 }
 
 static STRUCTURED_MISSING: Rule = Rule {
@@ -279,7 +273,7 @@ static NAME: Rule = Rule {
 
 fn name(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     let has_grammar = seen.revisions().within(Revisions::between(V2025_11_25, V2026_07_28));
-    let tools = tools(seen);
+    let tools = seen.tools();
     let mut names: Vec<_> = tools.iter().filter_map(|tool| tool.text("name")).collect();
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     for name in names.iter().filter(|_| has_grammar) {

@@ -11,10 +11,9 @@ mod work;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::ControlFlow;
 
 use super::revision::Revision;
-use crate::decode::json::{elements, member, members, string};
+use crate::decode::json::{Object, member, string};
 
 /// Bytes of a schema that is looked at: the largest seen in the wild are a tenth of it.
 pub const SCHEMA_BYTES: usize = 256 << 10;
@@ -75,45 +74,28 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// Takes in the result of a `tools/list`: of the first page, which begins a new listing, or of a later one.
+    /// Takes in the result of a `tools/list`, and the tools in it: of the first page, which begins a new listing, or of a later one.
     ///
     /// server/utilities/pagination: a `nextCursor` says that there is more; without it the listing is complete.
-    pub fn take(&mut self, result: &str, first_page: bool) {
+    pub fn take(&mut self, result: &Object<'_>, tools: &[Object<'_>], first_page: bool) {
         if first_page {
             *self = Tools::default();
         }
-        let mut all = true;
-        if let Some(tools) = member(result, "tools") {
-            elements(tools, &mut |tool| {
-                all &= self.add(tool);
-                ControlFlow::Continue(())
-            });
-        }
-        self.complete = all && member(result, "nextCursor").is_none_or(|cursor| cursor == "null");
+        let all = tools.iter().all(|tool| self.add(tool));
+        self.complete = all && result.get("nextCursor").is_none_or(|cursor| cursor == "null");
     }
 
     /// Whether there was room for it. One without a name is no tool.
-    fn add(&mut self, text: &str) -> bool {
-        let mut name = None;
-        let mut tool = Tool::default();
-        members(text, &mut |key, value| {
-            match string(key).as_deref() {
-                Some("name") => name = string(value),
-                Some("inputSchema") => tool.input = Some(value.to_owned()),
-                Some("outputSchema") => tool.output = Some(value.to_owned()),
-                Some("execution") => tool.task_support = TaskSupport::read(value),
-                _ => {}
-            }
-            ControlFlow::Continue(())
-        });
-        let Some(name) = name else { return true };
-        let bytes =
-            name.len() + tool.input.as_ref().map_or(0, String::len) + tool.output.as_ref().map_or(0, String::len);
+    fn add(&mut self, tool: &Object<'_>) -> bool {
+        let Some(name) = tool.text("name") else { return true };
+        let [input, output] = ["inputSchema", "outputSchema"].map(|name| tool.get(name).map(str::to_owned));
+        let bytes = name.len() + input.as_ref().map_or(0, String::len) + output.as_ref().map_or(0, String::len);
         if self.tools.len() == TOOLS || self.bytes.saturating_add(bytes) > LISTING_BYTES {
             return false;
         }
         self.bytes += bytes;
-        self.tools.insert(name.into_owned(), tool);
+        let task_support = tool.get("execution").map(TaskSupport::read).unwrap_or_default();
+        self.tools.insert(name.into_owned(), Tool { input, output, task_support });
         true
     }
 
@@ -228,17 +210,28 @@ fn not_built(_: Revision, _: &str, _: &str) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decode::json::array;
+
+    fn take(tools: &mut Tools, result: &str, first_page: bool) {
+        let result = Object::read(result);
+        let listed = array(result.get("tools").unwrap_or_default(), TOOLS + 1);
+        tools.take(&result, &listed.into_iter().map(Object::read).collect::<Vec<_>>(), first_page);
+    }
 
     #[test]
     fn a_listing_is_complete_after_its_last_page() {
         let mut tools = Tools::default();
-        tools.take(r#"{"tools":[{"name":"a","inputSchema":{"type":"object"}},{"nameless":1}],"nextCursor":"2"}"#, true);
+        take(
+            &mut tools,
+            r#"{"tools":[{"name":"a","inputSchema":{"type":"object"}},{"nameless":1}],"nextCursor":"2"}"#,
+            true,
+        );
         assert!(!tools.is_complete());
-        tools.take(r#"{"tools":[{"name":"b","inputSchema":{},"outputSchema":{"type":"object"}}]}"#, false);
+        take(&mut tools, r#"{"tools":[{"name":"b","inputSchema":{},"outputSchema":{"type":"object"}}]}"#, false);
         assert!(tools.is_complete());
         assert_eq!(tools.get("a").and_then(|tool| tool.input.as_deref()), Some(r#"{"type":"object"}"#));
         assert_eq!(tools.get("b").and_then(|tool| tool.output.as_deref()), Some(r#"{"type":"object"}"#));
-        tools.take(r#"{"tools":[{"name":"c"}]}"#, true);
+        take(&mut tools, r#"{"tools":[{"name":"c"}]}"#, true);
         assert!(tools.get("a").is_none());
     }
 
@@ -246,7 +239,7 @@ mod tests {
     fn a_listing_is_bounded() {
         let many: Vec<String> = (0..TOOLS + 1).map(|number| format!(r#"{{"name":"{number}"}}"#)).collect();
         let mut tools = Tools::default();
-        tools.take(&format!(r#"{{"tools":[{}]}}"#, many.join(",")), true);
+        take(&mut tools, &format!(r#"{{"tools":[{}]}}"#, many.join(",")), true);
         assert!(!tools.is_complete());
         assert_eq!(tools.tools.len(), TOOLS);
     }

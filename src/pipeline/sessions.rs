@@ -225,7 +225,9 @@ impl Sessions {
                 say(found, emit);
             }
             Unit::Exchange(exchange) => {
-                self.tracker.exchange_over(exchange.number);
+                let mut said = Vec::new();
+                self.tracker.exchange_over(exchange.number, &mut |tracked| said.push(tracked));
+                said.into_iter().for_each(|tracked| self.tracked(tracked, emit));
                 let found = self.checker.exchange(&exchange);
                 self.counts.exchanges += 1;
                 emit(Event::Exchange(exchange));
@@ -398,6 +400,9 @@ impl Sessions {
 
     /// The capture is over.
     pub(super) fn finish(&mut self, emit: &mut Emit<'_>) {
+        let mut said = Vec::new();
+        self.tracker.finish(&mut |tracked| said.push(tracked));
+        said.into_iter().for_each(|tracked| self.tracked(tracked, emit));
         for session in self.tracker.open_sessions() {
             let found = self.checker.ended(session, &self.tracker.unanswered(session));
             say(found, emit);

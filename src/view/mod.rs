@@ -1,5 +1,6 @@
 //! What people see, as plain text: rows, words and numbers, without knowing where they are shown.
 
+pub mod command_line;
 pub mod latencies;
 pub mod layers;
 pub mod outcome;

@@ -9,6 +9,7 @@ mod laws;
 mod limits;
 mod mock;
 mod peers;
+mod pipes;
 mod program;
 mod public;
 mod replay;

@@ -51,7 +51,13 @@ pub(super) fn write_string(out: &mut Vec<u8>, text: &str) {
             at = write_block(out, bytes, at, at + BLOCK);
         }
     }
-    if at < bytes.len() {
+    // What is left is most often all there was: a name, an address, an id.
+    let rest = &bytes[at..];
+    let mut block = [b' '; BLOCK];
+    block[..rest.len()].copy_from_slice(rest);
+    if is_plain(&block) {
+        out.extend_from_slice(rest);
+    } else {
         write_block(out, bytes, at, bytes.len());
     }
     out.push(b'"');

@@ -9,26 +9,32 @@ use crate::mcp::contract::VALUE_BYTES;
 /// Nesting that is followed: the depth of the recursion.
 const DEPTH: usize = 128;
 
-/// A number for a JSON value, the same whatever its blanks, its escapes and the order of its members; `without` names members that do
-/// not count. `None` where it is nested too deeply (128), or larger than what is held against a schema.
-pub fn fingerprint(text: &str, without: &[&str]) -> Option<u64> {
-    if text.len() > VALUE_BYTES {
-        return None;
-    }
-    let mut hasher = DefaultHasher::new();
-    hash(text, without, DEPTH, &mut hasher)?;
-    Some(hasher.finish())
+/// A number for a JSON value, the same whatever its blanks, its escapes and the order of its members. `None` where it is nested too
+/// deeply (128), or larger than what is held against a schema.
+pub fn fingerprint(value: &str) -> Option<u64> {
+    number(value, |hasher| hash(value, DEPTH, hasher))
 }
 
-fn hash(value: &str, without: &[&str], depth: usize, hasher: &mut DefaultHasher) -> Option<()> {
+/// A number for an object, some of its members aside.
+pub fn fingerprint_without(object: &Object<'_>, without: &[&str]) -> Option<u64> {
+    number(object.json(), |hasher| members(object, without, DEPTH).map(|members| members.hash(hasher)))
+}
+
+fn number(text: &str, hash: impl FnOnce(&mut DefaultHasher) -> Option<()>) -> Option<u64> {
+    let mut hasher = DefaultHasher::new();
+    let is_short = text.len() <= VALUE_BYTES;
+    is_short.then(|| hash(&mut hasher)).flatten().map(|()| hasher.finish())
+}
+
+fn hash(value: &str, depth: usize, hasher: &mut DefaultHasher) -> Option<()> {
     let depth = depth.checked_sub(1)?;
     value.bytes().next().hash(hasher);
     match value.as_bytes().first() {
-        Some(b'{') => members(value, without, depth)?.hash(hasher),
+        Some(b'{') => members(&Object::read(value), &[], depth)?.hash(hasher),
         Some(b'[') => {
             let mut is_shallow = true;
             json::elements(value, &mut |element| {
-                is_shallow = hash(element, &[], depth, hasher).is_some();
+                is_shallow = hash(element, depth, hasher).is_some();
                 if is_shallow { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             });
             // Where the next value is no element of this one.
@@ -47,13 +53,12 @@ fn hash(value: &str, without: &[&str], depth: usize, hasher: &mut DefaultHasher)
 }
 
 /// The members in any order: each has a number of its own, and these are put in order.
-fn members(object: &str, without: &[&str], depth: usize) -> Option<Vec<u64>> {
+fn members(object: &Object<'_>, without: &[&str], depth: usize) -> Option<Vec<u64>> {
     let mut found = Vec::new();
-    let members = Object::read(object);
-    for (name, value) in members.iter().filter(|(name, _)| !without.iter().any(|other| json::is(name, other))) {
+    for (name, value) in object.iter().filter(|(name, _)| !without.iter().any(|other| json::is(name, other))) {
         let mut hasher = DefaultHasher::new();
         json::string(name).hash(&mut hasher);
-        hash(value, &[], depth, &mut hasher)?;
+        hash(value, depth, &mut hasher)?;
         found.push(hasher.finish());
     }
     found.sort_unstable();
@@ -66,7 +71,7 @@ mod tests {
 
     #[test]
     fn order_and_blanks_do_not_count() {
-        let of = |text| fingerprint(text, &["_meta"]);
+        let of = |text| fingerprint_without(&Object::read(text), &["_meta"]);
         assert!(of(r#"{"a":1,"b":[1,2]}"#).is_some());
         assert_eq!(of(r#"{"a":1,"b":[1,2]}"#), of(r#"{ "b": [1, 2], "_meta": 7, "a": 1 }"#));
         assert_eq!(of(r#"{"a":{"x":1e2,"y":"\u00e9"}}"#), of(r#"{"a":{"y":"é","x":100.0}}"#));
@@ -80,6 +85,7 @@ mod tests {
         ] {
             assert_ne!(of(one), of(other), "{one} {other}");
         }
-        assert_eq!(of(&format!("{}{}", "[".repeat(200), "]".repeat(200))), None);
+        assert_eq!(fingerprint(&format!("{}{}", "[".repeat(200), "]".repeat(200))), None);
+        assert_eq!(fingerprint("[1, {}]"), fingerprint("[1,{ }]"));
     }
 }

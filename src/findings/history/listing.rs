@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::fingerprint;
-use crate::decode::json::{self, Object};
+use super::fingerprint::fingerprint_without;
 use crate::decode::jsonrpc::Kind;
 use crate::findings::seen::Facts;
 use crate::mcp::MessageNumber;
@@ -77,9 +76,10 @@ impl Listings {
             Some(_) => self.before(Method::ToolsList, cursor).and(self.open.clone())?,
         };
         listing.number = facts.message.number;
-        for tool in json::array(facts.body().get("tools")?, TOOLS + 1) {
-            let name = Object::read(tool).text("name").filter(|name| name.len() <= NAME)?;
-            listing.tools.push((name.into_owned(), fingerprint(tool, &["_meta"])?));
+        facts.body().get("tools")?;
+        for tool in facts.tools() {
+            let name = tool.text("name").filter(|name| name.len() <= NAME)?;
+            listing.tools.push((name.into_owned(), fingerprint_without(tool, &["_meta"])?));
         }
         (listing.tools.len() <= TOOLS).then_some(listing)
     }

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::{Asked, Form, fingerprint};
+use super::fingerprint::{fingerprint, fingerprint_without};
+use super::{Asked, Form};
 use crate::decode::json::{Object, string};
 use crate::decode::jsonrpc::Kind;
 use crate::findings::seen::{Evidence, Facts};
@@ -75,7 +76,7 @@ impl Retry {
         }
         let responses = responses.map(Object::read).unwrap_or_default();
         let keys = responses.iter().take(INPUTS).filter_map(|(key, _)| Some(string(key)?.into_owned()));
-        let params = facts.text().and_then(|params| fingerprint(params, &APART));
+        let params = facts.text().and_then(|_| fingerprint_without(facts.body(), &APART));
         Some(Retry { params, state: state.and_then(short), keys: keys.collect() })
     }
 }
@@ -84,7 +85,7 @@ impl Retry {
 fn short(state: &str) -> Option<String> {
     match string(state)? {
         state if state.len() <= STATE => Some(state.into_owned()),
-        _ => Some(format!("#{:x}", fingerprint(state, &[])?)),
+        _ => Some(format!("#{:x}", fingerprint(state)?)),
     }
 }
 
@@ -145,7 +146,7 @@ impl Rounds {
 /// The params of a request that may be asked back, in short.
 pub(super) fn params(facts: &Facts<'_>) -> Option<u64> {
     let may_be = matches!(facts.method, Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead);
-    facts.text().filter(|_| may_be).and_then(|params| fingerprint(params, &APART))
+    facts.text().filter(|_| may_be).and_then(|_| fingerprint_without(facts.body(), &APART))
 }
 
 fn wanted(facts: &Facts<'_>) -> Vec<Wanted> {

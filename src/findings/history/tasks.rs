@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Asked, fingerprint};
+use super::Asked;
+use super::fingerprint::fingerprint;
 use crate::capture::Time;
 use crate::decode::Direction;
 use crate::decode::json::{self, Object, string};
@@ -115,7 +116,7 @@ impl<'a> Stated<'a> {
         let requests = self.members.object("inputRequests");
         let read = |(key, request): (&str, &str)| {
             let key = string(key).filter(|key| key.len() <= ID)?;
-            Some((key.into_owned(), fingerprint(request, &[])?))
+            Some((key.into_owned(), fingerprint(request)?))
         };
         requests.iter().take(INPUTS).filter_map(read).collect()
     }

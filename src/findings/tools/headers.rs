@@ -4,14 +4,13 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::decode::json::{self, Object};
 use crate::findings::http::modern::decoded;
 use crate::findings::report::Report;
 use crate::findings::rule::{REQUESTS, RESULTS};
 use crate::findings::seen::Seen;
 use crate::findings::{Check, Rule, Severity};
 use crate::mcp::Transport;
-use crate::mcp::contract::{SCHEMA_BYTES, TOOLS};
+use crate::mcp::contract::SCHEMA_BYTES;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revisions;
 
@@ -37,7 +36,7 @@ static ANNOTATION: Rule = Rule {
 const KEYWORD: &str = "x-mcp-header";
 
 fn annotation(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    for tool in json::array(seen.body().get("tools").unwrap_or_default(), TOOLS).into_iter().map(Object::read) {
+    for tool in seen.tools() {
         if let Some(fault) = tool.get("inputSchema").and_then(fault) {
             report.say(format!("{}: {fault}", tool.text("name").unwrap_or_default()));
         }
