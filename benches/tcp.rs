@@ -38,7 +38,7 @@ const ROUNDS: u32 = 200_000;
 
 /// Handshakes, then rounds of a data segment and its ACK, round robin over the connections.
 fn run(traffic: Traffic, payload: &[u8]) -> u64 {
-    let mut tcp = Tcp::new(Limits::default());
+    let mut tcp = Tcp::new(Limits::default(), |_| true);
     let mut counter = Counter::default();
     let mut number = 0;
     let mut push = |connection: u32, back: bool, flags: u16, sequence: u32, acknowledgment: u32, payload: &[u8]| {

@@ -5,9 +5,12 @@
 
 mod encrypted;
 mod fuzz;
+mod holes;
 mod sessions;
+#[cfg(test)]
+mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use rustc_hash::FxHashMap;
 
@@ -15,7 +18,7 @@ use crate::capture::pipe::{self, Content};
 use crate::capture::{Limits, Packet, PacketNumber, Time};
 use crate::decode::packet::{Decoded, Packets};
 use crate::decode::quic::Quic;
-use crate::decode::stack::{Options as StackOptions, Stacks};
+use crate::decode::stack::{self, Options as StackOptions, Stacks};
 use crate::decode::tcp::{self, Delivery, Facts, SegmentFact, Tcp};
 use crate::decode::{Anomaly, ConnectionId, Side};
 use crate::event::{ConnectionKind, Detail, Event};
@@ -74,7 +77,14 @@ struct Above {
     /// Connections of wrapped processes, by process id, and the other way round: in order of appearance, latest first.
     pipes: FxHashMap<u32, ConnectionId>,
     processes: BTreeMap<ConnectionId, u32>,
+    /// TLS connections that TCP is done with and whose secrets may still come, in order of their ends: a capture tool may write
+    /// secrets behind the packets.
+    sealed: VecDeque<(ConnectionId, Facts)>,
 }
+
+/// Such connections kept at once. What they hold of TLS is bounded by [`Limits::sealed_total`], and a store holds
+/// [`Limits::undecided`] bytes of packets for each.
+const SEALED: usize = 256;
 
 /// Ids of pipes count down from the top, so that they never meet those of TCP connections.
 const FIRST_PIPE: u32 = u32::MAX - 1;
@@ -88,12 +98,13 @@ impl Pipeline {
         Pipeline {
             packets: Packets::new(limits),
             quic: Quic::default(),
-            tcp: Tcp::new(limits),
+            tcp: Tcp::new(limits, stack::opens),
             above: Above {
                 stacks: Stacks::new(limits, stack),
                 sessions: Sessions::new(options),
                 pipes: FxHashMap::default(),
                 processes: BTreeMap::new(),
+                sealed: VecDeque::new(),
             },
         }
     }
@@ -106,6 +117,7 @@ impl Pipeline {
                 let Above { stacks, sessions, .. } = &mut self.above;
                 stacks.secrets(lines, &mut |unit| sessions.unit(unit, emit));
                 self.above.keep(emit);
+                self.above.unsealed(emit);
             }
             Input::Damage(damage) => {
                 let text = format!("{}, byte {}: {}", damage.file, damage.offset, damage.reason);
@@ -170,6 +182,7 @@ impl tcp::Sink for Junction<'_, '_, '_> {
 
     fn delivered(&mut self, delivery: Delivery<'_>) {
         let Above { stacks, sessions, .. } = self.above;
+        sessions.holes.delivered(&delivery);
         stacks.delivered(&delivery, &mut |unit| sessions.unit(unit, self.emit));
         self.above.keep(self.emit);
     }
@@ -179,7 +192,7 @@ impl tcp::Sink for Junction<'_, '_, '_> {
     }
 
     fn closed(&mut self, connection: ConnectionId, facts: &Facts) {
-        self.above.closed(connection, Some(facts), self.emit);
+        self.above.closed(connection, facts, self.emit);
     }
 }
 
@@ -224,7 +237,7 @@ impl Above {
     fn pipe_closed(&mut self, id: ConnectionId, emit: &mut Emit<'_>) {
         if let Some(process) = self.processes.remove(&id) {
             self.pipes.remove(&process);
-            self.closed(id, None, emit);
+            self.over(id, None, emit);
         }
     }
 
@@ -236,7 +249,30 @@ impl Above {
         }
     }
 
-    fn closed(&mut self, connection: ConnectionId, facts: Option<&Facts>, emit: &mut Emit<'_>) {
+    /// TCP is done with a connection.
+    fn closed(&mut self, connection: ConnectionId, facts: &Facts, emit: &mut Emit<'_>) {
+        if !self.stacks.waits(connection) {
+            return self.over(connection, Some(facts), emit);
+        }
+        self.sealed.push_back((connection, *facts));
+        if self.sealed.len() > SEALED
+            && let Some((oldest, facts)) = self.sealed.pop_front()
+        {
+            self.over(oldest, Some(&facts), emit);
+        }
+    }
+
+    /// Secrets came: connections that waited for them are over.
+    fn unsealed(&mut self, emit: &mut Emit<'_>) {
+        for (connection, facts) in std::mem::take(&mut self.sealed) {
+            match self.stacks.waits(connection) {
+                true => self.sealed.push_back((connection, facts)),
+                false => self.over(connection, Some(&facts), emit),
+            }
+        }
+    }
+
+    fn over(&mut self, connection: ConnectionId, facts: Option<&Facts>, emit: &mut Emit<'_>) {
         let Above { stacks, sessions, .. } = self;
         stacks.closed(connection, &mut |unit| sessions.unit(unit, emit));
         self.keep(emit);
@@ -258,6 +294,9 @@ impl Above {
     fn finish(&mut self, emit: &mut Emit<'_>) {
         while let Some((id, _)) = self.processes.last_key_value() {
             self.pipe_closed(*id, emit);
+        }
+        while let Some((connection, facts)) = self.sealed.pop_front() {
+            self.over(connection, Some(&facts), emit);
         }
         self.sessions.finish(emit);
     }

@@ -1,5 +1,6 @@
 //! What HTTP says, whichever version carried it: heads, and the events of a connection.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use super::{Anomaly, Direction, Ending};
@@ -55,6 +56,18 @@ impl Head {
     /// The first value of this name, where it is text.
     pub fn value<'a>(&'a self, name: &'a str) -> Option<&'a str> {
         self.values(name).next().and_then(|value| std::str::from_utf8(value).ok())
+    }
+
+    /// The values of every field of this name as one list: "a recipient MAY combine multiple field lines within a field section that have
+    /// the same field name into one field line, [...] by appending each subsequent field line value to the initial field line value in order,
+    /// separated by a comma" (RFC 9110 section 5.3). Values that are no text are left out.
+    pub fn list(&self, name: &str) -> Option<Cow<'_, str>> {
+        let fields = self.fields().filter(|(n, _)| n.eq_ignore_ascii_case(name.as_bytes()));
+        let values = fields.filter_map(|(_, value)| std::str::from_utf8(value).ok());
+        values.fold(None, |list, value| match list {
+            None => Some(Cow::Borrowed(value)),
+            Some(list) => Some(Cow::Owned(format!("{list}, {value}"))),
+        })
     }
 
     /// The media type of the content, lower case, without parameters: `text/event-stream`.

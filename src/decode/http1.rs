@@ -48,6 +48,14 @@ impl Http1 {
         }
     }
 
+    /// The same, where the directions begin at these offsets.
+    pub fn behind(limits: Limits, offsets: [u64; 2]) -> Http1 {
+        let mut http = Http1::new(limits);
+        http.requests.begin_at(offsets[0]);
+        http.responses.begin_at(offsets[1]);
+        http
+    }
+
     /// The next piece of one direction.
     pub fn push(&mut self, direction: Direction, piece: Piece<'_>, seen: Seen, sink: &mut impl FnMut(HttpEvent<'_>)) {
         let mut turn = Turn { pairing: &mut self.pairing, seen: seen.acknowledged, sink };

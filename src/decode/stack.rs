@@ -35,7 +35,7 @@ use super::stream::{Stream, StreamKind};
 use super::tcp::{Delivery, Facts};
 use super::tls::keylog::KeyLog;
 use super::tls::{Agreed, Secrecy};
-use super::{Anomaly, ConnectionId, Direction, Endpoints, Side};
+use super::{Anomaly, ConnectionId, Direction, Endpoints, Side, http1, http2};
 use crate::capture::{Limits, PacketNumber, Part, Provenance, Span, StreamId, Time};
 
 pub use pipe::Process;
@@ -337,6 +337,12 @@ impl Stacks {
         }
     }
 
+    /// Whether a connection holds TLS records whose secrets may still come.
+    pub fn waits(&self, id: ConnectionId) -> bool {
+        let stack = self.connections.get(&id).map(|connection| &connection.stack);
+        matches!(stack, Some(Stack::Tcp(stack)) if stack.waits())
+    }
+
     /// A connection is over: whatever is open on it ends. It stays known until it is forgotten, since what ends may be what
     /// tells that it is to be kept.
     pub fn closed(&mut self, id: ConnectionId, sink: &mut Sink<'_>) {
@@ -369,6 +375,12 @@ impl Stacks {
     pub fn provenance(&self) -> &Provenance {
         &self.shared.provenance
     }
+}
+
+/// Whether bytes are what a client begins a connection with, in any of the protocols that are looked for.
+pub fn opens(bytes: &[u8]) -> bool {
+    let by_client = Some(Some(Direction::ClientToServer));
+    http1::sniff(bytes) == by_client || http2::sniff(bytes) == by_client || super::tls::is_client_hello(bytes)
 }
 
 /// What a stack works with while it handles one piece.

@@ -112,6 +112,7 @@ pub trait Sink {
 #[derive(Debug)]
 pub struct Tcp {
     limits: Limits,
+    opens: fn(&[u8]) -> bool,
     table: Table,
     recent: Recent,
     /// The latest time of a packet; what is noted is noted as of then.
@@ -128,9 +129,10 @@ pub struct Tcp {
 }
 
 impl Tcp {
-    /// An empty one.
-    pub fn new(limits: Limits) -> Tcp {
+    /// An empty one. `opens` says whether bytes are what a client begins a connection with: it matters where no SYN was captured.
+    pub fn new(limits: Limits, opens: fn(&[u8]) -> bool) -> Tcp {
         Tcp {
+            opens,
             table: Table::new(limits.connections),
             recent: Recent::new(&limits),
             latest: Time(i64::MIN),
@@ -244,7 +246,7 @@ impl Tcp {
     ) -> Option<T> {
         let entry = self.table.entry(slot)?;
         let before = entry.connection.cost();
-        let mut context = Context { limits: &self.limits, recent: &mut self.recent, sink, now };
+        let mut context = Context { limits: &self.limits, recent: &mut self.recent, sink, opens: self.opens, now };
         let result = work(&mut entry.connection, &mut context);
         let after = entry.connection.cost();
         self.held = self.held - before + after;

@@ -266,6 +266,13 @@ impl Tls {
         Tls { framing: Default::default(), state: State::new(limits.packets_listed), waiting: None, gave_up: false }
     }
 
+    /// The same, where the directions begin at these offsets.
+    pub fn behind(limits: Limits, offsets: [u64; 2]) -> Tls {
+        let mut tls = Tls::new(limits);
+        tls.framing.iter_mut().zip(offsets).for_each(|(framing, offset)| framing.offset = offset);
+        tls
+    }
+
     /// The next piece of one direction.
     pub fn push(
         &mut self,
@@ -318,6 +325,11 @@ impl Tls {
                 }
             }
         }
+    }
+
+    /// Whether records wait for secrets that may still come.
+    pub fn waits(&self) -> bool {
+        self.waiting.is_some()
     }
 
     /// Bytes of records that are held until their secrets come, or until they are whole.

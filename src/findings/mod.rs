@@ -44,7 +44,7 @@ mod stdio;
 mod subscriptions;
 mod tasks;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 pub mod tls;
 mod tools;
 mod trace;
@@ -71,6 +71,7 @@ const FAMILIES: &[&[&Rule]] = &[
     jsonrpc::error_data::RULES,
     jsonrpc::batch::RULES,
     lifecycle::RULES,
+    lifecycle::versions::RULES,
     capabilities::RULES,
     methods::RULES,
     schema::RULES,

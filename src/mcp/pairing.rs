@@ -173,6 +173,11 @@ impl Pairing {
     }
 }
 
+/// Whether two ids, as sent, are equal: of one type and value.
+pub fn is_same_id(one: &str, other: &str) -> bool {
+    one == other || typed(one) == typed(other)
+}
+
 fn typed(id: &str) -> Id {
     if id.bytes().all(|byte| byte.is_ascii_digit())
         && !(id.len() > 1 && id.starts_with('0'))

@@ -2,7 +2,7 @@
 //!
 //! In order of evidence: the pipes of a process; the session id that the server assigned; the endpoint that an HTTP+SSE stream announced; the
 //! exchange (an answer is where its request was); the copy of a request that was redirected; and for servers that keep no session, the
-//! client's address, the server and the path.
+//! client's address, the server and the target.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -73,17 +73,13 @@ impl Place {
         }
     }
 
-    /// The path, without the query.
-    pub fn path(&self) -> &str {
-        self.target.split('?').next().unwrap_or_default()
-    }
-
     fn stateless(&self) -> Stateless {
-        (self.client.ip(), self.server, self.path().to_owned())
+        (self.client.ip(), self.server, self.target.clone())
     }
 }
 
-/// A client's address, a server and a path: all there is to tell the clients of a server that keeps no session.
+/// A client's address, a server and a target: all there is to tell the clients of a server that keeps no session. The query counts, since the endpoints of
+/// HTTP+SSE differ in nothing else.
 type Stateless = (IpAddr, SocketAddr, String);
 
 /// Redirected requests whose copies are awaited at once.
@@ -191,6 +187,11 @@ impl Places {
     /// The session of an announced endpoint.
     pub fn announced(&self, server: SocketAddr, target: &str) -> Option<SessionNumber> {
         self.by_endpoint.get(&(server, target.to_owned())).copied()
+    }
+
+    /// The session that this client's requests to an endpoint opened, since they were captured before the stream announced it.
+    pub fn posted(&self, client: IpAddr, server: SocketAddr, target: &str) -> Option<SessionNumber> {
+        self.stateless.get(&(client, server, target.to_owned())).copied()
     }
 
     /// The request of this exchange was redirected: its copy belongs to the same session.

@@ -1,5 +1,6 @@
 //! From texts to messages: each in its session, each answer with its request.
 
+mod early;
 mod http;
 mod sessions;
 mod state;
@@ -19,6 +20,7 @@ use crate::decode::exchange::ExchangeNumber;
 use crate::decode::jsonrpc::{self, Envelope, Fault, Kind, Parsed};
 use crate::decode::stack::{Connected, Process, Text, TextCarrier};
 use crate::decode::{ConnectionId, Direction};
+use early::Early;
 use state::State;
 
 /// Something odd about a message; `findings/` words it.
@@ -75,6 +77,7 @@ pub struct Tracker {
     pipes: FxHashMap<ConnectionId, SessionNumber>,
     /// The sessions that each open connection carries; a proxy's carries many.
     carried: FxHashMap<ConnectionId, VecDeque<SessionNumber>>,
+    early: Early,
     last_session: u32,
     last_message: u64,
     last_batch: u64,
@@ -90,6 +93,7 @@ impl Tracker {
             places: Places::default(),
             pipes: FxHashMap::default(),
             carried: FxHashMap::default(),
+            early: Early::default(),
             last_session: 0,
             last_message: 0,
             last_batch: 0,
@@ -122,6 +126,7 @@ impl Tracker {
 
     /// A text that may be JSON-RPC.
     pub fn text(&mut self, mut text: Text<'_>, connected: &Connected, sink: &mut Sink<'_>) {
+        self.give_up_due(text.time, sink);
         if let TextCarrier::SseEvent { kind: Some("endpoint"), exchange, .. } = text.carrier {
             return self.endpoint(exchange, &text, connected, sink);
         }
@@ -282,7 +287,6 @@ impl Tracker {
         let Some(state) = self.sessions.get_mut(&number) else { return };
         let exchange = text.exchange();
         let place = exchange.and_then(|exchange| self.exchanges.get(&exchange));
-        self.last_message += 1;
         let (carrier, line, sse_id) = match &text.carrier {
             TextCarrier::Line { number, .. } => (Carrier::Line, Some(*number), None),
             TextCarrier::SseEvent { id, .. } => (Carrier::SseEvent, None, id.map(str::to_owned)),
@@ -312,9 +316,9 @@ impl Tracker {
             }
             None => false,
         };
-        let mut message = Message {
+        let message = Message {
             session: number,
-            number: MessageNumber(self.last_message),
+            number: MessageNumber::default(),
             time: text.time,
             transport: state.session.transport,
             direction: text.direction,
@@ -347,10 +351,32 @@ impl Tracker {
             (Some(exchange), Direction::ServerToClient) if state.stateless => Scope::Exchange(exchange),
             (exchange, Direction::ServerToClient) => Scope::Session(exchange),
         };
-        state.pair(&mut message, scope, &self.limits, &mut oddities);
+        self.tell(Box::new(message), scope, oddities, text.is_http(), sink);
+    }
+
+    /// Pairs a message and tells it. While there is patience, an answer waits for its question.
+    fn tell(
+        &mut self,
+        mut message: Box<Message>,
+        scope: Scope,
+        mut oddities: Vec<Oddity>,
+        patient: bool,
+        sink: &mut Sink<'_>,
+    ) {
+        let Some(state) = self.sessions.get_mut(&message.session) else { return };
+        message.number = MessageNumber(self.last_message + 1);
+        if !state.pair(&mut message, scope, &self.limits, &mut oddities, patient) {
+            return self.early.hold(message, scope);
+        }
+        self.last_message += 1;
         message.link = state.operations.link(&message);
         state.count(&message);
-        sink(Tracked::Message(Box::new(message), oddities));
+        let question = self.question(&message);
+        self.early.count();
+        sink(Tracked::Message(message, oddities));
+        if let Some(question) = question {
+            self.asked(&question, sink);
+        }
     }
 }
 

@@ -9,5 +9,6 @@ pub mod paint;
 pub mod safe;
 pub mod steps;
 pub mod text;
+pub mod timing;
 pub mod transcript;
 pub mod units;

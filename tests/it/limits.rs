@@ -228,7 +228,7 @@ impl tcp::Sink for Held {
 #[test]
 fn streams_and_fragments_are_given_up_in_time() {
     let limits = low();
-    let (mut packets, mut tcp) = (Packets::new(limits), Tcp::new(limits));
+    let (mut packets, mut tcp) = (Packets::new(limits), Tcp::new(limits, |_| true));
     let mut held = Held { stacks: Stacks::new(limits, stack::Options::default()), open: 0, limits };
     for (frame, number) in attack().iter().zip(1..) {
         let packet: Packet<'_> = frame.packet(number);

@@ -26,8 +26,6 @@ pub(super) struct Framing {
     pub(super) body: Body,
     /// What contradicts what.
     pub(super) ambiguous: Option<&'static str>,
-    /// A transfer coding beside `chunked`: the content is handed on in it.
-    pub(super) coding: Option<String>,
     /// Whether the message has an `Upgrade` field.
     pub(super) upgrade: bool,
 }
@@ -66,12 +64,12 @@ pub(super) fn of_response(head: &Head, status: u16, asks: Asks) -> Framing {
         // is determined by the number of octets received prior to the server closing the connection."
         _ => return told.framing(head, Body::UntilClose, Body::UntilClose),
     };
-    Framing { body, ambiguous: None, coding: None, upgrade: std::mem::take(&mut told.upgrade) }
+    Framing { body, ambiguous: None, upgrade: std::mem::take(&mut told.upgrade) }
 }
 
 impl Told {
     /// Rules 3 to 6. `silent`: nothing is said; `unchunked`: the last transfer coding is not `chunked`.
-    fn framing(mut self, head: &Head, silent: Body, unchunked: Body) -> Framing {
+    fn framing(self, head: &Head, silent: Body, unchunked: Body) -> Framing {
         let chunked = self.codings.iter().filter(|coding| *coding == "chunked").count();
         let last = self.codings.last().is_some_and(|coding| coding == "chunked");
         let (body, mut ambiguous) = match (&self.length, self.codings.is_empty()) {
@@ -103,9 +101,7 @@ impl Told {
             // handling of such whitespace have led to security vulnerabilities".
             ambiguous = ambiguous.or(Some("a blank before the colon of a framing field"));
         }
-        self.codings.retain(|coding| coding != "chunked");
-        let coding = (!self.codings.is_empty()).then(|| self.codings.join(", "));
-        Framing { body, ambiguous, coding, upgrade: self.upgrade }
+        Framing { body, ambiguous, upgrade: self.upgrade }
     }
 }
 

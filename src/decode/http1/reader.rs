@@ -118,6 +118,11 @@ impl Reader {
         }
     }
 
+    /// Nothing stands before this offset.
+    pub(super) fn begin_at(&mut self, offset: u64) {
+        self.offset = offset.min(FAR);
+    }
+
     /// Bytes that are held.
     pub(super) fn held(&self) -> usize {
         self.held.len()

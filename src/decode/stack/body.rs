@@ -1,5 +1,6 @@
 //! The body of an HTTP message: content coding taken off, then whole JSON, server-sent events, or nothing for MCP.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use ring::digest;
@@ -59,10 +60,21 @@ impl fmt::Debug for Hash {
     }
 }
 
+/// The codings of the content, in the order in which they were applied.
+fn codings(head: &Head) -> Option<Cow<'_, str>> {
+    let content = head.list("content-encoding");
+    // "A transfer coding [...] has been (or will be) applied to the content" (RFC 9112 section 6.1) after its own codings, of which it has the names
+    // (section 7.2); "chunked" frames the message.
+    let Some(transfer) = head.list("transfer-encoding").filter(|list| list.contains(',')) else { return content };
+    let names = content.as_deref().into_iter().chain(transfer.split(',').map(str::trim));
+    let names: Vec<&str> = names.filter(|name| !name.eq_ignore_ascii_case("chunked")).collect();
+    Some(Cow::Owned(names.join(", ")))
+}
+
 impl Body {
     /// By the head. An unknown coding is odd; the body is then kept as sent.
     pub(super) fn new(direction: Direction, head: &Head, limits: Limits, hash: bool) -> (Body, Option<Anomaly>) {
-        let (coding, anomaly) = match head.value("content-encoding").map(|value| Coding::new(value, limits)) {
+        let (coding, anomaly) = match codings(head).map(|codings| Coding::new(&codings, limits)) {
             None => (None, None),
             Some(Ok(coding)) => (coding, None),
             Some(Err(anomaly)) => (None, Some(anomaly)),

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::http::{HttpStack, Version};
+use super::http::{HttpStack, Tunnel, Version};
 use super::tls::TlsStack;
 use super::{Layer, Unit};
 use crate::capture::{Span, StreamId, Time};
@@ -16,12 +16,17 @@ use crate::decode::{Direction, Ending, Piece, Side};
 /// Bytes looked at, at most, to recognise a protocol at the start of a side: the longest method and a target's first bytes.
 const SNIFFED: usize = 32;
 
+/// Tunnels within tunnels that are followed: a client passes few proxies, and each costs a part of the stack.
+const TUNNELS: u8 = 4;
+
 #[derive(Debug)]
 pub(super) struct Channel {
     /// The streams of both sides; opened with the first byte.
     streams: [Option<StreamId>; 2],
     kind: fn(Side) -> StreamKind,
     protocol: Protocol,
+    /// How often it became a tunnel.
+    tunnels: u8,
 }
 
 #[derive(Debug)]
@@ -35,10 +40,14 @@ enum Protocol {
 /// One side of a connection on which nothing was recognised yet.
 #[derive(Debug, Default)]
 struct Unknown {
+    /// Where it begins: 0, or behind what made the connection a tunnel.
+    begin: u64,
     /// Bytes passed over: nothing known begins in them.
     at: u64,
     /// Bytes behind them that are too few to tell; fewer than [`SNIFFED`].
     held: Vec<u8>,
+    /// When the first of those came.
+    since: Time,
 }
 
 impl Unknown {
@@ -51,7 +60,7 @@ impl Unknown {
 impl Channel {
     /// `kind` says what its streams are.
     pub(super) fn new(kind: fn(Side) -> StreamKind) -> Channel {
-        Channel { streams: [None; 2], kind, protocol: Protocol::Unknown(Default::default()) }
+        Channel { streams: [None; 2], kind, protocol: Protocol::Unknown(Default::default()), tunnels: 0 }
     }
 
     /// The stream of one side, opened when first asked for.
@@ -81,6 +90,11 @@ impl Channel {
         if let Protocol::Tls(tls) = &mut self.protocol {
             tls.retry(layer);
         }
+    }
+
+    /// Whether records wait for TLS secrets that may still come.
+    pub(super) fn waits(&self) -> bool {
+        matches!(&self.protocol, Protocol::Tls(tls) if tls.waits())
     }
 
     /// Memory is needed elsewhere: records that wait for TLS secrets are given up.
@@ -144,7 +158,7 @@ impl Channel {
         };
         let is_tls = match unknown.at {
             _ if within_tls => Some(false),
-            0 => tls::sniff(&looked),
+            at if at == unknown.begin => tls::sniff(&looked),
             _ => Some(tls::sniff_application_data(&looked)),
         };
         let (http1, http2) = (http1::sniff(&looked), http2::sniff(&looked));
@@ -167,6 +181,9 @@ impl Channel {
                 self.begin_tls(layer, client);
             }
             (Some(None), _) | (_, None) if looked.len() < SNIFFED => {
+                if unknown.held.is_empty() {
+                    unknown.since = arrival.time;
+                }
                 return unknown.held.extend_from_slice(bytes);
             }
             _ => return unknown.pass(bytes.len() as u64),
@@ -180,9 +197,33 @@ impl Channel {
             Protocol::Http(http) => {
                 let seen = Seen { acknowledged: arrival.acknowledged };
                 http.push(layer, direction, piece, seen, arrival.time);
+                if self.tunnels < TUNNELS
+                    && let Some(tunnel) = http.tunnel()
+                {
+                    self.tunnels += 1;
+                    http.close(layer, Ending::Cut);
+                    self.begin_tunnel(layer, tunnel, arrival.time);
+                }
             }
             Protocol::Tls(tls) => tls.push(layer, direction, piece, arrival),
             Protocol::Unknown(_) => {}
+        }
+    }
+
+    /// What goes through a tunnel is looked at as if its connection began there.
+    fn begin_tunnel(&mut self, layer: &mut Layer<'_, '_>, tunnel: Tunnel, time: Time) {
+        let begin = |side: Side| tunnel.offsets[direction(layer, side) as usize];
+        let [first, second] = [Side::First, Side::Second].map(begin);
+        let unknown = |begin: u64| Unknown { begin, at: begin, held: Vec::new() };
+        self.protocol = Protocol::Unknown([unknown(first), unknown(second)]);
+        for (of, bytes) in [Direction::ClientToServer, Direction::ServerToClient].into_iter().zip(&tunnel.bytes) {
+            let (side, start) = (layer.connected.sender(of), tunnel.offsets[of as usize]);
+            if !bytes.is_empty() {
+                let stream = self.stream(layer, side);
+                let packets =
+                    layer.shared.provenance.packet_ranges(Span { stream, start, end: start + bytes.len() as u64 });
+                self.push(layer, side, Piece::Data(bytes), Arrival { packets: &packets, time, acknowledged: 0 });
+            }
         }
     }
 
@@ -191,7 +232,8 @@ impl Channel {
         layer.connected.protocol = version.name();
         (layer.sink)(Unit::Connected(layer.id, layer.connected));
         let streams = self.by_direction(layer);
-        let mut http = Box::new(HttpStack::new(layer.shared.limits, streams, version));
+        let begins = self.begins(layer);
+        let mut http = Box::new(HttpStack::new(layer.shared.limits, streams, version, begins));
         if let Protocol::Unknown(sides) = &self.protocol {
             for (side, unknown) in [Side::First, Side::Second].into_iter().zip(sides) {
                 catch_up(&mut http, layer, side, unknown);
@@ -205,12 +247,12 @@ impl Channel {
         layer.connected.protocol = "tls";
         (layer.sink)(Unit::Connected(layer.id, layer.connected));
         let streams = self.by_direction(layer);
-        let mut tls = Box::new(TlsStack::new(layer, streams));
+        let mut tls = Box::new(TlsStack::new(layer, streams, self.begins(layer)));
         if let Protocol::Unknown(sides) = &self.protocol {
             for (side, unknown) in [Side::First, Side::Second].into_iter().zip(sides) {
                 let direction = direction(layer, side);
-                if unknown.at > 0 {
-                    tls.push(layer, direction, Piece::Gap(unknown.at), Arrival::default());
+                if unknown.at > unknown.begin {
+                    tls.push(layer, direction, Piece::Gap(unknown.at - unknown.begin), Arrival::default());
                 }
                 if !unknown.held.is_empty() {
                     let (start, end) = (unknown.at, unknown.at + unknown.held.len() as u64);
@@ -221,6 +263,12 @@ impl Channel {
             }
         }
         self.protocol = Protocol::Tls(tls);
+    }
+
+    /// Where both directions begin.
+    fn begins(&self, layer: &Layer<'_, '_>) -> [u64; 2] {
+        let Protocol::Unknown(sides) = &self.protocol else { return [0; 2] };
+        [Direction::ClientToServer, Direction::ServerToClient].map(|of| sides[layer.connected.sender(of).index()].begin)
     }
 
     /// The streams of both sides, by direction.
@@ -249,14 +297,15 @@ impl Channel {
 /// a head may have begun in it.
 fn catch_up(http: &mut HttpStack, layer: &mut Layer<'_, '_>, side: Side, unknown: &Unknown) {
     let direction = direction(layer, side);
-    if unknown.at > 0 {
+    if unknown.at > unknown.begin {
         if layer.shared.options.store && !layer.shared.options.keep_secrets {
-            (layer.sink)(Unit::Secret(layer.id, side, 0..unknown.at, MASK));
+            (layer.sink)(Unit::Secret(layer.id, side, unknown.begin..unknown.at, MASK));
         }
-        http.push(layer, direction, Piece::Gap(unknown.at), Seen::default(), Time::default());
+        let passed = Piece::Gap(unknown.at - unknown.begin);
+        http.push(layer, direction, passed, Seen::default(), Time::default());
     }
     if !unknown.held.is_empty() {
-        http.push(layer, direction, Piece::Data(&unknown.held), Seen::default(), Time::default());
+        http.push(layer, direction, Piece::Data(&unknown.held), Seen::default(), unknown.since);
     }
 }
 

@@ -46,7 +46,7 @@ enum Decoder {
     WebSocket(Box<WebSocketStack>),
 }
 
-/// A switch of protocols (RFC 9110 section 7.8), from the 101 response on.
+/// A switch of protocols (RFC 9110 section 7.8), from the 101 response on; or to a tunnel, from the 2xx response on.
 #[derive(Debug, Default)]
 struct Upgrade {
     /// The exchange that asked for it, and what it asked for.
@@ -78,13 +78,25 @@ enum Protocol {
     Http2,
     /// RFC 6455, with the compression that was agreed upon.
     WebSocket(Option<Deflate>),
+    /// Whatever goes through the tunnel that `CONNECT` asked a proxy for (RFC 9110 section 9.3.6).
+    Tunnel,
+}
+
+/// A connection that is a tunnel from here on.
+#[derive(Debug)]
+pub(super) struct Tunnel {
+    /// Where it begins in each direction.
+    pub(super) offsets: [u64; 2],
+    /// Its first bytes, which came with the heads that made it.
+    pub(super) bytes: [Vec<u8>; 2],
 }
 
 impl HttpStack {
-    pub(super) fn new(limits: Limits, streams: [StreamId; 2], version: Version) -> HttpStack {
+    /// On streams of which each begins at one of `offsets`.
+    pub(super) fn new(limits: Limits, streams: [StreamId; 2], version: Version, offsets: [u64; 2]) -> HttpStack {
         let decoder = match version {
-            Version::Http1 => Decoder::Http1(Box::new(Http1::new(limits))),
-            Version::Http2 => Decoder::Http2(Box::new(Http2::new(limits))),
+            Version::Http1 => Decoder::Http1(Box::new(Http1::behind(limits, offsets))),
+            Version::Http2 => Decoder::Http2(Box::new(Http2::behind(limits, offsets))),
         };
         HttpStack { decoder, exchanges: Exchanges::new(streams) }
     }
@@ -98,6 +110,13 @@ impl HttpStack {
         seen: Seen,
         time: Time,
     ) {
+        let length = match piece {
+            Piece::Data(bytes) => bytes.len() as u64,
+            Piece::Gap(length) => length,
+            Piece::End(_) => 0,
+        };
+        let done = self.cleared(direction);
+        self.exchanges.comes(direction, length, done, time);
         let HttpStack { decoder, exchanges } = self;
         let passed = match decoder {
             Decoder::Http1(http) => {
@@ -111,7 +130,18 @@ impl HttpStack {
             Decoder::WebSocket(messages) => return messages.push(layer, direction, piece, time),
         };
         exchanges.pass(layer, direction, passed);
+        let done = self.cleared(direction);
+        self.exchanges.read(direction, done);
         self.switch(layer, time);
+    }
+
+    /// The tunnel that the connection became.
+    pub(super) fn tunnel(&mut self) -> Option<Tunnel> {
+        let upgrade = &mut self.exchanges.upgrade;
+        let (Some((_, Protocol::Tunnel)), [Some(requests), Some(responses)]) = (upgrade.to, upgrade.offsets) else {
+            return None;
+        };
+        Some(Tunnel { offsets: [requests, responses], bytes: std::mem::take(upgrade).bytes })
     }
 
     /// Hands the connection over to the protocol that it switched to.
@@ -120,19 +150,23 @@ impl HttpStack {
         let Some((index, to)) = self.exchanges.upgrade.to else { return };
         let Some(exchange) = self.exchanges.open.get(&index).map(|open| open.exchange.number) else { return };
         let (offsets, streams) = ([requests, responses], self.exchanges.streams);
-        let Upgrade { bytes, .. } = std::mem::take(&mut self.exchanges.upgrade);
-        self.decoder = match to {
-            Protocol::Http2 => Decoder::Http2(Box::new(Http2::upgraded(layer.shared.limits, index, offsets))),
-            Protocol::WebSocket(deflate) => {
-                Decoder::WebSocket(Box::new(WebSocketStack::new(layer, exchange, streams, offsets, deflate)))
+        let (decoder, protocol) = match to {
+            Protocol::Http2 => {
+                let http2 = Http2::upgraded(layer.shared.limits, index, offsets);
+                (Decoder::Http2(Box::new(http2)), Version::Http2.name())
             }
+            Protocol::WebSocket(deflate) => {
+                let messages = WebSocketStack::new(layer, exchange, streams, offsets, deflate);
+                (Decoder::WebSocket(Box::new(messages)), "websocket")
+            }
+            Protocol::Tunnel => return,
         };
-        layer.connected.protocol = match to {
-            Protocol::Http2 => Version::Http2.name(),
-            Protocol::WebSocket(_) => "websocket",
-        };
+        let Upgrade { bytes, .. } = std::mem::take(&mut self.exchanges.upgrade);
+        self.decoder = decoder;
+        layer.connected.protocol = protocol;
         (layer.sink)(Unit::Connected(layer.id, layer.connected));
         for (direction, bytes) in [Direction::ClientToServer, Direction::ServerToClient].into_iter().zip(bytes) {
+            self.exchanges.begins(direction, offsets[direction as usize]);
             if !bytes.is_empty() {
                 self.push(layer, direction, Piece::Data(&bytes), Seen::default(), time);
             }
@@ -178,7 +212,7 @@ fn upgraded(head: &Head) -> Option<Protocol> {
     match () {
         () if named.eq_ignore_ascii_case("h2c") => Some(Protocol::Http2),
         () if named.eq_ignore_ascii_case("websocket") => {
-            let deflate = head.value("sec-websocket-extensions").and_then(Deflate::agreed);
+            let deflate = head.list("sec-websocket-extensions").and_then(|list| Deflate::agreed(&list));
             Some(Protocol::WebSocket(deflate))
         }
         () => None,

@@ -49,6 +49,11 @@ impl TcpStack {
         self.channel.retry(layer);
     }
 
+    /// Whether records wait for TLS secrets that may still come.
+    pub(super) fn waits(&self) -> bool {
+        self.channel.waits()
+    }
+
     /// Memory is needed elsewhere.
     pub(super) fn give_up(&mut self, layer: &mut Layer<'_, '_>) {
         self.channel.give_up(layer);

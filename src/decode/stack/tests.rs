@@ -147,3 +147,59 @@ fn a_hole_in_coded_events_leaves_no_stream_open() {
     servers.close(1);
     assert_eq!(servers.stacks.provenance().open_streams(), 0);
 }
+
+#[test]
+fn codings_in_several_fields_are_one_list() {
+    let packed = |bytes: &[u8]| {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut encoder, bytes).expect("memory takes it");
+        encoder.finish().expect("memory takes it")
+    };
+    let twice = packed(&packed(b"{\"id\":1}"));
+    for codings in [
+        "Content-Encoding: gzip\r\nContent-Encoding: gzip",
+        "Content-Encoding: gzip, x-gzip",
+        "Content-Encoding: gzip\r\nTransfer-Encoding: gzip, chunked",
+        "Transfer-Encoding: gzip\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked",
+    ] {
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n{codings}\r\n");
+        let (framing, end) = match codings.contains("chunked") {
+            true => (format!("\r\n{:x}\r\n", twice.len()), "\r\n0\r\n\r\n"),
+            false => (format!("Content-Length: {}\r\n\r\n", twice.len()), ""),
+        };
+        let response = [head.as_bytes(), framing.as_bytes(), &twice, end.as_bytes()].concat();
+        assert_eq!(texts(&[Piece::Data(&response)]), [r#"{"id":1}"#], "{codings}");
+    }
+}
+
+#[test]
+fn what_goes_through_a_tunnel_is_looked_at_as_a_connection() {
+    const CONNECT: &str = "CONNECT h:80 HTTP/1.1\r\nHost: h:80\r\n\r\n";
+    let answer = [HEAD, &chunk("data: {\"id\":1}\n\n")].concat();
+    for patient in [true, false] {
+        let mut servers = Servers::new(Limits::default());
+        servers.ask(1);
+        servers.answer(1, "HTTP/1.1 204 No Content\r\n\r\n");
+        let asked = [CONNECT, if patient { "" } else { REQUEST }].concat();
+        servers.piece(1, Side::First, Piece::Data(asked.as_bytes()));
+        servers.answer(1, "HTTP/1.1 200 Connection established\r\n\r\n");
+        if patient {
+            servers.piece(1, Side::First, Piece::Data(REQUEST.as_bytes()));
+        }
+        servers.answer(1, &answer);
+        assert_eq!(servers.texts, [r#"{"id":1}"#]);
+        assert_eq!(servers.anomalies, []);
+        servers.close(1);
+        assert_eq!(servers.stacks.provenance().open_streams(), 0);
+    }
+}
+
+#[test]
+fn tunnels_in_tunnels_end_somewhere() {
+    let mut servers = Servers::new(Limits::default());
+    servers.ask(1);
+    servers.piece(1, Side::First, Piece::Data("CONNECT h:80 HTTP/1.1\r\n\r\n".repeat(2_000).as_bytes()));
+    servers.answer(1, "HTTP/1.1 200 Fine\r\n\r\n".repeat(2_000));
+    servers.close(1);
+    assert_eq!(servers.stacks.provenance().open_streams(), 0);
+}

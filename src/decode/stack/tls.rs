@@ -65,8 +65,8 @@ impl Ends {
 }
 
 impl TlsStack {
-    /// On the streams of both directions.
-    pub(super) fn new(layer: &Layer<'_, '_>, below: [StreamId; 2]) -> TlsStack {
+    /// On the streams of both directions, from these offsets on.
+    pub(super) fn new(layer: &Layer<'_, '_>, below: [StreamId; 2], begins: [u64; 2]) -> TlsStack {
         let inner = Inner {
             channel: Channel::new(StreamKind::Plaintext),
             below,
@@ -74,7 +74,7 @@ impl TlsStack {
             plaintext: Default::default(),
             used: false,
         };
-        TlsStack { tls: Tls::new(layer.shared.limits), inner, held: 0 }
+        TlsStack { tls: Tls::behind(layer.shared.limits, begins), inner, held: 0 }
     }
 
     /// The next piece of one direction of the records.
@@ -100,6 +100,11 @@ impl TlsStack {
         let TlsStack { tls, inner, .. } = self;
         tls.retry(&keys, &mut |event| inner.event(layer, event));
         self.settle(layer);
+    }
+
+    /// Whether records wait for secrets that may still come.
+    pub(super) fn waits(&self) -> bool {
+        self.tls.waits()
     }
 
     /// Memory is needed elsewhere.

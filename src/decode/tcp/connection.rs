@@ -23,6 +23,7 @@ pub(super) struct Context<'a, S> {
     pub limits: &'a Limits,
     pub recent: &'a mut Recent,
     pub sink: &'a mut S,
+    pub opens: fn(&[u8]) -> bool,
     /// The capture clock.
     pub now: Time,
 }
@@ -134,8 +135,12 @@ impl Connection {
                 let before = *furthest;
                 *furthest = before.max((start + u64::from(segment.length()), position));
                 // An ACK, then data with the same numbers, and nothing else yet: the end of a handshake of which the SYNs
-                // were not captured.
-                if follows_ack && before == (start, position) && self.facts.ends[side.other().index()].packets == 0 {
+                // were not captured. A server's ACK and answer look the same, where packets changed places.
+                if follows_ack
+                    && before == (start, position)
+                    && self.facts.ends[side.other().index()].packets == 0
+                    && (context.opens)(segment.payload)
+                {
                     self.sides.iter_mut().for_each(Assembler::settle);
                 }
             }

@@ -29,7 +29,7 @@ pub fn fuzz_tcp(data: &[u8]) {
     let steps: Vec<Step> = data.chunks(12).filter_map(Step::read).collect();
     let run = |ticks: bool| {
         let mut checker = Checker::default();
-        let mut tcp = Tcp::new(limits);
+        let mut tcp = Tcp::new(limits, |_| true);
         let mut latest = 0;
         for (step, number) in steps.iter().zip(1..) {
             latest = latest.max(step.time);

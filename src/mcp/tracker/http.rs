@@ -5,7 +5,7 @@ use super::{Sink, Tracker, network_peers};
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::stack::{Connected, Text, TextCarrier};
 use crate::decode::{ConnectionId, Direction};
-use crate::mcp::message::Transport;
+use crate::mcp::message::{Message, Transport};
 use crate::mcp::places::{self, Place};
 use crate::mcp::session::SessionNumber;
 
@@ -59,8 +59,11 @@ impl Tracker {
         place.session.or_else(|| place.session_id.as_ref().and_then(|_| self.places.find(place, false)))
     }
 
-    /// An exchange is over.
-    pub fn exchange_over(&mut self, exchange: ExchangeNumber) {
+    /// An exchange is over. What its response carried is told while it is known what carried it; an answer that a client sent may still wait.
+    pub fn exchange_over(&mut self, exchange: ExchangeNumber, sink: &mut Sink<'_>) {
+        let here =
+            |answer: &Message| answer.exchange == Some(exchange) && answer.direction == Direction::ServerToClient;
+        self.give_up_where(here, sink);
         self.exchanges.remove(&exchange);
     }
 
@@ -105,7 +108,14 @@ impl Tracker {
             Some(number) => number,
             None => {
                 let place = place.clone();
-                let number = self.open(Transport::HttpSse, network_peers(&place, connected), text.time, sink);
+                let posted = self.places.posted(place.client.ip(), server, target);
+                let nameless = |number: &SessionNumber| {
+                    self.sessions.get(number).is_some_and(|state| state.session.session_id.is_none())
+                };
+                let number = match posted.filter(nameless) {
+                    Some(number) => number,
+                    None => self.open(Transport::HttpSse, network_peers(&place, connected), text.time, sink),
+                };
                 if let Some(state) = self.sessions.get_mut(&number) {
                     let id = target.split_once('?').and_then(|(_, query)| {
                         let values = query.split('&').filter_map(|pair| pair.split_once('='));
@@ -113,7 +123,9 @@ impl Tracker {
                         named.next().map(|(_, value)| value.to_owned())
                     });
                     state.session.session_id = id;
+                    state.session.transport = Transport::HttpSse;
                     state.begun = true;
+                    state.changed = true;
                 }
                 self.places.announce(server, target, number);
                 number

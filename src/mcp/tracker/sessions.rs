@@ -55,7 +55,7 @@ impl Tracker {
         };
         self.sessions.insert(number, state);
         if self.sessions.len() > SESSIONS {
-            for ended in self.end_idle() {
+            for ended in self.end_idle(sink) {
                 let pending = waiting(&ended.pairing).into_iter().cloned().collect();
                 sink(Tracked::Ended(Box::new(ended.fresh()), pending));
             }
@@ -64,10 +64,11 @@ impl Tracker {
     }
 
     /// Ends the half of the sessions that were idle longest.
-    fn end_idle(&mut self) -> Vec<State> {
+    fn end_idle(&mut self, sink: &mut Sink<'_>) -> Vec<State> {
         let mut by_age: Vec<_> = self.sessions.values().map(|s| (s.session.ended, s.session.number)).collect();
         by_age.sort_unstable();
         let gone: FxHashSet<SessionNumber> = by_age[..by_age.len() / 2].iter().map(|(_, number)| *number).collect();
+        self.give_up_where(|answer| gone.contains(&answer.session), sink);
         self.places.forget(|session| gone.contains(&session));
         let mut ended: Vec<State> = gone.iter().filter_map(|number| self.sessions.remove(number)).collect();
         ended.sort_by_key(|state| state.session.number);

@@ -31,7 +31,16 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn pair(&mut self, message: &mut Message, scope: Scope, limits: &Limits, oddities: &mut Vec<Oddity>) {
+    /// Finds the request of an answer, remembers a request. Says `false`, with nothing done, of an answer that no request asked for so far, where
+    /// there is patience to wait for one and reason to: of a session whose beginning is missing, a later request with this id may be another.
+    pub(super) fn pair(
+        &mut self,
+        message: &mut Message,
+        scope: Scope,
+        limits: &Limits,
+        oddities: &mut Vec<Oddity>,
+        patient: bool,
+    ) -> bool {
         let envelope = &message.envelope;
         if envelope.kind.is_some() {
             let version = envelope.jsonrpc.clone().and_then(|range| message.raw.get(range));
@@ -72,6 +81,8 @@ impl State {
                         message.tool = request.tool;
                         self.learn(message);
                     }
+                    // In one exchange, and where requests are known by their exchange alone, a request comes first.
+                    Answered::Unknown if patient && self.begun && matches!(scope, Scope::Session(_)) => return false,
                     Answered::Unknown if self.begun => oddities.push(Oddity::UnknownId),
                     Answered::Unknown => {}
                     Answered::Again => oddities.push(Oddity::AnsweredAgain),
@@ -80,6 +91,7 @@ impl State {
             }
             _ => {}
         }
+        true
     }
 
     /// What an answer says of the revision and of the server.

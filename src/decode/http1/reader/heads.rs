@@ -224,9 +224,6 @@ impl Reader {
     /// The head is over, the body begins.
     fn body<S: FnMut(HttpEvent<'_>)>(&mut self, framing: Framing, turn: &mut Turn<'_, S>) {
         let Message { exchange, head, .. } = self.message;
-        if let Some(coding) = framing.coding {
-            self.anomaly(Some(exchange), Anomaly::UnknownCoding { coding }, turn);
-        }
         if let Some(why) = framing.ambiguous {
             self.anomaly(Some(exchange), Anomaly::AmbiguousFraming { offset: head, why }, turn);
             // The other end may have read it otherwise, and have seen other messages behind it.

@@ -51,9 +51,8 @@ fn transfer_encoding() {
     request("Content-Length: 9\nTransfer-Encoding: chunked\n", "0\n\n", &[both, "> 0 complete Finished"]);
     request("Content-Length: -9\nTransfer-Encoding: chunked\n", "0\n\n", &[both, "> 0 complete Finished"]);
     let unchunked = "> ! ambiguous: the last transfer coding is not chunked";
-    let coding = "> ! UnknownCoding { coding: \"gzip\" }";
-    request("Transfer-Encoding: chunked, gzip\n", "", &[coding, unchunked, "> 0 incomplete Cut"]);
-    request("Transfer-Encoding: gzip, chunked\n", "0\n\n", &[coding, "> 0 complete Finished"]);
+    request("Transfer-Encoding: chunked, gzip\n", "", &[unchunked, "> 0 incomplete Cut"]);
+    request("Transfer-Encoding: gzip, chunked\n", "0\n\n", &["> 0 complete Finished"]);
     let twice = "> ! ambiguous: chunked more than once";
     request("Transfer-Encoding: chunked, chunked\n", "0\n\n", &[twice, "> 0 complete Finished"]);
     let blank = "> ! ambiguous: a blank before the colon of a framing field";
@@ -97,12 +96,7 @@ fn responses_end_as_their_kind_says() {
     response(
         "HTTP/1.1 200 OK\nTransfer-Encoding: chunked, gzip",
         "ab",
-        &[
-            "< ! UnknownCoding { coding: \"gzip\" }",
-            "< ! ambiguous: the last transfer coding is not chunked",
-            "< 0 content @53 ab",
-            "< 0 complete Finished",
-        ],
+        &["< ! ambiguous: the last transfer coding is not chunked", "< 0 content @53 ab", "< 0 complete Finished"],
     );
     response("HTTP/1.1 200 OK\nContent-Length: 9", "short", &["< 0 content @38 short", "< 0 incomplete Finished"]);
     response(

@@ -19,7 +19,19 @@ pub(super) struct Exchanges {
     pub(super) open: BTreeMap<Index, Box<Open>>,
     /// Up to where of each direction bytes that were passed over were said to be secrets.
     passed: [u64; 2],
+    came: [Came; 2],
     pub(super) upgrade: Upgrade,
+}
+
+/// When the bytes of a direction came. A head is known when its last byte is there, and may have begun many packets before.
+#[derive(Clone, Copy, Debug, Default)]
+struct Came {
+    /// Bytes so far, those of the piece at hand too.
+    end: u64,
+    /// Where the piece at hand starts, and when it came.
+    piece: (u64, Time),
+    /// When the first byte came that the decoder has not done with.
+    waits: Time,
 }
 
 /// An exchange that is not over.
@@ -28,11 +40,42 @@ pub(super) struct Open {
     pub(super) exchange: Exchange,
     pub(super) bodies: [Option<Body>; 2],
     ended: [bool; 2],
+    /// Whether it was said that not all packets of a direction are listed.
+    listed: [bool; 2],
 }
 
 impl Exchanges {
     pub(super) fn new(streams: [StreamId; 2]) -> Exchanges {
-        Exchanges { streams, open: BTreeMap::new(), passed: [0; 2], upgrade: Upgrade::default() }
+        Exchanges {
+            streams,
+            open: BTreeMap::new(),
+            passed: [0; 2],
+            came: Default::default(),
+            upgrade: Upgrade::default(),
+        }
+    }
+
+    /// The next piece of a direction, of so many bytes, comes to a decoder that has done with everything below `done`.
+    pub(super) fn comes(&mut self, direction: Direction, length: u64, done: u64, time: Time) {
+        let came = &mut self.came[direction as usize];
+        if done >= came.end {
+            came.waits = time;
+        }
+        came.piece = (came.end, time);
+        came.end += length;
+    }
+
+    /// The decoder has read the piece, and has done with everything below `done`.
+    pub(super) fn read(&mut self, direction: Direction, done: u64) {
+        let came = &mut self.came[direction as usize];
+        if done > came.piece.0 {
+            came.waits = came.piece.1;
+        }
+    }
+
+    /// The bytes of a direction are counted from here on: what was switched to begins here.
+    pub(super) fn begins(&mut self, direction: Direction, offset: u64) {
+        self.came[direction as usize].end = offset;
     }
 
     pub(super) fn event(&mut self, layer: &mut Layer<'_, '_>, event: HttpEvent<'_>, time: Time) {
@@ -46,8 +89,13 @@ impl Exchanges {
                 let Some(open) = self.open.get_mut(&exchange) else { return };
                 let number = open.exchange.number;
                 let half = half(&mut open.exchange, direction);
-                list(&mut half.packets, layer.shared.provenance.packets(span), layer.shared.limits.packets_listed);
                 half.ended = half.ended.max(Some(time));
+                let packets = layer.shared.provenance.packets(span);
+                let all = list(&mut half.packets, packets, layer.shared.limits.packets_listed);
+                if !all && !std::mem::replace(&mut open.listed[direction as usize], true) {
+                    let anomaly = Anomaly::LimitReached { limit: "packets_listed", offset };
+                    layer.anomaly(Some(direction), Some(number), Some(span), anomaly);
+                }
                 if let Some(body) = &mut open.bodies[direction as usize] {
                     body.content(layer, number, span, bytes, time);
                 }
@@ -61,7 +109,7 @@ impl Exchanges {
             }
             // What was upgraded goes on: in HTTP/2 the response comes on stream 1, a WebSocket is open until its connection is over.
             HttpEvent::End { exchange, direction: Direction::ServerToClient, complete: true, .. }
-                if self.upgrade.to.is_some_and(|(upgraded, _)| upgraded == exchange) => {}
+                if self.upgrade.to.is_some_and(|(upgraded, to)| upgraded == exchange && to != Protocol::Tunnel) => {}
             HttpEvent::End { exchange, direction, complete, ending } => {
                 self.end_body(layer, exchange, direction, complete, ending);
                 let over = self.open.get(&exchange).is_some_and(|open| {
@@ -102,7 +150,7 @@ impl Exchanges {
             let number = ExchangeNumber(shared.exchanges);
             let exchange =
                 Exchange { number, connection: id, h2_stream, http_version: head.version, ..Exchange::default() };
-            Box::new(Open { exchange, bodies: [None, None], ended: [false; 2] })
+            Box::new(Open { exchange, bodies: [None, None], ended: [false; 2], listed: [false; 2] })
         });
         if !keep_secrets {
             let (side, offset) = (layer.connected.sender(direction), head.offset);
@@ -116,13 +164,20 @@ impl Exchanges {
             });
         }
         let packets = layer.shared.provenance.packets(Span { stream, start: head.offset, end: head.end() });
+        let came = self.came[direction as usize];
+        let started = if head.offset >= came.piece.0 { came.piece.1 } else { came.waits };
         let exchange = &mut open.exchange;
         exchange.h2_stream = exchange.h2_stream.or(h2_stream);
+        let connects = h2_stream.is_none() && exchange.method.as_deref() == Some("CONNECT");
         let half = half(exchange, direction);
-        half.started = half.started.or(Some(time));
+        half.started = half.started.or(Some(started));
         half.ended = half.ended.max(Some(time));
         list(&mut half.packets, packets.clone(), layer.shared.limits.packets_listed);
         let to = if is_switch(&head) { upgraded(&head) } else { None };
+        // "Any 2xx (Successful) response indicates that the sender (and all inbound proxies) will switch to tunnel mode immediately after the
+        // response header section" (RFC 9110 section 9.3.6).
+        let tunnels = connects && matches!(head.start, StartLine::Response { status: 200..=299, .. });
+        let to = to.or(tunnels.then_some(Protocol::Tunnel));
         if let Some(to) = to {
             self.upgrade.to = Some((index, to));
         }
@@ -135,6 +190,7 @@ impl Exchanges {
         }
         let (body, anomaly) = Body::new(direction, &head, layer.shared.limits, layer.shared.options.hash);
         let span = Span { stream, start: head.offset, end: head.end() };
+        half.started = Some(started);
         half.head_packets = packets;
         (half.head_start, half.head_end) = (span.start, span.end);
         half.fields = Fields::new(head.text, head.fields);
@@ -224,13 +280,17 @@ fn half(exchange: &mut Exchange, direction: Direction) -> &mut Half {
     }
 }
 
-/// Adds the packets that are not listed yet, up to the limit.
-fn list(listed: &mut Vec<PacketNumber>, packets: Vec<PacketNumber>, limit: usize) {
+/// Adds the packets that are not listed yet, up to the limit. Says whether all are listed.
+fn list(listed: &mut Vec<PacketNumber>, packets: Vec<PacketNumber>, limit: usize) -> bool {
+    let mut all = true;
     for packet in packets {
         // Streams are in order, so a packet that was listed was nearly always listed last.
         let known = listed.iter().rev().take(8).any(|known| *known == packet);
         if !known && listed.len() < limit {
             listed.push(packet);
+        } else {
+            all &= known;
         }
     }
+    all
 }

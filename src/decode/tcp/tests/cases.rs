@@ -138,6 +138,15 @@ fn a_handshake_without_its_syns_is_live_at_once() {
 }
 
 #[test]
+fn an_answer_behind_its_ack_is_no_handshake_whose_syns_are_missing() {
+    let talk = Talk::new(NEAR_WRAP).handshake().say(First, 100, 100).acknowledge(Second).say(Second, 50, 50);
+    let mut bench = Bench::new(Limits::default());
+    bench.tcp = Tcp::new(Limits::default(), |_| false);
+    [4, 5, 2, 3, 1, 0].into_iter().for_each(|at: usize| bench.push(&talk.frames[at]));
+    assert_eq!(told(&bench.checker.said), ["opened", "> 0..100", "< 0..50"]);
+}
+
+#[test]
 fn a_keep_alive_probe_adds_and_changes_nothing() {
     let mut talk = Talk::new(NEAR_WRAP).handshake().say(First, 100, 100).acknowledge(Second).wait(30_000);
     for garbage in [vec![], vec![0]] {

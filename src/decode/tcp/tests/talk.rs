@@ -133,7 +133,7 @@ pub struct Bench {
 
 impl Bench {
     pub fn new(limits: Limits) -> Bench {
-        Bench { tcp: Tcp::new(limits), checker: Checker::default(), packet: 0 }
+        Bench { tcp: Tcp::new(limits, |_| true), checker: Checker::default(), packet: 0 }
     }
 
     pub fn push(&mut self, frame: &Frame) {

@@ -179,7 +179,7 @@ impl Sink for Named {
 #[test]
 fn segments_are_called_what_tshark_calls_them() {
     for (name, rows) in READ.iter() {
-        let (mut tcp, mut named) = (Tcp::new(Limits::default()), Named::default());
+        let (mut tcp, mut named) = (Tcp::new(Limits::default(), |_| true), Named::default());
         for row in rows {
             let origin = PacketRange { packet: PacketNumber(row.packet), start: 0, end: row.payload.len() as u32 };
             row.push(&mut tcp, origin, &mut named);
@@ -194,7 +194,7 @@ type Runs = Vec<(u16, Option<Vec<u8>>)>;
 
 /// What each connection delivered, by its ports.
 fn conversations<'a>(rows: impl Iterator<Item = &'a Row>) -> Vec<([u16; 2], Runs)> {
-    let (mut tcp, mut checker) = (Tcp::new(Limits::default()), Checker::default());
+    let (mut tcp, mut checker) = (Tcp::new(Limits::default(), |_| true), Checker::default());
     for row in rows {
         let origin = checker.carry(PacketNumber(row.packet), &row.payload);
         row.push(&mut tcp, origin, &mut checker);
@@ -249,7 +249,7 @@ fn packets_of_a_real_capture_may_change_places() {
 #[test]
 fn other_bytes_sent_again_are_found_in_a_real_capture() {
     let Some((_, rows)) = READ.iter().find(|(name, _)| name.contains("conflict")) else { return };
-    let (mut tcp, mut checker) = (Tcp::new(Limits::default()), Checker::default());
+    let (mut tcp, mut checker) = (Tcp::new(Limits::default(), |_| true), Checker::default());
     for row in rows {
         let origin = checker.carry(PacketNumber(row.packet), &row.payload);
         row.push(&mut tcp, origin, &mut checker);

@@ -1,0 +1,65 @@
+//! What the parts make of each other: conversations over several connections.
+
+use crate::event::Event;
+use crate::findings::testing::events;
+use crate::mcp::{Message, Transport};
+
+const STREAM: &str = "<_HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
+const ENDPOINT: &str = "<_event: endpoint\ndata: /messages?session_id=a\n\n";
+
+fn ask(id: u32, method: &str) -> String {
+    let params = r#"{"protocolVersion":"2024-11-05","capabilities":{},"clientInfo":{"name":"n","version":"1"}}"#;
+    format!(
+        "> POST /messages?session_id=a\nContent-Type: application/json\n\n{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{params}}}"
+    )
+}
+
+fn answer(id: u32) -> String {
+    format!("<_event: message\ndata: {{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}\n\n")
+}
+
+/// The messages of a conversation of HTTP+SSE: the stream on the first connection, requests on the second.
+fn messages(steps: &[String]) -> Vec<Message> {
+    let said = events(steps).into_iter();
+    said.filter_map(|event| if let Event::Message(message) = event { Some(*message) } else { None }).collect()
+}
+
+/// For each message its id and the id of what it answers.
+fn pairs(messages: &[Message]) -> Vec<(&str, Option<&str>)> {
+    let id = |message: &Message| messages.iter().find(|m| m.number == message.number).and_then(|m| m.id.as_deref());
+    let asked = |message: &Message| messages.iter().find(|m| Some(m.number) == message.answers).and_then(id);
+    messages.iter().map(|message| (message.id.as_deref().unwrap_or("-"), asked(message))).collect()
+}
+
+fn opened(steps: &[&[String]]) -> Vec<String> {
+    let begin = ["> GET /sse".into(), STREAM.into(), ENDPOINT.into(), "@ 2".into(), ask(0, "initialize")];
+    let rest = ["< 202".into(), "@ 0".into(), answer(0)];
+    [&begin[..], &rest[..], &steps.concat()].concat()
+}
+
+#[test]
+fn an_answer_captured_before_its_question_waits_for_it() {
+    let told = messages(&opened(&[&[answer(1), "@ 2".into(), ask(1, "tools/list"), "< 202".into()]]));
+    assert_eq!(pairs(&told), [("0", None), ("0", Some("0")), ("1", None), ("1", Some("1"))]);
+    assert_eq!(told[3].method.as_deref(), Some("tools/list"));
+    assert!(told[3].packets < told[2].packets, "it was captured first");
+}
+
+#[test]
+fn an_answer_to_nothing_is_told_alone_and_a_second_one_at_once() {
+    let second = [answer(0), "@ 2".into(), ask(0, "ping"), "< 202".into()];
+    let told = messages(&opened(&[&second]));
+    assert_eq!(pairs(&told)[2..], [("0", None), ("0", None)], "the next question is another");
+    let nothing =
+        [answer(7), "@ 2".into(), ask(1, "ping"), "+ 11000".into(), "< 202".into(), ask(7, "ping"), "< 202".into()];
+    let told = messages(&opened(&[&nothing]));
+    assert_eq!(pairs(&told)[2..], [("1", None), ("7", None), ("7", None)], "ten seconds are enough");
+}
+
+#[test]
+fn requests_captured_before_the_endpoint_is_announced_belong_to_its_session() {
+    let steps = ["> GET /sse".into(), STREAM.into(), "@ 2".into(), ask(0, "initialize"), "< 202".into(), "@ 0".into()];
+    let told = messages(&[&steps[..], &[ENDPOINT.into(), answer(0)]].concat());
+    assert_eq!(pairs(&told), [("0", None), ("0", Some("0"))]);
+    assert_eq!((told[0].session, told[1].transport), (told[1].session, Transport::HttpSse));
+}
