@@ -23,6 +23,11 @@ pub trait Listener {
     /// An event.
     fn event(&mut self, event: Event) -> Result<()>;
 
+    /// An event that another listener is to have: for whoever needs no copy of it.
+    fn hear(&mut self, event: &Event) -> Result<()> {
+        self.event(event.clone())
+    }
+
     /// The events of an input are all said.
     fn settled(&mut self) -> Result<()> {
         Ok(())
@@ -98,7 +103,7 @@ pub fn run(
     }
 }
 
-/// Two listeners: both hear everything.
+/// Two listeners: both hear everything. The second one gets the events themselves.
 #[derive(Debug)]
 pub struct Both<A, B>(pub A, pub B);
 
@@ -109,8 +114,13 @@ impl<A: Listener, B: Listener> Listener for Both<A, B> {
     }
 
     fn event(&mut self, event: Event) -> Result<()> {
-        self.0.event(event.clone())?;
+        self.0.hear(&event)?;
         self.1.event(event)
+    }
+
+    fn hear(&mut self, event: &Event) -> Result<()> {
+        self.0.hear(event)?;
+        self.1.hear(event)
     }
 
     fn settled(&mut self) -> Result<()> {

@@ -5,6 +5,7 @@
 
 mod encrypted;
 mod fuzz;
+mod holes;
 mod sessions;
 #[cfg(test)]
 mod tests;
@@ -181,6 +182,7 @@ impl tcp::Sink for Junction<'_, '_, '_> {
 
     fn delivered(&mut self, delivery: Delivery<'_>) {
         let Above { stacks, sessions, .. } = self.above;
+        sessions.holes.delivered(&delivery);
         stacks.delivered(&delivery, &mut |unit| sessions.unit(unit, self.emit));
         self.above.keep(self.emit);
     }

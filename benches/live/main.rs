@@ -2,6 +2,7 @@
 //!
 //! ```sh
 //! cargo bench --bench live                        # wrap, direct and wrapped in turn
+//! cargo bench --bench live -- wrap large          # one of them: trip, pipelined, large, start, idle, seen
 //! taskset -c 0 cargo bench --bench live           # the same on one core
 //! cargo bench --bench live -- sniff 60            # sniff: 5,000 calls, then so many seconds flat out (needs the right to capture)
 //! ```
@@ -21,7 +22,8 @@ fn main() {
         ["serve"] => wrap::serve(),
         ["sniff"] => sniff::run(10),
         ["sniff", seconds] => sniff::run(seconds.parse().expect("a number of seconds")),
-        _ => wrap::run(),
+        ["wrap", only] => wrap::run(Some(only)),
+        _ => wrap::run(None),
     }
 }
 

@@ -125,6 +125,14 @@ impl Listener for Printer {
         passed.into_iter().try_for_each(|event| self.print(event))
     }
 
+    fn hear(&mut self, event: &Event) -> Result<()> {
+        match event {
+            Event::Session(_) => self.event(event.clone()),
+            _ if self.filter.is_some() => self.event(event.clone()),
+            _ => self.show(event),
+        }
+    }
+
     fn idle(&mut self) -> Result<()> {
         self.out.flush()?;
         Ok(())
@@ -149,28 +157,36 @@ impl Printer {
                 }
                 self.sessions.insert(session.number, *session);
             }
+            event => self.show(&event)?,
+        }
+        Ok(())
+    }
+
+    /// Prints an event that is no session's record.
+    fn show(&mut self, event: &Event) -> Result<()> {
+        match event {
             Event::Ended(number) => {
-                if let Some(session) = self.sessions.remove(&number) {
+                if let Some(session) = self.sessions.remove(number) {
                     self.session(&session)?;
                 }
             }
             Event::Message(message) => {
-                self.totals.message(&message);
+                self.totals.message(message);
                 if self.json {
-                    self.write(|line| jsonl::write_message(line, &message))?;
+                    self.write(|line| jsonl::write_message(line, message))?;
                 } else {
                     self.progress.clear();
-                    writeln!(self.out, "{}", self.lines.message(&message))?;
+                    writeln!(self.out, "{}", self.lines.message(message))?;
                 }
             }
-            Event::Exchange(exchange) if self.json => self.write(|line| jsonl::write_exchange(line, &exchange))?,
+            Event::Exchange(exchange) if self.json => self.write(|line| jsonl::write_exchange(line, exchange))?,
             Event::Finding(finding) => {
                 self.totals.finding(finding.severity, finding.repeated.max(1));
                 if self.json {
-                    self.write(|line| jsonl::write_finding(line, &finding))?;
+                    self.write(|line| jsonl::write_finding(line, finding))?;
                 } else if finding.messages.is_empty() {
                     // A message's own line names its findings.
-                    writeln!(self.out, "{}", self.lines.finding(&finding))?;
+                    writeln!(self.out, "{}", self.lines.finding(finding))?;
                 }
             }
             _ => {}

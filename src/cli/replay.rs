@@ -11,23 +11,22 @@ use anyhow::Context;
 use anyhow::{Result, bail};
 
 use super::args::{Colour, Replay, ReportFormat};
-use super::wrap::command_line;
 use super::{diff, filter, output, target};
 use crate::compare::json;
 use crate::mcp::{MessageNumber, Session};
+use crate::replay::job::planned;
 use crate::replay::load::{self, Load, Outcomes, percentile};
 use crate::replay::recording::masked_headers;
 use crate::replay::run::{Pace, Settings};
 use crate::replay::safety::Policy;
 use crate::replay::target::Target;
-use crate::replay::{Recording, Script, judge};
-use crate::source::stdio::Server;
+use crate::replay::{Follower, Job, Recording, Script};
 use crate::store::{Page, Place, Reader, Scope};
 use crate::view::safe;
 use crate::view::units::duration;
 
 pub fn run(arguments: Replay, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
-    let mut rules = diff::rules(&arguments.comparing)?;
+    let rules = diff::rules(&arguments.comparing)?;
     let opened = target::open(Some(&arguments.target), arguments.session, &arguments.decoding, db.clone())?;
     let session = opened.one_session()?;
     let wanted = wanted(&opened.reader, &session, arguments.only.as_deref())?;
@@ -54,22 +53,18 @@ pub fn run(arguments: Replay, db: Option<PathBuf>, colour: Colour) -> Result<Exi
     }
     let (server, supplied) = server(&arguments)?;
     name_masked(&masked, &supplied, matches!(server, Target::Command(_)));
-    let mut settings = settings(&arguments, only)?;
-    ask(&script, &mut settings)?;
     let place = if arguments.no_save { Place::temporary()? } else { Place::file(target::database(db)?) };
-    let mut volatile = Vec::new();
+    let mut job = Job::new(script, server, place);
+    (job.settings, job.rules) = (settings(&arguments, only)?, rules);
+    ask(&job.script, &mut job.settings)?;
     if arguments.calibrate {
-        let (first, _) = server.replay(&script, &settings, &place)?;
-        let (second, _) = server.replay(&script, &settings, &place)?;
-        volatile = judge::calibrate(&script, &first, &second);
-        rules.ignored.extend(volatile.iter().cloned());
+        job.calibrate(&mut Follower::nobody())?;
     }
     let load = Load { repeat: arguments.repeat.max(1), parallel: arguments.parallel.max(1) };
-    let mut outcomes = load::run(&script, &settings, &server, &place, &rules, load)?;
-    let unsendable = script.plan.unsendable.iter();
+    let mut outcomes = load::run(&job, load)?;
+    let unsendable = job.script.plan.unsendable.iter();
     outcomes.report.notes.extend(unsendable.map(|number| format!("#{} is no message: not sent", number.0)));
-    (outcomes.report.old, outcomes.report.new) = (arguments.target.clone(), server.name());
-    outcomes.report.volatile = volatile;
+    outcomes.report.old = arguments.target.clone();
     let many = load.repeat.saturating_mul(load.parallel) > 1;
     match arguments.comparing.format {
         ReportFormat::Text if many => {
@@ -117,14 +112,13 @@ fn settings(arguments: &Replay, only: Vec<bool>) -> Result<Settings> {
         allowed: arguments.allow.clone(),
     };
     let timeout = Duration::from_secs_f64(arguments.timeout.clamp(0.001, 86_400.0));
-    Ok(Settings { revision: arguments.revision.clone(), pace, timeout, policy, only })
+    Ok(Settings { revision: arguments.revision.clone(), pace, timeout, policy, only, ..Settings::default() })
 }
 
 /// The server, and the names of the header fields that are supplied for it.
 fn server(arguments: &Replay) -> Result<(Target, Vec<String>)> {
     let Some(url) = &arguments.to else {
-        let (command, recorded) = (arguments.command.clone(), command_line::masked(&arguments.command));
-        return Ok((Target::Command(Server { command, recorded, name: None }), Vec::new()));
+        return Ok((Target::command(arguments.command.clone()), Vec::new()));
     };
     #[cfg(feature = "http")]
     {
@@ -189,7 +183,7 @@ fn ask(script: &Script, settings: &mut Settings) -> Result<()> {
     let mut asked = HashSet::new();
     for step in &script.plan.steps {
         let Some(tool) = step.label.subject.clone() else { continue };
-        let Some(why) = script.effects.refuse(step, &settings.policy) else { continue };
+        let Some(why) = script.effects.refuse(&step.label, &settings.policy) else { continue };
         if asked.insert(tool.clone()) {
             eprint!("mcptap: {}. Send its calls? [y/N] ", safe::visible(&why));
             let mut answer = String::new();
@@ -205,22 +199,17 @@ fn ask(script: &Script, settings: &mut Settings) -> Result<()> {
 /// The plan, and nothing sent.
 fn dry_run(script: &Script, settings: &Settings) -> Result<ExitCode> {
     let mut out = output::stdout();
-    for (index, step) in script.plan.steps.iter().enumerate() {
-        let number = |step: &usize| format!("#{}", script.plan.steps[*step].number.0);
-        let after: Vec<String> = step.after.iter().map(number).collect();
-        let mut line = format!("{:>6}  {}", format!("#{}", step.number.0), safe::visible(&step.label.to_string()));
-        if !after.is_empty() {
+    for row in planned(script, settings) {
+        let mut line = format!("{:>6}  {}", format!("#{}", row.number.0), safe::visible(&row.label.to_string()));
+        if !row.after.is_empty() {
+            let after: Vec<String> = row.after.iter().map(|number| format!("#{}", number.0)).collect();
             line += &format!("  after {}", after.join(" "));
         }
-        for used in script.flow.uses.get(&index).into_iter().flatten() {
-            let origin = &script.flow.origins[used.origin];
-            line += &format!("  {} from the answer to {}", safe::visible(&used.path), number(&origin.step));
+        for (path, given) in &row.takes {
+            line += &format!("  {} from {given}", safe::visible(path));
         }
-        let refused = script.effects.refuse(step, &settings.policy);
-        if let Some(why) =
-            refused.or_else(|| (settings.only.get(index) == Some(&false)).then(|| "not wanted (--only)".to_owned()))
-        {
-            line += &format!("  NOT SENT: {}", safe::visible(&why));
+        if let Some(why) = &row.refused {
+            line += &format!("  NOT SENT: {}", safe::visible(why));
         }
         writeln!(out, "{line}")?;
     }

@@ -20,6 +20,7 @@ use crate::store::{CaptureId, Key, Page, Scope};
 use crate::view::overview;
 use crate::view::paint::Tone;
 use crate::view::safe::{self, Align};
+use crate::view::timing::{Clock, Timing};
 use crate::view::transcript::{Lines, Totals};
 
 /// Messages of an operation that are listed with one of them: a screen.
@@ -80,6 +81,12 @@ pub fn find(opened: &Opened, session: Option<Session>, number: MessageNumber) ->
         },
     };
     Ok((session, message))
+}
+
+/// Where the time of the call went that a message belongs to.
+fn timing(opened: &Opened, message: &Message) -> Result<Option<Timing>> {
+    let capture = opened.reader.capture_of(message.session)?;
+    Ok(capture.map(|capture| Clock::new(&opened.reader, capture).of_message(message)).transpose()?.flatten())
 }
 
 /// Prints sessions.
@@ -153,6 +160,8 @@ impl Timeline {
     fn messages(&mut self, opened: &Opened, session: &Session, after: Option<Key>) -> Result<Option<Key>> {
         const PAGE: usize = 1_000;
         let scope = Scope::Session(session.number);
+        let Some(capture) = opened.reader.capture_of(session.number)? else { return Ok(after) };
+        let mut clock = Clock::new(&opened.reader, capture);
         let mut last = after;
         loop {
             let page = match last {
@@ -168,12 +177,13 @@ impl Timeline {
                 }
             };
             let Some(newest) = messages.last() else { return Ok(last) };
-            let Some(capture) = opened.reader.capture_of(session.number)? else { return Ok(last) };
             last = Some(Key::new(capture, newest.number.0));
             for message in &messages {
                 self.totals.message(message);
                 if self.json {
-                    self.write(|line| jsonl::write_message(line, message))?;
+                    // Once for each call: at its answer.
+                    let timing = if message.answers.is_some() { clock.of_message(message)? } else { None };
+                    self.write(|line| jsonl::write_call(line, message, timing.as_ref()))?;
                 } else {
                     writeln!(self.out, "{}", self.lines.message(message))?;
                 }
@@ -221,7 +231,8 @@ impl Timeline {
     /// One message with everything.
     fn whole(&mut self, opened: &Opened, session: &Session, message: &Message) -> Result<()> {
         if self.json {
-            self.write(|line| jsonl::write_message(line, message))?;
+            let timing = self::timing(opened, message)?;
+            self.write(|line| jsonl::write_call(line, message, timing.as_ref()))?;
             return Ok(self.out.flush()?);
         }
         self.lines.start = Some(session.started);
@@ -230,6 +241,10 @@ impl Timeline {
         for rule in message.findings.iter().filter_map(|id| findings::rule(id)) {
             let text = format!("        {} {}: {}", rule.severity.name(), rule.id, rule.title);
             writeln!(self.out, "{}", self.lines.paint.paint(Tone::Warning, &text))?;
+        }
+        if let Some(timing) = self::timing(opened, message)? {
+            let text = format!("        {}", timing.words());
+            writeln!(self.out, "{}", self.lines.paint.paint(Tone::Dim, &text))?;
         }
         self.operation(opened, message)?;
         writeln!(self.out)?;

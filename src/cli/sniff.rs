@@ -1,8 +1,9 @@
 //! `mcptap sniff`: live from an interface to lines and into the database.
 
+use std::env;
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +16,7 @@ use super::printer::Printer;
 use super::read::options;
 use super::{filter, output, stop, target};
 use crate::capture::Packet;
-use crate::engine::queue::Queue;
+use crate::engine::queue::{Dropped, Gauge, Queue};
 use crate::engine::saver::{self, Saver};
 use crate::engine::{self, Both, Listener};
 use crate::event::{Detail, Event};
@@ -23,7 +24,9 @@ use crate::export::pcapng;
 use crate::pipeline::Pipeline;
 use crate::source::keylog::WithKeyLog;
 use crate::source::live::{self, Live, LiveOptions, Statistics};
+use crate::source::overflow::Overflow;
 use crate::store::{CaptureInfo, CaptureKind, Place, Writer};
+use crate::view::units;
 
 pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
     if arguments.list_interfaces {
@@ -42,40 +45,45 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     live::drop_privileges()?;
     let stop = stop::on_signals()?;
     let raw = arguments.write.as_ref().map(|path| Raw::create(path)).transpose()?;
+    // What is captured faster than it is decoded waits beside the database, which has to find room there too.
+    let mut folder = env::temp_dir();
     let saver = if arguments.no_save {
         None
     } else {
         let (process, started) = (std::process::id(), saver::now());
         let info = CaptureInfo { kind: CaptureKind::Sniff, source: interface.clone(), process, started };
         let place = Place::file(target::database(db)?);
+        folder = place.path().parent().map_or(folder, Path::to_owned);
         let writer = Writer::create(place, &info, target::store_options(&arguments.decoding))?;
         Some(Saver::new(writer, true))
     };
     eprintln!("mcptap: capturing on {interface}; Ctrl-C ends it");
     let detail = if saver.is_some() { Detail::Store } else { Detail::Messages };
     let mut pipeline = Pipeline::new(options(&arguments.decoding, false, detail));
+    let queue = Queue::start(live, Arc::clone(&stop), Overflow::new(&folder, true))?;
+    let gauge = queue.gauge();
     let limit = Limit {
         until: arguments.duration.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds.clamp(0.0, 1e9))),
         messages: arguments.count,
+        stop: Arc::clone(&stop),
+        waiting: Some(gauge.clone()),
     };
     let printer = Printer::new(arguments.json, colour, filter, true);
-    let mut listeners = Both(Both(printer, limit), Both(Sometimes(saver), Sometimes(raw)));
-    let queue = Queue::start(live, Arc::clone(&stop))?;
+    let mut listeners = Both(Both(printer, limit), Both(Sometimes(raw), Sometimes(saver)));
     let keys = arguments.decoding.key_log(true);
     let mut source = WithKeyLog::new(queue, keys.as_deref(), true)?;
     // A signal ends the capture, and that the queue: what is in it is still decoded.
     let run = engine::run(&mut source, &mut pipeline, &mut listeners, &AtomicBool::new(false));
     stop.store(true, Ordering::Relaxed);
-    let queue = source.into_inner();
-    let dropped = queue.dropped();
-    let statistics = queue.finish().and_then(|mut live| live.statistics());
+    let statistics = source.into_inner().finish().and_then(|mut live| live.statistics());
+    let Dropped { packets: dropped, times } = gauge.dropped();
     let mut counts = pipeline.counts().clone();
     if let Ok(Statistics { dropped: by_kernel, dropped_by_interface: by_interface, .. }) = statistics {
         let lost = [(by_kernel, "dropped by the kernel"), (by_interface, "dropped by the interface")];
         let lost = lost.into_iter().chain([(dropped, "dropped by mcptap")]).filter(|(packets, _)| *packets > 0);
         counts.skipped.extend(lost.map(|(packets, reason)| (reason, packets)));
     }
-    let Both(Both(mut printer, _), Both(Sometimes(saver), Sometimes(raw))) = listeners;
+    let Both(Both(mut printer, _), Both(Sometimes(raw), Sometimes(saver))) = listeners;
     let saved = saver.map(|saver| saver.finish(target::summary(&counts))).transpose();
     raw.map(Raw::finish).transpose()?;
     run?;
@@ -84,6 +92,13 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     eprintln!(
         "mcptap: {received} packets received, {by_kernel} dropped by the kernel, {by_interface} by the interface, {dropped} by mcptap"
     );
+    if let Some((first, last)) = times {
+        eprintln!(
+            "mcptap: it did not keep up, and dropped packets from {} to {}",
+            units::clock(first),
+            units::clock(last)
+        );
+    }
     if let Some(counts) = saved?
         && counts.lost > 0
     {
@@ -110,22 +125,41 @@ fn list() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Ends a capture after a time or a number of messages.
+/// Ends a capture after a time or a number of messages: then nothing more is captured, and what was captured before that time is decoded.
 struct Limit {
     until: Option<Instant>,
     messages: Option<u64>,
+    stop: Arc<AtomicBool>,
+    /// Where the capture's end may be long before that of the decoding, which the person is told once.
+    waiting: Option<Gauge>,
 }
 
 impl Listener for Limit {
     fn event(&mut self, event: Event) -> Result<()> {
+        self.hear(&event)
+    }
+
+    fn hear(&mut self, event: &Event) -> Result<()> {
         if let (Event::Message(_), Some(left)) = (event, &mut self.messages) {
             *left = left.saturating_sub(1);
         }
         Ok(())
     }
 
+    fn idle(&mut self) -> Result<()> {
+        if self.until.is_some_and(|until| Instant::now() >= until) {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+        if self.stop.load(Ordering::Relaxed)
+            && let Some(waiting) = self.waiting.take().map(|gauge| gauge.waiting()).filter(|packets| *packets > 0)
+        {
+            eprintln!("mcptap: {waiting} packets captured are still to be decoded; Ctrl-C ends without them");
+        }
+        Ok(())
+    }
+
     fn is_satisfied(&self) -> bool {
-        self.messages == Some(0) || self.until.is_some_and(|until| Instant::now() >= until)
+        self.messages == Some(0)
     }
 }
 
@@ -133,7 +167,7 @@ impl Listener for Limit {
 struct Raw(pcapng::Writer<BufWriter<File>>);
 
 impl Raw {
-    fn create(path: &std::path::Path) -> Result<Raw> {
+    fn create(path: &Path) -> Result<Raw> {
         let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
         Ok(Raw(pcapng::Writer::new(BufWriter::new(file))?))
     }
@@ -152,6 +186,10 @@ impl Listener for Raw {
     fn event(&mut self, _: Event) -> Result<()> {
         Ok(())
     }
+
+    fn hear(&mut self, _: &Event) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// A listener that may be absent.
@@ -164,6 +202,10 @@ impl<L: Listener> Listener for Sometimes<L> {
 
     fn event(&mut self, event: Event) -> Result<()> {
         self.0.as_mut().map_or(Ok(()), |listener| listener.event(event))
+    }
+
+    fn hear(&mut self, event: &Event) -> Result<()> {
+        self.0.as_mut().map_or(Ok(()), |listener| listener.hear(event))
     }
 
     fn settled(&mut self) -> Result<()> {

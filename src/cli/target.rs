@@ -123,10 +123,11 @@ pub fn import(files: &[PathBuf], place: Place, decoding: &Decoding) -> Result<Co
     let options = options(decoding, false, Detail::Store);
     let writer = Writer::create(place, &info, store_options(decoding))?;
     let mut pipeline = Pipeline::new(options);
-    let mut listeners = Both(Saver::new(writer, false), Watch(Progress::new()));
+    let mut listeners = Both(Watch(Progress::new()), Saver::new(writer, false));
     let run = engine::run(&mut source, &mut pipeline, &mut listeners, &AtomicBool::new(false));
-    listeners.1.0.clear();
-    let saved = listeners.0.finish(summary(pipeline.counts()));
+    let Both(Watch(mut progress), saver) = listeners;
+    progress.clear();
+    let saved = saver.finish(summary(pipeline.counts()));
     run?;
     saved?;
     Ok(pipeline.counts().clone())
@@ -149,6 +150,10 @@ struct Watch(Progress);
 
 impl Listener for Watch {
     fn event(&mut self, _: Event) -> Result<()> {
+        Ok(())
+    }
+
+    fn hear(&mut self, _: &Event) -> Result<()> {
         Ok(())
     }
 

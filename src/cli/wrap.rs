@@ -1,8 +1,6 @@
 //! `mcptap wrap`: an STDIO server with its pipes teed into the database.
 
-pub(super) mod command_line;
-
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -18,6 +16,7 @@ use crate::event::Detail;
 use crate::pipeline::{Options, Pipeline};
 use crate::source::stdio::{self, Observations, Server};
 use crate::store::{self, CaptureInfo, CaptureKind, Place, Writer};
+use crate::view::command_line;
 
 /// How often a database that cannot be opened is tried again, and how long to wait in between: another program may hold it locked. What is observed
 /// meanwhile waits in the queue.
@@ -39,6 +38,8 @@ pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
 /// Decodes and saves what is observed until the server has ended. Nothing here can reach the server.
 fn record(mut observations: Observations, source: String, db: Option<PathBuf>) -> Result<()> {
     let place = Place::file(target::database(db)?);
+    // Beside the database, which has to find room there too.
+    observations.overflow_into(place.path().parent().unwrap_or(Path::new(".")));
     let (process, started) = (std::process::id(), saver::now());
     let info = CaptureInfo { kind: CaptureKind::Wrap, source, process, started };
     let writer = create(&place, &info)?;

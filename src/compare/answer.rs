@@ -48,20 +48,48 @@ impl fmt::Display for Label {
 
 /// How a request was answered.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
+pub enum Answer<V = Value> {
     /// With a result.
-    Result(Value),
+    Result(V),
     /// With a result that says that the tool failed (`isError`).
-    ToolError(Value),
+    ToolError(V),
     /// With a JSON-RPC error.
-    Error(Value),
+    Error(V),
     /// With JSON that cannot be read whole (more than 128 levels): only its text can be compared.
     Unreadable(String),
     /// Not at all, for this reason.
     Nothing(String),
 }
 
+/// An answer as it is held until it is compared: its text takes a tenth of what the value does that is read from it.
+pub type Held = Answer<Box<str>>;
+
+impl Held {
+    /// The answer with its value.
+    pub fn read(&self) -> Answer {
+        let value = |text: &str| serde_json::from_str(text).map_err(|_| Answer::Unreadable(text.to_owned()));
+        match self {
+            Answer::Result(text) => value(text).map_or_else(|unreadable| unreadable, Answer::Result),
+            Answer::ToolError(text) => value(text).map_or_else(|unreadable| unreadable, Answer::ToolError),
+            Answer::Error(text) => value(text).map_or_else(|unreadable| unreadable, Answer::Error),
+            Answer::Unreadable(text) => Answer::Unreadable(text.clone()),
+            Answer::Nothing(why) => Answer::Nothing(why.clone()),
+        }
+    }
+}
+
 impl Answer {
+    /// This answer, whose value was read from `text`, as that text. (Written anew it could be another: numbers have many forms.)
+    pub fn held(&self, text: &str) -> Held {
+        match self {
+            Answer::Result(_) => Answer::Result(text.into()),
+            Answer::ToolError(_) => Answer::ToolError(text.into()),
+            Answer::Error(_) => Answer::Error(text.into()),
+            Answer::Unreadable(text) => Answer::Unreadable(text.clone()),
+            Answer::Nothing(why) => Answer::Nothing(why.clone()),
+        }
+    }
+
     /// Of an answer's message.
     pub fn of(message: &Message) -> Answer {
         let name = if message.kind == Kind::Error { "error" } else { "result" };
@@ -125,6 +153,12 @@ pub fn judge(label: &Label, old: &Answer, new: &Answer, rules: &Rules) -> Verdic
         (_, Answer::Nothing(why)) => Verdict::new(Outcome::Missing, Some(why.clone())),
         // JSON-RPC 2.0 section 5.1: the code "indicates the error type that occurred"; the message is for people.
         (Answer::Error(old), Answer::Error(new)) if code(old) == code(new) => Verdict::new(Outcome::Same, None),
+        // 2026-07-28 basic/versioning: whatever is answered to `server/discover`, but for the errors of its own era, says that it is not known.
+        (Answer::Error(old), Answer::Error(new))
+            if label.method == "server/discover" && !is_modern(old) && !is_modern(new) =>
+        {
+            Verdict::new(Outcome::Same, None)
+        }
         (Answer::Error(_), Answer::Error(_)) => {
             let why = format!("{} before, {} now", old.said(), new.said());
             Verdict::new(Outcome::Different, Some(why))
@@ -139,11 +173,19 @@ pub fn judge(label: &Label, old: &Answer, new: &Answer, rules: &Rules) -> Verdic
     }
 }
 
+/// HeaderMismatch, MissingRequiredClientCapability, UnsupportedProtocolVersion: only servers of 2026-07-28 know these codes.
+fn is_modern(error: &Value) -> bool {
+    code(error).is_some_and(|code| (-32022..=-32020).contains(&code))
+}
+
 fn code(error: &Value) -> Option<i64> {
     error.get("code")?.as_i64()
 }
 
 fn values(label: &Label, old: &Value, new: &Value, rules: &Rules) -> Verdict {
+    if old == new {
+        return Verdict::new(Outcome::Same, None);
+    }
     let (mut old, mut new) = (old.clone(), new.clone());
     rules.apply(label, &mut old);
     rules.apply(label, &mut new);
@@ -193,6 +235,10 @@ mod tests {
         assert_eq!(outcome(&result(json!(1)), &nothing), Outcome::Missing);
         assert_eq!(outcome(&nothing, &result(json!(1))), Outcome::Extra);
         assert_eq!(outcome(&nothing, &nothing), Outcome::Same);
+        let discover = Label { method: "server/discover".into(), subject: None };
+        let unknown = |old, new| judge(&discover, &error(old, ""), &error(new, ""), &Rules::default()).outcome;
+        assert_eq!(unknown(-32601, -32000), Outcome::Same, "both do not know it");
+        assert_eq!(unknown(-32601, -32022), Outcome::Different, "one speaks another revision of that era");
         assert_eq!(outcome(&Answer::Unreadable("[1]".into()), &result(json!([1]))), Outcome::Same);
     }
 }

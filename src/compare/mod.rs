@@ -21,7 +21,7 @@ pub mod side_by_side;
 pub mod text;
 pub mod volatile;
 
-pub use answer::{Answer, Label, Verdict, judge};
+pub use answer::{Answer, Held, Label, Verdict, judge};
 pub use difference::{Change, Difference};
 pub use report::{Outcome, Pair, Party, Report};
 pub use rules::{Rule, RuleError, Rules};

@@ -13,7 +13,7 @@ use std::fmt::Write;
 use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 
-use super::difference::{Change, Difference, LISTED};
+use super::difference::{Change, Difference, LISTED, name_of};
 use super::report::{Outcome, Pair, Report};
 use super::side_by_side;
 use crate::view::paint::{Paint, Tone};
@@ -139,7 +139,15 @@ pub fn pair(out: &mut String, pair: &Pair, style: Style) {
 /// One difference: its path, and the values below or beside each other.
 fn difference(out: &mut String, difference: &Difference, style: Style) {
     let path = if difference.path.is_empty() { "(the whole answer)" } else { &difference.path };
-    let _ = writeln!(out, "    {}", style.paint.paint(Tone::Strong, &safe::visible(path)));
+    let path = style.paint.paint(Tone::Strong, &safe::visible(path));
+    // An index says little of what is gone or new; its name does.
+    match &difference.change {
+        Change::Removed(value) | Change::Added(value) if name_of(value).is_some() => {
+            let name = safe::visible(name_of(value).unwrap_or_default());
+            let _ = writeln!(out, "    {path}  {}", style.paint.paint(Tone::Dim, &name));
+        }
+        _ => drop(writeln!(out, "    {path}")),
+    }
     let (old, new) = match &difference.change {
         Change::Changed(old, new) => (Some(lines(old)), Some(lines(new))),
         Change::Removed(old) => (Some(lines(old)), None),
@@ -217,7 +225,7 @@ mod tests {
         let differences = vec![
             Difference { path: "/a/t".into(), change: Change::Changed(json!(21), json!("\u{1b}[31m19")) },
             Difference { path: "/content/0/text".into(), change: Change::Changed(text("sunny"), text("rain")) },
-            Difference { path: "/b".into(), change: Change::Removed(json!({"x": 1})) },
+            Difference { path: "/b/0".into(), change: Change::Removed(json!({"name": "x"})) },
         ];
         let pair = |outcome, differences| Pair {
             label: label.clone(),
@@ -245,9 +253,9 @@ mod tests {
               - sunny
               + rain
                 wind 3
-            /b
+            /b/0  x
               - {
-              -   "x": 1
+              -   "name": "x"
               - }
         set aside, since it varies by itself (give it as --ignore):
           get_weather:/at
@@ -265,9 +273,9 @@ mod tests {
               Quito                                   Quito
               sunny                                 | rain
               wind 3                                  wind 3
-            /b
+            /b/0  x
               - {
-              -   "x": 1
+              -   "name": "x"
               - }
         set aside, since it varies by itself (give it as --ignore):
           get_weather:/at

@@ -97,7 +97,7 @@ impl fmt::Debug for Fields {
 pub struct Half {
     /// Header fields.
     pub fields: Fields,
-    /// Time of the first byte.
+    /// Time of the first byte; of a response, that of the final one: interim responses (1xx) come before.
     pub started: Option<Time>,
     /// Time of the last byte so far.
     pub ended: Option<Time>,

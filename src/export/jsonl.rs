@@ -23,6 +23,7 @@ use crate::store::FindingRow;
 use crate::view::layers::Layer;
 use crate::view::overview::Overview;
 use crate::view::steps::Step;
+use crate::view::timing::{Medians, Timing};
 
 use object::Object;
 pub use summary::{Summary, write_summary};
@@ -30,6 +31,11 @@ pub use time::write_time;
 
 /// Writes the `message` line of a message.
 pub fn write_message(out: &mut Vec<u8>, message: &Message) {
+    write_call(out, message, None);
+}
+
+/// The same with where the time of its call went, which only a store tells.
+pub fn write_call(out: &mut Vec<u8>, message: &Message, timing: Option<&Timing>) {
     // Quotes and backslashes make a message about a sixth longer; room for that saves moving it while it is written.
     out.reserve(message.raw.len() + message.raw.len() / 4 + 512);
     let mut line = Object::line(out, "message");
@@ -64,6 +70,9 @@ pub fn write_message(out: &mut Vec<u8>, message: &Message) {
     line.maybe(&message.answers, |line, number| line.number("answers", number.0));
     line.maybe(&message.answered_by, |line, number| line.number("answered_by", number.0));
     line.maybe(&message.latency, |line, nanoseconds| line.signed("latency_ns", *nanoseconds));
+    if let Some(timing) = timing {
+        line.object("timing", |object| write_timing(object, timing));
+    }
     // The packets of a pipe are chunks that the wrapper read: a number that says nothing to anybody.
     if message.transport != Transport::Stdio {
         line.numbers("packets", message.packets.iter().map(|packet| packet.0));
@@ -79,6 +88,13 @@ pub fn write_message(out: &mut Vec<u8>, message: &Message) {
         line.array("findings", &message.findings, |out, rule| text::write_string(out, rule));
     }
     line.end_line();
+}
+
+fn write_timing(object: &mut Object<'_>, timing: &Timing) {
+    object.maybe(&timing.upload, |object, time| object.signed("upload_ns", *time));
+    object.maybe(&timing.network, |object, (time, _)| object.signed("network_ns", *time));
+    object.signed("server_ns", timing.server);
+    object.signed("stream_ns", timing.stream);
 }
 
 /// Writes the `overview` line of a session.
@@ -105,6 +121,19 @@ pub fn write_overview(out: &mut Vec<u8>, session: SessionNumber, overview: &Over
         object.number("bytes", listed.bytes);
         object.number("tokens", listed.tokens());
         object.number("message", listed.message.0);
+        object.end();
+    });
+    line.array("calls", &overview.times.calls, |out, call| {
+        let mut object = Object::inside(out);
+        object.text("call", &call.name);
+        object.number("timed", call.timed);
+        object.signed("latency_ns", call.latency);
+        let Medians { upload, network, server, stream } = call.parts;
+        for (name, time) in
+            [("upload_ns", upload), ("network_ns", network), ("server_ns", server), ("stream_ns", stream)]
+        {
+            object.maybe(&time, |object, time| object.signed(name, *time));
+        }
         object.end();
     });
     line.array("timeline", &overview.timeline, |out, (time, what, number)| {
@@ -135,6 +164,12 @@ pub fn write_exchange(out: &mut Vec<u8>, exchange: &Exchange) {
     line.number("response_body_bytes", response.body_bytes);
     line.numbers("request_packets", request.packets.iter().map(|packet| packet.0));
     line.numbers("response_packets", response.packets.iter().map(|packet| packet.0));
+    for (started, ended, half) in
+        [("request_started", "request_ended", request), ("response_started", "response_ended", response)]
+    {
+        line.maybe(&half.started, |line, time| line.time(started, *time));
+        line.maybe(&half.ended, |line, time| line.time(ended, *time));
+    }
     line.truth("complete", request.complete && response.complete);
     line.maybe(&request.body_sha256, |line, hash| line.hexadecimal("request_body_sha256", hash));
     line.maybe(&response.body_sha256, |line, hash| line.hexadecimal("response_body_sha256", hash));

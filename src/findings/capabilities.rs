@@ -32,6 +32,11 @@ fn severity(seen: &Seen<'_, '_>, rule: &Rule) -> Severity {
     if seen.revisions().within(SHOULD) { Severity::Warning } else { rule.severity }
 }
 
+/// Whether the method is in none of the revisions that may be in force: that has a rule of its own, and nobody could declare it.
+fn is_foreign(seen: &Seen<'_, '_>) -> bool {
+    seen.method.definition().is_some_and(|method| method.revisions.is_disjoint(seen.revisions()))
+}
+
 fn server(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     if !seen.is_from_client() {
         return;
@@ -42,7 +47,7 @@ fn server(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
         Method::TasksCancel if is_core_tasks(seen) => Some(Capability::ServerTasksCancel),
         method => method.gate(seen.revisions()),
     };
-    let Some(gate) = gate else { return };
+    let Some(gate) = gate.filter(|_| !is_foreign(seen)) else { return };
     // Where the capture does not hold the declaration, nothing can be said.
     if seen.history.server_has(gate) == Some(false) {
         let text = format!("{} was sent, and the server did not declare {}", seen.method_name(), gate.path());
@@ -69,7 +74,7 @@ static CLIENT: Rule = Rule {
 };
 
 fn client(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if seen.is_from_client() {
+    if seen.is_from_client() || is_foreign(seen) {
         return;
     }
     let gate = match seen.method {
@@ -101,7 +106,7 @@ static NOTIFICATION: Rule = Rule {
 };
 
 fn notification(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(gate) = seen.method.gate(seen.revisions()) else { return };
+    let Some(gate) = seen.method.gate(seen.revisions()).filter(|_| !is_foreign(seen)) else { return };
     if seen.history.has(gate) == Some(false) {
         // server/utilities/logging: "Servers that emit log message notifications MUST declare the logging capability".
         let severity = if gate == Capability::Logging { Severity::Error } else { NOTIFICATION.severity };

@@ -71,6 +71,8 @@ pub struct Carried {
     pub last_event_id: Option<String>,
     /// `Host` of the request.
     pub host: Option<String>,
+    /// `Mcp-Param-…` of the request (2026-07-28): what stands behind the prefix, and the value.
+    pub params: Vec<(String, String)>,
     /// The server-sent events of the response so far.
     pub served: Served,
     /// Whether the request names a session.
@@ -94,6 +96,7 @@ impl Carried {
             resumes: exchange.request.fields.get("last-event-id").is_some(),
             last_event_id: exchange.request.fields.get("last-event-id").map(str::to_owned),
             host: exchange.request.fields.get("host").map(str::to_owned),
+            params: exchange.request.fields.iter().filter_map(param).take(REMEMBERED).collect(),
             names_session: exchange.request.fields.get("mcp-session-id").is_some(),
             ..Carried::default()
         }
@@ -164,6 +167,13 @@ impl Carried {
             },
         });
     }
+}
+
+/// A header that repeats an argument of a tool: its name behind the prefix, and its value.
+fn param((name, value): (&str, &str)) -> Option<(String, String)> {
+    const PREFIX: &str = "mcp-param-";
+    let (prefix, rest) = name.split_at_checked(PREFIX.len())?;
+    prefix.eq_ignore_ascii_case(PREFIX).then(|| (rest.to_owned(), value.to_owned()))
 }
 
 /// The media type of a body, without parameters, in lower case.

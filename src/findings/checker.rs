@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 
 use super::carried::Carried;
 use super::history::History;
+use super::lifecycle::versions::Versions;
 use super::report::{Report, SAID};
 use super::rule::Check;
 use super::seen::{Facts, Seen};
@@ -18,7 +19,7 @@ use crate::capture::{Limits, Time};
 use crate::decode::Direction;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::jsonrpc::Kind;
-use crate::decode::sse;
+use crate::decode::{ConnectionId, sse, tcp};
 use crate::mcp::contract;
 use crate::mcp::method::Method;
 use crate::mcp::pairing::Pending;
@@ -99,6 +100,10 @@ pub struct Checker {
     exchanges: FxHashMap<ExchangeNumber, Carried>,
     /// Schemas of tools, compiled: many sessions use one server.
     schemas: RefCell<contract::Checker>,
+    /// What servers gave of the versions they were asked for: one server has many sessions.
+    versions: RefCell<Versions>,
+    /// Open connections on which a client listens (GET), and its session.
+    listening: FxHashMap<ConnectionId, SessionNumber>,
     found: Vec<Finding>,
 }
 
@@ -111,6 +116,8 @@ impl Checker {
             elsewhere: BTreeMap::new(),
             exchanges: FxHashMap::default(),
             schemas: RefCell::default(),
+            versions: RefCell::default(),
+            listening: FxHashMap::default(),
             found: Vec::new(),
         }
     }
@@ -146,6 +153,7 @@ impl Checker {
                 carried: carried.as_deref(),
                 history: &kept.history,
                 schemas: &self.schemas,
+                versions: &self.versions,
             };
             for (rule, revisions, look) in &TABLE.messages[slot(message.kind, facts.method)] {
                 if facts.revisions().within(*revisions) {
@@ -230,6 +238,9 @@ impl Checker {
         if exchange.status.is_some() && !std::mem::replace(&mut carried.is_judged, true) {
             judge(&TABLE.responses, exchange, carried, &kept.history, &mut self.found);
             kept.history.responded(exchange);
+            if carried.is_get {
+                self.listening.insert(exchange.connection, kept.history.session);
+            }
         }
     }
 
@@ -237,6 +248,21 @@ impl Checker {
     pub fn piped(&mut self, session: SessionNumber, content: &Content<'_>, time: Time) {
         if let Some(kept) = self.sessions.get_mut(&session) {
             kept.history.process.observe(content, time);
+        }
+    }
+
+    /// Whether bytes of a session's connections are waited for, for the messages that come next.
+    pub fn awaits(&mut self, session: SessionNumber, awaits: bool) {
+        if let Some(kept) = self.sessions.get_mut(&session) {
+            kept.history.awaits_bytes = awaits;
+        }
+    }
+
+    /// A connection is over.
+    pub fn closed(&mut self, connection: ConnectionId, facts: &tcp::Facts) {
+        let session = self.listening.remove(&connection);
+        if let Some(kept) = session.and_then(|session| self.sessions.get_mut(&session)) {
+            kept.history.endpoint.closed(connection, facts);
         }
     }
 

@@ -24,6 +24,7 @@ pub use cursors::{Cursors, Unread};
 pub use elicitations::{Elicitations, Form};
 pub use endpoint::{Endpoint, Terminated};
 pub use eras::Stateless;
+pub use fingerprint::fingerprint;
 pub use finished::{Done, Finished};
 pub use fragments::{Fragment, Fragments};
 pub use handshake::{Handshake, Initialize};
@@ -80,6 +81,8 @@ pub struct History {
     pub begun: bool,
     /// Whether bytes of its connections are missing or could not be decoded: what was not seen may have been sent.
     pub has_gaps: bool,
+    /// Whether bytes of another connection are waited for at this moment: what they carry comes later than what refers to it.
+    pub awaits_bytes: bool,
     /// Messages of the client and of the server.
     pub messages: [u64; 2],
     /// The handshake of the revisions up to 2025-11-25.
@@ -139,6 +142,7 @@ impl History {
             transport,
             begun,
             has_gaps: false,
+            awaits_bytes: false,
             messages: [0; 2],
             handshake: Handshake::default(),
             stateless: Stateless::default(),
@@ -169,7 +173,7 @@ impl History {
 
     /// Whether all of it was seen, from its beginning on: what is not there was not sent.
     pub fn is_whole(&self) -> bool {
-        self.begun && !self.has_gaps
+        self.begun && !self.has_gaps && !self.awaits_bytes
     }
 
     /// The revision in force for a message, by what it says itself, by its exchange, by the session

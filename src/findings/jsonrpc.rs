@@ -34,6 +34,8 @@ pub(super) fn judge(oddity: &Oddity, facts: &Facts<'_>, history: &History, found
             }
             report.say(text);
         }
+        // That says more.
+        Oddity::NoMessage(Fault::NotJson(..)) if on_pipe.is_some() && stdio::framing::messages_on(message) > 1 => {}
         Oddity::NoMessage(Fault::NotJson(at, why)) => {
             say(on_pipe.unwrap_or(&envelope::INVALID_JSON), format!("no JSON at byte {at}: {why}"));
         }
@@ -64,7 +66,7 @@ pub(super) fn judge(oddity: &Oddity, facts: &Facts<'_>, history: &History, found
                 let text = format!("the request (message {}) has the id {}, the answer {id}", asked.number.0, asked.id);
                 Report::at_message(&ids::TYPE_CHANGED, message, found).say_with(&[asked.number], text);
             }
-            None if history.has_gaps => {
+            None if history.has_gaps || history.awaits_bytes => {
                 let text = format!("no request with id {id} was captured; bytes of the session are missing");
                 Report::at_message(&ids::UNKNOWN, message, found).say_as(super::Severity::Warning, text);
             }

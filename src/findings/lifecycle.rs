@@ -1,5 +1,7 @@
 //! Rules about the handshake of the revisions up to 2025-11-25: its order, and the revision it agrees on.
 
+pub(super) mod versions;
+
 use super::history::META_VERSION;
 use super::report::Report;
 use super::rule::{ANSWERS, ASKS, NOTIFICATIONS, REQUESTS, RESULTS};
@@ -110,7 +112,8 @@ fn initialized_missing(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     let handshake = &seen.history.handshake;
     let (Some(initialize), Some(answered)) = (&handshake.initialize, handshake.answered) else { return };
     let is_due = seen.is_from_client() && handshake.initialized.is_none() && !handshake.went_on;
-    if is_due && !matches!(seen.method, Method::Ping | Method::Initialize) {
+    // With an id it is a request, which has a rule of its own.
+    if is_due && !matches!(seen.method, Method::Ping | Method::Initialize | Method::Initialized) {
         report.say_with(
             &[initialize.number, answered],
             format!("{} came without notifications/initialized before it", seen.method_name()),

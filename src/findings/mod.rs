@@ -71,6 +71,7 @@ const FAMILIES: &[&[&Rule]] = &[
     jsonrpc::error_data::RULES,
     jsonrpc::batch::RULES,
     lifecycle::RULES,
+    lifecycle::versions::RULES,
     capabilities::RULES,
     methods::RULES,
     schema::RULES,

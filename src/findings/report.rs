@@ -33,6 +33,18 @@ impl<'r> Report<'r> {
         }
     }
 
+    /// The same place again, for a report that says something else of it.
+    pub(super) fn again(&mut self) -> Report<'_> {
+        Report {
+            rule: self.rule,
+            session: self.session,
+            messages: self.messages,
+            packets: self.packets,
+            span: self.span,
+            found: self.found,
+        }
+    }
+
     /// The rule is broken here: one sentence, without a full stop.
     pub fn say(&mut self, text: impl Into<String>) {
         self.say_as(self.rule.severity, text);

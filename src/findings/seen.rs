@@ -5,6 +5,7 @@ use std::ops::Deref;
 
 use super::carried::Carried;
 use super::history::{Asked, History};
+use super::lifecycle::versions::Versions;
 use crate::decode::Direction;
 use crate::decode::json::{self, Object};
 use crate::decode::jsonrpc::Kind;
@@ -160,6 +161,8 @@ pub struct Seen<'s, 'a> {
     pub carried: Option<&'s Carried>,
     /// Schemas of tools, compiled when first asked for.
     pub schemas: &'s RefCell<contract::Checker>,
+    /// Which versions the servers of this capture gave.
+    pub versions: &'s RefCell<Versions>,
     /// The session before this message.
     pub history: &'s History,
 }

@@ -87,7 +87,7 @@ static PEER_INFO: Rule = Rule {
 
 // It is said once for each side of a session.
 fn client_info(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let speaks = seen.in_force.evidence == Evidence::Meta;
+    let speaks = seen.in_force.evidence == Evidence::Meta && seen.is_from_client();
     if speaks && !seen.history.stateless.nameless[0] && seen.meta().get(META_CLIENT).is_none() {
         report.say(format!("the request has no {META_CLIENT}"));
     }

@@ -12,6 +12,8 @@ pub mod places;
 pub mod revision;
 pub mod session;
 pub mod shape;
+#[cfg(test)]
+pub(crate) mod talk;
 pub mod tracker;
 
 pub use message::{Carrier, Message, MessageNumber, Transport};

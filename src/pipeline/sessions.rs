@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use rustc_hash::FxHashMap;
 
 use super::encrypted::Encrypted;
+use super::holes::Holes;
 use super::{Emit, Options};
 use crate::capture::pipe::{self, Content, HEAD, Pipe};
 use crate::capture::{Packet, PacketNumber, PacketRange, Time};
@@ -69,6 +70,8 @@ pub(super) struct Sessions {
     pub(super) kept: Vec<ConnectionId>,
     /// TLS connections whose content was not seen.
     encrypted: Encrypted,
+    /// Connections on which bytes are waited for.
+    pub(super) holes: Holes,
 }
 
 /// What is known of an open connection.
@@ -104,6 +107,7 @@ impl Sessions {
             pipes: 0,
             kept: Vec::new(),
             encrypted: Encrypted::default(),
+            holes: Holes::default(),
         }
     }
 
@@ -133,6 +137,7 @@ impl Sessions {
 
     /// A TCP segment arrived.
     pub(super) fn segment(&mut self, fact: &SegmentFact<'_>, emit: &mut Emit<'_>) {
+        self.holes.segment(fact);
         if self.stores() {
             emit(Event::Segment(Box::new(Segment {
                 connection: fact.connection,
@@ -324,6 +329,8 @@ impl Sessions {
             }
             Tracked::Message(mut message, oddities) => {
                 let (tracker, session) = (&self.tracker, message.session);
+                let awaits = self.holes.iter().any(|id| self.carries(id, session));
+                self.checker.awaits(session, awaits);
                 let found = self.checker.message(&mut message, &oddities, || tracker.has_begun(session));
                 self.counts.messages += 1;
                 emit(Event::Message(message));
@@ -336,6 +343,12 @@ impl Sessions {
                 emit(Event::Ended(number));
             }
         }
+    }
+
+    /// Whether a connection carries a session.
+    fn carries(&self, id: ConnectionId, session: SessionNumber) -> bool {
+        let known = self.connections.get(&id);
+        known.is_some_and(|known| known.sessions.iter().any(|carried| carried.session == session))
     }
 
     /// A session whose server has a name that DNS told, where nothing better is known.
@@ -364,6 +377,10 @@ impl Sessions {
         self.tracker.connection_over(id);
         let Some(mut known) = self.connections.remove(&id) else { return };
         self.encrypted.count(&known);
+        self.holes.closed(id);
+        if let Some(facts) = facts {
+            self.checker.closed(id, facts);
+        }
         if self.stores() {
             if let Some(facts) = facts {
                 known.record.kind = ConnectionKind::Tcp(*facts);

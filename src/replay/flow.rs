@@ -1,8 +1,8 @@
 //! Values that the server made up and the client handed back: ticket numbers, cursors, task ids, resource URIs, session tokens. The new server
 //! makes up others, so the client has to hand back those.
 //!
-//! Nothing is replaced on a guess. The evidence is: the same value stood in a recorded answer before the client first said it, at a place that
-//! is known; and at the same place of the new answer stands another one, while the old one is nowhere in it. Values that might be the same by
+//! Nothing is replaced on a guess. The evidence is: the same value stood in a recorded answer (or request, or notification) of the server before the client first said it, at a place that
+//! is known; and at the same place of the new one stands another value, while the old one is nowhere in it. Values that might be the same by
 //! accident (words, small numbers) count only as members that the protocol itself hands back ([`TOKENS`]).
 
 use std::collections::{HashMap, HashSet};
@@ -12,6 +12,8 @@ use serde_json::Value;
 use super::plan::{Plan, StepIndex};
 use crate::compare::difference::{escaped, name_of};
 use crate::compare::rules::words;
+use crate::decode::Direction;
+use crate::decode::jsonrpc::Kind;
 use crate::mcp::Message;
 use crate::mcp::facts::part;
 
@@ -32,12 +34,23 @@ const VALUES: usize = 1 << 20;
 const TEXT: usize = 64 << 10;
 const VALUE: usize = 4 << 10;
 
-/// Where in a recorded answer a value first stood.
+/// What of the server gave a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Giver {
+    /// The answer to a step.
+    Answer(StepIndex),
+    /// Its request of this index among [`Plan::server_requests`].
+    Request(usize),
+    /// Its notification of this index among the messages of the recording.
+    Notification(usize),
+}
+
+/// Where in a recorded message of the server a value first stood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// The request that was answered.
-    pub step: StepIndex,
-    /// JSON Pointer into the result.
+    /// The message.
+    pub giver: Giver,
+    /// JSON Pointer into its result, or its `params`.
     pub path: String,
     /// Where in the text at that place, which holds more than the value.
     pub inside: Inside,
@@ -72,8 +85,10 @@ pub struct Flow {
     pub origins: Vec<Origin>,
     /// By step: what it hands back.
     pub uses: HashMap<StepIndex, Vec<Use>>,
-    /// By step: what its answer gives.
-    pub given: HashMap<StepIndex, Vec<usize>>,
+    /// By message of the server: what it gives.
+    pub given: HashMap<Giver, Vec<usize>>,
+    /// The notifications that give something, by method and how many of that method came before: so they are found again.
+    pub told: HashMap<(String, u64), usize>,
 }
 
 impl Flow {
@@ -84,6 +99,10 @@ impl Flow {
             plan.steps.iter().enumerate().map(|(at, step)| (step.message, at)).collect();
         let answers: HashMap<usize, StepIndex> =
             plan.steps.iter().enumerate().filter_map(|(at, step)| Some((step.answer?, at))).collect();
+        let asked: HashMap<usize, usize> =
+            plan.server_requests.iter().enumerate().map(|(at, request)| (request.message, at)).collect();
+        let mut told: HashMap<&str, u64> = HashMap::new();
+        let mut notifications = Vec::new();
         let replies: HashSet<usize> = plan.server_requests.iter().map(|request| request.answer).collect();
         for (index, message) in messages.iter().enumerate() {
             let read = |name| part(message, name).and_then(|text| serde_json::from_str::<Value>(text).ok());
@@ -92,20 +111,35 @@ impl Flow {
             } else if replies.contains(&index) {
                 read("result").iter().for_each(|result| search.client(None, result));
             } else if let Some(step) = answers.get(&index) {
-                read("result").iter().for_each(|result| search.server(*step, result));
+                read("result").iter().for_each(|result| search.server(Giver::Answer(*step), result));
+            } else if let Some(at) = asked.get(&index) {
+                read("params").iter().for_each(|params| search.server(Giver::Request(*at), params));
+            } else if is_told(message) {
+                let method = message.method.as_deref().unwrap_or_default();
+                let before = told.entry(method).or_default();
+                notifications.push((index, (method.to_owned(), *before)));
+                *before += 1;
+                read("params").iter().for_each(|params| search.server(Giver::Notification(index), params));
             }
         }
-        search.flow
+        let gives = |index: &usize| search.flow.given.contains_key(&Giver::Notification(*index));
+        let told =
+            notifications.into_iter().filter(|(index, _)| gives(index)).map(|(index, which)| (which, index)).collect();
+        Flow { told, ..search.flow }
     }
 
-    /// What the answer of a step gives: each origin's new value, where the evidence holds.
-    pub fn resolve<'a>(
-        &'a self,
-        step: StepIndex,
-        old: &'a Value,
-        new: &'a Value,
-    ) -> impl Iterator<Item = (usize, Value)> {
-        let given = self.given.get(&step).map(Vec::as_slice).unwrap_or_default();
+    /// The steps whose answers give the values that a step hands back.
+    pub fn sources(&self, step: StepIndex) -> impl Iterator<Item = StepIndex> {
+        let used = self.uses.get(&step).into_iter().flatten();
+        used.filter_map(|used| match self.origins[used.origin].giver {
+            Giver::Answer(step) => Some(step),
+            Giver::Request(_) | Giver::Notification(_) => None,
+        })
+    }
+
+    /// What a message of the server gives: each origin's new value, where the evidence holds.
+    pub fn resolve<'a>(&'a self, giver: Giver, old: &'a Value, new: &'a Value) -> impl Iterator<Item = (usize, Value)> {
+        let given = self.given.get(&giver).map(Vec::as_slice).unwrap_or_default();
         given.iter().filter_map(move |origin| Some((*origin, resolve(&self.origins[*origin], old, new)?)))
     }
 }
@@ -151,15 +185,15 @@ impl Search {
         }
         let origin = self.flow.origins.len();
         let found = self.candidates[candidate].clone();
-        self.flow.given.entry(found.step).or_default().push(origin);
+        self.flow.given.entry(found.giver).or_default().push(origin);
         self.flow.origins.push(found);
         self.used.insert(candidate, origin);
         origin
     }
 
-    fn server(&mut self, step: StepIndex, result: &Value) {
-        leaves(result, &mut |path, name, value| {
-            let whole = Origin { step, path: path.to_owned(), inside: Inside::Whole, value: value.clone() };
+    fn server(&mut self, giver: Giver, said: &Value) {
+        leaves(said, &mut |path, name, value| {
+            let whole = Origin { giver, path: path.to_owned(), inside: Inside::Whole, value: value.clone() };
             let text = text_of(value);
             let kind = TOKENS.iter().find(|(_, server)| *server == name).map(|(client, _)| *client);
             if kind.is_some() {
@@ -168,14 +202,14 @@ impl Search {
             if is_telling(&text) {
                 self.learn(None, text.clone(), whole);
             } else if value.is_string() && text.len() <= TEXT {
-                self.text(step, path, &text);
+                self.text(giver, path, &text);
             }
         });
     }
 
     /// Values inside a text: of the JSON that it is, or of its words.
-    fn text(&mut self, step: StepIndex, path: &str, text: &str) {
-        let origin = |inside, value| Origin { step, path: path.to_owned(), inside, value };
+    fn text(&mut self, giver: Giver, path: &str, text: &str) {
+        let origin = |inside, value| Origin { giver, path: path.to_owned(), inside, value };
         match serde_json::from_str::<Value>(text) {
             Ok(inner @ (Value::Object(_) | Value::Array(_))) => leaves(&inner, &mut |at, _, value| {
                 let said = text_of(value);
@@ -199,6 +233,11 @@ impl Search {
             }
         }
     }
+}
+
+/// Whether a message is a notification of the server.
+fn is_told(message: &Message) -> bool {
+    (message.direction, message.kind) == (Direction::ServerToClient, Kind::Notification) && !message.redelivered
 }
 
 /// Whether a value that occurs twice is the same thing both times: an identifier, not a word or a small number.
@@ -309,7 +348,7 @@ mod tests {
                <- {{"id":1,"result":{old}}}
                -> {{"id":2,"method":"tools/call","params":{said}}}"#
         ));
-        let values: HashMap<usize, Value> = flow.resolve(0, &old, &new).collect();
+        let values: HashMap<usize, Value> = flow.resolve(Giver::Answer(0), &old, &new).collect();
         let uses = flow.uses.get(&1).cloned().unwrap_or_default();
         uses.into_iter().filter_map(|used| Some((used.path, values.get(&used.origin)?.clone()))).collect()
     }
@@ -328,6 +367,27 @@ mod tests {
         );
         let inner = |ticket: &str| json!({"content": [{"text": json!({"ticket": ticket}).to_string()}]});
         assert_eq!(handed_back(inner("T-4711"), said, inner("X-1")), [("/ticket".to_owned(), json!("X-1"))]);
+    }
+
+    #[test]
+    fn requests_and_notifications_of_the_server_give_values_too() {
+        let flow = flow(
+            r#"
+            -> {"id":1,"method":"tools/call","params":{"name":"a"}}
+            <- {"id":"s","method":"elicitation/create","params":{"mode":"url","elicitationId":"e-4711"}}
+            -> {"id":"s","result":{"action":"accept"}}
+            <- {"method":"notifications/resources/updated","params":{"uri":"note://1/a"}}
+            <- {"method":"notifications/resources/updated","params":{"uri":"note://1/b"}}
+            <- {"id":1,"result":{}}
+            -> {"id":2,"method":"resources/read","params":{"uri":"note://1/b"}}
+            -> {"id":3,"method":"tools/call","params":{"name":"done","arguments":{"of":"e-4711"}}}
+            "#,
+        );
+        let givers: Vec<Giver> = flow.origins.iter().map(|origin| origin.giver).collect();
+        assert_eq!(givers, [Giver::Notification(4), Giver::Request(0)]);
+        assert_eq!(flow.told, HashMap::from([(("notifications/resources/updated".to_owned(), 1), 4)]));
+        let (old, new) = (json!({"uri": "note://1/b"}), json!({"uri": "note://2/b"}));
+        assert_eq!(flow.resolve(givers[0], &old, &new).collect::<Vec<_>>(), [(0, json!("note://2/b"))]);
     }
 
     #[test]

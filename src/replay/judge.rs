@@ -9,7 +9,7 @@ use super::run::{Done, Fate, Taken};
 use super::script::Script;
 use super::translate::{Era, set_aside};
 use crate::compare::rules::words;
-use crate::compare::{Answer, Outcome, Pair, Party, Report, Rule, Rules, judge, pairing, volatile};
+use crate::compare::{Answer, Held, Outcome, Pair, Party, Report, Rule, Rules, judge, pairing, volatile};
 
 /// The report of a replay.
 pub fn report(script: &Script, taken: &Taken, recorded: &Recorded, rules: &Rules) -> Report {
@@ -31,9 +31,9 @@ pub fn report(script: &Script, taken: &Taken, recorded: &Recorded, rules: &Rules
         let (outcome, differences, why) = match &done.fate {
             Fate::Skipped(why) => (Outcome::Skipped, Vec::new(), Some(why.clone())),
             Fate::Sent(answer) => {
-                let nothing = Answer::Nothing("no answer".to_owned());
-                let old = with_values(script.answer(index), &renewed);
-                let verdict = judge(&label, &old, answer.as_ref().unwrap_or(&nothing), &rules);
+                let new = answer.as_ref().map_or_else(|| Answer::Nothing("no answer".to_owned()), Held::read);
+                let old = with_values(script.answer_in(index, Era::of(&taken.revision)), &renewed);
+                let verdict = judge(&label, &old, &new, &rules);
                 (verdict.outcome, verdict.differences, verdict.why)
             }
         };
@@ -50,7 +50,7 @@ pub fn calibrate(script: &Script, first: &Taken, second: &Taken) -> Vec<Rule> {
     let renewed = renewed_between(first, second);
     for (step, (first, second)) in script.plan.steps.iter().zip(first.steps.iter().zip(&second.steps)) {
         if let (Fate::Sent(Some(first)), Fate::Sent(Some(second))) = (&first.fate, &second.fate) {
-            rules.extend(volatile::volatile(&step.label, &with_values(first.clone(), &renewed), second));
+            rules.extend(volatile::volatile(&step.label, &with_values(first.read(), &renewed), &second.read()));
         }
     }
     volatile::merged(rules)

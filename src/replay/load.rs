@@ -7,13 +7,11 @@ use std::thread;
 
 use anyhow::Result;
 
-use super::capture::Recorded;
-use super::run::{Fate, Settings, Taken};
+use super::follow::Follower;
+use super::job::Job;
+use super::run::{Fate, Taken};
 use super::script::Script;
-use super::target::Target;
-use crate::compare::{Outcome, Report, Rules};
-use crate::replay::judge;
-use crate::store::Place;
+use crate::compare::{Outcome, Report};
 
 /// How many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,25 +105,17 @@ impl Outcomes {
 /// Replays a script as often as asked for. Of each replay nothing is kept but what differs.
 ///
 /// # Errors
-/// As for [`Target::replay`]: the first that any of them met.
-pub fn run(
-    script: &Script,
-    settings: &Settings,
-    target: &Target,
-    place: &Place,
-    rules: &Rules,
-    load: Load,
-) -> Result<Outcomes> {
+/// As for [`Job::run`]: the first that any of them met.
+pub fn run(job: &Job, load: Load) -> Result<Outcomes> {
     let outcomes = Mutex::new((Outcomes::default(), None));
     let started = AtomicU64::new(0);
     let total = load.repeat.saturating_mul(load.parallel);
     let session = || {
         while started.fetch_add(1, Ordering::Relaxed) < total {
-            let done: Result<(Taken, Recorded)> = target.replay(script, settings, place);
-            let done = done.map(|(taken, recorded)| (judge::report(script, &taken, &recorded, rules), taken));
+            let done = job.run(&mut Follower::nobody());
             let mut outcomes = outcomes.lock().unwrap_or_else(PoisonError::into_inner);
             match done {
-                Ok((report, taken)) => outcomes.0.add(script, &taken, report),
+                Ok(replayed) => outcomes.0.add(&job.script, &replayed.taken, replayed.report),
                 Err(error) => {
                     outcomes.1.get_or_insert(error);
                     return;

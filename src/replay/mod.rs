@@ -3,7 +3,7 @@
 //! ```text
 //!  recording ─► plan ──────────────┐   what the client says, and what each word waits for      (pure)
 //!          └──► flow ──────────────┤   which values the new server has to supply               (pure)
-//!               translate, safety ─┤   how it is said to this server, and what is not said     (pure)
+//!       rounds, translate, safety ─┤   how it is said to this server, and what is not said     (pure)
 //!                                  ▼
 //!               run ◄──► transport (STDIO, Streamable HTTP, HTTP+SSE) ──► capture ──► store
 //!                │
@@ -11,15 +11,20 @@
 //!               compare ─► report
 //! ```
 //!
+//! [`job`] orders all of it: the place to begin for a caller.
+//!
 //! What goes over the wire is recorded like any traffic: as packets, through the one decoder.
 
 pub mod capture;
 pub mod edit;
 pub mod flow;
+pub mod follow;
+pub mod job;
 pub mod judge;
 pub mod load;
 pub mod plan;
 pub mod recording;
+pub mod rounds;
 pub mod run;
 pub mod safety;
 pub mod script;
@@ -31,6 +36,8 @@ pub mod transport;
 pub(crate) mod talk;
 
 pub use flow::Flow;
+pub use follow::{Follower, Progress};
+pub use job::Job;
 pub use plan::{Plan, Step};
 pub use recording::Recording;
 pub use script::Script;

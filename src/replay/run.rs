@@ -13,13 +13,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::edit::replaced;
+use super::edit::{locate, replaced};
+use super::follow::{Follower, Progress};
 use super::plan::{Step, StepIndex};
-use super::safety::{Effects, Policy, masked};
+use super::safety::{Effects, Policy};
 use super::script::Script;
 use super::translate::{Dialect, Era, Translated, headers, parameter_headers};
 use super::transport::{Failure, Outgoing, Transport};
-use crate::compare::Answer;
+use crate::compare::{Answer, Held};
 
 /// How fast the client speaks.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,13 +44,29 @@ pub struct Settings {
     pub policy: Policy,
     /// Whether a step is wanted (`--only`), by index; empty: all are.
     pub only: Vec<bool>,
+    /// By step: `params` to be sent instead of the recorded ones, as JSON texts.
+    pub edits: HashMap<StepIndex, String>,
+}
+
+impl Default for Settings {
+    /// All of it, as fast as it may go.
+    fn default() -> Settings {
+        Settings {
+            revision: None,
+            pace: Pace::Fast,
+            timeout: Duration::from_secs(30),
+            policy: Policy::default(),
+            only: Vec::new(),
+            edits: HashMap::new(),
+        }
+    }
 }
 
 /// What became of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fate {
     /// It was sent; a request with its answer.
-    Sent(Option<Answer>),
+    Sent(Option<Held>),
     /// It was not, for this reason.
     Skipped(String),
 }
@@ -104,12 +121,13 @@ struct Pending {
 }
 
 /// Replays a script.
-pub fn run(script: &Script, settings: &Settings, transport: Box<dyn Transport>) -> Taken {
+pub fn run(script: &Script, settings: &Settings, transport: Box<dyn Transport>, follower: &mut Follower<'_>) -> Taken {
     let revision = settings.revision.as_deref().unwrap_or(&script.revision);
     let mut runner = Runner {
         script,
         settings,
         transport,
+        follower,
         dialect: Dialect::new(script.era(), revision, script.client.clone()),
         done: vec![None; script.plan.steps.len()],
         pending: HashMap::new(),
@@ -117,6 +135,7 @@ pub fn run(script: &Script, settings: &Settings, transport: Box<dyn Transport>) 
         ids: HashMap::new(),
         next: 1,
         used: vec![false; script.plan.server_requests.len()],
+        asked_back: vec![false; script.rounds.questions.len()],
         effects: script.effects.clone(),
         schemas: HashMap::new(),
         opened: false,
@@ -130,19 +149,22 @@ pub fn run(script: &Script, settings: &Settings, transport: Box<dyn Transport>) 
     runner.finish()
 }
 
-struct Runner<'a> {
+struct Runner<'a, 'f> {
     script: &'a Script,
     settings: &'a Settings,
     transport: Box<dyn Transport>,
+    follower: &'a mut Follower<'f>,
     dialect: Dialect,
     done: Vec<Option<Done>>,
     pending: HashMap<u64, Pending>,
     /// Answers to handshakes of our own.
-    handshakes: HashMap<u64, Answer>,
+    handshakes: HashMap<u64, Held>,
     ids: HashMap<StepIndex, u64>,
     next: u64,
     /// Recorded answers to the server's requests that were given.
     used: Vec<bool>,
+    /// The same for questions that stood in results.
+    asked_back: Vec<bool>,
     effects: Effects,
     /// Input schemas of tools that want arguments in header fields.
     schemas: HashMap<String, Value>,
@@ -156,7 +178,7 @@ struct Runner<'a> {
     taken: Taken,
 }
 
-impl Runner<'_> {
+impl Runner<'_, '_> {
     fn play(&mut self) {
         let steps = &self.script.plan.steps;
         // A client of both eras tries `server/discover` first, and then it is a request like any other.
@@ -177,8 +199,8 @@ impl Runner<'_> {
                 self.taken.notes.push(format!("the session was opened again before #{}", step.number.0));
                 self.open(None);
             }
-            if let Some(why) = self.reason_to_skip(index, step) {
-                self.done[index] = Some(Done { id: None, fate: Fate::Skipped(why), latency: None });
+            if let Some(why) = self.reason_to_skip(index) {
+                self.end(index, Fate::Skipped(why));
             } else if opens(step) && !self.opened {
                 self.open(Some(index));
             } else {
@@ -211,26 +233,30 @@ impl Runner<'_> {
                 (None, Some(gone), None) => nothing(format!("not sent: {gone}")),
                 (None, None, _) => nothing("no answer".to_owned()),
             };
-            *done = Some(Done { id, fate, latency: None });
+            let ended = Done { id, fate, latency: None };
+            self.follower.tell(Progress::Done(index, &ended));
+            *done = Some(ended);
         }
         self.taken.steps = self.done.into_iter().flatten().collect();
         self.taken.revision = self.dialect.revision;
         self.taken
     }
 
-    fn reason_to_skip(&self, index: StepIndex, step: &Step) -> Option<String> {
+    fn reason_to_skip(&self, index: StepIndex) -> Option<String> {
         if self.over.is_some() {
             return None;
         }
-        let is_handshake =
-            matches!(&*step.label.method, "initialize" | "notifications/initialized" | "server/discover");
-        if !is_handshake && self.settings.only.get(index) == Some(&false) {
-            return Some("not wanted (--only)".to_owned());
-        }
-        if let Some(path) = self.script.params(index).and_then(masked) {
-            return Some(format!("{path} was masked when it was recorded: record with --keep-secrets"));
-        }
-        self.effects.refuse(step, &self.settings.policy)
+        self.script.reason_to_skip(index, self.settings, &self.effects)
+    }
+
+    /// Nothing more happens to a step.
+    fn end(&mut self, step: StepIndex, fate: Fate) {
+        self.conclude(step, Done { id: None, fate, latency: None });
+    }
+
+    fn conclude(&mut self, step: StepIndex, done: Done) {
+        self.follower.tell(Progress::Done(step, &done));
+        self.done[step] = Some(done);
     }
 
     /// Sends a step.
@@ -238,20 +264,24 @@ impl Runner<'_> {
         if self.over.is_some() {
             return;
         }
-        let mut params = self.script.params(index).map(str::to_owned);
+        let edited = self.settings.edits.get(&index).map(String::as_str);
+        let mut params = edited.or_else(|| self.script.params(index)).map(str::to_owned);
         for used in self.script.flow.uses.get(&index).into_iter().flatten() {
             if let (Some(params), Some(value)) = (&mut params, self.taken.values.get(&used.origin)) {
-                *params = replaced(params, &used.path, &value.to_string());
+                // What somebody wrote in its place stays.
+                let known = &self.script.flow.origins[used.origin].value;
+                if edited.is_none() || value_at(params, &used.path).as_ref() == Some(known) {
+                    *params = replaced(params, &used.path, &value.to_string());
+                }
             }
         }
         if let (Some(params), Some(id)) = (&mut params, step.cancels.and_then(|step| self.ids.get(&step))) {
             *params = replaced(params, "/requestId", &id.to_string());
         }
-        let params = match self.dialect.translate(&step.label, step.is_request, params.as_deref()) {
+        let params = match self.script.translate(index, &mut self.dialect, params.as_deref()) {
             Translated::Send(params) => params,
             Translated::Said(why) | Translated::Refused(why) => {
-                self.done[index] = Some(Done { id: None, fate: Fate::Skipped(why.to_owned()), latency: None });
-                return;
+                return self.end(index, Fate::Skipped(why.to_owned()));
             }
         };
         if step.is_request {
@@ -259,7 +289,8 @@ impl Runner<'_> {
             self.ids.insert(index, id);
         } else {
             self.notify(&step.label.method, params.as_deref());
-            self.done[index] = Some(Done { id: None, fate: Fate::Sent(None), latency: None });
+            self.follower.tell(Progress::Sent(index));
+            self.end(index, Fate::Sent(None));
         }
     }
 
@@ -273,13 +304,16 @@ impl Runner<'_> {
         let opens = matches!(method, "initialize" | "server/discover");
         let deadline = sent + if opens { self.settings.timeout.max(START) } else { self.settings.timeout };
         self.pending.insert(id, Pending { step, sent, deadline, method: method.to_owned(), params, rounds });
-        self.transport.send(Outgoing { text, id: Some(id), fields });
+        self.transport.send(Outgoing { text, id: Some(id), in_order: false, fields });
+        if let Some(step) = step {
+            self.follower.tell(Progress::Sent(step));
+        }
         id
     }
 
     fn notify(&mut self, method: &str, params: Option<&str>) {
         let (text, fields) = (compose(None, method, params), self.fields(method, params));
-        self.transport.send(Outgoing { text, id: None, fields });
+        self.transport.send(Outgoing { text, id: None, in_order: true, fields });
     }
 
     fn fields(&self, method: &str, params: Option<&str>) -> Vec<(String, String)> {
@@ -294,6 +328,11 @@ impl Runner<'_> {
         }
         fields
     }
+}
+
+/// The value at a JSON Pointer of a text.
+fn value_at(text: &str, pointer: &str) -> Option<Value> {
+    serde_json::from_str(text.get(locate(text, pointer)?)?).ok()
 }
 
 /// A message as text.

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::plan::Step;
 use super::recording::is_masked;
+use crate::compare::Label;
 
 /// What a tool says of its effects (ToolAnnotations).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,12 +54,12 @@ impl Effects {
         }
     }
 
-    /// Why a step is not sent; `None` where it is.
-    pub fn refuse(&self, step: &Step, policy: &Policy) -> Option<String> {
-        if step.label.method != "tools/call" || policy.allow_destructive {
+    /// Why a request is not sent; `None` where it is.
+    pub fn refuse(&self, label: &Label, policy: &Policy) -> Option<String> {
+        if label.method != "tools/call" || policy.allow_destructive {
             return None;
         }
-        let tool = step.label.subject.as_deref().unwrap_or_default();
+        let tool = label.subject.as_deref().unwrap_or_default();
         if policy.allowed.iter().any(|allowed| allowed == tool) {
             return None;
         }
@@ -117,7 +117,7 @@ mod tests {
             {"name": "what"}]}));
         let sent = |tool: &str, policy: &Policy| {
             let call = format!(r#"-> {{"id":1,"method":"tools/call","params":{{"name":"{tool}"}}}}"#);
-            effects.refuse(&Plan::of(&talk::read(&call)).steps[0], policy).is_none()
+            effects.refuse(&Plan::of(&talk::read(&call)).steps[0].label, policy).is_none()
         };
         let default = Policy::default();
         assert_eq!(["look", "wipe", "add", "what"].map(|tool| sent(tool, &default)), [true, false, true, true]);

@@ -5,9 +5,12 @@ use serde_json::Value;
 use super::flow::Flow;
 use super::plan::{Plan, Step, StepIndex};
 use super::recording::Recording;
-use super::safety::Effects;
-use super::translate::{Client, Era, LEGACY, MODERN};
-use crate::compare::Answer;
+use super::rounds::Rounds;
+use super::run::Settings;
+use super::safety::{Effects, masked};
+use super::translate::{Client, Dialect, Era, LEGACY, MODERN, Translated};
+use crate::compare::answer::subject;
+use crate::compare::{Answer, Label};
 use crate::mcp::facts::part;
 
 /// A recording, read for replay.
@@ -19,6 +22,8 @@ pub struct Script {
     pub plan: Plan,
     /// Which values go from answers to later requests.
     pub flow: Flow,
+    /// Which requests were asked back.
+    pub rounds: Rounds,
     /// Who the client said that it is.
     pub client: Client,
     /// The revision that was spoken, as far as is known.
@@ -32,6 +37,7 @@ impl Script {
     pub fn new(recording: Recording) -> Script {
         let plan = Plan::of(&recording.messages);
         let flow = Flow::of(&recording.messages, &plan);
+        let rounds = Rounds::of(&recording.messages, &plan);
         let params = |step: &Step| part(&recording.messages[step.message], "params");
         let client = plan.steps.iter().filter_map(params).find_map(Client::of).unwrap_or_default();
         let opened = plan.steps.iter().any(|step| step.label.method == "initialize");
@@ -50,7 +56,7 @@ impl Script {
                 .for_each(|result| effects.learn(result));
         }
         let revision = known.unwrap_or_else(|| unknown.to_owned());
-        Script { plan, flow, client, revision, effects, recording }
+        Script { plan, flow, rounds, client, revision, effects, recording }
     }
 
     /// The era of the recording.
@@ -61,6 +67,38 @@ impl Script {
     /// The parameters of a step as they were recorded.
     pub fn params(&self, step: StepIndex) -> Option<&str> {
         part(&self.recording.messages[self.plan.steps[step].message], "params")
+    }
+
+    /// Why a step is not sent to a server whose tools have these effects; `None` where it is.
+    pub fn reason_to_skip(&self, step: StepIndex, settings: &Settings, effects: &Effects) -> Option<String> {
+        let Step { label, .. } = &self.plan.steps[step];
+        let is_handshake = matches!(&*label.method, "initialize" | "notifications/initialized" | "server/discover");
+        if !is_handshake && settings.only.get(step) == Some(&false) {
+            return Some("not wanted".to_owned());
+        }
+        let edited = settings.edits.get(&step).map(String::as_str);
+        if let Some(path) = edited.or_else(|| self.params(step)).and_then(masked) {
+            return Some(format!("{path} was masked when it was recorded: record with --keep-secrets"));
+        }
+        let subject = edited.map(|params| subject(&label.method, params)).unwrap_or_else(|| label.subject.clone());
+        effects.refuse(&Label { subject, method: label.method.clone() }, &settings.policy)
+    }
+
+    /// A step as it is said in a dialect, with these `params`.
+    pub fn translate(&self, step: StepIndex, dialect: &mut Dialect, params: Option<&str>) -> Translated {
+        if dialect.is_back() && self.rounds.is_continuation(step) {
+            return Translated::Said(
+                "up to 2025-11-25 the server asks by itself: its question is answered, and the first call with it",
+            );
+        }
+        let Step { label, is_request, .. } = &self.plan.steps[step];
+        dialect.translate(label, *is_request, params)
+    }
+
+    /// The recorded answer to a step, as a server of an era gives it: one that asks by itself answers the first call at once.
+    pub fn answer_in(&self, step: StepIndex, era: Era) -> Answer {
+        let is_back = (self.era(), era) == (Era::Modern, Era::Legacy);
+        self.answer(if is_back { self.rounds.last(step) } else { step })
     }
 
     /// The recorded answer to a step.

@@ -1,73 +1,10 @@
 //! Recordings written as conversations, for tests: `-> {"id":1,"method":"ping"}`.
 
-use std::collections::HashMap;
+use super::Recording;
+pub use crate::mcp::talk::{TICK, read};
 
-use crate::capture::{Limits, Span, Time};
-use crate::decode::Direction;
-use crate::decode::jsonrpc::{self, Kind, Parsed};
-use crate::mcp::facts;
-use crate::mcp::{Carrier, Message, MessageNumber, SessionNumber, Transport};
-
-/// Nanoseconds between two messages.
-pub const TICK: i64 = 1_000_000;
-
-/// Messages as a store gives them, paired by id.
-pub fn read(text: &str) -> Vec<Message> {
-    let mut messages: Vec<Message> = Vec::new();
-    let mut open: HashMap<(Direction, String), usize> = HashMap::new();
-    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        let (arrow, raw) = line.split_at(2);
-        let direction = if arrow == "->" { Direction::ClientToServer } else { Direction::ServerToClient };
-        let mut message = message(messages.len(), direction, raw.trim());
-        match (message.kind, message.id.clone()) {
-            (Kind::Request, Some(id)) => drop(open.insert((direction, id), messages.len())),
-            (Kind::Response | Kind::Error, Some(id)) => {
-                if let Some(request) = open.remove(&(direction.reversed(), id)) {
-                    messages[request].answered_by = Some(message.number);
-                    message.answers = Some(messages[request].number);
-                    message.method = messages[request].method.clone();
-                    message.latency = Some(message.time.since(messages[request].time));
-                }
-            }
-            _ => {}
-        }
-        messages.push(message);
-    }
-    messages
-}
-
-fn message(index: usize, direction: Direction, raw: &str) -> Message {
-    let limits = Limits::default();
-    let envelope = match jsonrpc::parse(raw.as_bytes(), limits.json_depth, limits.batch) {
-        Parsed::Single(envelope) => envelope,
-        _ => Default::default(),
-    };
-    let mut message = Message {
-        session: SessionNumber(1),
-        number: MessageNumber(index as u64 + 1),
-        time: Time(index as i64 * TICK),
-        transport: Transport::Stdio,
-        direction,
-        kind: envelope.kind.unwrap_or(Kind::Invalid),
-        id: envelope.id.clone().map(|id| raw[id].to_owned()),
-        method: envelope.method_name.clone(),
-        tool: None,
-        raw: raw.into(),
-        envelope,
-        batch: None,
-        answers: None,
-        answered_by: None,
-        latency: None,
-        span: Span::default(),
-        packets: Vec::new(),
-        carrier: Carrier::Line,
-        exchange: None,
-        sse_id: None,
-        line: Some(index as u64 + 1),
-        redelivered: false,
-        link: None,
-        findings: Vec::new(),
-    };
-    message.tool = facts::tool(&message);
-    message
+/// A recording of those messages.
+pub fn recording(text: &str) -> Recording {
+    let messages = read(text);
+    Recording { session: crate::mcp::talk::session(&messages), messages }
 }

@@ -120,6 +120,11 @@ impl Dialect {
         Era::of(&self.revision)
     }
 
+    /// Whether a recording without handshake is sent to a server with one.
+    pub fn is_back(&self) -> bool {
+        (self.from, self.era()) == (Era::Modern, Era::Legacy)
+    }
+
     /// One message of the client.
     pub fn translate(&mut self, label: &Label, is_request: bool, params: Option<&str>) -> Translated {
         match (self.from, self.era()) {
@@ -179,7 +184,7 @@ fn legacy(method: &str, params: Option<&str>) -> Translated {
             Translated::Refused("tasks of the 2026 extension are not those of 2025-11-25")
         }
         _ if params.is_some_and(|params| member(params, "inputResponses").is_some()) => Translated::Refused(
-            "up to 2025-11-25 the server asks by itself: its question was answered with the first call",
+            "up to 2025-11-25 the server asks by itself, and the call that this one goes on with was not recorded",
         ),
         _ => {
             let Some(params) = params else { return Translated::Send(None) };

@@ -10,13 +10,17 @@
 //!  pcapng.rs
 //!  reader.rs    all of that as a Source                Item::Packet │ Secrets │ Damage │ Idle
 //!  keylog.rs    TLS secrets from a file beside it
+//!  batch.rs     packets from one thread to another     Batch
+//!  overflow.rs  where they wait when memory is full
 //! ```
 
+pub mod batch;
 pub mod file;
 mod input;
 pub mod keylog;
 #[cfg(feature = "live")]
 pub mod live;
+pub mod overflow;
 pub mod pcap;
 pub mod pcapng;
 pub mod reader;

@@ -12,13 +12,13 @@
 //! The host and the server must not be able to tell that we are there. So:
 //!
 //! * **Bytes pass unchanged, at once, in pieces as they come.** What is read is written before anything else is read. A lane
-//!   whose reader does not keep up holds what it read (64 KiB at most) and reads no more: back pressure passes through too,
+//!   whose reader does not keep up holds what it read (128 KiB at most) and reads no more: back pressure passes through too,
 //!   and never holds up another lane.
 //! * **A closed end is passed on**, in the direction it would have travelled: end of file from the writer closes the
 //!   reader's side; a vanished reader, found when there is something to write to it, closes the writer's side.
-//! * **Recording never waits and is never waited for.** A copy goes to a queue that is bounded by [`QUEUE_LIMIT`]; when it is
-//!   full the copy is dropped, counted, and the record says so at that place. A recorder that fails, crashes or hangs costs the record,
-//!   not the server.
+//! * **Recording never waits and is never waited for.** A copy goes to a queue that is bounded by [`QUEUE_LIMIT`](tap::QUEUE_LIMIT); a thread of its own moves
+//!   what a recorder far behind leaves there to the disk. When both are full the copy is dropped, counted, and the record says so at that
+//!   place. A recorder that fails, crashes or hangs costs the record, not the server.
 //! * **The server's end is ours**: the same exit status, or 128 plus the number of the signal that ended it.
 //!
 //! **Signals.** The server stays in our process group, as without us: what a terminal or a host sends to the group reaches
@@ -60,17 +60,22 @@ use crate::capture::pipe::{Exit, Pipe};
 pub use self::process::{Pipes, Server, StartError, exit, exit_code};
 pub use self::tap::{Observations, Tap, tap};
 
-/// How long we wait, after the server's end, for a recorder that takes nothing more of what is queued: it hangs, or the database is locked.
-const RECORDER_GRACE: Duration = Duration::from_secs(2);
+/// How long we wait, after the server's end, for a recorder that takes nothing more of what is queued: it hangs, the database is locked, or it is at a
+/// message of a hundred megabytes on a busy machine.
+const RECORDER_GRACE: Duration = Duration::from_secs(5);
 
-/// How long we wait at most for one that does. A signal ends either wait: hosts that lose patience send one, and kill two seconds later.
-const RECORDER_MOST: Duration = Duration::from_secs(10);
+/// How long we wait at most for one that does: what waits on the disk may be much. A signal ends either wait: hosts that lose patience send one,
+/// and kill two seconds later.
+const RECORDER_MOST: Duration = Duration::from_secs(60);
 
 /// How long we wait for it to commit what it has, once its queue was taken away.
 const RECORDER_END: Duration = Duration::from_secs(1);
 
 /// How often signals are looked at meanwhile.
 const LOOK: Duration = Duration::from_millis(10);
+
+/// How long the recorder lets a server start before it does anything: to open a database costs more than many a server needs for its first answer.
+const HEAD_START: Duration = Duration::from_millis(30);
 
 /// How much lower the recorder's priority is: where it competes for a processor it gets about a third of the server's share.
 const RECORDER_NICENESS: i32 = 5;
@@ -226,6 +231,7 @@ where
         // On Linux niceness belongs to the thread. Without it recording works as well.
         #[cfg(target_os = "linux")]
         let _ = rustix::process::nice(RECORDER_NICENESS);
+        observations.hold_off(HEAD_START);
         let _ = done.send(catch_unwind(AssertUnwindSafe(|| record(observations))));
     })?;
     Ok(result)

@@ -9,6 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
@@ -21,6 +22,9 @@ const WAITING: usize = 1_024;
 
 /// How long the recorder waits for a piece before it writes out what it has.
 const PATIENCE: Duration = Duration::from_millis(20);
+
+/// How long pieces gather before the recorder takes them.
+const GATHER: Duration = Duration::from_millis(2);
 
 /// Bytes of one segment: what fits an IP packet (RFC 791 section 3.1: total length of 16 bits) with its headers.
 const SEGMENT: usize = 60_000;
@@ -227,6 +231,10 @@ fn checksum(start: u32, bytes: &[u8]) -> u16 {
 impl Source for Spool {
     fn next(&mut self) -> anyhow::Result<Option<Item<'_>>> {
         while self.packets.is_empty() {
+            if self.waiting.is_empty() {
+                // Whoever notes something need not wake anybody for each piece.
+                thread::sleep(GATHER);
+            }
             match self.waiting.recv_timeout(PATIENCE) {
                 Ok(note) => self.take(note),
                 Err(RecvTimeoutError::Timeout) => return Ok(Some(Item::Idle)),

@@ -137,17 +137,39 @@ impl Builder {
         self.packets += 1;
     }
 
-    /// Closes the chunk; the builder is empty again.
-    pub(super) fn finish(&mut self, connection: ConnectionId, packer: &mut text::Packer) -> std::io::Result<Chunk> {
+    /// Closes the chunk; the builder is empty again. What it was built in is left for another one.
+    pub(super) fn finish(
+        &mut self,
+        connection: ConnectionId,
+        packer: &mut text::Packer,
+    ) -> std::io::Result<(Chunk, Spare)> {
         let full = std::mem::take(self);
-        Ok(Chunk {
+        let chunk = Chunk {
             connection,
             numbers: (full.first, full.last.0),
             times: full.times,
             packets: full.packets,
             number_list: full.numbers.0,
             data: packer.frame(&full.bytes.0)?,
-        })
+        };
+        Ok((chunk, Spare(full.bytes.0)))
+    }
+
+    /// Begins, empty as it is, in memory that another one was built in.
+    pub(super) fn begin(&mut self, Spare(mut bytes): Spare) {
+        bytes.clear();
+        self.bytes.0 = bytes;
+    }
+}
+
+/// The memory that a chunk was built in: to let the next one grow from nothing costs more than to fill it.
+#[derive(Debug)]
+pub(super) struct Spare(Vec<u8>);
+
+impl Spare {
+    /// Whether it is worth keeping, and not too large to be kept.
+    pub(super) fn is_useful(&self) -> bool {
+        (CHUNK / 2..4 * CHUNK).contains(&self.0.capacity())
     }
 }
 
@@ -330,7 +352,7 @@ pub(super) mod tests {
                 builder.push(&packet);
                 packet
             }).collect();
-            let chunk = builder.finish(ConnectionId(1), &mut packer).unwrap();
+            let (chunk, _) = builder.finish(ConnectionId(1), &mut packer).unwrap();
             let mut open = OpenChunk::open(ConnectionId(1), &chunk.data).unwrap();
             for packet in &packets {
                 let read = open.next().unwrap();

@@ -18,7 +18,7 @@ use std::ops::Range;
 use rustc_hash::FxBuildHasher;
 
 use self::connection::Connection;
-use super::chunk::{Builder, CHUNK, Chunk, KeptPacket};
+use super::chunk::{Builder, CHUNK, Chunk, KeptPacket, Spare};
 use super::text::Packer;
 use crate::capture::{Limits, LinkType, Packet, PacketNumber};
 use crate::decode::{ConnectionId, Side};
@@ -67,12 +67,15 @@ struct Output {
     open: usize,
     packer: Packer,
     ready: Vec<Chunk>,
+    /// One is enough for a connection at a time, and many chunks are closed at once only to be committed.
+    spare: Option<Spare>,
     counts: PacketCounts,
 }
 
 impl Packets {
     pub(super) fn new(limits: Limits, keep_secrets: bool) -> std::io::Result<Packets> {
-        let out = Output { open: 0, packer: Packer::new()?, ready: Vec::new(), counts: PacketCounts::default() };
+        let out =
+            Output { open: 0, packer: Packer::new()?, ready: Vec::new(), spare: None, counts: PacketCounts::default() };
         Ok(Packets {
             limits,
             keep_secrets,
@@ -270,6 +273,11 @@ impl Output {
         if !chunk.is_empty() && packet.number <= chunk.last() {
             self.close(packet.connection, chunk)?;
         }
+        if chunk.is_empty()
+            && let Some(spare) = self.spare.take()
+        {
+            chunk.begin(spare);
+        }
         let before = chunk.len();
         chunk.push(packet);
         self.open += chunk.len() - before;
@@ -280,7 +288,9 @@ impl Output {
     fn close(&mut self, connection: ConnectionId, chunk: &mut Builder) -> std::io::Result<()> {
         if !chunk.is_empty() {
             self.open -= chunk.len();
-            self.ready.push(chunk.finish(connection, &mut self.packer)?);
+            let (chunk, spare) = chunk.finish(connection, &mut self.packer)?;
+            self.ready.push(chunk);
+            self.spare = Some(spare).filter(Spare::is_useful);
         }
         Ok(())
     }

@@ -2,11 +2,15 @@
 
 use rusqlite::{OptionalExtension, Row, ToSql, params};
 
+use super::codec::Code;
 use super::read::Reader;
+use super::record::Columns;
 use super::record::message::{self, MessageRow};
 use super::text::Text;
 use super::{CaptureId, Key};
+use crate::decode::jsonrpc::Kind;
 use crate::findings;
+use crate::mcp::operations::Why;
 use crate::mcp::{Message, MessageNumber, SessionNumber};
 
 /// Rows of one page at most: a screen has a hundred, an export reads on.
@@ -94,7 +98,48 @@ impl Order {
 /// The keys of all captures.
 pub(super) const ALL: (i64, i64) = (0, i64::MAX);
 
+/// How often messages of one kind and method were sent in a session, and the first of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MethodCount {
+    /// What they are.
+    pub kind: Kind,
+    /// The method; for answers that of their requests.
+    pub method: Option<String>,
+    /// How many.
+    pub count: u64,
+    /// The first.
+    pub first: MessageNumber,
+}
+
 impl Reader {
+    /// The messages of a session by kind and method.
+    ///
+    /// # Errors
+    /// The database cannot be read, or is damaged; so for all that follow.
+    pub fn method_counts(&self, session: SessionNumber) -> anyhow::Result<Vec<MethodCount>> {
+        self.select(
+            "SELECT kind, method, count(*), min(id) FROM message WHERE session = ? GROUP BY kind, method ORDER BY min(id)",
+            [session.0],
+            |row| {
+                let mut columns = Columns::new(row);
+                let (kind, method) = (columns.code()?, columns.get()?);
+                let (count, first) = (columns.u64()?, MessageNumber(columns.key()?.number()));
+                Ok(MethodCount { kind, method, count, first })
+            },
+        )
+    }
+
+    /// The messages of a session that later ones go on from with what they had asked for (2026-07-28 basic/patterns/mrtr), in order; the
+    /// first `limit` of them.
+    pub fn asked_for_input(&self, session: SessionNumber, limit: usize) -> anyhow::Result<Vec<MessageNumber>> {
+        self.select(
+            "SELECT DISTINCT previous FROM link JOIN message ON message.id = link.message
+             WHERE message.session = ? AND why IN (?, ?) ORDER BY previous LIMIT ?",
+            params![session.0, Why::RequestState.code(), Why::InputResponses.code(), limit.min(PAGE_ROWS) as i64],
+            |row| Ok(MessageNumber(Columns::new(row).key()?.number())),
+        )
+    }
+
     /// Messages without their text.
     ///
     /// # Errors

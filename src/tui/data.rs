@@ -13,6 +13,7 @@ use crate::findings::Severity;
 use crate::mcp::{Message, MessageNumber, Session, SessionNumber};
 use crate::store::{FindingRow, MessageRow};
 use crate::view::steps::Step;
+use crate::view::timing::Medians;
 
 /// Rows of a page: a screen of 100 rows lies in two of them.
 pub const PAGE: usize = 128;
@@ -416,6 +417,8 @@ pub struct CallFigures {
     pub percentiles: [i64; 3],
     /// The sum of them.
     pub total: i64,
+    /// Where the time went, of a sample of them.
+    pub parts: Medians,
 }
 
 /// How far an import is.

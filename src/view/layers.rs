@@ -4,6 +4,7 @@ use anyhow::Result;
 
 use super::safe;
 use super::text::about;
+use super::timing::Clock;
 use super::transcript::packets as name_packets;
 use super::units::{duration, size};
 use crate::capture::{Origin, PacketNumber, Part, Span, StreamId};
@@ -62,7 +63,7 @@ pub fn layers(place: &Place<'_>, message: &Message) -> Result<Vec<Layer>> {
             layers.push(sse(place, message)?);
         }
     }
-    layers.push(jsonrpc(message));
+    layers.push(jsonrpc(place, message)?);
     layers.push(mcp(place, message));
     Ok(layers)
 }
@@ -360,7 +361,7 @@ fn sse(place: &Place<'_>, message: &Message) -> Result<Layer> {
     })
 }
 
-fn jsonrpc(message: &Message) -> Layer {
+fn jsonrpc(place: &Place<'_>, message: &Message) -> Result<Layer> {
     let mut fields = fields!["kind" => message.kind.name()];
     if let Some(id) = &message.id {
         let kind = match id.as_bytes().first() {
@@ -394,14 +395,17 @@ fn jsonrpc(message: &Message) -> Layer {
     if let Some(latency) = message.latency {
         fields.push(("latency".to_owned(), duration(latency)));
     }
-    Layer {
+    if let Some(timing) = Clock::new(place.reader, place.capture).of_message(message)? {
+        fields.extend(timing.fields());
+    }
+    Ok(Layer {
         layer: "json-rpc",
         protocol: "JSON-RPC 2.0".to_owned(),
         fields,
         stream: Some(message.span.stream),
         range: Some((message.span.start, message.span.end)),
         packets: message.packets.clone(),
-    }
+    })
 }
 
 fn mcp(place: &Place<'_>, message: &Message) -> Layer {

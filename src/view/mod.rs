@@ -1,5 +1,6 @@
 //! What people see, as plain text: rows, words and numbers, without knowing where they are shown.
 
+pub mod command_line;
 pub mod latencies;
 pub mod layers;
 pub mod outcome;
@@ -8,5 +9,6 @@ pub mod paint;
 pub mod safe;
 pub mod steps;
 pub mod text;
+pub mod timing;
 pub mod transcript;
 pub mod units;

@@ -5,22 +5,33 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 
+mod times;
+
 use super::units::{count, duration, relative, size};
 use crate::capture::Time;
 use crate::decode::Direction;
 use crate::decode::exchange::Exchange;
-use crate::decode::json::array;
+use crate::decode::json::{Object, array};
 use crate::decode::jsonrpc::Kind;
+use crate::filter::Filter;
 use crate::mcp::capability::{Capabilities, Capability, Declarer};
 use crate::mcp::facts::body;
 use crate::mcp::method::Method;
 use crate::mcp::operations::Why;
 use crate::mcp::revision::{Revision, Revisions};
 use crate::mcp::{Message, MessageNumber, Session};
-use crate::store::{Key, MessageRow, Page, Reader, Scope};
+use crate::store::{Key, MessageRow, MethodCount, Page, Reader, Scope};
 
-/// Messages that are looked at: beyond, a second has gone.
-const LOOKED_AT: u64 = 500_000;
+pub use times::{CallTimes, Times};
+
+/// The messages that say what a session is: handshakes, lists, and what the timeline names.
+const TELLING: &str = "method = initialize or method = server/discover or method = notifications/initialized \
+    or method = tools/list or method = prompts/list or method = resources/list or method = resources/templates/list \
+    or method = notifications/tools/list_changed or method = notifications/prompts/list_changed \
+    or method = notifications/resources/list_changed";
+
+/// Messages at the beginning among which a client without a handshake says who it is.
+const FIRST: usize = 100;
 
 /// Messages read at once.
 const SLICE: usize = 10_000;
@@ -59,6 +70,10 @@ impl Listed {
     pub fn tokens(&self) -> u64 {
         self.bytes.div_ceil(BYTES_A_TOKEN)
     }
+}
+
+fn is(count: &MethodCount, method: Method) -> bool {
+    count.method.as_deref().is_some_and(|name| Method::named(name) == method)
 }
 
 /// A capability of one side.
@@ -120,7 +135,8 @@ pub struct Overview {
     pub lists: BTreeMap<&'static str, Listed>,
     /// What happened when, in order.
     pub timeline: Vec<(Time, String, MessageNumber)>,
-    called: bool,
+    /// Where the time of its calls went.
+    pub times: Times,
     /// How it ended.
     pub end: String,
     texts: usize,
@@ -134,50 +150,104 @@ pub fn read(reader: &Reader, session: &Session) -> Result<Overview> {
     let mut overview = Overview::default();
     let revisions =
         session.protocol_version.as_deref().and_then(Revision::named).map_or(Revisions::ALL, Revisions::only);
-    let mut position = 1;
-    while position <= LOOKED_AT {
-        let rows = reader.message_rows_at(session.number, position, SLICE)?;
+    let counts = reader.method_counts(session.number)?;
+    overview.count(&counts, revisions);
+    let Some(capture) = reader.capture_of(session.number)? else { return Ok(overview) };
+    let filter: Filter = TELLING.parse()?;
+    let first_call = counts.iter().find(|count| count.kind == Kind::Request && is(count, Method::ToolsCall));
+    let mut page = Page::first(SLICE);
+    loop {
+        let rows = reader.matching(&filter, Scope::Session(session.number), page)?;
         let Some(last) = rows.last() else { break };
-        position = last.position + 1;
+        page = Page::from(last.key().next(), SLICE);
         for row in &rows {
-            overview.passed(row, revisions);
-            if overview.texts < TEXTS
-                && overview.tells(row)
-                && let Some(message) = reader.message(Key::new(row.capture, row.number.0))?
-            {
-                overview.texts += 1;
-                overview.said(&message);
+            overview.passed(row);
+            if overview.tells(row) {
+                overview.hear(reader, row)?;
             }
         }
+        // A server that says all the time that its lists have changed tells nothing new.
+        if overview.texts >= TEXTS && overview.timeline.len() >= EVENTS {
+            break;
+        }
     }
+    if let Some(count) = first_call
+        && let Some(row) =
+            reader.message_rows(Scope::Capture(capture), Page::from(Key::new(capture, count.first.0), 1))?.pop()
+    {
+        overview.timeline.push((row.time, "first call of a tool".to_owned(), row.number));
+        overview.timeline.sort_by_key(|(_, _, number)| *number);
+    }
+    // Without a handshake the client's first requests say who it is.
+    for row in reader.message_rows_at(session.number, 1, FIRST)? {
+        if overview.asked.is_none() && row.kind == Kind::Request && row.direction == Direction::ClientToServer {
+            overview.hear(reader, &row)?;
+        }
+    }
+    for number in reader.asked_for_input(session.number, TEXTS)? {
+        if let Some(message) = reader.message(Key::new(capture, number.0))? {
+            overview.asked_back(&message);
+        }
+    }
+    overview.times = Times::read(reader, session)?;
     overview.end = end(reader, session)?;
     Ok(overview)
 }
 
 impl Overview {
+    /// Which capabilities were used, how often, and where first.
+    fn count(&mut self, counts: &[MethodCount], revisions: Revisions) {
+        for count in counts.iter().filter(|count| matches!(count.kind, Kind::Request | Kind::Notification)) {
+            let method = count.method.as_deref().map_or(Method::Other, Method::named);
+            if let Some(capability) = method.gate(revisions) {
+                self.uses(capability, count.count, count.first);
+            }
+        }
+    }
+
+    fn uses(&mut self, capability: Capability, times: u64, first: MessageNumber) {
+        let used = self.used.entry(capability).or_insert((0, first));
+        *used = (used.0 + times, used.1.min(first));
+    }
+
+    /// What a result asked the client for (`inputRequests`, 2026-07-28), where the client went on with it.
+    fn asked_back(&mut self, message: &Message) {
+        let requests = body(message).object("inputRequests");
+        for (_, request) in requests.iter().take(ITEMS) {
+            let name = Object::read(request).text("method");
+            let method = name.map_or(Method::Other, |name| Method::named(&name));
+            if let Some(capability) = method.gate(Revisions::MODERN) {
+                self.uses(capability, 1, message.number);
+            }
+        }
+    }
+
     /// Whether the text of a message has to be read.
     fn tells(&self, row: &MessageRow) -> bool {
         let Some(method) = row.method.as_deref() else { return false };
-        let telling = match row.kind {
-            // Without a handshake the client's first request says who it is.
-            Kind::Request => {
-                method == "initialize" || self.asked.is_none() && row.direction == Direction::ClientToServer
-            }
+        match row.kind {
+            Kind::Request => method == "initialize",
             Kind::Response => matches!(method, "initialize" | "server/discover") || list(method).is_some(),
             Kind::Notification | Kind::Error | Kind::Invalid => false,
-        };
-        telling && row.size <= LONGEST
+        }
     }
 
-    /// A message, without its text.
-    fn passed(&mut self, row: &MessageRow, revisions: Revisions) {
+    /// Reads a message, within bounds.
+    fn hear(&mut self, reader: &Reader, row: &MessageRow) -> Result<()> {
+        if self.texts < TEXTS
+            && row.size <= LONGEST
+            && let Some(message) = reader.message(row.key())?
+        {
+            self.texts += 1;
+            self.said(&message);
+        }
+        Ok(())
+    }
+
+    /// A message that the timeline may name, without its text.
+    fn passed(&mut self, row: &MessageRow) {
         let Some(name) = row.method.as_deref() else { return };
         let method = Method::named(name);
-        if let (Kind::Request | Kind::Notification, Some(capability)) = (row.kind, method.gate(revisions)) {
-            self.used.entry(capability).or_insert((0, row.number)).0 += 1;
-        }
-        let first_call = row.kind == Kind::Request && method == Method::ToolsCall && !self.called;
-        self.called |= first_call;
         let what = match (row.kind, method) {
             (Kind::Request, Method::Initialize | Method::ServerDiscover) => format!("{name} asked"),
             (Kind::Response, Method::Initialize | Method::ServerDiscover) => {
@@ -189,7 +259,6 @@ impl Overview {
                 Kind::Notification,
                 Method::ToolsListChanged | Method::PromptsListChanged | Method::ResourcesListChanged,
             ) => name.trim_start_matches("notifications/").to_owned(),
-            _ if first_call => "first call of a tool".to_owned(),
             _ => return,
         };
         if self.timeline.len() < EVENTS {
@@ -319,6 +388,9 @@ impl Overview {
                 line(1, name, format!("{}  {}", listed.items, costs(listed)), Some(listed.message));
             }
         }
+        for (depth, name, value) in self.times.lines() {
+            line(depth, &name, value, None);
+        }
         line(0, "timeline", String::new(), None);
         for (time, what, number) in &self.timeline {
             line(1, &relative(*time, session.started), what.clone(), Some(*number));
@@ -378,10 +450,7 @@ fn end(reader: &Reader, session: &Session) -> Result<String> {
         }
         (None, None) => "last message".to_owned(),
     };
-    let total = reader.message_count(Scope::Session(session.number))?;
-    let cut =
-        if total > LOOKED_AT { format!(", of {total} messages {LOOKED_AT} were looked at") } else { String::new() };
-    Ok(format!("{how}{waiting}{cut}"))
+    Ok(format!("{how}{waiting}"))
 }
 
 #[cfg(test)]

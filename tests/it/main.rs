@@ -1,5 +1,6 @@
 //! Everything that is tested from outside: one binary.
 
+mod check;
 mod corpus;
 mod decoded;
 mod faults;
@@ -8,6 +9,7 @@ mod laws;
 mod limits;
 mod mock;
 mod peers;
+mod pipes;
 mod program;
 mod public;
 mod replay;
@@ -19,5 +21,7 @@ mod sniff;
 #[cfg(all(unix, feature = "tui"))]
 mod terminal;
 mod tidy;
+mod timing;
 mod tls;
+mod wire;
 mod wrapped;

@@ -2,5 +2,6 @@
 
 mod diff;
 mod faults;
+mod library;
 pub mod scene;
 mod servers;

@@ -16,7 +16,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("engine", &["capture", "source", "event", "pipeline", "store", "engine"]),
     ("store", &["capture", "source", "decode", "mcp", "findings", "event", "filter", "store"]),
     ("filter", &["capture", "decode", "mcp", "findings", "event", "filter"]),
-    ("view", &["capture", "decode", "mcp", "findings", "event", "store", "view"]),
+    ("view", &["capture", "decode", "mcp", "findings", "event", "store", "filter", "view"]),
     ("mock", &["capture", "decode", "mcp", "replay", "view", "compare", "mock"]),
     ("compare", &["capture", "decode", "mcp", "view", "compare"]),
     (

@@ -46,6 +46,8 @@ struct Unknown {
     at: u64,
     /// Bytes behind them that are too few to tell; fewer than [`SNIFFED`].
     held: Vec<u8>,
+    /// When the first of those came.
+    since: Time,
 }
 
 impl Unknown {
@@ -179,6 +181,9 @@ impl Channel {
                 self.begin_tls(layer, client);
             }
             (Some(None), _) | (_, None) if looked.len() < SNIFFED => {
+                if unknown.held.is_empty() {
+                    unknown.since = arrival.time;
+                }
                 return unknown.held.extend_from_slice(bytes);
             }
             _ => return unknown.pass(bytes.len() as u64),
@@ -300,7 +305,7 @@ fn catch_up(http: &mut HttpStack, layer: &mut Layer<'_, '_>, side: Side, unknown
         http.push(layer, direction, passed, Seen::default(), Time::default());
     }
     if !unknown.held.is_empty() {
-        http.push(layer, direction, Piece::Data(&unknown.held), Seen::default(), Time::default());
+        http.push(layer, direction, Piece::Data(&unknown.held), Seen::default(), unknown.since);
     }
 }
 

@@ -110,6 +110,13 @@ impl HttpStack {
         seen: Seen,
         time: Time,
     ) {
+        let length = match piece {
+            Piece::Data(bytes) => bytes.len() as u64,
+            Piece::Gap(length) => length,
+            Piece::End(_) => 0,
+        };
+        let done = self.cleared(direction);
+        self.exchanges.comes(direction, length, done, time);
         let HttpStack { decoder, exchanges } = self;
         let passed = match decoder {
             Decoder::Http1(http) => {
@@ -123,6 +130,8 @@ impl HttpStack {
             Decoder::WebSocket(messages) => return messages.push(layer, direction, piece, time),
         };
         exchanges.pass(layer, direction, passed);
+        let done = self.cleared(direction);
+        self.exchanges.read(direction, done);
         self.switch(layer, time);
     }
 
@@ -157,6 +166,7 @@ impl HttpStack {
         layer.connected.protocol = protocol;
         (layer.sink)(Unit::Connected(layer.id, layer.connected));
         for (direction, bytes) in [Direction::ClientToServer, Direction::ServerToClient].into_iter().zip(bytes) {
+            self.exchanges.begins(direction, offsets[direction as usize]);
             if !bytes.is_empty() {
                 self.push(layer, direction, Piece::Data(&bytes), Seen::default(), time);
             }

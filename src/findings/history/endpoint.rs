@@ -1,7 +1,9 @@
 //! What the HTTP heads of a session said: its id, its end, its credentials.
 
 use crate::capture::Time;
+use crate::decode::ConnectionId;
 use crate::decode::exchange::Exchange;
+use crate::decode::tcp::Facts;
 use crate::findings::carried::is_success;
 
 /// How a session id came to be worth nothing.
@@ -22,12 +24,26 @@ pub struct Endpoint {
     pub terminated: Option<Terminated>,
     /// Whether a request of it carried `Authorization` and was taken.
     pub is_authorized: bool,
+    /// Whether the client asked for the end of the session, with success or without.
+    pub was_deleted: bool,
+    /// The connection of the stream by which the server speaks first.
+    listening: Option<ConnectionId>,
+    /// When the client closed that, if nothing came behind it.
+    pub left: Option<Time>,
 }
 
 impl Endpoint {
     /// A response has its head.
     pub(super) fn observe(&mut self, exchange: &Exchange) {
         let fields = &exchange.request.fields;
+        match exchange.method.as_deref() {
+            Some("DELETE") => self.was_deleted = true,
+            Some("GET") if is_success(exchange) => {
+                (self.listening, self.left) = (Some(exchange.connection), None);
+            }
+            _ if exchange.request.ended > self.left => self.left = None,
+            _ => {}
+        }
         if is_success(exchange) {
             if let Some(id) = exchange.response.fields.get("mcp-session-id") {
                 self.assigned.get_or_insert_with(|| id.to_owned());
@@ -42,6 +58,17 @@ impl Endpoint {
         if fields.get("mcp-session-id").is_some() && self.terminated.is_none() {
             let time = exchange.response.started.unwrap_or_default();
             self.terminated = Some(Terminated { time, by });
+        }
+    }
+
+    /// A connection of the session is over.
+    pub(in crate::findings) fn closed(&mut self, connection: ConnectionId, facts: &Facts) {
+        let [client, server] = facts.ends;
+        let by_client = [client.fin, client.rst].into_iter().flatten().min();
+        let by_server = [server.fin, server.rst].into_iter().flatten().min();
+        let first = by_client.is_some_and(|packet| by_server.is_none_or(|other| packet < other));
+        if self.listening == Some(connection) && first {
+            self.left = Some(facts.last);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::{LogLevel, META_CAPABILITIES, META_LOG_LEVEL, rounds};
-use crate::capture::Time;
+use crate::capture::{PacketNumber, Time};
 use crate::decode::Direction;
 use crate::decode::exchange::ExchangeNumber;
 use crate::findings::Rule;
@@ -19,6 +19,9 @@ const TEXT: usize = 4_096;
 /// Open requests, the latest first, among which one is looked for by other things than its number. Real sessions have tens;
 /// the bound keeps the cost of a message small where thousands are never answered.
 const LOOKED_AT: usize = 1_024;
+
+/// Packets of a request that are remembered, to be named if it is never answered.
+const PACKETS: usize = 16;
 
 /// A request that waits for its answer.
 #[derive(Clone, Debug)]
@@ -57,6 +60,8 @@ pub struct Asked {
     pub breaks: Vec<&'static Rule>,
     /// For what a server may ask back for (2026-07-28): its params in short.
     pub params: Option<u64>,
+    /// Packets that carried it, the first ones.
+    pub packets: Vec<PacketNumber>,
     /// The client's capabilities, where the request itself carries them (2026-07-28).
     pub client: Option<Box<Capabilities>>,
 }
@@ -97,6 +102,7 @@ impl Asked {
             is_task: params.get("task").is_some_and(|task| task.starts_with('{')),
             breaks: Vec::new(),
             params: client.as_ref().and_then(|_| rounds::params(facts)),
+            packets: message.packets.iter().take(PACKETS).copied().collect(),
             client,
         }
     }
@@ -227,6 +233,7 @@ impl Asked {
             is_task: false,
             breaks: Vec::new(),
             params: None,
+            packets: Vec::new(),
             client: None,
         }
     }

@@ -58,7 +58,7 @@ static NAME: Rule = Rule {
 };
 
 /// A header's value, decoded ("Value Encoding": `=?base64?{Base64EncodedValue}?=`); `None` where it cannot be.
-fn decoded(header: &str) -> Option<String> {
+pub(in crate::findings) fn decoded(header: &str) -> Option<String> {
     use base64::Engine;
     let Some(coded) = header.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) else {
         return Some(header.to_owned());

@@ -11,7 +11,8 @@ use crate::mcp::revision::Revision::{V2025_03_26, V2025_11_25};
 use crate::mcp::revision::Revisions;
 
 /// The rules of this file.
-pub(in crate::findings) const RULES: &[&Rule] = &[&CHARSET, &MISSING, &UNASSIGNED, &TERMINATED_STATUS, &IGNORED, &WEAK];
+pub(in crate::findings) const RULES: &[&Rule] =
+    &[&CHARSET, &MISSING, &UNASSIGNED, &TERMINATED_STATUS, &IGNORED, &WEAK, &NOT_DELETED];
 
 /// Revisions with such sessions.
 const SESSIONS: Revisions = Revisions::between(V2025_03_26, V2025_11_25);
@@ -157,6 +158,29 @@ fn weak(exchange: &Exchange, _: &Carried, history: &History, report: &mut Report
     }
 }
 
+static NOT_DELETED: Rule = Rule {
+    id: "http-session-not-deleted",
+    severity: Severity::Info,
+    revisions: SESSIONS,
+    layer: "http",
+    title: "The client left without ending its session",
+    spec: "basic/transports \"Session Management\" 5: \"Clients that no longer need a particular session … SHOULD send an HTTP DELETE to the MCP endpoint with the Mcp-Session-Id header\"",
+    why: "The server keeps what belongs to the session until it times out.",
+    example: "the GET stream closed by the client, and no DELETE until the capture ends",
+    remedy: "Send DELETE before closing; a server that does not allow it answers 405.",
+    checks: &[Check::End(not_deleted)],
+};
+
+/// A client that is still there keeps its stream open, or opens it again: closing it is how one leaves.
+fn not_deleted(history: &History, report: &mut Report<'_>) {
+    let endpoint = &history.endpoint;
+    let has_sessions = history.handshake.in_force().is_some_and(|in_force| in_force.revisions.within(SESSIONS));
+    let is_over = !has_sessions || endpoint.was_deleted || endpoint.terminated.is_some();
+    if endpoint.assigned.is_some() && endpoint.left.is_some() && !is_over && !history.has_gaps {
+        report.say("the client closed its stream and sent nothing behind that");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use crate::findings::testing::{fires, header, http_session, json, post, session, silent};
@@ -178,6 +202,21 @@ mod tests {
     fn opened(assigned: &str) -> Vec<String> {
         let handshake = session(VERSION, &[]);
         vec![post("", &handshake[0][2..]), json(200, &format!("Mcp-Session-Id: {assigned}\n"), &handshake[1][2..])]
+    }
+
+    #[test]
+    fn a_client_that_leaves_says_so() {
+        let rule = "http-session-not-deleted";
+        let stream = format!("> GET /mcp\nAccept: text/event-stream\n{}\n", header(VERSION, true));
+        let opened = ["@ 2".to_owned(), stream, "< 200\nContent-Type: text/event-stream\n\n".to_owned()];
+        let back = "@ 1".to_owned();
+        fires(rule, &http_session(VERSION, true, &opened));
+        let deleted = [opened.as_slice(), &[back.clone(), delete(), "< 200\n\n".to_owned()]].concat();
+        silent(rule, &http_session(VERSION, true, &deleted));
+        let refused = [opened.as_slice(), &[back, delete(), "< 405\n\n".to_owned()]].concat();
+        silent(rule, &http_session(VERSION, true, &refused));
+        silent(rule, &http_session(VERSION, true, &[ping(1), pong(1)]));
+        silent(rule, &http_session(VERSION, false, &opened));
     }
 
     #[test]

@@ -87,8 +87,8 @@ fn closed_early(exchange: &Exchange, carried: &Carried, history: &History, repor
     let is_stream = media_type(&exchange.response).as_deref() == Some("text/event-stream");
     let Some(request) = carried.request() else { return };
     let in_force = carried.in_force.map_or(Revisions::ALL, |known| known.revisions);
-    // 2025-11-25 allows it behind an event id, by which the client resumes; ids of events without data are not seen here.
-    let may_resume = !in_force.is_disjoint(Revisions::only(V2025_11_25));
+    // 2025-11-25 allows it behind an event id, by which the client resumes.
+    let may_resume = carried.served.has_ids && !in_force.is_disjoint(Revisions::only(V2025_11_25));
     let was_whole = exchange.response.complete && is_success(exchange) && !carried.is_cut() && history.is_whole();
     // A request that was cancelled, or whose session was ended, is not answered.
     let is_missing = is_stream && was_whole && history.awaits(request.number);
@@ -119,7 +119,9 @@ fn after_response(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     if carried.received.is_empty() || !is_streamable(seen.history) || seen.message.batch.is_some() {
         return;
     }
-    let answered = carried.answer().filter(|answer| answer.kind != Kind::Invalid);
+    // A second answer has a rule of its own.
+    let is_again = matches!(seen.message.kind, Kind::Response | Kind::Error) && seen.message.answers.is_none();
+    let answered = carried.answer().filter(|answer| answer.kind != Kind::Invalid && !is_again);
     if let Some(answer) = answered {
         report.say_with(&[answer.number], format!("message {} answered the request before", answer.number.0));
     }

@@ -5,6 +5,7 @@ use crate::findings::report::Report;
 use crate::findings::rule::ERRORS;
 use crate::findings::seen::Seen;
 use crate::findings::{Check, Rule, Severity};
+use crate::mcp::revision::Revision::{V2024_11_05, V2025_06_18};
 use crate::mcp::revision::Revisions;
 
 /// The rules of this file.
@@ -81,6 +82,10 @@ static WITHOUT_ID: Rule = Rule {
 fn without_id(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     if seen.message.id.is_some() || seen.is_from_client() {
         return;
+    }
+    // "id: RequestId" of JSONRPCError is required in their schemas, whatever the error is about.
+    if seen.carried.is_none() && seen.revisions().within(Revisions::between(V2024_11_05, V2025_06_18)) {
+        return report.say("an error without \"id\" answers nothing");
     }
     let Some(request) = seen.carried.and_then(|carried| carried.request()) else { return };
     if let Some(id) = request.id.as_deref().filter(|id| *id != "null") {
@@ -233,6 +238,9 @@ mod tests {
             |id: &str| json(400, "", &format!(r#"{{"jsonrpc":"2.0",{id}"error":{{"code":1,"message":"x"}}}}"#));
         fires("jsonrpc-error-without-id", &http_session("2025-11-25", true, &[ping.clone(), answer("")]));
         silent("jsonrpc-error-without-id", &http_session("2025-11-25", true, &[ping, answer("\"id\":1,")]));
+        let lost = r#"< {"jsonrpc":"2.0","error":{"code":-32603,"message":"x"}}"#;
+        fires("jsonrpc-error-without-id", &session("2025-06-18", &[lost]));
+        silent("jsonrpc-error-without-id", &session("2025-11-25", &[lost]));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::decode::jsonrpc::Kind;
 use crate::findings::carried::{Carried, is_success};
 use crate::findings::history::{Asked, History};
 use crate::findings::report::Report;
-use crate::findings::rule::REQUESTS;
+use crate::findings::rule::{REQUESTS, RESULTS};
 use crate::findings::seen::Seen;
 use crate::findings::{Check, Rule, Severity};
 use crate::mcp::Message;
@@ -59,7 +59,9 @@ fn id_type(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     let Some(id) = seen.message.id.as_deref() else { return };
     let digits = id.strip_prefix('-').unwrap_or(id);
     let is_integer = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    if !is_integer && !id.starts_with('"') && id != "null" {
+    // An answer has to repeat the id of its request, whatever that is.
+    let repeats = seen.asked.is_some_and(|asked| asked.id == id);
+    if !is_integer && !id.starts_with('"') && id != "null" && !repeats {
         report.say(format!("the id is {id}"));
     }
 }
@@ -129,8 +131,16 @@ pub(super) static UNKNOWN: Rule = Rule {
     why: "The request that it was meant for waits for ever, and the receiver logs or drops what it cannot place.",
     example: "\"id\":3 in an answer where only the request 1 was sent",
     remedy: "Copy the id of the request unchanged; answer each request once and notifications never.",
+    checks: &[Check::Any(RESULTS, &[], of_nobody)],
     ..Rule::BLANK
 };
+
+/// JSON-RPC has null for errors about what could not be read; a result is about something.
+fn of_nobody(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    if seen.message.id.as_deref() == Some("null") && seen.message.answers.is_none() {
+        report.say("the result has the id null, which no request has");
+    }
+}
 
 pub(super) static TYPE_CHANGED: Rule = Rule {
     id: "jsonrpc-response-id-type",
@@ -225,6 +235,8 @@ pub fn unanswered(pending: &Pending, history: &History, report: &mut Report<'_>)
     if is_over || Method::named(method) == Method::SubscriptionsListen {
         return;
     }
+    let packets = asked.map_or(&[][..], |asked| &asked.packets);
+    let mut report = Report { packets, ..report.again() };
     let mut text = format!("{method} (message {}) has no answer", pending.number.0);
     let severity = if history.has_gaps { Severity::Info } else { UNANSWERED.severity };
     if history.has_gaps {
@@ -249,6 +261,10 @@ mod tests {
         fires("jsonrpc-id-null", &legacy(&[r#"> {"jsonrpc":"2.0","id":null,"method":"ping"}"#]));
         fires("jsonrpc-id-type", &legacy(&[r#"> {"jsonrpc":"2.0","id":1.5,"method":"ping"}"#]));
         fires("jsonrpc-id-type", &legacy(&[r#"> {"jsonrpc":"2.0","id":{},"method":"ping"}"#]));
+        let repeated =
+            [r#"> {"jsonrpc":"2.0","id":1.5,"method":"ping"}"#, r#"< {"jsonrpc":"2.0","id":1.5,"result":{}}"#];
+        let found = crate::findings::testing::findings(&legacy(&repeated));
+        assert_eq!(found.iter().filter(|finding| finding.rule.id == "jsonrpc-id-type").count(), 1);
         fires("jsonrpc-id-unsafe-integer", &legacy(&[r#"> {"jsonrpc":"2.0","id":9007199254740993,"method":"ping"}"#]));
         let fine = legacy(&[PING, PONG, r#"> {"jsonrpc":"2.0","id":"9007199254740993","method":"ping"}"#]);
         for rule in ["jsonrpc-id-null", "jsonrpc-id-type", "jsonrpc-id-unsafe-integer"] {

@@ -7,6 +7,7 @@ use crate::findings::report::Report;
 use crate::findings::rule::INVALID;
 use crate::findings::seen::Seen;
 use crate::findings::{Check, Rule, Severity};
+use crate::mcp::Message;
 use crate::mcp::message::Carrier;
 
 /// The rules of this file.
@@ -67,15 +68,19 @@ static TWO_MESSAGES: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn two_messages(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Ok(text) = std::str::from_utf8(&seen.message.raw) else { return };
-    if !is_line(seen) || !text.trim_start().starts_with(['{', '[']) {
-        return;
+/// How many messages a line that is none begins with.
+pub(in crate::findings) fn messages_on(line: &Message) -> usize {
+    let Ok(text) = std::str::from_utf8(&line.raw) else { return 0 };
+    if !text.trim_start().starts_with(['{', '[']) {
+        return 0;
     }
     let values = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
-    let messages = values.map_while(Result::ok).take_while(|value| is_message(value.get().as_bytes()));
-    let count = messages.count();
-    if count > 1 {
+    values.map_while(Result::ok).take_while(|value| is_message(value.get().as_bytes())).count()
+}
+
+fn two_messages(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let count = messages_on(seen.message);
+    if is_line(seen) && count > 1 {
         report.say(format!("{count} messages stand on the line"));
     }
 }

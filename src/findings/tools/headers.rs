@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use crate::findings::http::modern::decoded;
 use crate::findings::report::Report;
 use crate::findings::rule::{REQUESTS, RESULTS};
 use crate::findings::seen::Seen;
@@ -14,7 +15,7 @@ use crate::mcp::method::Method;
 use crate::mcp::revision::Revisions;
 
 /// The rules of this file.
-pub(in crate::findings) const RULES: &[&Rule] = &[&ANNOTATION];
+pub(in crate::findings) const RULES: &[&Rule] = &[&ANNOTATION, &PARAM];
 
 static ANNOTATION: Rule = Rule {
     id: "tools-header-annotation",
@@ -111,6 +112,80 @@ fn misplaced(name: &Value, kind: Option<&Value>, is_reachable: bool) -> Option<S
     }
 }
 
+static PARAM: Rule = Rule {
+    id: "http-header-param",
+    severity: Severity::Error,
+    revisions: Revisions::MODERN,
+    layer: "http",
+    title: "An Mcp-Param header is missing, contradicts its argument, or has none",
+    spec: "2026-07-28 basic/transports/streamable-http \"Custom Headers from Tool Parameters\"",
+    why: "Proxies route by the header, the server acts on the argument; servers must answer 400 with -32020.",
+    example: "Mcp-Param-Region: us above {\"arguments\":{\"region\":\"eu\"}}",
+    remedy: "Fill it from the argument, as =?base64?…?= where it is not plain ASCII; leave it out where the argument is null or absent.",
+    checks: &[Check::Message(REQUESTS, &[Method::ToolsCall], param)],
+};
+
+/// An argument that is repeated in a header.
+struct Mirrored {
+    header: String,
+    /// The chain of properties that leads to it.
+    path: Vec<String>,
+}
+
+/// The arguments that a schema without [`fault`] wants repeated.
+fn mirrored(schema: &str) -> Vec<Mirrored> {
+    let has_any = memchr::memmem::find(schema.as_bytes(), KEYWORD.as_bytes()).is_some();
+    let Ok(schema) = serde_json::from_str::<Value>(if has_any && schema.len() <= SCHEMA_BYTES { schema } else { "{}" })
+    else {
+        return Vec::new();
+    };
+    let (mut found, mut open) = (Vec::new(), vec![(&schema, Vec::new())]);
+    while let Some((schema, path)) = open.pop() {
+        if let Some(header) = schema.get(KEYWORD).and_then(Value::as_str) {
+            found.push(Mirrored { header: header.to_owned(), path: path.clone() });
+        }
+        for (name, below) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+            open.push((below, path.iter().cloned().chain([name.clone()]).collect::<Vec<String>>()));
+        }
+    }
+    found
+}
+
+fn param(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let (Some(carried), Some(name)) = (seen.carried, seen.body().text("name")) else { return };
+    let schema = seen.history.tools.get(&name).and_then(|tool| tool.input.as_deref());
+    // Annotations that break their constraints bind nobody.
+    let Some(schema) = schema.filter(|schema| fault(schema).is_none()) else { return };
+    let arguments = seen.body().get("arguments").and_then(|text| serde_json::from_str(text).ok());
+    let arguments: Value = arguments.unwrap_or_default();
+    for Mirrored { header, path } in mirrored(schema) {
+        let argument = path.iter().try_fold(&arguments, |value, name| value.get(name)).filter(|value| !value.is_null());
+        let sent = carried.params.iter().find(|(name, _)| name.eq_ignore_ascii_case(&header));
+        let place = path.join("/");
+        match (argument, sent) {
+            (Some(_), None) => report.say(format!("the argument {place} came without Mcp-Param-{header}")),
+            (None, Some(_)) => report.say(format!("Mcp-Param-{header} came without the argument {place}")),
+            (Some(argument), Some((_, value))) if !agrees(argument, value) => {
+                report.say(format!("Mcp-Param-{header} is {value:?}, the argument {place} {argument}"));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whether a header says what an argument says. Numbers are compared as such: 42.0 and 42 are one. A value that does not decode has a
+/// rule of its own.
+fn agrees(argument: &Value, header: &str) -> bool {
+    let Some(said) = decoded(header) else { return true };
+    match argument {
+        Value::String(text) => *text == said,
+        Value::Bool(truth) => said == truth.to_string(),
+        Value::Number(number) => said == number.to_string() || said.parse() == Ok(number.as_f64().unwrap_or(f64::NAN)),
+        // Schemas have a rule of their own for what is of another type.
+        Value::Null | Value::Array(_) | Value::Object(_) => true,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::fault;
@@ -138,6 +213,46 @@ mod tests {
             r#"{"type":"string","default":{"x-mcp-header":""}}"#,
         ] {
             assert_eq!(fault(&schema(property)), None, "{property}");
+        }
+    }
+
+    #[test]
+    fn arguments_are_repeated_in_headers() {
+        let rule = "http-header-param";
+        let tool = r#"{"name":"t","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"},
+            "deep":{"type":"object","properties":{"level":{"type":"integer","x-mcp-header":"Level"}}}}}}"#
+            .replace('\n', "");
+        let more = r#""resultType":"complete","ttlMs":0,"cacheScope":"private""#;
+        let ask = |id: u32, method: &str, params: &str, headers: &str| {
+            let headers = format!("MCP-Protocol-Version: 2026-07-28\nMcp-Method: {method}\n{headers}");
+            post(&headers, &format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{}}}"#, modern(params)))
+        };
+        let call = |headers: &str, arguments: &str| {
+            [
+                ask(1, "tools/list", "", ""),
+                json(200, "", &format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"tools":[{tool}],{more}}}}}"#)),
+                ask(2, "tools/call", &format!(r#""name":"t","arguments":{arguments}"#), headers),
+            ]
+        };
+        let level = r#"{"deep":{"level":42}}"#;
+        for (headers, arguments) in [
+            ("", r#"{"region":"eu"}"#),
+            ("Mcp-Param-Region: us\n", r#"{"region":"eu"}"#),
+            ("Mcp-Param-Region: eu\n", r#"{"region":null}"#),
+            ("Mcp-Param-Level: 43\n", level),
+        ] {
+            fires(rule, &call(headers, arguments));
+        }
+        for (headers, arguments) in [
+            ("", "{}"),
+            ("", r#"{"region":null}"#),
+            ("mcp-param-region: eu\n", r#"{"region":"eu"}"#),
+            ("Mcp-Param-Region: =?base64?w6k=?=\n", r#"{"region":"é"}"#),
+            ("Mcp-Param-Level: 42\n", level),
+            ("Mcp-Param-Level: 42.0\n", level),
+            ("Mcp-Param-Other: x\n", "{}"),
+        ] {
+            silent(rule, &call(headers, arguments));
         }
     }
 

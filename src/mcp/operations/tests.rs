@@ -3,9 +3,7 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::capture::Span;
-use crate::decode::jsonrpc::{self, Parsed};
-use crate::mcp::{Carrier, SessionNumber, Transport};
+use crate::mcp::talk;
 
 const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}"#;
 
@@ -24,11 +22,11 @@ fn links(steps: &[&str]) -> Vec<String> {
         }
         number += 1;
         let direction = if side == ">" { Direction::ClientToServer } else { Direction::ServerToClient };
-        let mut message = message(number, now, direction, text);
+        let mut message = talk::message(number, Time(now), direction, text);
         if let Some(id) = message.id.clone() {
             if message.kind == Kind::Request {
                 asked.insert((direction, id), message.clone());
-            } else if let Some(request) = asked.remove(&(opposite(direction), id)) {
+            } else if let Some(request) = asked.remove(&(direction.reversed(), id)) {
                 message.answers = Some(request.number);
                 message.method = request.method;
                 message.tool = request.tool;
@@ -41,48 +39,6 @@ fn links(steps: &[&str]) -> Vec<String> {
         assert_eq!(operations.given.len(), operations.by_age.len());
     }
     found
-}
-
-fn opposite(direction: Direction) -> Direction {
-    match direction {
-        Direction::ClientToServer => Direction::ServerToClient,
-        Direction::ServerToClient => Direction::ClientToServer,
-    }
-}
-
-fn message(number: u64, now: i64, direction: Direction, raw: &str) -> Message {
-    let envelope = match jsonrpc::parse(raw.as_bytes(), 64, 64) {
-        Parsed::Single(envelope) => envelope,
-        _ => Default::default(),
-    };
-    let mut message = Message {
-        session: SessionNumber(1),
-        number: MessageNumber(number),
-        time: Time(now),
-        transport: Transport::Stdio,
-        direction,
-        kind: envelope.kind.unwrap_or(Kind::Invalid),
-        id: envelope.id.clone().map(|id| raw[id].to_owned()),
-        method: envelope.method_name.clone(),
-        tool: None,
-        raw: raw.into(),
-        envelope,
-        batch: None,
-        answers: None,
-        answered_by: None,
-        latency: None,
-        span: Span::default(),
-        packets: Vec::new(),
-        carrier: Carrier::Line,
-        exchange: None,
-        sse_id: None,
-        line: None,
-        redelivered: false,
-        link: None,
-        findings: Vec::new(),
-    };
-    message.tool = facts::tool(&message);
-    message
 }
 
 #[test]

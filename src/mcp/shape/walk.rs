@@ -280,6 +280,10 @@ impl<'a> Walk<'a> {
             return;
         }
         self.count += 1;
+        if self.quiet && fault == Fault::Missing {
+            // A branch whose member is there, and wrong, is what was meant rather than one whose member is not there.
+            self.count += 1;
+        }
         if !self.quiet {
             let (expected, found) = words();
             self.found.push(Mismatch { path: path.pointer(), range, fault, expected, found });

@@ -3,37 +3,15 @@
 use std::time::Duration;
 
 use super::{Ledger, Pace, Session, Stage};
-use crate::capture::Time;
-use crate::mcp::Transport;
-use crate::mcp::session::{Peers, Session as Recorded, SessionNumber};
 use crate::mock::matching::{Match, Matcher};
 use crate::mock::script::Script;
-use crate::replay::{Recording, talk};
+use crate::replay::talk;
 
 /// A recording written as a conversation.
 pub(crate) fn script(text: &str) -> Script {
-    let session = Recorded {
-        number: SessionNumber(1),
-        transport: Transport::Stdio,
-        protocol_version: Some("2025-06-18".into()),
-        session_id: None,
-        client: None,
-        server: None,
-        peers: Peers::Process { process: 1, command: Vec::new(), name: None },
-        connections: Vec::new(),
-        started: Time::default(),
-        ended: Time::default(),
-        messages: 0,
-        requests: 0,
-        responses: 0,
-        notifications: 0,
-        errors: 0,
-        invalid: 0,
-        unanswered: 0,
-        bytes: (0, 0),
-        exit: None,
-    };
-    Script::new(Recording { session, messages: talk::read(text) })
+    let mut recording = talk::recording(text);
+    recording.session.protocol_version = Some("2025-06-18".into());
+    Script::new(recording)
 }
 
 /// A client and what it hears, in milliseconds.

@@ -2,18 +2,20 @@
 
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::RecvTimeoutError;
+use crossbeam_channel::select;
 use serde_json::Value;
 
 use super::{Done, Fate, Pace, Pending, Runner};
 use crate::capture::Limits;
 use crate::compare::Answer;
 use crate::decode::jsonrpc::{self, Envelope, Kind, Parsed};
+use crate::mcp::facts::part;
+use crate::replay::flow::Giver;
 use crate::replay::plan::StepIndex;
 use crate::replay::translate::Era;
 use crate::replay::transport::{Arrival, Failure, FailureKind, Outgoing};
 
-impl Runner<'_> {
+impl Runner<'_, '_> {
     pub(super) fn is_pending(&self, step: StepIndex) -> bool {
         self.done[step].is_none() && self.ids.contains_key(&step) && self.over.is_none()
     }
@@ -36,16 +38,17 @@ impl Runner<'_> {
             let deadlines = self.pending.values().map(|pending| pending.deadline).chain(until);
             // Something is awaited, so there is a deadline; the timeout stands in where that should ever be untrue.
             let next = deadlines.min().unwrap_or_else(|| Instant::now() + self.settings.timeout);
-            match self.transport.arrivals().recv_deadline(next) {
-                Ok(arrival) => self.arrive(arrival),
-                Err(RecvTimeoutError::Timeout) => {
+            select! {
+                recv(self.transport.arrivals()) -> arrival => match arrival {
+                    Ok(arrival) => self.arrive(arrival),
+                    Err(_) => self.over = Some(Failure::new(FailureKind::Server, "the connection is gone")),
+                },
+                recv(self.follower.stop) -> _ => self.over = Some(Failure::new(FailureKind::Server, "ended on request")),
+                default(next.saturating_duration_since(Instant::now())) => {
                     self.give_up();
-                    if until.is_none_or(|until| Instant::now() >= until) && until.is_some() {
+                    if until.is_some_and(|until| Instant::now() >= until) {
                         return;
                     }
-                }
-                Err(RecvTimeoutError::Disconnected) => {
-                    self.over = Some(Failure::new(FailureKind::Server, "the connection is gone"));
                 }
             }
         }
@@ -64,7 +67,7 @@ impl Runner<'_> {
             if pending.method != "initialize" && self.dialect.era() == Era::Legacy {
                 self.notify("notifications/cancelled", Some(&format!(r#"{{"requestId":{id},"reason":"timeout"}}"#)));
             }
-            self.settle(id, pending, Answer::Nothing(why), Instant::now());
+            self.settle(id, pending, &Answer::Nothing(why), "", Instant::now());
         }
     }
 
@@ -82,7 +85,7 @@ impl Runner<'_> {
                     FailureKind::Message => {}
                 }
                 if let Some((id, pending)) = pending {
-                    self.settle(id, pending, Answer::Nothing(failure.why), Instant::now());
+                    self.settle(id, pending, &Answer::Nothing(failure.why), "", Instant::now());
                 }
             }
         }
@@ -124,39 +127,66 @@ impl Runner<'_> {
                     Ok(result) => Answer::Result(result),
                 };
                 if !self.ask_again(&pending, &answer) {
-                    self.settle(id, pending, answer, at);
+                    self.settle(id, pending, &answer, value, at);
                 }
             }
             Some(Kind::Request) => {
                 let method = envelope.method_name.clone().unwrap_or_default();
                 let id = of(&envelope.id).unwrap_or("null").to_owned();
                 let reply = self.reply(&method, of(&envelope.params), &id);
-                self.transport.send(Outgoing { text: reply, id: None, fields: self.fields(&method, None) });
+                self.transport.send(Outgoing {
+                    text: reply,
+                    fields: self.fields(&method, None),
+                    ..Outgoing::default()
+                });
                 *self.taken.unasked.entry(method).or_default() += 1;
             }
             Some(Kind::Notification) => {
-                *self.taken.unasked.entry(envelope.method_name.clone().unwrap_or_default()).or_default() += 1;
+                let method = envelope.method_name.clone().unwrap_or_default();
+                let before = self.taken.unasked.entry(method.clone()).or_default();
+                let which = (method, *before);
+                *before += 1;
+                // The recorded one of the same method that had as many before it.
+                if let Some(index) = self.script.flow.told.get(&which) {
+                    let recorded = part(&self.script.recording.messages[*index], "params");
+                    self.learn_values(Giver::Notification(*index), recorded, of(&envelope.params));
+                }
             }
             Some(Kind::Invalid) | None => {}
         }
     }
 
-    /// A request is over.
-    fn settle(&mut self, id: u64, pending: Pending, answer: Answer, at: Instant) {
+    /// A request is over, with an answer whose value is `text`.
+    fn settle(&mut self, id: u64, pending: Pending, answer: &Answer, text: &str, at: Instant) {
         let answered = !matches!(answer, Answer::Nothing(_));
         let latency = i64::try_from(at.saturating_duration_since(pending.sent).as_nanos()).ok().filter(|_| answered);
         let Some(step) = pending.step else {
-            self.handshakes.insert(id, answer);
+            self.handshakes.insert(id, answer.held(text));
             return;
         };
-        if let (Answer::Result(new), Answer::Result(old)) = (&answer, self.script.answer(step)) {
-            self.taken.values.extend(self.script.flow.resolve(step, &old, new));
+        if let Answer::Result(new) = answer {
+            if self.script.flow.given.contains_key(&Giver::Answer(step))
+                && let Answer::Result(old) = self.script.answer(step)
+            {
+                self.taken.values.extend(self.script.flow.resolve(Giver::Answer(step), &old, new));
+            }
             if pending.method == "tools/list" {
                 self.effects.learn(new);
                 self.learn_schemas(new);
             }
         }
-        self.done[step] = Some(Done { id: Some(id), fate: Fate::Sent(Some(answer)), latency });
+        self.conclude(step, Done { id: Some(id), fate: Fate::Sent(Some(answer.held(text))), latency });
+    }
+
+    /// What a request or a notification of the server gives.
+    pub(super) fn learn_values(&mut self, giver: Giver, recorded: Option<&str>, new: Option<&str>) {
+        if !self.script.flow.given.contains_key(&giver) {
+            return;
+        }
+        let read = |text: Option<&str>| text.and_then(|text| serde_json::from_str::<Value>(text).ok());
+        if let (Some(old), Some(new)) = (read(recorded), read(new)) {
+            self.taken.values.extend(self.script.flow.resolve(giver, &old, &new));
+        }
     }
 
     fn learn_schemas(&mut self, result: &Value) {

@@ -2,14 +2,15 @@
 
 use serde_json::Value;
 
-use super::{Done, Fate, Runner};
+use super::{Fate, Runner};
 use crate::compare::{Answer, Label};
 use crate::replay::edit::with_member;
+use crate::replay::follow::Progress;
 use crate::replay::plan::{Step, StepIndex};
 use crate::replay::translate::{Era, LEGACY, MODERN, Translated};
 use crate::replay::transport::{Failure, FailureKind};
 
-impl Runner<'_> {
+impl Runner<'_, '_> {
     /// Opens the conversation, as the recording did and otherwise in the way of the other era, where no revision is forced.
     pub(super) fn open(&mut self, step: Option<StepIndex>) {
         let forced = self.settings.revision.is_some();
@@ -34,13 +35,14 @@ impl Runner<'_> {
                 // What the recording says of the handshake is of the other era.
                 let unsaid = step.filter(|_| self.script.era() != self.dialect.era());
                 unsaid.into_iter().for_each(|step| self.skip_handshake(step));
-                self.transport.opened(&self.dialect.revision.clone());
-                let initialized = |step: &&(usize, &Step)| step.1.label.method == "notifications/initialized";
+                self.transport.opened(&self.dialect.revision);
+                self.follower.tell(Progress::Opened(&self.dialect.revision));
+                let initialized = |step: &Step| step.label.method == "notifications/initialized";
                 if self.dialect.era() == Era::Legacy {
                     self.notify("notifications/initialized", None);
-                    let steps = self.script.plan.steps.iter().enumerate();
-                    if let Some((index, _)) = steps.collect::<Vec<_>>().iter().find(initialized) {
-                        self.done[*index] = Some(Done { id: None, fate: Fate::Sent(None), latency: None });
+                    if let Some(index) = self.script.plan.steps.iter().position(initialized) {
+                        self.follower.tell(Progress::Sent(index));
+                        self.end(index, Fate::Sent(None));
                     }
                 }
             }
@@ -56,8 +58,7 @@ impl Runner<'_> {
     }
 
     fn skip_handshake(&mut self, step: StepIndex) {
-        let fate = Fate::Skipped("the server's era opens a conversation otherwise".to_owned());
-        self.done[step] = Some(Done { id: None, fate, latency: None });
+        self.end(step, Fate::Skipped("the server's era opens a conversation otherwise".to_owned()));
     }
 
     /// Sends what opens a conversation of the era and waits for the answer.
@@ -89,10 +90,10 @@ impl Runner<'_> {
         self.wait(None, |runner| runner.pending.contains_key(&id));
         let answer = match step {
             Some(step) => self.done[step].as_ref().and_then(|done| match &done.fate {
-                Fate::Sent(Some(answer)) => Some(answer.clone()),
+                Fate::Sent(Some(answer)) => Some(answer.read()),
                 _ => None,
             }),
-            None => self.handshakes.remove(&id),
+            None => self.handshakes.remove(&id).map(|answer| answer.read()),
         };
         match answer {
             Some(Answer::Result(result)) => {

@@ -6,6 +6,8 @@ use super::{Pending, Runner};
 use crate::compare::Answer;
 use crate::mcp::facts::part;
 use crate::replay::edit::with_member;
+use crate::replay::flow::Giver;
+use crate::replay::rounds::Question;
 use crate::replay::translate::Era;
 
 /// JSON-RPC 2.0 section 5.1.
@@ -14,7 +16,7 @@ const METHOD_NOT_FOUND: i64 = -32601;
 /// Questions that a server of 2026-07-28 may ask back for one call.
 const ROUNDS: u32 = 16;
 
-impl Runner<'_> {
+impl Runner<'_, '_> {
     /// The answer to a request of the server, as the recording has it.
     pub(super) fn reply(&mut self, method: &str, params: Option<&str>, id: &str) -> String {
         let recorded = self.recorded_reply(method, params);
@@ -37,14 +39,31 @@ impl Runner<'_> {
         let wanted = read(params);
         let known = || script.plan.server_requests.iter().enumerate().filter(|(_, known)| known.method == method);
         let is_same = |message: usize| read(part(&messages[message], "params")) == wanted;
+        if let Some(reply) = self.asked_back_reply(method, wanted.as_ref()) {
+            return Some(("result", reply));
+        }
         let found = known()
             .find(|(at, known)| !self.used[*at] && is_same(known.message))
             .or_else(|| known().find(|(at, _)| !self.used[*at]))
             .or_else(|| known().find(|(_, known)| is_same(known.message)));
         let (at, request) = found?;
         self.used[at] = true;
+        self.learn_values(Giver::Request(at), part(&messages[request.message], "params"), params);
         let answer = &messages[request.answer];
         ["result", "error"].into_iter().find_map(|name| Some((name, part(answer, name)?.to_owned())))
+    }
+
+    /// What the recorded client answered a question inside a result, chosen in the same way.
+    fn asked_back_reply(&mut self, method: &str, wanted: Option<&Value>) -> Option<String> {
+        let questions = &self.script.rounds.questions;
+        let known = || questions.iter().enumerate().filter(|(_, known)| known.method == method);
+        let is_same = |known: &Question| known.params.as_ref() == wanted;
+        let (at, question) = known()
+            .find(|(at, known)| !self.asked_back[*at] && is_same(known))
+            .or_else(|| known().find(|(at, _)| !self.asked_back[*at]))
+            .or_else(|| known().find(|(_, known)| is_same(known)))?;
+        self.asked_back[at] = true;
+        Some(question.reply.clone())
     }
 
     /// A server of 2026-07-28 asks back in its result (basic/patterns "multi round-trip requests"), where one of the recording's era sent a request: it

@@ -77,7 +77,8 @@ pub(super) fn agent(options: &Options, tape: Tape) -> Result<Agent> {
         .tls_config(tls)
         .http_status_as_error(false)
         .timeout_connect(Some(options.timeout))
-        .max_redirects(3)
+        // Redirects are ours to judge: see origin.rs.
+        .max_redirects(0)
         .user_agent(concat!("mcptap/", env!("CARGO_PKG_VERSION")))
         .build();
     let resolver = ureq::unversioned::resolver::DefaultResolver::default();

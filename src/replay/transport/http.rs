@@ -2,8 +2,9 @@
 //!
 //! Each message is a POST of its own; workers wait for the answers, so that what ran in parallel runs in parallel.
 
+use std::collections::VecDeque;
 use std::io::Read;
-use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,6 +15,7 @@ use ureq::http::Response;
 use ureq::{Agent, Body, Error};
 
 use super::agent::{agent, failure};
+use super::origin::{Redirected, redirected, resolve};
 use super::stream::Stream;
 use super::{Arrival, Failure, FailureKind, Outgoing, Transport};
 use crate::capture::Limits;
@@ -52,10 +54,7 @@ pub enum Mode {
 #[derive(Debug)]
 pub struct Http {
     shared: Arc<Shared>,
-    jobs: Sender<Outgoing>,
-    waiting: Receiver<Outgoing>,
     arrivals: Receiver<Arrival>,
-    workers: usize,
 }
 
 #[derive(Debug)]
@@ -67,11 +66,24 @@ struct Shared {
     fields: Vec<(String, String)>,
     session: Mutex<Option<String>>,
     arrived: Sender<Arrival>,
-    /// Workers without a message, less the messages that wait for a worker.
-    free: AtomicIsize,
+    posts: Mutex<Posts>,
     over: AtomicBool,
     /// A POST was taken once: a 404 is about the session from now on, not about the address.
     taken: AtomicBool,
+}
+
+/// The messages on their way, and who sends them. Each has a worker of its own: one that waited behind a call that is never answered would not
+/// be sent.
+#[derive(Debug)]
+struct Posts {
+    jobs: Sender<Outgoing>,
+    waiting: Receiver<Outgoing>,
+    workers: usize,
+    /// Workers without a message, less the messages that wait for a worker.
+    free: isize,
+    /// A message that others may rely on is under way, and these wait for its being taken. HTTP keeps no order between two requests.
+    ordered: bool,
+    held: VecDeque<Outgoing>,
 }
 
 impl Http {
@@ -90,7 +102,7 @@ impl Http {
             fields: options.fields.clone(),
             session: Mutex::default(),
             arrived,
-            free: AtomicIsize::new(0),
+            posts: Mutex::new(Posts { jobs, waiting, workers: 0, free: 0, ordered: false, held: VecDeque::new() }),
             over: AtomicBool::new(false),
             taken: AtomicBool::new(false),
         });
@@ -109,23 +121,18 @@ impl Http {
                 }
             }
         }
-        Ok(Http { shared, jobs, waiting, arrivals, workers: 0 })
+        Ok(Http { shared, arrivals })
     }
 }
 
 impl Transport for Http {
     fn send(&mut self, message: Outgoing) {
-        // Each message has a worker of its own: one that waited behind a call that is never answered would not be sent.
-        if self.shared.free.fetch_sub(1, Ordering::AcqRel) <= 0 && self.workers < WORKERS {
-            let (shared, waiting) = (Arc::clone(&self.shared), self.waiting.clone());
-            // Without a new one the message waits for a worker that is there.
-            if spawn("post", move || shared.work(&waiting)).is_ok() {
-                self.workers += 1;
-                self.shared.free.fetch_add(1, Ordering::AcqRel);
-            }
+        let mut posts = lock(&self.shared.posts);
+        if posts.ordered {
+            posts.held.push_back(message);
+        } else {
+            self.shared.dispatch(&mut posts, message);
         }
-        // The receiving end is ours, too: it cannot be gone.
-        let _ = self.jobs.send(message);
     }
 
     fn arrivals(&self) -> &Receiver<Arrival> {
@@ -159,15 +166,42 @@ impl Transport for Http {
         }
         shared.over.store(true, Ordering::Relaxed);
         shared.agent.clone().shutdown();
+        // Workers end when nothing can come any more.
+        lock(&shared.posts).jobs = bounded(0).0;
         None
     }
 }
 
 impl Shared {
-    fn work(&self, waiting: &Receiver<Outgoing>) {
+    /// Gives a message to a worker.
+    fn dispatch(self: &Arc<Shared>, posts: &mut Posts, message: Outgoing) {
+        posts.free -= 1;
+        if posts.free < 0 && posts.workers < WORKERS {
+            let (shared, waiting) = (Arc::clone(self), posts.waiting.clone());
+            // Without a new one the message waits for a worker that is there.
+            if spawn("post", move || shared.work(&waiting)).is_ok() {
+                posts.workers += 1;
+                posts.free += 1;
+            }
+        }
+        posts.ordered |= message.in_order;
+        // The receiving end is ours, too: it cannot be gone.
+        let _ = posts.jobs.send(message);
+    }
+
+    fn work(self: &Arc<Shared>, waiting: &Receiver<Outgoing>) {
         while let Ok(message) = waiting.recv() {
             self.post(&message);
-            self.free.fetch_add(1, Ordering::AcqRel);
+            let mut posts = lock(&self.posts);
+            posts.free += 1;
+            if message.in_order {
+                posts.ordered = false;
+                while !posts.ordered
+                    && let Some(next) = posts.held.pop_front()
+                {
+                    self.dispatch(&mut posts, next);
+                }
+            }
         }
     }
 
@@ -185,18 +219,28 @@ impl Shared {
     fn post(&self, message: &Outgoing) {
         let target = lock(&self.target).clone();
         let session = lock(&self.session).clone();
-        let mut request = self.agent.post(&target).header("Content-Type", "application/json");
-        // "The client MUST include an Accept header, listing both application/json and text/event-stream"
-        request = request.header("Accept", "application/json, text/event-stream");
-        for (name, value) in self.fields.iter().chain(&message.fields) {
-            request = request.header(name, value);
-        }
-        if let Some(session) = &session {
-            request = request.header("Mcp-Session-Id", session);
-        }
-        match request.send(&message.text) {
-            Ok(response) => self.answered(message, session, response),
-            Err(error) => {
+        let send = |target: &str| {
+            let mut request = self.agent.post(target).header("Content-Type", "application/json");
+            // "The client MUST include an Accept header, listing both application/json and text/event-stream"
+            request = request.header("Accept", "application/json, text/event-stream");
+            for (name, value) in self.fields.iter().chain(&message.fields) {
+                request = request.header(name, value);
+            }
+            if let Some(session) = &session {
+                request = request.header("Mcp-Session-Id", session);
+            }
+            request.send(&message.text)
+        };
+        match redirected(&target, false, send) {
+            Ok((response, at)) => {
+                // What follows goes there at once.
+                if at != target {
+                    *lock(&self.target) = at;
+                }
+                self.answered(message, session, response);
+            }
+            Err(Redirected::Refused(why)) => self.fail(message.id, Failure::new(FailureKind::Message, why)),
+            Err(Redirected::Failed(error)) => {
                 let mut failure = failure(&error, &target);
                 // A connection that broke says nothing of the next one, where there was a server before.
                 let broke = matches!(&error, Error::Io(io) if io.kind() != std::io::ErrorKind::ConnectionRefused);
@@ -251,6 +295,11 @@ impl Shared {
         let gone = status == 404 && in_session;
         if !gone && message.id.is_some() && answers(&body, message.id) {
             return self.arrive(Arrival::Text(body, Instant::now()));
+        }
+        // "The HTTP response body MAY comprise a JSON-RPC error response that has no id": it can only be about what was posted.
+        if let (400 | 403 | 406..=499, Some(id), Some(error)) = (status, message.id, error_without_id(&body)) {
+            let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
+            return self.arrive(Arrival::Text(answer.into_bytes(), Instant::now()));
         }
         let words = String::from_utf8_lossy(&body);
         let words = words.trim();
@@ -310,17 +359,26 @@ impl Shared {
     }
 
     /// Opens a stream of events; `None` where the server has none.
-    fn get(&self, like: &Outgoing, last: Option<&str>) -> Result<Option<Response<Body>>, Error> {
+    fn get(&self, like: &Outgoing, last: Option<&str>) -> Result<Option<Response<Body>>, Failure> {
         let target = lock(&self.target).clone();
-        let mut request = self.agent.get(&target).header("Accept", "text/event-stream");
         let session = lock(&self.session).clone();
         let session = session.as_deref().map(|session| ("Mcp-Session-Id", session));
         let last = last.map(|last| ("Last-Event-ID", last));
-        let fields = self.fields.iter().chain(&like.fields).map(|(name, value)| (&**name, &**value));
-        for (name, value) in fields.chain(session).chain(last) {
-            request = request.header(name, value);
+        let send = |target: &str| {
+            let fields = self.fields.iter().chain(&like.fields).map(|(name, value)| (&**name, &**value));
+            let mut request = self.agent.get(target).header("Accept", "text/event-stream");
+            for (name, value) in fields.chain(session).chain(last) {
+                request = request.header(name, value);
+            }
+            request.call()
+        };
+        let (response, at) = redirected(&target, true, send).map_err(|error| match error {
+            Redirected::Failed(error) => failure(&error, &target),
+            Redirected::Refused(why) => Failure::new(FailureKind::Server, format!("cannot reach {target}: {why}")),
+        })?;
+        if at != target {
+            *lock(&self.target) = at;
         }
-        let response = request.call()?;
         let is_stream = response
             .headers()
             .get("content-type")
@@ -349,12 +407,18 @@ impl Shared {
         let response = match self.get(&Outgoing::default(), None) {
             Ok(Some(response)) => response,
             Ok(None) => return refuse(Failure::new(FailureKind::Server, format!("{url} gives no stream of events"))),
-            Err(error) => return refuse(failure(&error, url)),
+            Err(failure) => return refuse(failure),
         };
+        // The endpoint is relative to where the stream is.
+        let url = lock(&self.target).clone();
         Stream::new().read(&mut response.into_body().into_reader(), &mut |event| {
             match (event.kind.as_deref(), event.data) {
                 (Some("endpoint"), Some(data)) => {
-                    let target = resolve(url, String::from_utf8_lossy(&data).trim());
+                    let endpoint = String::from_utf8_lossy(&data);
+                    let target = resolve(&url, endpoint.trim()).ok_or_else(|| {
+                        let said = format!("the stream announced an address at another origin: {:?}", endpoint.trim());
+                        Failure::new(FailureKind::Server, said)
+                    });
                     drop(announce.try_send(target));
                 }
                 (_, Some(data)) => self.arrive(Arrival::Text(data, Instant::now())),
@@ -391,32 +455,13 @@ fn answers(text: &[u8], id: Option<u64>) -> bool {
     }
 }
 
-/// The address that an endpoint event names, relative to the stream's (RFC 3986 section 5.2, for the forms that servers use).
-///
-/// It has to be at the stream's origin: header fields and tokens that were meant for one server must not be drawn to another.
-fn resolve(url: &str, endpoint: &str) -> Result<String, Failure> {
-    let origin = &url[..origin_end(url)];
-    match endpoint {
-        absolute if absolute.contains("://") => {
-            if !absolute[..origin_end(absolute)].eq_ignore_ascii_case(origin) {
-                let said = format!("the stream announced an address at another origin: {endpoint:?}");
-                return Err(Failure::new(FailureKind::Server, said));
-            }
-            Ok(absolute.to_owned())
-        }
-        rooted if rooted.starts_with('/') => Ok(format!("{origin}{rooted}")),
-        relative => {
-            let plain = url.split(['?', '#']).next().unwrap_or(url);
-            let folder = plain.rfind('/').filter(|at| *at >= origin.len()).map_or(plain, |at| &plain[..at]);
-            Ok(format!("{folder}/{relative}"))
-        }
-    }
-}
-
-/// Behind the scheme, host and port of a URL.
-fn origin_end(url: &str) -> usize {
-    let host = url.find("://").map_or(0, |at| at + 3);
-    url[host..].find(['/', '?', '#']).map_or(url.len(), |at| host + at)
+/// The error of a message that names no request.
+fn error_without_id(text: &[u8]) -> Option<&str> {
+    let limits = Limits::default();
+    let Parsed::Single(envelope) = jsonrpc::parse(text, limits.json_depth, limits.batch) else { return None };
+    let part = |range: Option<std::ops::Range<usize>>| std::str::from_utf8(text.get(range?)?).ok();
+    let names_one = part(envelope.id.clone()).is_some_and(|id| id != "null");
+    part(envelope.error).filter(|_| !names_one)
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
@@ -432,18 +477,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_endpoint_is_relative_to_the_stream_and_stays_at_its_origin() {
-        let url = "http://a:8/x/sse?y=1";
-        let at = |url, endpoint| resolve(url, endpoint).ok();
-        assert_eq!(at(url, "/messages?s=1").as_deref(), Some("http://a:8/messages?s=1"));
-        assert_eq!(at(url, "messages?s=1").as_deref(), Some("http://a:8/x/messages?s=1"));
-        assert_eq!(at("http://a:8", "messages").as_deref(), Some("http://a:8/messages"));
-        assert_eq!(at("http://a:8", "@b/m").as_deref(), Some("http://a:8/@b/m"));
-        assert_eq!(at(url, "//b/m").as_deref(), Some("http://a:8//b/m"));
-        assert_eq!(at(url, "HTTP://A:8/m").as_deref(), Some("HTTP://A:8/m"));
-        for elsewhere in ["https://a:8/m", "http://b:8/m", "http://a:80/m", "http://a:8@b/m", "http://b?://a:8/"] {
-            assert_eq!(at(url, elsewhere), None, "{elsewhere}");
-        }
+    fn an_error_of_no_request_is_that_of_the_post() {
+        let of = |text: &'static str| error_without_id(text.as_bytes());
+        assert_eq!(of(r#"{"jsonrpc":"2.0","error":{"code":1},"id":null}"#), Some(r#"{"code":1}"#));
+        assert_eq!(of(r#"{"error":{"code":1}}"#), Some(r#"{"code":1}"#));
+        assert_eq!(of(r#"{"error":{"code":1},"id":3}"#), None);
+        assert_eq!(of(r#"{"id":null,"result":{}}"#), None);
+        assert_eq!(of("Bad Request"), None);
     }
 
     #[test]

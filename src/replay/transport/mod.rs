@@ -6,6 +6,8 @@ mod agent;
 pub mod connector;
 #[cfg(feature = "http")]
 pub mod http;
+#[cfg(feature = "http")]
+mod origin;
 pub mod stdio;
 #[cfg(feature = "http")]
 mod stream;
@@ -22,6 +24,8 @@ pub struct Outgoing {
     pub text: String,
     /// For a request: the id that its answer will have.
     pub id: Option<u64>,
+    /// Whether what follows may rely on it: then nothing is sent before the server took it. True of notifications, whose effect nobody reports.
+    pub in_order: bool,
     /// Header fields for HTTP beside those that every message has.
     pub fields: Vec<(String, String)>,
 }

@@ -1,5 +1,6 @@
 //! One direction of one pipe: from its writer to its reader, without ever blocking.
 
+use std::mem;
 use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -10,8 +11,13 @@ use rustix::io::Errno;
 use super::tap::Tap;
 use crate::capture::pipe::Pipe;
 
-/// Bytes read at once: what a pipe holds by default on Linux.
-const BUFFER: usize = 64 << 10;
+/// Bytes read at once. Memory that was never read into is not there yet: lanes of small messages need no more than those.
+pub(super) const BUFFER: usize = 128 << 10;
+
+/// What a pipe holds by default on Linux. One that was full is enlarged: with every read of it two processes change places on a processor.
+/// A quarter of what everybody may ask for, so that twenty wrappers stay far below what one user's pipes may hold in all.
+const FULL: usize = 64 << 10;
+const LARGE: usize = 256 << 10;
 
 /// Bytes that a pipe takes without blocking once `poll` calls it writable (POSIX, `PIPE_BUF`: at least 512).
 const PIPE_BUF: usize = if cfg!(target_os = "linux") { 4096 } else { 512 };
@@ -26,6 +32,8 @@ pub(super) struct Lane {
     pending: Range<usize>,
     /// Bytes still to be read, once the server has ended.
     left: Option<u64>,
+    /// Its pipes were full and hold more since.
+    enlarged: bool,
 }
 
 #[derive(Debug)]
@@ -58,7 +66,14 @@ impl Lane {
             Ok(FileType::Socket) => Kind::Socket,
             _ => Kind::Other,
         };
-        Lane { pipe, ends: Some(Ends { from, to, kind }), buffer: vec![0; BUFFER].into(), pending: 0..0, left: None }
+        Lane {
+            pipe,
+            ends: Some(Ends { from, to, kind }),
+            buffer: vec![0; BUFFER].into(),
+            pending: 0..0,
+            left: None,
+            enlarged: false,
+        }
     }
 
     /// Whether neither end is open any more.
@@ -124,6 +139,9 @@ impl Lane {
                 tap.data(self.pipe, &self.buffer[..length]);
                 self.left = self.left.map(|left| left.saturating_sub(length as u64));
                 self.pending = 0..length;
+                if length >= FULL && !mem::replace(&mut self.enlarged, true) {
+                    ends.enlarge();
+                }
             }
         }
     }
@@ -142,6 +160,18 @@ impl Lane {
 }
 
 impl Ends {
+    /// Lets both ends hold more, where they are pipes and this user may have more in pipes.
+    fn enlarge(&self) {
+        #[cfg(target_os = "linux")]
+        for end in [&self.from, &self.to] {
+            use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
+            // Never made smaller: whoever made it may have known why.
+            if fcntl_getpipe_size(end).is_ok_and(|size| size < LARGE) {
+                let _ = fcntl_setpipe_size(end, LARGE);
+            }
+        }
+    }
+
     /// Writes some of `bytes` at once, or fails with `EAGAIN`.
     fn write(&mut self, bytes: &[u8]) -> rustix::io::Result<usize> {
         match self.kind {

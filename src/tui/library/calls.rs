@@ -11,6 +11,7 @@ use crate::mcp::SessionNumber;
 use crate::store::{MessageRow, Reader, Scope, Status};
 use crate::view::latencies::Latencies;
 use crate::view::outcome::is_failure;
+use crate::view::timing::{Clock, Sample, Shares};
 
 /// Messages that are counted: beyond, figures hardly change, and a second has gone.
 const COUNTED: u64 = 500_000;
@@ -34,6 +35,7 @@ pub(super) fn failed(row: &MessageRow) -> bool {
 struct Call {
     figures: CallFigures,
     latencies: Latencies,
+    shares: Shares,
 }
 
 /// Reads the figures.
@@ -44,6 +46,7 @@ pub(super) fn read(reader: &Reader, session: SessionNumber) -> Result<Statistics
     let length = record.ended.since(record.started).max(1);
     figures.part = length / PARTS as i64 + 1;
     let mut calls: HashMap<String, Call> = HashMap::new();
+    let (mut clock, mut sample) = (None, Sample::of(record.requests));
     let mut position = 1;
     while position <= COUNTED {
         let rows = reader.message_rows_at(session, position, SLICE)?;
@@ -55,7 +58,13 @@ pub(super) fn read(reader: &Reader, session: SessionNumber) -> Result<Statistics
             let part = (row.time.since(record.started).max(0) / figures.part) as usize;
             figures.rate[part.min(PARTS - 1)] += 1;
             if row.kind == Kind::Request {
-                count(&mut figures, &mut calls, row);
+                let call = count(&mut figures, &mut calls, row);
+                if row.answered_by.is_some() && sample.takes() {
+                    let clock = clock.get_or_insert_with(|| Clock::new(reader, row.capture));
+                    if let Some(timing) = clock.of_request(row)? {
+                        call.shares.add(&timing);
+                    }
+                }
             }
         }
     }
@@ -65,14 +74,15 @@ pub(super) fn read(reader: &Reader, session: SessionNumber) -> Result<Statistics
 }
 
 /// A request; once it is answered it knows how.
-fn count(figures: &mut Statistics, calls: &mut HashMap<String, Call>, row: &MessageRow) {
+fn count<'c>(figures: &mut Statistics, calls: &'c mut HashMap<String, Call>, row: &MessageRow) -> &'c mut Call {
     let method = row.method.as_deref().unwrap_or("no method");
     let name = match &row.subject {
         Some(tool) if method == "tools/call" => format!("{method} {tool}"),
         _ => method.to_owned(),
     };
     let name = if calls.len() < NAMES || calls.contains_key(&name) { name } else { "others".to_owned() };
-    let Call { figures: call, latencies } = calls.entry(name.clone()).or_default();
+    let counted = calls.entry(name.clone()).or_default();
+    let Call { figures: call, latencies, .. } = &mut *counted;
     call.name = name;
     call.calls += 1;
     call.errors += u64::from(row.status == Status::Error);
@@ -89,9 +99,11 @@ fn count(figures: &mut Statistics, calls: &mut HashMap<String, Call>, row: &Mess
         let last = figures.histogram.len() - 1;
         figures.histogram[power.min(last)] += 1;
     }
+    counted
 }
 
-fn finished(Call { mut figures, mut latencies }: Call) -> CallFigures {
+fn finished(Call { mut figures, mut latencies, mut shares }: Call) -> CallFigures {
     figures.percentiles = [50, 95, 99].map(|percent| latencies.percentile(percent).unwrap_or_default());
+    figures.parts = shares.medians();
     figures
 }

@@ -15,6 +15,7 @@ use crate::findings::Severity;
 use crate::mcp::{Carrier, Peers, Session};
 use crate::store::{KeptPacket, Key};
 use crate::view::layers::agreed_fields;
+use crate::view::timing::Clock;
 use crate::view::units;
 
 type Nodes = Vec<LayerNode>;
@@ -31,6 +32,7 @@ pub(super) fn nodes(parts: &mut Parts<'_>, session: &Session) -> Result<Nodes> {
         event(parts, &mut nodes);
     }
     jsonrpc(parts, &mut nodes);
+    timing(parts, &mut nodes)?;
     mcp(parts, &mut nodes);
     findings(parts, &mut nodes)?;
     Ok(nodes)
@@ -239,6 +241,14 @@ fn jsonrpc(parts: &Parts<'_>, nodes: &mut Nodes) {
     fact("answered by", message.answered_by.map(|number| format!("message {}", number.0)));
     fact("latency", message.latency.map(units::duration));
     fact("batch", message.batch.map(|(batch, index)| format!("{batch}, member {}", index + 1)));
+}
+
+/// Where the time of the call went.
+fn timing(parts: &Parts<'_>, nodes: &mut Nodes) -> Result<()> {
+    if let Some(timing) = Clock::new(parts.reader, parts.capture).of_message(&parts.message)? {
+        nodes.extend(timing.fields().into_iter().map(|(name, value)| node(1, &name, value, None)));
+    }
+    Ok(())
 }
 
 fn mcp(parts: &Parts<'_>, nodes: &mut Nodes) {

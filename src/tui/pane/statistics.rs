@@ -7,6 +7,7 @@ use super::super::canvas::{Canvas, Cell, Column, bar, sparkline};
 use super::super::data::Statistics;
 use super::table;
 use crate::view::paint::Tone;
+use crate::view::timing::Medians;
 use crate::view::units;
 
 const COLUMNS: &[Column] = &[
@@ -21,6 +22,10 @@ const COLUMNS: &[Column] = &[
     Column::new("p95", 8).right(),
     Column::new("p99", 8).right().from(120),
     Column::new("most", 8).right().from(90),
+    Column::new("upload", 8).right().from(150),
+    Column::new("network", 8).right().from(150),
+    Column::new("server", 8).right().from(150),
+    Column::new("stream", 8).right().from(150),
     Column::new("total", 10).right().from(100),
     Column::new("share of time", 10).grows(1).from(76),
 ];
@@ -51,6 +56,8 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
         let shown = |value: i64| call.extremes.map(|_| units::duration(value)).unwrap_or_default();
         let [least, most] = call.extremes.unwrap_or_default();
         let [p50, p95, p99] = call.percentiles;
+        let Medians { upload, network, server, stream } = call.parts;
+        let part = |time: Option<i64>| time.map(units::duration).unwrap_or_default();
         let count = |count: u64| if count == 0 { "·".to_owned() } else { count.to_string() };
         Some(vec![
             Cell::new(call.name.clone(), tone(Tone::Strong)),
@@ -64,6 +71,10 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
             Cell::new(shown(p95), tone(Tone::Plain)),
             Cell::new(shown(p99), tone(Tone::Plain)),
             Cell::new(shown(most), tone(Tone::Dim)),
+            Cell::new(part(upload), tone(Tone::Dim)),
+            Cell::new(part(network), tone(Tone::Dim)),
+            Cell::new(part(server), tone(Tone::Dim)),
+            Cell::new(part(stream), tone(Tone::Dim)),
             Cell::new(units::duration(call.total), tone(Tone::Dim)),
             Cell::new(bar(call.total.max(0) as u64, time.max(0) as u64, 16), tone(Tone::Client)),
         ])

@@ -109,3 +109,28 @@ fn tls_to_a_server_without_it_is_said() {
     assert_eq!(done.status.code(), Some(2), "{}", stdout(&done));
     assert!(stderr(&done).contains("cannot reach https://"), "{}", stderr(&done));
 }
+
+#[test]
+fn credentials_stay_at_the_origin_they_were_given_for() {
+    let scene = scene();
+    let elsewhere = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/mcp", elsewhere.local_addr().expect("an address"));
+    let served = Served::start(&scene, &["--token", "s3cret", "--elsewhere", &url]);
+    let replay = |path: &str| {
+        let transport = if path.ends_with("-sse") { "sse" } else { "streamable" };
+        let mut replay = scene.mcptap();
+        replay.env("TOKEN", "s3cret").args(["replay", "1", "--bearer-env=TOKEN", "--transport", transport]);
+        replay.args(["--to", &served.url(path)]).output().expect("mcptap runs")
+    };
+    for path in ["/old", "/old-sse"] {
+        let done = replay(path);
+        assert_eq!(done.status.code(), Some(0), "{path}: {}{}", stdout(&done), stderr(&done));
+    }
+    for path in ["/away", "/away-sse"] {
+        let done = replay(path);
+        assert_eq!(done.status.code(), Some(2), "{path}: {}", stdout(&done));
+        assert!(stderr(&done).contains(&format!("points to another origin, {url:?}")), "{}", stderr(&done));
+    }
+    elsewhere.set_nonblocking(true).expect("a socket");
+    assert!(elsewhere.accept().is_err(), "nobody was sent there");
+}

@@ -4,6 +4,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 
+use mcptap::mcp::SessionNumber;
+use mcptap::replay::{Recording, Script};
+use mcptap::store::{Place, Reader};
 use serde_json::{Value, json};
 
 use crate::program::{mcptap, root};
@@ -50,6 +53,13 @@ impl Scene {
     /// Replays session 1 against a URL.
     pub fn replay_to(&self, url: &str, options: &[&str]) -> Output {
         self.run(&[&["replay", "1", "--to", url], options].concat())
+    }
+
+    /// The library's view of session 1.
+    pub fn script(&self) -> Script {
+        let reader = Reader::open(Place::file(self.path("mcptap.db"))).expect("a database");
+        let session = reader.session(SessionNumber(1)).expect("it can be read").expect("session 1");
+        Script::new(Recording::load(&reader, session).expect("it can be read"))
     }
 
     /// Records a conversation on STDIO.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A small MCP server that can be told to behave otherwise, on STDIO or HTTP, with the standard library only.
 
-  server.py [--http FILE] [--change TOOL] [--drop TOOL] [--slow TOOL] [--die-at N] [--token SECRET] [--forget-at N] [--cut] [--hang TOOL]
+  server.py [--http FILE] [--change TOOL] [--drop TOOL] [--slow TOOL] [--die-at N] [--token SECRET] [--forget-at N] [--cut] [--hang TOOL] [--elsewhere URL]
 
 --http FILE    serve /mcp (Streamable HTTP) and /sse (HTTP+SSE) on a free port of the loopback, which is written to FILE
 --change TOOL  that tool answers otherwise          --drop TOOL  that tool does not exist
@@ -9,6 +9,7 @@
 --die-at N     end without a word at the Nth request
 --token T      401 for requests without "Authorization: Bearer T"
 --forget-at N  at the Nth request the session is unknown (404)
+--elsewhere U  /away and /away-sse are redirected to U; /old is redirected to /mcp, /old-sse to /sse
 --cut          streams of answers are closed before the answer, which comes to who resumes
 """
 import argparse
@@ -22,7 +23,7 @@ import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 options = argparse.ArgumentParser()
-for name in ["--http", "--change", "--drop", "--slow", "--hang", "--token"]:
+for name in ["--http", "--change", "--drop", "--slow", "--hang", "--token", "--elsewhere"]:
     options.add_argument(name)
 for name in ["--die-at", "--forget-at"]:
     options.add_argument(name, type=int, default=0)
@@ -232,8 +233,16 @@ class Handler(BaseHTTPRequestHandler):
             return False
         return True
 
+    def moved(self):
+        away = {"/old": "/mcp", "/old-sse": "/sse", "/away": options.elsewhere, "/away-sse": options.elsewhere}
+        if self.path not in away:
+            return False
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.reply(307, None, [("Location", away[self.path])])
+        return True
+
     def do_GET(self):
-        if not self.admitted():
+        if not self.admitted() or self.moved():
             return
         if self.path == "/sse":
             return self.legacy_stream()
@@ -262,7 +271,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self):
         global requests_seen
-        if not self.admitted():
+        if not self.admitted() or self.moved():
             return
         message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if self.path.startswith("/messages"):

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::scene::{Scene, Served, differing, everything, report, stdout};
+use super::scene::{Client, Scene, Served, differing, everything, report, stdout};
 
 const JSON: &str = "--format=json";
 /// The only answer that is another one each time; all else that the server makes up is followed.
@@ -19,11 +19,11 @@ fn the_same_server_answers_the_same_and_the_replay_is_a_recording() {
     assert_eq!(done.status.code(), Some(0), "{}", stdout(&done));
     assert!(stdout(&done).contains("now:/content/0/text  (1 word of the text)"), "{}", stdout(&done));
     assert!(stdout(&done).ends_with("13 requests: 13 same\n"), "{}", stdout(&done));
-    // The fourth replay is session 5; it can be compared and replayed like any other.
-    let shown = stdout(&scene.run(&["show", "5"]));
+    // The two replays that were compared are sessions 2 and 3, like any other.
+    let shown = stdout(&scene.run(&["show", "3"]));
     assert!(shown.contains("close_ticket"), "{shown}");
     let again =
-        scene.run(&["diff", "4", "5", NOW, "--ignore=open_ticket:/**", "--ignore=/nextCursor", "--ignore=/**/uri"]);
+        scene.run(&["diff", "2", "3", NOW, "--ignore=open_ticket:/**", "--ignore=/nextCursor", "--ignore=/**/uri"]);
     assert_eq!(again.status.code(), Some(0), "{}", stdout(&again));
 }
 
@@ -137,4 +137,35 @@ fn many_at_once_with_a_table_of_latencies() {
     assert_eq!(report["latencies"]["tools/call echo"]["calls"], 6);
     let text = stdout(&scene.replay(&["--repeat=2", NOW], &[]));
     assert!(text.contains("\n2 replays\n"), "{text}");
+}
+
+#[test]
+fn a_call_that_was_asked_back_is_made_once_where_the_server_asks_by_itself() {
+    let scene = Scene::new();
+    // A server of 2026-07-28 in two lines.
+    let question =
+        json!({"method": "elicitation/create", "params": {"message": "which colour?", "requestedSchema": {}}});
+    let asks = json!({"resultType": "input_required", "requestState": "s-1", "inputRequests": {"k": question}});
+    let reply = json!({"action": "accept", "content": {"answer": "blue"}});
+    let text = r#"{"action": "accept", "content": {"answer": "blue"}}"#;
+    let done = json!({"resultType": "complete", "content": [{"type": "text", "text": text}]});
+    let answer = |id: u64, result: &Value| json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string();
+    let mut wrap = scene.mcptap();
+    wrap.args(["wrap", "--", "sh", "-c", r#"read -r l; printf '%s\n' "$1"; read -r l; printf '%s\n' "$2""#, "sh"]);
+    wrap.args([answer(1, &asks), answer(2, &done)]);
+    let mut client = Client::start(wrap);
+    let meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}});
+    let mut params = json!({"name": "ask", "arguments": {"question": "which colour?"}, "_meta": meta});
+    client.request("tools/call", params.clone());
+    params["requestState"] = json!("s-1");
+    params["inputResponses"] = json!({"k": reply});
+    client.request("tools/call", params);
+    client.end();
+    let done = scene.replay(&[JSON], &[]);
+    let report = report(&done);
+    assert_eq!(report["counts"], json!({"same": 1, "skipped": 1}), "{report}");
+    assert_eq!(done.status.code(), Some(0));
+    let why = report["requests"][1]["why"].as_str().unwrap_or_default();
+    assert!(why.starts_with("up to 2025-11-25 the server asks by itself"), "{why}");
 }

@@ -19,7 +19,19 @@ pub(super) struct Exchanges {
     pub(super) open: BTreeMap<Index, Box<Open>>,
     /// Up to where of each direction bytes that were passed over were said to be secrets.
     passed: [u64; 2],
+    came: [Came; 2],
     pub(super) upgrade: Upgrade,
+}
+
+/// When the bytes of a direction came. A head is known when its last byte is there, and may have begun many packets before.
+#[derive(Clone, Copy, Debug, Default)]
+struct Came {
+    /// Bytes so far, those of the piece at hand too.
+    end: u64,
+    /// Where the piece at hand starts, and when it came.
+    piece: (u64, Time),
+    /// When the first byte came that the decoder has not done with.
+    waits: Time,
 }
 
 /// An exchange that is not over.
@@ -34,7 +46,36 @@ pub(super) struct Open {
 
 impl Exchanges {
     pub(super) fn new(streams: [StreamId; 2]) -> Exchanges {
-        Exchanges { streams, open: BTreeMap::new(), passed: [0; 2], upgrade: Upgrade::default() }
+        Exchanges {
+            streams,
+            open: BTreeMap::new(),
+            passed: [0; 2],
+            came: Default::default(),
+            upgrade: Upgrade::default(),
+        }
+    }
+
+    /// The next piece of a direction, of so many bytes, comes to a decoder that has done with everything below `done`.
+    pub(super) fn comes(&mut self, direction: Direction, length: u64, done: u64, time: Time) {
+        let came = &mut self.came[direction as usize];
+        if done >= came.end {
+            came.waits = time;
+        }
+        came.piece = (came.end, time);
+        came.end += length;
+    }
+
+    /// The decoder has read the piece, and has done with everything below `done`.
+    pub(super) fn read(&mut self, direction: Direction, done: u64) {
+        let came = &mut self.came[direction as usize];
+        if done > came.piece.0 {
+            came.waits = came.piece.1;
+        }
+    }
+
+    /// The bytes of a direction are counted from here on: what was switched to begins here.
+    pub(super) fn begins(&mut self, direction: Direction, offset: u64) {
+        self.came[direction as usize].end = offset;
     }
 
     pub(super) fn event(&mut self, layer: &mut Layer<'_, '_>, event: HttpEvent<'_>, time: Time) {
@@ -123,11 +164,13 @@ impl Exchanges {
             });
         }
         let packets = layer.shared.provenance.packets(Span { stream, start: head.offset, end: head.end() });
+        let came = self.came[direction as usize];
+        let started = if head.offset >= came.piece.0 { came.piece.1 } else { came.waits };
         let exchange = &mut open.exchange;
         exchange.h2_stream = exchange.h2_stream.or(h2_stream);
         let connects = h2_stream.is_none() && exchange.method.as_deref() == Some("CONNECT");
         let half = half(exchange, direction);
-        half.started = half.started.or(Some(time));
+        half.started = half.started.or(Some(started));
         half.ended = half.ended.max(Some(time));
         list(&mut half.packets, packets.clone(), layer.shared.limits.packets_listed);
         let to = if is_switch(&head) { upgraded(&head) } else { None };
@@ -147,6 +190,7 @@ impl Exchanges {
         }
         let (body, anomaly) = Body::new(direction, &head, layer.shared.limits, layer.shared.options.hash);
         let span = Span { stream, start: head.offset, end: head.end() };
+        half.started = Some(started);
         half.head_packets = packets;
         (half.head_start, half.head_end) = (span.start, span.end);
         half.fields = Fields::new(head.text, head.fields);

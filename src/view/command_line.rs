@@ -1,4 +1,4 @@
-//! The command line of a wrapped server as it is recorded: secrets among its words are masked.
+//! The command line of a server as it is recorded and shown: secrets among its words are masked.
 //!
 //! Servers are given keys and tokens in many ways. A value counts as a secret by the name that stands before it, as that of a header does:
 //!
@@ -17,7 +17,7 @@ use std::ops::Range;
 use crate::decode::http::{self, MASK};
 
 /// The words, each byte of a secret replaced.
-pub(in crate::cli) fn masked(words: &[OsString]) -> Vec<String> {
+pub fn masked(words: &[OsString]) -> Vec<String> {
     let mut value_of_secret = false;
     let mut shown = Vec::with_capacity(words.len());
     for word in words {
@@ -35,6 +35,46 @@ pub(in crate::cli) fn masked(words: &[OsString]) -> Vec<String> {
         shown.push(word);
     }
     shown
+}
+
+/// The words of a command line as a shell separates them, with its two kinds of quotes and the backslash (POSIX Shell Command Language 2.2), and
+/// nothing else of a shell; `None` where a quote is not closed.
+pub fn words(line: &str) -> Option<Vec<String>> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut chars = line.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            _ if c.is_whitespace() => words.extend(word.take()),
+            '\\' => word.get_or_insert_default().extend(chars.next()),
+            '\'' | '"' => {
+                let word = word.get_or_insert_default();
+                loop {
+                    match chars.next()? {
+                        end if end == c => break,
+                        '\\' if c == '"' => match chars.next()? {
+                            escaped @ ('"' | '\\' | '$' | '`') => word.push(escaped),
+                            other => word.extend(['\\', other]),
+                        },
+                        other => word.push(other),
+                    }
+                }
+            }
+            other => word.get_or_insert_default().push(other),
+        }
+    }
+    words.extend(word);
+    Some(words)
+}
+
+/// The words as one line, from which [`words`] and a shell make them again.
+pub fn quoted(words: &[String]) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_./:=@%+,".contains(c);
+    let word = |word: &String| match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.clone(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    };
+    words.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
 fn mask(secret: &str) -> String {
@@ -127,7 +167,21 @@ mod tests {
         }
     }
 
+    #[test]
+    fn words_are_those_of_a_shell() {
+        let words = |line: &str| words(line).unwrap_or_else(|| vec!["(open)".to_owned()]).join("|");
+        assert_eq!(words(r#" npx -y 'a b'  "c \" \d" e\ f '' "#), r#"npx|-y|a b|c " \d|e f|"#);
+        assert_eq!(words("a'b"), "(open)");
+        assert_eq!(words(" "), "");
+    }
+
     proptest! {
+        /// What is written as one line is read as the same words.
+        #[test]
+        fn quoting_is_undone_by_reading(given in prop::collection::vec("([a-z]|'|\"|\\\\| |\n|\\$|é){0,6}", 0..4)) {
+            prop_assert_eq!(words(&quoted(&given)), Some(given));
+        }
+
         /// Nothing but a value changes, and no word grows or shrinks.
         #[test]
         fn any_words_are_shown(words in prop::collection::vec("(token|a|=|:|--|\"|'|&| |é|://|@){0,8}", 0..4)) {

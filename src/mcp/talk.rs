@@ -1,0 +1,100 @@
+//! Messages written as conversations, for tests: `-> {"id":1,"method":"ping"}`.
+
+use std::collections::HashMap;
+
+use crate::capture::{Limits, Span, Time};
+use crate::decode::Direction;
+use crate::decode::jsonrpc::{self, Kind, Parsed};
+use crate::mcp::facts;
+use crate::mcp::{Carrier, Message, MessageNumber, Peers, Session, SessionNumber, Transport};
+
+/// Nanoseconds between two messages.
+pub const TICK: i64 = 1_000_000;
+
+/// Messages as a store gives them, paired by id.
+pub fn read(text: &str) -> Vec<Message> {
+    let mut messages: Vec<Message> = Vec::new();
+    let mut open: HashMap<(Direction, String), usize> = HashMap::new();
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let (arrow, raw) = line.split_at(2);
+        let direction = if arrow == "->" { Direction::ClientToServer } else { Direction::ServerToClient };
+        let at = messages.len() as u64;
+        let mut message = message(at + 1, Time(at as i64 * TICK), direction, raw.trim());
+        match (message.kind, message.id.clone()) {
+            (Kind::Request, Some(id)) => drop(open.insert((direction, id), messages.len())),
+            (Kind::Response | Kind::Error, Some(id)) => {
+                if let Some(request) = open.remove(&(direction.reversed(), id)) {
+                    messages[request].answered_by = Some(message.number);
+                    message.answers = Some(messages[request].number);
+                    message.method = messages[request].method.clone();
+                    message.latency = Some(message.time.since(messages[request].time));
+                }
+            }
+            _ => {}
+        }
+        messages.push(message);
+    }
+    messages
+}
+
+/// A message on a pipe, as a decoder makes it.
+pub fn message(number: u64, time: Time, direction: Direction, raw: &str) -> Message {
+    let limits = Limits::default();
+    let envelope = match jsonrpc::parse(raw.as_bytes(), limits.json_depth, limits.batch) {
+        Parsed::Single(envelope) => envelope,
+        _ => Default::default(),
+    };
+    let mut message = Message {
+        session: SessionNumber(1),
+        number: MessageNumber(number),
+        time,
+        transport: Transport::Stdio,
+        direction,
+        kind: envelope.kind.unwrap_or(Kind::Invalid),
+        id: envelope.id.clone().map(|id| raw[id].to_owned()),
+        method: envelope.method_name.clone(),
+        tool: None,
+        raw: raw.into(),
+        envelope,
+        batch: None,
+        answers: None,
+        answered_by: None,
+        latency: None,
+        span: Span::default(),
+        packets: Vec::new(),
+        carrier: Carrier::Line,
+        exchange: None,
+        sse_id: None,
+        line: Some(number),
+        redelivered: false,
+        link: None,
+        findings: Vec::new(),
+    };
+    message.tool = facts::tool(&message);
+    message
+}
+
+/// A session on pipes of which nothing is known but how many messages it has.
+pub fn session(messages: &[Message]) -> Session {
+    Session {
+        number: SessionNumber(1),
+        transport: Transport::Stdio,
+        protocol_version: None,
+        session_id: None,
+        client: None,
+        server: None,
+        peers: Peers::Process { process: 1, command: Vec::new(), name: None },
+        connections: Vec::new(),
+        started: Time(0),
+        ended: Time(0),
+        messages: messages.len() as u64,
+        requests: 0,
+        responses: 0,
+        notifications: 0,
+        errors: 0,
+        invalid: 0,
+        unanswered: 0,
+        bytes: (0, 0),
+        exit: None,
+    }
+}

@@ -1,0 +1,259 @@
+//! A replay as it is ordered: by the command line, or by a user interface, which needs no more than this.
+//!
+//! ```text
+//!  let script = Script::new(Recording::load(&reader, session)?);
+//!  let target = Target::read("http://localhost:8080/mcp", timeout)?;       // or "python3 server.py"
+//!  let mut job = Job::new(script, target, Place::file(database));
+//!  job.choose(&[step]);                                                   // one call, and what gives it its values
+//!  job.edit(step, r#"{"name":"get_weather","arguments":{"city":"Oslo"}}"#)?;
+//!  for row in job.planned() { … }                                         // what would be sent, and why something is not
+//!  let replayed = job.run(&mut Follower::new(|progress| …, stop))?;       // on a thread of its own: it waits for the server
+//!  replayed.report; job.answers(&replayed, step);                         // what differs; the two answers of a step
+//! ```
+
+use std::fmt;
+
+use anyhow::{Result, bail};
+use serde_json::Value;
+
+use super::capture::Recorded;
+use super::flow::Giver;
+use super::follow::Follower;
+use super::judge;
+use super::plan::StepIndex;
+use super::run::{Fate, Settings, Taken};
+use super::script::Script;
+use super::target::Target;
+use super::translate::{Dialect, Translated};
+use crate::compare::{Answer, Label, Report, Rule, Rules};
+use crate::mcp::MessageNumber;
+use crate::store::Place;
+
+/// What is replayed, against which server, and how.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// The recording, read for replay.
+    pub script: Script,
+    /// The server.
+    pub target: Target,
+    /// How it is run.
+    pub settings: Settings,
+    /// How answers are compared.
+    pub rules: Rules,
+    /// What [`Job::calibrate`] found to vary by itself. It is part of `rules`, too.
+    pub volatile: Vec<Rule>,
+    /// Where what is said is saved.
+    pub place: Place,
+}
+
+/// A replay and what came of it.
+#[derive(Clone, Debug)]
+pub struct Replayed {
+    /// Each step with the new answer.
+    pub taken: Taken,
+    /// Where it was recorded.
+    pub recorded: Recorded,
+    /// The new answers against the recorded ones.
+    pub report: Report,
+}
+
+/// What gives a value, by its number in the recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Given {
+    /// The answer to this request.
+    AnswerTo(MessageNumber),
+    /// This request or notification of the server.
+    Told(MessageNumber),
+}
+
+impl fmt::Display for Given {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Given::AnswerTo(number) => write!(f, "the answer to #{}", number.0),
+            Given::Told(number) => write!(f, "#{}", number.0),
+        }
+    }
+}
+
+/// A step as it would be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// Its index in the plan.
+    pub step: StepIndex,
+    /// Its number in the recording.
+    pub number: MessageNumber,
+    /// What it is called.
+    pub label: Label,
+    /// The requests whose answers it waits for.
+    pub after: Vec<MessageNumber>,
+    /// JSON Pointers into its `params`, each with what gives the value that is put there.
+    pub takes: Vec<(String, Given)>,
+    /// Why it is not sent.
+    pub refused: Option<String>,
+}
+
+impl Job {
+    /// All of a recording, as fast as it may go, compared without exceptions.
+    pub fn new(script: Script, target: Target, place: Place) -> Job {
+        let (settings, rules, volatile) = (Settings::default(), Rules::default(), Vec::new());
+        Job { script, target, settings, rules, volatile, place }
+    }
+
+    /// Only these steps, and those whose answers they need. The handshake is always sent.
+    pub fn choose(&mut self, steps: &[StepIndex]) {
+        let mut only = vec![false; self.script.plan.steps.len()];
+        let mut open = steps.to_vec();
+        while let Some(step) = open.pop() {
+            if let Some(chosen) = only.get_mut(step).filter(|chosen| !**chosen) {
+                *chosen = true;
+                open.extend(self.script.flow.sources(step));
+            }
+        }
+        self.settings.only = only;
+    }
+
+    /// The `params` of a step as they would be sent, but for values that the new server gives; `None` where it has none.
+    pub fn params(&self, step: StepIndex) -> Option<&str> {
+        self.settings.edits.get(&step).map(String::as_str).or_else(|| self.script.params(step))
+    }
+
+    /// Sends these `params` with a step instead of the recorded ones. Values of the new server still take the place of recorded ones where those
+    /// are left as they were.
+    ///
+    /// # Errors
+    /// There is no such step, or the text is no JSON object or array (JSON-RPC 2.0 section 4.2).
+    pub fn edit(&mut self, step: StepIndex, params: &str) -> Result<()> {
+        if step >= self.script.plan.steps.len() {
+            bail!("there is no step {step}");
+        }
+        match serde_json::from_str(params) {
+            Ok(Value::Object(_) | Value::Array(_)) => {}
+            Ok(_) => bail!("params are an object or an array"),
+            Err(error) => bail!("no JSON: {error}"),
+        }
+        self.settings.edits.insert(step, params.to_owned());
+        Ok(())
+    }
+
+    /// What would be sent, in order.
+    pub fn planned(&self) -> Vec<Planned> {
+        planned(&self.script, &self.settings)
+    }
+
+    /// Replays twice and sets aside, from now on, what differs between the two. These two are not saved.
+    ///
+    /// # Errors
+    /// As for [`Target::replay`].
+    pub fn calibrate(&mut self, follower: &mut Follower<'_>) -> Result<()> {
+        // What is only measured is not kept among the sessions.
+        let place = Place::temporary()?;
+        let (first, _) = self.target.replay(&self.script, &self.settings, &place, follower)?;
+        let (second, _) = self.target.replay(&self.script, &self.settings, &place, follower)?;
+        self.volatile = judge::calibrate(&self.script, &first, &second);
+        self.rules.ignored.extend(self.volatile.iter().cloned());
+        Ok(())
+    }
+
+    /// Replays once. It waits for the server, so a user interface calls it on a thread of its own, which has to live until it is done.
+    ///
+    /// # Errors
+    /// As for [`Target::replay`].
+    pub fn run(&self, follower: &mut Follower<'_>) -> Result<Replayed> {
+        let (taken, recorded) = self.target.replay(&self.script, &self.settings, &self.place, follower)?;
+        let mut report = judge::report(&self.script, &taken, &recorded, &self.rules);
+        (report.new, report.volatile) = (self.target.name(), self.volatile.clone());
+        Ok(Replayed { taken, recorded, report })
+    }
+
+    /// The two answers to a request, the recorded one first; `None` for what is no request or was not sent.
+    pub fn answers(&self, replayed: &Replayed, step: StepIndex) -> Option<(Answer, Answer)> {
+        match &replayed.taken.steps.get(step)?.fate {
+            Fate::Sent(Some(answer)) => Some((self.script.answer(step), answer.read())),
+            Fate::Sent(None) | Fate::Skipped(_) => None,
+        }
+    }
+}
+
+/// What of a script would be sent, in order.
+pub fn planned(script: &Script, settings: &Settings) -> Vec<Planned> {
+    // Which revision the server speaks is known beforehand only where it is forced.
+    let revision = settings.revision.as_deref().unwrap_or(&script.revision);
+    let mut dialect = Dialect::new(script.era(), revision, script.client.clone());
+    let row = |(index, step): (usize, &super::Step)| {
+        let number = |step: StepIndex| script.plan.steps[step].number;
+        let uses = script.flow.uses.get(&index).into_iter().flatten();
+        let unsaid = match script.translate(index, &mut dialect, script.params(index)) {
+            Translated::Send(_) => None,
+            Translated::Said(why) | Translated::Refused(why) => Some(why.to_owned()),
+        };
+        Planned {
+            step: index,
+            number: step.number,
+            label: step.label.clone(),
+            after: step.after.iter().map(|step| number(*step)).collect(),
+            takes: uses
+                .map(|used| (used.path.clone(), given(script, script.flow.origins[used.origin].giver)))
+                .collect(),
+            refused: script.reason_to_skip(index, settings, &script.effects).or(unsaid),
+        }
+    };
+    script.plan.steps.iter().enumerate().map(row).collect()
+}
+
+fn given(script: &Script, giver: Giver) -> Given {
+    let number = |message: usize| script.recording.messages[message].number;
+    match giver {
+        Giver::Answer(step) => Given::AnswerTo(script.plan.steps[step].number),
+        Giver::Request(at) => Given::Told(number(script.plan.server_requests[at].message)),
+        Giver::Notification(message) => Given::Told(number(message)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::talk;
+    use crate::source::stdio::Server;
+
+    fn job() -> Job {
+        let script = Script::new(talk::recording(
+            r#"
+            -> {"id":1,"method":"initialize","params":{}}
+            <- {"id":1,"result":{}}
+            -> {"id":2,"method":"tools/call","params":{"name":"open","arguments":{}}}
+            <- {"id":2,"result":{"ticket":"T-4711"}}
+            -> {"id":3,"method":"tools/call","params":{"name":"look","arguments":{"x":1}}}
+            <- {"id":3,"result":{}}
+            -> {"id":4,"method":"tools/call","params":{"name":"close","arguments":{"ticket":"T-4711"}}}
+            <- {"id":4,"result":{}}
+            "#,
+        ));
+        Job::new(script, Target::Command(Server::default()), Place::file("unused"))
+    }
+
+    #[test]
+    fn one_call_comes_with_those_that_give_it_its_values() {
+        let mut job = job();
+        job.choose(&[3]);
+        let sent: Vec<String> = job
+            .planned()
+            .into_iter()
+            .filter(|row| row.refused.is_none())
+            .map(|row| format!("{} after {:?} takes {:?}", row.label, row.after, row.takes))
+            .collect();
+        insta::assert_snapshot!(sent.join("\n"), @r#"
+        initialize after [] takes []
+        tools/call open after [MessageNumber(1)] takes []
+        tools/call close after [MessageNumber(5)] takes [("/arguments/ticket", AnswerTo(MessageNumber(3)))]
+        "#);
+    }
+
+    #[test]
+    fn only_parameters_can_be_sent_as_parameters() {
+        let mut job = job();
+        assert!(job.edit(2, r#"{"name":"look","arguments":{"x":2}}"#).is_ok());
+        assert_eq!(job.params(2), Some(r#"{"name":"look","arguments":{"x":2}}"#));
+        assert_eq!(job.params(1), Some(r#"{"name":"open","arguments":{}}"#));
+        assert!(job.edit(2, "{").is_err() && job.edit(2, "1").is_err() && job.edit(9, "{}").is_err());
+    }
+}

@@ -1,0 +1,107 @@
+//! Where a server may send us: to places at its own origin (RFC 6454 section 4: scheme, host and port).
+//!
+//! Header fields, tokens and session ids were given for one server. Whoever controls what it answers must not draw them to another: an address
+//! elsewhere is refused and named, so that a person who trusts it can give it.
+
+use ureq::Body;
+use ureq::http::Response;
+use ureq::http::header::LOCATION;
+
+/// Redirects that are followed for one request.
+const REDIRECTS: u32 = 3;
+
+/// Sends a request to a URL, and to the places at its origin to which it is redirected; the URL that answered comes with the response.
+///
+/// "If the 307 status code is received …, the user agent MUST NOT change the request method" (RFC 9110 section 15.4.8; 15.4.9 for 308). After 301, 302
+/// and 303 a POST would become a GET, which is no message: those are followed only where it `is_get`.
+pub(super) fn redirected<E>(
+    url: &str,
+    is_get: bool,
+    send: impl Fn(&str) -> Result<Response<Body>, E>,
+) -> Result<(Response<Body>, String), Redirected<E>> {
+    let mut target = url.to_owned();
+    for _ in 0..=REDIRECTS {
+        let response = send(&target).map_err(Redirected::Failed)?;
+        let status = response.status().as_u16();
+        let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
+        let Some(location) = location.filter(|_| matches!(status, 301..=303 | 307 | 308)) else {
+            return Ok((response, target));
+        };
+        let next = resolve(&target, location);
+        match next {
+            Some(next) if is_get || matches!(status, 307 | 308) => target = next,
+            Some(next) => {
+                return Err(Redirected::Refused(format!("HTTP {status}: it moved to {next}: replay to that")));
+            }
+            None => {
+                return Err(Redirected::Refused(format!(
+                    "HTTP {status}: it points to another origin, {location:?}, where nothing is sent unasked: replay to that if it is trusted"
+                )));
+            }
+        }
+    }
+    Err(Redirected::Refused(format!("redirected more than {REDIRECTS} times, the last time to {target}")))
+}
+
+/// Why a request got no response.
+#[derive(Debug)]
+pub(super) enum Redirected<E> {
+    /// It could not be sent.
+    Failed(E),
+    /// It was redirected to where it is not sent.
+    Refused(String),
+}
+
+/// The address that a reference names, relative to a URL (RFC 3986 section 5.2, for the forms that servers use); `None` at another origin.
+pub(super) fn resolve(url: &str, reference: &str) -> Option<String> {
+    let origin = &url[..origin_end(url)];
+    match reference {
+        absolute if absolute.contains("://") && !absolute.starts_with(['/', '?']) => {
+            let same = absolute[..origin_end(absolute)].eq_ignore_ascii_case(origin);
+            same.then(|| absolute.to_owned())
+        }
+        // "//host/path" has a host of its own (section 4.2).
+        elsewhere if elsewhere.starts_with("//") => None,
+        rooted if rooted.starts_with('/') => Some(format!("{origin}{rooted}")),
+        relative => {
+            let plain = url.split(['?', '#']).next().unwrap_or(url);
+            let folder = plain.rfind('/').filter(|at| *at >= origin.len()).map_or(plain, |at| &plain[..at]);
+            Some(format!("{folder}/{relative}"))
+        }
+    }
+}
+
+/// Behind the scheme, host and port of a URL.
+fn origin_end(url: &str) -> usize {
+    let host = url.find("://").map_or(0, |at| at + 3);
+    url[host..].find(['/', '?', '#']).map_or(url.len(), |at| host + at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_relative_to_the_url_and_stays_at_its_origin() {
+        let url = "http://a:8/x/sse?y=1";
+        let at = resolve;
+        assert_eq!(at(url, "/messages?s=1").as_deref(), Some("http://a:8/messages?s=1"));
+        assert_eq!(at(url, "/go?to=http://b/").as_deref(), Some("http://a:8/go?to=http://b/"));
+        assert_eq!(at(url, "messages?s=1").as_deref(), Some("http://a:8/x/messages?s=1"));
+        assert_eq!(at("http://a:8", "messages").as_deref(), Some("http://a:8/messages"));
+        assert_eq!(at("http://a:8", "@b/m").as_deref(), Some("http://a:8/@b/m"));
+        assert_eq!(at(url, "HTTP://A:8/m").as_deref(), Some("HTTP://A:8/m"));
+        let others = [
+            "https://a:8/m",
+            "http://b:8/m",
+            "http://a:80/m",
+            "http://a:8@b/m",
+            "http://b?://a:8/",
+            "//b/m",
+            "//a:8/m",
+        ];
+        for elsewhere in others {
+            assert_eq!(at(url, elsewhere), None, "{elsewhere}");
+        }
+    }
+}

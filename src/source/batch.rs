@@ -1,0 +1,167 @@
+//! Packets one behind the other in one piece of memory, as threads hand them to each other.
+
+use crate::capture::{LinkType, Packet, PacketNumber, Time};
+
+/// Packets on their way from whoever captures to whoever decodes.
+#[derive(Debug, Default)]
+pub struct Batch {
+    bytes: Vec<u8>,
+    heads: Vec<Head>,
+}
+
+/// A packet whose bytes end at `end` of its batch.
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    number: PacketNumber,
+    time: Time,
+    original_length: u32,
+    interface: u32,
+    end: u32,
+    link: LinkType,
+}
+
+/// Bytes of a head in a block.
+const HEAD: usize = 30;
+
+impl Batch {
+    /// An empty one with room for so many bytes of packets.
+    pub fn with_capacity(bytes: usize) -> Batch {
+        Batch { bytes: Vec::with_capacity(bytes), heads: Vec::new() }
+    }
+
+    /// Appends a packet.
+    pub fn push(&mut self, packet: &Packet<'_>) {
+        self.bytes.extend_from_slice(packet.data);
+        let Packet { number, time, link, interface, original_length, .. } = *packet;
+        self.heads.push(Head { number, time, original_length, interface, end: self.end(), link });
+    }
+
+    /// Appends a packet that nothing was cut off, from the first interface; `write` writes its bytes behind those that are there.
+    pub fn write(&mut self, number: PacketNumber, time: Time, link: LinkType, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.end();
+        write(&mut self.bytes);
+        let end = self.end();
+        self.heads.push(Head { number, time, original_length: end - start, interface: 0, end, link });
+    }
+
+    /// The packet at `index`, from 0.
+    pub fn get(&self, index: usize) -> Option<Packet<'_>> {
+        let Head { number, time, original_length, interface, end, link } = *self.heads.get(index)?;
+        let start = index.checked_sub(1).map_or(0, |before| self.heads[before].end);
+        let data = self.bytes.get(start as usize..end as usize)?;
+        Some(Packet { number, time, link, interface, original_length, data })
+    }
+
+    /// Packets in it.
+    pub fn len(&self) -> usize {
+        self.heads.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.heads.is_empty()
+    }
+
+    /// The bytes of its packets.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Bytes of memory in use.
+    pub fn size(&self) -> usize {
+        self.bytes.len() + self.heads.len() * size_of::<Head>()
+    }
+
+    /// Forgets the packets and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.heads.clear();
+    }
+
+    /// All but the bytes of the packets, behind what `out` holds: the number of packets, the head of each (little-endian).
+    pub fn put_heads(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&(self.heads.len() as u32).to_le_bytes());
+        for head in &self.heads {
+            out.extend_from_slice(&head.number.0.to_le_bytes());
+            out.extend_from_slice(&head.time.0.to_le_bytes());
+            out.extend_from_slice(&head.original_length.to_le_bytes());
+            out.extend_from_slice(&head.interface.to_le_bytes());
+            out.extend_from_slice(&head.end.to_le_bytes());
+            out.extend_from_slice(&head.link.0.to_le_bytes());
+        }
+    }
+
+    /// Reads what [`Batch::put_heads`] wrote, and behind it [`Batch::bytes`]; `None` where that is no such block.
+    pub fn take(block: &[u8]) -> Option<Batch> {
+        let (count, rest) = block.split_first_chunk()?;
+        let count = u32::from_le_bytes(*count) as usize;
+        let (heads, bytes) = rest.split_at_checked(count.checked_mul(HEAD)?)?;
+        let heads = heads.chunks_exact(HEAD).map(head).collect::<Option<Vec<Head>>>()?;
+        let ends = heads.iter().map(|head| head.end as usize);
+        (ends.clone().is_sorted() && ends.max().unwrap_or(0) == bytes.len())
+            .then(|| Batch { bytes: bytes.to_vec(), heads })
+    }
+
+    fn end(&self) -> u32 {
+        u32::try_from(self.bytes.len()).unwrap_or(u32::MAX)
+    }
+}
+
+fn head(bytes: &[u8]) -> Option<Head> {
+    let (number, bytes) = bytes.split_first_chunk()?;
+    let (time, bytes) = bytes.split_first_chunk()?;
+    let (original_length, bytes) = bytes.split_first_chunk()?;
+    let (interface, bytes) = bytes.split_first_chunk()?;
+    let (end, bytes) = bytes.split_first_chunk()?;
+    let (link, _) = bytes.split_first_chunk()?;
+    Some(Head {
+        number: PacketNumber(u64::from_le_bytes(*number)),
+        time: Time(i64::from_le_bytes(*time)),
+        original_length: u32::from_le_bytes(*original_length),
+        interface: u32::from_le_bytes(*interface),
+        end: u32::from_le_bytes(*end),
+        link: LinkType(u16::from_le_bytes(*link)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Fields = (u64, i64, u16, u32, u32, Vec<u8>);
+
+    fn packet((number, time, link, interface, original_length, data): &Fields) -> Packet<'_> {
+        let (number, time, link) = (PacketNumber(*number), Time(*time), LinkType(*link));
+        Packet { number, time, link, interface: *interface, original_length: *original_length, data }
+    }
+
+    proptest! {
+        #[test]
+        fn packets_come_back_as_they_were_from_memory_and_from_a_block(packets: Vec<Fields>, cut: prop::sample::Index) {
+            let mut batch = Batch::default();
+            packets.iter().for_each(|fields| batch.push(&packet(fields)));
+            let mut block = Vec::new();
+            batch.put_heads(&mut block);
+            block.extend_from_slice(batch.bytes());
+            let again = Batch::take(&block).expect("a block of ours");
+            for batch in [&batch, &again] {
+                prop_assert_eq!(batch.len(), packets.len());
+                for (index, fields) in packets.iter().enumerate() {
+                    let got = batch.get(index).expect("it was pushed");
+                    prop_assert_eq!(format!("{got:?}"), format!("{:?}", packet(fields)));
+                }
+                prop_assert!(batch.get(packets.len()).is_none());
+            }
+            prop_assert!(Batch::take(&block[..cut.index(block.len())]).is_none(), "a block that was cut");
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(block: Vec<u8>) {
+            if let Some(batch) = Batch::take(&block) {
+                prop_assert!((0..batch.len()).all(|index| batch.get(index).is_some()));
+            }
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Where the time of a session's calls went, by method and tool.
+
+use std::collections::HashMap;
+
+use anyhow::Result;
+
+use crate::decode::jsonrpc::Kind;
+use crate::mcp::Session;
+use crate::store::Reader;
+use crate::view::latencies::Latencies;
+use crate::view::timing::{Clock, Medians, Shares};
+use crate::view::units::{count, duration};
+
+/// Messages that are looked at, evenly spread: medians settle long before.
+const LOOKED_AT: u64 = 2_000;
+
+/// Methods and tools that are told apart.
+const NAMES: usize = 200;
+
+/// Of those, how many people are told of: the ones with most time.
+const TOLD: usize = 12;
+
+/// Calls of one method, or of one tool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallTimes {
+    /// The method, and the tool.
+    pub name: String,
+    /// Calls that were timed.
+    pub timed: u64,
+    /// The median of their latencies, in nanoseconds.
+    pub latency: i64,
+    /// Medians of the parts.
+    pub parts: Medians,
+    total: i64,
+}
+
+/// All of them, the one with most time first.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Times {
+    /// They.
+    pub calls: Vec<CallTimes>,
+    /// Whether a sample of the messages stands for all.
+    pub sampled: bool,
+}
+
+impl Times {
+    pub(super) fn read(reader: &Reader, session: &Session) -> Result<Times> {
+        let Some(capture) = reader.capture_of(session.number)? else { return Ok(Times::default()) };
+        let mut clock = Clock::new(reader, capture);
+        let mut calls: HashMap<String, (u64, i64, Latencies, Shares)> = HashMap::new();
+        let step = session.messages / LOOKED_AT + 1;
+        let slice = if step == 1 { LOOKED_AT as usize } else { 1 };
+        let mut position = 1;
+        loop {
+            let rows = reader.message_rows_at(session.number, position, slice)?;
+            let Some(last) = rows.last() else { break };
+            position = last.position + step;
+            for row in rows.iter().filter(|row| row.kind == Kind::Request) {
+                let (Some(latency), Some(timing)) = (row.latency, clock.of_request(row)?) else { continue };
+                let method = row.method.as_deref().unwrap_or("no method");
+                let name = match &row.subject {
+                    Some(tool) if method == "tools/call" => format!("{method} {tool}"),
+                    _ => method.to_owned(),
+                };
+                if calls.len() < NAMES || calls.contains_key(&name) {
+                    let (timed, total, latencies, shares) = calls.entry(name).or_default();
+                    *timed += 1;
+                    *total = total.saturating_add(latency);
+                    latencies.add(latency);
+                    shares.add(&timing);
+                }
+            }
+        }
+        let finished = |(name, (timed, total, mut latencies, mut shares)): (String, (u64, i64, Latencies, Shares))| {
+            let latency = latencies.percentile(50).unwrap_or_default();
+            CallTimes { name, timed, latency, parts: shares.medians(), total }
+        };
+        let mut calls: Vec<CallTimes> = calls.into_iter().map(finished).collect();
+        calls.sort_by(|one, other| other.total.cmp(&one.total).then_with(|| one.name.cmp(&other.name)));
+        Ok(Times { calls, sampled: step > 1 })
+    }
+
+    /// Depth, name and value of each line for people.
+    pub(super) fn lines(&self) -> Vec<(usize, String, String)> {
+        if self.calls.is_empty() {
+            return Vec::new();
+        }
+        let what = if self.sampled { "medians of a sample of the calls" } else { "medians" };
+        let mut lines = vec![(0, "time of calls".to_owned(), what.to_owned())];
+        for call in self.calls.iter().take(TOLD) {
+            let parts = [
+                ("upload", call.parts.upload),
+                ("network", call.parts.network),
+                ("server", call.parts.server),
+                ("stream", call.parts.stream),
+            ];
+            let parts = parts.into_iter().filter_map(|(name, time)| Some(format!("{name} {}", duration(time?))));
+            let (latency, parts) = (duration(call.latency), parts.collect::<Vec<_>>().join(", "));
+            lines.push((1, call.name.clone(), format!("{}, {latency}: {parts}", count(call.timed, "call"))));
+        }
+        lines
+    }
+}
