@@ -214,7 +214,7 @@ impl Channel {
     fn begin_tunnel(&mut self, layer: &mut Layer<'_, '_>, tunnel: Tunnel, time: Time) {
         let begin = |side: Side| tunnel.offsets[direction(layer, side) as usize];
         let [first, second] = [Side::First, Side::Second].map(begin);
-        let unknown = |begin: u64| Unknown { begin, at: begin, held: Vec::new() };
+        let unknown = |begin: u64| Unknown { begin, at: begin, ..Unknown::default() };
         self.protocol = Protocol::Unknown([unknown(first), unknown(second)]);
         for (of, bytes) in [Direction::ClientToServer, Direction::ServerToClient].into_iter().zip(&tunnel.bytes) {
             let (side, start) = (layer.connected.sender(of), tunnel.offsets[of as usize]);
