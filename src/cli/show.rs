@@ -20,6 +20,7 @@ use crate::store::{CaptureId, Key, Page, Scope};
 use crate::view::overview;
 use crate::view::paint::Tone;
 use crate::view::safe::{self, Align};
+use crate::view::times::Times;
 use crate::view::timing::{Clock, Timing};
 use crate::view::transcript::{Lines, Totals};
 
@@ -139,11 +140,12 @@ impl Timeline {
     /// What a session is, beside its messages.
     fn summary(&mut self, opened: &Opened, session: &Session) -> Result<()> {
         let overview = overview::read(&opened.reader, session)?;
+        let times = Times::read(&opened.reader, session)?;
         if self.json {
-            return self.write(|line| jsonl::write_overview(line, session.number, &overview));
+            return self.write(|line| jsonl::write_overview(line, session.number, &overview, &times));
         }
         writeln!(self.out, "{}", self.lines.session(session))?;
-        for line in overview.lines(session) {
+        for line in overview.lines(session).into_iter().chain(times.lines()) {
             let (tone, columns) = if line.depth == 0 { (Tone::Strong, 28) } else { (Tone::Plain, 26) };
             let name = safe::pad(&line.name, columns, Align::Left);
             let number = line.message.map(|number| format!("  ({})", number.0)).unwrap_or_default();

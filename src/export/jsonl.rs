@@ -23,6 +23,7 @@ use crate::store::FindingRow;
 use crate::view::layers::Layer;
 use crate::view::overview::Overview;
 use crate::view::steps::Step;
+use crate::view::times::Times;
 use crate::view::timing::{Medians, Timing};
 
 use object::Object;
@@ -98,7 +99,7 @@ fn write_timing(object: &mut Object<'_>, timing: &Timing) {
 }
 
 /// Writes the `overview` line of a session.
-pub fn write_overview(out: &mut Vec<u8>, session: SessionNumber, overview: &Overview) {
+pub fn write_overview(out: &mut Vec<u8>, session: SessionNumber, overview: &Overview, times: &Times) {
     let mut line = Object::line(out, "overview");
     line.number("session", session.0);
     line.maybe(&overview.asked, |line, (version, _)| line.text("revision_asked", version));
@@ -123,7 +124,7 @@ pub fn write_overview(out: &mut Vec<u8>, session: SessionNumber, overview: &Over
         object.number("message", listed.message.0);
         object.end();
     });
-    line.array("calls", &overview.times.calls, |out, call| {
+    line.array("calls", &times.calls, |out, call| {
         let mut object = Object::inside(out);
         object.text("call", &call.name);
         object.number("timed", call.timed);

@@ -17,6 +17,8 @@ pub mod carried;
 pub mod checker;
 mod completion;
 mod content;
+#[cfg(test)]
+mod defects;
 mod elicitation;
 pub mod history;
 mod http;

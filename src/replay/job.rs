@@ -12,8 +12,10 @@
 //! ```
 
 use std::fmt;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use crossbeam_channel::RecvTimeoutError;
 use serde_json::Value;
 
 use super::capture::Recorded;
@@ -28,6 +30,9 @@ use super::translate::{Dialect, Translated};
 use crate::compare::{Answer, Label, Report, Rule, Rules};
 use crate::mcp::MessageNumber;
 use crate::store::Place;
+
+/// How far apart the two runs that are compared with each other begin at least: many times are told in whole seconds.
+const APART: Duration = Duration::from_millis(1_100);
 
 /// What is replayed, against which server, and how.
 #[derive(Clone, Debug)]
@@ -147,7 +152,11 @@ impl Job {
     pub fn calibrate(&mut self, follower: &mut Follower<'_>) -> Result<()> {
         // What is only measured is not kept among the sessions.
         let place = Place::temporary()?;
+        let begun = Instant::now();
         let (first, _) = self.target.replay(&self.script, &self.settings, &place, follower)?;
+        if follower.stop.recv_timeout(APART.saturating_sub(begun.elapsed())) != Err(RecvTimeoutError::Timeout) {
+            bail!("ended on request");
+        }
         let (second, _) = self.target.replay(&self.script, &self.settings, &place, follower)?;
         self.volatile = judge::calibrate(&self.script, &first, &second);
         self.rules.ignored.extend(self.volatile.iter().cloned());

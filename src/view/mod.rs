@@ -9,6 +9,7 @@ pub mod paint;
 pub mod safe;
 pub mod steps;
 pub mod text;
+pub mod times;
 pub mod timing;
 pub mod transcript;
 pub mod units;

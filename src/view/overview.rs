@@ -5,8 +5,6 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 
-mod times;
-
 use super::units::{count, duration, relative, size};
 use crate::capture::Time;
 use crate::decode::Direction;
@@ -21,8 +19,6 @@ use crate::mcp::operations::Why;
 use crate::mcp::revision::{Revision, Revisions};
 use crate::mcp::{Message, MessageNumber, Session};
 use crate::store::{Key, MessageRow, MethodCount, Page, Reader, Scope};
-
-pub use times::{CallTimes, Times};
 
 /// The messages that say what a session is: handshakes, lists, and what the timeline names.
 const TELLING: &str = "method = initialize or method = server/discover or method = notifications/initialized \
@@ -135,8 +131,6 @@ pub struct Overview {
     pub lists: BTreeMap<&'static str, Listed>,
     /// What happened when, in order.
     pub timeline: Vec<(Time, String, MessageNumber)>,
-    /// Where the time of its calls went.
-    pub times: Times,
     /// How it ended.
     pub end: String,
     texts: usize,
@@ -189,7 +183,6 @@ pub fn read(reader: &Reader, session: &Session) -> Result<Overview> {
             overview.asked_back(&message);
         }
     }
-    overview.times = Times::read(reader, session)?;
     overview.end = end(reader, session)?;
     Ok(overview)
 }
@@ -387,9 +380,6 @@ impl Overview {
             for (name, listed) in &self.lists {
                 line(1, name, format!("{}  {}", listed.items, costs(listed)), Some(listed.message));
             }
-        }
-        for (depth, name, value) in self.times.lines() {
-            line(depth, &name, value, None);
         }
         line(0, "timeline", String::new(), None);
         for (time, what, number) in &self.timeline {

@@ -98,7 +98,11 @@ impl HttpStack {
             Version::Http1 => Decoder::Http1(Box::new(Http1::behind(limits, offsets))),
             Version::Http2 => Decoder::Http2(Box::new(Http2::behind(limits, offsets))),
         };
-        HttpStack { decoder, exchanges: Exchanges::new(streams) }
+        let mut exchanges = Exchanges::new(streams);
+        for direction in [Direction::ClientToServer, Direction::ServerToClient] {
+            exchanges.begins(direction, offsets[direction as usize]);
+        }
+        HttpStack { decoder, exchanges }
     }
 
     /// The next piece of one direction.

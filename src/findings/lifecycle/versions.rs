@@ -52,7 +52,7 @@ fn not_honoured(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     let given = seen.body().text("protocolVersion");
     let (Some(asked), Some(given)) = (asked, given) else { return };
     // The same program at the same place: behind one name there may be an old and a new one.
-    let Some(server) = seen.body().get("serverInfo").and_then(|info| fingerprint(info)) else { return };
+    let Some(server) = seen.body().get("serverInfo").and_then(fingerprint) else { return };
     let host = seen.carried.and_then(|carried| carried.host.as_deref()).unwrap_or_default();
     let key = (server, hash(host), asked);
     let mut versions = seen.versions.borrow_mut();

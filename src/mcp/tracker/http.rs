@@ -102,7 +102,7 @@ impl Tracker {
     ) {
         let Some(place) = self.exchanges.get(&exchange) else { return };
         let uri = String::from_utf8_lossy(&text.bytes).into_owned();
-        let target = places::origin_form(uri.trim());
+        let target = &places::resolved(&place.target, uri.trim());
         let server = place.server;
         let number = match self.places.announced(server, target) {
             Some(number) => number,

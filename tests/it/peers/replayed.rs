@@ -150,9 +150,9 @@ fn recordings_of_one_transport_replayed_over_the_others() {
         let sessions = stdout(&sessions);
         let of = |transport: &str| {
             let sessions = sessions.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
-            let found =
+            let mut found =
                 sessions.filter(|session| session["transport"] == transport && session["messages"].as_u64() > Some(2));
-            found.last().expect("a session")["number"].to_string()
+            found.next_back().expect("a session")["number"].to_string()
         };
         for (transport, other) in [("streamable-http", &urls[1]), ("http-sse", &urls[0])] {
             let session = of(transport);

@@ -4,12 +4,13 @@ use std::collections::HashMap;
 
 use anyhow::Result;
 
+use super::latencies::Latencies;
+use super::overview::Line;
+use super::timing::{Clock, Medians, Shares};
+use super::units::{count, duration};
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::Session;
 use crate::store::Reader;
-use crate::view::latencies::Latencies;
-use crate::view::timing::{Clock, Medians, Shares};
-use crate::view::units::{count, duration};
 
 /// Messages that are looked at, evenly spread: medians settle long before.
 const LOOKED_AT: u64 = 2_000;
@@ -44,7 +45,11 @@ pub struct Times {
 }
 
 impl Times {
-    pub(super) fn read(reader: &Reader, session: &Session) -> Result<Times> {
+    /// Reads those of a session.
+    ///
+    /// # Errors
+    /// The database cannot be read, or is damaged.
+    pub fn read(reader: &Reader, session: &Session) -> Result<Times> {
         let Some(capture) = reader.capture_of(session.number)? else { return Ok(Times::default()) };
         let mut clock = Clock::new(reader, capture);
         let mut calls: HashMap<String, (u64, i64, Latencies, Shares)> = HashMap::new();
@@ -80,13 +85,14 @@ impl Times {
         Ok(Times { calls, sampled: step > 1 })
     }
 
-    /// Depth, name and value of each line for people.
-    pub(super) fn lines(&self) -> Vec<(usize, String, String)> {
+    /// For people.
+    pub fn lines(&self) -> Vec<Line> {
         if self.calls.is_empty() {
             return Vec::new();
         }
+        let line = |depth, name: &str, value| Line { depth, name: name.to_owned(), value, message: None };
         let what = if self.sampled { "medians of a sample of the calls" } else { "medians" };
-        let mut lines = vec![(0, "time of calls".to_owned(), what.to_owned())];
+        let mut lines = vec![line(0, "time of calls", what.to_owned())];
         for call in self.calls.iter().take(TOLD) {
             let parts = [
                 ("upload", call.parts.upload),
@@ -96,7 +102,7 @@ impl Times {
             ];
             let parts = parts.into_iter().filter_map(|(name, time)| Some(format!("{name} {}", duration(time?))));
             let (latency, parts) = (duration(call.latency), parts.collect::<Vec<_>>().join(", "));
-            lines.push((1, call.name.clone(), format!("{}, {latency}: {parts}", count(call.timed, "call"))));
+            lines.push(line(1, &call.name, format!("{}, {latency}: {parts}", count(call.timed, "call"))));
         }
         lines
     }

@@ -1,0 +1,63 @@
+//! What servers and clients get wrong, each as a conversation, and all that is said of it: the rules that an engineer would expect, once
+//! each, and none besides.
+//!
+//! `defects.txt` has a block for each: `# ` and its name, `= ` and the rules with how often they speak, then the steps of
+//! [`findings`](super::testing::findings) a line each, with `\n` for a line end inside a step. What all share stands before the blocks:
+//! `$name` is short for a text, `&name` for the steps of its lines.
+
+use std::collections::BTreeMap;
+
+use super::testing::findings;
+
+const DEFECTS: &str = include_str!("defects.txt");
+
+/// A block: its name, what is expected, and its steps.
+type Block = (&'static str, &'static str, Vec<String>);
+
+fn blocks() -> Vec<Block> {
+    let (head, blocks) = DEFECTS.split_once("\n# ").expect("a head");
+    let short =
+        |mark: char| head.lines().filter(move |line| line.starts_with(mark)).filter_map(|line| line.split_once(' '));
+    let written = |line: &str| {
+        let line = short('$').fold(line.to_owned(), |line, (name, text)| line.replace(name, text));
+        line.replace("\\r", "\r").replace("\\n", "\n")
+    };
+    let block = |block: &'static str| {
+        let mut lines = block.lines().filter(|line| !line.is_empty());
+        let name = lines.next().expect("a name");
+        let expected = lines.next().and_then(|line| line.strip_prefix('=')).expect("what is expected");
+        let mut steps = Vec::new();
+        for line in lines {
+            let before = steps.len();
+            steps.extend(short('&').filter(|(name, _)| *name == line).map(|(_, step)| written(step)));
+            if steps.len() == before {
+                steps.push(written(line));
+            }
+        }
+        (name, expected.trim(), steps)
+    };
+    blocks.split("\n# ").map(block).collect()
+}
+
+#[test]
+fn each_defect_is_told_of_once() {
+    let mut wrong = String::new();
+    let mut names = Vec::new();
+    for (name, expected, steps) in blocks() {
+        names.push(name);
+        let mut rules: BTreeMap<&str, usize> = BTreeMap::new();
+        for finding in findings(&steps) {
+            *rules.entry(finding.rule.id).or_default() += 1;
+        }
+        let rules =
+            rules.into_iter().map(|(rule, times)| if times == 1 { rule.to_owned() } else { format!("{rule}*{times}") });
+        let said = rules.collect::<Vec<_>>().join(" ");
+        if said != expected {
+            wrong += &format!("{name}\n  expected {expected}\n  said     {said}\n");
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    names.sort_unstable();
+    names.dedup();
+    assert!(names.len() > 200, "names are unique: {}", names.len());
+}
