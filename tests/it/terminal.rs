@@ -165,7 +165,7 @@ fn a_call_is_sent_again_to_a_server_that_runs() {
     std::fs::write(&server, SERVER).expect("it is writable");
     let before = started(&terminal, &sample());
     terminal.key("Enter").wait("▸ messages");
-    terminal.text("G").wait("light rain");
+    terminal.text("G").wait("Quito: 17 °C");
     terminal.text("R").wait("fits the tool's schema");
     terminal.key("C-u").text(&format!("sh {}", server.display())).key("C-r").wait("2 requests: 2 different");
     let screen = terminal.wait("now: result");
