@@ -351,7 +351,9 @@ impl Tracker {
             (Some(exchange), Direction::ServerToClient) if state.stateless => Scope::Exchange(exchange),
             (exchange, Direction::ServerToClient) => Scope::Session(exchange),
         };
-        self.tell(Box::new(message), scope, oddities, text.is_http(), sink);
+        // Since 2026-07-28 servers ask nothing, and what they answer stands in the exchange of the question.
+        let is_patient = text.is_http() && !state.stateless;
+        self.tell(Box::new(message), scope, oddities, is_patient, sink);
     }
 
     /// Pairs a message and tells it. While there is patience, an answer waits for its question.
