@@ -93,7 +93,8 @@ struct Kept {
 #[derive(Debug)]
 pub struct Checker {
     limits: Limits,
-    sessions: FxHashMap<SessionNumber, Kept>,
+    /// Boxed: a table that grows would move them, and has room for twice as many.
+    sessions: FxHashMap<SessionNumber, Box<Kept>>,
     /// Findings that belong to no session, by rule.
     elsewhere: BTreeMap<&'static str, Said>,
     /// Exchanges that are open.
@@ -130,9 +131,9 @@ impl Checker {
         oddities: &[Oddity],
         begun: impl FnOnce() -> bool,
     ) -> Vec<Finding> {
-        let kept = self.sessions.entry(message.session).or_insert_with(|| Kept {
-            history: History::new(message.session, message.transport, begun(), &self.limits),
-            said: BTreeMap::new(),
+        let kept = self.sessions.entry(message.session).or_insert_with(|| {
+            let history = History::new(message.session, message.transport, begun(), &self.limits);
+            Box::new(Kept { history, said: BTreeMap::new() })
         });
         let mut carried = message.exchange.and_then(|exchange| self.exchanges.get_mut(&exchange));
         let mut facts = Facts::new(message);
@@ -203,7 +204,7 @@ impl Checker {
                 Entry::Vacant(place) => {
                     let Some((transport, begun)) = opened(session) else { return Vec::new() };
                     let history = History::new(session, transport, begun, &self.limits);
-                    place.insert(Kept { history, said: BTreeMap::new() })
+                    place.insert(Box::new(Kept { history, said: BTreeMap::new() }))
                 }
             };
             let history = &kept.history;

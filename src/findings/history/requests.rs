@@ -136,7 +136,8 @@ pub fn is_paged(method: Method) -> bool {
 /// They, in order.
 #[derive(Debug)]
 pub struct Requests {
-    open: BTreeMap<MessageNumber, Asked>,
+    /// Boxed, since a node of the tree has room for eleven and most sessions have one open.
+    open: BTreeMap<MessageNumber, Box<Asked>>,
     limit: usize,
 }
 
@@ -148,22 +149,22 @@ impl Requests {
 
     /// The request of this number.
     pub fn get(&self, number: MessageNumber) -> Option<&Asked> {
-        self.open.get(&number)
+        self.open.get(&number).map(Box::as_ref)
     }
 
     /// All that are open, oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Asked> {
-        self.open.values()
+        self.open.values().map(Box::as_ref)
     }
 
     /// The latest open request of this side with this id.
     pub fn with_id(&self, sender: Direction, id: &str) -> Option<&Asked> {
-        self.open.values().rev().take(LOOKED_AT).find(|asked| asked.sender == sender && asked.id == id)
+        self.iter().rev().take(LOOKED_AT).find(|asked| asked.sender == sender && asked.id == id)
     }
 
     /// The open requests of this side with this progress token, the latest first.
     pub fn with_token(&self, sender: Direction, token: &str) -> impl Iterator<Item = &Asked> {
-        let latest = self.open.values().rev().take(LOOKED_AT);
+        let latest = self.iter().rev().take(LOOKED_AT);
         latest.filter(move |asked| asked.sender == sender && asked.progress_token.as_deref() == Some(token))
     }
 
@@ -182,18 +183,18 @@ impl Requests {
         if self.open.len() >= self.limit {
             self.open.pop_first();
         }
-        self.open.insert(asked.number, asked);
+        self.open.insert(asked.number, Box::new(asked));
     }
 
     /// The open requests that an exchange carried.
     pub(super) fn of_exchange(&mut self, exchange: ExchangeNumber) -> impl Iterator<Item = &mut Asked> {
         // They are among the last: an exchange lasts as long as its requests.
-        let latest = self.open.values_mut().rev().take(LOOKED_AT);
+        let latest = self.open.values_mut().map(Box::as_mut).rev().take(LOOKED_AT);
         latest.filter(move |asked| asked.exchange == Some(exchange))
     }
 
     pub(super) fn answered(&mut self, number: MessageNumber) -> Option<Asked> {
-        self.open.remove(&number)
+        self.open.remove(&number).map(|asked| *asked)
     }
 
     pub(super) fn progressed(&mut self, number: MessageNumber, progress: f64) {
