@@ -20,6 +20,7 @@ pub mod stack;
 pub mod stream;
 pub mod tcp;
 pub mod tls;
+pub mod uri;
 pub mod websocket;
 
 use std::fmt;

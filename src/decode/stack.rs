@@ -15,166 +15,32 @@
 mod body;
 mod channel;
 mod http;
+mod kept;
 mod pipe;
 mod plaintext;
 mod tcp;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod unit;
 mod websocket;
 
-use std::borrow::Cow;
-use std::collections::{BTreeSet, VecDeque};
-use std::ops::Range;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
-use super::exchange::{Exchange, ExchangeNumber};
+use super::exchange::ExchangeNumber;
 use super::stream::{Stream, StreamKind};
 use super::tcp::{Delivery, Facts};
 use super::tls::keylog::KeyLog;
-use super::tls::{Agreed, Secrecy};
-use super::{Anomaly, ConnectionId, Direction, Endpoints, Side, http1, http2};
-use crate::capture::{Limits, PacketNumber, Part, Provenance, Span, StreamId, Time};
+use super::{Anomaly, ConnectionId, Direction, Side, http1, http2};
+use crate::capture::{Limits, PacketNumber, Provenance, Span, StreamId, Time};
 
+use kept::Kept;
 pub use pipe::Process;
 use tcp::TcpStack;
-
-/// What the stack found.
-#[derive(Debug)]
-pub enum Unit<'a> {
-    /// A text that may be JSON-RPC.
-    Text(Text<'a>, &'a Connected),
-    /// A head of an exchange is complete: what it holds so far. The request's comes before any text of it.
-    Head(&'a Exchange, Direction, &'a Connected),
-    /// A server-sent event, whether or not it has data; the text that it carries comes before.
-    Event(ServerSent<'a>),
-    /// An exchange is over.
-    Exchange(Box<Exchange>),
-    /// Something odd.
-    Anomaly {
-        /// The connection.
-        connection: ConnectionId,
-        /// The exchange, where it is in one.
-        exchange: Option<ExchangeNumber>,
-        /// The packets it is about.
-        packets: Vec<PacketNumber>,
-        /// The bytes it is about.
-        span: Option<Span>,
-        /// Who sent them, where known.
-        direction: Option<Direction>,
-        /// What.
-        anomaly: Anomaly,
-    },
-    /// What runs on a connection, which side is the client, or what TLS says of it, became known.
-    Connected(ConnectionId, &'a Connected),
-    /// Bytes of one side that are a secret, and what to put in place of each.
-    Secret(ConnectionId, Side, Range<u64>, u8),
-    /// Bytes of one side below this offset were looked at for secrets.
-    Cleared(ConnectionId, Side, u64),
-    /// A stream of a kept connection.
-    Stream(Stream),
-    /// Parts of such a stream that will not be asked for again.
-    Parts(StreamId, Vec<Part>),
-    /// Bytes of such a stream that TLS carried, from this offset on, secrets masked.
-    Plaintext(StreamId, u64, Vec<u8>),
-    /// The TLS secrets that opened a kept connection, as lines of a key log; only where secrets are to be kept.
-    Keys(ConnectionId, String),
-}
-
-/// A text that may be JSON-RPC, and what carried it.
-#[derive(Debug)]
-pub struct Text<'a> {
-    /// The connection.
-    pub connection: ConnectionId,
-    /// Which way.
-    pub direction: Direction,
-    /// The text as transmitted.
-    pub bytes: Cow<'a, [u8]>,
-    /// Where it stands.
-    pub span: Span,
-    /// Resolves parts of `span` to packets.
-    pub provenance: &'a Provenance,
-    /// When its last byte was captured.
-    pub time: Time,
-    /// What carried it.
-    pub carrier: TextCarrier<'a>,
-}
-
-/// A server-sent event, and where it stands.
-#[derive(Debug)]
-pub struct ServerSent<'a> {
-    /// The exchange of its stream.
-    pub exchange: ExchangeNumber,
-    /// The event.
-    pub event: &'a super::sse::Event<'a>,
-    /// Its bytes in the decoded body.
-    pub span: Span,
-    /// Resolves parts of `span` to packets.
-    pub provenance: &'a Provenance,
-}
-
-/// What carried a text.
-#[derive(Debug)]
-pub enum TextCarrier<'a> {
-    /// The body of a request or response.
-    Body(ExchangeNumber),
-    /// A server-sent event.
-    SseEvent {
-        /// The exchange of the stream.
-        exchange: ExchangeNumber,
-        /// The `event` field.
-        kind: Option<&'a str>,
-        /// The id that the event itself set.
-        id: Option<&'a str>,
-    },
-    /// A message of a WebSocket that this exchange opened.
-    WebSocket(ExchangeNumber),
-    /// A line of a pipe.
-    Line {
-        /// 1-based number on the pipe.
-        number: u64,
-        /// False where bytes of it are missing.
-        whole: bool,
-    },
-}
-
-/// What is known of a connection above its transport.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Connected {
-    /// The addresses, by side; `None` for pipes.
-    pub endpoints: Option<Endpoints>,
-    /// The process at the other end of the pipes.
-    pub process: Option<Process>,
-    /// Which side is the client.
-    pub client: Option<Side>,
-    /// What runs on it: `http/1.1`, `http/2`, `websocket`, `tls`, `pipe`; `unknown` until found.
-    pub protocol: &'static str,
-    /// The server's name, as TLS says it.
-    pub server_name: Option<String>,
-    /// Steps of TLS.
-    pub tls: Vec<super::tls::Step>,
-    /// What TLS agreed on.
-    pub agreed: Option<Agreed>,
-    /// Whether its records could be opened.
-    pub secrecy: Secrecy,
-    /// Bytes seen, by side.
-    pub seen: [u64; 2],
-    /// Bytes known to be missing, by side.
-    pub lost: [u64; 2],
-}
-
-impl Connected {
-    /// The side that sends in this direction, once the client is known.
-    pub fn sender(&self, direction: Direction) -> Side {
-        let client = self.client.unwrap_or(Side::First);
-        match direction {
-            Direction::ClientToServer => client,
-            Direction::ServerToClient => client.other(),
-        }
-    }
-}
+pub use unit::{Connected, ServerSent, Text, TextCarrier, Unit};
 
 /// How much the stack does.
 #[derive(Clone, Copy, Debug, Default)]
@@ -435,76 +301,5 @@ impl Layer<'_, '_> {
     ) {
         let packets = span.map(|span| self.shared.provenance.packets(span)).unwrap_or_default();
         (self.sink)(Unit::Anomaly { connection: self.id, exchange, packets, span, direction, anomaly });
-    }
-}
-
-/// Streams and parts of a connection, held until it is known whether anybody wants them.
-#[derive(Debug, Default)]
-struct Kept {
-    kept: bool,
-    streams: VecDeque<Stream>,
-    parts: VecDeque<(StreamId, Vec<Part>)>,
-    plaintext: VecDeque<(StreamId, u64, Vec<u8>)>,
-    /// Bytes of that.
-    plaintext_bytes: usize,
-}
-
-impl Kept {
-    /// Streams, and runs of parts, held for a connection that no session claimed yet: those of some hundred exchanges. Beyond,
-    /// the oldest are forgotten: what may be a message stands in the latest.
-    const HELD: usize = 1_024;
-
-    fn stream(&mut self, stream: Stream, sink: &mut Sink<'_>) {
-        if self.kept {
-            return sink(Unit::Stream(stream));
-        }
-        if self.streams.len() >= Self::HELD {
-            // The streams below stay: what stands in the others stands in them, too.
-            let is_above = |stream: &Stream| {
-                !matches!(stream.kind, StreamKind::Tcp(_) | StreamKind::Plaintext(_) | StreamKind::Pipe(_))
-            };
-            let oldest = self.streams.iter().position(is_above);
-            oldest.and_then(|oldest| self.streams.remove(oldest));
-        }
-        self.streams.push_back(stream);
-    }
-
-    fn parts(&mut self, stream: StreamId, parts: Vec<Part>, sink: &mut Sink<'_>) {
-        if parts.is_empty() {
-            return;
-        }
-        if self.kept {
-            return sink(Unit::Parts(stream, parts));
-        }
-        if self.parts.len() >= Self::HELD {
-            self.parts.pop_front();
-        }
-        self.parts.push_back((stream, parts));
-    }
-
-    /// Bytes that TLS carried; of a connection that no session claimed yet the latest, `most` bytes of them.
-    fn plaintext(&mut self, stream: StreamId, start: u64, bytes: Vec<u8>, most: usize, sink: &mut Sink<'_>) {
-        if self.kept {
-            return sink(Unit::Plaintext(stream, start, bytes));
-        }
-        self.plaintext_bytes += bytes.len();
-        self.plaintext.push_back((stream, start, bytes));
-        while self.plaintext_bytes > most || self.plaintext.len() > Self::HELD {
-            let Some((_, _, oldest)) = self.plaintext.pop_front() else { break };
-            self.plaintext_bytes -= oldest.len();
-        }
-    }
-
-    fn keep(&mut self, sink: &mut Sink<'_>) {
-        self.kept = true;
-        let known: FxHashSet<StreamId> = self.streams.iter().map(|stream| stream.id).collect();
-        self.streams.drain(..).for_each(|stream| sink(Unit::Stream(stream)));
-        for (stream, parts) in self.parts.drain(..).filter(|(stream, _)| known.contains(stream)) {
-            sink(Unit::Parts(stream, parts));
-        }
-        self.plaintext_bytes = 0;
-        for (stream, start, bytes) in self.plaintext.drain(..).filter(|(stream, ..)| known.contains(stream)) {
-            sink(Unit::Plaintext(stream, start, bytes));
-        }
     }
 }

@@ -6,46 +6,26 @@ mod manual;
 mod streams;
 
 use super::*;
-use crate::capture::{PacketNumber, Span, StreamId, Time};
+use crate::capture::{PacketNumber, Time};
 use crate::decode::Direction;
 use crate::decode::exchange::ExchangeNumber;
-use crate::decode::json;
-use crate::decode::jsonrpc::{self, Envelope, Kind, Parsed};
-use crate::mcp::{Carrier, MessageNumber, Peers, SessionNumber, Transport};
+use crate::decode::jsonrpc::Kind;
+use crate::mcp::{Carrier, MessageNumber, Peers, SessionNumber, Transport, talk};
 
 /// A message with this text, its kind and members read off it.
 pub(crate) fn message(number: u64, raw: &str) -> Message {
-    let envelope = match jsonrpc::parse(raw.as_bytes(), 64, 64) {
-        Parsed::Single(envelope) => envelope,
-        _ => Envelope::default(),
-    };
-    let kind = envelope.kind.unwrap_or(Kind::Invalid);
-    let answer = matches!(kind, Kind::Response | Kind::Error);
+    let time = Time(1_764_000_000_000_000_000 + number as i64 * 1_000_000);
+    let message = talk::message(number, time, Direction::ClientToServer, raw);
+    let answer = matches!(message.kind, Kind::Response | Kind::Error);
     Message {
-        session: SessionNumber(1),
-        number: MessageNumber(number),
-        time: Time(1_764_000_000_000_000_000 + number as i64 * 1_000_000),
         transport: Transport::StreamableHttp,
         direction: if answer { Direction::ServerToClient } else { Direction::ClientToServer },
-        kind,
-        id: envelope.id.clone().map(|id| raw[id].to_owned()),
-        method: envelope.method.clone().and_then(|method| json::string(&raw[method]).map(|name| name.into_owned())),
         tool: None,
-        raw: raw.as_bytes().to_vec(),
-        envelope,
-        batch: None,
-        answers: None,
-        answered_by: None,
-        latency: None,
-        span: Span { stream: StreamId(1), start: 0, end: 0 },
         packets: vec![PacketNumber(number), PacketNumber(number + 10)],
         carrier: if answer { Carrier::SseEvent } else { Carrier::RequestBody },
         exchange: Some(ExchangeNumber(number)),
-        sse_id: None,
         line: None,
-        redelivered: false,
-        link: None,
-        findings: Vec::new(),
+        ..message
     }
 }
 
@@ -62,30 +42,16 @@ pub(crate) fn answer(number: u64, request: &Message, raw: &str) -> Message {
 
 /// A session between two loopback addresses.
 pub(super) fn session() -> Session {
+    let peers = Peers::Network {
+        client: "127.0.0.1:50085".parse().unwrap(),
+        server: "[::1]:8080".parse().unwrap(),
+        host: Some("localhost".into()),
+    };
     Session {
-        number: SessionNumber(1),
-        transport: Transport::StreamableHttp,
         protocol_version: Some("2025-11-25".into()),
-        session_id: None,
-        client: None,
         server: Some(crate::mcp::Party { name: "weather".into(), version: "1".into() }),
-        peers: Peers::Network {
-            client: "127.0.0.1:50085".parse().unwrap(),
-            server: "[::1]:8080".parse().unwrap(),
-            host: Some("localhost".into()),
-        },
-        connections: Vec::new(),
-        started: Time(1_764_000_000_000_000_000),
         ended: Time(0),
-        messages: 0,
-        requests: 0,
-        responses: 0,
-        notifications: 0,
-        errors: 0,
-        invalid: 0,
-        unanswered: 0,
-        bytes: (0, 0),
-        exit: None,
+        ..Session::opened(SessionNumber(1), Transport::StreamableHttp, peers, Time(1_764_000_000_000_000_000))
     }
 }
 

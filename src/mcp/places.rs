@@ -12,6 +12,7 @@ use super::revision::Revision;
 use super::session::SessionNumber;
 use crate::decode::ConnectionId;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
+use crate::decode::uri::{host_name, origin_form};
 
 /// What an HTTP exchange says of where its messages belong.
 #[derive(Clone, Debug, PartialEq)]
@@ -219,92 +220,5 @@ impl Places {
         self.by_connection.retain(|_, session| !gone(*session));
         self.unbound.retain(|session, _| !gone(*session));
         self.with_id.retain(|session, _| !gone(*session));
-    }
-}
-
-/// A host without its port: `example.org:80`, `[::1]:80`.
-fn host_name(host: &str) -> &str {
-    match host.strip_prefix('[') {
-        Some(bracketed) => bracketed.split(']').next().unwrap_or(bracketed),
-        None => host.split(':').next().unwrap_or(host),
-    }
-}
-
-/// Path and query of a request target or URI (RFC 9112 section 3.2): `http://host/a?b` becomes `/a?b`.
-pub fn origin_form(target: &str) -> &str {
-    match target.split_once("://") {
-        Some((_, rest)) => rest.find('/').map_or("/", |path| &rest[path..]),
-        None => target,
-    }
-}
-
-/// The target of a URI reference that stands in what was answered to a request for `base` (RFC 3986 section 5.2): `messages?a` for `/sse` becomes
-/// `/messages?a`.
-pub fn resolved(base: &str, reference: &str) -> String {
-    let reference = reference.split('#').next().unwrap_or_default();
-    let path = base.split('?').next().unwrap_or_default();
-    let is_whole = reference.starts_with('/') || reference.contains("://");
-    match reference.chars().next() {
-        None => base.to_owned(),
-        _ if is_whole => origin_form(reference).to_owned(),
-        Some('?') => format!("{path}{reference}"),
-        Some(_) => {
-            let (relative, query) = reference.split_at(reference.find('?').unwrap_or(reference.len()));
-            let mut segments: Vec<&str> = path.split('/').skip(1).collect();
-            segments.pop();
-            let mut last = "";
-            for segment in relative.split('/') {
-                // Section 5.2.4: "." is left out, ".." takes the segment before it along.
-                match segment {
-                    "." => {}
-                    ".." => {
-                        segments.pop();
-                    }
-                    other => segments.push(other),
-                }
-                last = segment;
-            }
-            let open = if matches!(last, "." | "..") && !segments.is_empty() { "/" } else { "" };
-            format!("/{}{open}{query}", segments.join("/"))
-        }
-    }
-}
-
-/// Scheme and authority of a URI, without user information.
-pub fn uri_authority(uri: &str) -> Option<(&str, &str)> {
-    let (scheme, rest) = uri.split_once("://")?;
-    let authority = rest.split(['/', '?', '#']).next()?;
-    Some((scheme, authority.rsplit('@').next()?))
-}
-
-/// The host of a URI.
-pub fn uri_host(uri: &str) -> Option<&str> {
-    uri_authority(uri).map(|(_, authority)| host_name(authority))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn targets_and_uris_are_taken_apart() {
-        assert_eq!(origin_form("/mcp?x=1"), "/mcp?x=1");
-        assert_eq!(origin_form("http://h:80/mcp?x=1"), "/mcp?x=1");
-        assert_eq!(origin_form("http://h"), "/");
-        for (reference, target) in [
-            ("/messages?a", "/messages?a"),
-            ("http://h:1/messages?a", "/messages?a"),
-            ("messages?a=b/c", "/api/messages?a=b/c"),
-            ("./messages/", "/api/messages/"),
-            ("../messages#x", "/messages"),
-            ("../../../m", "/m"),
-            ("..", "/"),
-            ("?a", "/api/sse?a"),
-        ] {
-            assert_eq!(resolved("/api/sse?key=1", reference), target, "{reference}");
-        }
-        assert_eq!(uri_host("https://u@a.example:1/x"), Some("a.example"));
-        assert_eq!(uri_host("https://[::1]:1/x"), Some("::1"));
-        assert_eq!(uri_host("/x"), None);
     }
 }

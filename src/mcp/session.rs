@@ -87,6 +87,31 @@ pub struct Session {
 }
 
 impl Session {
+    /// One that begins: nothing was said yet.
+    pub fn opened(number: SessionNumber, transport: Transport, peers: Peers, time: Time) -> Session {
+        Session {
+            number,
+            transport,
+            protocol_version: None,
+            session_id: None,
+            client: None,
+            server: None,
+            peers,
+            connections: Vec::new(),
+            started: time,
+            ended: time,
+            messages: 0,
+            requests: 0,
+            responses: 0,
+            notifications: 0,
+            errors: 0,
+            invalid: 0,
+            unanswered: 0,
+            bytes: (0, 0),
+            exit: None,
+        }
+    }
+
     /// Bytes seen of bytes sent, 0 to 1.
     pub fn completeness(&self) -> f64 {
         let (seen, sent) = self.bytes;

@@ -76,25 +76,7 @@ pub fn message(number: u64, time: Time, direction: Direction, raw: &str) -> Mess
 
 /// A session on pipes of which nothing is known but how many messages it has.
 pub fn session(messages: &[Message]) -> Session {
-    Session {
-        number: SessionNumber(1),
-        transport: Transport::Stdio,
-        protocol_version: None,
-        session_id: None,
-        client: None,
-        server: None,
-        peers: Peers::Process { process: 1, command: Vec::new(), name: None },
-        connections: Vec::new(),
-        started: Time(0),
-        ended: Time(0),
-        messages: messages.len() as u64,
-        requests: 0,
-        responses: 0,
-        notifications: 0,
-        errors: 0,
-        invalid: 0,
-        unanswered: 0,
-        bytes: (0, 0),
-        exit: None,
-    }
+    let peers = Peers::Process { process: 1, command: Vec::new(), name: None };
+    let messages = messages.len() as u64;
+    Session { messages, ..Session::opened(SessionNumber(1), Transport::Stdio, peers, Time(0)) }
 }

@@ -14,7 +14,7 @@ use crate::capture::{Span, StreamId, Time};
 use crate::decode::jsonrpc::{Envelope, Kind};
 use crate::decode::{ConnectionId, Direction};
 use crate::event::Event;
-use crate::mcp::{Carrier, Message, MessageNumber, Peers, Session, SessionNumber, Transport};
+use crate::mcp::{Carrier, Message, MessageNumber, Peers, Session, SessionNumber, Transport, talk};
 
 fn directory() -> TempDir {
     tempfile::tempdir().expect("a temporary directory")
@@ -29,59 +29,34 @@ fn writer(path: &Path) -> Writer {
 }
 
 fn session(number: u32, connections: &[u32]) -> Session {
+    let peers = Peers::Network {
+        client: "192.0.2.1:50000".parse().expect("an address"),
+        server: "[2001:db8::1]:80".parse().expect("an address"),
+        host: None,
+    };
     Session {
-        number: SessionNumber(number),
-        transport: Transport::StreamableHttp,
         protocol_version: Some("2025-11-25".into()),
-        session_id: None,
-        client: None,
-        server: None,
-        peers: Peers::Network {
-            client: "192.0.2.1:50000".parse().expect("an address"),
-            server: "[2001:db8::1]:80".parse().expect("an address"),
-            host: None,
-        },
         connections: connections.iter().copied().map(ConnectionId).collect(),
-        started: Time(1),
         ended: Time(2),
-        messages: 0,
-        requests: 0,
-        responses: 0,
-        notifications: 0,
-        errors: 0,
-        invalid: 0,
-        unanswered: 0,
-        bytes: (0, 0),
-        exit: None,
+        ..Session::opened(SessionNumber(number), Transport::StreamableHttp, peers, Time(1))
     }
 }
 
 fn message(session: u32, number: u64, raw: &[u8]) -> Message {
+    let text = String::from_utf8_lossy(raw);
     Message {
         session: SessionNumber(session),
-        number: MessageNumber(number),
-        time: Time(number as i64),
         transport: Transport::StreamableHttp,
-        direction: Direction::ClientToServer,
         kind: Kind::Request,
         id: None,
         method: None,
         tool: None,
         raw: raw.to_vec(),
         envelope: Envelope::default(),
-        batch: None,
-        answers: None,
-        answered_by: None,
-        latency: None,
         span: Span { stream: StreamId(1), start: 0, end: raw.len() as u64 },
-        packets: Vec::new(),
         carrier: Carrier::RequestBody,
-        exchange: None,
-        sse_id: None,
         line: None,
-        redelivered: false,
-        link: None,
-        findings: Vec::new(),
+        ..talk::message(number, Time(number as i64), Direction::ClientToServer, &text)
     }
 }
 

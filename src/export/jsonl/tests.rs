@@ -152,25 +152,16 @@ fn an_exchange() {
 
 fn session(peers: Peers) -> Session {
     Session {
-        number: SessionNumber(1),
-        transport: Transport::Http,
         protocol_version: Some("2025-11-25".to_owned()),
-        session_id: None,
         client: Some(Party { name: "a".to_owned(), version: "1".to_owned() }),
-        server: None,
-        peers,
-        connections: vec![],
-        started: Time(0),
         ended: Time(-1),
         messages: 6,
         requests: 1,
         responses: 2,
         notifications: 3,
-        errors: 0,
-        invalid: 0,
         unanswered: 1,
         bytes: (2, 3),
-        exit: None,
+        ..Session::opened(SessionNumber(1), Transport::Http, peers, Time(0))
     }
 }
 

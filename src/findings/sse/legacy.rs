@@ -2,6 +2,7 @@
 
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::sse;
+use crate::decode::uri::authority;
 use crate::findings::carried::Carried;
 use crate::findings::history::History;
 use crate::findings::report::Report;
@@ -10,7 +11,6 @@ use crate::findings::seen::Seen;
 use crate::findings::{Check, Rule, Severity};
 use crate::mcp::Transport;
 use crate::mcp::method::Method;
-use crate::mcp::places::uri_authority;
 use crate::mcp::revision::Revision::{self, V2025_03_26};
 use crate::mcp::revision::Revisions;
 
@@ -60,7 +60,7 @@ fn post_uri(event: &sse::Event<'_>, _: ExchangeNumber, carried: &Carried, histor
     let is_endpoint = event.kind == Some("endpoint") && history.transport == Transport::HttpSse;
     let Some(host) = carried.host.as_deref().filter(|_| is_endpoint) else { return };
     let Ok(uri) = std::str::from_utf8(event.data.unwrap_or_default()) else { return };
-    let Some((scheme, authority)) = uri_authority(uri.trim()) else { return };
+    let Some((scheme, authority)) = authority(uri.trim()) else { return };
     // RFC 9110 section 4.2.3: "a normalized scheme-based default port is equivalent to a missing one".
     let port = if scheme.eq_ignore_ascii_case("https") { ":443" } else { ":80" };
     let bare = |authority: &str| authority.strip_suffix(port).unwrap_or(authority).to_ascii_lowercase();

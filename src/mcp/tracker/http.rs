@@ -4,9 +4,10 @@ use super::state::State;
 use super::{Sink, Tracker, network_peers};
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::stack::{Connected, Text, TextCarrier};
+use crate::decode::uri;
 use crate::decode::{ConnectionId, Direction};
 use crate::mcp::message::{Message, Transport};
-use crate::mcp::places::{self, Place};
+use crate::mcp::places::Place;
 use crate::mcp::session::SessionNumber;
 
 impl Tracker {
@@ -47,7 +48,7 @@ impl Tracker {
             state.changed = true;
         }
         if let (Some(301 | 302 | 307 | 308), Some(to)) = (exchange.status, exchange.response.fields.get("location")) {
-            state.redirected_to = places::uri_host(to).map(str::to_owned);
+            state.redirected_to = uri::host(to).map(str::to_owned);
             state.pairing.redirected(exchange.number);
             self.places.redirect(place);
         }
@@ -101,8 +102,8 @@ impl Tracker {
         sink: &mut Sink<'_>,
     ) {
         let Some(place) = self.exchanges.get(&exchange) else { return };
-        let uri = String::from_utf8_lossy(&text.bytes).into_owned();
-        let target = &places::resolved(&place.target, uri.trim());
+        let announced = String::from_utf8_lossy(&text.bytes);
+        let target = &uri::resolved(&place.target, announced.trim());
         let server = place.server;
         let number = match self.places.announced(server, target) {
             Some(number) => number,

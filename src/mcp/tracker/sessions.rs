@@ -21,27 +21,7 @@ impl Tracker {
     ) -> SessionNumber {
         self.last_session += 1;
         let number = SessionNumber(self.last_session);
-        let session = Session {
-            number,
-            transport,
-            protocol_version: None,
-            session_id: None,
-            client: None,
-            server: None,
-            peers,
-            connections: Vec::new(),
-            started: time,
-            ended: time,
-            messages: 0,
-            requests: 0,
-            responses: 0,
-            notifications: 0,
-            errors: 0,
-            invalid: 0,
-            unanswered: 0,
-            bytes: (0, 0),
-            exit: None,
-        };
+        let session = Session::opened(number, transport, peers, time);
         sink(Tracked::Opened(Box::new(session.clone())));
         let state = State {
             session,

@@ -7,6 +7,8 @@ use ureq::Body;
 use ureq::http::Response;
 use ureq::http::header::LOCATION;
 
+use crate::decode::uri;
+
 /// Redirects that are followed for one request.
 const REDIRECTS: u32 = 3;
 
@@ -52,22 +54,17 @@ pub(super) enum Redirected<E> {
     Refused(String),
 }
 
-/// The address that a reference names, relative to a URL (RFC 3986 section 5.2, for the forms that servers use); `None` at another origin.
+/// The address that a reference names, relative to a URL; `None` at another origin.
 pub(super) fn resolve(url: &str, reference: &str) -> Option<String> {
-    let origin = &url[..origin_end(url)];
+    let (origin, base) = url.split_at(origin_end(url));
     match reference {
-        absolute if absolute.contains("://") && !absolute.starts_with(['/', '?']) => {
+        absolute if uri::split_scheme(absolute).is_some() => {
             let same = absolute[..origin_end(absolute)].eq_ignore_ascii_case(origin);
             same.then(|| absolute.to_owned())
         }
-        // "//host/path" has a host of its own (section 4.2).
+        // "//host/path" has a host of its own (RFC 3986 section 4.2).
         elsewhere if elsewhere.starts_with("//") => None,
-        rooted if rooted.starts_with('/') => Some(format!("{origin}{rooted}")),
-        relative => {
-            let plain = url.split(['?', '#']).next().unwrap_or(url);
-            let folder = plain.rfind('/').filter(|at| *at >= origin.len()).map_or(plain, |at| &plain[..at]);
-            Some(format!("{folder}/{relative}"))
-        }
+        here => Some(format!("{origin}{}", uri::resolved(base, here))),
     }
 }
 
@@ -88,8 +85,11 @@ mod tests {
         assert_eq!(at(url, "/messages?s=1").as_deref(), Some("http://a:8/messages?s=1"));
         assert_eq!(at(url, "/go?to=http://b/").as_deref(), Some("http://a:8/go?to=http://b/"));
         assert_eq!(at(url, "messages?s=1").as_deref(), Some("http://a:8/x/messages?s=1"));
+        assert_eq!(at(url, "go?to=http://b/").as_deref(), Some("http://a:8/x/go?to=http://b/"));
         assert_eq!(at("http://a:8", "messages").as_deref(), Some("http://a:8/messages"));
         assert_eq!(at("http://a:8", "@b/m").as_deref(), Some("http://a:8/@b/m"));
+        assert_eq!(at(url, "../messages").as_deref(), Some("http://a:8/messages"));
+        assert_eq!(at(url, "?s=1").as_deref(), Some("http://a:8/x/sse?s=1"));
         assert_eq!(at(url, "HTTP://A:8/m").as_deref(), Some("HTTP://A:8/m"));
         let others = [
             "https://a:8/m",

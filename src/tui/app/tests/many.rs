@@ -8,9 +8,8 @@ use std::time::Instant;
 
 use super::*;
 use crate::decode::Direction;
-use crate::decode::jsonrpc::{self, Parsed};
 use crate::event::Event;
-use crate::mcp::{Carrier, Message, Peers, Session, Transport};
+use crate::mcp::{Message, Peers, Session, Transport, talk};
 use crate::store::{CaptureInfo, CaptureKind, Options, Summary, Writer};
 use crate::tui::data::{Answer, PAGE, Request, Rows};
 
@@ -20,25 +19,18 @@ fn long(messages: u64) -> Place {
     let info = CaptureInfo { kind: CaptureKind::Import, source: "many".into(), process: 1, started: Time(0) };
     let mut writer = Writer::create(place.clone(), &info, Options::default()).unwrap();
     let session = |ended, messages| Session {
-        number: SessionNumber(1),
-        transport: Transport::Stdio,
         protocol_version: Some("2025-11-25".into()),
-        session_id: None,
-        client: None,
-        server: None,
-        peers: Peers::Process { process: 1, command: vec!["server".into()], name: None },
-        connections: Vec::new(),
-        started: Time(0),
         ended,
         messages,
         requests: messages / 2,
         responses: messages / 2,
-        notifications: 0,
-        errors: 0,
-        invalid: 0,
-        unanswered: 0,
         bytes: (1, 1),
-        exit: None,
+        ..Session::opened(
+            SessionNumber(1),
+            Transport::Stdio,
+            Peers::Process { process: 1, command: vec!["server".into()], name: None },
+            Time(0),
+        )
     };
     writer.event(Event::Session(Box::new(session(Time(0), 0))));
     for number in 1..=messages {
@@ -52,32 +44,13 @@ fn long(messages: u64) -> Place {
         } else {
             format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":"answer {id}"}}]}}}}"#)
         };
-        let Parsed::Single(envelope) = jsonrpc::parse(raw.as_bytes(), 64, 64) else { panic!("{raw}") };
+        let direction = if asks { Direction::ClientToServer } else { Direction::ServerToClient };
         writer.event(Event::Message(Box::new(Message {
-            session: SessionNumber(1),
-            number: MessageNumber(number),
-            time: Time(number as i64 * 100_000),
-            transport: Transport::Stdio,
-            direction: if asks { Direction::ClientToServer } else { Direction::ServerToClient },
-            kind: envelope.kind.unwrap(),
-            id: Some(id.to_string()),
             method: Some("tools/call".into()),
             tool: Some(tool),
-            raw: raw.into_bytes(),
-            envelope,
-            batch: None,
             answers: (!asks).then_some(MessageNumber(number - 1)),
-            answered_by: None,
             latency: (!asks).then_some(100_000 + (id as i64 * 7_919) % 5_000_000),
-            span: crate::capture::Span::default(),
-            packets: Vec::new(),
-            carrier: Carrier::Line,
-            exchange: None,
-            sse_id: None,
-            line: Some(number),
-            redelivered: false,
-            link: None,
-            findings: Vec::new(),
+            ..talk::message(number, Time(number as i64 * 100_000), direction, &raw)
         })));
     }
     writer.event(Event::Session(Box::new(session(Time(messages as i64 * 100_000), messages))));
