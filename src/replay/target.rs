@@ -10,8 +10,6 @@ use super::follow::Follower;
 use super::run::{self, Settings, Taken};
 use super::script::Script;
 #[cfg(feature = "http")]
-use super::transport::Transport;
-#[cfg(feature = "http")]
 use super::transport::http::{self, Http, Mode};
 use super::transport::stdio::Stdio;
 use crate::mcp::{Peers, Session};
@@ -127,34 +125,35 @@ impl Target {
                 // Servers of 2024-11-05 have their stream at /sse, by the custom of the SDKs.
                 let sse_first = url.split(['?', '#']).next().is_some_and(|path| path.ends_with("/sse"));
                 let first = mode.unwrap_or(if sse_first { Mode::Sse } else { Mode::Streamable });
-                let (taken, recorded) = self.over(first, url, options, (script, settings), place, follower)?;
+                let (tape, spool) = tape::tape();
+                // What comes to nothing because the server speaks the other transport is not recorded.
+                let is_attempt = mode.is_none() && first == Mode::Streamable;
+                let attempt = if is_attempt { tape.attempt() } else { tape.clone() };
+                let transport = Http::open(url, first, options, attempt.clone())?;
+                let capture = Capture::start(spool, place, CaptureKind::Replay, &self.name())?;
+                let mut taken = run::run(script, settings, Box::new(transport), follower);
                 // "If it fails with an HTTP 4xx status code …: Issue a GET request to the server URL, expecting that this will open an SSE stream
                 // and return an endpoint event as the first event" (2025-03-26 basic/transports, "Backwards Compatibility")
+                let mut other = Ok(());
                 match &taken.wrong_transport {
-                    Some(_) if mode.is_none() && first == Mode::Streamable => {
-                        self.over(Mode::Sse, url, options, (script, settings), place, follower)
-                    }
+                    Some(failure) if is_attempt => match Http::open(url, Mode::Sse, options, tape.clone()) {
+                        Ok(transport) => taken = run::run(script, settings, Box::new(transport), follower),
+                        Err(error) => {
+                            let both = format!("{url} answered a POST with {failure}, and is no HTTP+SSE either");
+                            other = Err(error.context(both));
+                        }
+                    },
+                    _ => attempt.keep(),
+                }
+                drop((tape, attempt));
+                let replayed = finish(taken, capture)?;
+                other?;
+                match &replayed.0.wrong_transport {
                     Some(failure) => bail!("cannot replay: {url} speaks another transport: {failure}"),
-                    None => Ok((taken, recorded)),
+                    None => Ok(replayed),
                 }
             }
         }
-    }
-
-    #[cfg(feature = "http")]
-    fn over(
-        &self,
-        mode: Mode,
-        url: &str,
-        options: &http::Options,
-        (script, settings): (&Script, &Settings),
-        place: &Place,
-        follower: &mut Follower<'_>,
-    ) -> Result<(Taken, Recorded)> {
-        let (tape, spool) = tape::tape();
-        let transport = Http::open(url, mode, options, tape)?;
-        let capture = Capture::start(spool, place, CaptureKind::Replay, &self.name())?;
-        finish(run::run(script, settings, Box::new(transport) as Box<dyn Transport>, follower), capture)
     }
 }
 

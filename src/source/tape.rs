@@ -7,8 +7,8 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -58,16 +58,31 @@ enum What {
 pub struct Tape {
     notes: Sender<Note>,
     connections: Arc<AtomicU32>,
+    /// What is noted of an attempt, until it is known to be one that counts.
+    attempt: Arc<Mutex<Option<Vec<Note>>>>,
 }
 
 /// A tape, and the source that reads it.
 pub fn tape() -> (Tape, Spool) {
     let (notes, waiting) = bounded(WAITING);
-    let tape = Tape { notes, connections: Arc::default() };
+    let tape = Tape { notes, connections: Arc::default(), attempt: Arc::default() };
     (tape, Spool { waiting, flows: HashMap::new(), packets: VecDeque::new(), current: Vec::new(), count: 0, bytes: 0 })
 }
 
 impl Tape {
+    /// The same tape, for an attempt that may come to nothing: what is noted on it and on its clones is held back until it is to be
+    /// [kept](Tape::keep). Dropped before, it leaves no trace.
+    pub fn attempt(&self) -> Tape {
+        Tape { attempt: Arc::new(Mutex::new(Some(Vec::new()))), ..self.clone() }
+    }
+
+    /// The attempt counts: what was noted so far is on the tape, and so is what follows.
+    pub fn keep(&self) {
+        let mut attempt = self.lock();
+        // Sent while the lock is held, so that nothing overtakes it.
+        attempt.take().into_iter().flatten().for_each(|note| self.send(note));
+    }
+
     /// A connection was made, from `client` to `server`.
     pub fn open(&self, client: SocketAddr, server: SocketAddr) -> TapeConnection {
         let connection = TapeConnection(self.connections.fetch_add(1, Ordering::Relaxed));
@@ -95,8 +110,25 @@ impl Tape {
     }
 
     fn note(&self, connection: TapeConnection, what: What) {
+        let note = Note { connection, time: now(), what };
+        let mut attempt = self.lock();
+        match &mut *attempt {
+            Some(held) => held.push(note),
+            None => {
+                drop(attempt);
+                self.send(note);
+            }
+        }
+    }
+
+    fn send(&self, note: Note) {
         // Without a recorder nothing is recorded, and that is said by whoever runs it.
-        let _ = self.notes.send(Note { connection, time: now(), what });
+        let _ = self.notes.send(note);
+    }
+
+    /// No code that can panic runs under the lock.
+    fn lock(&self) -> MutexGuard<'_, Option<Vec<Note>>> {
+        self.attempt.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -297,6 +329,29 @@ mod tests {
             said[side].extend_from_slice(&tcp[20..]);
         }
         said
+    }
+
+    #[test]
+    fn an_attempt_counts_once_it_is_kept() {
+        let (tape, mut spool) = tape();
+        let address = "127.0.0.1:80".parse().unwrap();
+        for text in [&b"lost"[..], b"kept"] {
+            let attempt = tape.attempt();
+            let connection = attempt.open(address, address);
+            attempt.sent(connection, text);
+            if text == b"kept" {
+                attempt.keep();
+                attempt.sent(connection, b"more");
+            }
+        }
+        drop(tape);
+        let mut said = Vec::new();
+        while let Some(item) = spool.next().unwrap() {
+            if let Item::Packet(packet) = item {
+                said.extend_from_slice(&packet.data[40..]);
+            }
+        }
+        assert_eq!(said, b"keptmore");
     }
 
     #[test]

@@ -2,7 +2,6 @@
 //!
 //! Each message is a POST of its own; workers wait for the answers, so that what ran in parallel runs in parallel.
 
-use std::collections::VecDeque;
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +14,8 @@ use ureq::http::Response;
 use ureq::{Agent, Body, Error};
 
 use super::agent::{agent, failure};
-use super::origin::{Redirected, redirected, resolve};
+use super::origin::{Reached, Redirected, redirected, resolve};
+use super::posts::Posts;
 use super::stream::Stream;
 use super::{Arrival, Failure, FailureKind, Outgoing, Transport};
 use crate::capture::Limits;
@@ -23,9 +23,6 @@ use crate::decode::jsonrpc::{self, Kind, Parsed};
 use crate::source::tape::Tape;
 
 pub use super::agent::Options;
-
-/// Requests that are under way at once. No recording of a single client comes near it.
-const WORKERS: usize = 256;
 
 /// Times that a broken stream is taken up again for one answer.
 const RESUMPTIONS: u32 = 8;
@@ -54,6 +51,7 @@ pub enum Mode {
 #[derive(Debug)]
 pub struct Http {
     shared: Arc<Shared>,
+    posts: Arc<Posts>,
     arrivals: Receiver<Arrival>,
 }
 
@@ -61,48 +59,35 @@ pub struct Http {
 struct Shared {
     agent: Agent,
     mode: Mode,
+    /// What goes over the wire is noted here.
+    tape: Tape,
     /// Where to POST: for HTTP+SSE what the stream announced.
     target: Mutex<String>,
     fields: Vec<(String, String)>,
     session: Mutex<Option<String>>,
     arrived: Sender<Arrival>,
-    posts: Mutex<Posts>,
     over: AtomicBool,
     /// A POST was taken once: a 404 is about the session from now on, not about the address.
     taken: AtomicBool,
 }
 
-/// The messages on their way, and who sends them. Each has a worker of its own: one that waited behind a call that is never answered would not
-/// be sent.
-#[derive(Debug)]
-struct Posts {
-    jobs: Sender<Outgoing>,
-    waiting: Receiver<Outgoing>,
-    workers: usize,
-    /// Workers without a message, less the messages that wait for a worker.
-    free: isize,
-    /// A message that others may rely on is under way, and these wait for its being taken. HTTP keeps no order between two requests.
-    ordered: bool,
-    held: VecDeque<Outgoing>,
-}
-
 impl Http {
-    /// Connects: for HTTP+SSE opens the stream and waits for the address; Streamable HTTP has nothing to open.
+    /// Connects: for HTTP+SSE opens the stream and waits for the address; Streamable HTTP has nothing to open. What an [attempt](Tape::attempt) holds is
+    /// kept once the server takes a POST.
     ///
     /// # Errors
     /// The options cannot be used, or the stream cannot be opened.
     pub fn open(url: &str, mode: Mode, options: &Options, tape: Tape) -> Result<Http> {
-        let agent = agent(options, tape)?;
+        let agent = agent(options, tape.clone())?;
         let (arrived, arrivals) = unbounded();
-        let (jobs, waiting) = unbounded();
         let shared = Arc::new(Shared {
             agent,
             mode,
+            tape,
             target: Mutex::new(url.to_owned()),
             fields: options.fields.clone(),
             session: Mutex::default(),
             arrived,
-            posts: Mutex::new(Posts { jobs, waiting, workers: 0, free: 0, ordered: false, held: VecDeque::new() }),
             over: AtomicBool::new(false),
             taken: AtomicBool::new(false),
         });
@@ -121,18 +106,15 @@ impl Http {
                 }
             }
         }
-        Ok(Http { shared, arrivals })
+        let poster = Arc::clone(&shared);
+        let posts = Posts::new(move |message| poster.post(message));
+        Ok(Http { shared, posts, arrivals })
     }
 }
 
 impl Transport for Http {
     fn send(&mut self, message: Outgoing) {
-        let mut posts = lock(&self.shared.posts);
-        if posts.ordered {
-            posts.held.push_back(message);
-        } else {
-            self.shared.dispatch(&mut posts, message);
-        }
+        self.posts.send(message);
     }
 
     fn arrivals(&self) -> &Receiver<Arrival> {
@@ -156,55 +138,23 @@ impl Transport for Http {
         // "Clients that no longer need a particular session … SHOULD send an HTTP DELETE"
         if let Some(session) = lock(&shared.session).take() {
             let url = lock(&shared.target).clone();
-            let mut request = shared.agent.delete(&url).config().timeout_global(Some(RETRY_MOST)).build();
-            for (name, value) in
-                shared.fields.iter().map(|(name, value)| (&**name, &**value)).chain([("Mcp-Session-Id", &*session)])
-            {
-                request = request.header(name, value);
-            }
-            let _ = request.call();
+            let fields = || shared.fields.iter().map(|(name, value)| (&**name, &**value));
+            // Whether it is taken or not, the session is over for us.
+            let _ = redirected(&url, false, |url| {
+                let request = shared.agent.delete(url).config().timeout_global(Some(RETRY_MOST)).build();
+                let fields = fields().chain([("Mcp-Session-Id", &*session)]);
+                fields.fold(request, |request, (name, value)| request.header(name, value)).call()
+            });
         }
         shared.over.store(true, Ordering::Relaxed);
         shared.agent.clone().shutdown();
         // Workers end when nothing can come any more.
-        lock(&shared.posts).jobs = bounded(0).0;
+        self.posts.end();
         None
     }
 }
 
 impl Shared {
-    /// Gives a message to a worker.
-    fn dispatch(self: &Arc<Shared>, posts: &mut Posts, message: Outgoing) {
-        posts.free -= 1;
-        if posts.free < 0 && posts.workers < WORKERS {
-            let (shared, waiting) = (Arc::clone(self), posts.waiting.clone());
-            // Without a new one the message waits for a worker that is there.
-            if spawn("post", move || shared.work(&waiting)).is_ok() {
-                posts.workers += 1;
-                posts.free += 1;
-            }
-        }
-        posts.ordered |= message.in_order;
-        // The receiving end is ours, too: it cannot be gone.
-        let _ = posts.jobs.send(message);
-    }
-
-    fn work(self: &Arc<Shared>, waiting: &Receiver<Outgoing>) {
-        while let Ok(message) = waiting.recv() {
-            self.post(&message);
-            let mut posts = lock(&self.posts);
-            posts.free += 1;
-            if message.in_order {
-                posts.ordered = false;
-                while !posts.ordered
-                    && let Some(next) = posts.held.pop_front()
-                {
-                    self.dispatch(&mut posts, next);
-                }
-            }
-        }
-    }
-
     fn arrive(&self, arrival: Arrival) {
         if !self.over.load(Ordering::Relaxed) {
             let _ = self.arrived.send(arrival);
@@ -232,11 +182,8 @@ impl Shared {
             request.send(&message.text)
         };
         match redirected(&target, false, send) {
-            Ok((response, at)) => {
-                // What follows goes there at once.
-                if at != target {
-                    *lock(&self.target) = at;
-                }
+            Ok(Reached { response, settled, .. }) => {
+                self.settle(&target, settled);
                 self.answered(message, session, response);
             }
             Err(Redirected::Refused(why)) => self.fail(message.id, Failure::new(FailureKind::Message, why)),
@@ -264,6 +211,7 @@ impl Shared {
             return self.refused(message, session.is_some(), status, challenge, response);
         }
         self.taken.store(true, Ordering::Relaxed);
+        self.tape.keep();
         if media_type.starts_with("text/event-stream") {
             let mut body = response.into_body().into_reader();
             return self.stream(message, &mut body);
@@ -347,7 +295,7 @@ impl Shared {
             // "If the server … has not yet sent the response, the client … resumes via HTTP GET with Last-Event-ID."
             let Some(last) = stream.last_id.clone().filter(|_| !done && message.id.is_some()) else { break };
             self.wait(stream.retry.unwrap_or(RETRY));
-            let Ok(Some(response)) = self.get(message, Some(&last)) else { break };
+            let Ok(Some((response, _))) = self.get(message, Some(&last)) else { break };
             stream.read(&mut response.into_body().into_reader(), &mut |event| {
                 done = take(event.data);
                 true
@@ -358,8 +306,15 @@ impl Shared {
         }
     }
 
-    /// Opens a stream of events; `None` where the server has none.
-    fn get(&self, like: &Outgoing, last: Option<&str>) -> Result<Option<Response<Body>>, Failure> {
+    /// What goes to `target` goes to another place from now on.
+    fn settle(&self, target: &str, settled: String) {
+        if settled != target {
+            *lock(&self.target) = settled;
+        }
+    }
+
+    /// Opens a stream of events, and says where it is; `None` where the server has none.
+    fn get(&self, like: &Outgoing, last: Option<&str>) -> Result<Option<(Response<Body>, String)>, Failure> {
         let target = lock(&self.target).clone();
         let session = lock(&self.session).clone();
         let session = session.as_deref().map(|session| ("Mcp-Session-Id", session));
@@ -372,18 +327,16 @@ impl Shared {
             }
             request.call()
         };
-        let (response, at) = redirected(&target, true, send).map_err(|error| match error {
+        let Reached { response, at, settled } = redirected(&target, true, send).map_err(|error| match error {
             Redirected::Failed(error) => failure(&error, &target),
             Redirected::Refused(why) => Failure::new(FailureKind::Server, format!("cannot reach {target}: {why}")),
         })?;
-        if at != target {
-            *lock(&self.target) = at;
-        }
+        self.settle(&target, settled);
         let is_stream = response
             .headers()
             .get("content-type")
             .is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream"));
-        Ok(Some(response).filter(|response| response.status() == 200 && is_stream))
+        Ok((response.status() == 200 && is_stream).then_some((response, at)))
     }
 
     /// The stream for what the server says unasked, for as long as it gives one.
@@ -392,7 +345,7 @@ impl Shared {
         let like = Outgoing { fields, ..Outgoing::default() };
         let mut stream = Stream::new();
         while !self.over.load(Ordering::Relaxed) {
-            let Ok(Some(response)) = self.get(&like, stream.last_id.clone().as_deref()) else { return };
+            let Ok(Some((response, _))) = self.get(&like, stream.last_id.clone().as_deref()) else { return };
             stream.read(&mut response.into_body().into_reader(), &mut |event| {
                 event.data.into_iter().for_each(|data| self.arrive(Arrival::Text(data, Instant::now())));
                 true
@@ -404,13 +357,12 @@ impl Shared {
     /// The one stream of HTTP+SSE: its first event names the address, all others are messages.
     fn legacy_stream(&self, url: &str, announce: &Sender<Result<String, Failure>>) {
         let refuse = |failure| drop(announce.send(Err(failure)));
-        let response = match self.get(&Outgoing::default(), None) {
-            Ok(Some(response)) => response,
+        // The endpoint is relative to where the stream is.
+        let (response, url) = match self.get(&Outgoing::default(), None) {
+            Ok(Some(found)) => found,
             Ok(None) => return refuse(Failure::new(FailureKind::Server, format!("{url} gives no stream of events"))),
             Err(failure) => return refuse(failure),
         };
-        // The endpoint is relative to where the stream is.
-        let url = lock(&self.target).clone();
         Stream::new().read(&mut response.into_body().into_reader(), &mut |event| {
             match (event.kind.as_deref(), event.data) {
                 (Some("endpoint"), Some(data)) => {
@@ -464,11 +416,11 @@ fn error_without_id(text: &[u8]) -> Option<&str> {
     part(envelope.error).filter(|_| !names_one)
 }
 
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
+pub(super) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
     thread::Builder::new().name(name.to_owned()).spawn(run).map(drop).context("cannot start a thread")
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -8,6 +8,8 @@ pub mod connector;
 pub mod http;
 #[cfg(feature = "http")]
 mod origin;
+#[cfg(feature = "http")]
+mod posts;
 pub mod stdio;
 #[cfg(feature = "http")]
 mod stream;

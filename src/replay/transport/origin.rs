@@ -12,7 +12,18 @@ use crate::decode::uri;
 /// Redirects that are followed for one request.
 const REDIRECTS: u32 = 3;
 
-/// Sends a request to a URL, and to the places at its origin to which it is redirected; the URL that answered comes with the response.
+/// A response, and where it came from.
+#[derive(Debug)]
+pub(super) struct Reached {
+    pub(super) response: Response<Body>,
+    /// The URL that answered.
+    pub(super) at: String,
+    /// Where later requests go at once: to where the URL moved for good. "The target resource has been assigned a new permanent URI and any future
+    /// references to this resource ought to use" it (RFC 9110 section 15.4.2 of 301, 15.4.9 of 308); all others say where it is for now.
+    pub(super) settled: String,
+}
+
+/// Sends a request to a URL, and to the places at its origin to which it is redirected.
 ///
 /// "If the 307 status code is received …, the user agent MUST NOT change the request method" (RFC 9110 section 15.4.8; 15.4.9 for 308). After 301, 302
 /// and 303 a POST would become a GET, which is no message: those are followed only where it `is_get`.
@@ -20,18 +31,25 @@ pub(super) fn redirected<E>(
     url: &str,
     is_get: bool,
     send: impl Fn(&str) -> Result<Response<Body>, E>,
-) -> Result<(Response<Body>, String), Redirected<E>> {
-    let mut target = url.to_owned();
+) -> Result<Reached, Redirected<E>> {
+    let (mut target, mut settled) = (url.to_owned(), url.to_owned());
+    let mut is_permanent = true;
     for _ in 0..=REDIRECTS {
         let response = send(&target).map_err(Redirected::Failed)?;
         let status = response.status().as_u16();
         let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
         let Some(location) = location.filter(|_| matches!(status, 301..=303 | 307 | 308)) else {
-            return Ok((response, target));
+            return Ok(Reached { response, at: target, settled });
         };
         let next = resolve(&target, location);
         match next {
-            Some(next) if is_get || matches!(status, 307 | 308) => target = next,
+            Some(next) if is_get || matches!(status, 307 | 308) => {
+                is_permanent &= matches!(status, 301 | 308);
+                if is_permanent {
+                    settled.clone_from(&next);
+                }
+                target = next;
+            }
             Some(next) => {
                 return Err(Redirected::Refused(format!("HTTP {status}: it moved to {next}: replay to that")));
             }
@@ -77,6 +95,21 @@ fn origin_end(url: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_moved_for_good_is_gone_to_at_once() {
+        let hops = [("/a", 308, "/b"), ("/b", 307, "/c"), ("/c", 308, "/d")];
+        let send = |url: &str| {
+            let hop = hops.iter().find(|(from, ..)| url.ends_with(from));
+            let (status, to) = hop.map_or((200, ""), |(_, status, to)| (*status, *to));
+            let response = Response::builder().status(status).header(LOCATION, to);
+            Ok::<_, ()>(response.body(Body::builder().data("")).expect("a response"))
+        };
+        let reached = redirected("http://x/a", false, send).expect("it is reached");
+        assert_eq!((&*reached.at, &*reached.settled), ("http://x/d", "http://x/b"));
+        let reached = redirected("http://x/b", false, send).expect("it is reached");
+        assert_eq!((&*reached.at, &*reached.settled), ("http://x/d", "http://x/b"));
+    }
 
     #[test]
     fn an_address_is_relative_to_the_url_and_stays_at_its_origin() {

@@ -10,6 +10,7 @@
 --token T      401 for requests without "Authorization: Bearer T"
 --forget-at N  at the Nth request the session is unknown (404)
 --elsewhere U  /away and /away-sse are redirected to U; /old is redirected to /mcp, /old-sse to /sse
+/stream is HTTP+SSE at an address that does not say so
 --cut          streams of answers are closed before the answer, which comes to who resumes
 """
 import argparse
@@ -244,7 +245,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         if not self.admitted() or self.moved():
             return
-        if self.path == "/sse":
+        if self.path in ("/sse", "/stream"):
             return self.legacy_stream()
         last = self.headers.get("Last-Event-ID")
         if last in self.cut_off:
@@ -274,6 +275,8 @@ class Handler(BaseHTTPRequestHandler):
         if not self.admitted() or self.moved():
             return
         message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path == "/stream":
+            return self.reply(405)
         if self.path.startswith("/messages"):
             session = self.sessions[self.path.split("=")[1]]
             self.reply(202)
