@@ -1,6 +1,5 @@
 //! What a replay says and hears, on its way to a store: a source of packets, the one pipeline, a writer.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread::{self, JoinHandle};
@@ -9,17 +8,20 @@ use anyhow::{Context, Result, anyhow};
 
 use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
-use crate::engine;
 use crate::engine::saver::{self, Recorder};
-use crate::event::Detail;
+use crate::engine::{self, Both, Listener};
+use crate::event::{Detail, Event};
+use crate::mcp::SessionNumber;
 use crate::pipeline::{Options, Pipeline};
 use crate::source::Source;
-use crate::store::{self, CaptureId, CaptureInfo, CaptureKind, Page, Place, Reader, Scope, Summary, Writer};
+use crate::store::{
+    self, CaptureId, CaptureInfo, CaptureKind, Page, Place, Reader, Scope, Selection, Stored, Summary, Writer,
+};
 
 /// A recorder on a thread of its own.
 #[derive(Debug)]
 pub struct Capture {
-    thread: JoinHandle<Result<()>>,
+    thread: JoinHandle<Result<Numbers>>,
     place: Place,
     id: CaptureId,
 }
@@ -47,38 +49,73 @@ impl Capture {
     /// # Errors
     /// It could not be recorded.
     pub fn finish(self) -> Result<Recorded> {
-        self.thread.join().unwrap_or_else(|_| Err(anyhow!("the recorder ended")))?;
-        let reader = Reader::open(self.place)?;
-        let mut requests = HashMap::new();
-        let mut page = Page::first(1_000);
-        loop {
-            let rows = reader.message_rows(Scope::Capture(self.id), page)?;
-            let Some(last) = rows.last() else { break };
-            page = Page::from(last.key().next(), 1_000);
-            for row in rows {
-                if (row.direction, row.kind) == (Direction::ClientToServer, Kind::Request)
-                    && let Some(id) = row.id
-                {
-                    requests.entry(id).or_insert(row.number.0);
-                }
-            }
-        }
-        Ok(Recorded { requests })
+        let numbers = self.thread.join().unwrap_or_else(|_| Err(anyhow!("the recorder ended")))?;
+        Ok(Recorded { numbers, place: self.place, id: self.id })
     }
 }
 
 /// What was recorded.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Recorded {
-    /// The number of the client's request of each id, as JSON text.
-    pub requests: HashMap<String, u64>,
+    numbers: Numbers,
+    place: Place,
+    id: CaptureId,
 }
 
-fn record(mut source: impl Source, writer: Writer) -> Result<()> {
+impl Recorded {
+    /// The number of the client's request that was sent with this id.
+    pub fn request(&self, id: u64) -> Option<u64> {
+        self.numbers.0.get(usize::try_from(id).ok()?).copied().filter(|number| *number > 0)
+    }
+
+    /// Saves it in another place as well, under the numbers that it has, and says which session it is there; `None` where nothing was said.
+    ///
+    /// # Errors
+    /// It cannot be read, or the other place not be written.
+    pub fn save(&self, place: &Place) -> Result<Option<SessionNumber>> {
+        let capture = Reader::open(self.place.clone())?.capture(self.id)?.context("the replay is no longer there")?;
+        let writer = Writer::create(place.clone(), &capture.info, store::Options::default())?;
+        let id = writer.capture();
+        // What was decoded once is decoded again: the same packets give the same messages.
+        record(Stored::open(self.place.clone(), Selection::Capture(self.id))?, writer)?;
+        let first = Reader::open(place.clone())?.message_rows(Scope::Capture(id), Page::first(1))?;
+        Ok(first.first().map(|row| row.session))
+    }
+}
+
+/// By id of a request of the client: its number, or 0 where there is none. The ids are our own, counted from 1.
+#[derive(Clone, Debug, Default)]
+struct Numbers(Vec<u64>);
+
+/// Ids beyond it are not ours.
+const IDS: usize = 1 << 24;
+
+impl Listener for Numbers {
+    fn event(&mut self, event: Event) -> Result<()> {
+        self.hear(&event)
+    }
+
+    fn hear(&mut self, event: &Event) -> Result<()> {
+        if let Event::Message(message) = event
+            && (message.direction, message.kind) == (Direction::ClientToServer, Kind::Request)
+            && let Some(id) = message.id.as_deref().and_then(|id| id.parse::<usize>().ok()).filter(|id| *id < IDS)
+        {
+            self.0.resize(self.0.len().max(id + 1), 0);
+            if self.0[id] == 0 {
+                self.0[id] = message.number.0;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn record(mut source: impl Source, writer: Writer) -> Result<Numbers> {
     let mut pipeline = Pipeline::new(Options { detail: Detail::Store, ..Options::default() });
-    let mut recorder = Recorder::new(writer);
+    let mut recorder = Both(Numbers::default(), Recorder::new(writer));
     let stop = Arc::new(AtomicBool::new(false));
     engine::run(&mut source, &mut pipeline, &mut recorder, &stop)?;
     let skipped = pipeline.counts().skipped.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect();
-    recorder.finish(&Summary { ended: saver::now(), skipped, damage: Vec::new() })
+    let Both(numbers, recorder) = recorder;
+    recorder.finish(&Summary { ended: saver::now(), skipped, damage: Vec::new() })?;
+    Ok(numbers)
 }

@@ -168,7 +168,12 @@ impl Job {
     /// # Errors
     /// As for [`Target::replay`].
     pub fn run(&self, follower: &mut Follower<'_>) -> Result<Replayed> {
-        let (taken, recorded) = self.target.replay(&self.script, &self.settings, &self.place, follower)?;
+        self.run_in(&self.place, follower)
+    }
+
+    /// The same, recorded in another place.
+    pub(super) fn run_in(&self, place: &Place, follower: &mut Follower<'_>) -> Result<Replayed> {
+        let (taken, recorded) = self.target.replay(&self.script, &self.settings, place, follower)?;
         let mut report = judge::report(&self.script, &taken, &recorded, &self.rules);
         (report.new, report.volatile) = (self.target.name(), self.volatile.clone());
         Ok(Replayed { taken, recorded, report })

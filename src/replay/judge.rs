@@ -25,7 +25,7 @@ pub fn report(script: &Script, taken: &Taken, recorded: &Recorded, rules: &Rules
             continue;
         }
         let old = Some(Party { number: step.number.0, latency: script.latency(index) });
-        let number = |done: &Done| recorded.requests.get(&done.id?.to_string()).copied();
+        let number = |done: &Done| recorded.request(done.id?);
         let new = number(done).map(|number| Party { number, latency: done.latency });
         let label = step.label.clone();
         let (outcome, differences, why) = match &done.fate {

@@ -1,4 +1,7 @@
 //! Many replays at once, and how long the answers took.
+//!
+//! Of many that are alike one is worth keeping. Saved are the first, and each that was the first in which some request was answered otherwise: those
+//! are the ones that the report speaks of.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,10 +11,12 @@ use std::thread;
 use anyhow::Result;
 
 use super::follow::Follower;
-use super::job::Job;
+use super::job::{Job, Replayed};
 use super::run::{Fate, Taken};
 use super::script::Script;
 use crate::compare::{Outcome, Report};
+use crate::mcp::SessionNumber;
+use crate::store::Place;
 
 /// How many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,10 +69,13 @@ pub struct Outcomes {
     pub latencies: BTreeMap<String, Latencies>,
     /// Replays done.
     pub replays: u64,
+    /// Those of them that were saved, where they are saved.
+    pub saved: Vec<SessionNumber>,
 }
 
 impl Outcomes {
-    fn add(&mut self, script: &Script, taken: &Taken, report: Report) {
+    /// Adds a replay, and says whether the report speaks of it.
+    fn add(&mut self, script: &Script, taken: &Taken, report: Report) -> bool {
         self.replays += 1;
         for (index, (step, done)) in
             script.plan.steps.iter().zip(&taken.steps).enumerate().filter(|(_, (step, _))| step.is_request)
@@ -82,11 +90,13 @@ impl Outcomes {
         }
         if self.replays == 1 {
             self.report = report;
-            return;
+            return true;
         }
+        let mut is_other = false;
         for (kept, other) in self.report.pairs.iter_mut().zip(report.pairs) {
             if !kept.outcome.differs() && other.outcome.differs() {
                 *kept = other;
+                is_other = true;
             }
         }
         for note in report.notes {
@@ -94,6 +104,19 @@ impl Outcomes {
                 self.report.notes.push(note);
             }
         }
+        is_other
+    }
+
+    /// Says what was saved of many.
+    fn note_saved(&mut self) {
+        let numbers: Vec<String> = self.saved.iter().map(|session| session.0.to_string()).collect();
+        let sessions = if numbers.len() == 1 { "session" } else { "sessions" };
+        self.report.notes.push(format!(
+            "of {} replays {} saved, {sessions} {}: the first, and each that was the first to differ somewhere",
+            self.replays,
+            numbers.len(),
+            numbers.join(", ")
+        ));
     }
 
     /// Whether anything differed.
@@ -107,19 +130,27 @@ impl Outcomes {
 /// # Errors
 /// As for [`Job::run`]: the first that any of them met.
 pub fn run(job: &Job, load: Load) -> Result<Outcomes> {
+    let total = load.repeat.saturating_mul(load.parallel);
+    let is_single = total <= 1;
     let outcomes = Mutex::new((Outcomes::default(), None));
     let started = AtomicU64::new(0);
-    let total = load.repeat.saturating_mul(load.parallel);
+    let replay = || {
+        let place = if is_single { job.place.clone() } else { Place::temporary()? };
+        job.run_in(&place, &mut Follower::nobody())
+    };
+    let add = |outcomes: &mut Outcomes, Replayed { taken, recorded, report }: Replayed| {
+        if outcomes.add(&job.script, &taken, report) && !is_single && !job.place.is_temporary() {
+            outcomes.saved.extend(recorded.save(&job.place)?);
+        }
+        Ok(())
+    };
     let session = || {
         while started.fetch_add(1, Ordering::Relaxed) < total {
-            let done = job.run(&mut Follower::nobody());
+            let done = replay();
             let mut outcomes = outcomes.lock().unwrap_or_else(PoisonError::into_inner);
-            match done {
-                Ok(replayed) => outcomes.0.add(&job.script, &replayed.taken, replayed.report),
-                Err(error) => {
-                    outcomes.1.get_or_insert(error);
-                    return;
-                }
+            if let Err(error) = done.and_then(|replayed| add(&mut outcomes.0, replayed)) {
+                outcomes.1.get_or_insert(error);
+                return;
             }
         }
     };
@@ -131,6 +162,11 @@ pub fn run(job: &Job, load: Load) -> Result<Outcomes> {
     });
     match outcomes.into_inner().unwrap_or_else(PoisonError::into_inner) {
         (_, Some(error)) => Err(error),
-        (outcomes, None) => Ok(outcomes),
+        (mut outcomes, None) => {
+            if !outcomes.saved.is_empty() {
+                outcomes.note_saved();
+            }
+            Ok(outcomes)
+        }
     }
 }

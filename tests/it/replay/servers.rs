@@ -72,6 +72,19 @@ fn across_transports_and_back() {
 }
 
 #[test]
+fn what_came_to_nothing_before_http_sse_leaves_no_session() {
+    let scene = Scene::new();
+    scene.record(&[], |client| drop(client.call("echo", json!({"text": "a"}))));
+    let served = Served::start(&scene, &[]);
+    let done = scene.replay_to(&served.url("/stream"), &[]);
+    assert_eq!(done.status.code(), Some(0), "{}{}", stdout(&done), String::from_utf8_lossy(&done.stderr));
+    let sessions = stdout(&scene.run(&["sessions", "--json"]));
+    let transports = sessions.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let transports: Vec<Value> = transports.map(|session| session["transport"].clone()).collect();
+    assert_eq!(transports, ["stdio", "http-sse"], "{sessions}");
+}
+
+#[test]
 fn a_stream_that_breaks_is_taken_up_again() {
     let scene = Scene::new();
     scene.record(&[], |client| drop(client.call("echo", json!({"text": "a"}))));
@@ -135,8 +148,12 @@ fn many_at_once_with_a_table_of_latencies() {
     let report = report(&done);
     assert_eq!(done.status.code(), Some(0), "{report}");
     assert_eq!(report["latencies"]["tools/call echo"]["calls"], 6);
-    let text = stdout(&scene.replay(&["--repeat=2", NOW], &[]));
+    let saved = "of 6 replays 1 saved, session 2: the first, and each that was the first to differ somewhere";
+    assert_eq!(report["notes"], json!([saved]));
+    let text = stdout(&scene.replay(&["--repeat=2"], &[]));
     assert!(text.contains("\n2 replays\n"), "{text}");
+    assert!(text.contains("of 2 replays 1 saved, session 3:"), "{text}");
+    assert_eq!([3, 4].map(|session| scene.run(&["show", &session.to_string()]).status.code()), [Some(0), Some(2)]);
 }
 
 #[test]
