@@ -16,8 +16,8 @@ use crate::pipeline::{Input, Options, Pipeline};
 /// On a pipe: `> {"jsonrpc":…}` is a line of the client, `< …` one of the server, `<_…` one without its end, `2 …` one of stderr,
 /// `>.` and `<.` the end of stdin and stdout, `! 3` the exit of the server with status 3, `~` the moment in which recording
 /// began: what a wrapper says at the start of a process is left out.
-/// Over HTTP (first step begins with `> POST`, `> GET` or `> DELETE`): `> POST /mcp\nName: value\n\nbody` and
-/// `< 200\nName: value\n\nbody`; `Host` and `Content-Length` are added. `<_…` are bytes of the server as they are, `@ 2` goes on
+/// Over HTTP (some step begins with `> POST`, `> GET` or `> DELETE`): `> POST /mcp\nName: value\n\nbody` and
+/// `< 200\nName: value\n\nbody`; `Host` and `Content-Length` are added. `>_…` and `<_…` are bytes as they are, `@ 2` goes on
 /// on the client's second connection, `+ 500` lets so many milliseconds pass.
 pub fn findings<S: AsRef<str>>(steps: &[S]) -> Vec<Finding> {
     let mut found = Vec::new();
@@ -181,6 +181,7 @@ fn network<S: AsRef<str>>(steps: &[S]) -> Vec<Frame> {
         match mark {
             "> " => wire.send(port, 0, &format!("{first} HTTP/1.1\r\nHost: 10.0.0.2:8000\r\n{fields}{length}{body}")),
             "< " => wire.send(port, 1, &format!("HTTP/1.1 {first} Reason\r\n{fields}{length}{body}")),
+            ">_" => wire.send(port, 0, text),
             "<_" => wire.send(port, 1, text),
             "@ " => port = 40_000 + text.parse::<u16>().expect("a number"),
             "+ " => wire.time += text.parse::<i64>().expect("milliseconds") * MILLISECOND,

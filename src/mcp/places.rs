@@ -41,6 +41,8 @@ pub struct Place {
     pub resumes: bool,
     /// Status of the response, once seen.
     pub status: Option<u16>,
+    /// Where the response redirects to, once seen.
+    pub redirected_to: Option<String>,
     /// The session its messages belong to, once known.
     pub session: Option<SessionNumber>,
     /// Whether the request carried JSON-RPC.
@@ -68,6 +70,7 @@ impl Place {
             accepts_events: field("accept").is_some_and(|accept| accept.contains("text/event-stream")),
             resumes: field("last-event-id").is_some(),
             status: None,
+            redirected_to: None,
             session: None,
             asked: false,
             text: None,

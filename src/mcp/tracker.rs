@@ -178,6 +178,9 @@ impl Tracker {
                 self.message(&text, session, bytes, span, Err(fault), None, sink);
             }
         }
+        if let Some(exchange) = text.exchange() {
+            self.redirect(exchange);
+        }
     }
 
     /// The session that a text belongs to; opened where it begins one.

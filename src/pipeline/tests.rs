@@ -63,3 +63,22 @@ fn requests_captured_before_the_endpoint_is_announced_belong_to_its_session() {
     assert_eq!(pairs(&told), [("0", None), ("0", Some("0"))]);
     assert_eq!((told[0].session, told[1].transport), (told[1].session, Transport::HttpSse));
 }
+
+/// Servers redirect as soon as they have the head, and the text is on its way then.
+#[test]
+fn what_is_redirected_before_it_came_is_asked_again_in_its_session() {
+    let body = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"n","version":"1"}}}"#;
+    let head =
+        format!(">_POST /mcp HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n", body.len());
+    let redirect =
+        "<_HTTP/1.1 307 Temporary Redirect\r\nLocation: http://h/mcp/\r\nContent-Length: 0\r\n\r\n".to_owned();
+    let answer =
+        "< 200\nMcp-Session-Id: a\nContent-Type: application/json\n\n{\"jsonrpc\":\"2.0\",\"id\":0,\"result\":{}}"
+            .to_owned();
+    let first = [head, redirect, format!(">_{body}")];
+    let again = [format!("> POST /mcp/\nContent-Type: application/json\n\n{body}"), answer];
+    let told = messages(&[&first[..], &again[..]].concat());
+    assert_eq!(pairs(&told), [("0", None), ("0", None), ("0", Some("0"))]);
+    assert_eq!(told[2].answers, Some(told[1].number), "the first was not taken");
+    assert!(told.iter().all(|message| message.session == told[0].session));
+}

@@ -23,6 +23,9 @@ impl Tracker {
             return;
         }
         place.status = exchange.status;
+        if matches!(exchange.status, Some(301 | 302 | 307 | 308)) {
+            place.redirected_to = exchange.response.fields.get("location").map(str::to_owned);
+        }
         if place.method.is_empty() {
             place.session_id = exchange.response.fields.get("mcp-session-id").map(str::to_owned);
         }
@@ -47,9 +50,17 @@ impl Tracker {
             state.session.transport = Transport::StreamableHttp;
             state.changed = true;
         }
-        if let (Some(301 | 302 | 307 | 308), Some(to)) = (exchange.status, exchange.response.fields.get("location")) {
+        self.redirect(exchange.number);
+    }
+
+    /// The exchange was redirected, and what it asked is known: it was not taken and will be asked again, in the same session. A server may redirect
+    /// by the head alone, before the text has come.
+    pub(super) fn redirect(&mut self, exchange: ExchangeNumber) {
+        let Some(place) = self.exchanges.get(&exchange) else { return };
+        let Some(to) = &place.redirected_to else { return };
+        if let Some(state) = place.session.and_then(|session| self.sessions.get_mut(&session)) {
             state.redirected_to = uri::host(to).map(str::to_owned);
-            state.pairing.redirected(exchange.number);
+            state.pairing.redirected(exchange);
             self.places.redirect(place);
         }
     }
