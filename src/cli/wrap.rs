@@ -1,6 +1,7 @@
 //! `mcptap wrap`: an STDIO server with its pipes teed into the database.
 
-use std::path::{Path, PathBuf};
+use std::env;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -31,15 +32,16 @@ pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
     };
     let source = recorded.join(" ");
     let server = Server { command: arguments.command, recorded, name: arguments.name };
-    let code = stdio::wrap(&server, move |observations| record(observations, source, db));
+    let place = target::database(db).map(Place::file);
+    // Observations wait beside the database, which has to find room there too. Where that cannot be, the recorder will say why.
+    let folder = place.as_ref().ok().and_then(|place| place.create_folder().ok());
+    let folder = folder.unwrap_or_else(env::temp_dir);
+    let code = stdio::wrap(&server, &folder, move |observations| record(observations, source, place?));
     Ok(ExitCode::from(code))
 }
 
 /// Decodes and saves what is observed until the server has ended. Nothing here can reach the server.
-fn record(mut observations: Observations, source: String, db: Option<PathBuf>) -> Result<()> {
-    let place = Place::file(target::database(db)?);
-    // Beside the database, which has to find room there too.
-    observations.overflow_into(place.path().parent().unwrap_or(Path::new(".")));
+fn record(mut observations: Observations, source: String, place: Place) -> Result<()> {
     let (process, started) = (std::process::id(), saver::now());
     let info = CaptureInfo { kind: CaptureKind::Wrap, source, process, started };
     let writer = create(&place, &info)?;

@@ -1,23 +1,23 @@
 //! A source on a thread of its own, behind a bounded queue: a capture must be emptied faster than the kernel fills it, whatever the decoder does.
 //!
-//! What the queue has no room for waits on the disk, see [`Overflow`]. When that is full too, whole packets are dropped and counted; the decoder
+//! What memory has no room for waits on the disk, see [`Overflow`]. When that is full too, whole packets are dropped and counted; the decoder
 //! takes them for loss and resumes.
 
 use std::mem;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 
 use crate::capture::Time;
 use crate::source::batch::Batch;
-use crate::source::overflow::Overflow;
+use crate::source::overflow::{Block, Overflow};
 use crate::source::{Item, Source};
 
-/// Bytes of a batch, and batches that wait: 64 MiB absorb seconds of a busy interface.
+/// Bytes of a batch, and batches that wait in memory: 64 MiB absorb seconds of a busy interface.
 const BATCH: usize = 256 << 10;
 const WAITING: usize = 256;
 /// How long the decoder waits for packets before it looks at the clock.
@@ -30,13 +30,20 @@ const REST: Duration = Duration::from_millis(250);
 /// What the capture thread gives back when it ends: its source, to ask for counters.
 type Ended<S> = (S, Result<()>);
 
-/// What both ends share.
+/// A batch that waits, and the number of packets in it.
 #[derive(Debug)]
+enum Waiting {
+    Memory(Batch),
+    Disk(Block, u64),
+}
+
+/// What both ends share.
+#[derive(Debug, Default)]
 struct Shared {
-    /// Batches younger than all in the channel. Locked while a batch is put into either, so that none overtakes another.
-    overflow: Mutex<Overflow>,
-    /// Packets that wait in the overflow.
-    waiting: AtomicU64,
+    /// Batches that wait in memory.
+    batches: AtomicUsize,
+    /// Packets that wait on the disk.
+    packets: AtomicU64,
     dropped: Mutex<Dropped>,
 }
 
@@ -50,15 +57,11 @@ pub struct Dropped {
 }
 
 impl Shared {
-    fn overflow(&self) -> MutexGuard<'_, Overflow> {
-        self.overflow.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn dropped(&self) -> MutexGuard<'_, Dropped> {
         self.dropped.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn drop(&self, batch: &Batch) {
+    fn give_up(&self, batch: &Batch) {
         let mut dropped = self.dropped();
         dropped.packets += batch.len() as u64;
         let ends = [batch.get(0), batch.len().checked_sub(1).and_then(|last| batch.get(last))]
@@ -72,7 +75,7 @@ impl Shared {
 /// The decoder's end of the queue.
 #[derive(Debug)]
 pub struct Queue<S> {
-    batches: Receiver<Batch>,
+    batches: Receiver<Waiting>,
     thread: Option<JoinHandle<Ended<S>>>,
     shared: Arc<Shared>,
     batch: Batch,
@@ -89,7 +92,7 @@ pub struct Gauge(Arc<Shared>);
 impl Gauge {
     /// Packets that wait on the disk.
     pub fn waiting(&self) -> u64 {
-        self.0.waiting.load(Ordering::Relaxed)
+        self.0.packets.load(Ordering::Relaxed)
     }
 
     /// Packets dropped because the decoder did not keep up.
@@ -101,11 +104,10 @@ impl Gauge {
 impl<S: Source + Send + 'static> Queue<S> {
     /// Starts to empty `source` until it ends or `stop` is set.
     pub fn start(source: S, stop: Arc<AtomicBool>, overflow: Overflow) -> Result<Queue<S>> {
-        let (sender, batches) = bounded(WAITING);
-        let (waiting, dropped) = Default::default();
-        let shared = Arc::new(Shared { overflow: Mutex::new(overflow), waiting, dropped });
-        let capturing = Arc::clone(&shared);
-        let capture = move || capture(source, &stop, &sender, &capturing);
+        let (sender, batches) = unbounded();
+        let shared = Arc::<Shared>::default();
+        let outlet = Outlet { batches: sender, overflow, shared: Arc::clone(&shared) };
+        let capture = move || capture(source, &stop, outlet);
         let thread =
             thread::Builder::new().name("capture".to_owned()).spawn(capture).context("cannot start a thread")?;
         let (batch, given, idle, result) = (Batch::default(), 0, Instant::now(), None);
@@ -132,16 +134,21 @@ impl<S: Source + Send + 'static> Queue<S> {
         Item::Idle
     }
 
-    /// The oldest batch that waits, if there is one.
-    fn waiting(&self) -> Result<Option<Batch>> {
-        let mut overflow = self.shared.overflow();
-        if let Ok(batch) = self.batches.try_recv() {
-            return Ok(Some(batch));
-        }
-        let batch = overflow.pop()?;
-        let packets = batch.as_ref().map_or(0, Batch::len);
-        self.shared.waiting.fetch_sub(packets as u64, Ordering::Relaxed);
-        Ok(batch)
+    /// A batch that waited, in place of the one that is used up.
+    fn take(&mut self, waiting: Waiting) -> Result<()> {
+        let used = mem::take(&mut self.batch);
+        self.given = 0;
+        self.batch = match waiting {
+            Waiting::Memory(batch) => {
+                self.shared.batches.fetch_sub(1, Ordering::Relaxed);
+                batch
+            }
+            Waiting::Disk(block, packets) => {
+                self.shared.packets.fetch_sub(packets, Ordering::Relaxed);
+                block.read(used)?
+            }
+        };
+        Ok(())
     }
 
     fn join(&mut self) {
@@ -157,32 +164,21 @@ impl<S: Source + Send + 'static> Source for Queue<S> {
             if self.idle.elapsed() > PAUSE {
                 return Ok(Some(self.idle()));
             }
-            self.given = 0;
-            self.batch = match self.waiting()? {
-                Some(batch) => batch,
-                None => match self.batches.recv_timeout(PATIENCE) {
-                    Ok(batch) => batch,
-                    Err(RecvTimeoutError::Timeout) => Batch::default(),
-                    // It may have put something into the overflow since that was looked at.
-                    Err(RecvTimeoutError::Disconnected) => match self.waiting()? {
-                        Some(batch) => batch,
-                        None => {
-                            self.join();
-                            return Ok(None);
-                        }
-                    },
-                },
-            };
-        }
-        if self.batch.is_empty() {
-            return Ok(Some(self.idle()));
+            match self.batches.recv_timeout(PATIENCE) {
+                Ok(waiting) => self.take(waiting)?,
+                Err(RecvTimeoutError::Timeout) => return Ok(Some(self.idle())),
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.join();
+                    return Ok(None);
+                }
+            }
         }
         self.given += 1;
         Ok(self.batch.get(self.given - 1).map(Item::Packet))
     }
 }
 
-fn capture<S: Source>(mut source: S, stop: &AtomicBool, sender: &Sender<Batch>, shared: &Shared) -> Ended<S> {
+fn capture<S: Source>(mut source: S, stop: &AtomicBool, mut outlet: Outlet) -> Ended<S> {
     let mut batch = Batch::default();
     let mut stopped: Option<Instant> = None;
     loop {
@@ -200,39 +196,50 @@ fn capture<S: Source>(mut source: S, stop: &AtomicBool, sender: &Sender<Batch>, 
             Ok(Some(Item::Secrets(_) | Item::Damage(_))) => false,
             Ok(None) => break,
             Err(error) => {
-                send(&mut batch, sender, shared, true);
+                outlet.send(&mut batch, true);
                 return (source, Err(error));
             }
         };
-        if full && !batch.is_empty() && !send(&mut batch, sender, shared, false) {
+        if full && !outlet.send(&mut batch, false) {
             break;
         }
     }
-    send(&mut batch, sender, shared, true);
+    outlet.send(&mut batch, true);
     (source, Ok(()))
 }
 
-/// Hands the batch over. Where the channel is full it goes on growing, unless it is the `last`; a full one goes into the overflow.
-/// False once nobody listens.
-fn send(batch: &mut Batch, sender: &Sender<Batch>, shared: &Shared, last: bool) -> bool {
-    let mut overflow = shared.overflow();
-    let full = match overflow.is_empty() {
-        true => match sender.try_send(mem::take(batch)) {
-            Ok(()) => return true,
-            Err(TrySendError::Disconnected(_)) => return false,
-            Err(TrySendError::Full(full)) => full,
-        },
-        false => mem::take(batch),
-    };
-    let packets = full.len() as u64;
-    if full.bytes().len() < BATCH && !last {
-        *batch = full;
-    } else if overflow.push(&full) {
-        shared.waiting.fetch_add(packets, Ordering::Relaxed);
-    } else {
-        shared.drop(&full);
+/// The capture's end of the queue.
+struct Outlet {
+    batches: Sender<Waiting>,
+    overflow: Overflow,
+    shared: Arc<Shared>,
+}
+
+impl Outlet {
+    /// Hands the batch over. Where memory is full it goes on growing, unless it is the `last`; a full one goes to the disk.
+    /// False once nobody listens.
+    fn send(&mut self, batch: &mut Batch, last: bool) -> bool {
+        if batch.is_empty() {
+            return true;
+        }
+        let waiting = if self.shared.batches.load(Ordering::Relaxed) < WAITING {
+            self.shared.batches.fetch_add(1, Ordering::Relaxed);
+            Waiting::Memory(mem::take(batch))
+        } else if batch.bytes().len() < BATCH && !last {
+            return true;
+        } else {
+            let packets = batch.len() as u64;
+            let block = self.overflow.write(batch);
+            if block.is_err() {
+                self.shared.give_up(batch);
+            }
+            batch.clear();
+            let Ok(block) = block else { return true };
+            self.shared.packets.fetch_add(packets, Ordering::Relaxed);
+            Waiting::Disk(block, packets)
+        };
+        self.batches.send(waiting).is_ok()
     }
-    true
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@
 
 use std::mem;
 use std::thread::{self, JoinHandle};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, anyhow};
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -13,6 +12,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use super::Listener;
 use crate::capture::{LinkType, Packet, PacketNumber, Time};
 use crate::event::Event;
+pub use crate::source::now;
 use crate::store::{Counts, Summary, Writer};
 
 /// Entries and bytes of a batch: enough that handing it over costs nothing beside what is in it.
@@ -199,10 +199,4 @@ fn write(mut writer: Writer, batches: &Receiver<Batch>, live: bool) -> (Counts, 
         }
     }
     (writer.counts(), result)
-}
-
-/// The time by the clock.
-pub fn now() -> Time {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Time(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
 }

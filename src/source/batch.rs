@@ -78,9 +78,8 @@ impl Batch {
         self.heads.clear();
     }
 
-    /// All but the bytes of the packets, behind what `out` holds: the number of packets, the head of each (little-endian).
+    /// All but the bytes of the packets, which come before it in a block: the head of each (little-endian), and how many there are.
     pub fn put_heads(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&(self.heads.len() as u32).to_le_bytes());
         for head in &self.heads {
             out.extend_from_slice(&head.number.0.to_le_bytes());
             out.extend_from_slice(&head.time.0.to_le_bytes());
@@ -89,17 +88,28 @@ impl Batch {
             out.extend_from_slice(&head.end.to_le_bytes());
             out.extend_from_slice(&head.link.0.to_le_bytes());
         }
+        out.extend_from_slice(&(self.heads.len() as u32).to_le_bytes());
     }
 
-    /// Reads what [`Batch::put_heads`] wrote, and behind it [`Batch::bytes`]; `None` where that is no such block.
-    pub fn take(block: &[u8]) -> Option<Batch> {
-        let (count, rest) = block.split_first_chunk()?;
-        let count = u32::from_le_bytes(*count) as usize;
-        let (heads, bytes) = rest.split_at_checked(count.checked_mul(HEAD)?)?;
+    /// Reads a block: [`Batch::bytes`], and behind them what [`Batch::put_heads`] wrote; `None` where it is no such block.
+    pub fn from_block(mut block: Vec<u8>) -> Option<Batch> {
+        let (rest, count) = block.split_last_chunk()?;
+        let heads = (u32::from_le_bytes(*count) as usize).checked_mul(HEAD)?;
+        let (bytes, heads) = rest.split_at_checked(rest.len().checked_sub(heads)?)?;
         let heads = heads.chunks_exact(HEAD).map(head).collect::<Option<Vec<Head>>>()?;
         let ends = heads.iter().map(|head| head.end as usize);
-        (ends.clone().is_sorted() && ends.max().unwrap_or(0) == bytes.len())
-            .then(|| Batch { bytes: bytes.to_vec(), heads })
+        let end = bytes.len();
+        if !ends.clone().is_sorted() || ends.max().unwrap_or(0) != end {
+            return None;
+        }
+        block.truncate(end);
+        Some(Batch { bytes: block, heads })
+    }
+
+    /// Its memory, empty.
+    pub fn into_memory(mut self) -> Vec<u8> {
+        self.bytes.clear();
+        self.bytes
     }
 
     fn end(&self) -> u32 {
@@ -142,10 +152,9 @@ mod tests {
         fn packets_come_back_as_they_were_from_memory_and_from_a_block(packets: Vec<Fields>, cut: prop::sample::Index) {
             let mut batch = Batch::default();
             packets.iter().for_each(|fields| batch.push(&packet(fields)));
-            let mut block = Vec::new();
+            let mut block = batch.bytes().to_vec();
             batch.put_heads(&mut block);
-            block.extend_from_slice(batch.bytes());
-            let again = Batch::take(&block).expect("a block of ours");
+            let again = Batch::from_block(block.clone()).expect("a block of ours");
             for batch in [&batch, &again] {
                 prop_assert_eq!(batch.len(), packets.len());
                 for (index, fields) in packets.iter().enumerate() {
@@ -154,12 +163,14 @@ mod tests {
                 }
                 prop_assert!(batch.get(packets.len()).is_none());
             }
-            prop_assert!(Batch::take(&block[..cut.index(block.len())]).is_none(), "a block that was cut");
+            if let Some(cut) = Batch::from_block(block[..cut.index(block.len())].to_vec()) {
+                prop_assert!((0..cut.len()).all(|index| cut.get(index).is_some()), "whatever it is taken for");
+            }
         }
 
         #[test]
         fn any_bytes_are_read_or_refused(block: Vec<u8>) {
-            if let Some(batch) = Batch::take(&block) {
+            if let Some(batch) = Batch::from_block(block) {
                 prop_assert!((0..batch.len()).all(|index| batch.get(index).is_some()));
             }
         }

@@ -34,7 +34,9 @@ mod samples;
 #[cfg(test)]
 mod tests;
 
-use crate::capture::Packet;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::capture::{Packet, Time};
 
 /// What a source yields.
 #[derive(Debug)]
@@ -58,6 +60,12 @@ pub struct Damage {
     pub offset: u64,
     /// What is wrong, in words that follow "byte N: ".
     pub reason: String,
+}
+
+/// The wall clock, which a record needs to be compared with other logs.
+pub fn now() -> Time {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Time(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
 }
 
 /// Where packets come from.

@@ -1,15 +1,17 @@
-//! Where packets wait that memory has no room for, while whoever decodes them is behind: a file without a name.
+//! Where packets wait that memory has no room for, while whoever decodes them is behind: files without a name.
 //!
-//! Bounded in bytes, and by what the disk has free. Packets of a network are sealed there (AES-128-GCM, NIST SP 800-38D) with a key that exists
-//! in this process's memory only, for secrets in them are masked no sooner than they are decoded. Where there is no such file, or no room in
-//! it, packets are dropped as without it: that is for its users to count.
+//! Each batch that is written leaves a [`Block`], and whoever has that can read it back once. A file is closed, and its space given back, when all its
+//! blocks are read. Together they never take more than half of what the disk has free: what waits there has to be saved on it too.
+//!
+//! Packets of a network are sealed there (AES-128-GCM, NIST SP 800-38D) with keys that exist in this process's memory only, for secrets in
+//! them are masked no sooner than they are decoded.
 
-use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use anyhow::{Context, anyhow};
 use ring::aead::{AES_128_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
@@ -17,121 +19,128 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 use super::batch::Batch;
 
-/// Bytes on the disk at most: minutes of a busy loopback interface, and a tenth of a usual disk at worst.
-const MOST: u64 = 4 << 30;
+/// Bytes of one file: its space is not given back before all of it was read.
+const SEGMENT: u64 = 64 << 20;
 
-/// Batches that wait on the disk, first in, first out.
+/// Writes batches to the disk.
 #[derive(Debug)]
 pub struct Overflow {
     folder: PathBuf,
     sealed: bool,
-    open: Option<Open>,
-}
-
-#[derive(Debug)]
-struct Open {
-    file: File,
-    key: Option<LessSafeKey>,
-    /// Bytes it may have.
-    most: u64,
-    waiting: VecDeque<Block>,
-    /// Where the first of them begins, and where the next is written.
-    start: u64,
-    end: u64,
-    /// Blocks sealed so far: each has a nonce of its own.
-    sealed: u64,
-    /// The one being sealed or opened.
+    segment: Option<(Arc<Segment>, Written)>,
+    /// Bytes in all files together.
+    used: Arc<AtomicU64>,
+    /// The block being made.
     bytes: Vec<u8>,
 }
 
-/// A sealed batch in the file, behind the one before it.
+/// How far a segment is written, and may be.
 #[derive(Clone, Copy, Debug)]
-struct Block {
+struct Written {
+    end: u64,
+    most: u64,
+}
+
+#[derive(Debug)]
+struct Segment {
+    file: File,
+    key: Option<LessSafeKey>,
+    /// Bytes in it, which are part of `total`.
+    used: AtomicU64,
+    total: Arc<AtomicU64>,
+}
+
+/// A batch that waits on the disk.
+#[derive(Debug)]
+pub struct Block {
+    segment: Arc<Segment>,
+    start: u64,
     length: u32,
-    nonce: u64,
 }
 
 impl Overflow {
-    /// One that makes its file in `folder` once it needs it. What it keeps is `sealed` if it is more than will be saved in the end.
+    /// One that makes its files in `folder` when it needs them. What it keeps is `sealed` if it is more than will be saved in the end.
     pub fn new(folder: &Path, sealed: bool) -> Overflow {
-        Overflow { folder: folder.to_owned(), sealed, open: None }
+        Overflow { folder: folder.to_owned(), sealed, segment: None, used: Arc::default(), bytes: Vec::new() }
     }
 
-    /// Whether nothing waits.
-    pub fn is_empty(&self) -> bool {
-        self.open.as_ref().is_none_or(|open| open.waiting.is_empty())
-    }
-
-    /// Appends a batch. False: there is no room for it, or no file.
-    pub fn push(&mut self, batch: &Batch) -> bool {
-        if self.open.is_none() {
-            self.open = Open::new(&self.folder, self.sealed).ok();
-        }
-        self.open.as_mut().is_some_and(|open| open.push(batch).is_ok())
-    }
-
-    /// The batch that waited longest; `None` where none waits.
+    /// Writes a batch.
     ///
     /// # Errors
-    /// The file cannot be read back.
-    pub fn pop(&mut self) -> anyhow::Result<Option<Batch>> {
-        match &mut self.open {
-            Some(open) => open.pop().context("cannot read back packets that waited on the disk"),
-            None => Ok(None),
+    /// There is no room for it, or no file can be made. Later there may be.
+    pub fn write(&mut self, batch: &Batch) -> io::Result<Block> {
+        self.bytes.clear();
+        if self.sealed {
+            self.bytes.extend_from_slice(batch.bytes());
         }
+        batch.put_heads(&mut self.bytes);
+        let before = if self.sealed { 0 } else { batch.bytes().len() };
+        let length = before + self.bytes.len() + if self.sealed { AES_128_GCM.tag_len() } else { 0 };
+        let length = u32::try_from(length).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        // Whatever goes wrong with a file, it is written no further: no two blocks are sealed with the same key at the same place.
+        let (segment, Written { end: start, most }) =
+            match self.segment.take().filter(|(_, written)| written.end + u64::from(length) <= written.most) {
+                Some(current) => current,
+                None => self.begin()?,
+            };
+        let end = start + u64::from(length);
+        if end > most {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        if let Some(key) = &segment.key {
+            let sealed = key.seal_in_place_append_tag(nonce(start), Aad::empty(), &mut self.bytes);
+            sealed.map_err(|_| io::ErrorKind::FileTooLarge)?;
+        } else {
+            segment.file.write_all_at(batch.bytes(), start)?;
+        }
+        segment.file.write_all_at(&self.bytes, start + before as u64)?;
+        segment.used.fetch_add(length.into(), Ordering::Relaxed);
+        self.used.fetch_add(length.into(), Ordering::Relaxed);
+        self.segment = Some((Arc::clone(&segment), Written { end, most }));
+        Ok(Block { segment, start, length })
+    }
+
+    /// Gives back the space of what was read, for the time in which nothing waits.
+    pub fn rest(&mut self) {
+        self.segment = None;
+    }
+
+    fn begin(&self) -> io::Result<(Arc<Segment>, Written)> {
+        let file = nameless(&self.folder)?;
+        let key = self.sealed.then(key).transpose()?;
+        let disk = rustix::fs::fstatvfs(&file)?;
+        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        let most = SEGMENT.min(free.saturating_sub(self.used.load(Ordering::Relaxed)) / 2);
+        let segment = Segment { file, key, used: AtomicU64::new(0), total: Arc::clone(&self.used) };
+        Ok((Arc::new(segment), Written { end: 0, most }))
     }
 }
 
-impl Open {
-    fn new(folder: &Path, sealed: bool) -> io::Result<Open> {
-        let file = nameless(folder)?;
-        let key = sealed.then(key).transpose()?;
-        let disk = rustix::fs::fstatvfs(&file)?;
-        // Half of it is left to others, and to the database.
-        let most = MOST.min(disk.f_bavail.saturating_mul(disk.f_frsize) / 2);
-        Ok(Open { file, key, most, waiting: VecDeque::new(), start: 0, end: 0, sealed: 0, bytes: Vec::new() })
+impl Drop for Segment {
+    fn drop(&mut self) {
+        self.total.fetch_sub(*self.used.get_mut(), Ordering::Relaxed);
+    }
+}
+
+impl Block {
+    /// Reads the batch back, into the memory of one that is used up.
+    ///
+    /// # Errors
+    /// The file cannot be read, or was changed.
+    pub fn read(self, memory: Batch) -> anyhow::Result<Batch> {
+        self.read_into(memory.into_memory()).context("cannot read back packets that waited on the disk")
     }
 
-    fn push(&mut self, batch: &Batch) -> io::Result<()> {
-        self.bytes.clear();
-        batch.put_heads(&mut self.bytes);
-        let length = self.bytes.len() + batch.bytes().len() + self.key.as_ref().map_or(0, |_| AES_128_GCM.tag_len());
-        let length = u32::try_from(length).map_err(|_| io::ErrorKind::FileTooLarge)?;
-        let end = self.end.saturating_add(length.into());
-        if end > self.most {
-            return Err(io::ErrorKind::StorageFull.into());
+    fn read_into(self, mut bytes: Vec<u8>) -> anyhow::Result<Batch> {
+        let Block { segment, start, length } = self;
+        bytes.resize(length as usize, 0);
+        segment.file.read_exact_at(&mut bytes, start)?;
+        let changed = || anyhow!("they were changed there");
+        if let Some(key) = &segment.key {
+            let opened = key.open_in_place(nonce(start), Aad::empty(), &mut bytes).map_err(|_| changed())?.len();
+            bytes.truncate(opened);
         }
-        let number = self.sealed;
-        if let Some(key) = &self.key {
-            // Whatever becomes of this block: no other one is sealed with its nonce.
-            self.sealed += 1;
-            self.bytes.extend_from_slice(batch.bytes());
-            let sealed = key.seal_in_place_append_tag(nonce(number), Aad::empty(), &mut self.bytes);
-            sealed.map_err(|_| io::ErrorKind::FileTooLarge)?;
-        } else {
-            self.file.write_all_at(batch.bytes(), self.end + self.bytes.len() as u64)?;
-        }
-        self.file.write_all_at(&self.bytes, self.end)?;
-        self.end = end;
-        self.waiting.push_back(Block { length, nonce: number });
-        Ok(())
-    }
-
-    fn pop(&mut self) -> anyhow::Result<Option<Batch>> {
-        let Some(block) = self.waiting.pop_front() else { return Ok(None) };
-        self.bytes.resize(block.length as usize, 0);
-        self.file.read_exact_at(&mut self.bytes, self.start)?;
-        self.start += u64::from(block.length);
-        if self.waiting.is_empty() {
-            (self.start, self.end) = (0, 0);
-            // Where that fails the space is given back at the end.
-            let _ = self.file.set_len(0);
-        }
-        let bytes = match &self.key {
-            Some(key) => key.open_in_place(nonce(block.nonce), Aad::empty(), &mut self.bytes).ok().map(|bytes| &*bytes),
-            None => Some(&*self.bytes),
-        };
-        bytes.and_then(Batch::take).map(Some).ok_or_else(|| anyhow!("they were changed there"))
+        Batch::from_block(bytes).ok_or_else(changed)
     }
 }
 
@@ -141,9 +150,10 @@ fn key() -> io::Result<LessSafeKey> {
     key.map(LessSafeKey::new).map_err(|_| io::Error::other("no random numbers"))
 }
 
-fn nonce(number: u64) -> Nonce {
+/// The nonce of the block at this place: each file has a key of its own, and no place of it is written twice.
+fn nonce(start: u64) -> Nonce {
     let mut nonce = [0; NONCE_LEN];
-    nonce[..8].copy_from_slice(&number.to_le_bytes());
+    nonce[..8].copy_from_slice(&start.to_le_bytes());
     Nonce::assume_unique_for_key(nonce)
 }
 
@@ -170,24 +180,26 @@ mod tests {
         batch
     }
 
-    fn number(batch: Option<Batch>) -> Option<u64> {
-        batch.map(|batch| batch.get(0).expect("one packet").number.0)
+    fn number(block: Block) -> u64 {
+        let batch = block.read(Batch::default()).expect("it can be read");
+        batch.get(0).expect("one packet").number.0
     }
 
     #[test]
-    fn what_came_first_leaves_first_and_the_space_is_used_again() {
+    fn what_was_written_is_read_and_the_space_given_back() {
         let folder = tempfile::tempdir().unwrap();
         for sealed in [true, false] {
             let mut overflow = Overflow::new(folder.path(), sealed);
-            assert!(overflow.is_empty() && overflow.pop().unwrap().is_none());
             for round in 0..3 {
-                assert!((0..100).all(|number| overflow.push(&batch(round * 100 + number))));
+                let blocks: Vec<_> =
+                    (0..100).map(|number| overflow.write(&batch(round * 100 + number)).unwrap()).collect();
                 assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "the file has no name");
-                for wanted in 0..100 {
-                    assert_eq!(number(overflow.pop().unwrap()), Some(round * 100 + wanted));
+                assert!(overflow.used.load(Ordering::Relaxed) > 100);
+                for (wanted, block) in blocks.into_iter().enumerate() {
+                    assert_eq!(number(block), round * 100 + wanted as u64);
                 }
-                assert!(overflow.is_empty());
-                assert_eq!(overflow.open.as_ref().unwrap().file.metadata().unwrap().len(), 0);
+                overflow.rest();
+                assert_eq!(overflow.used.load(Ordering::Relaxed), 0);
             }
         }
     }
@@ -196,29 +208,32 @@ mod tests {
     fn nothing_can_be_read_in_the_file_and_nothing_changed_goes_unseen() {
         let folder = tempfile::tempdir().unwrap();
         let mut overflow = Overflow::new(folder.path(), true);
-        assert!(overflow.push(&batch(1)) && overflow.push(&batch(1)) && overflow.push(&batch(2)));
-        let open = overflow.open.as_ref().unwrap();
-        let mut bytes = vec![0; open.end as usize];
-        open.file.read_exact_at(&mut bytes, 0).unwrap();
+        let [first, same, next] = [1, 1, 2].map(|number| overflow.write(&batch(number)).unwrap());
+        let (segment, Written { end, .. }) = overflow.segment.as_ref().unwrap();
+        let mut bytes = vec![0; *end as usize];
+        segment.file.read_exact_at(&mut bytes, 0).unwrap();
         assert!(memchr::memmem::find(&bytes, b"Bearer").is_none());
-        let length = open.waiting[0].length as usize;
+        let length = first.length as usize;
         assert_ne!(bytes[..length], bytes[length..2 * length], "the same packet twice");
-        open.file.write_all_at(&[bytes[9] ^ 1], 9).unwrap();
-        assert!(overflow.pop().unwrap_err().to_string().contains("read back"));
-        assert_eq!(number(overflow.pop().unwrap()), Some(1), "the next is as it was");
+        segment.file.write_all_at(&[bytes[9] ^ 1], 9).unwrap();
+        assert!(first.read(Batch::default()).unwrap_err().to_string().contains("read back"));
+        assert_eq!([same, next].map(number), [1, 2], "the others are as they were");
     }
 
     #[test]
-    fn where_there_is_no_room_batches_are_refused_until_there_is() {
+    fn where_there_is_no_room_batches_are_refused_and_the_next_file_is_as_good_as_the_first() {
         let folder = tempfile::tempdir().unwrap();
         let mut overflow = Overflow::new(folder.path(), true);
-        assert!(overflow.push(&batch(1)));
-        let open = overflow.open.as_mut().unwrap();
-        open.most = open.end * 2 - 1;
-        assert!(!overflow.push(&batch(2)));
-        assert_eq!(number(overflow.pop().unwrap()), Some(1));
-        assert!(overflow.push(&batch(3)));
-        assert_eq!(number(overflow.pop().unwrap()), Some(3));
-        assert!(!Overflow::new(&folder.path().join("missing"), true).push(&batch(1)));
+        let first = overflow.write(&batch(1)).unwrap();
+        let written = &mut overflow.segment.as_mut().unwrap().1;
+        written.most = written.end * 2 - 1;
+        // What the disk has free is too little for anything once this much is said to be in use.
+        let used = overflow.used.swap(u64::MAX / 2, Ordering::Relaxed);
+        assert_eq!(overflow.write(&batch(2)).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        overflow.used.store(used, Ordering::Relaxed);
+        let second = overflow.write(&batch(3)).unwrap();
+        assert!(!Arc::ptr_eq(&first.segment, &second.segment));
+        assert_eq!([first, second].map(number), [1, 3]);
+        assert!(Overflow::new(&folder.path().join("missing"), true).write(&batch(1)).is_err());
     }
 }

@@ -16,9 +16,9 @@
 //!   and never holds up another lane.
 //! * **A closed end is passed on**, in the direction it would have travelled: end of file from the writer closes the
 //!   reader's side; a vanished reader, found when there is something to write to it, closes the writer's side.
-//! * **Recording never waits and is never waited for.** A copy goes to a queue that is bounded by [`QUEUE_LIMIT`](tap::QUEUE_LIMIT); a thread of its own moves
-//!   what a recorder far behind leaves there to the disk. When both are full the copy is dropped, counted, and the record says so at that
-//!   place. A recorder that fails, crashes or hangs costs the record, not the server.
+//! * **Recording comes second.** What was delivered is copied to a queue that is bounded by [`QUEUE_LIMIT`](tap::QUEUE_LIMIT); a thread of its own
+//!   moves what a recorder far behind leaves there to the disk. Peers that outrun even that are slowed to the disk's pace. Where it is full or
+//!   hangs the copy is dropped, counted, and the record says so at that place. A recorder that fails, crashes or hangs costs the record, not the server.
 //! * **The server's end is ours**: the same exit status, or 128 plus the number of the signal that ended it.
 //!
 //! **Signals.** The server stays in our process group, as without us: what a terminal or a host sends to the group reaches
@@ -45,6 +45,7 @@ use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 use std::{io, thread};
@@ -61,12 +62,9 @@ pub use self::process::{Pipes, Server, StartError, exit, exit_code};
 pub use self::tap::{Observations, Tap, tap};
 
 /// How long we wait, after the server's end, for a recorder that takes nothing more of what is queued: it hangs, the database is locked, or it is at a
-/// message of a hundred megabytes on a busy machine.
+/// message of a hundred megabytes on a busy machine. For one that goes on we wait as long as it takes. A signal ends either wait: hosts that lose
+/// patience send one, and kill two seconds later.
 const RECORDER_GRACE: Duration = Duration::from_secs(5);
-
-/// How long we wait at most for one that does: what waits on the disk may be much. A signal ends either wait: hosts that lose patience send one,
-/// and kill two seconds later.
-const RECORDER_MOST: Duration = Duration::from_secs(60);
 
 /// How long we wait for it to commit what it has, once its queue was taken away.
 const RECORDER_END: Duration = Duration::from_secs(1);
@@ -122,8 +120,9 @@ pub struct Outcome {
 /// `mcptap wrap`: runs `server` on this process's standard streams and returns the exit status for this process.
 ///
 /// Says nothing on stdout, and on stderr only that the server could not be started (status 127: not found, 126: found but not
-/// executable, as shells have it) or, at the end, that something was not recorded. Call it from the main thread.
-pub fn wrap<R>(server: &Server, record: R) -> u8
+/// executable, as shells have it) or, at the end, that something was not recorded. Observations that memory has no room for wait in files in
+/// `folder`. Call it from the main thread.
+pub fn wrap<R>(server: &Server, folder: &Path, record: R) -> u8
 where
     R: FnOnce(Observations) -> anyhow::Result<()> + Send + 'static,
 {
@@ -137,7 +136,7 @@ where
     let stderr = host.stderr.try_clone();
     // The host may have closed its end of stderr long ago: then there is nobody to tell.
     let say = |line: &str| stderr.map(|stderr| writeln!(File::from(stderr), "mcptap: {line}")).map(drop).unwrap_or(());
-    match run(server, host, record) {
+    match run(server, host, folder, record) {
         Ok(Outcome { exit, unrecorded }) => {
             unrecorded.as_deref().map(say);
             exit_code(exit)
@@ -152,12 +151,13 @@ where
 /// Runs `server` between `host` and itself until it has ended and everything it said is delivered.
 ///
 /// `record` runs on a thread of its own and is handed the observations; it should return when they end. Signals to this
-/// process are passed on meanwhile. The calling thread must live as long as the server may.
+/// process are passed on meanwhile. Observations that memory has no room for wait in files in `folder`. The calling thread must live as
+/// long as the server may.
 ///
 /// # Errors
 ///
 /// Only when the server could not be started: nothing of what happens to the recording is an error here, see [`Outcome::unrecorded`].
-pub fn run<R>(server: &Server, host: Host, record: R) -> Result<Outcome, StartError>
+pub fn run<R>(server: &Server, host: Host, folder: &Path, record: R) -> Result<Outcome, StartError>
 where
     R: FnOnce(Observations) -> anyhow::Result<()> + Send + 'static,
 {
@@ -165,7 +165,7 @@ where
     let (mut child, stdio) = server.spawn()?;
     // After the start, so that a signal which is ignored here (`nohup`) is ignored by the server too.
     signals.catch_all().map_err(|error| server.error(error))?;
-    let (mut tap, observations) = tap::tap(child.id());
+    let (mut tap, observations) = tap::tap(child.id(), folder);
     tap.start(server.start());
     let recorder = start_recorder(observations, record);
     let lanes = [
@@ -253,9 +253,8 @@ fn finish_recorder(recorder: &io::Result<Receiver<Recorded>>, signals: &mut Sign
 
 /// The recorder's result; once patience is at an end it must do without the rest.
 fn wait_for(result: &Receiver<Recorded>, signals: &mut Signals, tap: &mut Tap) -> Result<Recorded, RecvTimeoutError> {
-    let begun = Instant::now();
-    let (mut left, mut moved) = (tap.unrecorded(), begun);
-    while moved.elapsed() < RECORDER_GRACE && begun.elapsed() < RECORDER_MOST && !signals.want_us_gone() {
+    let (mut left, mut moved) = (tap.unrecorded(), Instant::now());
+    while moved.elapsed() < RECORDER_GRACE && !signals.want_us_gone() {
         match result.recv_timeout(LOOK) {
             Err(RecvTimeoutError::Timeout) if tap.unrecorded() < left => {
                 (left, moved) = (tap.unrecorded(), Instant::now())

@@ -10,11 +10,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
-use super::{Item, Source};
+use super::{Item, Source, now};
 use crate::capture::{LinkType, Packet, PacketNumber, Time};
 
 /// Pieces that wait for the recorder. Whoever notes more waits: nothing of a replay is lost, it takes longer.
@@ -290,12 +290,6 @@ impl Source for Spool {
     fn progress(&self) -> (u64, Option<u64>) {
         (self.bytes, None)
     }
-}
-
-/// The wall clock, which a record needs to be compared with other logs.
-fn now() -> Time {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Time(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]

@@ -54,16 +54,24 @@ impl Place {
         self.temporary.is_some()
     }
 
-    /// Creates the file, empty, and the directories above it where they are missing: for this user only, since captures hold what
-    /// people said to each other. SQLite gives its `-wal` and `-shm` files the mode of the database.
+    /// The directory that the file is in, created with those above it where they are missing: for this user only, since captures hold what
+    /// people said to each other.
+    ///
+    /// # Errors
+    /// It cannot be created.
+    pub fn create_folder(&self) -> anyhow::Result<PathBuf> {
+        let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut builder = DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(parent).with_context(|| format!("cannot create the directory {}", parent.display()))?;
+        Ok(parent.to_owned())
+    }
+
+    /// Creates the file, empty, in its directory. SQLite gives its `-wal` and `-shm` files the mode of the database.
     pub(super) fn create(&self) -> anyhow::Result<()> {
-        if let Some(parent) = self.path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            let mut builder = DirBuilder::new();
-            builder.recursive(true);
-            #[cfg(unix)]
-            std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-            builder.create(parent).with_context(|| format!("cannot create the directory {}", parent.display()))?;
-        }
+        self.create_folder()?;
         match create_private(&self.path) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => {
                 Err(error).with_context(|| format!("cannot create the database {}", self.path.display()))

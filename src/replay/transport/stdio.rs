@@ -62,7 +62,7 @@ impl Stdio {
     /// It cannot be started.
     pub fn start(server: &Server) -> Result<(Stdio, Observations)> {
         let (child, pipes) = server.spawn()?;
-        let (mut tap, observations) = stdio::tap(child.id());
+        let (mut tap, observations) = stdio::tap(child.id(), &std::env::temp_dir());
         tap.start(server.start());
         tap.nudge();
         let watched = Arc::new(Watched { tap: Mutex::new(tap), last_words: Mutex::default() });
@@ -143,7 +143,7 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<(
 fn write(mut stdin: File, lines: &Receiver<Vec<u8>>, watched: &Watched) {
     for line in lines {
         // Noted first: the answer may be noted before the write returns.
-        watched.note(|tap| tap.data(Pipe::Stdin, &line));
+        watched.note(|tap| tap.data(crate::source::now(), Pipe::Stdin, &line));
         if stdin.write_all(&line).is_err() {
             break;
         }
@@ -162,7 +162,7 @@ fn read(mut stdout: File, arrived: &Sender<Arrival>, watched: &Watched) {
             Err(error) => break format!("cannot read what the server says: {error}"),
         };
         let now = Instant::now();
-        watched.note(|tap| tap.data(Pipe::Stdout, bytes));
+        watched.note(|tap| tap.data(crate::source::now(), Pipe::Stdout, bytes));
         let mut rest = bytes;
         while let Some(end) = memchr::memchr(b'\n', rest) {
             line.extend_from_slice(&rest[..end]);
@@ -190,7 +190,7 @@ fn listen(mut stderr: File, watched: &Watched) {
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
             Err(_) => break,
         };
-        watched.note(|tap| tap.data(Pipe::Stderr, bytes));
+        watched.note(|tap| tap.data(crate::source::now(), Pipe::Stderr, bytes));
         let mut words = watched.last_words.lock().unwrap_or_else(PoisonError::into_inner);
         words.extend_from_slice(bytes);
         let excess = words.len().saturating_sub(LAST_WORDS);

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 
 use super::tap::Tap;
 use crate::capture::pipe::Pipe;
+use crate::source::now;
 
 /// Bytes read at once. Memory that was never read into is not there yet: lanes of small messages need no more than those.
 pub(super) const BUFFER: usize = 128 << 10;
@@ -117,14 +118,15 @@ impl Lane {
     /// Moves what can be moved, now that [`watch`](Lane::watch) was answered.
     pub fn step(&mut self, tap: &mut Tap) {
         if self.pending.is_empty() {
-            self.collect(tap);
+            self.pass(tap);
+        } else {
+            self.deliver();
         }
-        self.deliver();
         self.close_if_finished(tap);
     }
 
-    /// Reads what the writer has written, as much as fits.
-    fn collect(&mut self, tap: &mut Tap) {
+    /// Reads what the writer has written, as much as fits, and writes as much of it as the reader takes.
+    fn pass(&mut self, tap: &mut Tap) {
         let Some(ends) = &self.ends else { return };
         let most = self.left.map_or(BUFFER, |left| usize::try_from(left).unwrap_or(BUFFER).min(BUFFER));
         match rustix::io::read(&ends.from, &mut self.buffer[..most]) {
@@ -134,12 +136,13 @@ impl Lane {
                 self.close();
             }
             Ok(length) => {
-                // Into the queue first: it is a copy in memory that waits for nobody, and an answer to this chunk must not be
-                // recorded before the chunk itself. The recorder is woken after the delivery.
-                tap.data(self.pipe, &self.buffer[..length]);
+                let time = now();
                 self.left = self.left.map(|left| left.saturating_sub(length as u64));
                 self.pending = 0..length;
-                if length >= FULL && !mem::replace(&mut self.enlarged, true) {
+                self.deliver();
+                // Delivered first: the copy may have to wait for room. An answer to this chunk is read by this thread too, thus later.
+                tap.data(time, self.pipe, &self.buffer[..length]);
+                if let (true, Some(ends)) = (length >= FULL && !mem::replace(&mut self.enlarged, true), &self.ends) {
                     ends.enlarge();
                 }
             }

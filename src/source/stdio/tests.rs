@@ -77,11 +77,20 @@ fn start_with<R>(server: Server, record: impl FnOnce(Sender<Vec<(Time, Seen)>>) 
 where
     R: FnOnce(Observations) -> anyhow::Result<()> + Send + 'static,
 {
+    start_beside(&std::env::temp_dir(), server, record)
+}
+
+/// As all others, with observations that memory has no room for in `folder`.
+fn start_beside<R>(folder: &Path, server: Server, record: impl FnOnce(Sender<Vec<(Time, Seen)>>) -> R) -> Running
+where
+    R: FnOnce(Observations) -> anyhow::Result<()> + Send + 'static,
+{
+    let folder = folder.to_owned();
     let (stdin, stdout, stderr) = (pipe().unwrap(), pipe().unwrap(), pipe().unwrap());
     let host = Host { stdin: stdin.0.into(), stdout: stdout.1.into(), stderr: stderr.1.into() };
     let (sender, result) = channel();
     let record = record(sender);
-    let tee = thread::spawn(move || run(&server, host, record));
+    let tee = thread::spawn(move || run(&server, host, &folder, record));
     Running { stdin: Some(stdin.1), stdout: Some(stdout.0), stderr: Some(stderr.0), tee, record: result }
 }
 
@@ -296,7 +305,7 @@ fn hosts_may_give_sockets() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let (log, their_log) = UnixStream::pair().unwrap();
     let host = Host { stdin: ours.try_clone().unwrap().into(), stdout: ours.into(), stderr: log.into() };
-    let tee = thread::spawn(move || run(&shell("cat; echo end >&2"), host, |_| Ok(())));
+    let tee = thread::spawn(move || run(&shell("cat; echo end >&2"), host, &std::env::temp_dir(), |_| Ok(())));
     let sent = vec![b'x'; 3_000_000];
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -311,11 +320,10 @@ fn hosts_may_give_sockets() {
     assert_eq!(tee.join().unwrap().unwrap().exit, exited(0));
 }
 
-#[test]
-fn a_recorder_that_lags_loses_bytes_of_the_record_only_and_the_record_says_so() {
-    const LINE: usize = 64 << 20;
+/// What a recorder gets that begins when 64 MB have passed, in either direction, and how it went.
+fn lag(folder: &Path) -> (Outcome, Vec<Seen>) {
     let (caught_up, wait) = channel::<()>();
-    let mut server = start_with(cat(), |result| {
+    let mut server = start_beside(folder, cat(), |result| {
         move |observations| {
             let _ = wait.recv();
             keep_all(result)(observations)
@@ -324,21 +332,39 @@ fn a_recorder_that_lags_loses_bytes_of_the_record_only_and_the_record_says_so() 
     let mut stdin = server.stdin.take().unwrap();
     let writer = thread::spawn(move || {
         let piece = [b'x'; 1 << 16];
-        (0..LINE / piece.len()).for_each(|_| stdin.write_all(&piece).unwrap());
+        (0..LAG / piece.len()).for_each(|_| stdin.write_all(&piece).unwrap());
         stdin.write_all(b"\n").unwrap();
         stdin
     });
-    assert_eq!(server.read(LINE + 1).last(), Some(&b'\n'), "one line of 64 MB");
+    assert_eq!(server.read(LAG + 1).last(), Some(&b'\n'), "one line of 64 MB");
     let mut stdin = writer.join().unwrap();
     drop(caught_up);
-    // The recorder makes room at some time; what passes then is recorded again, behind the loss.
-    let later = 1000;
-    for _ in 0..later {
+    // Where there was a loss the recorder makes room at some time; what passes then is recorded again, behind it.
+    for _ in 0..LATER {
         stdin.write_all(b"later\n").unwrap();
         server.read(6);
     }
     drop(stdin);
-    let (outcome, record) = server.finish();
+    server.finish()
+}
+
+const LAG: usize = 64 << 20;
+const LATER: usize = 1_000;
+
+#[test]
+fn a_recorder_that_lags_loses_nothing_where_there_is_a_disk() {
+    let (outcome, record) = lag(&std::env::temp_dir());
+    assert_eq!(outcome, Outcome { exit: exited(0), unrecorded: None });
+    for of in [Pipe::Stdin, Pipe::Stdout] {
+        let bytes = bytes_of(&record, of);
+        assert_eq!(bytes.len(), LAG + 1 + 6 * LATER, "{of:?}");
+        assert!(bytes[LAG + 1..] == *b"later\n".repeat(LATER), "{of:?}");
+    }
+}
+
+#[test]
+fn a_recorder_that_lags_without_a_disk_loses_bytes_of_the_record_only_and_the_record_says_so() {
+    let (outcome, record) = lag(Path::new("/nowhere"));
     assert_eq!(outcome.exit, exited(0));
     assert!(outcome.unrecorded.unwrap().starts_with("recording: it did not keep up; "));
     for of in [Pipe::Stdin, Pipe::Stdout] {
@@ -348,7 +374,7 @@ fn a_recorder_that_lags_loses_bytes_of_the_record_only_and_the_record_says_so() 
             .sum();
         assert!(lost > 0);
         let recorded = bytes_of(&record, of).len() as u64;
-        assert_eq!(recorded + lost, LINE as u64 + 1 + 6 * later, "{of:?}");
+        assert_eq!(recorded + lost, (LAG + 1 + 6 * LATER) as u64, "{of:?}");
     }
 }
 
@@ -390,7 +416,7 @@ fn as_a_process() {
         None => shell(&script),
     };
     let crash = std::env::var("MCPTAP_TEST_CRASH").is_ok();
-    std::process::exit(i32::from(wrap(&server, move |mut observations| {
+    std::process::exit(i32::from(wrap(&server, &std::env::temp_dir(), move |mut observations| {
         assert!(!crash, "as asked");
         while observations.next()?.is_some() {}
         Ok(())
