@@ -37,13 +37,18 @@ impl Lines {
     /// Columns where no terminal says: wide enough for a call and its packets.
     pub const WIDTH: usize = 120;
 
-    /// What a session is, in one line.
+    /// What a session is, in one line: what is not known (yet) is left out.
     pub fn session(&self, session: &Session) -> String {
         let paint = self.paint;
         let party = |party: &Option<Party>, unknown: &str| match party {
             Some(party) => safe::visible(format!("{} {}", party.name, party.version).trim()).into_owned(),
             None => unknown.to_owned(),
         };
+        let parties = (session.client.is_some() || session.server.is_some()).then(|| {
+            let client = paint.paint(Tone::Client, &party(&session.client, "client"));
+            let server = paint.paint(Tone::Server, &party(&session.server, "server"));
+            format!("{client} {} {server}", paint.paint(Tone::Dim, "→"))
+        });
         let place = match &session.peers {
             Peers::Network { server, host: Some(host), .. } => format!("{} ({server})", safe::visible(host)),
             Peers::Network { server, .. } => server.to_string(),
@@ -53,24 +58,21 @@ impl Lines {
                 format!("{name}pid {process}  {}", command.trim_end())
             }
         };
-        let id = session.session_id.as_deref().map(|id| format!("  id {}", shortened(&safe::visible(id))));
-        let version = session.protocol_version.as_deref().unwrap_or("revision unknown");
+        let id = session.session_id.as_deref().map(|id| format!("id {}", shortened(&safe::visible(id))));
         let failure = session.exit.filter(|exit| exit.code != Some(0)).map(|exit| match exit {
-            Exit { signal: Some(signal), .. } => format!("  died of signal {signal}"),
-            Exit { code, .. } => format!("  ended with status {}", code.unwrap_or_default()),
+            Exit { signal: Some(signal), .. } => format!("died of signal {signal}"),
+            Exit { code, .. } => format!("ended with status {}", code.unwrap_or_default()),
         });
-        format!(
-            "{}  {}  {}  {} {} {}  {}{}{}",
-            paint.paint(Tone::Strong, &format!("session {}", session.number.0)),
-            session.transport.name(),
-            safe::visible(version),
-            paint.paint(Tone::Client, &party(&session.client, "client")),
-            paint.paint(Tone::Dim, "→"),
-            paint.paint(Tone::Server, &party(&session.server, "server")),
-            place,
-            paint.paint(Tone::Dim, &id.unwrap_or_default()),
-            paint.paint(Tone::Error, &failure.unwrap_or_default()),
-        )
+        let parts = [
+            Some(paint.paint(Tone::Strong, &format!("session {}", session.number.0))),
+            Some(session.transport.name().to_owned()),
+            session.protocol_version.as_deref().map(|version| safe::visible(version).into_owned()),
+            parties,
+            Some(place),
+            id.map(|id| paint.paint(Tone::Dim, &id)),
+            failure.map(|failure| paint.paint(Tone::Error, &failure)),
+        ];
+        parts.into_iter().flatten().collect::<Vec<String>>().join("  ")
     }
 
     /// A message in one line.
