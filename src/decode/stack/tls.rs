@@ -189,10 +189,12 @@ impl Inner {
                 layer.shared.provenance.append(stream, length, Origin::Missing);
                 self.push(layer, side, Piece::Gap(length), Arrival { time, ..Arrival::default() });
             }
-            TlsEvent::End { direction, ending, time } => {
+            // Nobody waits for the end of what carried nothing, and it opens no streams.
+            TlsEvent::End { direction, ending, time } if self.used => {
                 let side = layer.connected.sender(direction);
                 self.push(layer, side, Piece::End(ending), Arrival { time, ..Arrival::default() });
             }
+            TlsEvent::End { .. } => {}
             TlsEvent::Anomaly { direction, record: (start, end), anomaly } => {
                 let span = Span { stream: self.below[direction as usize], start, end };
                 layer.anomaly(Some(direction), None, Some(span), anomaly);

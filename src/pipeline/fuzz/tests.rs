@@ -75,6 +75,17 @@ fn samples_keep_every_promise() {
 }
 
 #[test]
+fn a_capture_may_end_in_a_handshake() {
+    let capture = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/samples/tls/capture.pcapng")).unwrap();
+    let mut end = 0;
+    for _ in 0..24 {
+        let length = &capture[end + 4..end + 8];
+        end += u32::from_le_bytes(length.try_into().unwrap()) as usize;
+        fuzz_stack(&capture[..end]);
+    }
+}
+
+#[test]
 fn scripts_may_end_anywhere() {
     for script in [call(), piped()] {
         (0..script.len()).for_each(|end| fuzz_stack(&script[..end]));

@@ -1,5 +1,6 @@
 //! The file: whose it is, who may read it, and what is in it when things go wrong.
 
+use std::sync::Barrier;
 use std::time::Duration;
 
 use super::*;
@@ -202,11 +203,16 @@ fn several_writers_share_a_file_and_readers_see_whole_transactions() {
     const COMMITS: u64 = 20;
     let directory = directory();
     let path = directory.path().join("captures.db");
+    // Nobody commits the second half before the reader has looked.
+    let looked = Barrier::new(WRITERS as usize + 1);
     std::thread::scope(|scope| {
         for _ in 0..WRITERS {
             scope.spawn(|| {
                 let mut writer = writer(&path);
                 for commit in 0..COMMITS {
+                    if commit == COMMITS / 2 {
+                        looked.wait();
+                    }
                     writer.told_session(session(1, &[]));
                     writer.told_message(message(1, 2 * commit + 1, b"request"));
                     writer.told_message(message(1, 2 * commit + 2, b"answer"));
@@ -224,6 +230,8 @@ fn several_writers_share_a_file_and_readers_see_whole_transactions() {
                 }
                 std::thread::yield_now();
             };
+            versions.push(reader.data_version().unwrap());
+            looked.wait();
             let mut seen = 0;
             while seen < 2 * WRITERS * COMMITS {
                 let now = reader.message_count(Scope::All).unwrap();
