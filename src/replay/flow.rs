@@ -45,6 +45,17 @@ pub enum Giver {
     Notification(usize),
 }
 
+impl Giver {
+    /// The index of the message that the server sent by itself.
+    pub fn told(self, plan: &Plan) -> Option<usize> {
+        match self {
+            Giver::Answer(_) => None,
+            Giver::Request(at) => Some(plan.server_requests[at].message),
+            Giver::Notification(index) => Some(index),
+        }
+    }
+}
+
 /// Where in a recorded message of the server a value first stood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {

@@ -89,7 +89,7 @@ pub struct Planned {
     pub number: MessageNumber,
     /// What it is called.
     pub label: Label,
-    /// The requests whose answers it waits for.
+    /// What it waits for: requests whose answers have to come, and what the server told.
     pub after: Vec<MessageNumber>,
     /// JSON Pointers into its `params`, each with what gives the value that is put there.
     pub takes: Vec<(String, Given)>,
@@ -153,11 +153,13 @@ impl Job {
         // What is only measured is not kept among the sessions.
         let place = Place::temporary()?;
         let begun = Instant::now();
-        let (first, _) = self.target.replay(&self.script, &self.settings, &place, follower)?;
+        let (first, capture) = self.target.replay(&self.script, &self.settings, &place, follower)?;
+        capture.finish()?;
         if follower.stop.recv_timeout(APART.saturating_sub(begun.elapsed())) != Err(RecvTimeoutError::Timeout) {
             bail!("ended on request");
         }
-        let (second, _) = self.target.replay(&self.script, &self.settings, &place, follower)?;
+        let (second, capture) = self.target.replay(&self.script, &self.settings, &place, follower)?;
+        capture.finish()?;
         self.volatile = judge::calibrate(&self.script, &first, &second);
         self.rules.ignored.extend(self.volatile.iter().cloned());
         Ok(())
@@ -173,8 +175,11 @@ impl Job {
 
     /// The same, recorded in another place.
     pub(super) fn run_in(&self, place: &Place, follower: &mut Follower<'_>) -> Result<Replayed> {
-        let (taken, recorded) = self.target.replay(&self.script, &self.settings, place, follower)?;
-        let mut report = judge::report(&self.script, &taken, &recorded, &self.rules);
+        let (taken, capture) = self.target.replay(&self.script, &self.settings, place, follower)?;
+        // The recorder may be behind: it catches up meanwhile.
+        let verdicts = judge::verdicts(&self.script, &taken, &self.rules);
+        let recorded = capture.finish()?;
+        let mut report = judge::report(&self.script, &taken, verdicts, &recorded);
         (report.new, report.volatile) = (self.target.name(), self.volatile.clone());
         Ok(Replayed { taken, recorded, report })
     }
@@ -182,7 +187,7 @@ impl Job {
     /// The two answers to a request, the recorded one first; `None` for what is no request or was not sent.
     pub fn answers(&self, replayed: &Replayed, step: StepIndex) -> Option<(Answer, Answer)> {
         match &replayed.taken.steps.get(step)?.fate {
-            Fate::Sent(Some(answer)) => Some((self.script.answer(step), answer.read())),
+            Fate::Sent(Some(reply)) => Some((self.script.answer(step), self.script.reply(step, reply))),
             Fate::Sent(None) | Fate::Skipped(_) => None,
         }
     }
@@ -204,7 +209,12 @@ pub fn planned(script: &Script, settings: &Settings) -> Vec<Planned> {
             step: index,
             number: step.number,
             label: step.label.clone(),
-            after: step.after.iter().map(|step| number(*step)).collect(),
+            after: step
+                .after
+                .iter()
+                .map(|step| number(*step))
+                .chain(step.because.iter().map(|told| told.number))
+                .collect(),
             takes: uses
                 .map(|used| (used.path.clone(), given(script, script.flow.origins[used.origin].giver)))
                 .collect(),

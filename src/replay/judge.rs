@@ -5,52 +5,72 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::capture::Recorded;
-use super::run::{Done, Fate, Taken};
+use super::plan::Step;
+use super::run::{Done, Fate, Reply, Taken};
 use super::script::Script;
 use super::translate::{Era, set_aside};
 use crate::compare::rules::words;
-use crate::compare::{Answer, Held, Outcome, Pair, Party, Report, Rule, Rules, judge, pairing, volatile};
+use crate::compare::{Answer, Outcome, Pair, Party, Report, Rule, Rules, Verdict, judge, pairing, volatile};
 
-/// The report of a replay.
-pub fn report(script: &Script, taken: &Taken, recorded: &Recorded, rules: &Rules) -> Report {
+/// How the new answers compare with the recorded ones: one verdict for each request, in order.
+pub fn verdicts(script: &Script, taken: &Taken, rules: &Rules) -> Vec<Verdict> {
     let mut rules = rules.clone();
-    rules.ignored.extend(set_aside(script.era(), Era::of(&taken.revision)));
+    let era = Era::of(&taken.revision);
+    rules.ignored.extend(set_aside(script.era(), era));
     if taken.revision != script.revision {
         rules.ignored.extend("initialize:/protocolVersion".parse::<Rule>());
     }
     let renewed = renewed(script, taken);
-    let mut report = Report::default();
-    for (index, (step, done)) in script.plan.steps.iter().zip(&taken.steps).enumerate() {
-        if !step.is_request {
-            continue;
-        }
-        let old = Some(Party { number: step.number.0, latency: script.latency(index) });
-        let number = |done: &Done| recorded.request(done.id?);
-        let new = number(done).map(|number| Party { number, latency: done.latency });
-        let label = step.label.clone();
-        let (outcome, differences, why) = match &done.fate {
-            Fate::Skipped(why) => (Outcome::Skipped, Vec::new(), Some(why.clone())),
-            Fate::Sent(answer) => {
-                let new = answer.as_ref().map_or_else(|| Answer::Nothing("no answer".to_owned()), Held::read);
-                let old = with_values(script.answer_in(index, Era::of(&taken.revision)), &renewed);
-                let verdict = judge(&label, &old, &new, &rules);
-                (verdict.outcome, verdict.differences, verdict.why)
+    let verdict = |(index, (step, done)): (usize, (&Step, &Done))| {
+        let plain = |outcome, why| Verdict { outcome, differences: Vec::new(), why };
+        match &done.fate {
+            _ if !step.is_request => None,
+            Fate::Skipped(why) => Some(plain(Outcome::Skipped, Some(why.clone()))),
+            // The same text says the same, but for what has another name now.
+            Fate::Sent(Some(Reply::AsRecorded)) if renewed.is_empty() => Some(plain(Outcome::Same, None)),
+            Fate::Sent(reply) => {
+                let nothing = || Answer::Nothing("no answer".to_owned());
+                let new = reply.as_ref().map_or_else(nothing, |reply| script.reply(index, reply));
+                let old = with_values(script.answer_in(index, era), &renewed);
+                Some(judge(&step.label, &old, &new, &rules))
             }
-        };
-        report.pairs.push(Pair { label, old, new, outcome, differences, why });
+        }
+    };
+    script.plan.steps.iter().zip(&taken.steps).enumerate().filter_map(verdict).collect()
+}
+
+/// The report of a replay whose requests have these verdicts.
+pub fn report(script: &Script, taken: &Taken, verdicts: Vec<Verdict>, recorded: &Recorded) -> Report {
+    let steps = script.plan.steps.iter().zip(&taken.steps).enumerate().filter(|(_, (step, _))| step.is_request);
+    let pair = |((index, (step, done)), verdict): ((usize, (&Step, &Done)), Verdict)| {
+        let new = done.id.and_then(|id| recorded.request(id));
+        let Verdict { outcome, differences, why } = verdict;
+        Pair {
+            label: step.label.clone(),
+            old: Some(Party { number: step.number.0, latency: script.latency(index) }),
+            new: new.map(|number| Party { number, latency: done.latency }),
+            outcome,
+            differences,
+            why,
+        }
+    };
+    Report {
+        pairs: steps.zip(verdicts).map(pair).collect(),
+        unasked: pairing::differing(&pairing::unasked(&script.recording.messages), &taken.unasked),
+        notes: taken.notes.clone(),
+        ..Report::default()
     }
-    report.unasked = pairing::differing(&pairing::unasked(&script.recording.messages), &taken.unasked);
-    report.notes = taken.notes.clone();
-    report
 }
 
 /// What varies between two replays.
 pub fn calibrate(script: &Script, first: &Taken, second: &Taken) -> Vec<Rule> {
     let mut rules = Vec::new();
     let renewed = renewed_between(first, second);
-    for (step, (first, second)) in script.plan.steps.iter().zip(first.steps.iter().zip(&second.steps)) {
+    for (index, (first, second)) in first.steps.iter().zip(&second.steps).enumerate() {
         if let (Fate::Sent(Some(first)), Fate::Sent(Some(second))) = (&first.fate, &second.fate) {
-            rules.extend(volatile::volatile(&step.label, &with_values(first.read(), &renewed), &second.read()));
+            let (first, second) = (script.reply(index, first), script.reply(index, second));
+            let label = &script.plan.steps[index].label;
+            rules.extend(volatile::volatile(label, &with_values(first, &renewed), &second));
         }
     }
     volatile::merged(rules)
@@ -61,12 +81,13 @@ type Renewed = HashMap<String, String>;
 
 fn renewed(script: &Script, taken: &Taken) -> Renewed {
     let old = |origin: &usize| text(&script.flow.origins[*origin].value);
-    taken.values.iter().map(|(origin, value)| (old(origin), text(value))).collect()
+    let pairs = taken.values.iter().map(|(origin, value)| (old(origin), text(value)));
+    pairs.filter(|(old, new)| old != new).collect()
 }
 
 fn renewed_between(first: &Taken, second: &Taken) -> Renewed {
     let pair = |(origin, value): (&usize, &Value)| Some((text(value), text(second.values.get(origin)?)));
-    first.values.iter().filter_map(pair).collect()
+    first.values.iter().filter_map(pair).filter(|(first, second)| first != second).collect()
 }
 
 fn text(value: &Value) -> String {

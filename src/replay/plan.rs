@@ -12,7 +12,8 @@
 //! ```
 //!
 //! Steps are sent in the order of the recording. A step waits for the answers that had arrived by the time it was sent; those that
-//! an earlier step waited for need not be named again.
+//! an earlier step waited for need not be named again. What the server told by itself is waited for where the step is what a client does about it
+//! (`tools/list` after `notifications/tools/list_changed`): of all others nobody knows that they mattered, and another server need not say them.
 
 use std::collections::HashMap;
 
@@ -25,6 +26,39 @@ use crate::mcp::{Message, MessageNumber};
 
 /// The index of a step in its plan.
 pub type StepIndex = usize;
+
+/// A notification or a request of the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// Its number in the recording.
+    pub number: MessageNumber,
+    /// Its method.
+    pub method: String,
+    /// How many of this method there were then, this one included: so it is found again.
+    pub count: u64,
+}
+
+impl Told {
+    /// All of a recording, by the index of their message.
+    pub(super) fn all(messages: &[Message]) -> HashMap<usize, Told> {
+        let is_told = |message: &&Message| {
+            let is_told = matches!(message.kind, Kind::Request | Kind::Notification) && !message.redelivered;
+            is_told && message.direction == Direction::ServerToClient
+        };
+        let mut counts: HashMap<&str, u64> = HashMap::new();
+        let mut told = |message| Told::next(&mut counts, message);
+        let indices = messages.iter().enumerate().filter(|(_, message)| is_told(message));
+        indices.map(|(index, message)| (index, told(message))).collect()
+    }
+
+    /// The next one, where so many of each method came before.
+    fn next<'a>(counts: &mut HashMap<&'a str, u64>, message: &'a Message) -> Told {
+        let method = message.method.as_deref().unwrap_or_default();
+        let count = counts.entry(method).or_default();
+        *count += 1;
+        Told { number: message.number, method: method.to_owned(), count: *count }
+    }
+}
 
 /// One message of the client.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,6 +73,8 @@ pub struct Step {
     pub is_request: bool,
     /// Requests whose answers arrived after the step before this one was sent.
     pub after: Vec<StepIndex>,
+    /// What the server told that made the client say it.
+    pub because: Vec<Told>,
     /// Nanoseconds that the client let pass: since the step before, or since the last answer that it waited for.
     pub pause: i64,
     /// The index of the recorded answer's message.
@@ -77,6 +113,9 @@ impl Plan {
         let mut by_id: HashMap<String, StepIndex> = HashMap::new();
         let mut asked: HashMap<MessageNumber, usize> = HashMap::new();
         let mut arrived: Vec<StepIndex> = Vec::new();
+        let mut counts: HashMap<&str, u64> = HashMap::new();
+        // Notifications that a later step may be the answer to, by what would be that.
+        let mut told: HashMap<Reaction, Told> = HashMap::new();
         // When the client had reason to go on: the step before, or the last answer.
         let mut ready = None;
         for (index, message) in messages.iter().enumerate().filter(|(_, message)| !message.redelivered) {
@@ -93,6 +132,11 @@ impl Plan {
                 }
                 (Direction::ServerToClient, Kind::Request) => {
                     asked.insert(message.number, index);
+                    Told::next(&mut counts, message);
+                }
+                (Direction::ServerToClient, Kind::Notification) => {
+                    let one = Told::next(&mut counts, message);
+                    told.extend(Reaction::to(message).into_iter().map(|reaction| (reaction, one.clone())));
                 }
                 (Direction::ClientToServer, Kind::Response | Kind::Error) => {
                     if let Some(request) = message.answers.and_then(|request| asked.remove(&request)) {
@@ -108,6 +152,10 @@ impl Plan {
                         label: Label::of(message),
                         is_request,
                         after: std::mem::take(&mut arrived),
+                        because: Reaction::of(message)
+                            .and_then(|reaction| told.remove(&reaction))
+                            .into_iter()
+                            .collect(),
                         pause: ready.map_or(0, |ready| message.time.since(ready).max(0)),
                         answer: None,
                         cancels: cancelled(message).and_then(|id| by_id.get(id).copied()),
@@ -124,6 +172,44 @@ impl Plan {
             }
         }
         plan
+    }
+}
+
+/// What a client does about a notification: a request of this method, about this (a URI, a task).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Reaction(&'static str, Option<String>);
+
+impl Reaction {
+    /// What a client may do about a notification.
+    fn to(message: &Message) -> Vec<Reaction> {
+        let about = |name| member(part(message, "params")?, name).map(str::to_owned);
+        match message.method.as_deref().unwrap_or_default() {
+            "notifications/tools/list_changed" => vec![Reaction("tools/list", None)],
+            "notifications/prompts/list_changed" => vec![Reaction("prompts/list", None)],
+            "notifications/resources/list_changed" => {
+                vec![Reaction("resources/list", None), Reaction("resources/templates/list", None)]
+            }
+            "notifications/resources/updated" => vec![Reaction("resources/read", about("uri"))],
+            "notifications/tasks/status" => {
+                ["tasks/get", "tasks/result"].map(|method| Reaction(method, about("taskId"))).into()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// What a request may be the answer to.
+    fn of(message: &Message) -> Option<Reaction> {
+        let about = |name| member(part(message, "params")?, name).map(str::to_owned);
+        Some(match message.method.as_deref()? {
+            "tools/list" => Reaction("tools/list", None),
+            "prompts/list" => Reaction("prompts/list", None),
+            "resources/list" => Reaction("resources/list", None),
+            "resources/templates/list" => Reaction("resources/templates/list", None),
+            "resources/read" => Reaction("resources/read", about("uri")),
+            "tasks/get" => Reaction("tasks/get", about("taskId")),
+            "tasks/result" => Reaction("tasks/result", about("taskId")),
+            _ => return None,
+        })
     }
 }
 
@@ -172,6 +258,26 @@ mod tests {
         ");
         assert_eq!(plan.steps[6].answer, None);
         assert_eq!(plan.steps[2].pause, talk::TICK, "since the step before");
+    }
+
+    #[test]
+    fn what_a_client_does_about_a_notification_waits_for_it() {
+        let plan = Plan::of(&talk::read(
+            r#"
+            -> {"id":1,"method":"tools/list"}
+            <- {"id":1,"result":{}}
+            <- {"method":"notifications/message","params":{}}
+            <- {"method":"notifications/tools/list_changed"}
+            <- {"method":"notifications/resources/updated","params":{"uri":"a://1"}}
+            <- {"method":"notifications/resources/updated","params":{"uri":"a://2"}}
+            -> {"id":2,"method":"resources/read","params":{"uri":"a://1"}}
+            -> {"id":3,"method":"tools/list"}
+            -> {"id":4,"method":"tools/list","params":{"cursor":"2"}}
+            "#,
+        ));
+        let because = |step: &Step| step.because.iter().map(|told| (told.number.0, told.count)).collect::<Vec<_>>();
+        let because: Vec<_> = plan.steps.iter().map(because).collect();
+        assert_eq!(because, [vec![], vec![(5, 1)], vec![(4, 1)], vec![]]);
     }
 
     #[test]

@@ -7,8 +7,10 @@
 mod arrivals;
 mod handshake;
 mod questions;
+#[cfg(test)]
+mod tests;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -62,11 +64,20 @@ impl Default for Settings {
     }
 }
 
+/// The new answer to a request; [`Script::reply`] reads it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    /// The recorded one, letter by letter: it is not held twice.
+    AsRecorded,
+    /// Another.
+    Other(Held),
+}
+
 /// What became of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fate {
     /// It was sent; a request with its answer.
-    Sent(Option<Held>),
+    Sent(Option<Reply>),
     /// It was not, for this reason.
     Skipped(String),
 }
@@ -104,6 +115,9 @@ pub struct Taken {
 /// How long requests without a recorded answer may still be answered once all others are.
 const LINGER: Duration = Duration::from_millis(300);
 
+/// How long a step is held back for what the server tells by itself: another server need not tell it.
+const HELD_BACK: Duration = Duration::from_secs(2);
+
 /// Times that a session which the server forgot is opened again.
 const REOPENED: u32 = 3;
 
@@ -120,6 +134,13 @@ struct Pending {
     rounds: u32,
 }
 
+impl Pending {
+    /// Nanoseconds until it was answered.
+    fn latency(&self, at: Instant) -> Option<i64> {
+        i64::try_from(at.saturating_duration_since(self.sent).as_nanos()).ok()
+    }
+}
+
 /// Replays a script.
 pub fn run(script: &Script, settings: &Settings, transport: Box<dyn Transport>, follower: &mut Follower<'_>) -> Taken {
     let revision = settings.revision.as_deref().unwrap_or(&script.revision);
@@ -130,7 +151,7 @@ pub fn run(script: &Script, settings: &Settings, transport: Box<dyn Transport>, 
         follower,
         dialect: Dialect::new(script.era(), revision, script.client.clone()),
         done: vec![None; script.plan.steps.len()],
-        pending: HashMap::new(),
+        pending: BTreeMap::new(),
         handshakes: HashMap::new(),
         ids: HashMap::new(),
         next: 1,
@@ -143,6 +164,7 @@ pub fn run(script: &Script, settings: &Settings, transport: Box<dyn Transport>, 
         over: None,
         lost: false,
         silent: false,
+        untold: BTreeSet::new(),
         taken: Taken::default(),
     };
     runner.play();
@@ -156,7 +178,8 @@ struct Runner<'a, 'f> {
     follower: &'a mut Follower<'f>,
     dialect: Dialect,
     done: Vec<Option<Done>>,
-    pending: HashMap<u64, Pending>,
+    /// By id, which is the order in which they were sent.
+    pending: BTreeMap<u64, Pending>,
     /// Answers to handshakes of our own.
     handshakes: HashMap<u64, Held>,
     ids: HashMap<StepIndex, u64>,
@@ -175,6 +198,8 @@ struct Runner<'a, 'f> {
     lost: bool,
     /// A request was given up.
     silent: bool,
+    /// Methods of what the server did not tell in time: it is not waited for again.
+    untold: BTreeSet<String>,
     taken: Taken,
 }
 
@@ -192,6 +217,9 @@ impl Runner<'_, '_> {
                 continue;
             }
             self.wait(None, |runner| step.after.iter().any(|step| runner.is_pending(*step)));
+            if !step.because.is_empty() && self.reason_to_skip(index).is_none() {
+                self.hold_back(step);
+            }
             self.pause(step.pause);
             if std::mem::take(&mut self.lost) && self.reopened < REOPENED {
                 self.reopened += 1;
@@ -224,7 +252,7 @@ impl Runner<'_, '_> {
         if !self.opened {
             self.taken.unopened = gone.clone();
         }
-        let nothing = |why: String| Fate::Sent(Some(Answer::Nothing(why)));
+        let nothing = |why: String| Fate::Sent(Some(Reply::Other(Answer::Nothing(why))));
         for (index, done) in self.done.iter_mut().enumerate() {
             let id = self.ids.get(&index).copied();
             let fate = match (&done, &gone, id) {

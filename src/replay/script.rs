@@ -3,14 +3,15 @@
 use serde_json::Value;
 
 use super::flow::Flow;
-use super::plan::{Plan, Step, StepIndex};
+use super::plan::{Plan, Step, StepIndex, Told};
 use super::recording::Recording;
 use super::rounds::Rounds;
-use super::run::Settings;
+use super::run::{Reply, Settings};
 use super::safety::{Effects, masked};
 use super::translate::{Client, Dialect, Era, LEGACY, MODERN, Translated};
 use crate::compare::answer::subject;
 use crate::compare::{Answer, Label};
+use crate::decode::jsonrpc::Kind;
 use crate::mcp::facts::part;
 
 /// A recording, read for replay.
@@ -35,8 +36,18 @@ pub struct Script {
 impl Script {
     /// Of a recording.
     pub fn new(recording: Recording) -> Script {
-        let plan = Plan::of(&recording.messages);
+        let mut plan = Plan::of(&recording.messages);
         let flow = Flow::of(&recording.messages, &plan);
+        // What hands back a value waits for who gives it; answers that had come are waited for anyway.
+        let given = flow.uses.iter().flat_map(|(step, used)| used.iter().map(|used| (*step, used.origin)));
+        let told = |(step, origin): (StepIndex, usize)| Some((step, flow.origins[origin].giver.told(&plan)?));
+        let told: Vec<(StepIndex, usize)> = given.filter_map(told).collect();
+        if !told.is_empty() {
+            let all = Told::all(&recording.messages);
+            for (step, index) in told {
+                plan.steps[step].because.extend(all.get(&index).cloned());
+            }
+        }
         let rounds = Rounds::of(&recording.messages, &plan);
         let params = |step: &Step| part(&recording.messages[step.message], "params");
         let client = plan.steps.iter().filter_map(params).find_map(Client::of).unwrap_or_default();
@@ -108,6 +119,21 @@ impl Script {
             || Answer::Nothing("no answer was recorded".to_owned()),
             |answer| Answer::of(&self.recording.messages[answer]),
         )
+    }
+
+    /// The text of the recorded answer's error or result, and whether it is an error.
+    pub fn answer_text(&self, step: StepIndex) -> Option<(bool, &str)> {
+        let message = &self.recording.messages[self.plan.steps[step].answer?];
+        let is_error = message.kind == Kind::Error;
+        Some((is_error, part(message, if is_error { "error" } else { "result" })?))
+    }
+
+    /// A new answer to a step.
+    pub fn reply(&self, step: StepIndex, reply: &Reply) -> Answer {
+        match reply {
+            Reply::AsRecorded => self.answer(step),
+            Reply::Other(held) => held.read(),
+        }
     }
 
     /// The recorded latency of a step.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::capture::{Capture, Recorded};
+use super::capture::Capture;
 use super::follow::Follower;
 use super::run::{self, Settings, Taken};
 use super::script::Script;
@@ -103,7 +103,7 @@ impl Target {
         }
     }
 
-    /// Replays a script once, recorded in `place`. What fails once the conversation is open is no error here: the replay says what came of it.
+    /// Replays a script once. What is said is recorded in `place`, by a recorder that may still be at it. What fails once the conversation is open is no error here: the replay says what came of it.
     ///
     /// # Errors
     /// The server cannot be started or reached, the conversation not be opened, or what was said not be recorded.
@@ -113,12 +113,12 @@ impl Target {
         settings: &Settings,
         place: &Place,
         follower: &mut Follower<'_>,
-    ) -> Result<(Taken, Recorded)> {
+    ) -> Result<(Taken, Capture)> {
         match self {
             Target::Command(server) => {
                 let (transport, observations) = Stdio::start(server)?;
                 let capture = Capture::start(observations, place, CaptureKind::Replay, &self.name())?;
-                finish(run::run(script, settings, Box::new(transport), follower), capture)
+                opened(run::run(script, settings, Box::new(transport), follower), capture)
             }
             #[cfg(feature = "http")]
             Target::Url { url, mode, options } => {
@@ -146,21 +146,24 @@ impl Target {
                     _ => attempt.keep(),
                 }
                 drop((tape, attempt));
-                let replayed = finish(taken, capture)?;
-                other?;
-                match &replayed.0.wrong_transport {
-                    Some(failure) => bail!("cannot replay: {url} speaks another transport: {failure}"),
-                    None => Ok(replayed),
-                }
+                let why = match (other, &taken.wrong_transport) {
+                    (Err(error), _) => Some(format!("{error:#}")),
+                    (Ok(()), Some(failure)) => Some(format!("{url} speaks another transport: {failure}")),
+                    (Ok(()), None) => None,
+                };
+                opened(Taken { unopened: why.or(taken.unopened), ..taken }, capture)
             }
         }
     }
 }
 
-fn finish(taken: Taken, capture: Capture) -> Result<(Taken, Recorded)> {
-    let recorded = capture.finish()?;
+/// What was said in a conversation that could be opened.
+fn opened(taken: Taken, capture: Capture) -> Result<(Taken, Capture)> {
     match &taken.unopened {
-        Some(why) => bail!("cannot replay: {why}"),
-        None => Ok((taken, recorded)),
+        Some(why) => {
+            capture.finish()?;
+            bail!("cannot replay: {why}")
+        }
+        None => Ok((taken, capture)),
     }
 }

@@ -2,18 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::select;
 use serde_json::Value;
 
-use super::{Done, Fate, Pace, Pending, Runner};
+use super::{Done, Fate, HELD_BACK, Pace, Pending, Reply, Runner};
 use crate::capture::Limits;
 use crate::compare::Answer;
 use crate::decode::jsonrpc::{self, Envelope, Kind, Parsed};
 use crate::mcp::facts::part;
 use crate::replay::flow::Giver;
-use crate::replay::plan::StepIndex;
+use crate::replay::plan::{Step, StepIndex, Told};
 use crate::replay::translate::Era;
-use crate::replay::transport::{Arrival, Failure, FailureKind, Outgoing};
+use crate::replay::transport::{Arrival, Failure, FailureKind, Next, Outgoing};
 
 impl Runner<'_, '_> {
     pub(super) fn is_pending(&self, step: StepIndex) -> bool {
@@ -23,6 +22,24 @@ impl Runner<'_, '_> {
     /// Whether the recording has an answer to it.
     pub(super) fn is_expected(&self, pending: &Pending) -> bool {
         pending.step.is_none_or(|step| self.script.plan.steps[step].answer.is_some())
+    }
+
+    /// Waits for what the server told before the client said this.
+    pub(super) fn hold_back(&mut self, step: &Step) {
+        let is_open = |runner: &Self, told: &Told| {
+            let count = runner.taken.unasked.get(&told.method).copied().unwrap_or(0);
+            runner.opened && runner.over.is_none() && count < told.count && !runner.untold.contains(&told.method)
+        };
+        for told in &step.because {
+            if is_open(self, told) {
+                self.wait(Some(Instant::now() + HELD_BACK.min(self.settings.timeout)), |runner| is_open(runner, told));
+            }
+            if is_open(self, told) {
+                let (number, method, waited) = (step.number.0, &told.method, told.number.0);
+                self.taken.notes.push(format!("#{number} was sent without {method} (#{waited}), which did not come"));
+                self.untold.insert(told.method.clone());
+            }
+        }
     }
 
     /// Lets the client think.
@@ -35,16 +52,14 @@ impl Runner<'_, '_> {
     /// Takes what arrives for as long as `going` says, at most until a moment or the end of the server.
     pub(super) fn wait(&mut self, until: Option<Instant>, going: impl Fn(&Self) -> bool) {
         while self.over.is_none() && going(self) {
-            let deadlines = self.pending.values().map(|pending| pending.deadline).chain(until);
+            // All have the same time to be answered, so the first that was sent is the first to be given up.
+            let first = self.pending.values().next().map(|pending| pending.deadline);
             // Something is awaited, so there is a deadline; the timeout stands in where that should ever be untrue.
-            let next = deadlines.min().unwrap_or_else(|| Instant::now() + self.settings.timeout);
-            select! {
-                recv(self.transport.arrivals()) -> arrival => match arrival {
-                    Ok(arrival) => self.arrive(arrival),
-                    Err(_) => self.over = Some(Failure::new(FailureKind::Server, "the connection is gone")),
-                },
-                recv(self.follower.stop) -> _ => self.over = Some(Failure::new(FailureKind::Server, "ended on request")),
-                default(next.saturating_duration_since(Instant::now())) => {
+            let next = first.into_iter().chain(until).min().unwrap_or_else(|| Instant::now() + self.settings.timeout);
+            match self.transport.next(next, &self.follower.stop) {
+                Next::Arrived(arrival) => self.arrive(arrival),
+                Next::Stopped => self.over = Some(Failure::new(FailureKind::Server, "ended on request")),
+                Next::Late => {
                     self.give_up();
                     if until.is_some_and(|until| Instant::now() >= until) {
                         return;
@@ -120,6 +135,10 @@ impl Runner<'_, '_> {
                 };
                 let is_error = envelope.kind == Some(Kind::Error);
                 let value = of(if is_error { &envelope.error } else { &envelope.result }).unwrap_or("null");
+                if let Some(step) = pending.step.filter(|step| self.says_nothing_new(*step, is_error, value)) {
+                    let (fate, latency) = (Fate::Sent(Some(Reply::AsRecorded)), pending.latency(at));
+                    return self.conclude(step, Done { id: Some(id), fate, latency });
+                }
                 let answer = match serde_json::from_str::<Value>(value) {
                     Err(_) => Answer::Unreadable(value.to_owned()),
                     Ok(error) if is_error => Answer::Error(error),
@@ -158,8 +177,7 @@ impl Runner<'_, '_> {
 
     /// A request is over, with an answer whose value is `text`.
     fn settle(&mut self, id: u64, pending: Pending, answer: &Answer, text: &str, at: Instant) {
-        let answered = !matches!(answer, Answer::Nothing(_));
-        let latency = i64::try_from(at.saturating_duration_since(pending.sent).as_nanos()).ok().filter(|_| answered);
+        let latency = pending.latency(at).filter(|_| !matches!(answer, Answer::Nothing(_)));
         let Some(step) = pending.step else {
             self.handshakes.insert(id, answer.held(text));
             return;
@@ -175,7 +193,14 @@ impl Runner<'_, '_> {
                 self.learn_schemas(new);
             }
         }
-        self.conclude(step, Done { id: Some(id), fate: Fate::Sent(Some(answer.held(text))), latency });
+        self.conclude(step, Done { id: Some(id), fate: Fate::Sent(Some(Reply::Other(answer.held(text)))), latency });
+    }
+
+    /// Whether an answer is the recorded one, letter by letter, and nothing is to be learned from it. Most are: they are neither read nor held.
+    fn says_nothing_new(&self, step: StepIndex, is_error: bool, value: &str) -> bool {
+        let has_same_era = self.script.era() == self.dialect.era();
+        let lists_tools = self.script.plan.steps[step].label.method == "tools/list";
+        has_same_era && !lists_tools && self.script.answer_text(step) == Some((is_error, value))
     }
 
     /// What a request or a notification of the server gives.

@@ -90,7 +90,7 @@ impl Runner<'_, '_> {
         self.wait(None, |runner| runner.pending.contains_key(&id));
         let answer = match step {
             Some(step) => self.done[step].as_ref().and_then(|done| match &done.fate {
-                Fate::Sent(Some(answer)) => Some(answer.read()),
+                Fate::Sent(Some(reply)) => Some(self.script.reply(step, reply)),
                 _ => None,
             }),
             None => self.handshakes.remove(&id).map(|answer| answer.read()),

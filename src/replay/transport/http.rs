@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use crossbeam_channel::{Receiver, Sender, bounded, select, unbounded};
 use ureq::http::Response;
 use ureq::{Agent, Body, Error};
 
@@ -17,7 +17,7 @@ use super::agent::{agent, failure};
 use super::origin::{Reached, Redirected, redirected, resolve};
 use super::posts::Posts;
 use super::stream::Stream;
-use super::{Arrival, Failure, FailureKind, Outgoing, Transport};
+use super::{Arrival, Failure, FailureKind, Next, Outgoing, Transport};
 use crate::capture::Limits;
 use crate::decode::jsonrpc::{self, Kind, Parsed};
 use crate::source::tape::Tape;
@@ -117,8 +117,13 @@ impl Transport for Http {
         self.posts.send(message);
     }
 
-    fn arrivals(&self) -> &Receiver<Arrival> {
-        &self.arrivals
+    fn next(&mut self, until: Instant, stop: &Receiver<()>) -> Next {
+        select! {
+            // The sending end is ours, too: it cannot be gone.
+            recv(self.arrivals) -> arrival => arrival.map_or(Next::Stopped, Next::Arrived),
+            recv(stop) -> _ => Next::Stopped,
+            default(until.saturating_duration_since(Instant::now())) => Next::Late,
+        }
     }
 
     fn opened(&mut self, revision: &str) {

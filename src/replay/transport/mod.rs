@@ -78,13 +78,24 @@ impl fmt::Display for Failure {
     }
 }
 
-/// A connection to a server, whatever carries it. Nothing here waits for the server.
+/// What waiting for the server came to.
+#[derive(Debug)]
+pub enum Next {
+    /// Something came.
+    Arrived(Arrival),
+    /// The moment came.
+    Late,
+    /// It is to end.
+    Stopped,
+}
+
+/// A connection to a server, whatever carries it. Only [`Transport::next`] and [`Transport::close`] wait for the server.
 pub trait Transport {
     /// Sends a message. What becomes of it arrives.
     fn send(&mut self, message: Outgoing);
 
-    /// What comes from the server, in order.
-    fn arrivals(&self) -> &Receiver<Arrival>;
+    /// Waits for the next thing that comes from the server, in order: until a moment, or until `stop` says something or ends.
+    fn next(&mut self, until: Instant, stop: &Receiver<()>) -> Next;
 
     /// The handshake is over: this revision is spoken from now on.
     fn opened(&mut self, _revision: &str) {}
