@@ -10,8 +10,10 @@
 //!               stdio, http             pipes; Streamable HTTP and HTTP+SSE                                   (input and output)
 //! ```
 //!
-//! What is said is the recorded text, but for what belongs to the client that is there: ids of its requests, its progress tokens.
+//! What is said is the recorded text, but for what belongs to the client that is there: ids of its requests, its progress tokens. To a client of the
+//! other era of the protocol it is said in its words ([`era`]).
 
+pub mod era;
 pub mod handshake;
 pub mod http;
 pub mod ledger;

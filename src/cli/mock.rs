@@ -7,7 +7,6 @@ use anyhow::{Result, bail};
 
 use super::args::{Fit, Mock, MockPace};
 use super::{stop, target};
-use crate::mock::matching::Matcher;
 use crate::mock::session::{Pace, Stage};
 use crate::mock::{Match, Script, http, stdio};
 use crate::replay::Recording;
@@ -28,12 +27,12 @@ pub fn run(arguments: Mock, db: Option<PathBuf>) -> Result<ExitCode> {
         MockPace::Fast => Pace::Fast,
         MockPace::Recorded => Pace::Recorded,
     };
-    let stage = Stage { matcher: Matcher::new(&script, fit), script, pace };
+    let stage = Stage::new(script, fit, pace);
     let stop = stop::channel()?;
     let ledger = match &arguments.listen {
         None => stdio::serve(&stage, &stop)?,
         Some(address) => http::serve(&stage, address, &arguments.allow_host, &stop)?,
     };
-    eprint!("mcptap: {}", ledger.text(&stage.script));
+    eprint!("mcptap: {}", ledger.text(stage.script()));
     Ok(if ledger.unknown_requests() == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }

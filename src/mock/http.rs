@@ -23,6 +23,8 @@ use super::session::Stage;
 use guard::Guard;
 use hub::{Event, Hub};
 
+pub use request::fuzz_request;
+
 /// Connections at once: each has a thread and may hold the body of one request. A client of the SDKs has two or three.
 const CONNECTIONS: usize = 256;
 
@@ -48,7 +50,7 @@ pub fn serve(stage: &Stage, address: &str, names: &[String], stop: &Receiver<()>
         );
     }
     let (send, events) = bounded(AHEAD);
-    let guard = Arc::new(Guard::new(names, stage.script.recording.session.protocol_version.clone()));
+    let guard = Arc::new(Guard::new(names, stage.script().recording.session.protocol_version.clone()));
     thread::Builder::new()
         .name("accept".to_owned())
         .spawn(move || accept(&listener, &send, &guard))

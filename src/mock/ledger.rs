@@ -1,10 +1,11 @@
 //! What of a recording was used, and what was asked that it does not have.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use super::matching::Match;
 use super::script::{Script, TurnIndex};
+use crate::mcp::MessageNumber;
 use crate::view::safe;
 
 /// Kinds of unknown requests that are kept; those beyond are counted.
@@ -13,14 +14,14 @@ const KEPT: usize = 1_000;
 /// Over all clients.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
-    /// How often each turn was used.
-    used: BTreeMap<TurnIndex, u64>,
+    /// The recorded messages that were used.
+    used: BTreeSet<MessageNumber>,
     /// Requests by how well they fitted.
     fitted: BTreeMap<Match, u64>,
     /// Answered without the recording: `ping`, a handshake that is not in it.
     pub own: u64,
     /// Requests that are not in the recording, by label, with the closest one.
-    unknown: BTreeMap<String, (u64, Option<TurnIndex>)>,
+    unknown: BTreeMap<String, (u64, Option<String>)>,
     unknown_count: u64,
     /// Notifications that are not in the recording, by method.
     unexpected: BTreeMap<String, u64>,
@@ -29,16 +30,18 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// A turn was used.
+    /// A turn was used. Scripts of one recording count together.
     pub fn used(&mut self, script: &Script, turn: TurnIndex, fit: Match) {
-        *self.used.entry(turn).or_default() += 1;
-        if script.turns[turn].is_request {
+        let turn = &script.turns[turn];
+        self.used.insert(turn.number);
+        self.used.extend(&turn.also);
+        if turn.is_request {
             *self.fitted.entry(fit).or_default() += 1;
         }
     }
 
     /// A request was not found.
-    pub fn unknown(&mut self, label: String, closest: Option<TurnIndex>) {
+    pub fn unknown(&mut self, label: String, closest: Option<String>) {
         self.unknown_count += 1;
         if self.unknown.len() < KEPT || self.unknown.contains_key(&label) {
             self.unknown.entry(label).or_insert((0, closest)).0 += 1;
@@ -62,7 +65,7 @@ impl Ledger {
         let fitted = |fit| self.fitted.get(&fit).copied().unwrap_or(0);
         let requests = self.fitted.values().sum::<u64>() + self.own + self.unknown_count;
         let unused: Vec<TurnIndex> = (0..script.turns.len())
-            .filter(|turn| script.turns[*turn].is_request && !self.used.contains_key(turn))
+            .filter(|turn| script.turns[*turn].is_request && !self.used.contains(&script.turns[*turn].number))
             .collect();
         let mut text = format!(
             "{requests} requests: {} exact, {} loose, {} in order, {} unknown; {} of {} recorded ones unused\n",
@@ -77,7 +80,7 @@ impl Ledger {
             line(&mut text, "unused", &named(script, turn), 1);
         }
         for (label, (times, closest)) in &self.unknown {
-            let closest = closest.map(|turn| format!(" (the closest is {})", named(script, turn))).unwrap_or_default();
+            let closest = closest.as_ref().map(|named| format!(" (the closest is {named})")).unwrap_or_default();
             line(&mut text, "unknown", &format!("{label}{closest}"), *times);
         }
         for (method, times) in &self.unexpected {

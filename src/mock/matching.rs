@@ -8,6 +8,7 @@ use similar::TextDiff;
 use super::script::{Script, Turn, TurnIndex};
 use crate::compare::Label;
 use crate::compare::answer::subject;
+use crate::decode::json::member;
 
 /// How well a request fits the recorded one, or has to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,7 +31,11 @@ impl Match {
         let Label { method, subject } = label;
         let name = |text: &str| Value::from(text).to_string();
         match self {
-            Match::Order => format!("{} {}", name(method), subject.as_deref().map(name).unwrap_or_default()),
+            // A call that goes on is another one than that which began.
+            Match::Order => {
+                let goes_on = if params.is_some_and(goes_on) { " goes on" } else { "" };
+                format!("{} {}{goes_on}", name(method), subject.as_deref().map(name).unwrap_or_default())
+            }
             Match::Exact => format!("{} {}", name(method), params.map(canonical).unwrap_or_default()),
             Match::Loose => format!("{} {}", name(method), loose(params.unwrap_or("{}"))),
         }
@@ -54,6 +59,11 @@ fn loose(params: &str) -> String {
     }
 }
 
+/// Whether a request brings the input that an earlier one was asked for (2026-07-28 basic/patterns/mrtr).
+fn goes_on(params: &str) -> bool {
+    member(params, "inputResponses").is_some() || member(params, "requestState").is_some()
+}
+
 /// What a client's message is called.
 pub fn label(method: &str, params: Option<&str>) -> Label {
     Label { method: method.to_owned(), subject: subject(method, params.unwrap_or_default()) }
@@ -71,6 +81,8 @@ struct Index {
 pub struct Matcher {
     loosest: Match,
     indices: [Index; 3],
+    /// Requests that go on, by the state that the server gave for it, as JSON text.
+    states: HashMap<String, TurnIndex>,
 }
 
 /// What one client has been answered with so far.
@@ -85,11 +97,15 @@ impl Matcher {
     /// Of a script; what fits less well than `loosest` counts as unknown.
     pub fn new(script: &Script, loosest: Match) -> Matcher {
         let mut indices: [Index; 3] = Default::default();
+        let mut states = HashMap::new();
         let raw = |turn: &Turn| script.message(turn.message).raw.as_slice();
         let answered: HashSet<&[u8]> = script.turns.iter().filter(|turn| turn.is_answered()).map(raw).collect();
         // A request that was redirected stands twice in a recording: the copy that was answered is meant.
         let is_copy = |turn: &Turn| turn.is_request && !turn.is_answered() && answered.contains(raw(turn));
         for (at, turn) in script.turns.iter().enumerate().filter(|(_, turn)| !is_copy(turn)) {
+            if let Some(state) = script.params(at).and_then(|params| member(params, "requestState")) {
+                states.entry(state.to_owned()).or_insert(at);
+            }
             for (kind, index) in Match::ALL.iter().zip(&mut indices) {
                 let key = (turn.is_request, kind.key(&turn.label, script.params(at)));
                 let next = index.turns.len();
@@ -100,7 +116,7 @@ impl Matcher {
                 index.turns[list].push(at);
             }
         }
-        Matcher { loosest, indices }
+        Matcher { loosest, indices, states }
     }
 
     /// The turn that a message means. What was asked once and is asked again is answered again: with the next recorded answer to it, and when
@@ -112,6 +128,12 @@ impl Matcher {
         label: &Label,
         params: Option<&str>,
     ) -> Option<(TurnIndex, Match)> {
+        // The state says which one goes on, whatever the input is.
+        let state = params.and_then(|params| self.states.get(member(params, "requestState")?));
+        if let Some(turn) = state.copied().filter(|_| is_request) {
+            taken.take(turn);
+            return Some((turn, Match::Loose));
+        }
         // A handshake says who the client is, and nothing is asked but who the server is. Notifications ask nothing.
         let is_handshake = matches!(&*label.method, "initialize" | "server/discover");
         let loosest = if is_handshake || !is_request { Match::Order } else { self.loosest };

@@ -28,6 +28,9 @@ pub type TurnIndex = usize;
 /// The member of `_meta` that says to which `subscriptions/listen` a message belongs (2026-07-28 basic/patterns, "subscriptions").
 pub const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
+/// The member of `_meta` that says to which task a message belongs (2025-11-25 basic/utilities/tasks, "Related Task Metadata").
+const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
+
 /// What one line of the server is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -80,6 +83,8 @@ pub struct Turn {
     pub label: Label,
     /// Whether it is a request. Otherwise it is a notification.
     pub is_request: bool,
+    /// Other messages of the recording that are played with it.
+    pub also: Vec<MessageNumber>,
     /// What the server said.
     pub lines: Vec<Line>,
 }
@@ -106,6 +111,11 @@ impl Script {
     /// Of a recording.
     pub fn new(recording: Recording) -> Script {
         let mut reading = Reading::default();
+        for (index, message) in recording.messages.iter().enumerate().filter(|(_, message)| !message.redelivered) {
+            if let Some(request) = message.answers {
+                reading.answers.entry(request).or_insert(index);
+            }
+        }
         for (index, message) in recording.messages.iter().enumerate().filter(|(_, message)| !message.redelivered) {
             match message.direction {
                 Direction::ClientToServer => reading.client(index, message),
@@ -155,6 +165,17 @@ struct Open {
     token: Option<String>,
 }
 
+/// What a server names in what it says by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Name {
+    /// The task that a call became.
+    Task,
+    /// Its own request.
+    Request,
+    /// What it asked for at a URL.
+    Elicitation,
+}
+
 #[derive(Debug, Default)]
 struct Reading {
     turns: Vec<Turn>,
@@ -162,6 +183,12 @@ struct Reading {
     /// Requests without an answer so far, in order.
     open: Vec<Open>,
     by_request: HashMap<MessageNumber, TurnIndex>,
+    /// By request about a task: the task, as JSON text.
+    waits: HashMap<TurnIndex, String>,
+    /// By request of either side: the index of the answer, known beforehand.
+    answers: HashMap<MessageNumber, usize>,
+    /// Whose turn it was that a server's own word names, as JSON text.
+    named: HashMap<(Name, String), TurnIndex>,
     /// The server's requests: the index of the message, and whose turn it was.
     asked: HashMap<MessageNumber, (usize, Option<TurnIndex>)>,
     /// Since the last line of a turn: the server's requests of it that the client has answered.
@@ -182,10 +209,19 @@ impl Reading {
                 let turn = self.turns.len();
                 let is_request = message.kind == Kind::Request;
                 let (number, label) = (message.number, Label::of(message));
-                self.turns.push(Turn { number, message: index, label, is_request, lines: Vec::new() });
+                self.turns.push(Turn {
+                    number,
+                    message: index,
+                    label,
+                    is_request,
+                    also: Vec::new(),
+                    lines: Vec::new(),
+                });
                 self.ready.insert(Some(turn), message.time);
                 self.last = Some(turn);
                 if is_request {
+                    let task = part(message, "params").and_then(|params| member(params, "taskId"));
+                    self.waits.extend(task.map(|task| (turn, task.to_owned())));
                     let meta = part(message, "params").and_then(|params| member(params, "_meta"));
                     let token = meta.and_then(|meta| member(meta, "progressToken")).map(str::to_owned);
                     self.open.push(Open { turn, token });
@@ -210,6 +246,8 @@ impl Reading {
             Kind::Response | Kind::Error => {
                 let turn = message.answers.and_then(|request| self.by_request.get(&request).copied());
                 if let Some(turn) = turn.filter(|turn| self.done.insert(*turn)) {
+                    let task = part(message, "result").and_then(|result| member(member(result, "task")?, "taskId"));
+                    self.named.extend(task.map(|task| ((Name::Task, task.to_owned()), turn)));
                     self.open.retain(|open| open.turn != turn);
                     self.line(Some(turn), Way::Own, Role::Answer, index, message);
                 }
@@ -217,6 +255,12 @@ impl Reading {
             Kind::Request => {
                 let (turn, way) = self.cause(message);
                 self.line(turn, way, Role::Request, index, message);
+                if let Some(turn) = turn {
+                    let elicitation = part(message, "params").and_then(|params| member(params, "elicitationId"));
+                    let names = [(Name::Request, message.id.as_deref()), (Name::Elicitation, elicitation)];
+                    let names = names.into_iter().filter_map(|(kind, name)| Some((kind, name?.to_owned())));
+                    self.named.extend(names.map(|name| (name, turn)));
+                }
                 self.asked.insert(message.number, (index, turn));
             }
             Kind::Notification => match self.progresses(message) {
@@ -246,11 +290,41 @@ impl Reading {
         self.open.iter().rev().find(|open| open.token.as_deref() == Some(token)).map(|open| open.turn)
     }
 
-    /// Why the server said it, by evidence where there is some: the stream that carried it; otherwise the request that it was at work on
-    /// (the latest, of several), or what the client had said last.
+    /// The turn of what a message names: a task (the request that waits for it, or the one that became it), a request that is taken back, an elicitation
+    /// that is complete.
+    fn names(&self, message: &Message) -> Option<TurnIndex> {
+        let params = part(message, "params")?;
+        let known = |kind, name: &str| self.named.get(&(kind, name.to_owned())).copied();
+        if let Some(task) = member(params, "_meta").and_then(|meta| member(member(meta, RELATED_TASK)?, "taskId")) {
+            let waits = |turn: &TurnIndex| self.waits.get(turn).is_some_and(|known| known == task);
+            let waiting = self.open.iter().rev().map(|open| open.turn).find(waits);
+            return waiting.or_else(|| known(Name::Task, task));
+        }
+        match message.method.as_deref()? {
+            "notifications/tasks/status" => known(Name::Task, member(params, "taskId")?),
+            "notifications/cancelled" => known(Name::Request, member(params, "requestId")?),
+            "notifications/elicitation/complete" => known(Name::Elicitation, member(params, "elicitationId")?),
+            _ => None,
+        }
+    }
+
+    /// The request that the server was at work on: the latest of those that are open. One that was answered before its question was did not ask it.
+    fn latest(&self, message: &Message) -> Option<TurnIndex> {
+        let is_listening = |turn: TurnIndex| self.turns[turn].label.method == "subscriptions/listen";
+        let open = || self.open.iter().rev().map(|open| open.turn).filter(|turn| !is_listening(*turn));
+        let reply = self.answers.get(&message.number);
+        let waited = |turn: &TurnIndex| match (self.answers.get(&self.turns[*turn].number), reply) {
+            (Some(answer), Some(reply)) => answer > reply,
+            _ => true,
+        };
+        open().find(waited).or_else(|| open().next())
+    }
+
+    /// Why the server said it, by evidence where there is some: the stream that carried it, what it names; otherwise the request that it was at work on,
+    /// or what the client had said last.
     fn cause(&self, message: &Message) -> (Option<TurnIndex>, Way) {
         let is_listening = |turn: TurnIndex| self.turns[turn].label.method == "subscriptions/listen";
-        let latest = self.open.iter().rev().map(|open| open.turn).find(|turn| !is_listening(*turn)).or(self.last);
+        let latest = self.names(message).or_else(|| self.latest(message)).or(self.last);
         let exchange = message.exchange.and_then(|exchange| self.exchanges.get(&exchange).copied());
         // "Notifications … MUST include the subscription id": it is what the client called the request that listens.
         let listening = || self.open.iter().map(|open| open.turn).find(|turn| is_listening(*turn));
@@ -285,6 +359,38 @@ mod tests {
         let opening: String = script.opening.iter().map(line).collect();
         let turn = |turn: &Turn| format!("{}\n{}", turn.label, turn.lines.iter().map(line).collect::<String>());
         opening + &script.turns.iter().map(turn).collect::<String>()
+    }
+
+    #[test]
+    fn of_several_open_calls_that_one_asked_which_waited_or_is_named() {
+        insta::assert_snapshot!(told(
+            r#"
+            -> {"id":1,"method":"tools/call","params":{"name":"a"}}
+            -> {"id":2,"method":"tools/call","params":{"name":"b"}}
+            <- {"id":"s","method":"elicitation/create","params":{"elicitationId":"e-1"}}
+            <- {"id":2,"result":{"task":{"taskId":"t-1"}}}
+            -> {"id":"s","result":{}}
+            <- {"id":1,"result":{}}
+            -> {"id":3,"method":"tasks/result","params":{"taskId":"t-1"}}
+            -> {"id":4,"method":"tools/call","params":{"name":"c"}}
+            <- {"id":"q","method":"sampling/createMessage","params":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t-1"}}}}
+            <- {"method":"notifications/elicitation/complete","params":{"elicitationId":"e-1"}}
+            <- {"method":"notifications/cancelled","params":{"requestId":"q"}}
+            <- {"method":"notifications/tasks/status","params":{"taskId":"t-1"}}
+            "#
+        ), @r"
+        tools/call a
+          Request elicitation/create Own
+          Answer tools/call Own after [2]
+          Notification notifications/elicitation/complete Own
+        tools/call b
+          Answer tools/call Own
+          Notification notifications/tasks/status Own
+        tasks/result
+          Request sampling/createMessage Own
+          Notification notifications/cancelled Own
+        tools/call c
+        ");
     }
 
     #[test]

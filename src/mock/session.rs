@@ -9,18 +9,21 @@ pub(crate) mod tests;
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::era::{is_modern, translated};
 use super::handshake::{self, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR};
 use super::ledger::{self, Ledger};
-use super::matching::{self, Matcher, Taken, closest};
+use super::matching::{self, Match, Matcher, Taken, closest};
 use super::script::{Script, TurnIndex};
 use crate::capture::Limits;
 use crate::decode::json::member;
 use crate::decode::jsonrpc::{self, Envelope, Fault, Kind, Parsed};
 use crate::replay::edit::with_member;
+use crate::replay::translate::Era;
 use play::Play;
 
 /// How fast the server speaks.
@@ -33,15 +36,49 @@ pub enum Pace {
     Recorded,
 }
 
+/// The server's part, for clients of one era.
+#[derive(Debug)]
+pub struct Part {
+    /// What it says.
+    pub script: Script,
+    /// Finds what a client means.
+    matcher: Matcher,
+}
+
 /// What all clients have in common.
 #[derive(Debug)]
 pub struct Stage {
-    /// The server's part.
-    pub script: Script,
-    /// Finds what a client means.
-    pub matcher: Matcher,
-    /// How fast.
-    pub pace: Pace,
+    own: Part,
+    /// For clients of the other era, once there is one.
+    other: OnceLock<Part>,
+    fit: Match,
+    pace: Pace,
+}
+
+impl Stage {
+    /// A recorded server. What fits less well than `fit` counts as unknown.
+    pub fn new(script: Script, fit: Match, pace: Pace) -> Stage {
+        let matcher = Matcher::new(&script, fit);
+        Stage { own: Part { script, matcher }, other: OnceLock::new(), fit, pace }
+    }
+
+    /// The recording.
+    pub fn script(&self) -> &Script {
+        &self.own.script
+    }
+
+    /// The server's part for clients of an era.
+    fn part(&self, era: Era) -> &Part {
+        if era == self.own.script.era() {
+            return &self.own;
+        }
+        self.other.get_or_init(|| {
+            let script = translated(&self.own.script);
+            // What clients of the other era say in `_meta` they could not say to the recorded server.
+            let matcher = Matcher::new(&script, self.fit.max(Match::Loose));
+            Part { script, matcher }
+        })
+    }
 }
 
 /// The number that the caller gave to a text of the client: what answers it is said with this number.
@@ -89,7 +126,10 @@ struct Batch {
 /// One client.
 #[derive(Debug, Default)]
 pub struct Session {
-    taken: Taken,
+    /// What the client speaks, where it has said so.
+    era: Option<Era>,
+    /// By era.
+    taken: [Taken; 2],
     plays: VecDeque<Play>,
     next_play: u64,
     /// The server's requests by the id that the client was told: whose play asked, and the index of the recorded one.
@@ -109,10 +149,16 @@ impl Session {
     /// A client that has said nothing.
     pub fn new(stage: &Stage, now: Duration) -> Session {
         let mut session = Session::default();
-        if !stage.script.opening.is_empty() {
-            session.start(Play::new(None, None, None, 0, now));
+        let era = session.era(stage);
+        if !stage.script().opening.is_empty() {
+            session.start(Play::new(era, None, None, None, 0, now));
         }
         session
+    }
+
+    /// What the client speaks: what was recorded, where it has not said it.
+    pub fn era(&self, stage: &Stage) -> Era {
+        self.era.unwrap_or_else(|| stage.script().era())
     }
 
     /// A text of the client: a message, or a batch of them.
@@ -230,8 +276,17 @@ impl Session {
         post: Post,
         now: Duration,
     ) {
-        let (script, label) = (&stage.script, matching::label(method, params));
-        if let Some((turn, fit)) = stage.matcher.find(&mut self.taken, true, &label, params) {
+        self.era = match method {
+            // How it was opened in the recording it can be opened again.
+            "initialize" | "server/discover" if stage.script().has(method) => Some(stage.script().era()),
+            "initialize" => Some(Era::Legacy),
+            "server/discover" => Some(Era::Modern),
+            _ if is_modern(params) => Some(Era::Modern),
+            _ => self.era,
+        };
+        let era = self.era(stage);
+        let (Part { script, matcher }, label) = (stage.part(era), matching::label(method, params));
+        if let Some((turn, fit)) = matcher.find(&mut self.taken[era as usize], true, &label, params) {
             ledger.used(script, turn, fit);
             let token = params.and_then(|params| member(member(params, "_meta")?, "progressToken"));
             if method == "subscriptions/listen" {
@@ -243,7 +298,7 @@ impl Session {
                     ledger::named(script, turn)
                 ));
             }
-            self.start(Play::new(Some(turn), Some(id.to_owned()), token.map(str::to_owned), post, now));
+            self.start(Play::new(era, Some(turn), Some(id.to_owned()), token.map(str::to_owned), post, now));
             return;
         }
         // The method may be one that the recording has no need to hold.
@@ -257,10 +312,10 @@ impl Session {
         if method == "server/discover" {
             ledger.own += 1;
         } else {
-            let named =
-                closest.map(|turn| format!(", the closest is {}", ledger::named(script, turn))).unwrap_or_default();
-            self.notes.push(format!("{label} is not in the recording{named}"));
-            ledger.unknown(label.to_string(), closest);
+            let named = closest.map(|turn| ledger::named(script, turn));
+            let hint = named.as_ref().map(|named| format!(", the closest is {named}")).unwrap_or_default();
+            self.notes.push(format!("{label} is not in the recording{hint}"));
+            ledger.unknown(label.to_string(), named);
         }
         let code = if script.has(method) { INVALID_PARAMS } else { METHOD_NOT_FOUND };
         let mut error = json!({"code": code, "message": format!("{label} is not in the recording")});
@@ -292,10 +347,12 @@ impl Session {
             self.cancel(id);
         }
         let label = matching::label(method, params);
-        match stage.matcher.find(&mut self.taken, false, &label, params) {
+        let era = self.era(stage);
+        let Part { script, matcher } = stage.part(era);
+        match matcher.find(&mut self.taken[era as usize], false, &label, params) {
             Some((turn, fit)) => {
-                ledger.used(&stage.script, turn, fit);
-                self.start(Play::new(Some(turn), None, None, post, now));
+                ledger.used(script, turn, fit);
+                self.start(Play::new(era, Some(turn), None, None, post, now));
             }
             // The handshake of a recording that has none is no surprise.
             None if method == "notifications/initialized" => {}

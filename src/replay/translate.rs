@@ -17,10 +17,16 @@ pub const MODERN: &str = "2026-07-28";
 pub const LEGACY: &str = "2025-11-25";
 
 const PREFIX: &str = "io.modelcontextprotocol/";
-const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+/// The member of `_meta` that says which revision a request is of.
+pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
 const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+
+/// Methods whose results say how long they hold from 2026-07-28 on (server/utilities/caching).
+const CACHED: [&str; 6] =
+    ["server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"];
 
 /// How a conversation is opened and continued.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -198,6 +204,45 @@ fn legacy(method: &str, params: Option<&str>) -> Translated {
     }
 }
 
+/// A result of a server up to 2025-11-25 as one of 2026-07-28 says it; `None` where it is a task.
+pub fn modern_result(method: &str, result: &str) -> Option<String> {
+    if member(result, "task").is_some() && member(result, "content").is_none() {
+        return None;
+    }
+    let mut result = with_member(result, "resultType", r#""complete""#);
+    if CACHED.contains(&method) {
+        // Nobody said how long it holds: it is stale at once, and for this client alone.
+        result = with_member(&result, "cacheScope", r#""private""#);
+        result = with_member(&result, "ttlMs", "0");
+    }
+    Some(result)
+}
+
+/// A result of a server of 2026-07-28 as one up to 2025-11-25 says it; `None` where it is a task.
+pub fn legacy_result(result: &str) -> Option<String> {
+    let is_task = member(result, "resultType").and_then(string).is_some_and(|kind| kind == "task");
+    let is_new = |name: &str| matches!(name, "resultType" | "ttlMs" | "cacheScope");
+    (!is_task).then(|| without_members(result, &is_new))
+}
+
+/// What `initialize` was answered, as `server/discover` says it. What a client would have to subscribe to is not offered.
+pub fn discovered(initialized: &str) -> Option<String> {
+    let Ok(Value::Object(mut said)) = serde_json::from_str(initialized) else { return None };
+    let mut capabilities = said.remove("capabilities")?;
+    for capability in capabilities.as_object_mut()?.values_mut().filter_map(Value::as_object_mut) {
+        capability.retain(|name, _| !matches!(&**name, "subscribe" | "listChanged"));
+    }
+    capabilities.as_object_mut()?.remove("tasks");
+    let mut result = serde_json::json!({"supportedVersions": [MODERN], "capabilities": capabilities});
+    if let Some(instructions) = said.remove("instructions") {
+        result["instructions"] = instructions;
+    }
+    if let Some(server) = said.remove("serverInfo") {
+        result["_meta"] = serde_json::json!({SERVER_INFO: server});
+    }
+    modern_result("server/discover", &result.to_string())
+}
+
 /// Members of results that only one of two eras has, and texts that name the revision: they differ because it was asked for.
 pub fn set_aside(from: Era, to: Era) -> Vec<Rule> {
     if from == to {
@@ -291,6 +336,27 @@ mod tests {
         assert_eq!(sent, Translated::Send(Some(r#"{"name":"a","_meta":{"x":1}}"#.into())));
         let again = dialect.translate(&label("tools/call"), true, Some(r#"{"inputResponses":{}}"#));
         assert!(matches!(again, Translated::Refused(_)));
+    }
+
+    #[test]
+    fn results_have_the_members_that_the_other_era_wants() {
+        let modern = modern_result("tools/list", r#"{"tools":[]}"#).unwrap();
+        let wanted = json!({"tools": [], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"});
+        assert_eq!(serde_json::from_str::<Value>(&modern).unwrap(), wanted);
+        assert_eq!(legacy_result(&modern).as_deref(), Some(r#"{"tools":[]}"#));
+        assert_eq!(
+            modern_result("tools/call", r#"{"content":[]}"#).unwrap(),
+            r#"{"resultType":"complete","content":[]}"#
+        );
+        assert_eq!(modern_result("tools/call", r#"{"task":{"taskId":"1"}}"#), None);
+        assert_eq!(legacy_result(r#"{"resultType":"task","taskId":"1"}"#), None);
+        let said = r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"tasks":{}},"serverInfo":{"name":"x"}}"#;
+        let discovered: Value = serde_json::from_str(&discovered(said).unwrap()).unwrap();
+        assert_eq!(
+            (&discovered["capabilities"], &discovered["supportedVersions"]),
+            (&json!({"tools": {}}), &json!([MODERN]))
+        );
+        assert_eq!(discovered["_meta"][SERVER_INFO], json!({"name": "x"}));
     }
 
     #[test]

@@ -101,6 +101,8 @@ def conversation(pieces):
         cut = [(side, piece[at:at + 127]) for side, piece in pieces for at in range(0, len(piece), 127)]
         seed("tls", b"\x05\0" + b"".join(bytes([side | len(piece) << 1]) + piece for side, piece in cut[:60]))
         return
+    asks = {side for side, piece in pieces if re.match(rb"[A-Z]+ /", piece)}
+    seed("mock_request", b"".join(piece for side, piece in pieces if side in asks)[:4096])
     whole = script(pieces, lambda side: 2 | side)
     seed("http1", whole[:4096])
     opened = b"\x10\0\x14\0"

@@ -224,6 +224,77 @@ fn http_is_held_to_its_rules() {
 }
 
 #[test]
+fn a_client_of_2026_07_28_needs_neither_handshake_nor_session() {
+    let scene = scene();
+    let mut mock = scene.mcptap();
+    mock.args(["mock", "1"]);
+    let listening = Listening::start(mock);
+    let version = "2026-07-28";
+    let fields = format!("Host: localhost\r\nContent-Type: application/json\r\nMCP-Protocol-Version: {version}\r\n");
+    let ask = |method: &str, mut params: Value| {
+        params["_meta"] = json!({"io.modelcontextprotocol/protocolVersion": version,
+            "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}});
+        let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        let (status, response) = listening.post(&fields, &request.to_string());
+        let body = response.split("\r\n\r\n").nth(1).unwrap_or_default();
+        assert!(!response.contains("Mcp-Session-Id"), "{response}");
+        (status, serde_json::from_str::<Value>(body).unwrap_or_else(|error| panic!("{error}: {response}")))
+    };
+    let (status, discovered) = ask("server/discover", json!({}));
+    assert_eq!((status, &discovered["result"]["supportedVersions"]), (200, &json!([version])));
+    let (_, answer) = ask("tools/call", json!({"name": "echo", "arguments": {"text": "hello"}}));
+    assert_eq!(
+        (&answer["result"]["content"][0]["text"], &answer["result"]["resultType"]),
+        (&json!("hello"), &json!("complete"))
+    );
+    let question = json!({"name": "ask", "arguments": {"question": "which colour?"}});
+    let (_, asked) = ask("tools/call", question.clone());
+    let requests = asked["result"]["inputRequests"].as_object().expect("questions");
+    let (key, request) = requests.iter().next().expect("a question");
+    assert_eq!(request["method"], "elicitation/create");
+    let mut input = question;
+    input["requestState"] = asked["result"]["requestState"].clone();
+    input["inputResponses"] = json!({key: {"action": "accept", "content": {"answer": "blue"}}});
+    let (_, answer) = ask("tools/call", input);
+    assert!(answer["result"]["content"][0]["text"].as_str().is_some_and(|text| text.contains("blue")), "{answer}");
+    assert_eq!(ask("ping", json!({})).0, 200, "nobody needs it, and whoever asks is answered");
+    assert_eq!(ask("x/y", json!({})).0, 404);
+}
+
+#[test]
+fn a_stream_is_taken_up_behind_the_event_that_was_read_last() {
+    let scene = scene();
+    let mut mock = scene.mcptap();
+    mock.args(["mock", "1"]);
+    let listening = Listening::start(mock);
+    let here = "Host: localhost\r\nContent-Type: application/json\r\n";
+    let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}"#;
+    let (_, response) = listening.post(here, initialize);
+    let id = response.lines().find_map(|line| line.strip_prefix("Mcp-Session-Id: ")).expect("a session").to_owned();
+    let session = format!("{here}Mcp-Session-Id: {id}\r\n");
+    let call = r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"count","arguments":{},"_meta":{"progressToken":1}}}"#;
+    let (_, whole) = listening.post(&session, call);
+    let events = |stream: &str| -> Vec<(String, String)> {
+        let event = |event: &str| {
+            let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
+            Some((field("id: ")?, field("data: ")?))
+        };
+        stream.split("\n\n").filter_map(event).collect()
+    };
+    let told = events(&whole);
+    assert!(told.len() > 2 && told.last().is_some_and(|(_, data)| data.contains("result")), "{whole}");
+    let again = |last: &str| {
+        listening.raw(&format!(
+            "GET /mcp HTTP/1.1\r\nConnection: close\r\n{session}Accept: text/event-stream\r\nLast-Event-ID: {last}\r\n\r\n"
+        ))
+    };
+    for (at, (last, _)) in told.iter().enumerate() {
+        let (status, response) = again(last);
+        assert_eq!((status, events(&response)), (200, told[at + 1..].to_vec()), "behind {last}");
+    }
+}
+
+#[test]
 fn a_redirected_request_is_answered_as_its_copy_was() {
     let mut mock = mcptap();
     let sample = root().join("samples/hosted-redirect");

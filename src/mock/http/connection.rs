@@ -167,12 +167,12 @@ impl Answering<'_> {
                 }
             }
             ("POST", _) => self.post(events, session),
-            ("GET", "/sse") => self.listen(events, None),
+            ("GET", "/sse") => self.listen(events, None, None),
             // "The server MUST either return Content-Type: text/event-stream …, or else return HTTP 405 Method Not Allowed"
             ("GET", _) if session.is_none() => {
                 self.refuse(405, "a stream belongs to a session: Mcp-Session-Id is missing")
             }
-            ("GET", _) => self.listen(events, session),
+            ("GET", _) => self.listen(events, session, self.request.field("last-event-id").map(str::to_owned)),
             ("DELETE", _) => {
                 let (reply, told) = bounded(1);
                 let _ = events.send(Event::Delete { session, reply });
@@ -219,24 +219,24 @@ impl Answering<'_> {
     /// What answers a POST: one JSON text, or a stream where it was one in the recording or more than one message is to be told.
     fn messages(&mut self, told: &Receiver<Reply>, session: Option<&str>, json: bool, stream: bool) -> io::Result<()> {
         let session: Vec<(&str, &str)> = session.map(|id| ("Mcp-Session-Id", id)).into_iter().collect();
-        let (mut held, mut events): (Option<(String, u16)>, _) = (None, Events { is_open: false });
+        let (mut held, mut events): (Option<(String, u16, _)>, _) = (None, Events { is_open: false });
         loop {
             match told.recv_timeout(SILENCE) {
-                Ok(Reply::Message { text, status, is_event }) => {
+                Ok(Reply::Message { text, status, is_event, id }) => {
                     if stream && (events.is_open || !json || is_event && status == 200 || held.is_some()) {
                         events.open(self, &session)?;
-                        if let Some((held, _)) = held.take() {
-                            events.say(self, &held)?;
+                        if let Some((held, _, id)) = held.take() {
+                            events.say(self, &held, id)?;
                         }
-                        events.say(self, &text)?;
+                        events.say(self, &text, id)?;
                     } else {
                         // Without a stream what comes before the answer cannot be told.
-                        held = Some((text, status));
+                        held = Some((text, status, id));
                     }
                 }
                 Ok(_) | Err(RecvTimeoutError::Disconnected) => {
                     return match held.take() {
-                        Some((text, status)) if !events.is_open => {
+                        Some((text, status, _)) if !events.is_open => {
                             let fields = [&[("Content-Type", "application/json")][..], &session].concat();
                             self.respond(status, &fields, &text)
                         }
@@ -257,13 +257,13 @@ impl Answering<'_> {
     }
 
     /// A stream for what answers nothing; of HTTP+SSE for everything.
-    fn listen(&mut self, hub: &Sender<Event>, session: Option<String>) -> io::Result<()> {
+    fn listen(&mut self, hub: &Sender<Event>, session: Option<String>, last: Option<String>) -> io::Result<()> {
         if !self.accepts("text/event-stream") {
             return self.refuse(406, "Accept has to list text/event-stream");
         }
         let is_legacy = session.is_none();
         let (reply, told) = bounded(BEHIND);
-        let _ = hub.send(Event::Listen { session, reply });
+        let _ = hub.send(Event::Listen { session, last, reply });
         let id = match told.recv() {
             Ok(Reply::Begin(Some(id))) => id,
             Ok(Reply::Refused(status, why)) => return self.refuse(status, why),
@@ -277,7 +277,7 @@ impl Answering<'_> {
         }
         loop {
             match told.recv_timeout(SILENCE) {
-                Ok(Reply::Message { text, .. }) => events.say(self, &text)?,
+                Ok(Reply::Message { text, id, .. }) => events.say(self, &text, id)?,
                 Ok(_) | Err(RecvTimeoutError::Disconnected) => return events.close(self),
                 Err(RecvTimeoutError::Timeout) => events.breathe(self)?,
             }
@@ -339,10 +339,11 @@ impl Events {
     }
 
     /// A message as an event: a data line for each of its lines.
-    fn say(&mut self, answering: &mut Answering<'_>, text: &str) -> io::Result<()> {
+    fn say(&mut self, answering: &mut Answering<'_>, text: &str, id: Option<String>) -> io::Result<()> {
         // WHATWG HTML section 9.2.6: a line ends with CR LF, LF or CR. Between members of a message they mean nothing.
         let data: String = text.split(['\r', '\n']).map(|line| format!("data: {line}\n")).collect();
-        self.write(answering, &format!("event: message\n{data}\n"))
+        let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
+        self.write(answering, &format!("event: message\n{id}{data}\n"))
     }
 
     fn breathe(&mut self, answering: &mut Answering<'_>) -> io::Result<()> {

@@ -7,6 +7,7 @@ use crossbeam_channel::{Receiver, Sender, TrySendError, at, never, select};
 use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::decode::json::{is, member};
+use crate::mock::era::is_modern;
 use crate::mock::handshake::METHOD_NOT_FOUND;
 use crate::mock::ledger::Ledger;
 use crate::mock::session::{Post, Said, Session, Stage};
@@ -33,6 +34,8 @@ pub(super) enum Event {
     Listen {
         /// The session that it names; `None`: HTTP+SSE, where the stream opens the session.
         session: Option<String>,
+        /// The id of the last event that was read, where a stream that broke is taken up again.
+        last: Option<String>,
         reply: Sender<Reply>,
     },
     /// A session is over.
@@ -48,14 +51,44 @@ pub(super) enum Reply {
     Accepted,
     /// Messages follow, until the end. Here is the session's id, where it has just got one.
     Begin(Option<String>),
-    /// A message, the status that it would have alone, and whether it was an event of a stream.
-    Message { text: String, status: u16, is_event: bool },
+    /// A message, the status that it would have alone, whether it was an event of a stream, and the id that it has as one.
+    Message { text: String, status: u16, is_event: bool, id: Option<String> },
     /// Nothing more comes.
     End,
 }
 
+/// Events kept of a client, so that a stream that broke can be taken up again. Beyond it the oldest are forgotten.
+const KEPT: usize = 1_024;
+
 /// The session of those who need none.
 const NONE: &str = "";
+
+/// An event of a stream: of the answer to a POST, or of that which answers nothing.
+#[derive(Debug)]
+struct Told {
+    stream: Option<Post>,
+    number: u64,
+    text: String,
+}
+
+impl Told {
+    /// "Event IDs … SHOULD encode sufficient information to identify the originating stream" (2025-11-25 basic/transports, "Resumability and Redelivery").
+    fn id(&self) -> String {
+        let stream = self.stream.map_or_else(|| "open".to_owned(), |post| post.to_string());
+        format!("{stream}-{}", self.number)
+    }
+
+    fn reply(&self) -> Reply {
+        Reply::Message { text: self.text.clone(), status: 200, is_event: true, id: Some(self.id()) }
+    }
+}
+
+/// The stream and the number that an id of an event names.
+fn read_id(id: &str) -> Option<(Option<Post>, u64)> {
+    let (stream, number) = id.split_once('-')?;
+    let stream = if stream == "open" { None } else { Some(stream.parse().ok()?) };
+    Some((stream, number.parse().ok()?))
+}
 
 struct Client {
     session: Session,
@@ -63,6 +96,10 @@ struct Client {
     /// The stream for what answers nothing; of HTTP+SSE for everything.
     stream: Option<Sender<Reply>>,
     is_legacy: bool,
+    /// Whether its streams can be taken up again: those of a session over Streamable HTTP.
+    is_resumable: bool,
+    told: VecDeque<Told>,
+    next_event: u64,
     held: VecDeque<String>,
     heard: u64,
     /// Texts of this client that were no messages: they are answered with 400.
@@ -115,7 +152,7 @@ impl<'a> Hub<'a> {
                 Ok(()) => return,
                 Err(told) => (reply, told),
             },
-            Event::Listen { session, reply } => match self.listen(session, &reply) {
+            Event::Listen { session, last, reply } => match self.listen(session, last.as_deref(), &reply) {
                 Ok(()) => return,
                 Err(told) => (reply, told),
             },
@@ -129,16 +166,20 @@ impl<'a> Hub<'a> {
     }
 
     fn post(&mut self, session: Option<String>, text: &[u8], reply: &Sender<Reply>) -> Result<(), Reply> {
+        let text_member = |name| std::str::from_utf8(text).ok().and_then(|text| member(text, name));
+        let params = text_member("params");
         let id = match session {
             Some(id) if self.clients.contains_key(&id) => id,
             Some(_) if !self.needs_session() => NONE.to_owned(),
             // "The server MAY terminate the session at any time, after which it MUST respond to requests containing that session ID with
             // HTTP 404 Not Found" (basic/transports, "Session Management")
             Some(_) => return Err(UNKNOWN),
-            None => match std::str::from_utf8(text).ok().and_then(|text| member(text, "method")) {
+            None => match text_member("method") {
                 Some(method) if is(method, "initialize") => self.new_id()?,
                 // How a client of both eras finds out what a server speaks.
                 Some(method) if is(method, "server/discover") => NONE.to_owned(),
+                // 2026-07-28 knows no sessions.
+                Some(_) if is_modern(params) => NONE.to_owned(),
                 // "Servers that require a session ID SHOULD respond to requests without an Mcp-Session-Id header (other than
                 // initialization) with HTTP 400 Bad Request"
                 _ if self.needs_session() => return Err(Reply::Refused(400, "Mcp-Session-Id is missing")),
@@ -148,6 +189,7 @@ impl<'a> Hub<'a> {
         let (stage, now, post) = (self.stage, self.started.elapsed(), self.next);
         self.next += 1;
         let client = self.clients.entry(id.clone()).or_insert_with(|| Client::new(stage, now, false));
+        client.is_resumable = id != NONE;
         client.heard = post;
         if !client.is_legacy {
             client.posts.insert(post, reply.clone());
@@ -165,7 +207,7 @@ impl<'a> Hub<'a> {
         Ok(())
     }
 
-    fn listen(&mut self, session: Option<String>, reply: &Sender<Reply>) -> Result<(), Reply> {
+    fn listen(&mut self, session: Option<String>, last: Option<&str>, reply: &Sender<Reply>) -> Result<(), Reply> {
         let (stage, now) = (self.stage, self.started.elapsed());
         let is_legacy = session.is_none();
         let id = session.map_or_else(|| self.new_id(), Ok)?;
@@ -174,17 +216,15 @@ impl<'a> Hub<'a> {
         }
         let client = self.clients.get_mut(&id).ok_or(UNKNOWN)?;
         client.heard = self.next;
-        // A client that opens another one has lost the first, or will read both.
-        client.stream = Some(reply.clone());
         let _ = reply.send(Reply::Begin(Some(id)));
-        client.held.drain(..).for_each(|text| drop(reply.try_send(event(text))));
+        client.take_up(last.and_then(read_id), reply);
         self.forget_silent();
         Ok(())
     }
 
     /// Whether a request has to name its session: where the recording has a handshake.
     fn needs_session(&self) -> bool {
-        self.stage.script.era() == Era::Legacy && self.stage.script.has("initialize")
+        self.stage.script().era() == Era::Legacy && self.stage.script().has("initialize")
     }
 
     /// "The session ID SHOULD be globally unique and cryptographically secure"
@@ -204,10 +244,6 @@ impl<'a> Hub<'a> {
 
 const UNKNOWN: Reply = Reply::Refused(404, "no such session");
 
-fn event(text: String) -> Reply {
-    Reply::Message { text, status: 200, is_event: true }
-}
-
 impl Client {
     fn new(stage: &Stage, now: Duration, is_legacy: bool) -> Client {
         Client {
@@ -215,6 +251,9 @@ impl Client {
             posts: HashMap::new(),
             stream: None,
             is_legacy,
+            is_resumable: false,
+            told: VecDeque::new(),
+            next_event: 0,
             held: VecDeque::new(),
             heard: 0,
             invalid: None,
@@ -238,7 +277,8 @@ impl Client {
         match (own, text) {
             (Some(post), Some(text)) => {
                 let status = self.status(stage, post, code);
-                self.tell(post, Reply::Message { text, status, is_event });
+                let id = self.note(Some(post), &text);
+                self.tell(post, Reply::Message { text, status, is_event, id });
             }
             (Some(own), None) => {
                 self.tell(own, Reply::End);
@@ -251,15 +291,55 @@ impl Client {
     }
 
     fn tell(&mut self, post: Post, reply: Reply) {
-        if self.posts.get(&post).is_some_and(|own| own.send(reply).is_err()) {
+        let is_gone = self.posts.get(&post).is_some_and(|own| own.send(reply).is_err());
+        // Whoever may come back for it is waited for.
+        if is_gone && !self.is_resumable {
             self.posts.remove(&post);
             self.session.leave(post);
         }
     }
 
+    /// Keeps an event, and says which id it has.
+    fn note(&mut self, stream: Option<Post>, text: &str) -> Option<String> {
+        if !self.is_resumable {
+            return None;
+        }
+        self.next_event += 1;
+        let told = Told { stream, number: self.next_event, text: text.to_owned() };
+        let id = told.id();
+        if self.told.len() >= KEPT {
+            self.told.pop_front();
+        }
+        self.told.push_back(told);
+        Some(id)
+    }
+
+    /// A client opens a stream: one that broke, behind the event that it read last, or a new one for what answers nothing.
+    fn take_up(&mut self, last: Option<(Option<Post>, u64)>, reply: &Sender<Reply>) {
+        let stream = last.and_then(|(stream, _)| stream);
+        if let Some((_, last)) = last {
+            // "the server MUST NOT replay messages that would have been delivered on a different stream"
+            let missed = self.told.iter().filter(|told| told.stream == stream && told.number > last);
+            missed.for_each(|told| drop(reply.try_send(told.reply())));
+        }
+        match stream {
+            Some(post) => match self.posts.get_mut(&post) {
+                Some(own) => *own = reply.clone(),
+                None => drop(reply.try_send(Reply::End)),
+            },
+            // A client that opens another one has lost the first, or will read both.
+            None => {
+                self.stream = Some(reply.clone());
+                std::mem::take(&mut self.held).into_iter().for_each(|text| self.broadcast(text));
+            }
+        }
+    }
+
     /// Says it on the stream, or holds it until there is one.
     fn broadcast(&mut self, text: String) {
-        let text = match self.stream.as_ref().map(|stream| stream.try_send(event(text.clone()))) {
+        let id = self.stream.is_some().then(|| self.note(None, &text)).flatten();
+        let reply = Reply::Message { text: text.clone(), status: 200, is_event: true, id };
+        let text = match self.stream.as_ref().map(|stream| stream.try_send(reply)) {
             Some(Ok(())) => return,
             Some(Err(TrySendError::Full(_) | TrySendError::Disconnected(_))) => {
                 // Nobody reads it: a new one may come.
@@ -279,8 +359,8 @@ impl Client {
         match code {
             // "If the server cannot accept the input, it MUST return an HTTP error status code (e.g., 400 Bad Request)"
             Some(_) if self.invalid == Some(post) => 400,
-            Some(METHOD_NOT_FOUND) if stage.script.era() == Era::Modern => 404,
-            Some(-32022..=-32020) if stage.script.era() == Era::Modern => 400,
+            Some(METHOD_NOT_FOUND) if self.session.era(stage) == Era::Modern => 404,
+            Some(-32022..=-32020) if self.session.era(stage) == Era::Modern => 400,
             _ => 200,
         }
     }

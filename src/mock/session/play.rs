@@ -7,13 +7,15 @@ use super::{Pace, Post, Said, Session, Stage, with_id};
 use crate::decode::json::member;
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::facts::part;
-use crate::mock::script::{Line, Role, SUBSCRIPTION, TurnIndex, Way};
+use crate::mock::script::{Line, Role, SUBSCRIPTION, Script, TurnIndex, Way};
 use crate::replay::edit::replaced;
+use crate::replay::translate::Era;
 
 /// A turn, as far as it has been said.
 #[derive(Debug)]
 pub(super) struct Play {
     pub(super) number: u64,
+    era: Era,
     /// `None`: what the server says before the client says anything.
     turn: Option<TurnIndex>,
     /// The client's id, as JSON text; `None` for a notification.
@@ -31,6 +33,7 @@ pub(super) struct Play {
 
 impl Play {
     pub(super) fn new(
+        era: Era,
         turn: Option<TurnIndex>,
         id: Option<String>,
         token: Option<String>,
@@ -38,11 +41,11 @@ impl Play {
         now: Duration,
     ) -> Play {
         let answers = HashSet::new();
-        Play { number: 0, turn, id, token, post, is_answered: false, next: 0, since: now, answers }
+        Play { number: 0, era, turn, id, token, post, is_answered: false, next: 0, since: now, answers }
     }
 
     fn line<'a>(&self, stage: &'a Stage) -> Option<&'a Line> {
-        stage.script.lines(self.turn).get(self.next)
+        stage.part(self.era).script.lines(self.turn).get(self.next)
     }
 
     /// When the next line is said; `None` where there is none, or the client has to answer first.
@@ -71,7 +74,8 @@ impl Session {
     pub(super) fn line(&mut self, stage: &Stage, play: &mut Play) {
         let (Some(line), Some(due)) = (play.line(stage), play.due(stage)) else { return };
         (play.next, play.since) = (play.next + 1, due);
-        let message = stage.script.message(line.message);
+        let script = &stage.part(play.era).script;
+        let message = script.message(line.message);
         let Ok(text) = std::str::from_utf8(&message.raw) else { return };
         let text = text.trim_start_matches('\u{feff}').trim();
         let (mut post, mut text) =
@@ -95,7 +99,7 @@ impl Session {
             },
             Role::Notification => {
                 if message.method.as_deref() == Some("notifications/cancelled") {
-                    text = self.takes_back(stage, line.message, &text);
+                    text = self.takes_back(script, line.message, &text);
                 }
             }
             Role::Request => text = with_id(&text, &self.ask(play.number, line.message).to_string()),
@@ -116,8 +120,8 @@ impl Session {
     }
 
     /// A cancellation of a request of the server: it has another id now.
-    fn takes_back(&self, stage: &Stage, index: usize, text: &str) -> String {
-        let messages = &stage.script.recording.messages;
+    fn takes_back(&self, script: &Script, index: usize, text: &str) -> String {
+        let messages = &script.recording.messages;
         let recorded = part(&messages[index], "params").and_then(|params| member(params, "requestId"));
         let is_meant = |at: &usize| messages[*at].kind == Kind::Request && messages[*at].id.as_deref() == recorded;
         let id = (0..index).rev().find(is_meant).and_then(|at| self.ids.get(&at));
@@ -127,7 +131,7 @@ impl Session {
 
 /// The id of a request that listens.
 fn listens<'a>(stage: &Stage, play: &'a Play) -> Option<&'a str> {
-    let turn = &stage.script.turns[play.turn?];
+    let turn = &stage.part(play.era).script.turns[play.turn?];
     play.id.as_deref().filter(|_| turn.label.method == "subscriptions/listen")
 }
 

@@ -1,0 +1,5 @@
+//! Any bytes as requests to the mock server.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| mcptap::mock::http::fuzz_request(data));
