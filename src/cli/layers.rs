@@ -128,9 +128,8 @@ fn print(steps: &[Step], paint: Paint, out: &mut Output) -> Result<()> {
     let widest = |column: fn(&Step) -> String, least: usize| {
         steps.iter().map(|step| safe::width(&column(step))).max().unwrap_or(0).max(least)
     };
-    let direction = |step: &Step| format!("{} {} {}", step.from, if step.both { "↔" } else { "→" }, step.to);
     let packets = |step: &Step| packet_column(&step.packets);
-    let (direction_width, packets_width) = (widest(direction, 9), widest(packets, 7).min(48));
+    let (direction_width, packets_width) = (widest(Step::ends, 9), widest(packets, 7).min(48));
     let roles = steps.iter().map(|step| safe::width(&role(step))).max().unwrap_or(0).min(40);
     // On a terminal the details give way; in a file nothing has to.
     let room = output::terminal_width().map_or(usize::MAX, |width| {
@@ -158,7 +157,7 @@ fn print(steps: &[Step], paint: Paint, out: &mut Output) -> Result<()> {
             "{:>4}  {:<5}  {}  {port:>5}  {}  {}  {role}",
             step.number,
             step.layer,
-            safe::pad(&direction(step), direction_width, Align::Left),
+            safe::pad(&step.ends(), direction_width, Align::Left),
             safe::pad(&packets(step), packets_width, Align::Left),
             safe::pad(&step.detail, detail_width, Align::Left),
         );

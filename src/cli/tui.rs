@@ -42,7 +42,7 @@ pub fn run(arguments: Tui, db: Option<PathBuf>, colour: Colour) -> Result<ExitCo
 fn target(targets: &[String], db: Option<PathBuf>) -> Result<Target> {
     let [one] = targets else {
         return match targets {
-            [] => Ok(Target::Database(existing(database(db)?)?)),
+            [] => Ok(Target::Database(database(db)?)),
             several => Ok(Target::Files(several.iter().map(PathBuf::from).collect())),
         };
     };

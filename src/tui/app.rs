@@ -23,6 +23,7 @@ mod tests;
 mod update;
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use super::data::{MessageLine, PacketRow, Progress, Request, SessionRow};
 use super::line::Line;
@@ -34,7 +35,7 @@ use crate::event::Connection;
 use crate::mcp::{MessageNumber, SessionNumber};
 
 pub use cursor::Cursor;
-pub use detail::{DetailView, Focus, Found, shown as detail_shown};
+pub use detail::{DetailView, Focus, Found, drawn as detail_drawn, focus, shown as detail_shown};
 pub use folds::Folds;
 pub use prompt::completions;
 pub use update::{Effect, Input, update};
@@ -152,6 +153,8 @@ pub struct App {
     pub theme: Theme,
     /// What is looked at: the database or the files.
     pub title: String,
+    /// The database that is followed; nothing where capture files are looked at.
+    pub database: Option<PathBuf>,
     /// The screen.
     pub screen: Screen,
     /// Who gets the keys.

@@ -202,6 +202,25 @@ impl Canvas<'_> {
                 self.select(Rect { y, height: 1, ..area }, list.active);
             }
         }
+        let rows = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
+        self.scroll_bar(rows, list.cursor.top, list.total);
+    }
+
+    /// How much of a list is in view and where that is: a bar on the line to the right of its rows. Nothing where all of it is.
+    pub fn scroll_bar(&mut self, rows: Rect, top: usize, total: usize) {
+        let height = usize::from(rows.height);
+        if total <= height || height == 0 {
+            return;
+        }
+        let bar = (height * height / total).max(1);
+        // At the beginning and at the end only where that is in view.
+        let (free, hidden) = (height - bar, total - height);
+        let above =
+            (top.min(hidden) * free).div_ceil(hidden).min(if top < hidden { free.saturating_sub(1) } else { free });
+        let style = self.part(Part::ActiveBorder);
+        for line in above..above + bar {
+            self.put(rows.right(), rows.y + line as u16, 1, "█", style);
+        }
     }
 
     /// Marks the selected row.

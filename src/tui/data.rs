@@ -30,6 +30,8 @@ pub const STEPS: usize = 1 << 21;
 pub enum Request {
     /// All sessions.
     Sessions,
+    /// What was found where there is no session: it may say why there is none.
+    Unplaced,
     /// Page `page` of the messages of a session that a filter lets through (empty: all of them).
     Messages {
         /// The session.
@@ -146,6 +148,8 @@ impl Request {
 pub enum Answer {
     /// To [`Request::Sessions`], the newest first.
     Sessions(Vec<SessionRow>),
+    /// To [`Request::Unplaced`], the first ones.
+    Unplaced(Vec<FindingRow>),
     /// To [`Request::Messages`].
     Messages(Rows<MessageLine>),
     /// To [`Request::Detail`]; nothing where there is no such message.

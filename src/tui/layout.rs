@@ -37,6 +37,9 @@ const LEAST: (u16, u16) = (40, 10);
 /// From this width on the three panes of a message stand side by side.
 const SIDE_BY_SIDE: u16 = 120;
 
+/// From this height on the list of messages has the selected one below it.
+const TALL: u16 = 30;
+
 /// Rows of the panes of one message.
 #[derive(Clone, Copy, Debug)]
 pub struct Heights {
@@ -71,7 +74,7 @@ pub fn body((width, height): (u16, u16)) -> Rect {
 /// The list of a screen, with its head.
 pub fn list_area(size: (u16, u16), screen: Screen) -> Rect {
     match screen {
-        Screen::Detail => detail(body(size)).list,
+        Screen::Messages | Screen::Detail if has_panes(size, screen) => detail(size, screen).list,
         Screen::Statistics => pane::statistics::calls_area(body(size)),
         Screen::Packets => pane::packets::list_area(body(size)),
         Screen::Findings => pane::findings::list_area(body(size)),
@@ -112,8 +115,8 @@ pub fn list_height(size: (u16, u16), screen: Screen) -> usize {
 }
 
 /// Rows of the panes of one message.
-pub fn pane_heights(size: (u16, u16)) -> Heights {
-    let areas = detail(body(size));
+pub fn pane_heights(size: (u16, u16), screen: Screen) -> Heights {
+    let areas = detail(size, screen);
     let rows = |area: Rect| usize::from(area.height);
     Heights {
         list: rows(areas.list).saturating_sub(1),
@@ -125,12 +128,25 @@ pub fn pane_heights(size: (u16, u16)) -> Heights {
 
 /// Bytes in a row of the bytes pane: offset, hexadecimal, text and the blanks between them have to fit.
 pub fn bytes_per_row(size: (u16, u16)) -> usize {
-    if detail(body(size)).bytes.width >= pane::bytes::width(16) { 16 } else { 8 }
+    if detail(size, Screen::Detail).bytes.width >= pane::bytes::width(16) { 16 } else { 8 }
 }
 
-/// The panes of one message.
-pub fn detail(body: Rect) -> DetailAreas {
-    let strip = (body.height / 4).clamp(3, 12).min(body.height);
+/// Whether the panes of the selected message are seen: below the list of messages only where there is room for both.
+pub fn has_panes(size: (u16, u16), screen: Screen) -> bool {
+    match screen {
+        Screen::Detail => true,
+        Screen::Messages => body(size).height >= TALL,
+        _ => false,
+    }
+}
+
+/// The panes of one message. On its own screen they have most of the room, on that of the messages the list has.
+pub fn detail(size: (u16, u16), screen: Screen) -> DetailAreas {
+    let body = body(size);
+    let strip = match screen {
+        Screen::Messages => body.height - (body.height / 2).min(40),
+        _ => (body.height / 4).clamp(3, 24).min(body.height),
+    };
     let list = Rect { height: strip, ..body };
     // One line between the list and the panes.
     let (y, height) = (body.y + strip + 1, body.height.saturating_sub(strip + 1));
@@ -170,7 +186,7 @@ pub fn draw(app: &App, buffer: &mut Buffer) -> Option<(u16, u16)> {
     let body = body((area.width, area.height));
     match app.screen {
         Screen::Sessions => pane::sessions::draw(app, &mut canvas, body),
-        Screen::Messages => pane::messages::draw(app, &mut canvas, body, true),
+        Screen::Messages if !has_panes(app.size, app.screen) => pane::messages::draw(app, &mut canvas, body, true),
         Screen::Sequence if app.together => pane::together::draw(app, &mut canvas, body),
         Screen::Sequence => pane::sequence::draw(app, &mut canvas, body),
         Screen::Layers => pane::steps::draw(app, &mut canvas, body),
@@ -180,12 +196,12 @@ pub fn draw(app: &App, buffer: &mut Buffer) -> Option<(u16, u16)> {
         Screen::Tools => pane::tools::draw(app, &mut canvas, body),
         Screen::Stderr => pane::stderr::draw(app, &mut canvas, body),
         Screen::Replay => pane::replay::draw(app, &mut canvas, body),
-        Screen::Detail => pane::detail::draw(app, &mut canvas, body),
+        Screen::Messages | Screen::Detail => pane::detail::draw(app, &mut canvas, body),
     }
     match &app.mode {
         Mode::Browse => None,
         Mode::Help(top) => {
-            pane::help::draw(&mut canvas, area, *top);
+            pane::help::draw(app, &mut canvas, *top);
             None
         }
         Mode::Value(top) => {
@@ -217,9 +233,10 @@ fn frame(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
         canvas.put_right(right - 1 - room, 0, room, &format!(" / {} ", app.filter), style);
     }
     let state = state(app);
-    let width = (safe::width(&state.0) as u16 + 2).min(area.width / 2);
+    let words = if state.0.is_empty() { String::new() } else { format!(" {} ", state.0) };
+    let width = (safe::width(&words) as u16).min(area.width / 2);
     let style = canvas.tone(state.1);
-    canvas.put_right(right - 1 - width, bottom, width, &format!(" {} ", state.0), style);
+    canvas.put_right(right - 1 - width, bottom, width, &words, style);
     footer(app, canvas, bottom, right - 2 - width);
 }
 
@@ -295,7 +312,7 @@ fn footer(app: &App, canvas: &mut Canvas<'_>, y: u16, end: u16) {
     }
     let (dim, key) = (canvas.tone(Tone::Dim), canvas.part(Part::Key));
     let shown = |binding: &&Binding| {
-        !binding.short.is_empty() && binding.on.holds(app.screen) && is_of_use(binding.command, app.screen)
+        !binding.short.is_empty() && binding.on.holds(app.screen) && is_of_use(binding.command, app)
     };
     let width = |binding: &Binding| (sign(binding.keys[0]).chars().count() + binding.short.len() + 3) as u16;
     let mut put = |x, binding: &Binding| {
@@ -318,8 +335,11 @@ fn footer(app: &App, canvas: &mut Canvas<'_>, y: u16, end: u16) {
 }
 
 /// Whether a key that works everywhere leads anywhere from this screen: the footer has no room for others.
-fn is_of_use(command: Command, screen: Screen) -> bool {
+fn is_of_use(command: Command, app: &App) -> bool {
+    let screen = app.screen;
     match command {
+        Command::Help | Command::Quit => true,
+        _ if app.session.is_none() => false,
         Command::Wire => !matches!(
             screen,
             Screen::Sessions | Screen::Statistics | Screen::Tools | Screen::Stderr | Screen::Replay | Screen::Packets
@@ -342,36 +362,68 @@ fn state(app: &App) -> (String, Tone) {
         Some(Progress::Failed(why)) => return (why.clone(), Tone::Error),
         Some(Progress::Done) | None => {}
     }
-    if app.screen == Screen::Sessions {
-        let sessions = app.pages.sessions().map_or(0, <[_]>::len) as u64;
-        return (units::count(sessions, "session"), Tone::Dim);
-    }
-    let steps = app.session.filter(|_| app.screen == Screen::Layers).and_then(|session| app.pages.steps(session));
-    if let Some(steps) = steps {
-        return match steps.is_complete() {
-            true if steps.total() >= STEPS => {
-                ("more steps than are listed: mcptap layers has all".to_owned(), Tone::Warning)
-            }
-            true => (units::count(steps.total() as u64, "step"), Tone::Dim),
-            false => (format!("{}+ steps", steps.total()), Tone::Warning),
-        };
-    }
     if let Some(run) = app.replays.run.as_ref().filter(|run| run.is_going()) {
         let done = run.rows.iter().filter(|row| !matches!(row.state, State::Waiting | State::Sent)).count();
         return (format!("replaying {done} of {}", run.rows.len()), Tone::Warning);
     }
     let live = match (app.session_row().is_some_and(|row| row.live), app.follow) {
+        _ if app.screen == Screen::Sessions => "",
         (true, true) => "live, following · ",
         (true, false) => "live · ",
         (false, true) => "following · ",
         (false, false) => "",
     };
-    let count = match app.message_count() {
-        Some((total, true)) => units::count(total as u64, "message"),
-        Some((total, false)) => format!("{total}+ messages"),
-        None => return (live.trim_end_matches(" · ").to_owned(), Tone::Dim),
+    let (place, tone) = place(app);
+    let tone = if live.is_empty() || tone != Tone::Dim { tone } else { Tone::Good };
+    match place.is_empty() {
+        true => (live.trim_end_matches(" · ").to_owned(), tone),
+        false => (format!("{live}{place}"), tone),
+    }
+}
+
+/// Which row of the screen's list is selected, and how many there are.
+fn place(app: &App) -> (String, Tone) {
+    let row = app.cursor(app.screen).selected + 1;
+    let of = |total: usize, noun: &str| match total {
+        0 => (String::new(), Tone::Dim),
+        _ => (format!("{row} of {}", units::count(total as u64, noun)), Tone::Dim),
     };
-    (format!("{live}{count}"), if live.is_empty() { Tone::Dim } else { Tone::Good })
+    let rows = |noun: &str| app.rows(app.screen).map_or((String::new(), Tone::Dim), |total| of(total, noun));
+    let steps = || app.session.and_then(|session| app.pages.steps(session));
+    match app.screen {
+        Screen::Sessions => rows("session"),
+        Screen::Layers => match steps() {
+            Some(steps) if steps.is_complete() && steps.total() >= STEPS => {
+                ("more steps than are listed: mcptap layers has all".to_owned(), Tone::Warning)
+            }
+            Some(steps) if !steps.is_complete() => (format!("{row} of {}+ steps", steps.total()), Tone::Warning),
+            _ => rows("step"),
+        },
+        Screen::Packets => rows("packet"),
+        Screen::Stderr | Screen::Tools => rows("line"),
+        Screen::Findings => {
+            let findings = app.session_row().map_or(0, |row| row.findings.iter().sum());
+            (if findings == 0 { String::new() } else { units::count(findings, "finding") }, Tone::Dim)
+        }
+        Screen::Replay => rows("request"),
+        Screen::Statistics => {
+            (app.session_row().map(|row| units::count(row.session.messages, "message")).unwrap_or_default(), Tone::Dim)
+        }
+        Screen::Messages | Screen::Sequence | Screen::Detail => messages(app, row),
+    }
+}
+
+/// The same for a list of messages, which a filter may still be going through.
+fn messages(app: &App, row: usize) -> (String, Tone) {
+    let Some((total, complete)) = app.message_count() else { return (String::new(), Tone::Dim) };
+    let all = app.session_row().map_or(0, |row| row.session.messages);
+    let row = app.folds.row(row.saturating_sub(1)) + 1;
+    match (app.filter.is_empty(), complete) {
+        _ if total == 0 && complete => (units::count(all, "message"), Tone::Dim),
+        (true, _) => (format!("{row} of {}", units::count(total as u64, "message")), Tone::Dim),
+        (false, true) => (format!("{row} of {total} found in {}", units::count(all, "message")), Tone::Dim),
+        (false, false) => (format!("searching: {total} found in {}", units::count(all, "message")), Tone::Warning),
+    }
 }
 
 /// The sign before a line that is written.

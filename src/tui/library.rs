@@ -33,6 +33,9 @@ use filtered::Matches;
 /// Texts up to here are read to say what a message is about; of a longer one the list says its tool.
 const ABOUT: u64 = 64 << 10;
 
+/// Findings that are shown where there is no session.
+const UNPLACED: usize = 16;
+
 /// Rows whose latencies stand for a session in the list of sessions.
 const SAMPLE: usize = 4_096;
 
@@ -94,6 +97,7 @@ impl Library {
     fn read(&mut self, request: &Request) -> Result<Answer> {
         Ok(match request {
             Request::Sessions => Answer::Sessions(self.sessions()?),
+            Request::Unplaced => Answer::Unplaced(self.reader.findings(Scope::All, Page::first(UNPLACED))?),
             Request::Messages { session, filter, page } => Answer::Messages(self.messages(*session, filter, *page)?),
             Request::Detail(session, message) => Answer::Detail(detail::read(&self.reader, *session, *message)?),
             Request::Steps { session, page } => Answer::Steps(self.steps(*session, *page)?),

@@ -49,13 +49,14 @@ use app::{App, Effect, Input};
 use data::Request;
 use import::{Decoding, Import};
 use library::Library;
+use reader::Store;
 use replayer::Replayer;
 use theme::Theme;
 
 /// What is looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// A database, followed while others write to it.
+    /// A database, followed while others write to it; waited for where it is not there yet.
     Database(PathBuf),
     /// One session of a database.
     Session(PathBuf, u32),
@@ -90,16 +91,22 @@ pub fn run(target: Target, options: Options) -> Result<()> {
         }
     };
     let replayer = Replayer::new(place.clone(), inputs.clone());
-    let library = Library::new(Reader::open(place)?, newest_first);
+    let database = import.is_none().then(|| place.path().to_owned());
+    // What is there is opened at once: where that fails, the reason is said on the terminal as it was.
+    let store = match place.path().exists() {
+        true => Store::Open(Box::new(Library::new(Reader::open(place)?, newest_first))),
+        false => Store::Awaited(place),
+    };
     let mut screen = term::Screen::take()?;
     let size = screen.terminal().size().context("cannot ask the terminal for its size")?;
     let mut app = App::new(title, (size.width, size.height), options.theme);
+    app.database = database;
     if let Some(session) = session {
         app.open_session(session);
     }
     let (ask, asked) = unbounded();
     let answers = inputs.clone();
-    let reader = thread::Builder::new().name("reader".to_owned()).spawn(move || reader::run(library, &asked, &answers));
+    let reader = thread::Builder::new().name("reader".to_owned()).spawn(move || reader::run(store, &asked, &answers));
     let reader = reader.context("cannot start the reader")?;
     let importer = import.map(|import| read_files(import, inputs.clone(), stop.clone())).transpose()?;
     read_keys(inputs)?;

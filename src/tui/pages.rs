@@ -10,6 +10,7 @@ use super::data::{
 use crate::decode::ConnectionId;
 use crate::event::Connection;
 use crate::mcp::{MessageNumber, SessionNumber};
+use crate::store::FindingRow;
 use crate::view::steps::Step;
 
 /// Pages of one list that are kept: those around the screen, and the ends that one jumps between.
@@ -31,6 +32,7 @@ pub struct Pages {
     /// Questions that were asked, and for which state of the store.
     asked: HashMap<Request, u64>,
     sessions: Option<Vec<SessionRow>>,
+    unplaced: Vec<FindingRow>,
     messages: List<(SessionNumber, String), MessageLine>,
     detail: Option<(SessionNumber, Arc<Detail>)>,
     steps: List<SessionNumber, Step>,
@@ -141,6 +143,7 @@ impl Pages {
         self.asked.retain(|known, _| !displaces(request, known));
         match (request, answer) {
             (Request::Sessions, Answer::Sessions(rows)) => self.sessions = Some(rows),
+            (Request::Unplaced, Answer::Unplaced(rows)) => self.unplaced = rows,
             (Request::Messages { session, filter, page }, Answer::Messages(answer)) => {
                 let forgotten = self.messages.take((*session, filter.clone()), *page, answer);
                 self.forget(|known| matches!(known, Request::Messages { page, .. } if forgotten.contains(page)));
@@ -177,6 +180,11 @@ impl Pages {
     /// Sessions, once they are known.
     pub fn sessions(&self) -> Option<&[SessionRow]> {
         self.sessions.as_deref()
+    }
+
+    /// What was found without a session, where there is none.
+    pub fn unplaced(&self) -> &[FindingRow] {
+        &self.unplaced
     }
 
     /// One session.

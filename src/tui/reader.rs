@@ -14,15 +14,64 @@ use super::app::Input;
 use super::data::{Answer, Request};
 use super::library::Library;
 use crate::engine::saver::now;
+use crate::store::{Place, Reader};
 
 /// How often the store is asked whether anybody wrote: soon enough for eyes.
 const POLL: Duration = Duration::from_millis(100);
 
+/// So often a new database is tried to be opened before somebody hears that it cannot be.
+const PATIENCE: u32 = 20;
+
 /// Slices of a filter's way between two answers about it.
 const SLICES: usize = 16;
 
+/// What is read.
+pub enum Store {
+    /// A store.
+    Open(Box<Library>),
+    /// A database that nobody has recorded into yet.
+    Awaited(Place),
+}
+
 /// Answers until nobody asks any more.
-pub fn run(mut library: Library, inbox: &Receiver<Request>, out: &Sender<Input>) {
+pub fn run(store: Store, inbox: &Receiver<Request>, out: &Sender<Input>) {
+    let library = match store {
+        Store::Open(library) => Some(*library),
+        Store::Awaited(place) => wait_for(&place, inbox, out),
+    };
+    if let Some(library) = library {
+        answer(library, inbox, out);
+    }
+}
+
+/// The database, once somebody has begun to record into it; until then there are no sessions. `None`: nobody asks any more.
+fn wait_for(place: &Place, inbox: &Receiver<Request>, out: &Sender<Input>) -> Option<Library> {
+    let mut failed = 0;
+    loop {
+        let answer = match inbox.recv_timeout(POLL) {
+            Ok(request @ Request::Sessions) => Input::Answer(request, Answer::Sessions(Vec::new())),
+            Ok(request) => Input::Answer(request, Answer::Unplaced(Vec::new())),
+            Err(RecvTimeoutError::Disconnected) => return None,
+            Err(RecvTimeoutError::Timeout) if !place.path().exists() => continue,
+            Err(RecvTimeoutError::Timeout) => match Reader::open(place.clone()) {
+                Ok(reader) => {
+                    out.send(Input::Changed).ok()?;
+                    return Some(Library::new(reader, true));
+                }
+                // Whoever makes it may be at it just now.
+                Err(_) if failed < PATIENCE => {
+                    failed += 1;
+                    continue;
+                }
+                Err(error) => Input::Answer(Request::Sessions, Answer::Failed(format!("{error:#}"))),
+            },
+        };
+        out.send(answer).ok()?;
+    }
+}
+
+/// Answers from a library.
+fn answer(mut library: Library, inbox: &Receiver<Request>, out: &Sender<Input>) {
     let mut asked: Vec<Request> = Vec::new();
     // The page in view while a filter is at work, or figures and steps that are counted slice by slice.
     let mut searching: Option<Request> = None;

@@ -25,8 +25,8 @@ pub struct Step {
     pub from: String,
     /// To whom.
     pub to: String,
-    /// Both speak.
-    pub both: bool,
+    /// Which way; `None`: both speak.
+    pub direction: Option<Direction>,
     /// The server's port.
     pub port: Option<u16>,
     /// The packets.
@@ -104,6 +104,14 @@ pub struct Place {
     port: u16,
 }
 
+impl Step {
+    /// `192.0.2.1 → 192.0.2.2`
+    pub fn ends(&self) -> String {
+        let arrow = if self.direction.is_none() { "↔" } else { "→" };
+        format!("{} {arrow} {}", self.from, self.to)
+    }
+}
+
 impl Place {
     /// On a TCP connection.
     pub fn new(session: SessionNumber, connection: &Connection) -> Option<Place> {
@@ -120,7 +128,7 @@ impl Place {
             layer,
             from: self.addresses[from.index()].clone(),
             to: self.addresses[from.other().index()].clone(),
-            both: false,
+            direction: Some(if from == self.client { Direction::ClientToServer } else { Direction::ServerToClient }),
             port: Some(self.port),
             packets,
             detail,
@@ -186,7 +194,7 @@ fn tls(connection: &Connection, ends: &Place) -> Vec<Step> {
             StepKind::Alert => "TLS alert",
         };
         let detail = if step.detail.is_empty() { what.to_owned() } else { format!("{what}  {}", step.detail) };
-        Step { both: true, ..ends.step("TLS", from, step.packets.clone(), detail) }
+        Step { direction: None, ..ends.step("TLS", from, step.packets.clone(), detail) }
     });
     steps.collect()
 }
@@ -245,7 +253,7 @@ fn pipe(session: &Session) -> Step {
         layer: "-",
         from,
         to,
-        both: true,
+        direction: None,
         port: None,
         packets: Vec::new(),
         detail,
@@ -269,7 +277,7 @@ pub fn of_line(message: &Message) -> Step {
         layer: "L7",
         from: from.to_owned(),
         to: to.to_owned(),
-        both: false,
+        direction: Some(message.direction),
         port: None,
         packets: Vec::new(),
         detail: format!("{pipe}, line {line}, bytes {start}..{end}"),

@@ -2,6 +2,7 @@
 //!
 //! Nothing waits for a time: each step waits for what it makes appear, up to a bound.
 
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -132,7 +133,7 @@ fn opens_filters_walks_to_a_packet_resizes_and_quits() {
     let before = started(&terminal, &sample());
     terminal.key("Enter").wait("▸ messages");
     terminal.text("/tool = get_weather and kind = response").key("Enter").wait("/ tool = get_weather");
-    terminal.wait("1 message ");
+    terminal.wait("1 of 1 found in 7 messages");
     // Into the message; its packet; the same among the others of its connection.
     terminal.key("Enter").wait("▸ message ");
     terminal.wait("bytes: JSON text");
@@ -148,6 +149,25 @@ fn opens_filters_walks_to_a_packet_resizes_and_quits() {
     terminal.wait_for("60 columns", |screen| screen.lines().next().is_some_and(|line| line.width() == 60));
     terminal.text("q");
     restored(&terminal, &before);
+}
+
+#[test]
+fn the_first_screen_says_how_to_begin_and_shows_what_was_begun() {
+    let Some(terminal) = Terminal::open(80, 24) else { return };
+    let directory = tempfile::tempdir().expect("a directory");
+    let db = directory.path().join("new/mcptap.db");
+    terminal.run(&program(&format!("--db {}", db.display())));
+    terminal.wait("$ mcptap wrap -- python server.py");
+    assert!(!db.exists(), "looking writes nothing");
+    let mut wrap = Command::new(env!("CARGO_BIN_EXE_mcptap"));
+    wrap.arg("--db").arg(&db).args(["wrap", "--name", "first", "--", "sh", "-c", SERVER]);
+    let mut wrapped = wrap.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it runs");
+    let mut input = wrapped.stdin.take().expect("it is piped");
+    input.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n").expect("it listens");
+    terminal.wait("1 of 1 session");
+    drop(input);
+    assert!(wrapped.wait().expect("it ends").success());
+    terminal.text("q");
 }
 
 /// Answers everything alike, and waits for what comes next.
@@ -277,8 +297,8 @@ fn what_a_server_sends_never_acts_on_the_terminal() {
         terminal.text(key).wait(shown);
     }
     terminal.text("8").wait("to stderr");
-    terminal.text("1").text("/not json").key("Enter").wait("1 message ");
-    terminal.key("Escape").wait("5 messages");
+    terminal.text("1").text("/not json").key("Enter").wait("1 of 1 found");
+    terminal.key("Escape").wait("of 5 messages");
     terminal.text("G").key("Enter").wait("bytes: JSON text");
     let screen = terminal.wait("gpj.exe");
     assert!(screen.lines().all(|line| line.width() == 100), "{screen}");

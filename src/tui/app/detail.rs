@@ -6,17 +6,17 @@
 //!      └── packets that carry it ── JSON ◄─┘ a byte is carried from the text
 //! ```
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
 use ratatui::layout::Rect;
 
-use super::super::data::{Detail, TEXT};
+use super::super::data::{Detail, LayerNode, TEXT};
 use super::super::json::{Kind, Tree};
 use super::super::keys::{Command, Motion};
 use super::super::{layout, pane};
-use super::{App, Cursor, Mode};
+use super::{App, Cursor, Mode, Screen};
 use crate::capture::PacketNumber;
 use crate::mcp::{MessageNumber, SessionNumber};
 use crate::view::layers::JSON_RPC;
@@ -76,17 +76,44 @@ pub struct DetailView {
     /// What a search found.
     pub found: Option<Found>,
     of: Option<(SessionNumber, MessageNumber)>,
+    /// The details that the panes are drawn from: those of the message before stay until the next ones come.
+    drawn: Option<Arc<Detail>>,
     /// The layer selected last, by name.
     last_layer: Option<String>,
-    /// Layers that are unfolded, by name: so it stays from message to message.
-    open: BTreeSet<String>,
+    /// Layers that the person unfolded (true) or folded, by name: so it stays from message to message.
+    chosen: BTreeMap<String, bool>,
+    /// Those that are unfolded otherwise: as many as there is room for.
+    unfolded: BTreeSet<String>,
 }
 
 impl DetailView {
     /// Whether the node's fields are shown.
     pub fn is_open(&self, name: &str) -> bool {
-        self.open.contains(name)
+        self.chosen.get(name).copied().unwrap_or_else(|| self.unfolded.contains(name))
     }
+}
+
+/// The details to draw.
+pub fn drawn(app: &App) -> Option<Arc<Detail>> {
+    let own = |of: (SessionNumber, MessageNumber)| Some(of.0) == app.session;
+    app.detail.drawn.clone().filter(|_| app.detail.of.is_some_and(own) && app.selected_message().is_some())
+}
+
+/// The pane that has the keys: where messages are listed, the list.
+pub fn focus(app: &App) -> Focus {
+    if app.screen == Screen::Detail { app.detail.focus } else { Focus::List }
+}
+
+/// Layers that can be unfolded in so many rows: from the message down, then what was found about it.
+fn fitting(detail: &Detail, rows: usize) -> BTreeSet<String> {
+    let mut layers: Vec<&[LayerNode]> = detail.nodes.chunk_by(|_, next| next.depth > 0).collect();
+    layers.sort_by_key(|layer| !layer[0].name.starts_with('!'));
+    let mut taken = layers.len();
+    let fits = |layer: &&&[LayerNode]| {
+        taken += layer.len() - 1;
+        taken <= rows
+    };
+    layers.iter().rev().take_while(fits).flat_map(|layer| layer.iter().map(|node| node.name.clone())).collect()
 }
 
 /// The details that are shown, where they are here.
@@ -104,10 +131,12 @@ pub(super) fn packet(app: &App) -> Option<PacketNumber> {
 
 /// Begins anew when another message is shown.
 pub(super) fn settle(app: &mut App) {
-    let Some(detail) = (app.screen == super::Screen::Detail).then(|| shown(app)).flatten() else { return };
+    let Some(detail) = layout::has_panes(app.size, app.screen).then(|| shown(app)).flatten() else { return };
     let of = app.session.map(|session| (session, detail.message.number));
-    let heights = layout::pane_heights(app.size);
+    let heights = layout::pane_heights(app.size, app.screen);
     let view = &mut app.detail;
+    view.unfolded = fitting(&detail, heights.layers);
+    view.drawn = Some(detail.clone());
     if view.of == of {
         lay_out(view, &detail);
         view.layers.fit(view.rows.len(), heights.layers);
@@ -145,7 +174,7 @@ pub(super) fn run(app: &mut App, command: Command) {
     match (command, app.detail.focus) {
         (Command::Found(by), _) => step_found(app, &detail, by),
         (Command::UnfoldAll, Focus::Layers) => {
-            app.detail.open.extend(detail.nodes.iter().map(|node| node.name.clone()));
+            app.detail.chosen.extend(detail.nodes.iter().map(|node| (node.name.clone(), true)));
         }
         (Command::UnfoldAll, _) => app.detail.tree.unfold_all(detail.text()),
         (_, Focus::List) => app.detail.focus = Focus::Layers,
@@ -159,7 +188,7 @@ pub(super) fn run(app: &mut App, command: Command) {
 
 /// Selects what stands at this place of the pane that has the keys.
 pub(super) fn click(app: &mut App, area: Rect, x: u16, y: u16) {
-    let heights = layout::pane_heights(app.size);
+    let heights = layout::pane_heights(app.size, app.screen);
     let Some(detail) = shown(app) else { return };
     let line = usize::from(y - area.y);
     let view = &mut app.detail;
@@ -184,7 +213,7 @@ pub(super) fn click(app: &mut App, area: Rect, x: u16, y: u16) {
 
 /// Moves in the pane that has the keys; false where that is the list.
 pub(super) fn move_cursor(app: &mut App, motion: Motion) -> bool {
-    let heights = layout::pane_heights(app.size);
+    let heights = layout::pane_heights(app.size, app.screen);
     let Some(detail) = shown(app) else { return false };
     let view = &mut app.detail;
     match view.focus {
@@ -223,7 +252,7 @@ fn lay_out(view: &mut DetailView, detail: &Detail) {
             continue;
         }
         view.rows.push(index);
-        hidden_below = (!view.open.contains(&node.name)).then_some(node.depth);
+        hidden_below = (!view.is_open(&node.name)).then_some(node.depth);
     }
 }
 
@@ -232,13 +261,13 @@ fn fold_layer(app: &mut App, detail: &Detail, command: Command) {
     let Some(&index) = view.rows.get(view.layers.selected) else { return };
     let node = &detail.nodes[index];
     let folds = detail.nodes.get(index + 1).is_some_and(|next| next.depth > node.depth);
-    let open = view.open.contains(&node.name);
+    let open = view.is_open(&node.name);
     match command {
         Command::Right | Command::Toggle if folds && !open => {
-            view.open.insert(node.name.clone());
+            view.chosen.insert(node.name.clone(), true);
         }
         Command::Left | Command::Toggle if folds && open => {
-            view.open.remove(&node.name);
+            view.chosen.insert(node.name.clone(), false);
         }
         Command::Right => view.layers.selected += 1,
         Command::Left => {
@@ -248,12 +277,12 @@ fn fold_layer(app: &mut App, detail: &Detail, command: Command) {
         _ => {}
     }
     lay_out(view, detail);
-    view.layers.fit(view.rows.len(), layout::pane_heights(app.size).layers);
+    view.layers.fit(view.rows.len(), layout::pane_heights(app.size, app.screen).layers);
     follow_layers(app, detail);
 }
 
 fn fold_json(app: &mut App, detail: &Detail, command: Command) {
-    let height = layout::pane_heights(app.size).json;
+    let height = layout::pane_heights(app.size, app.screen).json;
     let view = &mut app.detail;
     let row = view.json.selected;
     let Some(node) = view.tree.node(row) else { return };
@@ -287,7 +316,7 @@ fn follow_layers(app: &mut App, detail: &Detail) {
     if source == TEXT {
         view.text = Some(range.clone());
         if let Some(row) = view.tree.reveal(detail.text(), range.start) {
-            let height = layout::pane_heights(app.size).json;
+            let height = layout::pane_heights(app.size, app.screen).json;
             let view = &mut app.detail;
             view.json.select(row, view.tree.len(), height);
         }
@@ -326,14 +355,14 @@ fn move_bytes(app: &mut App, detail: &Detail, by: isize) {
     let node = detail.nodes.iter().rposition(|node| node.place.as_ref().is_some_and(own));
     if let Some(index) = node {
         let seen = view.rows.iter().rposition(|row| *row <= index);
-        let heights = layout::pane_heights(app.size);
+        let heights = layout::pane_heights(app.size, app.screen);
         view.layers.select(seen.unwrap_or_default(), view.rows.len(), heights.layers);
         view.linked = detail.nodes[index].place.iter().map(|(_, range)| range.clone()).collect();
     }
     if let Some(text) = detail.text_at(view.source, offset)
         && let Some(row) = view.tree.reveal(detail.text(), text)
     {
-        let heights = layout::pane_heights(app.size);
+        let heights = layout::pane_heights(app.size, app.screen);
         view.json.select(row, view.tree.len(), heights.json);
         if let Some(range) = view.tree.node(row).map(|node| node.range()) {
             view.linked = detail.places(&range, view.source);
@@ -345,7 +374,7 @@ fn move_bytes(app: &mut App, detail: &Detail, by: isize) {
 
 /// Puts the cursor on a byte, and in view.
 fn show_byte(app: &mut App, detail: &Detail, offset: usize) {
-    let (row, height) = (layout::bytes_per_row(app.size), layout::pane_heights(app.size).bytes.max(1));
+    let (row, height) = (layout::bytes_per_row(app.size), layout::pane_heights(app.size, app.screen).bytes.max(1));
     let view = &mut app.detail;
     let length = detail.sources.get(view.source).map_or(0, |source| source.bytes.len());
     view.offset = offset.min(length.saturating_sub(1));
@@ -381,7 +410,7 @@ fn look_for(app: &mut App, detail: &Detail, needle: &str) {
 }
 
 fn step_found(app: &mut App, detail: &Detail, by: i8) {
-    let height = layout::pane_heights(app.size).json;
+    let height = layout::pane_heights(app.size, app.screen).json;
     let view = &mut app.detail;
     let Some(found) = view.found.as_mut().filter(|found| !found.places.is_empty()) else { return };
     found.at = (found.at as isize + by as isize).rem_euclid(found.places.len() as isize) as usize;

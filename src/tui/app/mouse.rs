@@ -17,10 +17,10 @@ pub(super) fn click(app: &mut App, x: u16, y: u16) -> Vec<Effect> {
             {
                 return moves::run(app, Command::Show(screen));
             }
-            if app.screen != Screen::Detail {
+            if !layout::has_panes(app.size, app.screen) {
                 return click_list(app, layout::list_area(app.size, app.screen), y);
             }
-            let areas = layout::detail(layout::body(app.size));
+            let areas = layout::detail(app.size, app.screen);
             let at = Position { x, y };
             for (area, focus) in [
                 (areas.list, Focus::List),
@@ -29,15 +29,25 @@ pub(super) fn click(app: &mut App, x: u16, y: u16) -> Vec<Effect> {
                 (areas.bytes, Focus::Bytes),
             ] {
                 if area.contains(at) {
-                    app.detail.focus = focus;
-                    match focus {
-                        Focus::List => return click_list(app, areas.list, y),
-                        Focus::Layers | Focus::Json | Focus::Bytes => detail::click(app, area, x, y),
-                    }
+                    return click_pane(app, focus, area, at);
                 }
             }
         }
     }
+    Vec::new()
+}
+
+/// Selects what stands in a pane of a message; the screen of that message is shown for it.
+fn click_pane(app: &mut App, focus: Focus, area: Rect, at: Position) -> Vec<Effect> {
+    if focus == Focus::List {
+        app.detail.focus = focus;
+        return click_list(app, area, at.y);
+    }
+    app.detail.focus = focus;
+    if app.screen == Screen::Messages {
+        return moves::run(app, Command::Open);
+    }
+    detail::click(app, area, at.x, at.y);
     Vec::new()
 }
 

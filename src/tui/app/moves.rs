@@ -2,7 +2,7 @@
 
 use super::super::copy;
 use super::super::data::{FindingLine, MessageLine, Request};
-use super::super::keys::{Command, KEYS, Motion};
+use super::super::keys::{Command, Motion};
 use super::super::layout;
 use super::super::line::Line;
 use super::{App, Effect, Mode, Prompt, Screen, detail, replay};
@@ -411,20 +411,4 @@ fn copied(app: &mut App, command: Command) -> Vec<Effect> {
             Vec::new()
         }
     }
-}
-
-/// The help's first line after a movement.
-pub(super) fn scrolled(app: &App, top: usize, motion: Motion) -> usize {
-    let height = usize::from(app.size.1.saturating_sub(4)).max(1);
-    // Each group of keys has a heading and an empty line.
-    let last = (KEYS.len() + 12).saturating_sub(height);
-    match motion {
-        Motion::Up => top.saturating_sub(1),
-        Motion::Down => top + 1,
-        Motion::PageUp => top.saturating_sub(height),
-        Motion::PageDown => top + height,
-        Motion::Home => 0,
-        Motion::End => last,
-    }
-    .min(last)
 }

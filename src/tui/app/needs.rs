@@ -9,14 +9,19 @@ use crate::mcp::SessionNumber;
 /// The questions behind the screen as it is.
 pub(super) fn needs(app: &App) -> Vec<Request> {
     let mut needs = vec![Request::Sessions];
-    let Some(session) = app.session else { return needs };
+    let Some(session) = app.session else {
+        if app.pages.sessions().is_some_and(<[_]>::is_empty) {
+            needs.push(Request::Unplaced);
+        }
+        return needs;
+    };
     match app.screen {
         Screen::Sessions => {}
         Screen::Sequence if app.together => needs.push(Request::Together(session)),
-        Screen::Messages | Screen::Sequence => needs.extend(messages(app, session)),
-        Screen::Detail => {
+        Screen::Messages | Screen::Sequence | Screen::Detail => {
             needs.extend(messages(app, session));
-            needs.extend(app.selected_message().map(|message| Request::Detail(session, message.row.number)));
+            let seen = app.selected_message().filter(|_| layout::has_panes(app.size, app.screen));
+            needs.extend(seen.map(|message| Request::Detail(session, message.row.number)));
         }
         Screen::Layers => {
             let known = app.pages.steps(session).map_or(0, List::total);

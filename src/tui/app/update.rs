@@ -118,7 +118,7 @@ fn press(app: &mut App, key: &str) -> Vec<Effect> {
         Mode::Form if key != "ctrl-c" => replay::key(app, key),
         Mode::Help(top) => {
             app.mode = match keys::command(key, Screen::Sessions) {
-                Some(Command::Move(motion)) => Mode::Help(moves::scrolled(app, top, motion)),
+                Some(Command::Move(motion)) => Mode::Help(pane::help::scrolled(app, top, motion)),
                 _ => Mode::Browse,
             };
             Vec::new()

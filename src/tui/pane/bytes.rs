@@ -2,7 +2,7 @@
 
 use ratatui::layout::Rect;
 
-use super::super::app::{App, Focus};
+use super::super::app::{App, Focus, focus};
 use super::super::canvas::Canvas;
 use super::super::data::Detail;
 use super::super::layout;
@@ -37,9 +37,10 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect, detail: &Detail) {
     let Some(source) = detail.sources.get(view.source) else { return };
     let row = layout::bytes_per_row(app.size);
     let (dim, plain, linked) = (canvas.tone(Tone::Dim), canvas.tone(Tone::Plain), canvas.part(Part::Linked));
-    let cursor = canvas.part(Part::Selected);
+    let (cursor, focused) = (canvas.part(Part::Selected), focus(app) == Focus::Bytes);
     let hex = area.x + 1 + OFFSET + 2;
     let text = hex + row as u16 * 3 + 1;
+    canvas.scroll_bar(area, view.top, source.bytes.len().div_ceil(row));
     for line in 0..area.height {
         let start = (view.top + usize::from(line)) * row;
         let Some(bytes) = source.bytes.get(start..(start + row).min(source.bytes.len())) else { break };
@@ -56,7 +57,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect, detail: &Detail) {
             if lit {
                 style = style.patch(linked);
             }
-            if offset == view.offset && view.focus == Focus::Bytes {
+            if offset == view.offset && focused {
                 style = style.patch(cursor);
             }
             let x = hex + column as u16 * 3;

@@ -2,7 +2,7 @@
 
 use ratatui::layout::Rect;
 
-use super::super::app::{App, Focus, detail_shown};
+use super::super::app::{App, Focus, detail_drawn, focus};
 use super::super::canvas::Canvas;
 use super::super::layout;
 use super::super::theme::Part;
@@ -11,8 +11,8 @@ use crate::view::paint::Tone;
 
 /// Draws the list and the panes.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
-    let areas = layout::detail(area);
-    messages::draw(app, canvas, areas.list, app.detail.focus == Focus::List);
+    let areas = layout::detail(app.size, app.screen);
+    messages::draw(app, canvas, areas.list, focus(app) == Focus::List);
     let border = canvas.part(Part::Border);
     let y = areas.list.bottom();
     canvas.divide(area, y);
@@ -31,7 +31,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
         canvas.divide(area, y);
         canvas.put(areas.layers.right(), y, 1, "┴", border);
     }
-    let Some(detail) = detail_shown(app) else {
+    let Some(detail) = detail_drawn(app) else {
         title(app, canvas, areas.layers, Focus::Layers, "layers");
         return canvas.message(areas.layers, "…");
     };
@@ -45,7 +45,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
 
 /// The title of a pane, in the line above it.
 fn title(app: &App, canvas: &mut Canvas<'_>, area: Rect, pane: Focus, text: &str) {
-    let active = app.detail.focus == pane;
+    let active = focus(app) == pane;
     let style = if active { canvas.part(Part::Tab) } else { canvas.tone(Tone::Dim) };
     let room = area.width.saturating_sub(2);
     let y = area.y - 1;

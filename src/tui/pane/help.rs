@@ -2,23 +2,22 @@
 
 use ratatui::layout::Rect;
 
+use super::super::app::{App, Screen};
 use super::super::canvas::Canvas;
-use super::super::keys::{KEYS, Where, sign};
+use super::super::keys::{KEYS, Motion, Where, sign};
 use super::super::theme::Part;
 use crate::view::paint::Tone;
 
-/// Lines of the help: a heading, or keys and what they do.
-fn lines() -> Vec<(String, &'static str)> {
+/// Columns of keys and what they do.
+const COLUMN: u16 = 78;
+
+/// Lines of the help: a heading, or keys and what they do. What the screen has of its own comes first.
+fn lines(screen: Screen) -> Vec<(String, &'static str)> {
+    const GENERAL: [Where; 2] = [Where::Lists, Where::Everywhere];
+    const SPECIAL: [Where; 5] = [Where::Messages, Where::Sequence, Where::Detail, Where::Packets, Where::Replay];
+    let (here, elsewhere): (Vec<Where>, Vec<Where>) = SPECIAL.into_iter().partition(|place| place.holds(screen));
     let mut lines = Vec::new();
-    for place in [
-        Where::Everywhere,
-        Where::Lists,
-        Where::Messages,
-        Where::Sequence,
-        Where::Detail,
-        Where::Packets,
-        Where::Replay,
-    ] {
+    for place in here.into_iter().chain(GENERAL).chain(elsewhere) {
         if !lines.is_empty() {
             lines.push((String::new(), ""));
         }
@@ -31,18 +30,47 @@ fn lines() -> Vec<(String, &'static str)> {
     lines
 }
 
+/// Where the help stands, and how many columns of keys it has.
+fn area((width, height): (u16, u16)) -> (Rect, u16) {
+    let columns = (width.saturating_sub(6) / COLUMN).clamp(1, 3);
+    let own = (columns * COLUMN + 2).min(width.saturating_sub(4));
+    (Rect { x: (width - own) / 2, y: 1, width: own, height: height.saturating_sub(2) }, columns)
+}
+
+/// The first line after a movement.
+pub fn scrolled(app: &App, top: usize, motion: Motion) -> usize {
+    let (area, columns) = area(app.size);
+    let height = usize::from(area.height.saturating_sub(2)).max(1);
+    let last = lines(app.screen).len().saturating_sub(height * usize::from(columns));
+    match motion {
+        Motion::Up => top.saturating_sub(1),
+        Motion::Down => top + 1,
+        Motion::PageUp => top.saturating_sub(height),
+        Motion::PageDown => top + height,
+        Motion::Home => 0,
+        Motion::End => last,
+    }
+    .min(last)
+}
+
 /// Draws it over the screen.
-pub fn draw(canvas: &mut Canvas<'_>, screen: Rect, top: usize) {
-    let width = screen.width.saturating_sub(4).min(84);
-    let area = Rect { x: (screen.width - width) / 2, y: 1, width, height: screen.height - 2 };
-    canvas.boxed(area, "keys", "↑ ↓ scroll · any other key closes");
+pub fn draw(app: &App, canvas: &mut Canvas<'_>, top: usize) {
+    let (area, columns) = area(app.size);
+    let lines = lines(app.screen);
+    let rows = usize::from(area.height.saturating_sub(2));
+    let fits = lines.len() <= rows * usize::from(columns);
+    canvas.boxed(area, "keys", if fits { "any key closes" } else { "↑ ↓ scroll · any other key closes" });
     let key = canvas.part(Part::Key);
     let (plain, strong) = (canvas.tone(Tone::Plain), canvas.tone(Tone::Strong));
-    let lines = lines();
-    for (line, (keys, help)) in lines.iter().skip(top).take(area.height.saturating_sub(2).into()).enumerate() {
-        let y = area.y + 1 + line as u16;
-        let heading = help.is_empty();
-        canvas.put(area.x + 2, y, 18, keys, if heading { strong } else { key });
-        canvas.put(area.x + 21, y, width.saturating_sub(23), help, plain);
+    for (at, (keys, help)) in lines.iter().skip(top).take(rows * usize::from(columns)).enumerate() {
+        let (column, y) = ((at / rows) as u16, area.y + 1 + (at % rows) as u16);
+        let x = area.x + 2 + column * COLUMN;
+        canvas.put(x, y, 18, keys, if help.is_empty() { strong } else { key });
+        canvas.put(x + 19, y, COLUMN.min(area.width - 2).saturating_sub(21), help, plain);
     }
+    canvas.scroll_bar(
+        Rect { y: area.y + 1, height: rows as u16, width: area.width - 1, ..area },
+        top,
+        lines.len().div_ceil(columns.into()),
+    );
 }

@@ -3,7 +3,7 @@
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-use super::super::app::{App, Focus};
+use super::super::app::{App, Focus, focus};
 use super::super::canvas::Canvas;
 use super::super::data::Detail;
 use super::super::json::{Kind, Name, Node};
@@ -22,7 +22,7 @@ pub fn title(app: &App, detail: &Detail) -> String {
     }
     let path = view.tree.path(detail.text(), view.json.selected);
     let carriers = view.text.as_ref().map(|text| detail.packets(text)).unwrap_or_default();
-    if carriers.is_empty() { path } else { format!("{path}  in {}", packets(&carriers)) }
+    if carriers.is_empty() { format!("json  {path}") } else { format!("json  {path}  in {}", packets(&carriers)) }
 }
 
 /// Draws the tree; what is no JSON as text.
@@ -47,9 +47,10 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect, detail: &Detail) {
             canvas.lay(Rect { width: 1, ..place }, style);
         }
         if row == view.json.selected {
-            canvas.select(place, view.focus == Focus::Json);
+            canvas.select(place, focus(app) == Focus::Json);
         }
     }
+    canvas.scroll_bar(area, view.json.top, view.tree.len());
 }
 
 fn pieces(canvas: &Canvas<'_>, node: &Node, text: &[u8]) -> Vec<(String, Style)> {

@@ -2,7 +2,7 @@
 
 use ratatui::layout::Rect;
 
-use super::super::app::{App, Focus};
+use super::super::app::{App, Focus, focus};
 use super::super::canvas::Canvas;
 use super::super::data::Detail;
 use super::super::theme::Part;
@@ -42,7 +42,8 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect, detail: &Detail) {
             canvas.lay(Rect { width: 1, ..place }, style);
         }
         if row == view.layers.selected {
-            canvas.select(place, view.focus == Focus::Layers);
+            canvas.select(place, focus(app) == Focus::Layers);
         }
     }
+    canvas.scroll_bar(area, view.layers.top, view.rows.len());
 }

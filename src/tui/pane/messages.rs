@@ -97,11 +97,19 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect, active: bool) {
 
 /// The direction, and its tone. Notifications have broken arrows.
 pub fn arrow(message: &MessageLine) -> (&'static str, Tone) {
+    let (arrow, tone) = direction(message.row.direction);
     match (message.row.direction, message.row.kind) {
-        (Direction::ClientToServer, Kind::Notification) => ("⇢", Tone::Client),
-        (Direction::ClientToServer, _) => ("→", Tone::Client),
-        (Direction::ServerToClient, Kind::Notification) => ("⇠", Tone::Server),
-        (Direction::ServerToClient, _) => ("←", Tone::Server),
+        (Direction::ClientToServer, Kind::Notification) => ("⇢", tone),
+        (Direction::ServerToClient, Kind::Notification) => ("⇠", tone),
+        _ => (arrow, tone),
+    }
+}
+
+/// The arrow of a direction, and its tone: the client stands on the left.
+pub fn direction(direction: Direction) -> (&'static str, Tone) {
+    match direction {
+        Direction::ClientToServer => ("→", Tone::Client),
+        Direction::ServerToClient => ("←", Tone::Server),
     }
 }
 

@@ -18,10 +18,11 @@ pub mod steps;
 pub mod together;
 pub mod tools;
 pub mod value;
+pub mod welcome;
 
 use ratatui::layout::Rect;
 
-use super::app::{App, Screen};
+use super::app::App;
 use super::canvas::{Canvas, Cell, Column, List};
 use crate::capture::PacketNumber;
 use crate::findings::Severity;
@@ -62,16 +63,5 @@ fn packets(packets: &[PacketNumber]) -> String {
         [one] => format!("#{one}"),
         [one, two] => format!("#{one} #{two}"),
         [first, .., last] => format!("#{first}…#{last}"),
-    }
-}
-
-/// What a screen without rows says while a capture is being read, and after.
-fn nothing(app: &App, screen: Screen) -> &'static str {
-    match (&app.progress, screen) {
-        (Some(super::data::Progress::Reading(..)), _) => "reading …",
-        (_, Screen::Sessions) => {
-            "no MCP session in here yet: mcptap wrap, mcptap sniff or mcptap read --save record one"
-        }
-        _ => "nothing",
     }
 }

@@ -6,9 +6,10 @@ use super::super::app::App;
 use super::super::canvas::{Canvas, Cell, Column};
 use super::super::data::PacketRow;
 use super::super::theme::Part;
+use super::messages::direction;
 use super::table;
-use crate::decode::Side;
 use crate::decode::tcp::{Facts, Flags};
+use crate::decode::{Direction, Side};
 use crate::event::{Connection, ConnectionKind, Segment};
 use crate::view::paint::Tone;
 use crate::view::units;
@@ -47,8 +48,8 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     table(app, canvas, list, COLUMNS, "no packets of this connection were kept", |row| {
         let packet = app.packet(row)?;
         let (arrow, side) = match packet.from {
-            Some(from) if from == packet.client => ("→", Tone::Client),
-            Some(_) => ("←", Tone::Server),
+            Some(from) if from == packet.client => direction(Direction::ClientToServer),
+            Some(_) => direction(Direction::ServerToClient),
             None => (" ", Tone::Dim),
         };
         let (words, odd) = analysis(packet);

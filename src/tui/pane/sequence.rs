@@ -60,6 +60,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
             canvas.select(Rect { x: area.x, y, width: area.width, height: 1 }, true);
         }
     }
+    canvas.scroll_bar(Rect { y: area.y + 1, height: area.height - 1, ..area }, cursor.top, total);
 }
 
 fn head(app: &App, canvas: &mut Canvas<'_>, area: Rect, left: u16, right: u16, zoom: Option<i64>) {

@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use super::super::app::{App, Screen};
 use super::super::canvas::{Canvas, Cell, Column};
 use super::super::data::worst;
-use super::{nothing, severity_tone, table};
+use super::{severity_tone, table, welcome};
 use crate::mcp::{Party, Peers, Session};
 use crate::view::paint::Tone;
 use crate::view::units;
@@ -30,7 +30,10 @@ const COLUMNS: &[Column] = &[
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let theme = canvas.theme;
     let tone = |tone| theme.tone(tone);
-    table(app, canvas, area, COLUMNS, nothing(app, Screen::Sessions), |row| {
+    if app.rows(Screen::Sessions) == Some(0) {
+        return welcome::draw(app, canvas, area);
+    }
+    table(app, canvas, area, COLUMNS, "", |row| {
         let row = app.pages.sessions()?.get(row)?;
         let session = &row.session;
         let calls = session.responses + session.errors + session.unanswered;

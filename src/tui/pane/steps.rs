@@ -2,47 +2,68 @@
 
 use ratatui::layout::Rect;
 
-use super::super::app::App;
+use super::super::app::{App, Screen};
 use super::super::canvas::{Canvas, Cell, Column};
+use super::messages::direction;
 use super::{packets, table};
 use crate::view::paint::Tone;
+use crate::view::safe;
+use crate::view::steps::Step;
 
-const COLUMNS: &[Column] = &[
-    Column::new("step", 5).right(),
-    Column::new("layer", 5),
-    Column::new("direction", 20).grows(1),
-    Column::new("port", 5).right().from(100),
-    Column::new("packets", 9),
-    Column::new("detail", 20).grows(4),
-    Column::new("json-rpc", 12).grows(2).from(108),
-];
+/// From this width on both addresses are written, and what the messages are has a column of its own; below it an arrow says who speaks.
+const WIDE: u16 = 108;
+
+/// Columns that a pair of addresses takes at most.
+const ENDS: usize = 48;
+
+/// The columns: addresses and packets as wide as those in view.
+fn columns(app: &App, area: Rect) -> Vec<Column> {
+    let top = app.cursor(Screen::Layers).top;
+    let steps = app.session.and_then(|session| app.pages.steps(session));
+    let view = || (top..top + usize::from(area.height)).filter_map(|row| steps?.row(row));
+    let widest = |of: fn(&Step) -> String| view().map(|step| safe::width(&of(step))).max().unwrap_or(0);
+    let number = Column::new("step", 4).wide(widest(|step| step.number.to_string()) as u16).right();
+    let layer = Column::new("layer", 5);
+    let carriers = Column::new("packets", 7).wide(widest(|step| packets(&step.packets)) as u16);
+    let detail = Column::new("detail", 20).grows(3);
+    if area.width < WIDE {
+        return vec![number, layer, Column::new(" ", 1), carriers, detail];
+    }
+    let ends = Column::new("direction", 9).wide(widest(Step::ends).min(ENDS) as u16);
+    let role = Column::new("json-rpc", 12).grows(2);
+    vec![number, layer, ends, Column::new("port", 5).right(), carriers, detail, role]
+}
 
 /// Draws the table.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let theme = canvas.theme;
     let tone = |tone| theme.tone(tone);
     let steps = app.session.and_then(|session| app.pages.steps(session));
-    table(app, canvas, area, COLUMNS, "nothing yet", |row| {
+    table(app, canvas, area, &columns(app, area), "nothing yet", |row| {
         let step = steps?.row(row)?;
-        let arrow = if step.both { "↔" } else { "→" };
         let (layer, detail) = match step.layer {
             "L7" => (Tone::Strong, Tone::Plain),
             "TLS" => (Tone::Warning, Tone::Plain),
             _ => (Tone::Dim, Tone::Dim),
         };
-        // Where there is no room for the last column, its words come first.
-        let detail_text = match area.width {
-            0..108 if !step.about.is_empty() => format!("{}  {}", step.about, step.detail),
-            _ => step.detail.clone(),
-        };
+        let number = Cell::new(step.number.to_string(), tone(Tone::Dim));
+        let layer = Cell::new(step.layer, tone(layer));
+        let carriers = Cell::new(packets(&step.packets), tone(Tone::Plain));
+        if area.width < WIDE {
+            let (arrow, side) = step.direction.map_or(("↔", Tone::Dim), direction);
+            // What the messages are has no column of its own: their words come first.
+            let words = [&*step.about, &*step.detail].into_iter().filter(|words| !words.is_empty());
+            let words = words.collect::<Vec<_>>().join("  ");
+            return Some(vec![number, layer, Cell::new(arrow, tone(side)), carriers, Cell::new(words, tone(detail))]);
+        }
         let role = step.role.map(|role| format!("{role}: {}", step.about)).unwrap_or_default();
         Some(vec![
-            Cell::new(step.number.to_string(), tone(Tone::Dim)),
-            Cell::new(step.layer, tone(layer)),
-            Cell::new(format!("{} {arrow} {}", step.from, step.to), tone(Tone::Dim)),
+            number,
+            layer,
+            Cell::new(step.ends(), tone(Tone::Dim)),
             Cell::new(step.port.map(|port| port.to_string()).unwrap_or_default(), tone(Tone::Dim)),
-            Cell::new(packets(&step.packets), tone(Tone::Plain)),
-            Cell::new(detail_text, tone(detail)),
+            carriers,
+            Cell::new(step.detail.clone(), tone(detail)),
             Cell::new(role, tone(Tone::Client)),
         ])
     });

@@ -41,6 +41,8 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
             canvas.select(Rect { x: area.x, y, width: area.width, height: 1 }, true);
         }
     }
+    let rows = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
+    canvas.scroll_bar(rows, cursor.top, together.lines.len());
 }
 
 /// Where the lifelines stand.

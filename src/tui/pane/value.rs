@@ -55,4 +55,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, top: usize) {
     for (line, text) in lines.iter().skip(top).take(area.height.saturating_sub(2).into()).enumerate() {
         canvas.put(area.x + 2, area.y + 1 + line as u16, area.width.saturating_sub(4), text, plain);
     }
+    let rows =
+        Rect { y: area.y + 1, width: area.width.saturating_sub(1), height: area.height.saturating_sub(2), ..area };
+    canvas.scroll_bar(rows, top, lines.len());
 }

@@ -1,6 +1,9 @@
 //! The lists, at the smallest and at a comfortable size.
 
 use super::*;
+use crate::event::Event;
+use crate::findings::{self, Finding};
+use crate::store::{CaptureInfo, CaptureKind, Options, Summary, Writer};
 
 #[test]
 fn every_screen_of_a_session() {
@@ -23,6 +26,50 @@ fn every_screen_of_a_session() {
         story.press("?");
         insta::assert_snapshot!(format!("help_{at}"), story.screen());
     }
+}
+
+/// A store without a session, in which this was found.
+fn without_session(found: Option<Finding>) -> Place {
+    let place = Place::temporary().unwrap();
+    let info = CaptureInfo { kind: CaptureKind::Import, source: "nothing".into(), process: 1, started: Time(0) };
+    let mut writer = Writer::create(place.clone(), &info, Options::default()).unwrap();
+    found.into_iter().for_each(|finding| writer.event(Event::Finding(Box::new(finding))));
+    writer.finish(&Summary::default()).unwrap();
+    place
+}
+
+#[test]
+fn without_a_session_the_screen_says_how_to_get_one() {
+    let mut story = Story::store(without_session(None), (80, 24));
+    insta::assert_snapshot!("no_session_80x24", story.screen());
+    story.app.database = Some(PathBuf::from("/home/laura/.local/share/mcptap/mcptap.db"));
+    insta::assert_snapshot!("welcome_80x24", story.screen());
+    story.take(Input::Progress(Progress::Reading(1, Some(2))));
+    assert!(story.screen().contains("as soon as they are seen"));
+}
+
+#[test]
+fn why_there_is_no_session_is_said_where_it_was_found() {
+    let rule = findings::rule("tls-no-secrets").unwrap();
+    let text = "each of 3 TLS connections is encrypted and no secrets for it are at hand".to_owned();
+    let story = Story::store(without_session(Some(Finding { text, ..Finding::of(rule) })), (80, 24));
+    insta::assert_snapshot!("encrypted_80x24", story.screen());
+}
+
+#[test]
+fn a_long_list_shows_where_one_is() {
+    let mut story = Story::sample("weather", (80, 24));
+    let bar = |story: &Story| -> String {
+        story.screen().lines().filter_map(|line| line.chars().last()).skip(3).take(20).collect()
+    };
+    story.press("<enter>");
+    assert!(!bar(&story).contains('█'), "all of it is in view");
+    story.press("3");
+    assert!(bar(&story).starts_with('█') && bar(&story).ends_with('│'));
+    story.press("j");
+    assert!(bar(&story).starts_with('█'), "the cursor moved, the view did not");
+    story.press("G");
+    assert!(bar(&story).starts_with('│') && bar(&story).ends_with('█'));
 }
 
 #[test]

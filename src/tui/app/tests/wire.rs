@@ -85,7 +85,7 @@ fn the_mouse_does_what_keys_do() {
     story.take(Input::Click(20, 8));
     assert_eq!(story.app.screen, Screen::Detail);
     // A byte of the packet: the layer that it belongs to.
-    let areas = layout::detail(layout::body(story.app.size));
+    let areas = layout::detail(story.app.size, Screen::Detail);
     story.take(Input::Click(areas.layers.x + 3, areas.layers.y));
     assert_eq!(story.app.detail.focus, Focus::Layers);
     story.take(Input::Click(areas.bytes.x + 1 + 6 + 2 + 3 * 4, areas.bytes.y + 1));

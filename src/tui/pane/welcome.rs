@@ -1,0 +1,89 @@
+//! The list of sessions while there is none: how to get one, or why a capture has none.
+
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+
+use super::super::app::App;
+use super::super::canvas::Canvas;
+use super::super::data::Progress;
+use super::super::theme::Part;
+use super::severity_tone;
+use crate::store::FindingRow;
+use crate::view::paint::Tone;
+use crate::view::safe;
+
+/// Columns of the text at most: longer lines are hard to read.
+const WIDEST: u16 = 100;
+
+/// Commands that make sessions, and what for.
+const WAYS: [(&str, &str); 3] = [
+    ("mcptap wrap -- python server.py", "a STDIO server: put \"mcptap wrap --\" before its command in your client"),
+    ("mcptap sniff -i lo", "servers over HTTP on this machine; capturing may need sudo"),
+    ("mcptap capture.pcapng", "a capture file: opens here, and nothing is saved"),
+];
+
+/// A line of the text: pieces in their styles.
+type Line = Vec<(String, Style)>;
+
+/// Draws the text, in the middle where there is room.
+pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
+    let width = area.width.saturating_sub(4).min(WIDEST);
+    let lines = match (&app.progress, &app.database) {
+        (Some(Progress::Reading(..)), _) => {
+            return canvas.message(area, "reading: sessions appear as soon as they are seen");
+        }
+        (_, Some(database)) => first_steps(canvas, usize::from(width), &database.display().to_string()),
+        (_, None) => no_session(canvas, usize::from(width), &app.title, app.pages.unplaced()),
+    };
+    let x = area.x + (area.width - width) / 2;
+    let y = area.y + (area.height.saturating_sub(lines.len() as u16) / 3);
+    for (y, line) in (y..area.bottom()).zip(&lines) {
+        canvas.pieces(x, y, width, line);
+    }
+}
+
+/// For whoever sees this for the first time.
+fn first_steps(canvas: &Canvas<'_>, width: usize, database: &str) -> Vec<Line> {
+    let (strong, plain, dim) = (canvas.tone(Tone::Strong), canvas.tone(Tone::Plain), canvas.tone(Tone::Dim));
+    let key = canvas.part(Part::Key);
+    let mut lines = vec![
+        vec![
+            ("mcptap ".to_owned(), strong),
+            ("shows every MCP message, with proof down to the packet.".to_owned(), plain),
+        ],
+        Vec::new(),
+        vec![("Nothing is recorded yet. In another terminal, one of these:".to_owned(), plain)],
+        Vec::new(),
+    ];
+    for (command, what) in WAYS {
+        lines.push(vec![("  $ ".to_owned(), dim), (command.to_owned(), key)]);
+        lines.extend(wrapped(what, "    ", width, dim));
+        lines.push(Vec::new());
+    }
+    lines.extend(wrapped("What is recorded appears here while it happens.", "", width, plain));
+    lines.extend(wrapped(&format!("It is kept in {database}"), "", width, dim));
+    lines
+}
+
+/// For whoever expected MCP in a capture.
+fn no_session(canvas: &Canvas<'_>, width: usize, title: &str, found: &[FindingRow]) -> Vec<Line> {
+    let (strong, dim) = (canvas.tone(Tone::Strong), canvas.tone(Tone::Dim));
+    let mut lines = wrapped(&format!("No MCP session in {title}."), "", width, strong);
+    lines.push(Vec::new());
+    for finding in found {
+        lines.push(vec![(format!("! {}", finding.rule), canvas.tone(severity_tone(finding.severity)))]);
+        lines.extend(wrapped(&finding.text, "  ", width, canvas.tone(Tone::Plain)));
+        lines.push(Vec::new());
+    }
+    if found.is_empty() {
+        let why = "Neither JSON-RPC over HTTP nor the pipes of a wrapped server were seen in it.";
+        lines.extend(wrapped(why, "", width, dim));
+    }
+    lines.extend(wrapped("\"mcptap read FILE\" says how many packets and connections there are.", "", width, dim));
+    lines
+}
+
+fn wrapped(text: &str, indent: &str, width: usize, style: Style) -> Vec<Line> {
+    let lines = safe::wrap(text, width.saturating_sub(indent.len()).max(1));
+    lines.into_iter().map(|line| vec![(format!("{indent}{}", line.trim_start()), style)]).collect()
+}
