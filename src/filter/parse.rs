@@ -145,6 +145,9 @@ fn term(input: &str) -> Parsed<'_, Expr> {
             Ok((rest, Expr::Test(field, Test::Compare(Comparison::Equal, Value::Flag(true)))))
         }
         (Err(_), Some(field)) => Ok((rest, Expr::Has(field))),
+        (Err(_), None) if is_broken_path(written) => Fault::new(written, format!("{written} is no path"))
+            .expected(&["a path such as params.arguments.city, result.content[0].text or params[\"two words\"]"])
+            .fatal(),
         (Err(_), None) => search(rest, written, written),
     }
 }
@@ -154,6 +157,11 @@ fn search<'a>(rest: &'a str, written: &'a str, text: &str) -> Parsed<'a, Expr> {
         Ok(search) => Ok((rest, Expr::Text(search))),
         Err(why) => Fault::new(written, why).fatal(),
     }
+}
+
+/// Whether this begins as a path does: whoever writes that does not search for a word.
+fn is_broken_path(word: &str) -> bool {
+    ROOTS.iter().any(|root| word.strip_prefix(root).is_some_and(|rest| rest.starts_with(['.', '['])))
 }
 
 /// The field of this name, as written and as steps.

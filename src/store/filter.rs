@@ -6,12 +6,11 @@ use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Error, params_from_iter};
 
-use super::codec::Decoder;
+use super::codec::{Damaged, Decoder};
 use super::query::Page;
 use super::read::Reader;
 use super::record::message::{self, MessageRow};
-use super::text::Text;
-use super::{Key, Scope};
+use super::{Key, Scope, text};
 use crate::filter::{FUNCTION, Filter, Parameter, TEXT_FUNCTION, Term};
 
 /// Gives SQL `mcptap_filter(value, term)`, `mcptap_text(text, term)` and `numbers(packets)` (see `filter/sql.rs`).
@@ -29,9 +28,12 @@ pub(super) fn register(connection: &Connection) -> rusqlite::Result<()> {
         Ok(match context.get_raw(0) {
             ValueRef::Text(bytes) => Some(term.matches(bytes)),
             ValueRef::Null => None,
-            packed => {
-                let text = Text::read(packed).map_err(|damaged| Error::UserFunctionError(Box::new(damaged)))?;
-                Some(term.matches(&text))
+            ValueRef::Blob(frame) => {
+                let seen = text::look_at(frame, |text| term.matches(text));
+                Some(seen.map_err(|damaged| Error::UserFunctionError(Box::new(damaged)))?)
+            }
+            ValueRef::Integer(_) | ValueRef::Real(_) => {
+                return Err(Error::UserFunctionError(Box::new(Damaged("the text of a message"))));
             }
         })
     })?;

@@ -35,7 +35,7 @@ use crate::event::Connection;
 use crate::mcp::{MessageNumber, SessionNumber};
 
 pub use cursor::Cursor;
-pub use detail::{DetailView, Focus, Found, drawn as detail_drawn, focus, shown as detail_shown};
+pub use detail::{DetailView, Focus, Found, drawn as detail_drawn, fitting, focus, shown as detail_shown};
 pub use folds::Folds;
 pub use prompt::completions;
 pub use update::{Effect, Input, update};

@@ -137,6 +137,13 @@ impl Canvas<'_> {
         }
     }
 
+    /// A vertical line as high as an area.
+    pub fn upright(&mut self, x: u16, area: Rect, style: Style) {
+        for y in area.y..area.bottom() {
+            self.put(x, y, 1, "│", style);
+        }
+    }
+
     /// A line across the screen that meets its frame.
     pub fn divide(&mut self, area: Rect, y: u16) {
         let border = self.part(Part::Border);
@@ -269,12 +276,17 @@ pub fn bar(value: u64, full: u64, width: usize) -> String {
     format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
 }
 
-/// A line of bars, one for each value, the largest full.
-pub fn sparkline(values: &[u64]) -> String {
-    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+/// Upright bars on so many lines, one for each value, the largest full. What is there is seen, however little it is.
+pub fn uprights(values: &[u64], lines: usize) -> Vec<String> {
+    const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let most = values.iter().copied().max().unwrap_or(0).max(1);
-    let bar = |value: &u64| if *value == 0 { ' ' } else { BARS[(u128::from(*value) * 7 / u128::from(most)) as usize] };
-    values.iter().map(bar).collect()
+    let eighths = |value: u64| match value {
+        0 => 0,
+        _ => ((u128::from(value) * lines as u128 * 8 / u128::from(most)) as usize).max(1),
+    };
+    let line =
+        |above: usize| values.iter().map(|value| BARS[eighths(*value).saturating_sub(above * 8).min(8)]).collect();
+    (0..lines).rev().map(line).collect()
 }
 
 #[cfg(test)]
@@ -301,6 +313,7 @@ mod tests {
         assert_eq!(bar(1, 1_000_000, 8), "▏");
         assert_eq!(bar(u64::MAX, 1, 2), "██");
         assert_eq!(bar(0, 10, 4), "");
-        assert_eq!(sparkline(&[0, 1, 8]), " ▁█");
+        assert_eq!(uprights(&[0, 1, 8], 1), [" ▁█"]);
+        assert_eq!(uprights(&[0, 1, 8, 5], 2), ["  █▂", " ▂██"]);
     }
 }

@@ -65,6 +65,8 @@ pub enum Request {
         /// From 0.
         page: usize,
     },
+    /// One packet, layer by layer.
+    Packet(SessionNumber, PacketNumber),
     /// What initialize and the lists of tools, prompts and resources said.
     Capabilities(SessionNumber),
     /// Page `page` of what the wrapped server wrote to stderr.
@@ -138,7 +140,11 @@ impl Request {
     pub fn is_quick(&self) -> bool {
         matches!(
             self,
-            Request::Messages { .. } | Request::Packets { .. } | Request::Stderr { .. } | Request::Detail(..)
+            Request::Messages { .. }
+                | Request::Packets { .. }
+                | Request::Packet(..)
+                | Request::Stderr { .. }
+                | Request::Detail(..)
         )
     }
 }
@@ -164,6 +170,8 @@ pub enum Answer {
     Connections(Vec<Connection>),
     /// To [`Request::Packets`].
     Packets(Rows<PacketRow>),
+    /// To [`Request::Packet`]; nothing where it was not kept.
+    Packet(Option<Box<PacketDetail>>),
     /// To [`Request::Capabilities`].
     Capabilities(Vec<CapabilityRow>),
     /// To [`Request::Stderr`].
@@ -375,6 +383,17 @@ pub struct PacketRow {
     pub words: String,
     /// The first message it carries bytes of.
     pub message: Option<MessageNumber>,
+}
+
+/// A packet by itself.
+#[derive(Clone, Debug)]
+pub struct PacketDetail {
+    /// Its number.
+    pub number: PacketNumber,
+    /// Its headers and their fields.
+    pub nodes: Vec<LayerNode>,
+    /// Its bytes.
+    pub source: Source,
 }
 
 /// A line of the capabilities: a heading, or an item under one.

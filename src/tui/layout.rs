@@ -75,6 +75,7 @@ pub fn body((width, height): (u16, u16)) -> Rect {
 pub fn list_area(size: (u16, u16), screen: Screen) -> Rect {
     match screen {
         Screen::Messages | Screen::Detail if has_panes(size, screen) => detail(size, screen).list,
+        Screen::Sessions => pane::sessions::list_area(body(size)),
         Screen::Statistics => pane::statistics::calls_area(body(size)),
         Screen::Packets => pane::packets::list_area(body(size)),
         Screen::Findings => pane::findings::list_area(body(size)),

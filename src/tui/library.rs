@@ -16,6 +16,8 @@ mod together;
 mod trace;
 
 use std::collections::HashMap;
+use std::num::NonZero;
+use std::thread;
 
 use anyhow::Result;
 
@@ -32,6 +34,9 @@ use filtered::Matches;
 
 /// Texts up to here are read to say what a message is about; of a longer one the list says its tool.
 const ABOUT: u64 = 64 << 10;
+
+/// Threads that search at most.
+const SEARCHERS: usize = 8;
 
 /// Findings that are shown where there is no session.
 const UNPLACED: usize = 16;
@@ -52,6 +57,8 @@ pub struct Library {
     /// Latencies of sessions, and how many messages there were.
     latencies: HashMap<SessionNumber, (u64, Option<(i64, i64)>)>,
     matches: Option<Matches>,
+    /// More readers, for filters that go through much; opened with the first one.
+    helpers: Option<Vec<Reader>>,
     /// Of the session whose figures were looked at last, and of the one whose steps were.
     figures: Option<calls::Figures>,
     steps: Option<steps::Index>,
@@ -70,6 +77,7 @@ impl Library {
             listed: HashMap::new(),
             latencies: HashMap::new(),
             matches: None,
+            helpers: None,
             figures: None,
             steps: None,
             stderr: None,
@@ -107,6 +115,7 @@ impl Library {
             Request::Packets { session, connection, page } => {
                 Answer::Packets(packets::read(&self.reader, *session, *connection, *page)?)
             }
+            Request::Packet(session, packet) => Answer::Packet(packets::detail(&self.reader, *session, *packet)?),
             Request::LocatePacket(session, packet) => Answer::PacketLocated(self.locate_packet(*session, *packet)?),
             Request::Together(session) => Answer::Together(self.together(*session)?),
             Request::Group { session, filter, row } => Answer::Groups(self.group(*session, filter, *row)?),
@@ -206,17 +215,26 @@ impl Library {
     /// The matches of a filter, as far as it went; a first slice is searched at once.
     fn matches(&mut self, session: SessionNumber, filter: &str) -> Result<&mut Matches> {
         if !self.matches.as_ref().is_some_and(|matches| matches.is_of(session, filter)) {
-            let mut matches = Matches::new(session, filter)?;
-            matches.search_on(&self.reader)?;
-            self.matches = Some(matches);
+            self.matches = Some(Matches::new(session, filter)?);
+            self.search()?;
         }
         self.matches.as_mut().ok_or_else(|| anyhow::anyhow!("no filter"))
     }
 
     /// Searches on where a filter has not gone through all messages; whether it found out something.
     pub fn search_on(&mut self) -> bool {
-        let reader = &self.reader;
-        self.matches.as_mut().is_some_and(|matches| !matches.is_complete() && matches.search_on(reader).is_ok())
+        self.search().unwrap_or(false)
+    }
+
+    fn search(&mut self) -> Result<bool> {
+        let Some(matches) = self.matches.as_mut().filter(|matches| !matches.is_complete()) else { return Ok(false) };
+        if self.helpers.is_none() {
+            let count = thread::available_parallelism().map_or(1, NonZero::get).min(SEARCHERS) - 1;
+            let open = |_| Reader::open(self.reader.place()).ok();
+            self.helpers = Some((0..count).filter_map(open).collect());
+        }
+        matches.search_on(&self.reader, self.helpers.as_deref_mut().unwrap_or_default())?;
+        Ok(true)
     }
 
     /// More may have come since a filter went through all.

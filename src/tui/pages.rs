@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::data::{
-    Answer, CapabilityRow, Detail, FindingLine, MessageLine, PAGE, PacketRow, Request, Rows, SessionRow, Statistics,
-    StderrLine, Together,
+    Answer, CapabilityRow, Detail, FindingLine, MessageLine, PAGE, PacketDetail, PacketRow, Request, Rows, SessionRow,
+    Statistics, StderrLine, Together,
 };
 use crate::decode::ConnectionId;
 use crate::event::Connection;
@@ -41,6 +41,7 @@ pub struct Pages {
     connections: Of<Vec<Connection>>,
     together: Of<Together>,
     packets: List<(SessionNumber, ConnectionId), PacketRow>,
+    packet: Of<Box<PacketDetail>>,
     capabilities: Of<Vec<CapabilityRow>>,
     stderr: List<SessionNumber, StderrLine>,
 }
@@ -167,6 +168,9 @@ impl Pages {
             (Request::Statistics(session), Answer::Statistics(figures)) => self.statistics = Some((*session, figures)),
             (Request::Together(session), Answer::Together(rows)) => self.together = Some((*session, rows)),
             (Request::Connections(session), Answer::Connections(rows)) => self.connections = Some((*session, rows)),
+            (Request::Packet(session, _), Answer::Packet(packet)) => {
+                self.packet = packet.map(|packet| (*session, packet));
+            }
             (Request::Capabilities(session), Answer::Capabilities(rows)) => self.capabilities = Some((*session, rows)),
             _ => {}
         }
@@ -245,6 +249,11 @@ impl Pages {
         connection: ConnectionId,
     ) -> Option<&List<(SessionNumber, ConnectionId), PacketRow>> {
         self.packets.of(&(session, connection))
+    }
+
+    /// The packet that was looked at last.
+    pub fn packet(&self, session: SessionNumber) -> Option<&PacketDetail> {
+        of(&self.packet, session).map(Box::as_ref)
     }
 
     /// Capabilities and tools.

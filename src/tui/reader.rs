@@ -6,7 +6,7 @@
 //!                                        └ nothing asked for 100 ms: has anybody written? a filter not done? ──► Input::Changed
 //! ```
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
@@ -22,8 +22,8 @@ const POLL: Duration = Duration::from_millis(100);
 /// So often a new database is tried to be opened before somebody hears that it cannot be.
 const PATIENCE: u32 = 20;
 
-/// Slices of a filter's way between two answers about it.
-const SLICES: usize = 16;
+/// How long a filter is at work between two answers about it, in which keys wait.
+const SEARCH: Duration = Duration::from_millis(40);
 
 /// What is read.
 pub enum Store {
@@ -110,9 +110,10 @@ fn answer(mut library: Library, inbox: &Receiver<Request>, out: &Sender<Input>) 
             }
         }
         if let Some(request) = searching.take() {
-            let more = (0..SLICES).take_while(|_| library.search_on()).count() > 0;
+            let began = Instant::now();
+            let more = std::iter::from_fn(|| library.search_on().then(|| began.elapsed())).find(|gone| *gone >= SEARCH);
             let answer = library.answer(&request);
-            let done = matches!(&answer, Answer::Messages(page) if page.complete) || !more;
+            let done = matches!(&answer, Answer::Messages(page) if page.complete) || more.is_none();
             if out.send(Input::Answer(request.clone(), answer)).is_err() {
                 return;
             }

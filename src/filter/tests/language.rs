@@ -94,6 +94,11 @@ fn errors_point_at_the_column_and_say_what_was_expected() {
             "zzz > 1",
             "no field is called zzz\n  zzz > 1\n  ^^^ expected a field, or a path that begins with params, result, error or json",
         ),
+        (
+            "result.content[0",
+            "result.content[0 is no path\n  result.content[0\n  ^^^^^^^^^^^^^^^^ expected a path such as params.arguments.city, \
+             result.content[0].text or params[\"two words\"]",
+        ),
         ("tool =", "the filter ends too early\n  tool =\n        ^ expected a value, in quotes if it has blanks"),
         (
             "tool = add latency",

@@ -105,8 +105,8 @@ pub fn focus(app: &App) -> Focus {
 }
 
 /// Layers that can be unfolded in so many rows: from the message down, then what was found about it.
-fn fitting(detail: &Detail, rows: usize) -> BTreeSet<String> {
-    let mut layers: Vec<&[LayerNode]> = detail.nodes.chunk_by(|_, next| next.depth > 0).collect();
+pub fn fitting(nodes: &[LayerNode], rows: usize) -> BTreeSet<String> {
+    let mut layers: Vec<&[LayerNode]> = nodes.chunk_by(|_, next| next.depth > 0).collect();
     layers.sort_by_key(|layer| !layer[0].name.starts_with('!'));
     let mut taken = layers.len();
     let fits = |layer: &&&[LayerNode]| {
@@ -135,7 +135,7 @@ pub(super) fn settle(app: &mut App) {
     let of = app.session.map(|session| (session, detail.message.number));
     let heights = layout::pane_heights(app.size, app.screen);
     let view = &mut app.detail;
-    view.unfolded = fitting(&detail, heights.layers);
+    view.unfolded = fitting(&detail.nodes, heights.layers);
     view.drawn = Some(detail.clone());
     if view.of == of {
         lay_out(view, &detail);

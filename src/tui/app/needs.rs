@@ -1,8 +1,8 @@
 //! Which answers the screen is drawn from.
 
 use super::super::data::{PAGE, Request};
-use super::super::layout;
 use super::super::pages::List;
+use super::super::{layout, pane};
 use super::{App, Screen};
 use crate::mcp::SessionNumber;
 
@@ -16,7 +16,11 @@ pub(super) fn needs(app: &App) -> Vec<Request> {
         return needs;
     };
     match app.screen {
-        Screen::Sessions => {}
+        Screen::Sessions => {
+            if pane::sessions::has_summary(layout::body(app.size)) {
+                needs.extend([Request::Statistics(session), Request::Findings(session)]);
+            }
+        }
         Screen::Sequence if app.together => needs.push(Request::Together(session)),
         Screen::Messages | Screen::Sequence | Screen::Detail => {
             needs.extend(messages(app, session));
@@ -39,6 +43,9 @@ pub(super) fn needs(app: &App) -> Vec<Request> {
                     connection,
                     page,
                 }));
+                let selected = app.packet(app.cursor(Screen::Packets).selected);
+                let seen = selected.filter(|_| pane::packets::has_detail(layout::body(app.size)));
+                needs.extend(seen.map(|packet| Request::Packet(session, packet.number)));
             }
         }
         Screen::Replay => {}

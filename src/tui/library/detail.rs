@@ -26,6 +26,8 @@ pub(super) struct Parts<'r> {
     pub(super) message: Message,
     pub(super) exchange: Option<Exchange>,
     pub(super) sources: Vec<Source>,
+    /// Sources that are a run of a stream: records of TLS, frames.
+    pub(super) streams: Vec<(Span, usize)>,
     /// The source of the HTTP head, and of the event.
     pub(super) head: Option<usize>,
     pub(super) event: Option<usize>,
@@ -46,6 +48,7 @@ pub(super) fn read(reader: &Reader, session: SessionNumber, number: MessageNumbe
         message,
         exchange,
         sources: vec![text],
+        streams: Vec::new(),
         head: None,
         event: None,
     };
@@ -55,6 +58,7 @@ pub(super) fn read(reader: &Reader, session: SessionNumber, number: MessageNumbe
     parts.add_head(&runs)?;
     parts.add_event(&runs, &mut carried)?;
     let nodes = layers::nodes(&mut parts, &record)?;
+    parts.link_streams(&runs, &mut carried);
     let curl = parts.exchange.as_ref().and_then(|exchange| curl::line(&parts.message, exchange, &record));
     Ok(Some(Box::new(Detail { message: parts.message, nodes, sources: parts.sources, carried, curl })))
 }
@@ -89,6 +93,29 @@ impl Parts<'_> {
             }
         }
         Ok(())
+    }
+
+    /// A source for a run of a stream.
+    pub(super) fn add_stream(&mut self, title: String, span: Span) -> Result<usize> {
+        let bytes = self.tracer.bytes(span, SHOWN)?;
+        let source = self.sources.len();
+        self.streams.push((Span { end: span.start + bytes.len() as u64, ..span }, source));
+        self.sources.push(Source { title, bytes, packet: None });
+        Ok(source)
+    }
+
+    /// Where the text stands in those.
+    fn link_streams(&self, runs: &[Run], carried: &mut Vec<Carried>) {
+        for (span, source) in &self.streams {
+            for run in runs {
+                let Place::Stream(stream, at) = run.place else { continue };
+                let length = run.whole.unwrap_or(run.text.len());
+                if stream == span.stream && at >= span.start && at.saturating_add(length as u64) <= span.end {
+                    let at = (at - span.start) as usize;
+                    carried.push(Carried { text: run.text.clone(), source: *source, at, whole: run.whole });
+                }
+            }
+        }
     }
 
     /// The HTTP head, from the stream of the connection: the one that is made of packets.

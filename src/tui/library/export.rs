@@ -24,7 +24,7 @@ pub(super) fn write(
 ) -> Result<u64> {
     let mut matches = Matches::new(session, filter)?;
     while !matches.is_complete() {
-        matches.search_on(reader)?;
+        matches.search_on(reader, &mut [])?;
     }
     let file = OpenOptions::new().write(true).create_new(true).open(path);
     let mut file = BufWriter::new(file.with_context(|| format!("cannot create {}", path.display()))?);

@@ -1,11 +1,13 @@
 //! A filter's way through a session, slice by slice: the first matches are shown while the rest is searched.
 
-use anyhow::Result;
+use std::thread;
+
+use anyhow::{Result, bail};
 
 use super::super::data::PAGE;
 use crate::filter::Filter;
 use crate::mcp::{MessageNumber, SessionNumber};
-use crate::store::{Key, Page, Reader, Scope};
+use crate::store::{Key, MessageRow, Page, Reader, Scope};
 
 /// Message numbers of a slice: some milliseconds of work where a filter asks for columns, some tens where it reads texts.
 const SLICE: u64 = 8_192;
@@ -58,8 +60,8 @@ impl Matches {
         self.positions.binary_search(&position).ok()
     }
 
-    /// The next slice.
-    pub(super) fn search_on(&mut self, reader: &Reader) -> Result<()> {
+    /// The next slices, one for each reader, all at once.
+    pub(super) fn search_on(&mut self, reader: &Reader, others: &mut [Reader]) -> Result<()> {
         let scope = Scope::Session(self.session);
         let Some(last) = reader.message_rows(scope, Page::last(1))?.pop() else {
             self.complete = true;
@@ -70,13 +72,22 @@ impl Matches {
             self.next = first.map_or(1, |first| first.number.0);
         }
         let MessageNumber(end) = last.number;
-        let to = end.min(self.next + SLICE - 1);
-        if self.next <= end {
-            let slice = (Key::new(last.capture, self.next), Key::new(last.capture, to));
-            let found = reader.matching_within(&self.filter, scope, slice)?;
-            self.positions.extend(found.into_iter().map(|row| row.position));
-            self.next = to + 1;
-        }
+        let filter = &self.filter;
+        let search = |reader: &Reader, first: u64| {
+            let slice = (Key::new(last.capture, first), Key::new(last.capture, end.min(first + SLICE - 1)));
+            reader.matching_within(filter, scope, slice)
+        };
+        let (own, rest) = (self.next, (1..).map(|slice| self.next + slice * SLICE));
+        let found: Vec<Vec<MessageRow>> = thread::scope(|scope| {
+            let search = &search;
+            let others = others.iter_mut().zip(rest.take_while(|first| *first <= end));
+            let others: Vec<_> = others.map(|(reader, first)| scope.spawn(move || search(reader, first))).collect();
+            let own = if own <= end { search(reader, own)? } else { Vec::new() };
+            let others = others.into_iter().map(|other| other.join().unwrap_or_else(|_| bail!("a search ended early")));
+            std::iter::once(Ok(own)).chain(others).collect::<Result<_>>()
+        })?;
+        self.next = end.min(self.next + found.len() as u64 * SLICE - 1) + 1;
+        self.positions.extend(found.into_iter().flatten().map(|row| row.position));
         self.complete = self.next > end;
         Ok(())
     }

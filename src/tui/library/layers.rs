@@ -30,6 +30,7 @@ pub(super) fn nodes(parts: &mut Parts<'_>, session: &Session) -> Result<Nodes> {
     let place = Place { reader: parts.reader, capture: parts.capture, session };
     for layer in layers::above(&place, &parts.message)? {
         let is_event = layer.layer == "sse";
+        add_stream(parts, &layer)?;
         layer_nodes(parts, 0, layer, &mut nodes);
         if is_event {
             lines(parts, &mut nodes);
@@ -72,6 +73,20 @@ fn packets(parts: &mut Parts<'_>, nodes: &mut Nodes) -> Result<()> {
     Ok(())
 }
 
+/// The bytes of a layer that stand in a stream of their own: records of TLS, frames of HTTP/2 and of a WebSocket.
+fn add_stream(parts: &mut Parts<'_>, layer: &Layer) -> Result<()> {
+    let is_head = parts.half().is_some_and(|half| layer.range == Some((half.head_start, half.head_end)));
+    let what = match layer.layer {
+        "tls" => "records",
+        "http" if !is_head => "frames",
+        _ => return Ok(()),
+    };
+    if let Some(At::Stream(span)) = layer.place().filter(|_| layer.range.is_some_and(|(start, end)| start < end)) {
+        parts.add_stream(format!("{}, {what}", layer.protocol), span)?;
+    }
+    Ok(())
+}
+
 /// A layer, and its fields below it.
 fn layer_nodes(parts: &Parts<'_>, depth: usize, layer: Layer, nodes: &mut Nodes) {
     let own = layer_place(parts, &layer);
@@ -106,7 +121,11 @@ fn seen(parts: &Parts<'_>, at: At) -> Option<(usize, Range<usize>)> {
         At::Stream(Span { stream, start, end }) if stream == text.stream && start >= text.start && end <= text.end => {
             Some((TEXT, (start - text.start) as usize..(end - text.start) as usize))
         }
-        At::Stream(_) | At::Head => None,
+        At::Stream(Span { stream, start, end }) => parts.streams.iter().find_map(|(span, source)| {
+            let inside = span.stream == stream && span.start <= start && end <= span.end;
+            inside.then(|| (*source, (start - span.start) as usize..(end - span.start) as usize))
+        }),
+        At::Head => None,
     }
 }
 

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 
 use anyhow::Result;
 
-use super::super::data::{PAGE, PacketRow, Rows};
+use super::super::data::{LayerNode, PAGE, PacketDetail, PacketRow, Rows, Source};
 use crate::capture::PacketNumber;
 use crate::capture::pipe::{self, Content, Pipe};
 use crate::decode::{ConnectionId, Side};
 use crate::event::{Connection, ConnectionKind};
 use crate::mcp::{MessageNumber, SessionNumber};
 use crate::store::{KeptPacket, Reader, Scope};
+use crate::view::layers::{self, At, Field};
 use crate::view::units;
 
 /// Messages that are looked at before and behind the first one whose packets lie in a page: calls that overlap in time.
@@ -37,6 +38,36 @@ pub(super) fn read(
     };
     let rows = packets.iter().map(|packet| row(&record, packet, &messages)).collect();
     Ok(Rows { rows, total, complete: true })
+}
+
+/// A packet, its headers as a tree.
+pub(super) fn detail(
+    reader: &Reader,
+    session: SessionNumber,
+    number: PacketNumber,
+) -> Result<Option<Box<PacketDetail>>> {
+    let Some(capture) = reader.capture_of(session)? else { return Ok(None) };
+    let Some(packet) = reader.packet(capture, number)? else { return Ok(None) };
+    let seen = |place: Option<At>| match place {
+        Some(At::Packet(_, start, end)) => Some((0, start as usize..end as usize)),
+        _ => None,
+    };
+    let mut nodes = Vec::new();
+    for layer in layers::of_packet(&packet) {
+        let place = seen(layer.place());
+        nodes.push(LayerNode { depth: 0, name: layer.protocol, value: layer.summary, place, odd: layer.odd });
+        let fields = layer.fields.into_iter();
+        nodes.extend(fields.map(|Field { name, value, place, odd }| LayerNode {
+            depth: 1,
+            name,
+            value,
+            place: seen(place),
+            odd,
+        }));
+    }
+    let masked = if packet.masked { ", secrets masked" } else { "" };
+    let source = Source { title: format!("packet #{number}{masked}"), bytes: packet.data, packet: Some(number) };
+    Ok(Some(Box::new(PacketDetail { number, nodes, source })))
 }
 
 /// The first message that each of these packets carries bytes of.

@@ -36,36 +36,50 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect, detail: &Detail) {
     let view = &app.detail;
     let Some(source) = detail.sources.get(view.source) else { return };
     let row = layout::bytes_per_row(app.size);
+    canvas.scroll_bar(area, view.top, source.bytes.len().div_ceil(row));
+    let lit = |offset: usize| view.linked.iter().any(|range| range.contains(&offset));
+    let cursor = Some(view.offset).filter(|_| focus(app) == Focus::Bytes);
+    rows(canvas, area, &source.bytes, row, view.top, lit, cursor);
+}
+
+/// So many bytes in each row, from row `top` on; some of them lit, one of them under the cursor.
+pub(super) fn rows(
+    canvas: &mut Canvas<'_>,
+    area: Rect,
+    bytes: &[u8],
+    row: usize,
+    top: usize,
+    is_lit: impl Fn(usize) -> bool,
+    cursor: Option<usize>,
+) {
     let (dim, plain, linked) = (canvas.tone(Tone::Dim), canvas.tone(Tone::Plain), canvas.part(Part::Linked));
-    let (cursor, focused) = (canvas.part(Part::Selected), focus(app) == Focus::Bytes);
+    let selected = canvas.part(Part::Selected);
     let hex = area.x + 1 + OFFSET + 2;
     let text = hex + row as u16 * 3 + 1;
-    canvas.scroll_bar(area, view.top, source.bytes.len().div_ceil(row));
     for line in 0..area.height {
-        let start = (view.top + usize::from(line)) * row;
-        let Some(bytes) = source.bytes.get(start..(start + row).min(source.bytes.len())) else { break };
-        if bytes.is_empty() {
+        let start = (top + usize::from(line)) * row;
+        let Some(seen) = bytes.get(start..(start + row).min(bytes.len())).filter(|seen| !seen.is_empty()) else {
             break;
-        }
+        };
         let y = area.y + line;
         canvas.put(area.x + 1, y, OFFSET, &format!("{start:06x}"), dim);
-        for (column, byte) in bytes.iter().enumerate() {
+        for (column, byte) in seen.iter().enumerate() {
             let offset = start + column;
             let visible = byte.is_ascii_graphic() || *byte == b' ';
-            let lit = view.linked.iter().any(|range| range.contains(&offset));
+            let lit = is_lit(offset);
             let mut style = if visible { plain } else { dim };
             if lit {
                 style = style.patch(linked);
             }
-            if offset == view.offset && focused {
-                style = style.patch(cursor);
+            if cursor == Some(offset) {
+                style = style.patch(selected);
             }
             let x = hex + column as u16 * 3;
             let shown = if visible { char::from(*byte) } else { '·' };
             canvas.put(x, y, 2, &format!("{byte:02x}"), style);
             canvas.put(text + column as u16, y, 1, shown.encode_utf8(&mut [0; 4]), style);
             // Lit bytes are one bar where they stand side by side.
-            if lit && column + 1 < bytes.len() && view.linked.iter().any(|range| range.contains(&(offset + 1))) {
+            if lit && column + 1 < seen.len() && is_lit(offset + 1) {
                 canvas.put(x + 2, y, 1, " ", linked);
             }
         }

@@ -19,9 +19,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let beside = areas.bytes.y == areas.layers.y;
     let down = |canvas: &mut Canvas<'_>, beside: Rect| {
         canvas.put(beside.right(), y, 1, "┬", border);
-        for y in beside.y..beside.bottom() {
-            canvas.put(beside.right(), y, 1, "│", border);
-        }
+        canvas.upright(beside.right(), beside, border);
     };
     down(canvas, areas.layers);
     if beside {

@@ -15,6 +15,7 @@ pub mod sessions;
 pub mod statistics;
 pub mod stderr;
 pub mod steps;
+pub mod summary;
 pub mod together;
 pub mod tools;
 pub mod value;

@@ -2,12 +2,12 @@
 
 use ratatui::layout::Rect;
 
-use super::super::app::App;
+use super::super::app::{App, fitting};
 use super::super::canvas::{Canvas, Cell, Column};
 use super::super::data::PacketRow;
 use super::super::theme::Part;
 use super::messages::direction;
-use super::table;
+use super::{bytes, layers, table};
 use crate::decode::tcp::{Facts, Flags};
 use crate::decode::{Direction, Side};
 use crate::event::{Connection, ConnectionKind, Segment};
@@ -30,10 +30,45 @@ const COLUMNS: &[Column] = &[
 /// Lines about the connection, above its packets.
 const ABOUT: u16 = 3;
 
-/// The list of packets, below what is said of the connection.
+/// From this height on the selected packet is shown below the list.
+const TALL: u16 = 30;
+
+/// The list of packets, between what is said of the connection and, where there is room, the selected packet.
 pub fn list_area(body: Rect) -> Rect {
     let above = ABOUT.min(body.height / 2);
-    Rect { y: body.y + above, height: body.height - above, ..body }
+    let below = if has_detail(body) { (body.height / 2).min(30) } else { 0 };
+    Rect { y: body.y + above, height: body.height - above - below, ..body }
+}
+
+/// Whether there is room for the selected packet.
+pub fn has_detail(body: Rect) -> bool {
+    body.height >= TALL
+}
+
+/// The selected packet: its headers, as far as they fit, and its bytes.
+fn detail(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
+    let Some(packet) = app.session.and_then(|session| app.pages.packet(session)) else { return };
+    let row = if area.width >= 2 * bytes::width(16) { 16 } else { 8 };
+    let right = Rect { x: area.right() - bytes::width(row), width: bytes::width(row), ..area };
+    let left = Rect { width: right.x - 1 - area.x, ..area };
+    let border = canvas.part(Part::Border);
+    canvas.put(left.right(), area.y - 1, 1, "┬", border);
+    canvas.upright(left.right(), area, border);
+    let dim = canvas.tone(Tone::Dim);
+    canvas.put(area.x + 1, area.y - 1, left.width, " headers ", dim);
+    let length = units::size(packet.source.bytes.len() as u64);
+    canvas.put(right.x + 1, area.y - 1, right.width - 1, &format!(" {}, {length} ", packet.source.title), dim);
+    // Fields of the outer headers are the first that can be spared.
+    let unfolded = fitting(&packet.nodes, area.height.into());
+    let mut open = false;
+    let nodes = packet.nodes.iter().enumerate().filter(|(_, node)| {
+        open = if node.depth == 0 { unfolded.contains(&node.name) } else { open };
+        node.depth == 0 || open
+    });
+    for (y, (index, _)) in (area.y..area.bottom()).zip(nodes) {
+        layers::node(canvas, Rect { y, height: 1, ..left }, &packet.nodes, index, |name| unfolded.contains(name));
+    }
+    bytes::rows(canvas, right, &packet.source.bytes, row.into(), 0, |_| false, None);
 }
 
 /// Draws the connection and its packets.
@@ -44,6 +79,10 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     if let Some((connection, count)) = app.connection() {
         about(app, canvas, Rect { height: list.y - area.y, ..area }, connection, count);
         canvas.divide(area, list.y - 1);
+    }
+    if has_detail(area) {
+        canvas.divide(area, list.bottom());
+        detail(app, canvas, Rect { y: list.bottom() + 1, height: area.bottom() - list.bottom() - 1, ..area });
     }
     table(app, canvas, list, COLUMNS, "no packets of this connection were kept", |row| {
         let packet = app.packet(row)?;

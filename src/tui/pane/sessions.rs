@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use super::super::app::{App, Screen};
 use super::super::canvas::{Canvas, Cell, Column};
 use super::super::data::worst;
-use super::{severity_tone, table, welcome};
+use super::{severity_tone, summary, table, welcome};
 use crate::mcp::{Party, Peers, Session};
 use crate::view::paint::Tone;
 use crate::view::units;
@@ -26,13 +26,36 @@ const COLUMNS: &[Column] = &[
     Column::new("last activity", 19).from(130),
 ];
 
-/// Draws the list.
+/// From this height on the selected session is told of below the list.
+const TALL: u16 = 30;
+
+/// The list, above what the selected session is where there is room for both.
+pub fn list_area(body: Rect) -> Rect {
+    let below = if body.height >= TALL { (body.height / 2).min(24) } else { 0 };
+    Rect { height: body.height - below, ..body }
+}
+
+/// Whether the selected session is told of.
+pub fn has_summary(body: Rect) -> bool {
+    list_area(body).height < body.height
+}
+
+/// Draws the list, and what the selected session is.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
-    let theme = canvas.theme;
-    let tone = |tone| theme.tone(tone);
     if app.rows(Screen::Sessions) == Some(0) {
         return welcome::draw(app, canvas, area);
     }
+    let own = list_area(area);
+    list(app, canvas, own);
+    if has_summary(area) {
+        canvas.divide(area, own.bottom());
+        summary::draw(app, canvas, Rect { y: own.bottom() + 1, height: area.bottom() - own.bottom() - 1, ..area });
+    }
+}
+
+fn list(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
+    let theme = canvas.theme;
+    let tone = |tone| theme.tone(tone);
     table(app, canvas, area, COLUMNS, "", |row| {
         let row = app.pages.sessions()?.get(row)?;
         let session = &row.session;
@@ -70,7 +93,8 @@ pub fn server(session: &Session) -> String {
     })
 }
 
-fn party(party: &Option<Party>) -> Option<String> {
+/// Its name and version.
+pub(super) fn party(party: &Option<Party>) -> Option<String> {
     let party = party.as_ref()?;
     Some(format!("{} {}", party.name, party.version).trim_end().to_owned())
 }

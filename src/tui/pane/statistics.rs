@@ -3,7 +3,7 @@
 use ratatui::layout::Rect;
 
 use super::super::app::App;
-use super::super::canvas::{Canvas, Cell, Column, bar, sparkline};
+use super::super::canvas::{Canvas, Cell, Column, bar, uprights};
 use super::super::data::Statistics;
 use super::table;
 use crate::view::paint::Tone;
@@ -11,7 +11,7 @@ use crate::view::timing::Medians;
 use crate::view::units;
 
 const COLUMNS: &[Column] = &[
-    Column::new("method, tool", 16).grows(2),
+    Column::new("method, tool", 22).grows(2),
     Column::new("calls", 7).right(),
     Column::new("errors", 6).right(),
     Column::new("tool", 5).right(),
@@ -22,20 +22,28 @@ const COLUMNS: &[Column] = &[
     Column::new("p95", 8).right(),
     Column::new("p99", 8).right().from(120),
     Column::new("most", 8).right().from(90),
-    Column::new("upload", 8).right().from(150),
-    Column::new("network", 8).right().from(150),
-    Column::new("server", 8).right().from(150),
-    Column::new("stream", 8).right().from(150),
+    Column::new("upload", 7).right().from(150),
+    Column::new("network", 7).right().from(150),
+    Column::new("server", 7).right().from(150),
+    Column::new("stream", 7).right().from(150),
     Column::new("total", 10).right().from(100),
-    Column::new("share of time", 10).grows(1).from(76),
+    Column::new("share", 8).grows(1).from(76),
 ];
 
 /// Rows of the histogram, with its head.
 const HISTOGRAM: u16 = 7;
 
+/// Columns of the longest bar of the histogram: beyond, bars tell no more.
+const LONGEST: usize = 120;
+
+/// Lines of the rate: one where there is little room.
+fn rate_lines(body: Rect) -> u16 {
+    (body.height / 8).saturating_sub(1).clamp(1, 8)
+}
+
 /// The list of calls, below the pictures.
 pub fn calls_area(body: Rect) -> Rect {
-    let above = (HISTOGRAM + 3).min(body.height / 2);
+    let above = (rate_lines(body) + HISTOGRAM + 2).min(body.height / 2);
     Rect { y: body.y + above, height: body.height - above, ..body }
 }
 
@@ -46,7 +54,8 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     };
     let calls = calls_area(area);
     rate(canvas, area, figures);
-    histogram(canvas, Rect { y: area.y + 2, height: (calls.y - area.y).saturating_sub(3), ..area }, figures);
+    let used = 1 + rate_lines(area);
+    histogram(canvas, Rect { y: area.y + used, height: (calls.y - area.y).saturating_sub(used + 1), ..area }, figures);
     canvas.divide(area, calls.y - 1);
     let theme = canvas.theme;
     let tone = |tone| theme.tone(tone);
@@ -81,7 +90,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     });
 }
 
-/// Messages over time, in one line.
+/// Messages over time.
 fn rate(canvas: &mut Canvas<'_>, area: Rect, figures: &Statistics) {
     let (dim, line) = (canvas.tone(Tone::Dim), canvas.tone(Tone::Server));
     let peak = figures.rate.iter().max().copied().unwrap_or(0);
@@ -96,7 +105,12 @@ fn rate(canvas: &mut Canvas<'_>, area: Rect, figures: &Statistics) {
         units::duration(figures.part),
     );
     canvas.put(area.x + 1, area.y, area.width - 2, &words, dim);
-    canvas.put(area.x + 1, area.y + 1, area.width - 2, &sparkline(&figures.rate), line);
+    // As wide as there is room for.
+    let wide = (usize::from(area.width - 2) / figures.rate.len().max(1)).clamp(1, 4);
+    for (y, bars) in (area.y + 1..).zip(uprights(&figures.rate, rate_lines(area).into())) {
+        let bars: String = bars.chars().flat_map(|bar| std::iter::repeat_n(bar, wide)).collect();
+        canvas.put(area.x + 1, y, area.width - 2, &bars, line);
+    }
 }
 
 /// Latencies by power of two.
@@ -123,7 +137,7 @@ fn histogram(canvas: &mut Canvas<'_>, area: Rect, figures: &Statistics) {
         let range =
             if *at == 0 { format!("below {}", bound(join)) } else { format!("{} to {}", bound(*at), bound(at + join)) };
         canvas.put_right(area.x + 1, y, 20, &range, dim);
-        let width = usize::from(area.width).saturating_sub(34);
+        let width = usize::from(area.width).saturating_sub(34).min(LONGEST);
         let x = canvas.put(area.x + 23, y, width as u16, &bar(*count, most, width), fill);
         canvas.put(x + 1, y, 10, &count.to_string(), dim);
     }

@@ -101,3 +101,24 @@ fn partner_marks_and_copies() {
     );
     assert_eq!((path.as_str(), value.as_str()), ("$.params.arguments.city", "Quito"));
 }
+
+#[test]
+fn records_of_tls_are_bytes_too() {
+    let mut story = Story::sample("tls", (160, 48));
+    story.press("<enter>jj<enter><tab>g");
+    let layer = |story: &Story| {
+        let detail = detail_shown(&story.app).unwrap();
+        detail.nodes[story.app.detail.rows[story.app.detail.layers.selected]].name.clone()
+    };
+    while !layer(&story).starts_with("TLS") {
+        story.press("j");
+    }
+    let detail = detail_shown(&story.app).unwrap();
+    let source = &detail.sources[story.app.detail.source];
+    assert_eq!(source.title, format!("{}, records", layer(&story)));
+    // RFC 8446, section 5.1: application data, and how much of it.
+    let [0x17, 3, 3, high, low, ..] = source.bytes[..] else { panic!("no record: {:02x?}", source.bytes) };
+    assert_eq!(source.bytes.len(), 5 + usize::from(u16::from_be_bytes([high, low])));
+    // The text was made of the record as a whole.
+    assert_eq!(detail.places(&(0..4), story.app.detail.source), [0..source.bytes.len()]);
+}

@@ -15,6 +15,28 @@ use crate::tui::data::{Answer, PAGE, Request, Rows};
 
 /// A session of so many messages, every second one the answer to the one before.
 fn long(messages: u64) -> Place {
+    texts(messages, 0)
+}
+
+/// Words of the long texts: as many as a language has in use, so that texts are packed as well as real ones are.
+fn words(seed: u64, bytes: usize) -> String {
+    const SYLLABLES: [&str; 16] =
+        ["ka", "lo", "mi", "ter", "sun", "ra", "bel", "do", "fin", "gu", "hal", "ver", "no", "pi", "stra", "qua"];
+    let mut text = String::with_capacity(bytes + 16);
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    while text.len() < bytes {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let word = state >> 52;
+        for at in 0..1 + word % 3 {
+            text.push_str(SYLLABLES[(word >> (at * 4)) as usize % SYLLABLES.len()]);
+        }
+        text.push(' ');
+    }
+    text
+}
+
+/// The same; texts of answers have so many bytes more.
+fn texts(messages: u64, bytes: usize) -> Place {
     let place = Place::temporary().unwrap();
     let info = CaptureInfo { kind: CaptureKind::Import, source: "many".into(), process: 1, started: Time(0) };
     let mut writer = Writer::create(place.clone(), &info, Options::default()).unwrap();
@@ -42,7 +64,10 @@ fn long(messages: u64) -> Place {
                 r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{{"n":{id}}}}}}}"#
             )
         } else {
-            format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":"answer {id}"}}]}}}}"#)
+            let words = if bytes > 0 { format!(" {}", words(id, bytes)) } else { String::new() };
+            format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":"answer {id}{words}"}}]}}}}"#
+            )
         };
         let direction = if asks { Direction::ClientToServer } else { Direction::ServerToClient };
         writer.event(Event::Message(Box::new(Message {
@@ -75,7 +100,8 @@ fn timed(what: &str, run: impl FnOnce()) {
 #[ignore = "makes a database of a million messages; prints figures"]
 fn figures_of_a_million() {
     let count = std::env::var("MESSAGES").ok().and_then(|count| count.parse().ok()).unwrap_or(1_000_000);
-    let place = long(count);
+    let bytes = std::env::var("BYTES").ok().and_then(|bytes| bytes.parse().ok()).unwrap_or(0);
+    let place = texts(count, bytes);
     println!("memory before: {} MB", memory());
     let mut story = None;
     timed("open, first screen of messages", || {
@@ -100,7 +126,8 @@ fn figures_of_a_million() {
     timed("filter that few fit, first page", || drop(story.press("/latency > 5099us<enter>").buffer()));
     timed("the rest of that filter", || while story.library.search_on() {});
     story.press("<esc>");
-    timed("full text, first page", || drop(story.press("/\"answer 499999\"<enter>").buffer()));
+    let last = format!("/\"answer {}\"<enter>", count / 2 - 1);
+    timed("full text, first page", || drop(story.press(&last).buffer()));
     timed("the rest of that filter", || while story.library.search_on() {});
     story.press("<esc>");
     timed("statistics", || drop(story.press("5").buffer()));
