@@ -18,6 +18,7 @@ mod trace;
 use std::collections::HashMap;
 use std::num::NonZero;
 use std::thread;
+use std::time::Duration;
 
 use anyhow::Result;
 
@@ -40,6 +41,9 @@ const SEARCHERS: usize = 8;
 
 /// Findings that are shown where there is no session.
 const UNPLACED: usize = 16;
+
+/// How long is worked at what is counted or searched slice by slice before others are answered: keys wait no longer.
+pub const TURN: Duration = Duration::from_millis(30);
 
 /// Rows whose latencies stand for a session in the list of sessions.
 const SAMPLE: usize = 4_096;

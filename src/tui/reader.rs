@@ -12,7 +12,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
 use super::app::Input;
 use super::data::{Answer, Request};
-use super::library::Library;
+use super::library::{Library, TURN};
 use crate::engine::saver::now;
 use crate::store::{Place, Reader};
 
@@ -21,9 +21,6 @@ const POLL: Duration = Duration::from_millis(100);
 
 /// So often a new database is tried to be opened before somebody hears that it cannot be.
 const PATIENCE: u32 = 20;
-
-/// How long a filter is at work between two answers about it, in which keys wait.
-const SEARCH: Duration = Duration::from_millis(40);
 
 /// What is read.
 pub enum Store {
@@ -111,7 +108,7 @@ fn answer(mut library: Library, inbox: &Receiver<Request>, out: &Sender<Input>) 
         }
         if let Some(request) = searching.take() {
             let began = Instant::now();
-            let more = std::iter::from_fn(|| library.search_on().then(|| began.elapsed())).find(|gone| *gone >= SEARCH);
+            let more = std::iter::from_fn(|| library.search_on().then(|| began.elapsed())).find(|gone| *gone >= TURN);
             let answer = library.answer(&request);
             let done = matches!(&answer, Answer::Messages(page) if page.complete) || more.is_none();
             if out.send(Input::Answer(request.clone(), answer)).is_err() {

@@ -1,10 +1,12 @@
 //! Figures of a session's calls, counted on as messages come: what was counted once is not read again.
 
 use std::collections::HashMap;
+use std::time::Instant;
 
 use anyhow::Result;
 
 use super::super::data::{CallFigures, Statistics};
+use super::TURN;
 use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::SessionNumber;
@@ -14,10 +16,7 @@ use crate::view::outcome::is_failure;
 use crate::view::timing::{Clock, Sample, Shares};
 
 /// Messages read at once.
-const SLICE: usize = 10_000;
-
-/// Slices between two answers: a fraction of a second, in which nothing else is answered.
-const SLICES: usize = 20;
+const SLICE: usize = 2_000;
 
 /// Parts of the session's time for the rate: about the columns of a screen.
 const PARTS: usize = 72;
@@ -81,7 +80,8 @@ impl Figures {
         let Some(record) = reader.session(self.session)? else { return Ok(Statistics::default()) };
         // Where the time went is found out of some calls only: the longer the session by now, the fewer of the new ones.
         let (mut clock, mut sample) = (None, Sample::of(record.requests));
-        for _ in 0..SLICES {
+        let began = Instant::now();
+        while began.elapsed() < TURN {
             let rows = reader.message_rows_at(self.session, self.next, SLICE)?;
             let Some(last) = rows.last() else { break };
             self.next = last.position + 1;

@@ -2,10 +2,12 @@
 //! is looked at.
 
 use std::collections::{BTreeSet, HashMap};
+use std::time::Instant;
 
 use anyhow::Result;
 
 use super::super::data::{PAGE, Rows, STEPS};
+use super::TURN;
 use crate::capture::PacketNumber;
 use crate::decode::ConnectionId;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
@@ -14,9 +16,8 @@ use crate::mcp::{Carrier, Message, MessageNumber, Peers, Session, SessionNumber}
 use crate::store::{CaptureId, Key, MessageRow, Page, Reader, Scope};
 use crate::view::steps::{self, Place, Step};
 
-/// Messages and exchanges that are taken into the index between two answers: some tenths of a second.
-const SLICE: usize = 10_000;
-const SLICES: usize = 10;
+/// Messages, exchanges or connections that are read at once.
+const SLICE: usize = 2_000;
 
 /// Connections whose steps may still change: those that came last.
 const YOUNG: usize = 256;
@@ -31,7 +32,7 @@ const NAMED: u64 = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum From {
     /// The `nth` step of a connection by itself.
-    Connection { at: u32, nth: u32 },
+    Connection { at: u32, nth: u16 },
     /// The request of an exchange.
     Request(u64),
     /// The response.
@@ -40,11 +41,65 @@ enum From {
     Event(u64),
 }
 
-/// What bodies of an exchange carried: the first message of each, and how many more.
+/// A step in the order of the table: its first packet (0: none), and where it comes from, both as numbers. A session of a million messages
+/// has a million of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
+    packet: u64,
+    from: u64,
+}
+
+impl Entry {
+    /// The kind stands in the upper two bits: entries are in the order of [`From`].
+    fn new(packet: Option<PacketNumber>, from: From) -> Entry {
+        let (kind, number) = match from {
+            From::Connection { at, nth } => (0, u64::from(at) << 16 | u64::from(nth)),
+            From::Request(exchange) => (1, exchange),
+            From::Response(exchange) => (2, exchange),
+            From::Event(message) => (3, message),
+        };
+        Entry { packet: packet.map_or(0, |packet| packet.0), from: kind << 62 | number }
+    }
+
+    fn from(self) -> From {
+        let number = self.from & (u64::MAX >> 2);
+        match self.from >> 62 {
+            0 => From::Connection { at: (number >> 16) as u32, nth: number as u16 },
+            1 => From::Request(number),
+            2 => From::Response(number),
+            _ => From::Event(number),
+        }
+    }
+}
+
+/// Messages of a body: the number of the first and, in the lower 16 bits, how many there are.
+#[derive(Clone, Copy, Debug, Default)]
+struct Carried(u64);
+
+impl Carried {
+    fn add(&mut self, message: u64) {
+        match self.0 {
+            0 => self.0 = message << 16 | 1,
+            // More than are ever named are not counted.
+            _ if self.count() < NAMED => self.0 += 1,
+            _ => {}
+        }
+    }
+
+    fn first(self) -> u64 {
+        self.0 >> 16
+    }
+
+    fn count(self) -> u64 {
+        self.0 & 0xFFFF
+    }
+}
+
+/// What bodies of an exchange carried.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bodies {
-    request: (u64, u64),
-    response: (u64, u64),
+    request: Carried,
+    response: Carried,
     events: bool,
     is_request_known: bool,
     is_response_known: bool,
@@ -54,9 +109,10 @@ struct Bodies {
 pub(super) struct Index {
     session: SessionNumber,
     connections: Vec<ConnectionId>,
-    bodies: HashMap<u64, Bodies>,
-    /// By first packet; those of connections are set anew each time.
-    order: Vec<(Option<PacketNumber>, From)>,
+    /// By exchange.
+    bodies: Vec<(u64, Bodies)>,
+    /// Those of connections are set anew each time.
+    order: Vec<Entry>,
     open: BTreeSet<u64>,
     next_exchange: u64,
     /// Position of the first message that was not looked at.
@@ -69,7 +125,7 @@ impl Index {
         Index {
             session,
             connections: Vec::new(),
-            bodies: HashMap::new(),
+            bodies: Vec::new(),
             order: Vec::new(),
             open: BTreeSet::new(),
             next_exchange: 0,
@@ -94,13 +150,13 @@ impl Index {
         let mut made = Made { reader, record: &record, capture, places: HashMap::new() };
         let first = page * PAGE;
         let mut rows = Vec::new();
-        for (at, (_, from)) in self.order.iter().enumerate().skip(first).take(PAGE) {
-            let bodies = |exchange: &u64| self.bodies.get(exchange).copied().unwrap_or_default();
-            let step = match from {
-                From::Connection { at, nth } => made.connection(self.connections.get(*at as usize), *nth as usize)?,
-                From::Request(exchange) => made.exchange(*exchange, Carrier::RequestBody, bodies(exchange))?,
-                From::Response(exchange) => made.exchange(*exchange, Carrier::ResponseBody, bodies(exchange))?,
-                From::Event(message) => made.event(*message)?,
+        for (at, entry) in self.order.iter().enumerate().skip(first).take(PAGE) {
+            let bodies = |exchange| self.place_of(exchange).map_or(Bodies::default(), |at| self.bodies[at].1);
+            let step = match entry.from() {
+                From::Connection { at, nth } => made.connection(self.connections.get(at as usize), nth.into())?,
+                From::Request(exchange) => made.exchange(exchange, Carrier::RequestBody, bodies(exchange))?,
+                From::Response(exchange) => made.exchange(exchange, Carrier::ResponseBody, bodies(exchange))?,
+                From::Event(message) => made.event(message)?,
             };
             rows.extend(step.map(|step| Step { number: at + 1, ..step }));
         }
@@ -110,12 +166,14 @@ impl Index {
     /// Takes in what came since.
     fn grow(&mut self, reader: &Reader, record: &Session, capture: CaptureId) -> Result<()> {
         let old = self.connections.len().saturating_sub(YOUNG);
-        self.order.retain(|(_, from)| !matches!(from, From::Connection { at, .. } if *at as usize >= old));
+        self.order.retain(|entry| !matches!(entry.from(), From::Connection { at, .. } if at as usize >= old));
         self.connections.truncate(old);
         let is_full = self.order.len() >= STEPS;
-        let more_connections = !is_full && self.add_connections(reader, record)?;
-        let more_exchanges = !is_full && self.add_exchanges(reader, capture)?;
-        let more_messages = !is_full && self.add_messages(reader)?;
+        // What is left is taken in when the page is asked for again. Of each kind there is some, or none would ever be done.
+        let until = Instant::now() + TURN;
+        let more_connections = !is_full && self.add_connections(reader, record, until)?;
+        let more_exchanges = !is_full && self.add_exchanges(reader, capture, until)?;
+        let more_messages = !is_full && self.add_messages(reader, until)?;
         self.complete = !(more_connections || more_exchanges || more_messages);
         // Nearly sorted already: what is new came last.
         self.order.sort();
@@ -123,8 +181,8 @@ impl Index {
     }
 
     /// Says whether there are more; so for those that follow.
-    fn add_connections(&mut self, reader: &Reader, record: &Session) -> Result<bool> {
-        for _ in 0..SLICES {
+    fn add_connections(&mut self, reader: &Reader, record: &Session, until: Instant) -> Result<bool> {
+        loop {
             let page = match self.connections.last() {
                 Some(last) => Page::from(ConnectionId(last.0 + 1), SLICE),
                 None => Page::first(SLICE),
@@ -137,39 +195,44 @@ impl Index {
                 let at = self.connections.len() as u32;
                 self.connections.push(connection.id);
                 let own = steps::of_connection(record, &connection);
-                let from =
-                    |(nth, step): (usize, &Step)| (first(&step.packets), From::Connection { at, nth: nth as u32 });
-                self.order.extend(own.iter().enumerate().map(from));
+                let entry = |(nth, step): (u16, &Step)| Entry::new(first(&step.packets), From::Connection { at, nth });
+                self.order.extend((0..).zip(&own).map(entry));
+            }
+            if Instant::now() >= until {
+                return Ok(true);
             }
         }
-        Ok(true)
     }
 
-    fn add_exchanges(&mut self, reader: &Reader, capture: CaptureId) -> Result<bool> {
+    fn add_exchanges(&mut self, reader: &Reader, capture: CaptureId, until: Instant) -> Result<bool> {
         for number in self.open.clone() {
             if let Some(exchange) = reader.exchange(capture, ExchangeNumber(number))? {
                 self.add_exchange(&exchange);
             }
         }
-        for _ in 0..SLICES {
+        loop {
             let exchanges = reader.exchanges(self.session, Page::from(ExchangeNumber(self.next_exchange), SLICE))?;
             let Some(last) = exchanges.last() else { return Ok(false) };
             self.next_exchange = last.number.0 + 1;
             exchanges.iter().for_each(|exchange| self.add_exchange(exchange));
+            if Instant::now() >= until {
+                return Ok(true);
+            }
         }
-        Ok(true)
     }
 
     fn add_exchange(&mut self, exchange: &Exchange) {
         let number = exchange.number.0;
-        let bodies = self.bodies.entry(number).or_default();
-        if exchange.method.is_some() && !std::mem::replace(&mut bodies.is_request_known, true) {
-            self.order.push((first(&exchange.request.packets), From::Request(number)));
+        let bodies = self.bodies(number);
+        let is_new_request = exchange.method.is_some() && !std::mem::replace(&mut bodies.is_request_known, true);
+        let is_new_response = exchange.status.is_some() && !std::mem::replace(&mut bodies.is_response_known, true);
+        if is_new_request {
+            self.order.push(Entry::new(first(&exchange.request.packets), From::Request(number)));
         }
-        if exchange.status.is_some() && !std::mem::replace(&mut bodies.is_response_known, true) {
+        if is_new_response {
             let response = &exchange.response;
             let packet = first(&response.head_packets).or(first(&response.packets));
-            self.order.push((packet, From::Response(number)));
+            self.order.push(Entry::new(packet, From::Response(number)));
         }
         if exchange.response.complete || exchange.status.is_some() {
             self.open.remove(&number);
@@ -181,31 +244,44 @@ impl Index {
         }
     }
 
-    fn add_messages(&mut self, reader: &Reader) -> Result<bool> {
-        for _ in 0..SLICES {
+    /// Where the bodies of an exchange are kept.
+    fn place_of(&self, exchange: u64) -> Option<usize> {
+        self.bodies.binary_search_by_key(&exchange, |(number, _)| *number).ok()
+    }
+
+    fn bodies(&mut self, exchange: u64) -> &mut Bodies {
+        // Nearly always the last one, or one behind it.
+        let at = match self.bodies.binary_search_by_key(&exchange, |(number, _)| *number) {
+            Ok(at) => at,
+            Err(at) => {
+                self.bodies.insert(at, (exchange, Bodies::default()));
+                at
+            }
+        };
+        &mut self.bodies[at].1
+    }
+
+    fn add_messages(&mut self, reader: &Reader, until: Instant) -> Result<bool> {
+        loop {
             let rows = reader.message_rows_at(self.session, self.next, SLICE)?;
             let Some(last) = rows.last() else { return Ok(false) };
             self.next = last.position + 1;
             rows.iter().for_each(|row| self.add_message(row));
+            if Instant::now() >= until {
+                return Ok(true);
+            }
         }
-        Ok(true)
     }
 
     fn add_message(&mut self, row: &MessageRow) {
         let Some(exchange) = row.exchange else { return };
-        let bodies = self.bodies.entry(exchange.0).or_default();
-        let count = |(message, count): &mut (u64, u64)| {
-            if *count == 0 {
-                *message = row.number.0;
-            }
-            *count += 1;
-        };
+        let bodies = self.bodies(exchange.0);
         match row.carrier {
-            Carrier::RequestBody => count(&mut bodies.request),
-            Carrier::ResponseBody => count(&mut bodies.response),
+            Carrier::RequestBody => bodies.request.add(row.number.0),
+            Carrier::ResponseBody => bodies.response.add(row.number.0),
             Carrier::SseEvent => {
                 bodies.events = true;
-                self.order.push((first(&row.packets), From::Event(row.number.0)));
+                self.order.push(Entry::new(first(&row.packets), From::Event(row.number.0)));
             }
             Carrier::Line | Carrier::WebSocket => {}
         }
@@ -259,10 +335,10 @@ impl Made<'_> {
     fn exchange(&mut self, number: u64, carrier: Carrier, bodies: Bodies) -> Result<Option<Step>> {
         let Some(exchange) = self.reader.exchange(self.capture, ExchangeNumber(number))? else { return Ok(None) };
         let Some(place) = self.place(exchange.connection)? else { return Ok(None) };
-        let (first, count) = if carrier == Carrier::RequestBody { bodies.request } else { bodies.response };
+        let carried = if carrier == Carrier::RequestBody { bodies.request } else { bodies.response };
         let mut messages: Vec<Message> = Vec::new();
         // Members of a batch are complete at the same time, so that their numbers follow one another.
-        for number in first..first.saturating_add(count.min(NAMED)) {
+        for number in carried.first()..carried.first() + carried.count() {
             let message = self.reader.message(Key::new(self.capture, number))?;
             messages.extend(
                 message.filter(|message| (message.exchange, message.carrier) == (Some(exchange.number), carrier)),
@@ -325,6 +401,28 @@ mod tests {
         let samples = ["weather", "helpdesk", "hosted-redirect", "polluted-stdout", "tls"];
         let samples = samples.map(|name| root.join("samples").join(name).join("capture.pcapng"));
         samples.into_iter().filter(|path| path.is_file()).collect()
+    }
+
+    #[test]
+    fn entries_keep_the_order_of_what_they_stand_for() {
+        let most = (1 << 40) - 1;
+        let all = [
+            From::Connection { at: 0, nth: 0 },
+            From::Connection { at: 0, nth: u16::MAX },
+            From::Connection { at: u32::MAX, nth: 7 },
+            From::Request(0),
+            From::Request(most),
+            From::Response(3),
+            From::Event(most),
+        ];
+        for pair in all.windows(2) {
+            assert!(Entry::new(None, pair[0]) < Entry::new(None, pair[1]), "{pair:?}");
+            assert!(Entry::new(None, pair[1]) < Entry::new(Some(PacketNumber(1)), pair[0]), "{pair:?}");
+        }
+        assert_eq!(all.map(|from| Entry::new(None, from).from()), all);
+        let mut carried = Carried::default();
+        (most..most + 2 * NAMED).for_each(|message| carried.add(message));
+        assert_eq!((carried.first(), carried.count()), (most, NAMED));
     }
 
     #[test]

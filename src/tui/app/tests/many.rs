@@ -4,12 +4,14 @@
 //! cargo test --release --lib tui::app::tests::many -- --ignored --nocapture
 //! ```
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::*;
-use crate::decode::Direction;
+use crate::capture::PacketNumber;
+use crate::decode::exchange::{Exchange, ExchangeNumber, Half};
+use crate::decode::{ConnectionId, Direction};
 use crate::event::Event;
-use crate::mcp::{Message, Peers, Session, Transport, talk};
+use crate::mcp::{Carrier, Message, Peers, Session, Transport, talk};
 use crate::store::{CaptureInfo, CaptureKind, Options, Summary, Writer};
 use crate::tui::data::{Answer, PAGE, Request, Rows};
 
@@ -94,6 +96,72 @@ fn timed(what: &str, run: impl FnOnce()) {
     let began = Instant::now();
     run();
     println!("{what:<48} {:>9.2} ms", began.elapsed().as_secs_f64() * 1_000.0);
+}
+
+/// A session of so many messages over HTTP: each call is an exchange of its own, and its answer an event.
+fn exchanged(messages: u64) -> Place {
+    let place = Place::temporary().unwrap();
+    let info = CaptureInfo { kind: CaptureKind::Import, source: "many".into(), process: 1, started: Time(0) };
+    let mut writer = Writer::create(place.clone(), &info, Options::default()).unwrap();
+    let peers = Peers::Network {
+        client: "192.0.2.1:40000".parse().unwrap(),
+        server: "192.0.2.2:80".parse().unwrap(),
+        host: None,
+    };
+    let session = Session {
+        connections: vec![ConnectionId(1)],
+        messages,
+        ..Session::opened(SessionNumber(1), Transport::StreamableHttp, peers, Time(0))
+    };
+    writer.event(Event::Session(Box::new(session)));
+    for number in 1..=messages {
+        let asks = number % 2 == 1;
+        let packet = PacketNumber(number * 3);
+        let exchange = ExchangeNumber(number.div_ceil(2));
+        if asks {
+            let half = |packet: u64| Half { packets: vec![PacketNumber(packet)], complete: true, ..Half::default() };
+            writer.event(Event::Exchange(Box::new(Exchange {
+                number: exchange,
+                connection: ConnectionId(1),
+                method: Some("POST".into()),
+                status: Some(200),
+                request: half(packet.0),
+                response: half(packet.0 + 1),
+                ..Exchange::default()
+            })));
+        }
+        let direction = if asks { Direction::ClientToServer } else { Direction::ServerToClient };
+        writer.event(Event::Message(Box::new(Message {
+            exchange: Some(exchange),
+            carrier: if asks { Carrier::RequestBody } else { Carrier::SseEvent },
+            packets: vec![packet],
+            ..talk::message(number, Time(number as i64), direction, r#"{"jsonrpc":"2.0","id":1,"result":{}}"#)
+        })));
+    }
+    writer.finish(&Summary::default()).unwrap();
+    place
+}
+
+#[test]
+#[ignore = "makes a database of a million messages; prints what their steps take of memory"]
+fn memory_of_the_steps_of_a_million() {
+    let count = std::env::var("MESSAGES").ok().and_then(|count| count.parse().ok()).unwrap_or(1_000_000);
+    let mut story = Story::store(exchanged(count), (160, 48));
+    let before = memory();
+    let first = Request::Steps { session: SessionNumber(1), page: 0 };
+    let mut turns = 0;
+    let mut longest = Duration::ZERO;
+    let total = loop {
+        let began = Instant::now();
+        let Answer::Steps(page) = story.library.answer(&first) else { panic!("no steps") };
+        longest = longest.max(began.elapsed());
+        turns += 1;
+        if page.complete {
+            break page.total;
+        }
+    };
+    assert_eq!(total as u64, count / 2 * 3);
+    println!("{total} steps: {} MB, then {} MB; {turns} turns, the longest {longest:?}", before, memory());
 }
 
 #[test]
