@@ -64,8 +64,7 @@ impl Shared {
     fn give_up(&self, batch: &Batch) {
         let mut dropped = self.dropped();
         dropped.packets += batch.len() as u64;
-        let ends = [batch.get(0), batch.len().checked_sub(1).and_then(|last| batch.get(last))]
-            .map(|packet| packet.map(|packet| packet.time));
+        let ends = [batch.get(0), batch.last()].map(|packet| packet.map(|packet| packet.time));
         if let [Some(first), Some(last)] = ends {
             dropped.times = Some((dropped.times.map_or(first, |(first, _)| first), last));
         }

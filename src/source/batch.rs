@@ -52,6 +52,22 @@ impl Batch {
         Some(Packet { number, time, link, interface, original_length, data })
     }
 
+    /// The last packet.
+    pub fn last(&self) -> Option<Packet<'_>> {
+        self.get(self.len().checked_sub(1)?)
+    }
+
+    /// Takes the last packet away again.
+    pub fn pop(&mut self) {
+        self.heads.pop();
+        self.bytes.truncate(self.heads.last().map_or(0, |head| head.end as usize));
+    }
+
+    /// Bytes of packets that it takes without growing.
+    pub fn room(&self) -> usize {
+        self.bytes.capacity() - self.bytes.len()
+    }
+
     /// Packets in it.
     pub fn len(&self) -> usize {
         self.heads.len()
@@ -163,6 +179,12 @@ mod tests {
                 }
                 prop_assert!(batch.get(packets.len()).is_none());
             }
+            let mut shorter = again;
+            shorter.pop();
+            prop_assert_eq!(shorter.len(), packets.len().saturating_sub(1));
+            let last = packets.iter().rev().nth(1).map(|fields| format!("{:?}", packet(fields)));
+            prop_assert_eq!(shorter.last().map(|packet| format!("{packet:?}")), last);
+            prop_assert_eq!(shorter.bytes().len(), shorter.len().checked_sub(1).map_or(0, |at| packets[..=at].iter().map(|fields| fields.5.len()).sum()));
             if let Some(cut) = Batch::from_block(block[..cut.index(block.len())].to_vec()) {
                 prop_assert!((0..cut.len()).all(|index| cut.get(index).is_some()), "whatever it is taken for");
             }

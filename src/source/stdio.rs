@@ -16,7 +16,7 @@
 //!   and never holds up another lane.
 //! * **A closed end is passed on**, in the direction it would have travelled: end of file from the writer closes the
 //!   reader's side; a vanished reader, found when there is something to write to it, closes the writer's side.
-//! * **Recording comes second.** What was delivered is copied to a queue that is bounded by [`QUEUE_LIMIT`](tap::QUEUE_LIMIT); a thread of its own
+//! * **Recording comes second.** What was delivered is copied to a queue that is bounded by [`QUEUE_LIMIT`](queue::QUEUE_LIMIT); a thread of its own
 //!   moves what a recorder far behind leaves there to the disk. Peers that outrun even that are slowed to the disk's pace. Where it is full or
 //!   hangs the copy is dropped, counted, and the record says so at that place. A recorder that fails, crashes or hangs costs the record, not the server.
 //! * **The server's end is ours**: the same exit status, or 128 plus the number of the signal that ended it.
@@ -32,10 +32,11 @@
 //! One thread does all of this with one `poll`; it is also the thread that starts the server, because a parent-death signal is tied to
 //! the thread that forked. Measured against two blocking copy threads it answers no later on one core and sooner on two,
 //! and it leaves nothing behind to be joined or interrupted. The recorder, on a thread of its own with lower priority, is not
-//! woken for each chunk but every [`GATHER`](tap::GATHER): work for the record stays off the path of the messages.
+//! woken for each chunk but every [`GATHER`](queue::GATHER): work for the record stays off the path of the messages.
 
 mod lane;
 mod process;
+mod queue;
 mod signals;
 mod tap;
 #[cfg(test)]
@@ -75,8 +76,9 @@ const LOOK: Duration = Duration::from_millis(10);
 /// How long the recorder lets a server start before it does anything: to open a database costs more than many a server needs for its first answer.
 const HEAD_START: Duration = Duration::from_millis(30);
 
-/// How much lower the recorder's priority is: where it competes for a processor it gets about a third of the server's share.
-const RECORDER_NICENESS: i32 = 5;
+/// How much lower the recorder's priority is: where it competes for a processor it gets about a tenth of the server's share. What it does not come to
+/// waits on the disk.
+const RECORDER_NICENESS: i32 = 10;
 
 /// Our ends of the three pipes (or sockets, files, terminal) to the host, named as the server sees them.
 #[derive(Debug)]

@@ -122,8 +122,6 @@ fn prepare(connection: &mut Connection, identity: Identity, temporary: bool) -> 
     connection.pragma_update(None, "synchronous", if temporary { "OFF" } else { "NORMAL" })?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
-    // Kibibytes: the inner pages of every table and index of a capture of some gigabytes.
-    connection.pragma_update(None, "cache_size", -65_536)?;
     connection.set_prepared_statement_cache_capacity(64);
     migrate(connection)
 }

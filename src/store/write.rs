@@ -27,11 +27,18 @@ pub struct Options {
     pub limits: Limits,
     /// How long a transaction waits for other writers. Those that write live hold the database for milliseconds.
     pub busy_timeout: Duration,
+    /// Kibibytes of the file that are kept in memory: by default the inner pages of every table and index of a capture of some gigabytes.
+    pub cache: u32,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { keep_secrets: false, limits: Limits::default(), busy_timeout: Duration::from_secs(5) }
+        Options {
+            keep_secrets: false,
+            limits: Limits::default(),
+            busy_timeout: Duration::from_secs(5),
+            cache: 64 << 10,
+        }
     }
 }
 
@@ -64,6 +71,8 @@ impl Writer {
     pub fn create(place: impl Into<Place>, info: &CaptureInfo, options: Options) -> anyhow::Result<Writer> {
         let place = place.into();
         let db = migrate::open_writer(&place, options.busy_timeout)?;
+        // A negative number is one of kibibytes.
+        db.pragma_update(None, "cache_size", -i64::from(options.cache))?;
         let capture = capture::insert(&db, info)
             .with_context(|| format!("cannot begin a capture in the database {}", place.path().display()))?;
         Ok(Writer {

@@ -1,7 +1,6 @@
 //! One direction of one pipe: from its writer to its reader, without ever blocking.
 
 use std::mem;
-use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -10,9 +9,8 @@ use rustix::io::Errno;
 
 use super::tap::Tap;
 use crate::capture::pipe::Pipe;
-use crate::source::now;
 
-/// Bytes read at once. Memory that was never read into is not there yet: lanes of small messages need no more than those.
+/// Bytes read at once, about.
 pub(super) const BUFFER: usize = 128 << 10;
 
 /// What a pipe holds by default on Linux. One that was full is enlarged: with every read of it two processes change places on a processor.
@@ -28,9 +26,9 @@ const PIPE_BUF: usize = if cfg!(target_os = "linux") { 4096 } else { 512 };
 pub(super) struct Lane {
     pipe: Pipe,
     ends: Option<Ends>,
-    buffer: Box<[u8]>,
-    /// What of the buffer was read and not yet taken by the reader.
-    pending: Range<usize>,
+    /// What was read and not yet taken by the reader, from this place on.
+    pending: Vec<u8>,
+    taken: usize,
     /// Bytes still to be read, once the server has ended.
     left: Option<u64>,
     /// Its pipes were full and hold more since.
@@ -67,14 +65,7 @@ impl Lane {
             Ok(FileType::Socket) => Kind::Socket,
             _ => Kind::Other,
         };
-        Lane {
-            pipe,
-            ends: Some(Ends { from, to, kind }),
-            buffer: vec![0; BUFFER].into(),
-            pending: 0..0,
-            left: None,
-            enlarged: false,
-        }
+        Lane { pipe, ends: Some(Ends { from, to, kind }), pending: Vec::new(), taken: 0, left: None, enlarged: false }
     }
 
     /// Whether neither end is open any more.
@@ -85,7 +76,7 @@ impl Lane {
     /// Closes both ends: the reader sees the end of the file, the writer a broken pipe.
     pub fn close(&mut self) {
         self.ends = None;
-        self.pending = 0..0;
+        self.pending.clear();
     }
 
     /// The server, the writer, has ended: delivers what is in its pipe and then closes.
@@ -127,37 +118,41 @@ impl Lane {
 
     /// Reads what the writer has written, as much as fits, and writes as much of it as the reader takes.
     fn pass(&mut self, tap: &mut Tap) {
-        let Some(ends) = &self.ends else { return };
-        let most = self.left.map_or(BUFFER, |left| usize::try_from(left).unwrap_or(BUFFER).min(BUFFER));
-        match rustix::io::read(&ends.from, &mut self.buffer[..most]) {
+        let Some(ends) = &mut self.ends else { return };
+        match tap.read(self.pipe, &ends.from) {
             Err(Errno::AGAIN | Errno::INTR) => {}
-            Ok(0) | Err(_) => {
+            Ok(None) | Err(_) => {
                 tap.end_of_file(self.pipe);
                 self.close();
             }
-            Ok(length) => {
-                let time = now();
+            Ok(Some(chunk)) => {
+                let length = chunk.bytes().len();
                 self.left = self.left.map(|left| left.saturating_sub(length as u64));
-                self.pending = 0..length;
-                self.deliver();
-                // Delivered first: the copy may have to wait for room. An answer to this chunk is read by this thread too, thus later.
-                tap.data(time, self.pipe, &self.buffer[..length]);
-                if let (true, Some(ends)) = (length >= FULL && !mem::replace(&mut self.enlarged, true), &self.ends) {
+                if length >= FULL && !mem::replace(&mut self.enlarged, true) {
                     ends.enlarge();
                 }
+                match ends.write_all(chunk.bytes()) {
+                    Ok(written) => {
+                        self.taken = 0;
+                        self.pending.extend_from_slice(&chunk.bytes()[written..]);
+                    }
+                    Err(_) => self.close(),
+                }
+                // Delivered first: the record may have to wait for room. An answer to this chunk is read by this thread too, thus later.
+                tap.keep(chunk);
             }
         }
     }
 
     /// Writes what is pending, as far as the reader takes it.
     fn deliver(&mut self) {
-        while let (Some(ends), false) = (&mut self.ends, self.pending.is_empty()) {
-            match ends.write(&self.buffer[self.pending.clone()]) {
-                Ok(0) | Err(Errno::AGAIN) => return,
-                Ok(length) => self.pending.start += length,
-                Err(Errno::INTR) => {}
-                Err(_) => self.close(),
-            }
+        let Some(ends) = &mut self.ends else { return };
+        match ends.write_all(&self.pending[self.taken..]) {
+            Ok(written) => self.taken += written,
+            Err(_) => return self.close(),
+        }
+        if self.taken == self.pending.len() {
+            self.pending.clear();
         }
     }
 }
@@ -173,6 +168,20 @@ impl Ends {
                 let _ = fcntl_setpipe_size(end, LARGE);
             }
         }
+    }
+
+    /// Writes as many of `bytes` as the reader takes at once; how many.
+    fn write_all(&mut self, bytes: &[u8]) -> rustix::io::Result<usize> {
+        let mut written = 0;
+        while written < bytes.len() {
+            match self.write(&bytes[written..]) {
+                Ok(0) | Err(Errno::AGAIN) => break,
+                Ok(length) => written += length,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(written)
     }
 
     /// Writes some of `bytes` at once, or fails with `EAGAIN`.
