@@ -77,6 +77,10 @@ pub fn run(
                 pipeline.push(Input::Damage(&damage), &mut |event| note(&mut failed, listener.event(event)));
                 continue;
             }
+            Some(Item::Dropped(dropped)) => {
+                pipeline.push(Input::Dropped(dropped), &mut |event| note(&mut failed, listener.event(event)));
+                continue;
+            }
             Some(Item::Idle) => {
                 if stop.load(Ordering::Relaxed) {
                     break;

@@ -12,6 +12,7 @@ mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 
+use jiff::Timestamp;
 use rustc_hash::FxHashMap;
 
 use crate::capture::pipe::{self, Content};
@@ -23,7 +24,7 @@ use crate::decode::tcp::{self, Delivery, Facts, SegmentFact, Tcp};
 use crate::decode::{Anomaly, ConnectionId, Side};
 use crate::event::{ConnectionKind, Detail, Event};
 use crate::findings::{Finding, http2, transport};
-use crate::source::Damage;
+use crate::source::{Damage, Dropped};
 use sessions::Sessions;
 
 pub use fuzz::fuzz_stack;
@@ -41,6 +42,8 @@ pub enum Input<'a> {
     Secrets(&'a [u8]),
     /// The capture is broken here.
     Damage(&'a Damage),
+    /// Packets that were captured are missing here.
+    Dropped(Dropped),
     /// The clock, where no packet tells it: what is due is done, and changed records are said.
     Tick(Time),
     /// The capture is over.
@@ -122,6 +125,12 @@ impl Pipeline {
             Input::Damage(damage) => {
                 let text = format!("{}, byte {}: {}", damage.file, damage.offset, damage.reason);
                 emit(Event::Finding(Box::new(Finding { text, ..Finding::of(&transport::CAPTURE_DAMAGED) })));
+            }
+            Input::Dropped(Dropped { packets, times: (first, last) }) => {
+                let [first, last] =
+                    [first, last].map(|time| Timestamp::from_nanosecond(time.0.into()).unwrap_or_default());
+                let text = format!("{packets} packets captured from {first} to {last} found no room");
+                emit(Event::Finding(Box::new(Finding { text, ..Finding::of(&transport::CAPTURE_DROPPED) })));
             }
             Input::Tick(now) => {
                 self.tcp.advance(now, &mut Junction { above: &mut self.above, emit });

@@ -16,7 +16,7 @@ use super::printer::Printer;
 use super::read::options;
 use super::{filter, output, stop, target};
 use crate::capture::Packet;
-use crate::engine::queue::{Dropped, Gauge, Queue};
+use crate::engine::queue::{Gauge, Queue};
 use crate::engine::saver::{self, Saver};
 use crate::engine::{self, Both, Listener};
 use crate::event::{Detail, Event};
@@ -76,7 +76,7 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     let run = engine::run(&mut source, &mut pipeline, &mut listeners, &AtomicBool::new(false));
     stop.store(true, Ordering::Relaxed);
     let statistics = source.into_inner().finish().and_then(|mut live| live.statistics());
-    let Dropped { packets: dropped, times } = gauge.dropped();
+    let (dropped, times) = gauge.dropped().map_or((0, None), |dropped| (dropped.packets, Some(dropped.times)));
     let mut counts = pipeline.counts().clone();
     if let Ok(Statistics { dropped: by_kernel, dropped_by_interface: by_interface, .. }) = statistics {
         let lost = [(by_kernel, "dropped by the kernel"), (by_interface, "dropped by the interface")];

@@ -12,10 +12,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 
-use crate::capture::Time;
 use crate::source::batch::Batch;
 use crate::source::overflow::{Block, Overflow};
-use crate::source::{Item, Source};
+use crate::source::{Dropped, Item, Source};
 
 /// Bytes of a batch, and batches that wait in memory: 64 MiB absorb seconds of a busy interface.
 const BATCH: usize = 256 << 10;
@@ -30,11 +29,13 @@ const REST: Duration = Duration::from_millis(250);
 /// What the capture thread gives back when it ends: its source, to ask for counters.
 type Ended<S> = (S, Result<()>);
 
-/// A batch that waits, and the number of packets in it.
+/// What waits.
 #[derive(Debug)]
 enum Waiting {
     Memory(Batch),
+    /// And the number of packets in it.
     Disk(Block, u64),
+    Dropped(Dropped),
 }
 
 /// What both ends share.
@@ -44,30 +45,12 @@ struct Shared {
     batches: AtomicUsize,
     /// Packets that wait on the disk.
     packets: AtomicU64,
-    dropped: Mutex<Dropped>,
-}
-
-/// Packets that neither memory nor disk had room for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Dropped {
-    /// How many.
-    pub packets: u64,
-    /// When the first and the last of them were captured.
-    pub times: Option<(Time, Time)>,
+    dropped: Mutex<Option<Dropped>>,
 }
 
 impl Shared {
-    fn dropped(&self) -> MutexGuard<'_, Dropped> {
+    fn dropped(&self) -> MutexGuard<'_, Option<Dropped>> {
         self.dropped.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn give_up(&self, batch: &Batch) {
-        let mut dropped = self.dropped();
-        dropped.packets += batch.len() as u64;
-        let ends = [batch.get(0), batch.last()].map(|packet| packet.map(|packet| packet.time));
-        if let [Some(first), Some(last)] = ends {
-            dropped.times = Some((dropped.times.map_or(first, |(first, _)| first), last));
-        }
     }
 }
 
@@ -95,7 +78,7 @@ impl Gauge {
     }
 
     /// Packets dropped because the decoder did not keep up.
-    pub fn dropped(&self) -> Dropped {
+    pub fn dropped(&self) -> Option<Dropped> {
         *self.0.dropped()
     }
 }
@@ -105,7 +88,7 @@ impl<S: Source + Send + 'static> Queue<S> {
     pub fn start(source: S, stop: Arc<AtomicBool>, overflow: Overflow) -> Result<Queue<S>> {
         let (sender, batches) = unbounded();
         let shared = Arc::<Shared>::default();
-        let outlet = Outlet { batches: sender, overflow, shared: Arc::clone(&shared) };
+        let outlet = Outlet { batches: sender, overflow, shared: Arc::clone(&shared), dropped: None };
         let capture = move || capture(source, &stop, outlet);
         let thread =
             thread::Builder::new().name("capture".to_owned()).spawn(capture).context("cannot start a thread")?;
@@ -133,23 +116,6 @@ impl<S: Source + Send + 'static> Queue<S> {
         Item::Idle
     }
 
-    /// A batch that waited, in place of the one that is used up.
-    fn take(&mut self, waiting: Waiting) -> Result<()> {
-        let used = mem::take(&mut self.batch);
-        self.given = 0;
-        self.batch = match waiting {
-            Waiting::Memory(batch) => {
-                self.shared.batches.fetch_sub(1, Ordering::Relaxed);
-                batch
-            }
-            Waiting::Disk(block, packets) => {
-                self.shared.packets.fetch_sub(packets, Ordering::Relaxed);
-                block.read(used)?
-            }
-        };
-        Ok(())
-    }
-
     fn join(&mut self) {
         if let Some(thread) = self.thread.take() {
             self.result = thread.join().ok();
@@ -164,7 +130,15 @@ impl<S: Source + Send + 'static> Source for Queue<S> {
                 return Ok(Some(self.idle()));
             }
             match self.batches.recv_timeout(PATIENCE) {
-                Ok(waiting) => self.take(waiting)?,
+                Ok(Waiting::Dropped(dropped)) => return Ok(Some(Item::Dropped(dropped))),
+                Ok(Waiting::Memory(batch)) => {
+                    self.shared.batches.fetch_sub(1, Ordering::Relaxed);
+                    (self.batch, self.given) = (batch, 0);
+                }
+                Ok(Waiting::Disk(block, packets)) => {
+                    self.shared.packets.fetch_sub(packets, Ordering::Relaxed);
+                    (self.batch, self.given) = (block.read(mem::take(&mut self.batch))?, 0);
+                }
                 Err(RecvTimeoutError::Timeout) => return Ok(Some(self.idle())),
                 Err(RecvTimeoutError::Disconnected) => {
                     self.join();
@@ -192,7 +166,7 @@ fn capture<S: Source>(mut source: S, stop: &AtomicBool, mut outlet: Outlet) -> E
             // Told to stop, and nothing is left.
             Ok(Some(Item::Idle)) if stopped.is_some() => break,
             Ok(Some(Item::Idle)) => true,
-            Ok(Some(Item::Secrets(_) | Item::Damage(_))) => false,
+            Ok(Some(Item::Secrets(_) | Item::Damage(_) | Item::Dropped(_))) => false,
             Ok(None) => break,
             Err(error) => {
                 outlet.send(&mut batch, true);
@@ -212,6 +186,8 @@ struct Outlet {
     batches: Sender<Waiting>,
     overflow: Overflow,
     shared: Arc<Shared>,
+    /// What was dropped since something was handed over.
+    dropped: Option<Dropped>,
 }
 
 impl Outlet {
@@ -219,7 +195,7 @@ impl Outlet {
     /// False once nobody listens.
     fn send(&mut self, batch: &mut Batch, last: bool) -> bool {
         if batch.is_empty() {
-            return true;
+            return !last || self.admit();
         }
         let waiting = if self.shared.batches.load(Ordering::Relaxed) < WAITING {
             self.shared.batches.fetch_add(1, Ordering::Relaxed);
@@ -227,24 +203,38 @@ impl Outlet {
         } else if batch.bytes().len() < BATCH && !last {
             return true;
         } else {
-            let packets = batch.len() as u64;
-            let block = self.overflow.write(batch);
-            if block.is_err() {
-                self.shared.give_up(batch);
-            }
+            let (packets, written) = (batch.len() as u64, self.overflow.write(batch));
+            let Ok(block) = written else {
+                self.give_up(batch);
+                return !last || self.admit();
+            };
             batch.clear();
-            let Ok(block) = block else { return true };
             self.shared.packets.fetch_add(packets, Ordering::Relaxed);
             Waiting::Disk(block, packets)
         };
-        self.batches.send(waiting).is_ok()
+        self.admit() && self.batches.send(waiting).is_ok()
+    }
+
+    /// Says at this place what was dropped before it.
+    fn admit(&mut self) -> bool {
+        self.dropped.take().is_none_or(|dropped| self.batches.send(Waiting::Dropped(dropped)).is_ok())
+    }
+
+    fn give_up(&mut self, batch: &mut Batch) {
+        if let (Some(first), Some(last)) = (batch.get(0), batch.last()) {
+            let these = Dropped { packets: batch.len() as u64, times: (first.time, last.time) };
+            for dropped in [&mut self.dropped, &mut *self.shared.dropped()] {
+                *dropped = Some(dropped.map_or(these, |before| before.and(these)));
+            }
+        }
+        batch.clear();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capture::{LinkType, Packet, PacketNumber};
+    use crate::capture::{LinkType, Packet, PacketNumber, Time};
 
     /// Packets of 64 KiB, as fast as they are taken.
     struct Flood(u64);
@@ -261,20 +251,26 @@ mod tests {
         }
     }
 
-    /// The numbers of the packets that a decoder gets which begins once all were captured, and how many were dropped.
-    fn numbers(overflow: Overflow) -> (Vec<u64>, Dropped) {
+    /// The numbers of the packets that a decoder gets which begins once all were captured, and what was dropped.
+    fn numbers(overflow: Overflow) -> (Vec<u64>, Option<Dropped>) {
         let mut queue = Queue::start(Flood(0), Arc::default(), overflow).unwrap();
         let gauge = queue.gauge();
         while !queue.thread.as_ref().unwrap().is_finished() {
             thread::yield_now();
         }
-        let mut numbers = Vec::new();
+        let (mut numbers, mut told) = (Vec::new(), None);
         while let Some(item) = queue.next().unwrap() {
-            if let Item::Packet(packet) = item {
-                numbers.push(packet.number.0);
+            match item {
+                Item::Packet(packet) => numbers.push(packet.number.0),
+                Item::Dropped(these) => {
+                    assert_eq!(numbers.last(), Some(&(these.times.0.0 as u64 - 1)), "said in its place");
+                    told = Some(told.map_or(these, |before: Dropped| before.and(these)));
+                }
+                _ => {}
             }
         }
         assert_eq!(gauge.waiting(), 0);
+        assert_eq!(told, gauge.dropped());
         assert_eq!(queue.finish().unwrap().0, ALL + 1);
         (numbers, gauge.dropped())
     }
@@ -282,16 +278,16 @@ mod tests {
     #[test]
     fn a_slow_decoder_gets_everything_in_order() {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(numbers(Overflow::new(folder.path(), true)), ((1..=ALL).collect(), Dropped::default()));
+        assert_eq!(numbers(Overflow::new(folder.path(), true)), ((1..=ALL).collect(), None));
     }
 
     #[test]
     fn what_neither_memory_nor_disk_hold_is_dropped_and_counted() {
         let folder = tempfile::tempdir().unwrap();
         let (numbers, dropped) = numbers(Overflow::new(&folder.path().join("missing"), true));
-        assert!(numbers.is_sorted() && dropped.packets > 0);
-        assert_eq!(numbers.len() as u64 + dropped.packets, ALL);
-        let (first, last) = dropped.times.unwrap();
+        let Dropped { packets, times: (first, last) } = dropped.unwrap();
+        assert!(numbers.is_sorted() && packets > 0);
+        assert_eq!(numbers.len() as u64 + packets, ALL);
         assert!(!numbers.contains(&(first.0 as u64)) && first <= last, "{first:?} {last:?}");
     }
 }

@@ -6,6 +6,7 @@ use crate::decode::Anomaly;
 /// The rules of this file.
 pub const RULES: &[&Rule] = &[
     &CAPTURE_DAMAGED,
+    &CAPTURE_DROPPED,
     &SNAP_LENGTH,
     &TCP_LOST,
     &TCP_OVERLAP,
@@ -32,6 +33,19 @@ pub static CAPTURE_DAMAGED: Rule = Rule {
     why: "What stands behind the damage may be missing or out of place.",
     example: "a pcapng block whose two lengths differ",
     remedy: "Capture again; mcptap decodes what is left, from the next place that makes sense.",
+    ..Rule::BLANK
+};
+
+/// Packets were captured and then dropped.
+pub static CAPTURE_DROPPED: Rule = Rule {
+    id: "capture-dropped",
+    severity: Severity::Warning,
+    layer: "capture",
+    title: "Packets were dropped because mcptap did not keep up",
+    spec: "the capture itself",
+    why: "Messages in them are missing, and those around them may be incomplete.",
+    example: "a disk without room, beside more traffic than can be decoded at once",
+    remedy: "Make room on the disk that the database is on, or capture less: mcptap sniff -f 'tcp port 8080'.",
     ..Rule::BLANK
 };
 

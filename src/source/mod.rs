@@ -47,6 +47,8 @@ pub enum Item<'a> {
     Secrets(&'a [u8]),
     /// The file is broken here: what follows, up to where reading could go on, is not decoded.
     Damage(Damage),
+    /// Packets that were captured are missing here.
+    Dropped(Dropped),
     /// Nothing now; more may come (a live interface, a growing file).
     Idle,
 }
@@ -60,6 +62,22 @@ pub struct Damage {
     pub offset: u64,
     /// What is wrong, in words that follow "byte N: ".
     pub reason: String,
+}
+
+/// Packets that neither memory nor disk had room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    /// How many.
+    pub packets: u64,
+    /// When the first and the last of them were captured.
+    pub times: (Time, Time),
+}
+
+impl Dropped {
+    /// These, and later ones.
+    pub fn and(self, later: Dropped) -> Dropped {
+        Dropped { packets: self.packets + later.packets, times: (self.times.0, later.times.1) }
+    }
 }
 
 /// The wall clock, which a record needs to be compared with other logs.
