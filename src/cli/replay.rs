@@ -66,6 +66,11 @@ pub fn run(arguments: Replay, db: Option<PathBuf>, colour: Colour) -> Result<Exi
     outcomes.report.notes.extend(unsendable.map(|number| format!("#{} is no message: not sent", number.0)));
     outcomes.report.old = arguments.target.clone();
     let many = load.repeat.saturating_mul(load.parallel) > 1;
+    if let [session] = outcomes.saved.as_slice()
+        && !many
+    {
+        eprintln!("mcptap: saved as session {}", session.0);
+    }
     match arguments.comparing.format {
         ReportFormat::Text if many => {
             let code = diff::print(&outcomes.report, &arguments.comparing, colour)?;
@@ -98,14 +103,7 @@ fn wanted(reader: &Reader, session: &Session, only: Option<&str>) -> Result<Opti
 }
 
 fn settings(arguments: &Replay, only: Vec<bool>) -> Result<Settings> {
-    let pace = match arguments.pace.as_str() {
-        "fast" => Pace::Fast,
-        "recorded" => Pace::Recorded(1.0),
-        other => match other.strip_prefix('x').and_then(|times| times.parse::<f64>().ok()) {
-            Some(times) if times.is_finite() && times > 0.001 => Pace::Recorded(times),
-            _ => bail!("--pace {other}: fast, recorded, or xN for N times as fast"),
-        },
-    };
+    let pace: Pace = arguments.pace.parse().map_err(anyhow::Error::msg)?;
     let policy = Policy {
         safe: arguments.safe,
         allow_destructive: arguments.allow_destructive,

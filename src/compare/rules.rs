@@ -203,6 +203,22 @@ pub(crate) fn words(text: &str) -> Vec<&str> {
     words
 }
 
+/// A word without the marks that end a clause: they stand inside an identifier, too, but not at its end.
+pub(crate) fn bare(word: &str) -> &str {
+    word.trim_end_matches(['.', ':'])
+}
+
+/// The text with other words in the place of those that are known.
+pub(crate) fn with_words<'a>(text: &'a str, known: impl Fn(&str) -> Option<&'a str>) -> String {
+    let mut renewed = String::with_capacity(text.len());
+    for word in words(text) {
+        let bare = bare(word);
+        renewed.push_str(known(bare).unwrap_or(bare));
+        renewed.push_str(&word[bare.len()..]);
+    }
+    renewed
+}
+
 fn without_words(text: &str, varying: &BTreeSet<usize>) -> String {
     let word = |(index, word)| if varying.contains(&index) { VARIES } else { word };
     words(text).into_iter().enumerate().map(word).collect()

@@ -150,6 +150,10 @@ fn difference(out: &mut String, difference: &Difference, style: Style) {
         _ => drop(writeln!(out, "    {path}")),
     }
     let (old, new) = match &difference.change {
+        // What one side has as it reads the other has too.
+        Change::Changed(Value::String(old), Value::String(new)) if old.contains('\n') || new.contains('\n') => {
+            (Some(old.clone()), Some(new.clone()))
+        }
         Change::Changed(old, new) => (Some(lines(old)), Some(lines(new))),
         Change::Removed(old) => (Some(lines(old)), None),
         Change::Added(new) => (None, Some(lines(new))),

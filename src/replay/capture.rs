@@ -68,6 +68,14 @@ impl Recorded {
         self.numbers.0.get(usize::try_from(id).ok()?).copied().filter(|number| *number > 0)
     }
 
+    /// The session that it is; `None` where nothing was said.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn session(&self) -> Result<Option<SessionNumber>> {
+        session_of(&self.place, self.id)
+    }
+
     /// Saves it in another place as well, under the numbers that it has, and says which session it is there; `None` where nothing was said.
     ///
     /// # Errors
@@ -78,9 +86,14 @@ impl Recorded {
         let id = writer.capture();
         // What was decoded once is decoded again: the same packets give the same messages.
         record(Stored::open(self.place.clone(), Selection::Capture(self.id))?, writer)?;
-        let first = Reader::open(place.clone())?.message_rows(Scope::Capture(id), Page::first(1))?;
-        Ok(first.first().map(|row| row.session))
+        session_of(place, id)
     }
+}
+
+/// The session that a capture begins with.
+fn session_of(place: &Place, id: CaptureId) -> Result<Option<SessionNumber>> {
+    let first = Reader::open(place.clone())?.message_rows(Scope::Capture(id), Page::first(1))?;
+    Ok(first.first().map(|row| row.session))
 }
 
 /// By id of a request of the client: its number, or 0 where there is none. The ids are our own, counted from 1.

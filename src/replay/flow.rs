@@ -9,9 +9,10 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
+use super::edit::{locate, replaced};
 use super::plan::{Plan, StepIndex};
 use crate::compare::difference::{escaped, name_of};
-use crate::compare::rules::words;
+use crate::compare::rules::{bare, with_words, words};
 use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::Message;
@@ -85,8 +86,30 @@ pub enum Inside {
 pub struct Use {
     /// JSON Pointer into `params`.
     pub path: String,
+    /// The value is a word of the text there, and not all of it.
+    pub is_word: bool,
     /// The index in [`Flow::origins`].
     pub origin: usize,
+}
+
+impl Use {
+    /// `params` with the new value in the place of the old one.
+    pub fn renew(&self, params: &str, old: &Value, new: &Value) -> String {
+        let here = || serde_json::from_str::<Value>(params.get(locate(params, &self.path)?)?).ok();
+        match here() {
+            Some(Value::String(text)) if self.is_word => {
+                let (old, new) = (text_of(old), text_of(new));
+                let text = with_words(&text, |word| (word == old).then_some(new.as_str()));
+                replaced(params, &self.path, &Value::from(text).to_string())
+            }
+            Some(Value::String(text)) if text == text_of(old) => {
+                replaced(params, &self.path, &Value::from(text_of(new)).to_string())
+            }
+            Some(here) if here == *old => replaced(params, &self.path, &new.to_string()),
+            // What somebody wrote in its place stays.
+            _ => params.to_owned(),
+        }
+    }
 }
 
 /// Where values came from and went to.
@@ -176,17 +199,34 @@ impl Search {
             match (candidate, step) {
                 (Some(candidate), Some(step)) => {
                     let origin = self.origin(candidate);
-                    self.flow.uses.entry(step).or_default().push(Use { path: path.to_owned(), origin });
+                    let used = Use { path: path.to_owned(), is_word: false, origin };
+                    self.flow.uses.entry(step).or_default().push(used);
                 }
                 (Some(_), None) => {}
-                (None, _) if self.own.len() < VALUES => {
-                    let telling = words(&text).into_iter().filter(|word| is_telling(word)).map(str::to_owned);
-                    self.own.extend(telling.collect::<Vec<_>>());
-                    self.own.insert(text);
+                (None, _) => {
+                    self.client_text(step.filter(|_| value.is_string()), path, &text);
+                    if self.own.len() < VALUES {
+                        self.own.insert(text);
+                    }
                 }
-                (None, _) => {}
             }
         });
+    }
+
+    /// The words of a text of the client: values of the server, and its own.
+    fn client_text(&mut self, step: Option<StepIndex>, path: &str, text: &str) {
+        let mut seen = HashSet::new();
+        for word in words(text).into_iter().map(bare).filter(|word| is_telling(word)) {
+            match (self.known.get(&(None, word.to_owned())).copied(), step) {
+                (Some(candidate), Some(step)) if text.len() <= TEXT && seen.insert(word) => {
+                    let used = Use { path: path.to_owned(), is_word: true, origin: self.origin(candidate) };
+                    self.flow.uses.entry(step).or_default().push(used);
+                }
+                (Some(_), _) => {}
+                (None, _) if self.own.len() < VALUES => drop(self.own.insert(word.to_owned())),
+                (None, _) => {}
+            }
+        }
     }
 
     /// The number of an origin, which is one from now on.
@@ -229,7 +269,8 @@ impl Search {
                 }
             }),
             _ => {
-                for (index, word) in words(text).into_iter().enumerate().filter(|(_, word)| is_telling(word)) {
+                let words = words(text).into_iter().map(bare).enumerate();
+                for (index, word) in words.filter(|(_, word)| is_telling(word)) {
                     self.learn(None, word.to_owned(), origin(Inside::Word(index), word.into()));
                 }
             }
@@ -315,7 +356,7 @@ fn reach(origin: &Origin, old: &Value, result: &Value) -> Option<Value> {
                 [word(index.checked_sub(2)), word(index.checked_sub(1)), word(Some(index + 1))]
             };
             let same = old.len() == new.len() && beside(&old) == beside(&new);
-            new.get(*index).filter(|_| same).map(|word| Value::from(*word))
+            new.get(*index).filter(|_| same).map(|word| Value::from(bare(word)))
         }
     }
 }
@@ -362,6 +403,26 @@ mod tests {
         let values: HashMap<usize, Value> = flow.resolve(Giver::Answer(0), &old, &new).collect();
         let uses = flow.uses.get(&1).cloned().unwrap_or_default();
         uses.into_iter().filter_map(|used| Some((used.path, values.get(&used.origin)?.clone()))).collect()
+    }
+
+    #[test]
+    fn a_word_of_a_longer_text_is_replaced() {
+        let flow = flow(
+            r#"
+            -> {"id":1,"method":"tools/call","params":{"name":"open","arguments":{"title":"printer-17a"}}}
+            <- {"id":1,"result":{"content":[{"type":"text","text":"Opened ticket T-4711."}]}}
+            -> {"id":2,"method":"tools/call","params":{"name":"say","arguments":{"text":"T-4711 is T-47110, not printer-17a: close T-4711."}}}
+            "#,
+        );
+        let said = r#"{"arguments":{"text":"T-4711 is T-47110, not printer-17a: close T-4711."}}"#;
+        let [used] = flow.uses[&1].as_slice() else { panic!("{:?}", flow.uses) };
+        let old = json!({"content": [{"type": "text", "text": "Opened ticket T-4711."}]});
+        let new = json!({"content": [{"type": "text", "text": "Opened ticket T-9."}]});
+        let (_, value) = flow.resolve(Giver::Answer(0), &old, &new).next().unwrap();
+        let renewed = used.renew(said, &flow.origins[used.origin].value, &value);
+        assert_eq!(renewed, r#"{"arguments":{"text":"T-9 is T-47110, not printer-17a: close T-9."}}"#);
+        let edited = r#"{"arguments":{"text":"none"}}"#;
+        assert_eq!(used.renew(edited, &flow.origins[used.origin].value, &value), edited);
     }
 
     #[test]

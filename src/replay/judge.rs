@@ -9,7 +9,7 @@ use super::plan::Step;
 use super::run::{Done, Fate, Reply, Taken};
 use super::script::Script;
 use super::translate::{Era, set_aside};
-use crate::compare::rules::words;
+use crate::compare::rules::with_words;
 use crate::compare::{Answer, Outcome, Pair, Party, Report, Rule, Rules, Verdict, judge, pairing, volatile};
 
 /// How the new answers compare with the recorded ones: one verdict for each request, in order.
@@ -116,9 +116,7 @@ fn renew(value: &mut Value, renewed: &Renewed) {
         Value::Array(elements) => elements.iter_mut().for_each(|value| renew(value, renewed)),
         Value::String(text) => match renewed.get(text) {
             Some(new) => *text = new.clone(),
-            None => {
-                *text = words(text).into_iter().map(|word| renewed.get(word).map_or(word, String::as_str)).collect()
-            }
+            None => *text = with_words(text, |word| renewed.get(word).map(String::as_str)),
         },
         Value::Number(number) => {
             if let Some(new) = renewed.get(&number.to_string()).and_then(|new| serde_json::from_str(new).ok()) {

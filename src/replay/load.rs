@@ -56,8 +56,9 @@ impl Latencies {
 pub fn percentile(values: &[i64], percent: usize) -> Option<i64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
-    let last = sorted.len().checked_sub(1)?;
-    sorted.get(last * percent / 100).copied()
+    // The nearest rank: of three values the largest is the one that 99 % do not exceed.
+    let rank = (sorted.len() * percent).div_ceil(100);
+    sorted.get(rank.saturating_sub(1)).copied()
 }
 
 /// What came of all of them.
@@ -139,8 +140,8 @@ pub fn run(job: &Job, load: Load) -> Result<Outcomes> {
         job.run_in(&place, &mut Follower::nobody())
     };
     let add = |outcomes: &mut Outcomes, Replayed { taken, recorded, report }: Replayed| {
-        if outcomes.add(&job.script, &taken, report) && !is_single && !job.place.is_temporary() {
-            outcomes.saved.extend(recorded.save(&job.place)?);
+        if outcomes.add(&job.script, &taken, report) && !job.place.is_temporary() {
+            outcomes.saved.extend(if is_single { recorded.session()? } else { recorded.save(&job.place)? });
         }
         Ok(())
     };
@@ -163,10 +164,23 @@ pub fn run(job: &Job, load: Load) -> Result<Outcomes> {
     match outcomes.into_inner().unwrap_or_else(PoisonError::into_inner) {
         (_, Some(error)) => Err(error),
         (mut outcomes, None) => {
-            if !outcomes.saved.is_empty() {
+            if !is_single && !outcomes.saved.is_empty() {
                 outcomes.note_saved();
             }
             Ok(outcomes)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentile_is_a_value_that_so_many_do_not_exceed() {
+        assert_eq!([0, 50, 95, 99, 100].map(|percent| percentile(&[3, 1, 2], percent)), [1, 2, 3, 3, 3].map(Some));
+        let many: Vec<i64> = (1..=200).collect();
+        assert_eq!([50, 95, 99].map(|percent| percentile(&many, percent)), [100, 190, 198].map(Some));
+        assert_eq!(percentile(&[], 50), None);
     }
 }

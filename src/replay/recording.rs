@@ -11,6 +11,9 @@ use crate::view::units;
 /// a thousand calls have a few megabytes.
 const BYTES: usize = 512 << 20;
 
+/// Messages that room is made for at once.
+const MESSAGES: usize = 1 << 18;
+
 /// A recorded session.
 #[derive(Clone, Debug)]
 pub struct Recording {
@@ -26,7 +29,9 @@ impl Recording {
     /// # Errors
     /// The database cannot be read, or the session is larger than can be held.
     pub fn load(reader: &Reader, session: Session) -> Result<Recording> {
-        let mut messages: Vec<Message> = Vec::new();
+        // Grown by doubling, half of it would be empty. What the session says of itself is not believed without bounds.
+        let count = usize::try_from(session.messages).unwrap_or(usize::MAX).min(MESSAGES);
+        let mut messages: Vec<Message> = Vec::with_capacity(count);
         let mut bytes = 0;
         let Some(capture) = reader.capture_of(session.number)? else { return Ok(Recording { session, messages }) };
         loop {

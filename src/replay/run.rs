@@ -11,11 +11,12 @@ mod questions;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::edit::{locate, replaced};
+use super::edit::replaced;
 use super::follow::{Follower, Progress};
 use super::plan::{Step, StepIndex};
 use super::safety::{Effects, Policy};
@@ -31,6 +32,21 @@ pub enum Pace {
     Fast,
     /// With the pauses of the recording, divided by this.
     Recorded(f64),
+}
+
+impl FromStr for Pace {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Pace, String> {
+        match text {
+            "fast" => Ok(Pace::Fast),
+            "recorded" => Ok(Pace::Recorded(1.0)),
+            other => match other.strip_prefix('x').and_then(|times| times.parse::<f64>().ok()) {
+                Some(times) if times.is_finite() && times > 0.001 => Ok(Pace::Recorded(times)),
+                _ => Err(format!("--pace {other}: fast, recorded, or xN for N times as fast")),
+            },
+        }
+    }
 }
 
 /// How a replay is run.
@@ -296,11 +312,7 @@ impl Runner<'_, '_> {
         let mut params = edited.or_else(|| self.script.params(index)).map(str::to_owned);
         for used in self.script.flow.uses.get(&index).into_iter().flatten() {
             if let (Some(params), Some(value)) = (&mut params, self.taken.values.get(&used.origin)) {
-                // What somebody wrote in its place stays.
-                let known = &self.script.flow.origins[used.origin].value;
-                if edited.is_none() || value_at(params, &used.path).as_ref() == Some(known) {
-                    *params = replaced(params, &used.path, &value.to_string());
-                }
+                *params = used.renew(params, &self.script.flow.origins[used.origin].value, value);
             }
         }
         if let (Some(params), Some(id)) = (&mut params, step.cancels.and_then(|step| self.ids.get(&step))) {
@@ -356,11 +368,6 @@ impl Runner<'_, '_> {
         }
         fields
     }
-}
-
-/// The value at a JSON Pointer of a text.
-fn value_at(text: &str, pointer: &str) -> Option<Value> {
-    serde_json::from_str(text.get(locate(text, pointer)?)?).ok()
 }
 
 /// A message as text.

@@ -9,7 +9,10 @@ use std::fmt;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
 use ureq::Error;
 use ureq::unversioned::transport::{
     Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, RustlsConnector, ShutdownHandle, Transport,
@@ -46,7 +49,8 @@ impl Connector<()> for TapedConnector {
         (details.register_shutdown)(Arc::downgrade(&stream) as Weak<dyn ShutdownHandle>)?;
         let config = details.config;
         let buffers = LazyBuffers::new(config.input_buffer_size(), config.output_buffer_size());
-        let Some(inner) = self.tls.connect(details, Some(Tcp { stream, buffers }))? else { return Ok(None) };
+        let tcp = Tcp { stream, buffers, limits: [None; 2] };
+        let Some(inner) = self.tls.connect(details, Some(tcp))? else { return Ok(None) };
         let connection = self.tape.open(client, server);
         Ok(Some(Taped { inner: Box::new(inner), tape: self.tape.clone(), connection }))
     }
@@ -86,6 +90,8 @@ impl ShutdownHandle for Socket {
 struct Tcp {
     stream: Arc<Socket>,
     buffers: LazyBuffers,
+    /// How long the socket waits to be read from and to be written to.
+    limits: [Option<Duration>; 2],
 }
 
 impl Tcp {
@@ -109,14 +115,23 @@ impl Transport for Tcp {
 
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), Error> {
         let timeout = timeout.for_write();
-        self.stream().set_write_timeout(timeout.not_zero().map(|timeout| *timeout))?;
+        let limit = timeout.not_zero().map(|timeout| *timeout);
+        // Each of these is a system call, and calls have the same limits nearly always.
+        if limit != self.limits[1] {
+            self.stream().set_write_timeout(limit)?;
+            self.limits[1] = limit;
+        }
         let mut stream = &self.stream.0;
         stream.write_all(&self.buffers.output()[..amount]).map_err(|error| timed(error, timeout))
     }
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
         let timeout = timeout.for_read();
-        self.stream().set_read_timeout(timeout.not_zero().map(|timeout| *timeout))?;
+        let limit = timeout.not_zero().map(|timeout| *timeout);
+        if limit != self.limits[0] {
+            self.stream().set_read_timeout(limit)?;
+            self.limits[0] = limit;
+        }
         let stream = Arc::clone(&self.stream);
         let amount = loop {
             match (&stream.0).read(self.buffers.input_append_buf()) {
@@ -130,11 +145,8 @@ impl Transport for Tcp {
 
     /// Whether the server left the connection open and said nothing unasked.
     fn is_open(&mut self) -> bool {
-        let stream = self.stream();
-        let silent =
-            |stream: &TcpStream| matches!(stream.peek(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock);
-        let open = stream.set_nonblocking(true).is_ok() && silent(stream);
-        stream.set_nonblocking(false).is_ok() && open
+        let look = rustix::net::recv(self.stream(), &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+        matches!(look, Err(Errno::AGAIN))
     }
 }
 
