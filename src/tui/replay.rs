@@ -11,6 +11,7 @@
 pub mod beside;
 pub mod form;
 pub mod json_text;
+pub mod options;
 pub mod run;
 pub mod runner;
 
@@ -31,6 +32,8 @@ pub struct Replays {
     pub targets: BTreeMap<SessionNumber, String>,
     /// Header fields that were given last, as they were written.
     pub fields: String,
+    /// Options that were given last, as they were written.
+    pub options: String,
     /// The number of the last order: what an earlier one still tells is not listened to.
     pub last: u64,
 }
@@ -48,6 +51,8 @@ pub struct Order {
     pub target: String,
     /// Header fields, one a line: `Name: value`, in which `$NAME` is that variable of the environment.
     pub fields: String,
+    /// What else was said, in the words of the command line.
+    pub options: String,
     /// What is done about tools that say that they destroy, and about secrets that are missing.
     pub consent: Consent,
 }

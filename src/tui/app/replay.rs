@@ -56,7 +56,7 @@ pub(super) fn drafted(app: &mut App, session: SessionNumber, is_of_message: bool
     }
     let known = app.replays.targets.get(&session).map(String::as_str);
     let again = app.replays.run.as_ref().and_then(|run| run.order.as_ref()).filter(|order| order.session == session);
-    let mut form = Form::new(session, draft, known, &app.replays.fields);
+    let mut form = Form::new(session, draft, known, &app.replays.fields, &app.replays.options);
     form.edited_before(again);
     form.warned =
         app.replays.run.as_ref().filter(|_| again.is_some()).map(|run| run.refused_late.clone()).unwrap_or_default();
@@ -100,6 +100,7 @@ pub(super) fn key(app: &mut App, key: &str) -> Vec<Effect> {
             app.replays.last += 1;
             app.replays.targets.insert(order.session, order.target.clone());
             app.replays.fields = order.fields.clone();
+            app.replays.options = order.options.clone();
             app.replays.run = Some(Run::new(order.clone()));
             app.mode = Mode::Browse;
             *app.cursor_mut(Screen::Replay) = Default::default();

@@ -5,6 +5,7 @@ use std::fmt;
 use super::super::editor::{self, Editor};
 use super::super::line::Line;
 use super::json_text::{compact, pretty};
+use super::options::Options;
 use super::{Call, CallDraft, Consent, Draft, Order};
 use crate::mcp::SessionNumber;
 use crate::mcp::contract::{Checker, Verdict};
@@ -22,6 +23,8 @@ pub enum Field {
     Target,
     /// Header fields, of a server at a URL.
     Fields,
+    /// What else there is to say.
+    Options,
     /// The arguments, of one call.
     Arguments,
 }
@@ -41,6 +44,8 @@ pub struct Form {
     pub target: Line,
     /// Header fields, one a line.
     pub fields: Editor,
+    /// What else there is to say, in the words of the command line.
+    pub options: Line,
     /// The arguments as JSON text.
     pub arguments: Editor,
     /// What is to be said about the arguments.
@@ -69,8 +74,8 @@ pub enum Remark {
 }
 
 impl Form {
-    /// Of a session as far as it is known; `target` where it was sent somewhere before.
-    pub fn new(session: SessionNumber, draft: Draft, target: Option<&str>, fields: &str) -> Form {
+    /// Of a session as far as it is known; `target` where it was sent somewhere before, `fields` and `options` as they were given last.
+    pub fn new(session: SessionNumber, draft: Draft, target: Option<&str>, fields: &str, options: &str) -> Form {
         let one_call = draft.call.is_some();
         let shown = draft.call.as_ref().map(shown).unwrap_or_default();
         let mut form = Form {
@@ -79,6 +84,7 @@ impl Form {
             field: Field::Target,
             target: Line::new(target.unwrap_or(&draft.target)),
             fields: Editor::new(fields).to_end(),
+            options: Line::new(options),
             arguments: Editor::new(&shown),
             remark: Remark::None,
             asks: Vec::new(),
@@ -110,7 +116,7 @@ impl Form {
         let arguments = self.one_call.then_some(Field::Arguments);
         let fields = self.is_url().then_some(Field::Fields);
         let what = self.draft.call.is_some().then_some(Field::What);
-        what.into_iter().chain([Field::Target]).chain(fields).chain(arguments).collect()
+        what.into_iter().chain([Field::Target]).chain(fields).chain([Field::Options]).chain(arguments).collect()
     }
 
     /// The field after this one, or the one before.
@@ -125,8 +131,10 @@ impl Form {
         match (key, self.field) {
             ("tab", _) => self.turn(1),
             ("backtab", _) => self.turn(-1),
-            ("ctrl-r", _) | ("enter", Field::Target | Field::What) => return true,
-            ("up" | "down", Field::Target | Field::What) => self.turn(if key == "up" { -1 } else { 1 }),
+            ("ctrl-r", _) | ("enter", Field::Target | Field::What | Field::Options) => return true,
+            ("up" | "down", Field::Target | Field::What | Field::Options) => {
+                self.turn(if key == "up" { -1 } else { 1 })
+            }
             ("left" | "right" | "space", Field::What) => self.one_call = !self.one_call,
             (_, Field::What) => {}
             (key, Field::Target) => {
@@ -134,6 +142,9 @@ impl Form {
             }
             (key, Field::Fields) => {
                 self.fields.key(key);
+            }
+            (key, Field::Options) => {
+                self.options.key(key);
             }
             (key, Field::Arguments) => {
                 if self.arguments.key(key) {
@@ -150,6 +161,7 @@ impl Form {
             Field::What => {}
             Field::Target => self.target.insert(text.trim()),
             Field::Fields => self.fields.insert(text),
+            Field::Options => self.options.insert(text.trim()),
             Field::Arguments => {
                 self.arguments.insert(text);
                 self.check();
@@ -178,7 +190,9 @@ impl Form {
             _ => None,
         };
         let fields = if self.is_url() { self.fields.text().to_owned() } else { String::new() };
-        Ok(Order { number, session: self.session, call, target, fields, consent })
+        let options = self.options.text().trim().to_owned();
+        Options::read(&options).map_err(|why| format!("{why:#}"))?;
+        Ok(Order { number, session: self.session, call, target, fields, options, consent })
     }
 
     /// The `params` that were made of the recorded ones; nothing where nothing was changed.
@@ -266,6 +280,7 @@ impl fmt::Display for Field {
             Field::What => "send",
             Field::Target => "to",
             Field::Fields => "headers",
+            Field::Options => "options",
             Field::Arguments => "arguments",
         })
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use crossbeam_channel::{Receiver, TryRecvError};
 
+use super::options::Options;
 use super::run::{Finished, Row, State, Told};
 use super::{Consent, Order};
 use crate::mcp::Session;
@@ -32,6 +33,9 @@ fn replay(order: &Order, place: &Place, told: &mut dyn FnMut(Told), stop: Receiv
     let script = Script::new(Recording::load(&reader, session)?);
     let mut job = Job::new(script, target, place.clone());
     job.settings.timeout = PATIENCE;
+    let options = Options::read(&order.options)?;
+    options.reach(&mut job.target)?;
+    options.apply(&mut job);
     if let Some(call) = &order.call {
         let steps = &job.script.plan.steps;
         let step = steps.iter().position(|step| step.number == call.message).context("no such request to send")?;
@@ -49,8 +53,13 @@ fn replay(order: &Order, place: &Place, told: &mut dyn FnMut(Told), stop: Receiv
     if rows.is_empty() {
         bail!("the client asked for nothing in this session: there is nothing to replay");
     }
-    told(Told::Planned(rows));
+    told(Told::Planned(rows.clone()));
     let watch = stop.clone();
+    if options.calibrate {
+        job.calibrate(&mut Follower::new(|progress| told(self::told(progress)), stop.clone()))?;
+        // All of it begins anew.
+        told(Told::Planned(rows));
+    }
     let mut follower = Follower::new(|progress| told(self::told(progress)), stop);
     let replayed = job.run(&mut follower)?;
     drop(follower);

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use crossbeam_channel::{Sender, bounded, unbounded};
 
 use super::*;
+use crate::compare::Outcome;
 use crate::tui::replay::run::{Stage, State};
 use crate::tui::replay::{Consent, runner};
 
@@ -63,7 +64,9 @@ fn a_call_is_edited_sent_again_and_compared() {
     insta::assert_snapshot!("replay_form_100x32", story.screen());
     story.to(&format!("sh {} 19 false", station.display()));
     // Quito becomes 3: no city, says the schema, and it is said and not forbidden; then Oslo.
-    story.press("<tab><down><end><left><backspace><backspace><backspace><backspace><backspace><left><delete><delete>3");
+    story.press(
+        "<tab><tab><down><end><left><backspace><backspace><backspace><backspace><backspace><left><delete><delete>3",
+    );
     assert!(story.screen().contains("against the tool's schema: /city: "), "{}", story.screen());
     story.press("<backspace>\"Oslo");
     assert!(story.screen().contains("no JSON: "), "{}", story.screen());
@@ -128,6 +131,26 @@ fn a_session_is_sent_again_and_its_first_difference_is_in_view() {
     story.press("<tab><down><pgdn>G<tab><enter>");
     assert_eq!(story.app.screen, Screen::Detail, "to the recorded request");
     assert_eq!(story.app.selected_message().unwrap().row.number.0, 6);
+}
+
+#[test]
+fn options_are_those_of_the_command_line() {
+    let (_directory, station) = station();
+    let mut story = Story::sample("weather", (160, 40));
+    story.press(&format!("<enter>:replay -- sh {} 19 false<enter>", station.display()));
+    story.press("<tab>--cacert x<enter>").replay();
+    let failed = |story: &Story| matches!(&story.app.replays.run.as_ref().unwrap().stage, Stage::Failed(why) if why.contains("--cacert"));
+    assert!(failed(&story), "{}", story.screen());
+    // They are there again, as the headers are.
+    story.press("R<tab><ctrl-u>--ignore /content --ignore /structuredContent --calibrate<enter>").replay();
+    let run = story.app.replays.run.as_ref().unwrap();
+    assert_eq!(run.stage, Stage::Finished, "{}", story.screen());
+    let calls: Vec<&State> =
+        run.rows.iter().filter(|row| row.label.starts_with("tools/call")).map(|row| &row.state).collect();
+    assert!(
+        !calls.is_empty() && calls.iter().all(|state| matches!(state, State::Compared(Outcome::Same, _))),
+        "{calls:?}"
+    );
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! ┌ send again ────────────────────────────────────────────────┐
 //! │      send  ◂ this request: #7 tools/call get_weather ▸     │
 //! │        to  python server.py                                │
+//! │   options  --calibrate                                     │
 //! │ arguments  {                                               │
 //! │              "city": "Quito"                               │
 //! │            }                                               │
@@ -16,6 +17,7 @@ use ratatui::layout::Rect;
 use super::super::super::app::App;
 use super::super::super::canvas::Canvas;
 use super::super::super::replay::form::{Field, Form, Remark};
+use super::super::super::replay::options::HINT;
 use super::super::super::theme::Part;
 use crate::view::paint::Tone;
 use crate::view::{safe, units};
@@ -37,7 +39,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>) -> Option<(u16, u16)> {
     // Where little would be seen beside the box, nothing is.
     let width = if screen.width < WHOLE { screen.width.saturating_sub(2) } else { WIDTH };
     let arguments = form.arguments.text().lines().count().clamp(3, 24) as u16;
-    let wanted = 5 + if form.one_call { arguments + 1 } else { 0 } + if form.is_url() { FIELDS + 1 } else { 0 };
+    let wanted = 6 + if form.one_call { arguments + 1 } else { 0 } + if form.is_url() { FIELDS + 1 } else { 0 };
     let asks = form.asks.len().min(6) as u16;
     let height = wanted.max(asks + 5).min(screen.height.saturating_sub(3));
     let area = Rect { x: (screen.width - width) / 2, y: 2, width, height };
@@ -79,17 +81,20 @@ fn fields(form: &Form, canvas: &mut Canvas<'_>, area: Rect) -> Option<(u16, u16)
                 canvas.put(x, y, room, &what(form), if is_here { strong } else { plain });
                 y += 1;
             }
-            Field::Target => {
-                let hidden = form.target.column().saturating_sub(usize::from(room) - 1);
-                let text: String = form.target.text().chars().skip(hidden).collect();
-                let hint = "a URL, or the command line of a server";
+            Field::Target | Field::Options => {
+                let (line, hint) = match field {
+                    Field::Target => (&form.target, "a URL, or the command line of a server"),
+                    _ => (&form.options, HINT),
+                };
+                let hidden = line.column().saturating_sub(usize::from(room) - 1);
+                let text: String = line.text().chars().skip(hidden).collect();
                 if text.is_empty() {
                     canvas.put(x, y, room, hint, dim);
                 } else {
                     canvas.put(x, y, room, &text, plain);
                 }
                 if is_here {
-                    cursor = Some((x + (form.target.column() - hidden) as u16, y));
+                    cursor = Some((x + (line.column() - hidden) as u16, y));
                 }
                 y += 1;
             }
@@ -107,7 +112,7 @@ fn fields(form: &Form, canvas: &mut Canvas<'_>, area: Rect) -> Option<(u16, u16)
                 y += height;
             }
         }
-        y += u16::from(field == Field::Target && area.height > 9);
+        y += u16::from(field == Field::Options && area.height > 9);
     }
     cursor
 }
