@@ -138,14 +138,12 @@ impl Request {
     /// Whether the answer is found again each time somebody writes (a fraction of a second apart), and not once a second: it
     /// takes a few index steps.
     pub fn is_quick(&self) -> bool {
-        matches!(
-            self,
-            Request::Messages { .. }
-                | Request::Packets { .. }
-                | Request::Packet(..)
-                | Request::Stderr { .. }
-                | Request::Detail(..)
-        )
+        matches!(self, Request::Messages { .. } | Request::Packets { .. } | Request::Stderr { .. })
+    }
+
+    /// Whether it is answered before others: what a person who presses keys waits for.
+    pub fn is_urgent(&self) -> bool {
+        self.is_quick() || matches!(self, Request::Detail(..) | Request::Packet(..))
     }
 }
 

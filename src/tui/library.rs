@@ -27,7 +27,7 @@ use crate::capture::{PacketNumber, Time};
 use crate::decode::ConnectionId;
 use crate::event::Connection;
 use crate::mcp::{MessageNumber, Session, SessionNumber};
-use crate::store::{FindingRow, MessageRow, Page, Reader, Scope};
+use crate::store::{FindingRow, Key, MessageRow, Page, Reader, Scope};
 use crate::view::latencies::Latencies;
 use crate::view::steps::Step;
 use crate::view::text;
@@ -35,6 +35,9 @@ use filtered::Matches;
 
 /// Texts up to here are read to say what a message is about; of a longer one the list says its tool.
 const ABOUT: u64 = 64 << 10;
+
+/// Lines of messages that are kept: those of some pages.
+const LINES: usize = 1_024;
 
 /// Threads that search at most.
 const SEARCHERS: usize = 8;
@@ -60,6 +63,8 @@ pub struct Library {
     listed: HashMap<SessionNumber, SessionRow>,
     /// Latencies of sessions, and how many messages there were.
     latencies: HashMap<SessionNumber, (u64, Option<(i64, i64)>)>,
+    /// Lines of messages that were asked for last.
+    lines: HashMap<Key, MessageLine>,
     matches: Option<Matches>,
     /// More readers, for filters that go through much; opened with the first one.
     helpers: Option<Vec<Reader>>,
@@ -80,6 +85,7 @@ impl Library {
             version: None,
             listed: HashMap::new(),
             latencies: HashMap::new(),
+            lines: HashMap::new(),
             matches: None,
             helpers: None,
             figures: None,
@@ -193,11 +199,24 @@ impl Library {
     }
 
     /// The rows with what only their texts and findings tell.
-    fn lines(&self, rows: Vec<MessageRow>) -> Result<Vec<MessageLine>> {
+    fn lines(&mut self, rows: Vec<MessageRow>) -> Result<Vec<MessageLine>> {
         rows.into_iter().map(|row| self.line(row)).collect()
     }
 
-    fn line(&self, row: MessageRow) -> Result<MessageLine> {
+    /// The line of a row. A page in view is asked for again whenever somebody wrote: of a row that is the same no text is read again.
+    fn line(&mut self, row: MessageRow) -> Result<MessageLine> {
+        if let Some(known) = self.lines.get(&row.key()).filter(|known| known.row == row) {
+            return Ok(known.clone());
+        }
+        let line = self.read_line(row)?;
+        if self.lines.len() >= LINES {
+            self.lines.clear();
+        }
+        self.lines.insert(line.row.key(), line.clone());
+        Ok(line)
+    }
+
+    fn read_line(&self, row: MessageRow) -> Result<MessageLine> {
         let about = match self.reader.message(row.key()).map(|message| message.filter(|_| row.size <= ABOUT)) {
             Ok(Some(message)) => {
                 let tool = row.subject.as_deref().filter(|_| row.method.as_deref() == Some("tools/call"));

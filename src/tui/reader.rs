@@ -129,7 +129,7 @@ fn answer(mut library: Library, inbox: &Receiver<Request>, out: &Sender<Input>) 
 fn next(asked: &mut Vec<Request>, inbox: &Receiver<Request>) -> Option<Request> {
     asked.extend(inbox.try_iter());
     newest_only(asked);
-    let quick = asked.iter().position(Request::is_quick).unwrap_or(0);
+    let quick = asked.iter().position(Request::is_urgent).unwrap_or(0);
     (!asked.is_empty()).then(|| asked.remove(quick))
 }
 

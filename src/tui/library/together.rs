@@ -19,7 +19,7 @@ const LOOK: usize = 256;
 
 impl Library {
     /// The messages of a session, and of those of the same host at the time or in the same capture.
-    pub(super) fn together(&self, session: SessionNumber) -> Result<Together> {
+    pub(super) fn together(&mut self, session: SessionNumber) -> Result<Together> {
         let Some(own) = self.reader.session(session)? else { return Ok(Together::default()) };
         let first = SessionNumber(session.0.saturating_sub(LOOK as u32));
         let capture = self.reader.capture_of(session)?;

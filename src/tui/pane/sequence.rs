@@ -21,6 +21,9 @@ const NARROW: u16 = 110;
 /// Columns of the bar of time that has gone since the row above.
 const GAP: usize = 6;
 
+/// Columns of the longest arrow: from one end of a longer one the other is not seen.
+const LONGEST: u16 = 150;
+
 /// Draws the arrows.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let Some((total, _)) = app.message_count() else { return canvas.message(area, "…") };
@@ -31,7 +34,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let zoom = scale(app.zoom);
     let left = area.x + if zoom.is_some() { 28 } else { 21 };
     let lanes = if area.width < NARROW { LANES / 2 } else { LANES };
-    let right = area.right().saturating_sub(lanes as u16 + 13);
+    let right = area.right().saturating_sub(lanes as u16 + 13).min(left + LONGEST);
     head(app, canvas, area, left, right, zoom);
     let cursor = *app.cursor(Screen::Messages);
     let window = |line: u16| app.message(cursor.top + usize::from(line));
@@ -53,7 +56,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
                 canvas.put(right + 2 + lane as u16, y, 1, sign, tone);
             }
             if let (Kind::Response | Kind::Error, Some(latency)) = (message.row.kind, message.row.latency) {
-                canvas.put_right(area.right() - 10, y, 9, &units::duration(latency), tone);
+                canvas.put_right(right + lanes.open.len() as u16 + 3, y, 9, &units::duration(latency), tone);
             }
         }
         if row == cursor.selected {

@@ -110,7 +110,8 @@ fn pictures() {
     let pictures = [
         ("message", "weather", (150, 40), Theme::Dark, "<enter>G<enter><tab>g<tab>/Quito<enter>"),
         ("message-light", "weather", (150, 40), Theme::Light, "<enter>G<enter><tab>g<tab>/Quito<enter>"),
-        ("messages", "helpdesk", (120, 16), Theme::Dark, "<enter>j"),
+        ("sessions", "helpdesk", (150, 36), Theme::Dark, ""),
+        ("messages", "helpdesk", (150, 36), Theme::Dark, "<enter>j"),
         ("sequence", "helpdesk", (120, 16), Theme::Dark, "<enter>2++++"),
         ("servers", "helpdesk", (120, 16), Theme::Dark, "<enter>2ajj"),
         ("layers", "weather", (130, 30), Theme::Dark, "<enter>3jjjj"),
