@@ -138,7 +138,11 @@ pub(super) fn settle(app: &mut App) {
     view.unfolded = fitting(&detail.nodes, heights.layers);
     view.drawn = Some(detail.clone());
     if view.of == of {
+        // More room may unfold more: what was selected stays so.
+        let selected = view.rows.get(view.layers.selected).copied();
         lay_out(view, &detail);
+        let row = selected.and_then(|node| view.rows.iter().rposition(|row| *row <= node));
+        view.layers.selected = row.unwrap_or_default();
         view.layers.fit(view.rows.len(), heights.layers);
         view.json.fit(view.tree.len(), heights.json);
         return;

@@ -103,6 +103,22 @@ fn partner_marks_and_copies() {
 }
 
 #[test]
+fn the_selected_layer_stays_so_where_more_room_unfolds_others() {
+    let mut story = Story::sample("weather", (160, 48));
+    let selected = |story: &Story| {
+        let detail = detail_shown(&story.app).unwrap();
+        detail.nodes[story.app.detail.rows[story.app.detail.layers.selected]].name.clone()
+    };
+    story.press("<enter>G");
+    let (below, rows) = (selected(&story), story.app.detail.rows.len());
+    story.press("<enter>");
+    assert!(story.app.detail.rows.len() > rows, "there is more room");
+    assert_eq!(selected(&story), below);
+    story.take(Input::Resize(80, 24));
+    assert_eq!(selected(&story), below);
+}
+
+#[test]
 fn records_of_tls_are_bytes_too() {
     let mut story = Story::sample("tls", (160, 48));
     story.press("<enter>jj<enter><tab>g");
