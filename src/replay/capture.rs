@@ -90,10 +90,10 @@ impl Recorded {
     }
 }
 
-/// The session that a capture begins with.
+/// The session of a capture: the last one. A `server/discover` that was refused over HTTP is one of its own before it.
 fn session_of(place: &Place, id: CaptureId) -> Result<Option<SessionNumber>> {
-    let first = Reader::open(place.clone())?.message_rows(Scope::Capture(id), Page::first(1))?;
-    Ok(first.first().map(|row| row.session))
+    let last = Reader::open(place.clone())?.message_rows(Scope::Capture(id), Page::last(1))?;
+    Ok(last.first().map(|row| row.session))
 }
 
 /// By id of a request of the client: its number, or 0 where there is none. The ids are our own, counted from 1.

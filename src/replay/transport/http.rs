@@ -255,7 +255,8 @@ impl Shared {
             return self.arrive(Arrival::Text(answer.into_bytes(), Instant::now()));
         }
         let words = String::from_utf8_lossy(&body);
-        let words = words.trim();
+        // A page of HTML is told in one line, too.
+        let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
         let quote: String = words.chars().take(QUOTED).collect();
         let said = if quote.is_empty() { String::new() } else { format!(": {quote}") };
         let (kind, why) = match status {
