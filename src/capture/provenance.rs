@@ -12,7 +12,7 @@
 //!
 //! Parts are forgotten as soon as nothing open needs them; a store that keeps them is handed each part as it goes.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use rustc_hash::FxBuildHasher;
 
@@ -213,6 +213,27 @@ impl Provenance {
         packets
     }
 
+    /// All that leads from `span` down to packets, to be kept when this forgets it: spans inside it name the same packets there as here.
+    pub fn extract(&self, span: Span) -> Provenance {
+        let mut found: BTreeMap<StreamId, BTreeMap<u64, Part>> = BTreeMap::new();
+        let mut open = vec![span];
+        while let Some(span) = open.pop() {
+            for part in self.parents(span) {
+                let known = found.entry(span.stream).or_default().entry(part.start).or_insert(part);
+                known.end = known.end.max(part.end);
+                match part.origin {
+                    Origin::Copied { stream, offset } => {
+                        open.push(Span { stream, start: offset, end: offset + (part.end - part.start) });
+                    }
+                    Origin::Derived(from) => open.push(from),
+                    Origin::Packet { .. } | Origin::Missing => {}
+                }
+            }
+        }
+        let record = |parts: BTreeMap<u64, Part>| Record { length: 0, parts: parts.into_values().collect() };
+        Provenance { streams: found.into_iter().map(|(stream, parts)| (stream, record(parts))).collect(), last: 0 }
+    }
+
     /// Forgets the parts of `stream` that end at or before `before`, handing each to `keep`.
     pub fn forget(&mut self, stream: StreamId, before: u64, mut keep: impl FnMut(Part)) {
         if let Some(record) = self.streams.get_mut(&stream) {
@@ -271,6 +292,19 @@ mod tests {
             [range(14, 156, 166), range(15, 66, 86), range(15, 96, 116), range(17, 54, 64)]
         );
         assert_eq!(provenance.packets(Span { stream: body, start: 10, end: 70 }).len(), 3);
+    }
+
+    #[test]
+    fn what_is_extracted_outlives_what_is_forgotten() {
+        let (mut provenance, tcp, body) = two_chunks();
+        let plain = provenance.open();
+        provenance.append(plain, 300, Origin::Derived(Span { stream: body, start: 0, end: 100 }));
+        let (part, whole) = (Span { stream: body, start: 30, end: 70 }, Span { stream: plain, start: 0, end: 300 });
+        let wanted = [part, whole].map(|span| provenance.packets(span));
+        let kept = [part, whole].map(|span| provenance.extract(span));
+        [tcp, body, plain].into_iter().for_each(|stream| provenance.close(stream, |_| {}));
+        assert_eq!([kept[0].packets(part), kept[1].packets(whole)], wanted);
+        assert_eq!(kept[0].packets(Span { start: 65, ..part }), [PacketNumber(17)]);
     }
 
     #[test]

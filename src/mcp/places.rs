@@ -178,6 +178,11 @@ impl Places {
         self.by_id.entry((port, id)).or_insert(session);
     }
 
+    /// The session with this id.
+    pub fn assigned(&self, port: u16, id: &str) -> Option<SessionNumber> {
+        self.by_id.get(&(port, id.to_owned())).copied()
+    }
+
     /// The answer to `initialize` came without an id: the server keeps no session.
     pub fn settle(&mut self, session: SessionNumber) {
         self.unbound.remove(&session);

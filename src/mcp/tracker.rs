@@ -125,8 +125,13 @@ impl Tracker {
     }
 
     /// A text that may be JSON-RPC.
-    pub fn text(&mut self, mut text: Text<'_>, connected: &Connected, sink: &mut Sink<'_>) {
+    pub fn text(&mut self, text: Text<'_>, connected: &Connected, sink: &mut Sink<'_>) {
         self.give_up_due(text.time, sink);
+        self.read(text, connected, false, sink);
+    }
+
+    /// Reads a text; one that was kept back before is not again.
+    fn read(&mut self, mut text: Text<'_>, connected: &Connected, was_kept: bool, sink: &mut Sink<'_>) {
         if let TextCarrier::SseEvent { kind: Some("endpoint"), exchange, .. } = text.carrier {
             return self.endpoint(exchange, &text, connected, sink);
         }
@@ -151,6 +156,13 @@ impl Tracker {
             Parsed::Invalid(_) if !self.expects_message(&text) => return,
             Parsed::Invalid(_) => false,
         };
+        if initialize
+            && !was_kept
+            && let Some(exchange) = text.exchange()
+            && self.keeps_back(exchange, &text, connected)
+        {
+            return;
+        }
         let params = match &parsed {
             Parsed::Single(Envelope { params: Some(params), .. }) => text.bytes.get(params.clone()),
             _ => None,
@@ -217,6 +229,9 @@ impl Tracker {
                 if let Some(state) = self.sessions.get_mut(&number) {
                     state.session.session_id = place.session_id.clone();
                     state.begun = place.session_id.is_none();
+                }
+                if place.session_id.is_some() {
+                    self.early.meet(number, &place, text.time);
                 }
                 number
             }
@@ -355,7 +370,7 @@ impl Tracker {
             (exchange, Direction::ServerToClient) => Scope::Session(exchange),
         };
         // Since 2026-07-28 servers ask nothing, and what they answer stands in the exchange of the question.
-        let is_patient = text.is_http() && !state.stateless;
+        let is_patient = text.is_http() && !state.stateless && (state.begun || self.early.may_begin(number));
         self.tell(Box::new(message), scope, oddities, is_patient, sink);
     }
 

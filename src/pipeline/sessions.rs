@@ -205,7 +205,9 @@ impl Sessions {
                 said.into_iter().for_each(|tracked| self.tracked(tracked, emit));
             }
             Unit::Head(exchange, direction, connected) => {
-                self.tracker.head(exchange, direction, connected);
+                let mut said = Vec::new();
+                self.tracker.head(exchange, direction, connected, &mut |tracked| said.push(tracked));
+                said.into_iter().for_each(|tracked| self.tracked(tracked, emit));
                 let session = self.tracker.session_at(exchange.number);
                 let found = self.checker.head(exchange, direction, session);
                 say(found, emit);

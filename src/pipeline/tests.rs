@@ -1,7 +1,7 @@
 //! What the parts make of each other: conversations over several connections.
 
 use crate::event::Event;
-use crate::findings::testing::events;
+use crate::findings::testing::{events, json, post, session};
 use crate::mcp::{Message, Transport};
 
 const STREAM: &str = "<_HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
@@ -81,4 +81,37 @@ fn what_is_redirected_before_it_came_is_asked_again_in_its_session() {
     assert_eq!(pairs(&told), [("0", None), ("0", None), ("0", Some("0"))]);
     assert_eq!(told[2].answers, Some(told[1].number), "the first was not taken");
     assert!(told.iter().all(|message| message.session == told[0].session));
+}
+
+/// Packets of several connections changed places: the first request of a session stands before the `initialize` that began it, and an answer
+/// before its question. What another client begins meanwhile is another session.
+#[test]
+fn a_session_met_by_its_id_is_the_one_that_an_initialize_began() {
+    let id = "Mcp-Session-Id: a\n";
+    let named = |body: &str| post(id, body);
+    let begin = |id: &str| {
+        let handshake = session("2025-06-18", &[]);
+        [post("", &handshake[0][2..]), json(200, &format!("Mcp-Session-Id: {id}\n"), &handshake[1][2..])]
+    };
+    let initialized = named(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    let early = named(r#"{"jsonrpc":"2.0","id":"s1","result":{}}"#);
+    let asked = "<_HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nMcp-Session-Id: a\r\n\r\n\
+                 data: {\"jsonrpc\":\"2.0\",\"id\":\"s1\",\"method\":\"roots/list\"}\n\n";
+    let first = [vec![initialized, "< 202".into(), early, "< 202".into(), "@ 1".into()], begin("a").to_vec()];
+    let second = [vec!["@ 2".into(), format!("> GET /mcp\n{id}"), asked.into(), "@ 3".into()], begin("b").to_vec()];
+    let told = messages(&[first.concat(), second.concat()].concat());
+    let homes: Vec<(&str, u32)> =
+        told.iter().map(|message| (message.method.as_deref().unwrap_or("-"), message.session.0)).collect();
+    let wanted = [
+        ("notifications/initialized", 1),
+        ("initialize", 1),
+        ("initialize", 1),
+        ("roots/list", 1),
+        ("roots/list", 1),
+        ("initialize", 2),
+        ("initialize", 2),
+    ];
+    assert_eq!(homes, wanted);
+    assert_eq!(told[4].answers, Some(told[3].number));
+    assert!(told.iter().all(|message| !message.packets.is_empty()), "each names its packets");
 }

@@ -1,4 +1,4 @@
-//! Answers that were captured before their questions.
+//! What was captured before what it follows: answers before their questions, requests of a session before its `initialize`.
 //!
 //! TCP delivers nothing before what it acknowledges, so within a connection a question comes first. Between connections only the order of the
 //! capture tells, and that may be wrong: queues of a network card are read in turns, files of two interfaces are merged. A client's answer, or one
@@ -6,15 +6,24 @@
 //!
 //! This is no guess: the question must have the answer's session, the other sender and its typed id, the session's beginning must have been captured, and
 //! this id must not have been seen before, so that no other question fits.
+//!
+//! A request that names a session id nobody assigned so far opens its session at once: mostly the capture began later than the session. But an
+//! `initialize` that comes soon after, from the same client to the same server, may be that session's. It waits for the head of its answer, which
+//! says the id. For as long, answers of such a session wait for questions too.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
 
 use super::{Sink, Tracker};
-use crate::capture::Time;
-use crate::decode::Direction;
+use crate::capture::{Provenance, Span, Time};
+use crate::decode::exchange::ExchangeNumber;
 use crate::decode::jsonrpc::Kind;
+use crate::decode::stack::{Connected, Text, TextCarrier};
+use crate::decode::{ConnectionId, Direction};
 use crate::mcp::message::Message;
 use crate::mcp::pairing::{self, Scope};
+use crate::mcp::places::Place;
 use crate::mcp::session::SessionNumber;
 
 /// Messages after which an answer waits no longer. What changes places in a capture are packets close to each other, and few of them
@@ -27,11 +36,17 @@ const PATIENCE: i64 = 10_000_000_000;
 /// Bytes of answers that wait: in an orderly capture there are none. Beyond, those that wait for longest go first.
 const BYTES: usize = 16 << 20;
 
+/// Sessions whose beginning is looked for at once: each `initialize` is held against them all.
+const MET: usize = 64;
+
 /// Answers whose questions may still come, in the order in which they came.
 #[derive(Debug, Default)]
 pub(super) struct Early {
     waiting: VecDeque<Waiting>,
     bytes: usize,
+    /// Sessions that were met by an id that nobody assigned, while their beginning may still come.
+    met: VecDeque<Met>,
+    beginnings: VecDeque<Beginning>,
     /// Messages told so far, of all sessions.
     told: u64,
     /// The latest time of a text.
@@ -42,16 +57,58 @@ pub(super) struct Early {
 struct Waiting {
     answer: Box<Message>,
     scope: Scope,
-    /// What was told, and the clock, when it came.
-    since: (u64, Time),
+    since: Since,
+}
+
+/// What was told, and the clock, when something came.
+type Since = (u64, Time);
+
+#[derive(Debug)]
+struct Met {
+    session: SessionNumber,
+    client: IpAddr,
+    server: SocketAddr,
+    since: Since,
+}
+
+/// An `initialize` whose answer will say which session it begins.
+#[derive(Debug)]
+struct Beginning {
+    exchange: ExchangeNumber,
+    connection: ConnectionId,
+    bytes: Vec<u8>,
+    span: Span,
+    provenance: Provenance,
+    time: Time,
+    connected: Connected,
+    since: Since,
 }
 
 impl Early {
     /// An answer for which there is no question yet.
     pub(super) fn hold(&mut self, answer: Box<Message>, scope: Scope) {
-        let clock = *self.clock.get_or_insert(answer.time);
+        let since = self.now(answer.time);
         self.bytes += answer.raw.len();
-        self.waiting.push_back(Waiting { answer, scope, since: (self.told, clock) });
+        self.waiting.push_back(Waiting { answer, scope, since });
+    }
+
+    fn now(&mut self, time: Time) -> Since {
+        (self.told, *self.clock.get_or_insert(time))
+    }
+
+    /// A session was met by an id that nobody assigned so far.
+    pub(super) fn meet(&mut self, session: SessionNumber, place: &Place, time: Time) {
+        let since = self.now(time);
+        self.met.push_back(Met { session, client: place.client.ip(), server: place.server, since });
+    }
+
+    /// Whether the beginning of a session, which was not captured so far, may still come.
+    pub(super) fn may_begin(&self, session: SessionNumber) -> bool {
+        self.met.iter().any(|met| met.session == session)
+    }
+
+    fn is_due(&self, (told, time): Since, clock: Time) -> bool {
+        self.told - told >= MESSAGES || clock.since(time) >= PATIENCE
     }
 
     /// A message was told.
@@ -103,10 +160,66 @@ impl Tracker {
     pub(super) fn give_up_due(&mut self, time: Time, sink: &mut Sink<'_>) {
         let clock = self.early.clock.map_or(time, |clock| clock.max(time));
         self.early.clock = Some(clock);
-        while let Some(Waiting { since: (told, since), .. }) = self.early.waiting.front()
-            && (self.early.bytes > BYTES || self.early.told - told >= MESSAGES || clock.since(*since) >= PATIENCE)
+        while let Some(met) = self.early.met.front()
+            && (self.early.met.len() > MET || self.early.is_due(met.since, clock))
+        {
+            self.early.met.pop_front();
+        }
+        while let Some(first) = self.early.beginnings.front()
+            && (self.early.bytes > BYTES || self.early.is_due(first.since, clock))
+        {
+            self.begin(first.exchange, None, sink);
+        }
+        while let Some(first) = self.early.waiting.front()
+            && (self.early.bytes > BYTES || self.early.is_due(first.since, clock))
         {
             self.conclude(0, sink);
+        }
+    }
+
+    /// Keeps an `initialize` back where it may begin a session that was met before. Says whether it is kept.
+    pub(super) fn keeps_back(&mut self, exchange: ExchangeNumber, text: &Text<'_>, connected: &Connected) -> bool {
+        let Some(place) = self.exchanges.get(&exchange) else { return false };
+        let fits = |met: &Met| met.client == place.client.ip() && met.server == place.server;
+        let is_known = place.session.is_some() || place.session_id.is_some() || place.status.is_some();
+        if is_known || !self.early.met.iter().any(fits) {
+            return false;
+        }
+        let since = self.early.now(text.time);
+        self.early.bytes += text.bytes.len();
+        self.early.beginnings.push_back(Beginning {
+            exchange,
+            connection: text.connection,
+            bytes: text.bytes.to_vec(),
+            span: text.span,
+            provenance: text.provenance.extract(text.span),
+            time: text.time,
+            connected: connected.clone(),
+            since,
+        });
+        true
+    }
+
+    /// The answer to an `initialize` said the id of the session that it begins, or none is waited for any more: what was kept back is told.
+    pub(super) fn begin(&mut self, exchange: ExchangeNumber, id: Option<&str>, sink: &mut Sink<'_>) {
+        let position = self.early.beginnings.iter().position(|kept| kept.exchange == exchange);
+        let Some(kept) = position.and_then(|position| self.early.beginnings.remove(position)) else { return };
+        self.early.bytes -= kept.bytes.len();
+        let Beginning { connection, span, time, .. } = kept;
+        let (direction, carrier) = (Direction::ClientToServer, TextCarrier::Body(exchange));
+        let (bytes, provenance) = (Cow::Owned(kept.bytes), &kept.provenance);
+        let text = Text { connection, direction, bytes, span, provenance, time, carrier };
+        let Some(place) = self.exchanges.get_mut(&exchange) else { return };
+        let port = place.server.port();
+        let met = id.and_then(|id| Some((id, self.places.assigned(port, id)?)));
+        place.session = met.map(|(_, session)| session);
+        self.read(text, &kept.connected, true, sink);
+        if let Some((id, session)) = met {
+            self.places.assign(port, id.to_owned(), session);
+            self.early.met.retain(|met| met.session != session);
+            if let Some(state) = self.sessions.get_mut(&session) {
+                state.begun = true;
+            }
         }
     }
 
@@ -125,6 +238,9 @@ impl Tracker {
 
     /// The capture is over: no question comes any more.
     pub fn finish(&mut self, sink: &mut Sink<'_>) {
+        while let Some(first) = self.early.beginnings.front() {
+            self.begin(first.exchange, None, sink);
+        }
         self.give_up_where(|_| true, sink);
     }
 }

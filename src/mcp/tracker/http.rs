@@ -12,7 +12,7 @@ use crate::mcp::session::SessionNumber;
 
 impl Tracker {
     /// A head of an HTTP exchange is complete.
-    pub fn head(&mut self, exchange: &Exchange, direction: Direction, connected: &Connected) {
+    pub fn head(&mut self, exchange: &Exchange, direction: Direction, connected: &Connected, sink: &mut Sink<'_>) {
         let Some(endpoints) = connected.endpoints else { return };
         let place = self.exchanges.entry(exchange.number).or_insert_with(|| {
             let client = endpoints[connected.sender(Direction::ClientToServer).index()];
@@ -29,6 +29,8 @@ impl Tracker {
         if place.method.is_empty() {
             place.session_id = exchange.response.fields.get("mcp-session-id").map(str::to_owned);
         }
+        self.begin(exchange.number, exchange.response.fields.get("mcp-session-id"), sink);
+        let Some(place) = self.exchanges.get_mut(&exchange.number) else { return };
         let Some(session) =
             place.session.or_else(|| place.session_id.as_ref().and_then(|_| self.places.find(place, false)))
         else {
@@ -75,6 +77,7 @@ impl Tracker {
     pub fn exchange_over(&mut self, exchange: ExchangeNumber, sink: &mut Sink<'_>) {
         let here =
             |answer: &Message| answer.exchange == Some(exchange) && answer.direction == Direction::ServerToClient;
+        self.begin(exchange, None, sink);
         self.give_up_where(here, sink);
         self.exchanges.remove(&exchange);
     }

@@ -32,7 +32,7 @@ pub(super) struct State {
 
 impl State {
     /// Finds the request of an answer, remembers a request. Says `false`, with nothing done, of an answer that no request asked for so far, where
-    /// there is patience to wait for one and reason to: of a session whose beginning is missing, a later request with this id may be another.
+    /// there is patience to wait for one.
     pub(super) fn pair(
         &mut self,
         message: &mut Message,
@@ -82,7 +82,7 @@ impl State {
                         self.learn(message);
                     }
                     // In one exchange, and where requests are known by their exchange alone, a request comes first.
-                    Answered::Unknown if patient && self.begun && matches!(scope, Scope::Session(_)) => return false,
+                    Answered::Unknown if patient && matches!(scope, Scope::Session(_)) => return false,
                     Answered::Unknown if self.begun => oddities.push(Oddity::UnknownId),
                     Answered::Unknown => {}
                     Answered::Again => oddities.push(Oddity::AnsweredAgain),
