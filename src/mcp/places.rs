@@ -12,7 +12,7 @@ use super::revision::Revision;
 use super::session::SessionNumber;
 use crate::decode::ConnectionId;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
-use crate::decode::uri::{host_name, origin_form};
+use crate::decode::uri::{host_name, origin_form, resolved};
 
 /// What an HTTP exchange says of where its messages belong.
 #[derive(Clone, Debug, PartialEq)]
@@ -211,6 +211,10 @@ impl Places {
                 self.by_redirect.clear();
             }
             self.by_redirect.insert((place.client.ip(), text), session);
+            // The id will be assigned where it leads, and may be named there before.
+            if let (Some((.., target)), Some(to)) = (self.unbound.get_mut(&session), &place.redirected_to) {
+                *target = resolved(&place.target, to);
+            }
         }
     }
 

@@ -369,8 +369,9 @@ impl Tracker {
             (Some(exchange), Direction::ServerToClient) if state.stateless => Scope::Exchange(exchange),
             (exchange, Direction::ServerToClient) => Scope::Session(exchange),
         };
-        // Since 2026-07-28 servers ask nothing, and what they answer stands in the exchange of the question.
-        let is_patient = text.is_http() && !state.stateless && (state.begun || self.early.may_begin(number));
+        // What servers without sessions answer stands in the exchange of the question; their questions to clients may come late all the same.
+        let elsewhere = !state.stateless || text.direction == Direction::ClientToServer;
+        let is_patient = text.is_http() && elsewhere && (state.begun || self.early.may_begin(number));
         self.tell(Box::new(message), scope, oddities, is_patient, sink);
     }
 

@@ -71,6 +71,12 @@ struct Met {
     since: Since,
 }
 
+impl Met {
+    fn is_at(&self, place: &Place) -> bool {
+        self.client == place.client.ip() && self.server == place.server
+    }
+}
+
 /// An `initialize` whose answer will say which session it begins.
 #[derive(Debug)]
 struct Beginning {
@@ -105,6 +111,13 @@ impl Early {
     /// Whether the beginning of a session, which was not captured so far, may still come.
     pub(super) fn may_begin(&self, session: SessionNumber) -> bool {
         self.met.iter().any(|met| met.session == session)
+    }
+
+    /// The session met between a client and a server, where it is the only one.
+    fn only_met_at(&self, place: &Place) -> Option<SessionNumber> {
+        let mut met = self.met.iter().filter(|met| met.is_at(place));
+        let only = met.next()?.session;
+        met.next().is_none().then_some(only)
     }
 
     fn is_due(&self, (told, time): Since, clock: Time) -> bool {
@@ -180,9 +193,8 @@ impl Tracker {
     /// Keeps an `initialize` back where it may begin a session that was met before. Says whether it is kept.
     pub(super) fn keeps_back(&mut self, exchange: ExchangeNumber, text: &Text<'_>, connected: &Connected) -> bool {
         let Some(place) = self.exchanges.get(&exchange) else { return false };
-        let fits = |met: &Met| met.client == place.client.ip() && met.server == place.server;
         let is_known = place.session.is_some() || place.session_id.is_some() || place.status.is_some();
-        if is_known || !self.early.met.iter().any(fits) {
+        if is_known || !self.early.met.iter().any(|met| met.is_at(place)) {
             return false;
         }
         let since = self.early.now(text.time);
@@ -211,15 +223,21 @@ impl Tracker {
         let text = Text { connection, direction, bytes, span, provenance, time, carrier };
         let Some(place) = self.exchanges.get_mut(&exchange) else { return };
         let port = place.server.port();
-        let met = id.and_then(|id| Some((id, self.places.assigned(port, id)?)));
-        place.session = met.map(|(_, session)| session);
+        let met = match (id, place.status) {
+            (Some(id), _) => self.places.assigned(port, id),
+            // The answer was not captured, or is on its way to where it was redirected: where one session alone lacks its beginning, this is it.
+            (None, None | Some(300..=399)) => self.early.only_met_at(place),
+            (None, Some(_)) => None,
+        };
+        place.session = met;
         self.read(text, &kept.connected, true, sink);
-        if let Some((id, session)) = met {
-            self.places.assign(port, id.to_owned(), session);
-            self.early.met.retain(|met| met.session != session);
-            if let Some(state) = self.sessions.get_mut(&session) {
-                state.begun = true;
+        if let Some(state) = met.and_then(|session| self.sessions.get_mut(&session)) {
+            let session = state.session.number;
+            state.begun = true;
+            if let Some(id) = state.session.session_id.clone() {
+                self.places.assign(port, id, session);
             }
+            self.early.met.retain(|met| met.session != session);
         }
     }
 
