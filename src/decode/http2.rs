@@ -58,6 +58,11 @@ impl Http2 {
         self.readers[direction as usize].push(piece, &mut Turn { streams: &mut self.streams, sink });
     }
 
+    /// Whoever sends in this direction has seen the other up to this offset: what it sends from now on was sent knowing that.
+    pub fn seen(&mut self, direction: Direction, acknowledged: u64, sink: &mut dyn FnMut(HttpEvent<'_>)) {
+        self.streams.seen(direction, acknowledged, sink);
+    }
+
     /// The bytes of this direction that are being passed over in search of a frame: what an [`Anomaly::Skipped`](super::Anomaly::Skipped)
     /// will tell that ends there or later. Empty while framing is known.
     pub fn passed_over(&self, direction: Direction) -> Range<u64> {

@@ -17,6 +17,9 @@ const BOTH: [Direction; 2] = [Direction::ClientToServer, Direction::ServerToClie
 #[derive(Debug)]
 pub(super) struct Streams {
     open: BTreeMap<u32, Stream>,
+    /// Streams that one side gave up: which side, the offset behind the frame that said so, the stream. What the other side sent before it saw
+    /// that is still on its way.
+    resets: Vec<(Direction, u64, u32)>,
     /// Streams that are over, latest last.
     over: VecDeque<u32>,
     /// The exchanges so far.
@@ -47,6 +50,7 @@ impl Streams {
     pub(super) fn new(limit: usize) -> Streams {
         Streams {
             open: BTreeMap::new(),
+            resets: Vec::new(),
             over: VecDeque::new(),
             exchanges: 0,
             last: 0,
@@ -130,8 +134,28 @@ impl Streams {
         }
     }
 
-    /// Either side gives a stream up.
-    pub(super) fn reset(&mut self, id: u32, ending: Ending, sink: &mut Sink<'_>) {
+    /// A side gives a stream up, with a frame that ends at this offset.
+    pub(super) fn reset(&mut self, id: u32, direction: Direction, offset: u64, sink: &mut Sink<'_>) {
+        if let Some(stream) = self.open.get_mut(&id) {
+            stream.end(direction, false, Ending::Reset, sink);
+            self.resets.push((direction, offset, id));
+            self.forget(id);
+        }
+    }
+
+    /// Whoever sends in this direction has seen the other up to `acknowledged`: it sends nothing more on streams that were given up before.
+    pub(super) fn seen(&mut self, direction: Direction, acknowledged: u64, sink: &mut Sink<'_>) {
+        if self.resets.is_empty() {
+            return;
+        }
+        let is_seen = |(by, offset, _): &mut (Direction, u64, u32)| *by != direction && *offset <= acknowledged;
+        for (.., id) in self.resets.extract_if(.., is_seen).collect::<Vec<_>>() {
+            self.give_up(id, Ending::Reset, sink);
+        }
+    }
+
+    /// Nothing more is expected of a stream.
+    fn give_up(&mut self, id: u32, ending: Ending, sink: &mut Sink<'_>) {
         if let Some(stream) = self.open.get_mut(&id) {
             BOTH.into_iter().for_each(|direction| stream.end(direction, false, ending, sink));
             self.forget(id);
@@ -163,11 +187,14 @@ impl Streams {
         if self.open.len() < self.limit {
             return;
         }
+        if let Some(&(.., id)) = self.resets.first() {
+            return self.give_up(id, Ending::Reset, sink);
+        }
         if let Some((&oldest, stream)) = self.open.first_key_value() {
             let (exchange, direction) = (Some(stream.exchange), Direction::ClientToServer);
             let anomaly = Anomaly::LimitReached { limit: "pipelined", offset: 0 };
             sink(HttpEvent::Anomaly { direction, exchange, anomaly });
-            self.reset(oldest, Ending::Cut, sink);
+            self.give_up(oldest, Ending::Cut, sink);
         }
     }
 
@@ -175,6 +202,7 @@ impl Streams {
     fn forget(&mut self, id: u32) {
         if self.open.get(&id).is_some_and(|stream| stream.ended == [true, true]) {
             self.open.remove(&id);
+            self.resets.retain(|(.., reset)| *reset != id);
             if self.over.len() >= REMEMBERED {
                 self.over.pop_front();
             }

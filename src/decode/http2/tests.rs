@@ -205,18 +205,34 @@ fn what_is_pushed_keeps_the_table_right() {
 }
 
 #[test]
-fn a_reset_ends_both_directions_and_says_why() {
+fn a_reset_ends_its_direction_and_says_why_and_what_was_on_its_way_counts() {
     let told = say(&[
         (CLIENT, &[headers(WHOLE, 1, POST), data(0, 1, "{")]),
         (SERVER, &[headers(WHOLE, 1, OK), frame(kind::RST_STREAM, 0, 1, &2u32.to_be_bytes())]),
-        // Sent before the reset was seen: no new exchange.
+        // Sent before the reset was seen.
         (CLIENT, &[data(LAST, 1, "}"), headers(WHOLE | LAST, 3, b"\x83\xbe")]),
-        (SERVER, &[frame(kind::GOAWAY, 0, 0, &[0, 0, 0, 3, 0, 0, 0, 11])]),
+        (SERVER, &[data(0, 1, "x"), frame(kind::GOAWAY, 0, 0, &[0, 0, 0, 3, 0, 0, 0, 11])]),
     ]);
     assert_eq!(told[..3], ["1> POST /mcp", "1> '{'", "1< 200"]);
     assert!(told[3].starts_with("StreamReset") && told[3].ends_with("stream: 1, code: 2 }"), "{}", told[3]);
-    assert_eq!(told[4..8], ["1> broken off (Reset)", "1< broken off (Reset)", "3> POST /mcp", "3> end"]);
-    assert!(told[8].starts_with("GoingAway") && told[8].ends_with("code: 11 }"), "{}", told[8]);
+    assert_eq!(told[4..9], ["1< broken off (Reset)", "1> '}'", "1> end", "3> POST /mcp", "3> end"]);
+    assert!(told[9].starts_with("GoingAway") && told[9].ends_with("code: 11 }"), "{}", told[9]);
+}
+
+#[test]
+fn who_saw_a_reset_sends_nothing_more_on_the_stream() {
+    let mut decoder = Http2::new(Limits::default());
+    let mut told = Told::default();
+    let client = [PREFACE.to_vec(), headers(WHOLE | LAST, 1, POST)].concat();
+    let reset = frame(kind::RST_STREAM, 0, 1, &8u32.to_be_bytes());
+    let behind = (client.len() + reset.len()) as u64;
+    decoder.push(CLIENT, Piece::Data(&client), &mut |event| told.tell(event));
+    decoder.push(SERVER, Piece::Data(&headers(WHOLE, 1, OK)), &mut |event| told.tell(event));
+    decoder.push(CLIENT, Piece::Data(&reset), &mut |event| told.tell(event));
+    decoder.seen(SERVER, behind - 1, &mut |event| told.tell(event));
+    assert_eq!(told.lines.last().map(String::as_str), Some("1< 200"));
+    decoder.seen(SERVER, behind, &mut |event| told.tell(event));
+    assert_eq!(told.lines[1..], ["1> end", "1< 200", "1< broken off (Reset)"]);
 }
 
 #[test]

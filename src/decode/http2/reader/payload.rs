@@ -5,7 +5,7 @@ use super::super::frame::{self, FrameHead, HEAD, MAX_FRAME_SIZE, flag, kind};
 use super::{Reader, State, Turn};
 use crate::decode::http::HttpEvent;
 use crate::decode::http::{MASK, StartLine};
-use crate::decode::{Anomaly, Direction, Ending};
+use crate::decode::{Anomaly, Direction};
 
 /// The parameter of SETTINGS that matters here, and the largest value it can have (RFC 9113 section 6.5.2). The size of the table of header
 /// blocks is told in the blocks themselves.
@@ -80,7 +80,7 @@ impl Reader {
                     let anomaly = Anomaly::StreamReset { offset: at, stream: head.stream, code };
                     (turn.sink)(HttpEvent::Anomaly { direction: self.direction, exchange, anomaly });
                 }
-                turn.streams.reset(head.stream, Ending::Reset, turn.sink);
+                turn.streams.reset(head.stream, self.direction, self.offset + u64::from(head.length), turn.sink);
             }
             kind::GOAWAY => {
                 let code = word(4).unwrap_or_default();
