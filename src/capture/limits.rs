@@ -15,8 +15,13 @@ pub struct Limits {
     /// Further packets of a connection after which bytes that the peer has acknowledged and nobody has seen count as lost.
     /// Reordering by links and capture tools stays far below.
     pub loss_packets: u32,
-    /// Capture time, in nanoseconds, after which such bytes count as lost.
+    /// Capture time, in nanoseconds, after which such bytes count as lost, where `loss_segments` were seen since.
     pub loss_time: i64,
+    /// Segments of all connections without which time alone makes no loss before `loss_quiet`: packets that change places in a file may do so
+    /// across a pause, and a tool that drops packets does so because there are many.
+    pub loss_segments: u32,
+    /// Capture time, in nanoseconds, after which such bytes count as lost however quiet it is.
+    pub loss_quiet: i64,
     /// Capture time, in nanoseconds, for which a closed connection is remembered, for late retransmissions.
     pub linger_time: i64,
     /// Closed connections remembered at once, those closed first forgotten first: a busy client closes hundreds a second, and
@@ -67,6 +72,8 @@ impl Default for Limits {
             reassembly_total: 64 << 20,
             loss_packets: 256,
             loss_time: 1_000_000_000,
+            loss_segments: 64,
+            loss_quiet: 64_000_000_000,
             linger_time: 10_000_000_000,
             lingering: 1_024,
             datagrams: 256,

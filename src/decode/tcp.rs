@@ -115,6 +115,8 @@ pub struct Tcp {
     opens: fn(&[u8]) -> bool,
     table: Table,
     recent: Recent,
+    /// Segments so far.
+    segments: u64,
     /// The latest time of a packet; what is noted is noted as of then.
     latest: Time,
     /// The latest time of all, ticks included; deadlines up to then have passed.
@@ -135,6 +137,7 @@ impl Tcp {
             opens,
             table: Table::new(limits.connections),
             recent: Recent::new(&limits),
+            segments: 0,
             latest: Time(i64::MIN),
             clock: Time(i64::MIN),
             deadlines: BinaryHeap::new(),
@@ -149,6 +152,7 @@ impl Tcp {
     /// One segment. Segments may come in any order.
     pub fn push(&mut self, segment: &Segment<'_>, sink: &mut impl Sink) {
         self.advance(segment.time, sink);
+        self.segments += 1;
         self.latest = self.latest.max(segment.time);
         let key = FlowKey::of(segment);
         let (slot, side, reused) = self.connection_of(key, segment, sink);
@@ -246,7 +250,8 @@ impl Tcp {
     ) -> Option<T> {
         let entry = self.table.entry(slot)?;
         let before = entry.connection.cost();
-        let mut context = Context { limits: &self.limits, recent: &mut self.recent, sink, opens: self.opens, now };
+        let (limits, opens, segments) = (&self.limits, self.opens, self.segments);
+        let mut context = Context { limits, recent: &mut self.recent, sink, opens, now, segments };
         let result = work(&mut entry.connection, &mut context);
         let after = entry.connection.cost();
         self.held = self.held - before + after;
@@ -262,7 +267,7 @@ impl Tcp {
             }
             _ => {}
         }
-        if let Some(due) = entry.connection.deadline(&self.limits)
+        if let Some(due) = entry.connection.deadline(now, &self.limits)
             && entry.deadline.is_none_or(|noted| due < noted)
         {
             entry.deadline = Some(due);

@@ -23,6 +23,8 @@ const LIMITS: Limits = Limits {
     reassembly_total: 4_096,
     loss_packets: 8,
     loss_time: 50_000_000,
+    loss_segments: 4,
+    loss_quiet: 150_000_000,
     linger_time: 200_000_000,
     lingering: 4,
     answered: 4,

@@ -107,6 +107,17 @@ impl Decoded {
         count(self.messages().map(text))
     }
 
+    /// The messages of each session, as [`Decoded::texts`] counts them.
+    pub fn homes(&self) -> Vec<BTreeMap<String, usize>> {
+        let mut homes: BTreeMap<SessionNumber, BTreeMap<String, usize>> = BTreeMap::new();
+        for message in self.messages() {
+            *homes.entry(message.session).or_default().entry(text(message)).or_default() += 1;
+        }
+        let mut homes: Vec<_> = homes.into_values().collect();
+        homes.sort();
+        homes
+    }
+
     /// How often each answer was paired with each request.
     pub fn pairs(&self) -> BTreeMap<String, usize> {
         let requests: HashMap<MessageNumber, &Message> = self.messages().map(|m| (m.number, m)).collect();

@@ -96,7 +96,8 @@ fn order_of_packets_changes_nothing() {
     });
 }
 
-/// Where packets of several connections change places, an answer may come before its question: it waits for it.
+/// Where packets of several connections change places, an answer may come before its question: it waits for it. A session's first requests may come
+/// before its `initialize`: it stays one session. Pauses make no difference.
 #[test]
 fn order_across_connections_loses_nothing() {
     for path in conversations() {
@@ -104,14 +105,19 @@ fn order_across_connections_loses_nothing() {
         if has_starts(&name, &frames) {
             let wanted = Decoded::of(&frames);
             let [texts, http_pairs] = [wanted.texts(), wanted.http_pairs()];
+            let by_32 = rewrite::shuffled_behind_handshakes(&frames, 32, 2);
             let by_4 = rewrite::shuffled(&frames, 4, 11);
             let by_16 = rewrite::shuffled_behind_handshakes(&frames, 16, 12);
-            for (how, shuffled) in [("by 4", by_4), ("by 16", by_16)] {
+            for (how, shuffled) in [("by 4", by_4), ("by 16", by_16), ("by 32", by_32)] {
                 let said = Decoded::of(&shuffled);
                 let what = format!("{name} shuffled {how}");
                 assert_same(&what, &format!("{texts:#?}"), &format!("{:#?}", said.texts()));
                 assert_same(&what, &format!("{http_pairs:#?}"), &format!("{:#?}", said.http_pairs()));
                 assert_same(&what, &format!("{:#?}", wanted.pairs()), &format!("{:#?}", said.pairs()));
+                // What was redirected and comes behind its copy is known by nothing to be the same.
+                if name != "04_redirect_slash" {
+                    assert_same(&what, &format!("{:#?}", wanted.homes()), &format!("{:#?}", said.homes()));
+                }
             }
         }
     }

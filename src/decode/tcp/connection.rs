@@ -26,6 +26,8 @@ pub(super) struct Context<'a, S> {
     pub opens: fn(&[u8]) -> bool,
     /// The capture clock.
     pub now: Time,
+    /// Segments seen so far, of all connections.
+    pub segments: u64,
 }
 
 /// One connection.
@@ -175,13 +177,13 @@ impl Connection {
         self.lingers() && context.now.since(self.last_time) >= context.limits.linger_time
     }
 
-    /// When [`Connection::expire`] has something to do next, if nothing arrives before.
-    pub fn deadline(&self, limits: &Limits) -> Option<Time> {
+    /// When [`Connection::expire`] has something to do next after `now`, if nothing arrives before.
+    pub fn deadline(&self, now: Time, limits: &Limits) -> Option<Time> {
         let linger = self.lingers().then(|| after(self.last_time, limits.linger_time)).flatten();
         if self.is_idle() {
             return linger;
         }
-        SIDES.into_iter().filter_map(|side| self.due(side, limits)).chain(linger).min()
+        SIDES.into_iter().filter_map(|side| self.due(side, now, limits)).chain(linger).min()
     }
 
     /// Whether both streams have ended and nothing is waited for: what comes now comes late.
@@ -212,7 +214,7 @@ impl Connection {
     }
 
     fn stamp<S>(&self, context: &Context<'_, S>) -> Stamp {
-        Stamp { packets: self.packets, time: context.now }
+        Stamp { packets: self.packets, segments: context.segments, time: context.now }
     }
 
     /// Whether nothing is held or looked for: the case of every packet in order.

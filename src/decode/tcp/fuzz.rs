@@ -23,6 +23,8 @@ pub fn fuzz_tcp(data: &[u8]) {
         reassembly_total: 10_000,
         loss_packets: 6,
         loss_time: 50,
+        loss_segments: 4,
+        loss_quiet: 150,
         linger_time: 200,
         ..Limits::default()
     };

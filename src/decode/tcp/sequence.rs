@@ -18,27 +18,46 @@ pub(super) fn widen(number: u32, near: u64) -> u64 {
     near.saturating_add_signed(i64::from(ahead))
 }
 
-/// A moment in the life of a connection: so many packets of it seen, and the capture time.
+/// A moment in the life of a connection: so many packets of it and segments of all connections seen, and the capture time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     pub packets: u64,
+    pub segments: u64,
     pub time: Time,
 }
 
+/// How long something is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// Until `Limits::loss_packets` of the connection or `Limits::loss_time` have gone.
+    Short,
+    /// The same, but in a quiet capture longer: packets may have changed places across a pause.
+    Long,
+    /// Until `Limits::loss_time` has gone: packets prove nothing.
+    Time,
+}
+
 impl Stamp {
-    /// Whether bytes missing since this moment count as lost `now`.
-    pub fn has_aged(self, now: Stamp, limits: &Limits) -> bool {
-        now.packets.saturating_sub(self.packets) >= u64::from(limits.loss_packets) || self.is_past(now, limits)
+    /// Whether what is waited for since this moment does not come any more.
+    pub fn has_aged(self, now: Stamp, patience: Patience, limits: &Limits) -> bool {
+        let time = now.time.since(self.time);
+        let packets = now.packets.saturating_sub(self.packets) >= u64::from(limits.loss_packets);
+        let busy = now.segments.saturating_sub(self.segments) >= u64::from(limits.loss_segments);
+        match patience {
+            Patience::Short => packets || time >= limits.loss_time,
+            Patience::Long => packets || (time >= limits.loss_time && busy) || time >= limits.loss_quiet,
+            Patience::Time => time >= limits.loss_time,
+        }
     }
 
-    /// Whether the capture time alone makes them count as lost.
-    pub fn is_past(self, now: Stamp, limits: &Limits) -> bool {
-        now.time.since(self.time) >= limits.loss_time
-    }
-
-    /// When the capture time alone will make them count as lost.
-    pub fn due(self, limits: &Limits) -> Option<Time> {
-        after(self.time, limits.loss_time)
+    /// The next moment at which time alone may end the waiting, after `now`. Those moments depend on nothing but this one, so that it does not
+    /// matter when the clock is looked at; they double, so that a clock that jumps passes few.
+    pub fn due(self, now: Time, patience: Patience, limits: &Limits) -> Option<Time> {
+        let mut term = limits.loss_time.max(1);
+        while patience == Patience::Long && term < limits.loss_quiet && after(self.time, term)? <= now {
+            term = term.saturating_mul(2).min(limits.loss_quiet);
+        }
+        after(self.time, term)
     }
 }
 

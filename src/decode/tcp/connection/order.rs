@@ -8,12 +8,12 @@
 //!    what it said. So no response precedes its request, in whatever order the capture holds them.
 //!
 //! What waits on one of the three is held, and what it waits for is missing. Missing bytes count as lost when the peer has
-//! acknowledged them and `Limits::loss_packets` further packets, or `Limits::loss_time`, have gone; when a memory limit is
-//! reached; and when the connection closes. Two pieces that wait for each other mean that one was sent twice and only the
+//! acknowledged them and `Limits::loss_packets` further packets of the connection, or `Limits::loss_time` with `Limits::loss_segments` of
+//! all connections, or `Limits::loss_quiet`, have gone; when a memory limit is reached; and when the connection closes. Two pieces that wait for each other mean that one was sent twice and only the
 //! second sending was captured: it knew more than the first did.
 
 use super::super::assembler::{Assembler, Head, Sighting};
-use super::super::sequence::Stamp;
+use super::super::sequence::{Patience, Stamp};
 use super::super::{Anomaly, Delivery, Ending, Piece, Side, Sink};
 use super::{Connection, Context, SIDES};
 use crate::capture::{Limits, PacketRange, Time};
@@ -145,7 +145,7 @@ impl Connection {
     pub(super) fn give_up<S: Sink>(&mut self, now: Stamp, context: &mut Context<'_, S>) {
         for side in SIDES {
             let own = &mut self.sides[side.index()];
-            if own.open_since().is_some_and(|since| since.has_aged(now, context.limits)) {
+            if own.open_since().is_some_and(|since| since.has_aged(now, Patience::Short, context.limits)) {
                 own.settle();
             }
         }
@@ -156,29 +156,27 @@ impl Connection {
         }
     }
 
-    /// What `side` waits for, and since when that counts; `None` where it waits without a term: bytes that nobody
-    /// acknowledged may still be sent again. The flag says that only time counts, not packets.
-    fn waits_since(&self, side: Side) -> Option<(Stamp, bool)> {
+    /// Since when `side` waits for something, and how long; `None` where it waits without a term: bytes that nobody acknowledged may
+    /// still be sent again.
+    fn waits_since(&self, side: Side) -> Option<(Stamp, Patience)> {
         let own = &self.sides[side.index()];
         let head = own.head().filter(|_| own.is_settled())?;
         let Sighting { arrived, needed, .. } = head.sighting;
-        if head.start == own.next() {
-            return Some((arrived, false));
-        }
-        // In a capture of one direction nothing is ever acknowledged.
+        // In a capture of one direction nothing is ever acknowledged, and nothing of the other comes.
         let one_sided = self.facts.ends[side.other().index()].packets == 0;
-        needed.map(|since| (since, false)).or(one_sided.then_some((arrived, true)))
+        if head.start == own.next() {
+            return Some((arrived, if one_sided { Patience::Short } else { Patience::Long }));
+        }
+        needed.map(|since| (since, Patience::Long)).or(one_sided.then_some((arrived, Patience::Time)))
     }
 
     fn is_overdue(&self, side: Side, now: Stamp, limits: &Limits) -> bool {
-        self.waits_since(side).is_some_and(|(since, time_only)| {
-            if time_only { since.is_past(now, limits) } else { since.has_aged(now, limits) }
-        })
+        self.waits_since(side).is_some_and(|(since, patience)| since.has_aged(now, patience, limits))
     }
 
-    pub(super) fn due(&self, side: Side, limits: &Limits) -> Option<Time> {
-        let open = self.sides[side.index()].open_since();
-        open.or(self.waits_since(side).map(|(since, _)| since)).and_then(|since| since.due(limits))
+    pub(super) fn due(&self, side: Side, now: Time, limits: &Limits) -> Option<Time> {
+        let open = self.sides[side.index()].open_since().map(|since| (since, Patience::Short));
+        open.or(self.waits_since(side)).and_then(|(since, patience)| since.due(now, patience, limits))
     }
 
     /// The side whose next piece was captured first, of those that wait.
