@@ -13,6 +13,7 @@ use mcptap::store::{self, CaptureInfo, CaptureKind, Place, Selection, Stored, Su
 use crate::decoded::{
     ALL, Decoded, Order, assert_same, assert_subset, between, captures, conversations, frames, frames_of, name,
 };
+use crate::program::shared;
 use crate::rewrite::{self, Carriage, Frame};
 
 /// What became of the packets of a capture, and how that is called.
@@ -222,6 +223,26 @@ fn loss_invents_nothing() {
             assert_subset(&what, &http_pairs, &rest.http_pairs());
         }
     }
+}
+
+/// Header fields of HTTP/2 refer to earlier ones. Where those are lost the type of an answer is unknown, and its text still tells what it is.
+#[test]
+fn a_head_lost_in_http2_costs_no_later_answer() {
+    let Some(folder) = shared("captures") else { return };
+    let frames = frames(&folder.join("05_h2c/capture.pcap"));
+    let texts = Decoded::of(&frames).texts();
+    let all: usize = texts.values().sum();
+    let mut lost = 0;
+    for at in (frames.len() / 5..frames.len() / 2).step_by(7) {
+        let rest: Vec<Frame> = [&frames[..at], &frames[at + 1..]].concat();
+        let said = Decoded::of(&rest).texts();
+        assert_subset(&format!("without packet {}", at + 1), &texts, &said);
+        let missing = all - said.values().sum::<usize>();
+        // An answer whose own head is lost brings ten messages and more.
+        assert!(missing <= 12, "without packet {}: {missing} of {all} messages are missing", at + 1);
+        lost += usize::from(missing > 0);
+    }
+    assert!(lost > 3, "packets that matter were left out");
 }
 
 /// Events without the records of sessions, which come again whenever they changed; and the last of those.

@@ -43,8 +43,8 @@ pub(super) struct Body {
 enum Content {
     /// No MCP: counted only.
     Ignored,
-    /// The type does not tell: the first byte will.
-    Undecided,
+    /// The type does not tell: the first byte will. It is not known where header fields of HTTP/2 refer to what passed unseen.
+    Undecided { unknown: bool },
     /// A JSON text, as far as it came.
     Json(Vec<u8>),
     /// Server-sent events, and the stream of their data.
@@ -86,7 +86,7 @@ impl Body {
             }
             Some(json) if json == "application/json" || json.ends_with("+json") => Content::Json(Vec::new()),
             None | Some("text/plain" | "application/x-www-form-urlencoded" | "application/octet-stream") => {
-                Content::Undecided
+                Content::Undecided { unknown: head.version == "2" && head.media_type().is_none() }
             }
             Some(_) => Content::Ignored,
         };
@@ -110,12 +110,22 @@ impl Body {
         time: Time,
     ) {
         self.time = self.time.max(time);
-        if let (Content::Undecided, Some(first)) =
+        if let (&Content::Undecided { unknown }, Some(first)) =
             (&self.content, bytes.iter().find(|byte| !byte.is_ascii_whitespace()))
         {
-            // A coded body shows its first byte only when decoded; such a body names its type.
-            let json = self.coding.is_none() && matches!(first, b'{' | b'[');
-            self.content = if json { Content::Json(Vec::new()) } else { Content::Ignored };
+            let is_first = self.bytes == 0 && bytes.first() == Some(first);
+            self.content = match first {
+                // A coded body shows its first byte only when decoded; such a body names its type.
+                _ if self.coding.is_some() => Content::Ignored,
+                b'{' | b'[' => Content::Json(Vec::new()),
+                // A comment, or one of the fields: data, event, id, retry.
+                b':' | b'd' | b'e' | b'i' | b'r'
+                    if unknown && is_first && self.direction == Direction::ServerToClient =>
+                {
+                    Content::Events(Box::new(Sse::new(layer.shared.limits)), None)
+                }
+                _ => Content::Ignored,
+            };
         }
         if matches!(self.content, Content::Ignored) && self.coding.is_none() {
             return self.count(bytes);
@@ -308,7 +318,7 @@ impl Body {
                 layer.forget(decoded, u64::MAX);
                 return layer.forget(sent, u64::MAX);
             }
-            Content::Undecided | Content::Json(_) => return,
+            Content::Undecided { .. } | Content::Json(_) => return,
         };
         if let Some(events) = events {
             let end = layer.shared.provenance.length(events);
@@ -350,7 +360,7 @@ impl Body {
                 layer.shared.collected -= sse.held();
                 events.into_iter().for_each(|events| layer.close(events));
             }
-            Content::Ignored | Content::Undecided => {}
+            Content::Ignored | Content::Undecided { .. } => {}
         }
         self.floor = None;
     }
