@@ -58,9 +58,9 @@ impl Http2 {
         self.readers[direction as usize].push(piece, &mut Turn { streams: &mut self.streams, sink });
     }
 
-    /// Whoever sends in this direction has seen the other up to this offset: what it sends from now on was sent knowing that.
-    pub fn seen(&mut self, direction: Direction, acknowledged: u64, sink: &mut dyn FnMut(HttpEvent<'_>)) {
-        self.streams.seen(direction, acknowledged, sink);
+    /// Whoever sends in this direction has seen the other up to this offset, as far as its system goes: what it sends from now on was sent behind that.
+    pub fn seen(&mut self, direction: Direction, acknowledged: u64) {
+        self.streams.seen(direction, self.readers[direction as usize].offset(), acknowledged);
     }
 
     /// The bytes of this direction that are being passed over in search of a frame: what an [`Anomaly::Skipped`](super::Anomaly::Skipped)

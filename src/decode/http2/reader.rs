@@ -99,6 +99,11 @@ impl Reader {
         }
     }
 
+    /// Offset of the first byte that is not done with.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
+    }
+
     /// Bytes that are being passed over in search of a frame.
     pub(super) fn passed_over(&self) -> Range<u64> {
         if let State::Lost(from) = self.state { from..self.offset } else { self.offset..self.offset }
@@ -191,6 +196,7 @@ impl Reader {
     /// The head of a frame: what becomes of its payload.
     fn head(&mut self, bytes: &[u8], turn: &mut Turn<'_>) -> Option<usize> {
         let (_, head) = FrameHead::read(bytes).ok()?;
+        turn.streams.pass(self.direction, self.offset, turn.sink);
         if let Some(expected) = head.fault(turn.streams.frame_size[self.direction as usize].unwrap_or(UNANNOUNCED)) {
             self.odd(expected, turn);
             self.lose(turn);

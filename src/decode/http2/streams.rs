@@ -17,9 +17,8 @@ const BOTH: [Direction; 2] = [Direction::ClientToServer, Direction::ServerToClie
 #[derive(Debug)]
 pub(super) struct Streams {
     open: BTreeMap<u32, Stream>,
-    /// Streams that one side gave up: which side, the offset behind the frame that said so, the stream. What the other side sent before it saw
-    /// that is still on its way.
-    resets: Vec<(Direction, u64, u32)>,
+    /// Streams that one side gave up. What the other side sent before it saw that is still on its way.
+    resets: Vec<Reset>,
     /// Streams that are over, latest last.
     over: VecDeque<u32>,
     /// The exchanges so far.
@@ -33,6 +32,20 @@ pub(super) struct Streams {
     /// The largest frame that the receiver of each direction announced; `None` while its SETTINGS were not seen.
     pub(super) frame_size: [Option<u32>; 2],
     limit: usize,
+}
+
+/// Bytes that a side may have sent before it read a reset that its system had acknowledged: what is buffered for a socket.
+const BUFFERED: u64 = 64 << 10;
+
+/// A stream that one side gave up.
+#[derive(Debug)]
+struct Reset {
+    by: Direction,
+    /// Offset behind the frame that said so.
+    offset: u64,
+    stream: u32,
+    /// Offset in the other direction from which on nothing of the stream is expected, once the reset was acknowledged.
+    until: Option<u64>,
 }
 
 /// A stream.
@@ -138,19 +151,26 @@ impl Streams {
     pub(super) fn reset(&mut self, id: u32, direction: Direction, offset: u64, sink: &mut Sink<'_>) {
         if let Some(stream) = self.open.get_mut(&id) {
             stream.end(direction, false, Ending::Reset, sink);
-            self.resets.push((direction, offset, id));
+            self.resets.push(Reset { by: direction, offset, stream: id, until: None });
             self.forget(id);
         }
     }
 
-    /// Whoever sends in this direction has seen the other up to `acknowledged`: it sends nothing more on streams that were given up before.
-    pub(super) fn seen(&mut self, direction: Direction, acknowledged: u64, sink: &mut Sink<'_>) {
+    /// Whoever sends at this offset of this direction has seen the other up to `acknowledged`, as far as its system goes.
+    pub(super) fn seen(&mut self, direction: Direction, offset: u64, acknowledged: u64) {
+        for reset in self.resets.iter_mut().filter(|reset| reset.by != direction && reset.offset <= acknowledged) {
+            reset.until.get_or_insert(offset.saturating_add(BUFFERED));
+        }
+    }
+
+    /// A frame begins at this offset of this direction: streams that were given up well before are over.
+    pub(super) fn pass(&mut self, direction: Direction, offset: u64, sink: &mut Sink<'_>) {
         if self.resets.is_empty() {
             return;
         }
-        let is_seen = |(by, offset, _): &mut (Direction, u64, u32)| *by != direction && *offset <= acknowledged;
-        for (.., id) in self.resets.extract_if(.., is_seen).collect::<Vec<_>>() {
-            self.give_up(id, Ending::Reset, sink);
+        let is_over = |reset: &mut Reset| reset.by != direction && reset.until.is_some_and(|until| until <= offset);
+        for reset in self.resets.extract_if(.., is_over).collect::<Vec<_>>() {
+            self.give_up(reset.stream, Ending::Reset, sink);
         }
     }
 
@@ -187,7 +207,7 @@ impl Streams {
         if self.open.len() < self.limit {
             return;
         }
-        if let Some(&(.., id)) = self.resets.first() {
+        if let Some(id) = self.resets.first().map(|reset| reset.stream) {
             return self.give_up(id, Ending::Reset, sink);
         }
         if let Some((&oldest, stream)) = self.open.first_key_value() {
@@ -202,7 +222,7 @@ impl Streams {
     fn forget(&mut self, id: u32) {
         if self.open.get(&id).is_some_and(|stream| stream.ended == [true, true]) {
             self.open.remove(&id);
-            self.resets.retain(|(.., reset)| *reset != id);
+            self.resets.retain(|reset| reset.stream != id);
             if self.over.len() >= REMEMBERED {
                 self.over.pop_front();
             }

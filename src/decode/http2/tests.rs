@@ -220,19 +220,26 @@ fn a_reset_ends_its_direction_and_says_why_and_what_was_on_its_way_counts() {
 }
 
 #[test]
-fn who_saw_a_reset_sends_nothing_more_on_the_stream() {
+fn who_saw_a_reset_long_ago_sends_nothing_more_on_the_stream() {
     let mut decoder = Http2::new(Limits::default());
     let mut told = Told::default();
-    let client = [PREFACE.to_vec(), headers(WHOLE | LAST, 1, POST)].concat();
+    let client = [PREFACE.to_vec(), headers(WHOLE | LAST, 1, POST), headers(WHOLE | LAST, 3, b"\x83\xbe")].concat();
     let reset = frame(kind::RST_STREAM, 0, 1, &8u32.to_be_bytes());
     let behind = (client.len() + reset.len()) as u64;
-    decoder.push(CLIENT, Piece::Data(&client), &mut |event| told.tell(event));
-    decoder.push(SERVER, Piece::Data(&headers(WHOLE, 1, OK)), &mut |event| told.tell(event));
-    decoder.push(CLIENT, Piece::Data(&reset), &mut |event| told.tell(event));
-    decoder.seen(SERVER, behind - 1, &mut |event| told.tell(event));
-    assert_eq!(told.lines.last().map(String::as_str), Some("1< 200"));
-    decoder.seen(SERVER, behind, &mut |event| told.tell(event));
-    assert_eq!(told.lines[1..], ["1> end", "1< 200", "1< broken off (Reset)"]);
+    let much = "x".repeat(16_000);
+    let mut tell = |decoder: &mut Http2, direction, frames: &[Vec<u8>]| {
+        decoder.push(direction, Piece::Data(&frames.concat()), &mut |event| told.tell(event));
+    };
+    tell(&mut decoder, CLIENT, &[client]);
+    tell(&mut decoder, SERVER, &[headers(WHOLE, 1, OK), headers(WHOLE, 3, OK)]);
+    tell(&mut decoder, CLIENT, &[reset]);
+    // Its system has the reset, it may not have read it.
+    decoder.seen(SERVER, behind);
+    tell(&mut decoder, SERVER, &[data(0, 1, "{")]);
+    (0..4).for_each(|_| tell(&mut decoder, SERVER, &[data(0, 3, &much)]));
+    tell(&mut decoder, SERVER, &[data(0, 1, "}"), data(0, 3, &much), data(0, 1, "late")]);
+    let said: Vec<&str> = told.lines.iter().map(|line| line.get(..7).unwrap_or(line)).collect();
+    assert_eq!(said[said.len() - 5..], ["1< '{'", "3< 'xxx", "1< '}'", "3< 'xxx", "1< brok"]);
 }
 
 #[test]

@@ -128,7 +128,7 @@ impl HttpStack {
                 http.passed_over(direction)
             }
             Decoder::Http2(http) => {
-                http.seen(direction, seen.acknowledged, &mut |event| exchanges.event(layer, event, time));
+                http.seen(direction, seen.acknowledged);
                 http.push(direction, piece, &mut |event| exchanges.event(layer, event, time));
                 http.passed_over(direction)
             }
