@@ -6,7 +6,7 @@ use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::stack::{Connected, Text, TextCarrier};
 use crate::decode::uri;
 use crate::decode::{ConnectionId, Direction};
-use crate::mcp::message::Transport;
+use crate::mcp::message::{Message, Transport};
 use crate::mcp::places::Place;
 use crate::mcp::session::SessionNumber;
 
@@ -73,9 +73,16 @@ impl Tracker {
         place.session.or_else(|| place.session_id.as_ref().and_then(|_| self.places.find(place, false)))
     }
 
-    /// An exchange is over. Answers that it carried may still wait for their questions.
+    /// An exchange is over. What its response carried is told while it is known what carried it; an answer that a client sent may still wait, and one
+    /// on the stream of HTTP+SSE, which carries the answers to all exchanges.
     pub fn exchange_over(&mut self, exchange: ExchangeNumber, sink: &mut Sink<'_>) {
         self.begin(exchange, None, sink);
+        let here = |answer: &Message| {
+            answer.exchange == Some(exchange)
+                && answer.direction == Direction::ServerToClient
+                && answer.transport != Transport::HttpSse
+        };
+        self.give_up_where(here, sink);
         self.exchanges.remove(&exchange);
     }
 
