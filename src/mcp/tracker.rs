@@ -14,6 +14,7 @@ use super::message::{Carrier, Message, MessageNumber, Transport};
 use super::pairing::{Pending, Scope};
 use super::peek;
 use super::places::{Place, Places};
+use super::revision::Revision;
 use super::session::{Peers, Session, SessionNumber};
 use crate::capture::{Limits, Span};
 use crate::decode::exchange::ExchangeNumber;
@@ -369,8 +370,11 @@ impl Tracker {
             (Some(exchange), Direction::ServerToClient) if state.stateless => Scope::Exchange(exchange),
             (exchange, Direction::ServerToClient) => Scope::Session(exchange),
         };
-        // What servers without sessions answer stands in the exchange of the question; their questions to clients may come late all the same.
-        let elsewhere = !state.stateless || text.direction == Direction::ClientToServer;
+        // What servers without sessions answer stands in the exchange of the question. Their questions to clients may come late all the same; since
+        // 2026-07-28 there are none.
+        let version = state.session.protocol_version.as_deref().and_then(Revision::named);
+        let asks = !version.is_some_and(Revision::is_stateless);
+        let elsewhere = !state.stateless || (asks && text.direction == Direction::ClientToServer);
         let is_patient = text.is_http() && elsewhere && (state.begun || self.early.may_begin(number));
         self.tell(Box::new(message), scope, oddities, is_patient, sink);
     }
