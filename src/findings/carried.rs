@@ -3,10 +3,9 @@
 use std::borrow::Cow;
 
 use super::seen::{Facts, InForce};
-use crate::decode::Direction;
 use crate::decode::exchange::{Exchange, Half};
 use crate::decode::jsonrpc::Kind;
-use crate::decode::sse;
+use crate::decode::{ConnectionId, Direction, sse};
 use crate::mcp::method::Method;
 use crate::mcp::{MessageNumber, SessionNumber};
 
@@ -61,6 +60,8 @@ impl Served {
 pub struct Carried {
     /// The session that it belongs to.
     pub session: Option<SessionNumber>,
+    /// The connection, once its head is complete.
+    pub connection: Option<ConnectionId>,
     /// `MCP-Protocol-Version` of the request.
     pub version: Option<String>,
     /// Whether it is a GET: the stream by which a server speaks first, up to 2025-11-25.
@@ -77,6 +78,8 @@ pub struct Carried {
     pub served: Served,
     /// Whether the request names a session.
     pub names_session: bool,
+    /// Whether the request's head names the method (`Mcp-Method`, 2026-07-28 on).
+    pub names_method: bool,
     /// The revision in force for its request.
     pub in_force: Option<InForce>,
     /// Messages in the request's body, the first 64.
@@ -91,6 +94,7 @@ impl Carried {
     /// At the head of the request.
     pub(super) fn new(exchange: &Exchange) -> Carried {
         Carried {
+            connection: Some(exchange.connection),
             version: exchange.request.fields.get("mcp-protocol-version").map(str::to_owned),
             is_get: exchange.method.as_deref() == Some("GET"),
             resumes: exchange.request.fields.get("last-event-id").is_some(),
@@ -98,6 +102,7 @@ impl Carried {
             host: exchange.request.fields.get("host").map(str::to_owned),
             params: exchange.request.fields.iter().filter_map(param).take(REMEMBERED).collect(),
             names_session: exchange.request.fields.get("mcp-session-id").is_some(),
+            names_method: exchange.request.fields.get("mcp-method").is_some(),
             ..Carried::default()
         }
     }

@@ -135,18 +135,18 @@ impl Checker {
             let history = History::new(message.session, message.transport, begun(), &self.limits);
             Box::new(Kept { history, said: BTreeMap::new() })
         });
+        let is_elsewhere =
+            oddities.contains(&Oddity::IdInFlight) && !is_in_flight_here(message, &kept.history, &self.exchanges);
         let mut carried = message.exchange.and_then(|exchange| self.exchanges.get_mut(&exchange));
         let mut facts = Facts::new(message);
-        let (exchange, header) = match &carried {
-            Some(carried) => (carried.in_force, carried.version.as_deref()),
-            None => (None, None),
-        };
         kept.history.transport = message.transport;
-        facts.in_force = kept.history.in_force(&facts, exchange, header);
-        for oddity in oddities {
+        facts.in_force = kept.history.in_force(&facts, carried.as_deref());
+        // What is wrong with the original of a copy was said there.
+        let is_said = |oddity: &&Oddity| message.copies.is_none() && !(is_elsewhere && **oddity == Oddity::IdInFlight);
+        for oddity in oddities.iter().filter(is_said) {
             jsonrpc::judge(oddity, &facts, &kept.history, &mut self.found);
         }
-        if !message.redelivered {
+        if !message.is_repeated() {
             let asked = message.answers.and_then(|number| kept.history.requests.get(number));
             let seen = Seen {
                 facts: &facts,
@@ -179,7 +179,8 @@ impl Checker {
     /// A head of an HTTP exchange is complete; `session` is the one that it belongs to, as far as is known.
     pub fn head(&mut self, exchange: &Exchange, direction: Direction, session: Option<SessionNumber>) -> Vec<Finding> {
         let carried = self.exchanges.entry(exchange.number).or_insert_with(|| Carried::new(exchange));
-        carried.session = carried.session.or(session);
+        // Only its events tell the session of a GET for sure.
+        carried.session = session.or(carried.session);
         // A server may answer before it has read the request; the rules wait for both.
         if direction == Direction::ServerToClient && exchange.request.complete {
             self.response(exchange);
@@ -197,7 +198,8 @@ impl Checker {
         opened: impl FnOnce(SessionNumber) -> Option<(Transport, bool)>,
     ) -> Vec<Finding> {
         let Some(carried) = self.exchanges.get_mut(&exchange) else { return Vec::new() };
-        carried.session = carried.session.or(session);
+        // Only its events tell the session of a GET for sure.
+        carried.session = session.or(carried.session);
         if let Some(session) = carried.session {
             let kept = match self.sessions.entry(session) {
                 Entry::Occupied(kept) => kept.into_mut(),
@@ -208,7 +210,7 @@ impl Checker {
                 }
             };
             let history = &kept.history;
-            let in_force = carried.in_force.unwrap_or_else(|| history.of_exchange(carried.version.as_deref()));
+            let in_force = history.in_force_at(carried);
             for (rule, look) in &TABLE.events {
                 if in_force.revisions.within(rule.revisions) {
                     let mut report = at_session(rule, history.session, &mut self.found);
@@ -315,6 +317,16 @@ impl Checker {
     }
 }
 
+/// Whether a request with the id of this one is open where only its own sender sends: on the same pipe or connection. Over HTTP a
+/// server that keeps no session sees the same ids from all its clients.
+fn is_in_flight_here(message: &Message, history: &History, exchanges: &FxHashMap<ExchangeNumber, Carried>) -> bool {
+    let connection = |exchange| exchanges.get(&exchange).map(|carried: &Carried| carried.connection);
+    let Some(here) = message.exchange.map(connection) else { return true };
+    let id = message.id.as_deref().unwrap_or_default();
+    let mut same = history.requests.iter().filter(|asked| asked.sender == message.direction && asked.id == id);
+    same.any(|asked| asked.refused.is_none() && asked.exchange.map(connection) == Some(here))
+}
+
 fn at_session<'r>(rule: &'static Rule, session: SessionNumber, found: &'r mut Vec<Finding>) -> Report<'r> {
     Report { rule, session: Some(session), messages: &[], packets: &[], span: None, found }
 }
@@ -330,7 +342,7 @@ fn judge(
     if exchange.method.is_none() {
         return;
     }
-    let in_force = carried.in_force.unwrap_or_else(|| history.of_exchange(carried.version.as_deref()));
+    let in_force = history.in_force_at(carried);
     let messages = carried.numbers();
     let packets = match exchange.request.head_packets.as_slice() {
         [] => &exchange.response.head_packets,

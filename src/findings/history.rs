@@ -43,6 +43,7 @@ pub use tasks::{EXTENSION as TASKS_EXTENSION, Stated, Status, Task, Tasks};
 use std::collections::BTreeSet;
 
 use super::Rule;
+use super::carried::Carried;
 use super::seen::{Evidence, Facts, InForce};
 use crate::capture::Limits;
 use crate::decode::Direction;
@@ -178,7 +179,7 @@ impl History {
 
     /// The revision in force for a message, by what it says itself, by its exchange, by the session
     /// (`docs/findings.md`, "The revision in force").
-    pub(super) fn in_force(&self, facts: &Facts<'_>, exchange: Option<InForce>, header: Option<&str>) -> InForce {
+    pub(super) fn in_force(&self, facts: &Facts<'_>, carried: Option<&Carried>) -> InForce {
         let message = facts.message;
         if let Some(asked) = message.answers.and_then(|number| self.requests.get(number)) {
             return asked.in_force;
@@ -194,14 +195,12 @@ impl History {
             let asked = Revision::named(&name).map(Revisions::only).filter(|asked| asked.within(Revisions::LEGACY));
             return InForce { revisions: asked.unwrap_or(Revisions::LEGACY), evidence: Evidence::Requested };
         }
+        let exchange = carried.and_then(|carried| carried.in_force);
         if let Some(in_force) = exchange.filter(|in_force| in_force.evidence <= Evidence::Header) {
             return in_force;
         }
-        if let Some(in_force) = self.handshake.in_force() {
+        if let Some(in_force) = self.of_exchange(carried) {
             return in_force;
-        }
-        if let Some(revision) = header.and_then(Revision::named) {
-            return InForce { revisions: Revisions::only(revision), evidence: Evidence::Header };
         }
         let era = |revisions| InForce { revisions, evidence: Evidence::Era };
         match self.transport {
@@ -211,14 +210,22 @@ impl History {
         }
     }
 
-    /// The revision in force for an exchange that carried no message of the client: a GET or DELETE.
-    pub(super) fn of_exchange(&self, header: Option<&str>) -> InForce {
-        let header = header.and_then(Revision::named).map(Revisions::only);
-        match (self.handshake.in_force(), header) {
-            (Some(in_force), _) => in_force,
-            (None, Some(revisions)) => InForce { revisions, evidence: Evidence::Header },
-            (None, None) => InForce::UNKNOWN,
+    /// The same by the handshake and by `MCP-Protocol-Version`: all there is for a GET or DELETE.
+    pub(super) fn of_exchange(&self, carried: Option<&Carried>) -> Option<InForce> {
+        let header = carried.and_then(|carried| carried.version.as_deref()).and_then(Revision::named);
+        let header =
+            header.map(|revision| InForce { revisions: Revisions::only(revision), evidence: Evidence::Header });
+        // No handshake agrees on a stateless revision: who speaks one, as its headers show, is not the client of the handshake.
+        let is_stateless = header.is_some_and(|said| said.revisions.within(Revisions::MODERN));
+        if is_stateless && carried.is_some_and(|carried| carried.names_method && !carried.names_session) {
+            return header;
         }
+        self.handshake.in_force().or(header)
+    }
+
+    /// The revision in force for an exchange.
+    pub(super) fn in_force_at(&self, carried: &Carried) -> InForce {
+        carried.in_force.or_else(|| self.of_exchange(Some(carried))).unwrap_or(InForce::UNKNOWN)
     }
 
     /// Whether the client that sent this request, or is to receive this message, declared a capability; `None` where the
@@ -313,6 +320,9 @@ impl History {
         });
         match message.kind {
             Kind::Request => {
+                if let Some(original) = message.copies {
+                    self.requests.answered(original);
+                }
                 if let Some(id) = message.id.as_deref().filter(|id| *id != "null") {
                     self.ids.insert(message.direction, id);
                 }
@@ -364,7 +374,8 @@ impl History {
                     self.requests.progressed(number, value);
                 }
             }
-            Kind::Notification | Kind::Invalid => {}
+            Kind::Invalid => self.requests.garbled(message),
+            Kind::Notification => {}
         }
     }
 

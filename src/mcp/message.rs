@@ -120,8 +120,17 @@ pub struct Message {
     pub line: Option<u64>,
     /// An SSE resume delivered the same event again.
     pub redelivered: bool,
+    /// The message that it repeats word for word, at another place, since the server redirected that one. Known only to the pipeline.
+    pub copies: Option<MessageNumber>,
     /// What ties it to an earlier message of its operation; the first call of one has none.
     pub link: Option<Link>,
     /// Ids of the rules it breaks.
     pub findings: Vec<&'static str>,
+}
+
+impl Message {
+    /// Whether it says nothing new: a resume delivered it again, or it is the copy of one that was redirected.
+    pub fn is_repeated(&self) -> bool {
+        self.redelivered || self.copies.is_some()
+    }
 }

@@ -42,11 +42,13 @@ pub enum Why {
     Subscription,
     /// It calls the tool whose call failed before. Likely, not proven.
     Retry,
+    /// It repeats the request to where the server redirected it.
+    Redirect,
 }
 
 impl Why {
     /// All of them, with the word of the JSON lines.
-    pub const NAMES: [(Why, &'static str); 7] = [
+    pub const NAMES: [(Why, &'static str); 8] = [
         (Why::Answer, "answer"),
         (Why::Cursor, "cursor"),
         (Why::RequestState, "request-state"),
@@ -54,6 +56,7 @@ impl Why {
         (Why::Task, "task"),
         (Why::Subscription, "subscription"),
         (Why::Retry, "retry"),
+        (Why::Redirect, "redirect"),
     ];
 
     /// The word of the JSON lines.
@@ -75,6 +78,7 @@ impl Why {
             Why::Task => "task",
             Why::Subscription => "subscription",
             Why::Retry => "likely retry",
+            Why::Redirect => "redirected",
         }
     }
 
@@ -90,6 +94,7 @@ impl Why {
             }
             Why::Task => format!("it names the task that message {number} created"),
             Why::Subscription => format!("it names the subscription that message {number} asked for"),
+            Why::Redirect => format!("it is message {number} again, sent to where the server redirected that"),
             Why::Retry => {
                 format!("likely: the same tool was called soon after message {number} said that it had failed")
             }
@@ -184,8 +189,11 @@ impl Operations {
     fn request(&mut self, message: &Message) -> Option<Link> {
         let method = Method::named(message.method.as_deref().unwrap_or_default());
         let params = body(message);
-        let found = self.continues(message, method, &params);
-        let operation = found.map_or(message.number, |(given, _)| given.operation);
+        let link = match message.copies.and_then(|original| self.redirected(original)) {
+            Some(link) => Some(link),
+            None => self.continues(message, method, &params).map(|(given, why)| given.link(why)),
+        };
+        let operation = link.map_or(message.number, |link| link.operation);
         let token = match method {
             Method::SubscriptionsListen => message.id.as_deref().map(|id| Token::Listen(message.exchange, hash(id))),
             Method::ResourcesSubscribe => params.get("uri").map(|uri| Token::Resource(hash_value(uri))),
@@ -201,7 +209,16 @@ impl Operations {
             self.asked.pop_first();
         }
         self.asked.insert(message.number, Asked { method, operation, again, token });
-        found.map(|(given, why)| given.link(why))
+        link
+    }
+
+    /// A copy takes the place of the request that was redirected.
+    fn redirected(&mut self, original: MessageNumber) -> Option<Link> {
+        let asked = self.asked.remove(&original)?;
+        if let Some(token) = asked.token {
+            self.take(token);
+        }
+        Some(Link { operation: asked.operation, previous: original, why: Why::Redirect })
     }
 
     /// What a request uses.

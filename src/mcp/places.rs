@@ -8,6 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use rustc_hash::FxHashMap;
 
+use super::message::MessageNumber;
 use super::revision::Revision;
 use super::session::SessionNumber;
 use crate::decode::ConnectionId;
@@ -43,6 +44,10 @@ pub struct Place {
     pub status: Option<u16>,
     /// Where the response redirects to, once seen.
     pub redirected_to: Option<String>,
+    /// The session of a redirected request with the same text, of which this is the copy, and the number of its first message.
+    pub copy_of: Option<(SessionNumber, MessageNumber)>,
+    /// The number of the first message that the request carried.
+    pub first_message: Option<MessageNumber>,
     /// The session its messages belong to, once known.
     pub session: Option<SessionNumber>,
     /// Whether the request carried JSON-RPC.
@@ -71,6 +76,8 @@ impl Place {
             resumes: field("last-event-id").is_some(),
             status: None,
             redirected_to: None,
+            copy_of: None,
+            first_message: None,
             session: None,
             asked: false,
             text: None,
@@ -94,7 +101,7 @@ const REDIRECTS: usize = 4_096;
 pub struct Places {
     by_id: FxHashMap<(u16, String), SessionNumber>,
     by_endpoint: FxHashMap<(SocketAddr, String), SessionNumber>,
-    by_redirect: FxHashMap<(IpAddr, u64), SessionNumber>,
+    by_redirect: FxHashMap<(IpAddr, u64), (SessionNumber, MessageNumber)>,
     stateless: FxHashMap<Stateless, SessionNumber>,
     by_connection: FxHashMap<ConnectionId, SessionNumber>,
     /// Sessions that were opened by `initialize` and for which no answer told yet whether they have an id.
@@ -105,7 +112,7 @@ pub struct Places {
 
 impl Places {
     /// The session that an exchange's evidence names.
-    pub fn find(&mut self, place: &Place, is_initialize: bool) -> Option<SessionNumber> {
+    pub fn find(&self, place: &Place, is_initialize: bool) -> Option<SessionNumber> {
         if let Some(session) = place.session {
             return Some(session);
         }
@@ -116,7 +123,7 @@ impl Places {
         if let Some(session) = self.by_endpoint.get(&(place.server, place.target.clone())) {
             return Some(*session);
         }
-        if let Some(session) = place.text.and_then(|text| self.by_redirect.remove(&(place.client.ip(), text))) {
+        if let Some((session, _)) = place.copy_of {
             return Some(session);
         }
         if is_initialize {
@@ -130,6 +137,18 @@ impl Places {
         let here = self.by_connection.get(&place.connection).copied();
         here.filter(|session| self.is_stateless(*session, &key) || self.omits_id(*session, place, &key))
             .or_else(|| self.stateless.get(&key).copied())
+    }
+
+    /// The session of a GET or DELETE that names none: that to which POSTs of this client to this target belong, once one was taken. A
+    /// client whose POST was not taken may go on to GET the stream of HTTP+SSE, which is another session.
+    pub fn bodiless(&self, place: &Place) -> Option<SessionNumber> {
+        let is_mcp = place.method == "DELETE" || place.method == "GET" && place.accepts_events;
+        if !is_mcp || place.session_id.is_some() {
+            return None;
+        }
+        let key = place.stateless();
+        let here = self.by_connection.get(&place.connection).filter(|session| self.omits_id(**session, place, &key));
+        here.or_else(|| self.stateless.get(&key)).filter(|session| !self.unbound.contains_key(session)).copied()
     }
 
     /// A session whose id was assigned in an answer that the capture does not hold: the only one of this client, server and path that
@@ -205,17 +224,22 @@ impl Places {
 
     /// The request of this exchange was redirected: its copy belongs to the same session.
     pub fn redirect(&mut self, place: &Place) {
-        if let (Some(text), Some(session)) = (place.text, place.session) {
+        if let (Some(text), Some(session), Some(first)) = (place.text, place.session, place.first_message) {
             // A copy follows its redirect at once: one that has not come by now does not come any more.
             if self.by_redirect.len() == REDIRECTS {
                 self.by_redirect.clear();
             }
-            self.by_redirect.insert((place.client.ip(), text), session);
+            self.by_redirect.insert((place.client.ip(), text), (session, first));
             // The id will be assigned where it leads, and may be named there before.
             if let (Some((.., target)), Some(to)) = (self.unbound.get_mut(&session), &place.redirected_to) {
                 *target = resolved(&place.target, to);
             }
         }
+    }
+
+    /// The redirected request that this one repeats: its session and its first message. Told once.
+    pub fn copied(&mut self, place: &Place) -> Option<(SessionNumber, MessageNumber)> {
+        self.by_redirect.remove(&(place.client.ip(), place.text?))
     }
 
     /// The connection is over.
@@ -227,7 +251,7 @@ impl Places {
     pub fn forget(&mut self, gone: impl Fn(SessionNumber) -> bool) {
         self.by_id.retain(|_, session| !gone(*session));
         self.by_endpoint.retain(|_, session| !gone(*session));
-        self.by_redirect.retain(|_, session| !gone(*session));
+        self.by_redirect.retain(|_, (session, _)| !gone(*session));
         self.stateless.retain(|_, session| !gone(*session));
         self.by_connection.retain(|_, session| !gone(*session));
         self.unbound.retain(|session, _| !gone(*session));

@@ -67,6 +67,7 @@ pub fn message(number: u64, time: Time, direction: Direction, raw: &str) -> Mess
         sse_id: None,
         line: Some(number),
         redelivered: false,
+        copies: None,
         link: None,
         findings: Vec::new(),
     };

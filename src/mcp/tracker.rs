@@ -215,6 +215,8 @@ impl Tracker {
         if text.direction == Direction::ClientToServer {
             place.asked = true;
             place.text = Some(fingerprint(&text.bytes));
+            place.copy_of = self.places.copied(place);
+            place.first_message = Some(MessageNumber(self.last_message + 1));
         }
         let number = match self.places.find(place, initialize).filter(|number| self.sessions.contains_key(number)) {
             Some(number) => number,
@@ -335,6 +337,8 @@ impl Tracker {
             }
             None => false,
         };
+        let copied = place.filter(|_| text.direction == Direction::ClientToServer).and_then(|place| place.copy_of);
+        let index = batch.map_or(0, |(_, index)| u64::from(index));
         let message = Message {
             session: number,
             number: MessageNumber::default(),
@@ -361,6 +365,7 @@ impl Tracker {
             sse_id,
             line,
             redelivered,
+            copies: copied.map(|(_, MessageNumber(first))| MessageNumber(first + index)),
             link: None,
             findings: Vec::new(),
         };

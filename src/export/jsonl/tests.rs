@@ -43,6 +43,7 @@ fn message() -> Message {
         sse_id: Some("7".to_owned()),
         line: None,
         redelivered: true,
+        copies: None,
         link: None,
         findings: vec!["jsonrpc-version-missing"],
     }
@@ -87,6 +88,7 @@ fn a_line_of_a_pipe() {
         sse_id: None,
         line: Some(3),
         redelivered: false,
+        copies: None,
         link: None,
         findings: vec![],
         ..message()
@@ -309,6 +311,7 @@ prop_compose! {
             sse_id,
             line: at_line,
             redelivered,
+            copies: None,
             link: None,
             findings,
         }

@@ -9,9 +9,9 @@ use crate::decode::Direction;
 use crate::decode::exchange::ExchangeNumber;
 use crate::findings::Rule;
 use crate::findings::seen::{Evidence, Facts, InForce};
-use crate::mcp::MessageNumber;
 use crate::mcp::capability::{Capabilities, Declarer};
 use crate::mcp::method::Method;
+use crate::mcp::{Message, MessageNumber};
 
 /// Bytes of a remembered text (a name, a URI, a cursor): real ones are short; the bound keeps many requests small.
 const TEXT: usize = 4_096;
@@ -42,6 +42,8 @@ pub struct Asked {
     pub exchange: Option<ExchangeNumber>,
     /// The HTTP status, of 300 and more, by which the server refused it without a word of JSON-RPC, or sent it elsewhere.
     pub refused: Option<u16>,
+    /// What answered it and could not be read.
+    pub garbled: Option<MessageNumber>,
     /// When its sender asked to cancel it.
     pub cancelled: Option<Time>,
     /// What it is about: `name` of a tool or prompt, `uri` of a resource, `taskId`.
@@ -93,6 +95,7 @@ impl Asked {
             in_force: facts.in_force,
             exchange: message.exchange,
             refused: None,
+            garbled: None,
             cancelled: None,
             subject: subject.as_deref().map(short),
             progress_token: facts.meta().get("progressToken").map(|token| plain(token).into_owned()),
@@ -203,6 +206,29 @@ impl Requests {
         }
     }
 
+    /// A text of the other side is no message: if it names the id of an open request, or came in the response to the only one,
+    /// it was the answer to that.
+    pub(super) fn garbled(&mut self, message: &Message) {
+        let sender = message.direction.reversed();
+        let text = String::from_utf8_lossy(&message.raw);
+        let ids = text.split("\"id\"").skip(1).take(LOOKED_AT).filter_map(|rest| {
+            let value = rest.trim_start().strip_prefix(':')?.trim_start();
+            let end = match value.strip_prefix('"') {
+                Some(inside) => inside.find('"')? + 2,
+                None => value.find(|next: char| !next.is_ascii_digit() && next != '-').unwrap_or(value.len()),
+            };
+            Some(&value[..end])
+        });
+        let ids: Vec<&str> = ids.collect();
+        let here = |asked: &Asked| asked.exchange == message.exchange && message.exchange.is_some();
+        let only = self.iter().filter(|asked| asked.sender == sender && here(asked)).count() == 1;
+        for asked in self.open.values_mut().rev().take(LOOKED_AT).filter(|asked| asked.sender == sender) {
+            if ids.contains(&asked.id.as_str()) || only && here(asked) {
+                asked.garbled.get_or_insert(message.number);
+            }
+        }
+    }
+
     pub(super) fn cancelled(&mut self, sender: Direction, id: &str, time: Time) {
         if let Some(asked) =
             self.open.values_mut().rev().take(LOOKED_AT).find(|asked| asked.sender == sender && asked.id == id)
@@ -225,6 +251,7 @@ impl Asked {
             in_force: InForce::UNKNOWN,
             exchange: None,
             refused: None,
+            garbled: None,
             cancelled: None,
             subject: None,
             progress_token: None,

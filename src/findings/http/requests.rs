@@ -6,6 +6,7 @@ use crate::decode::jsonrpc::Kind;
 use crate::findings::carried::{Carried, is_success, media_type};
 use crate::findings::history::History;
 use crate::findings::report::Report;
+use crate::findings::seen::Evidence;
 use crate::findings::{Check, Rule, Severity};
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::{self, V2025_03_26, V2025_06_18, V2025_11_25};
@@ -147,6 +148,7 @@ fn version_mismatch(_: &Exchange, carried: &Carried, history: &History, report: 
         }
     } else if let Some(given) = history.handshake.given.as_deref()
         && is_behind_handshake(carried, history)
+        && carried.in_force.is_none_or(|known| known.evidence != Evidence::Header)
         && given != header
     {
         report.say_as(Severity::Warning, format!("the header says {header}, the answer to initialize {given}"));

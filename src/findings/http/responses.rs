@@ -86,13 +86,18 @@ static GET_STATUS: Rule = Rule {
 };
 
 fn get_status(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
+    if !is_streamable(history) || !carried.is_get {
+        return;
+    }
     let is_stream = media_type(&exchange.response).as_deref() == Some("text/event-stream");
-    if is_streamable(history)
-        && carried.is_get
-        && is_success(exchange)
-        && !is_stream
-        && !hides_fields(exchange, history)
+    // 404 may end a session, and 400 blame the client: here there is nothing to end and nothing to blame.
+    let accepts = exchange.request.fields.get("accept").is_some_and(|accept| accept.contains("text/event-stream"));
+    let is_blameless = accepts && !carried.names_session && history.endpoint.assigned.is_none() && history.is_whole();
+    if let Some(status @ (400 | 404 | 501)) = exchange.status
+        && is_blameless
     {
+        report.say(format!("the answer is {status}, and 405 is how to say that there is no stream"));
+    } else if is_success(exchange) && !is_stream && !hides_fields(exchange, history) {
         let named = media_type(&exchange.response).unwrap_or("no Content-Type".into());
         report.say(format!("the answer is {} with {named}", exchange.status.unwrap_or_default()));
     }
@@ -152,5 +157,16 @@ mod tests {
         fires("http-get-status", &answered("< 200\nContent-Type: text/html\n\n<html>"));
         silent("http-get-status", &answered("< 405\n\n"));
         silent("http-get-status", &answered("< 200\nContent-Type: text/event-stream\n\n: hello\n\n"));
+        // With a session id, 404 ends the session; a client that accepts no events is answered 400.
+        silent("http-get-status", &answered("< 404\n\n"));
+        let get = |accept: &str| format!("> GET /mcp\nAccept: {accept}\n{}\n", header(VERSION, false));
+        let sessionless = |get: String, answer: &str| http_session(VERSION, false, &[get, answer.to_owned()]);
+        let found = fires("http-get-status", &sessionless(get("text/event-stream"), "< 404\n\n"));
+        assert_eq!(found.text, "the answer is 404, and 405 is how to say that there is no stream");
+        let error = json(400, "", r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"empty"}}"#);
+        fires("http-get-status", &sessionless(get("text/event-stream"), &error));
+        silent("http-response-on-get", &sessionless(get("text/event-stream"), &error));
+        silent("http-get-status", &sessionless(get("text/html"), "< 400\n\n"));
+        silent("http-get-status", &sessionless(get("text/event-stream"), "< 405\n\n"));
     }
 }

@@ -31,7 +31,9 @@ static ON_GET: Rule = Rule {
 };
 
 fn on_get(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let is_answer_to_get = seen.carried.is_some_and(|carried| carried.is_get && !carried.resumes);
+    // What refuses a GET may be worded as an error, in a body of its own.
+    let is_streamed = seen.message.carrier == Carrier::SseEvent;
+    let is_answer_to_get = is_streamed && seen.carried.is_some_and(|carried| carried.is_get && !carried.resumes);
     if is_answer_to_get && is_streamable(seen.history) && !seen.is_from_client() {
         report.say(format!("the answer to id {} came on a GET stream", seen.id()));
     }

@@ -238,6 +238,11 @@ pub fn unanswered(pending: &Pending, history: &History, report: &mut Report<'_>)
     let packets = asked.map_or(&[][..], |asked| &asked.packets);
     let mut report = Report { packets, ..report.again() };
     let mut text = format!("{method} (message {}) has no answer", pending.number.0);
+    // What could not be read is told of where it stands.
+    if let Some(garbled) = asked.and_then(|asked| asked.garbled) {
+        text.push_str(&format!(" that can be read: message {} would be it", garbled.0));
+        return report.say_as_with(Severity::Info, &[pending.number, garbled], text);
+    }
     let severity = if history.has_gaps { Severity::Info } else { UNANSWERED.severity };
     if history.has_gaps {
         text.push_str(" in what was captured; bytes of the session are missing");

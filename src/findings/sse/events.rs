@@ -101,9 +101,9 @@ static BUFFERING: Rule = Rule {
     checks: &[Check::Response(buffering)],
 };
 
-/// At the first such response of a session only: the others are the same omission.
-fn buffering(exchange: &Exchange, _: &Carried, history: &History, report: &mut Report<'_>) {
-    let is_stream = media_type(&exchange.response).as_deref() == Some("text/event-stream");
+/// At the first such response of a session only: the others are the same omission. A GET has no stream in these revisions at all.
+fn buffering(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
+    let is_stream = !carried.is_get && media_type(&exchange.response).as_deref() == Some("text/event-stream");
     let is_buffered = exchange.response.fields.get("x-accel-buffering") != Some("no");
     if is_streamable(history) && is_stream && is_buffered && history.streams.buffered == 0 {
         report.say("the response does not say it");

@@ -70,7 +70,8 @@ impl Tracker {
     /// The session that an open exchange belongs to, as far as is known.
     pub fn session_at(&mut self, exchange: ExchangeNumber) -> Option<SessionNumber> {
         let place = self.exchanges.get(&exchange)?;
-        place.session.or_else(|| place.session_id.as_ref().and_then(|_| self.places.find(place, false)))
+        let named = || place.session_id.as_ref().and_then(|_| self.places.find(place, false));
+        place.session.or_else(named).or_else(|| self.places.bodiless(place))
     }
 
     /// An exchange is over. What its response carried is told while it is known what carried it; an answer that a client sent may still wait, and one

@@ -72,7 +72,7 @@ impl State {
                     self.pairing.cancel(sender, &id);
                 }
             }
-            (Kind::Response | Kind::Error, Some(id)) if !message.redelivered && id != "null" => {
+            (Kind::Response | Kind::Error, Some(id)) if !message.is_repeated() && id != "null" => {
                 match self.pairing.answer(sender, id, scope, limits.answered) {
                     Answered::Request(request) => {
                         message.answers = Some(request.number);

@@ -36,8 +36,16 @@ impl Code for Status {
 }
 
 impl Code for Why {
-    const ALL: &'static [Why] =
-        &[Why::Answer, Why::Cursor, Why::RequestState, Why::InputResponses, Why::Task, Why::Subscription, Why::Retry];
+    const ALL: &'static [Why] = &[
+        Why::Answer,
+        Why::Cursor,
+        Why::RequestState,
+        Why::InputResponses,
+        Why::Task,
+        Why::Subscription,
+        Why::Retry,
+        Why::Redirect,
+    ];
     const WHAT: &'static str = "why a message is linked";
 }
 
@@ -162,6 +170,7 @@ impl MessageRow {
             sse_id: self.sse_id,
             line: self.line,
             redelivered: self.redelivered,
+            copies: None,
             link: self.link,
             findings,
         }

@@ -51,7 +51,7 @@ prop_compose! {
             session: SessionNumber(1), number: MessageNumber(0), time: Time(time), transport, direction, kind, id, method, tool: None, raw,
             envelope, batch, answers: None, answered_by: answered_by.map(MessageNumber), latency,
             span: Span { stream: StreamId(span.0), start: span.1, end: span.2 }, packets, carrier,
-            exchange: exchange.map(ExchangeNumber), sse_id, line, redelivered,
+            exchange: exchange.map(ExchangeNumber), sse_id, line, redelivered, copies: None,
             link: link.map(|(operation, previous, why)| Link {
                 operation: MessageNumber(operation), previous: MessageNumber(previous), why,
             }),
