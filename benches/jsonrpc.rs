@@ -83,6 +83,7 @@ fn bench_write(bencher: Bencher, raw: Vec<u8>) {
         sse_id: None,
         line: None,
         redelivered: false,
+        copies: None,
         link: None,
         findings: vec![],
     };

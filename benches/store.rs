@@ -255,6 +255,7 @@ fn capture() -> (Vec<Told>, u64) {
                 sse_id: None,
                 line: None,
                 redelivered: false,
+                copies: None,
                 link: None,
                 findings: Vec::new(),
             })));

@@ -1,7 +1,7 @@
 //! Rules about cancellation (basic/utilities/cancellation; 2026-07-28: basic/patterns/cancellation).
 
 use super::report::Report;
-use super::rule::{ANSWERS, NOTIFICATIONS};
+use super::rule::{ANSWERS, ERRORS, NOTIFICATIONS};
 use super::seen::Seen;
 use super::{Check, Rule, Severity};
 use crate::mcp::Transport;
@@ -10,7 +10,7 @@ use crate::mcp::revision::Revision::V2025_11_25;
 use crate::mcp::revision::Revisions;
 
 /// The rules of this file.
-pub(super) const RULES: &[&Rule] = &[&UNKNOWN, &ANSWERED, &BY_SERVER, &TASK];
+pub(super) const RULES: &[&Rule] = &[&UNKNOWN, &ANSWERED, &UNASKED, &BY_SERVER, &TASK];
 
 static UNKNOWN: Rule = Rule {
     id: "cancel-unknown",
@@ -71,6 +71,32 @@ fn answered(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     let severity = if is_stdio && delay > RACE { Severity::Warning } else { ANSWERED.severity };
     let text = format!("the answer came {} ms behind the cancellation", delay / 1_000_000);
     report.say_as_with(severity, &[asked.number], text);
+}
+
+static UNASKED: Rule = Rule {
+    id: "cancel-without-notification",
+    severity: Severity::Warning,
+    layer: "cancellation",
+    title: "A request was answered as cancelled, and nobody asked for that",
+    spec: "basic/utilities/cancellation \"Cancellation Flow\": \"When a party wants to cancel an in-progress request, it sends a notifications/cancelled notification\"; -32800 is LSP's RequestCancelled",
+    why: "A server that cancels by itself should say what failed; a client that cancels without the notification leaves the server at work.",
+    example: "{\"error\":{\"code\":-32800,\"message\":\"cancelled\"}} without notifications/cancelled before it",
+    remedy: "Send notifications/cancelled with the id of the request; after a timeout of the server, answer with an error that says so.",
+    checks: &[Check::Any(ERRORS, &[], unasked)],
+    ..Rule::BLANK
+};
+
+/// LSP 3.17: "The client has canceled a request and a server has detected the cancel".
+const CANCELLED: &str = "-32800";
+
+fn unasked(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let Some(asked) = seen.asked.filter(|_| seen.body().get("code") == Some(CANCELLED)) else { return };
+    // Tasks are cancelled by a request of their own.
+    let is_task = asked.is_task || matches!(asked.method, Method::TasksResult | Method::TasksGet);
+    if asked.cancelled.is_none() && !is_task && seen.history.is_whole() {
+        let text = format!("message {} was cancelled, and no notification asked for it", asked.number.0);
+        report.say_with(&[asked.number], text);
+    }
 }
 
 static BY_SERVER: Rule = Rule {
@@ -158,6 +184,16 @@ mod tests {
             format!(r#"> {{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}}"#, modern(r#""name":"a""#));
         let late = [call.as_str(), &cancel("1"), "+ 5000", ANSWER];
         assert_eq!(fires(rule, &late).severity.name(), "warning");
+    }
+
+    #[test]
+    fn what_is_answered_as_cancelled_was_cancelled() {
+        let rule = "cancel-without-notification";
+        let ended = r#"< {"jsonrpc":"2.0","id":1,"error":{"code":-32800,"message":"Request cancelled"}}"#;
+        assert_eq!(fires(rule, &session(VERSION, &[CALL, ended])).messages.len(), 2);
+        silent(rule, &session(VERSION, &[CALL, &cancel("1"), ended]));
+        silent(rule, &session(VERSION, &[CALL, &ended.replace("-32800", "-32603")]));
+        silent(rule, &["~", CALL, ended]);
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub use listing::{Listing, Listings, Page};
 pub use log_level::LogLevel;
 pub use process::Process;
 pub use prompts::Prompts;
-pub use requests::{Asked, Requests, is_paged, plain};
+pub use requests::{Asked, FLOOD, Requests, is_paged, plain};
 pub use rounds::{Retry, Round, Rounds, Wanted};
 pub use spoken::Spoken;
 pub use streams::{EventStream, Issued, Streams, fingerprint as data_fingerprint};
@@ -342,6 +342,9 @@ impl History {
                 self.requests.asked(asked);
             }
             Kind::Response | Kind::Error => {
+                if let Some(asked) = self.requests.meant(message).map(|asked| asked.number) {
+                    self.requests.mistaken(asked, message.number);
+                }
                 if message.kind == Kind::Response && facts.method == Method::ServerDiscover {
                     let text = facts.body().get("capabilities").unwrap_or_default();
                     self.discovered = Some(Capabilities::read(Declarer::Server, text));
@@ -371,7 +374,7 @@ impl History {
                 let asked = self.requests.progressing(message.direction.reversed(), &token, message.exchange);
                 let value = facts.body().get("progress").and_then(|value| value.parse().ok());
                 if let (Some(number), Some(value)) = (asked.map(|asked| asked.number), value) {
-                    self.requests.progressed(number, value);
+                    self.requests.progressed(number, value, message.time);
                 }
             }
             Kind::Invalid => self.requests.garbled(message),

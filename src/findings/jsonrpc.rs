@@ -61,16 +61,16 @@ pub(super) fn judge(oddity: &Oddity, facts: &Facts<'_>, history: &History, found
         // Up to 2025-11-25 it is reused as well, which says more.
         Oddity::IdInFlight if facts.revisions().within(Revisions::LEGACY) => {}
         Oddity::IdInFlight => say(&ids::IN_FLIGHT, format!("id {id} is still open")),
-        Oddity::UnknownId => match ids::coerced(history, message) {
-            Some(asked) => {
+        Oddity::UnknownId => match history.requests.meant(message) {
+            Some(asked) if ids::is_coerced(&asked.id, id) => {
                 let text = format!("the request (message {}) has the id {}, the answer {id}", asked.number.0, asked.id);
                 Report::at_message(&ids::TYPE_CHANGED, message, found).say_with(&[asked.number], text);
             }
-            None if history.has_gaps || history.awaits_bytes => {
+            _ if history.has_gaps || history.awaits_bytes => {
                 let text = format!("no request with id {id} was captured; bytes of the session are missing");
                 Report::at_message(&ids::UNKNOWN, message, found).say_as(super::Severity::Warning, text);
             }
-            None => say(&ids::UNKNOWN, format!("no request of the other side has id {id}")),
+            _ => say(&ids::UNKNOWN, format!("no request of the other side has id {id}")),
         },
         Oddity::AnsweredAgain => say(&ids::DUPLICATE, format!("the request with id {id} was answered before")),
         Oddity::Ambiguous => {

@@ -88,7 +88,8 @@ static SERVER_BEFORE_INITIALIZED: Rule = Rule {
 
 fn server_before_initialized(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     let handshake = &seen.history.handshake;
-    let is_open = handshake.initialize.is_some() && handshake.initialized.is_none();
+    // A client that went on without the notification, which is said, will not send it any more.
+    let is_open = handshake.initialize.is_some() && handshake.initialized.is_none() && !handshake.went_on;
     if !seen.is_from_client() && is_open && seen.method != Method::Ping {
         report.say(format!("{} came before notifications/initialized", seen.method_name()));
     }

@@ -1,12 +1,12 @@
 //! Rules about methods: whether the revision in force has them, and who may send them.
 
 use super::report::Report;
-use super::rule::ASKS;
+use super::rule::{ASKS, RESULTS};
 use super::seen::Seen;
 use super::{Check, Rule, Severity};
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::method::{Method, Sender};
-use crate::mcp::revision::Revision::V2025_06_18;
+use crate::mcp::revision::Revision::{self, V2025_06_18};
 use crate::mcp::revision::Revisions;
 
 /// The rules of this file.
@@ -46,7 +46,7 @@ static NOT_IN_VERSION: Rule = Rule {
     why: "The receiver does not implement it and answers -32601, or ignores the notification.",
     example: "elicitation/create under 2025-03-26; ping under 2026-07-28",
     remedy: "Ask for the revision that has it, or do without.",
-    checks: &[Check::Any(ASKS, &[], not_in_version)],
+    checks: &[Check::Any(ASKS, &[], not_in_version), Check::Any(RESULTS, &[Method::Initialize], not_negotiated)],
     ..Rule::BLANK
 };
 
@@ -68,6 +68,15 @@ fn not_in_version(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     let names: Vec<&str> = definition.revisions.iter().map(|revision| revision.name()).collect();
     let place = in_force.single().map_or("the revision in force", |revision| revision.name());
     report.say_as(severity, format!("{} is not in {place}, but in {}", definition.name, names.join(", ")));
+}
+
+/// 2026-07-28 removed the handshake: it cannot be what one agrees on. A client that asks for it is answered with another.
+fn not_negotiated(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let given = seen.body().text("protocolVersion").and_then(|given| Revision::named(&given));
+    if let Some(given) = given.filter(|given| given.is_stateless()) {
+        let text = format!("initialize is not in {}, which the server gave as the agreed one", given.name());
+        report.say_as(Severity::Error, text);
+    }
 }
 
 static UNKNOWN: Rule = Rule {
@@ -97,6 +106,11 @@ const MEANT: [(&str, &str); 10] = [
     ("$/progress", "notifications/progress"),
 ];
 
+/// The method that was meant by a name that is none.
+pub(super) fn meant(name: &str) -> Option<&'static str> {
+    MEANT.iter().find(|(known, _)| *known == name).map(|(_, meant)| *meant)
+}
+
 fn unknown(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     // An extension that was declared brings methods of its own, which nothing here knows.
     let handshake = &seen.history.handshake;
@@ -105,8 +119,8 @@ fn unknown(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
         return;
     }
     let name = seen.method_name();
-    match MEANT.iter().find(|(known, _)| *known == name) {
-        Some((_, meant)) => report.say(format!("{name} is no method of MCP: {meant} is")),
+    match meant(name) {
+        Some(meant) => report.say(format!("{name} is no method of MCP: {meant} is")),
         None => report.say(format!("{name} is no method of MCP")),
     }
 }

@@ -1,6 +1,6 @@
 //! Rules about progress notifications (basic/utilities/progress; 2026-07-28: basic/patterns/progress).
 
-use super::history::{Asked, plain};
+use super::history::{Asked, FLOOD, plain};
 use super::report::Report;
 use super::rule::{NOTIFICATIONS, REQUESTS};
 use super::seen::Seen;
@@ -62,9 +62,12 @@ static NOT_INCREASING: Rule = Rule {
 fn not_increasing(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     let Some(token) = seen.body().get("progressToken").map(plain) else { return };
     let now = seen.body().get("progress").and_then(|value| value.parse::<f64>().ok());
+    // One notification on two streams is a broadcast, which has a rule of its own.
+    let is_news = || seen.history.spoken.elsewhere(seen.message).is_none();
     if let (Some(asked), Some(now)) = (asked(seen, &token), now)
         && let Some(before) = asked.progress
         && now <= before
+        && is_news()
     {
         let method = asked.method.definition().map_or("the request", |method| method.name);
         report.say_with(&[asked.number], format!("{now} follows {before} for {method} (message {})", asked.number.0));
@@ -139,12 +142,15 @@ static OVER_TOTAL: Rule = Rule {
     id: "progress-over-total",
     severity: Severity::Info,
     layer: "progress",
-    title: "Progress beyond its total",
-    spec: "basic/utilities/progress \"Progress Flow\": total is the \"Total number of items to process (or total progress required), if known\"",
-    why: "A bar shows more than 100 %.",
-    example: "\"progress\":12,\"total\":10",
-    remedy: "Leave total out where it is not known.",
-    checks: &[Check::Message(NOTIFICATIONS, &[Method::Progress], over_total)],
+    title: "Progress beyond its total, or a flood of it",
+    spec: "basic/utilities/progress \"Progress Flow\": total is the \"Total number of items to process (or total progress required), if known\"; \"Implementation Notes\": \"Both parties SHOULD implement rate limiting to prevent flooding\"",
+    why: "A bar shows more than 100 %; nobody reads a hundred steps in a second, and each costs both sides.",
+    example: "\"progress\":12,\"total\":10; or a notification for each of a million rows",
+    remedy: "Leave total out where it is not known; tell of progress a few times in a second at most.",
+    checks: &[
+        Check::Message(NOTIFICATIONS, &[Method::Progress], over_total),
+        Check::Message(NOTIFICATIONS, &[Method::Progress], flood),
+    ],
     ..Rule::BLANK
 };
 
@@ -154,6 +160,14 @@ fn over_total(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
         && progress > total
     {
         report.say(format!("{progress} of {total}"));
+    }
+}
+
+fn flood(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let Some(token) = seen.body().get("progressToken").map(plain) else { return };
+    let Some(asked) = asked(seen, &token) else { return };
+    if asked.paced(seen.message.time).1 == FLOOD {
+        report.say_with(&[asked.number], format!("{FLOOD} notifications for message {} in one second", asked.number.0));
     }
 }
 
@@ -198,6 +212,13 @@ mod tests {
         fires("progress-not-increasing", &told(&[&call(1, "1"), &first, &first, ANSWER]));
         fires("progress-after-completion", &told(&[&call(1, "1"), ANSWER, &first]));
         fires("progress-over-total", &told(&[&call(1, "1"), &progress("1", "11"), ANSWER]));
+        let steps: Vec<String> = (1..=150).map(|step| progress("1", &format!("{}", f64::from(step) / 100.0))).collect();
+        let asked = call(1, "1");
+        let flood: Vec<&str> = std::iter::once(asked.as_str()).chain(steps.iter().map(String::as_str)).collect();
+        let found = fires("progress-over-total", &told(&flood));
+        assert_eq!(found.text, "100 notifications for message 4 in one second");
+        let slowly: Vec<&str> = flood.iter().flat_map(|step| ["+ 20", *step]).collect();
+        silent("progress-over-total", &told(&slowly));
         for rule in ["progress-not-increasing", "progress-after-completion", "progress-over-total"] {
             silent(rule, &fine);
         }

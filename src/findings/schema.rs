@@ -1,6 +1,7 @@
 //! Rules about the members of messages: every request, notification and result against its revision's definition, and the
 //! keys of `_meta`.
 
+use super::methods::meant;
 use super::mismatch::{Topic, told};
 use super::report::Report;
 use super::rule::{ASKS, NOTIFICATIONS, REQUESTS, RESULTS};
@@ -9,9 +10,10 @@ use super::{Check, Rule, Severity};
 use crate::mcp::Revision;
 use crate::mcp::Revision::V2025_06_18;
 use crate::mcp::revision::Revisions;
+use crate::mcp::shape;
 
 /// The rules of this file.
-pub(super) const RULES: &[&Rule] = &[&REQUEST, &NOTIFICATION, &RESULT, &META_KEY, &META_RESERVED];
+pub(super) const RULES: &[&Rule] = &[&REQUEST, &NOTIFICATION, &RESULT, &NONSTANDARD, &META_KEY, &META_RESERVED];
 
 static REQUEST: Rule = Rule {
     id: "schema-request-invalid",
@@ -22,7 +24,7 @@ static REQUEST: Rule = Rule {
     why: "The receiver answers -32602, or takes a missing or mistyped parameter for something else.",
     example: "tools/call with \"params\":{\"tool\":\"add\"}, where \"name\" is meant",
     remedy: "Send the members that the schema of the negotiated revision asks for, with their types.",
-    checks: &[Check::Any(REQUESTS, &[], shape)],
+    checks: &[Check::Any(REQUESTS, &[], differs)],
     ..Rule::BLANK
 };
 
@@ -35,7 +37,7 @@ static NOTIFICATION: Rule = Rule {
     why: "The receiver ignores it without a word: nobody answers notifications.",
     example: "notifications/progress without \"progress\"",
     remedy: "Send the members that the schema of the negotiated revision asks for, with their types.",
-    checks: &[Check::Any(NOTIFICATIONS, &[], shape)],
+    checks: &[Check::Any(NOTIFICATIONS, &[], differs)],
     ..Rule::BLANK
 };
 
@@ -48,13 +50,45 @@ static RESULT: Rule = Rule {
     why: "Clients validate results: the call fails although the server did its work.",
     example: "a result of tools/call without \"content\"",
     remedy: "Send the members that the schema of the negotiated revision asks for, with their types.",
-    checks: &[Check::Any(RESULTS, &[], shape)],
+    checks: &[Check::Any(RESULTS, &[], differs)],
     ..Rule::BLANK
 };
 
-fn shape(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+fn differs(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     if let Some(text) = told(seen, Topic::Schema) {
         report.say(text);
+    }
+}
+
+static NONSTANDARD: Rule = Rule {
+    id: "params-nonstandard",
+    severity: Severity::Info,
+    layer: "schema",
+    title: "Params have a member that no definition of the method names",
+    spec: "schema: the params of the method; basic/index \"_meta\": what clients and servers add stands there",
+    why: "It is allowed and nobody reads it: what was meant by it has no effect, and a later revision may give it a meaning.",
+    example: "notifications/initialized with \"params\":{\"ts\":1}",
+    remedy: "Put it into _meta under a prefix of your own; or look for the name that MCP has for it.",
+    checks: &[Check::Any(ASKS, &[], nonstandard)],
+    ..Rule::BLANK
+};
+
+/// `_meta`, and members that rules of their own look at wherever they stand.
+const ELSEWHERE: [&str; 4] = ["_meta", "task", "inputResponses", "requestState"];
+
+fn nonstandard(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    // A member that is there under another name is told of as missing.
+    if !seen.mismatches().is_empty() {
+        return;
+    }
+    // A name without its prefix is still the method's.
+    let name = seen.method_name();
+    let method = meant(name).filter(|meant| meant.ends_with(name)).unwrap_or(name);
+    let is_named = |name: &str| seen.revisions().iter().any(|revision| shape::names_param(revision, method, name));
+    let mut unnamed = seen.body().iter().filter_map(|(name, _)| crate::decode::json::string(name));
+    if let Some(name) = unnamed.find(|name| !ELSEWHERE.contains(&&**name) && !is_named(name)) {
+        let shown = &name[..name.floor_char_boundary(60)];
+        report.say(format!("{method} has no param {shown:?}"));
     }
 }
 
@@ -173,6 +207,26 @@ mod tests {
             "schema-notification-invalid",
             &session("2025-06-18", &[&progress(r#"{"progressToken":1,"progress":1}"#)]),
         );
+    }
+
+    #[test]
+    fn params_have_the_members_of_their_definition() {
+        let rule = "params-nonstandard";
+        let initialized = |name: &str, params: &str| {
+            let mut all = session("2025-06-18", &[]);
+            all[2] = format!(r#"> {{"jsonrpc":"2.0","method":"{name}","params":{params}}}"#);
+            all
+        };
+        let found = fires(rule, &initialized("notifications/initialized", r#"{"ts":1}"#));
+        assert_eq!(found.text, "notifications/initialized has no param \"ts\"");
+        // Under LSP's name too.
+        fires(rule, &initialized("initialized", r#"{"ts":1}"#));
+        silent(rule, &initialized("notifications/initialized", r#"{"_meta":{"ts":1}}"#));
+        silent(rule, &initialized("example/own", r#"{"ts":1}"#));
+        let call = |params: &str| format!(r#"> {{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
+        fires(rule, &session("2025-06-18", &[&call(r#"{"name":"a","timeout":5}"#)]));
+        silent(rule, &session("2025-06-18", &[&call(r#"{"tool":"a"}"#)]));
+        silent(rule, &session("2025-11-25", &[&call(r#"{"name":"a","arguments":{},"task":{"ttl":1}}"#)]));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use compile::{Arena, Id};
+use compile::{Arena, Id, Shape};
 pub use fuzz::fuzz_shape;
 use language::Table;
 
@@ -117,6 +117,18 @@ pub fn check_definition(revision: Revision, name: &str, text: &str) -> Option<Ve
     let arena = arena(revision);
     let shape = *arena.definitions.get(name)?;
     Some(walk::walk(arena, shape, text, scan::blanks(text, 0)))
+}
+
+/// Whether the revision's definition of a request or notification names this member of its params. Of a method that the revision does
+/// not have, and of params that may have any members, so are all.
+pub fn names_param(revision: Revision, method: &str, name: &str) -> bool {
+    let arena = arena(revision);
+    let Some(method) = arena.methods.get(method) else { return true };
+    let params = match &arena.shapes[method.message] {
+        Shape::Object(message) => message.member("params"),
+        _ => None,
+    };
+    params.is_none_or(|params| arena.names(params.value, name))
 }
 
 /// Where the value that a JSON Pointer (RFC 6901) means stands in a text; `None` where there is none.

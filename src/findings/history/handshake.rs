@@ -50,7 +50,8 @@ impl Handshake {
             Some(given) => (Some(given), Evidence::Negotiated),
             None => (initialize.version.as_ref(), Evidence::Requested),
         };
-        Some(match name.and_then(|name| Revision::named(name)) {
+        let named = name.and_then(|name| Revision::named(name)).filter(|named| !named.is_stateless());
+        Some(match named {
             Some(revision) => InForce { revisions: Revisions::only(revision), evidence },
             None => InForce { revisions: Revisions::LEGACY, evidence: Evidence::Era },
         })
@@ -59,21 +60,26 @@ impl Handshake {
     pub(super) fn observe(&mut self, facts: &Facts<'_>) {
         let message = facts.message;
         let text = |name: &str| facts.body().text(name).map(|text| text.into_owned());
-        let declared = |declarer| Capabilities::read(declarer, facts.body().get("capabilities").unwrap_or_default());
+        // Where the member is missing, or is no object, nobody knows what would be in it.
+        let capabilities = || facts.body().get("capabilities").filter(|declared| declared.starts_with('{'));
+        let declared = |declarer| capabilities().map(|declared| Capabilities::read(declarer, declared));
         match (message.kind, facts.method) {
             (Kind::Request, Method::Initialize) => {
                 let id = message.id.clone().unwrap_or_default();
                 let initialize = Initialize { number: message.number, id, version: text("protocolVersion") };
-                let client = Some(declared(Declarer::Client));
-                *self = Handshake { initialize: Some(initialize), client, ..Handshake::default() };
+                let client = declared(Declarer::Client);
+                // One that repeats a handshake has a rule of its own; what that left done is done.
+                let initialized = self.initialized.filter(|_| self.answered.is_some());
+                *self = Handshake { initialize: Some(initialize), client, initialized, ..Handshake::default() };
             }
             (Kind::Response, Method::Initialize) => {
                 self.answered = Some(message.number);
                 self.given = text("protocolVersion");
-                self.server = Some(declared(Declarer::Server));
+                self.server = declared(Declarer::Server);
             }
             (Kind::Error, Method::Initialize) => self.refused = Some(message.number),
-            (Kind::Notification, Method::Initialized) => {
+            // With an id it has a rule of its own.
+            (Kind::Notification | Kind::Request, Method::Initialized) => {
                 self.initialized.get_or_insert(message.number);
                 if self.answered.is_none() {
                     self.early.1.get_or_insert(message.number);

@@ -7,6 +7,7 @@ use super::{LogLevel, META_CAPABILITIES, META_LOG_LEVEL, rounds};
 use crate::capture::{PacketNumber, Time};
 use crate::decode::Direction;
 use crate::decode::exchange::ExchangeNumber;
+use crate::decode::json;
 use crate::findings::Rule;
 use crate::findings::seen::{Evidence, Facts, InForce};
 use crate::mcp::capability::{Capabilities, Declarer};
@@ -19,6 +20,12 @@ const TEXT: usize = 4_096;
 /// Open requests, the latest first, among which one is looked for by other things than its number. Real sessions have tens;
 /// the bound keeps the cost of a message small where thousands are never answered.
 const LOOKED_AT: usize = 1_024;
+
+/// Notifications of progress for one request within a second that nobody reads.
+pub const FLOOD: u32 = 100;
+
+/// In nanoseconds.
+const SECOND: i64 = 1_000_000_000;
 
 /// Packets of a request that are remembered, to be named if it is never answered.
 const PACKETS: usize = 16;
@@ -42,8 +49,10 @@ pub struct Asked {
     pub exchange: Option<ExchangeNumber>,
     /// The HTTP status, of 300 and more, by which the server refused it without a word of JSON-RPC, or sent it elsewhere.
     pub refused: Option<u16>,
-    /// What answered it and could not be read.
+    /// What was meant as its answer, and cannot be read or has another id.
     pub garbled: Option<MessageNumber>,
+    /// Progress that was told of it within a second: since when, and how often.
+    pub pace: (Time, u32),
     /// When its sender asked to cancel it.
     pub cancelled: Option<Time>,
     /// What it is about: `name` of a tool or prompt, `uri` of a resource, `taskId`.
@@ -96,6 +105,7 @@ impl Asked {
             exchange: message.exchange,
             refused: None,
             garbled: None,
+            pace: (Time(0), 0),
             cancelled: None,
             subject: subject.as_deref().map(short),
             progress_token: facts.meta().get("progressToken").map(|token| plain(token).into_owned()),
@@ -111,6 +121,18 @@ impl Asked {
     }
 }
 
+impl Asked {
+    /// Its pace with a notification of progress at `time`.
+    pub fn paced(&self, time: Time) -> (Time, u32) {
+        match self.pace {
+            // A flood is one, however long it lasts.
+            (since, count @ FLOOD..) => (since, count.saturating_add(1)),
+            (since, count @ 1..) if (0..SECOND).contains(&time.since(since)) => (since, count + 1),
+            _ => (time, 1),
+        }
+    }
+}
+
 fn short(text: &str) -> String {
     text[..text.floor_char_boundary(TEXT)].to_owned()
 }
@@ -118,7 +140,7 @@ fn short(text: &str) -> String {
 /// A JSON value as it is compared with another: a string without needless escapes, of bounded length.
 pub fn plain(json: &str) -> Cow<'_, str> {
     let json = &json[..json.floor_char_boundary(TEXT)];
-    match crate::decode::json::string(json) {
+    match json::string(json) {
         Some(Cow::Owned(text)) => Cow::Owned(format!("\"{text}\"")),
         _ => Cow::Borrowed(json),
     }
@@ -156,13 +178,26 @@ impl Requests {
     }
 
     /// All that are open, oldest first.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Asked> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Asked> + Clone {
         self.open.values().map(Box::as_ref)
     }
 
     /// The latest open request of this side with this id.
     pub fn with_id(&self, sender: Direction, id: &str) -> Option<&Asked> {
         self.iter().rev().take(LOOKED_AT).find(|asked| asked.sender == sender && asked.id == id)
+    }
+
+    /// The open request that an answer which matches none was meant for: it has the same id but for its type, or is the only one of the
+    /// answer's exchange.
+    pub fn meant(&self, answer: &Message) -> Option<&Asked> {
+        let id = answer.id.as_deref().filter(|_| answer.answers.is_none() && !answer.is_repeated());
+        let bare = |id: &str| json::string(id).map_or_else(|| id.to_owned(), |text| text.into_owned());
+        let wanted = bare(id?);
+        let mut open = self.iter().rev().take(LOOKED_AT).filter(|asked| asked.sender == answer.direction.reversed());
+        open.clone().find(|asked| bare(&asked.id) == wanted).or_else(|| {
+            let here = open.find(|asked| asked.exchange.is_some() && asked.exchange == answer.exchange)?;
+            open.all(|asked| asked.exchange != answer.exchange).then_some(here)
+        })
     }
 
     /// The open requests of this side with this progress token, the latest first.
@@ -200,9 +235,17 @@ impl Requests {
         self.open.remove(&number).map(|asked| *asked)
     }
 
-    pub(super) fn progressed(&mut self, number: MessageNumber, progress: f64) {
+    pub(super) fn progressed(&mut self, number: MessageNumber, progress: f64, time: Time) {
         if let Some(asked) = self.open.get_mut(&number) {
             asked.progress = Some(progress);
+            asked.pace = asked.paced(time);
+        }
+    }
+
+    /// An answer with another id than this request's was meant for it.
+    pub(super) fn mistaken(&mut self, number: MessageNumber, answer: MessageNumber) {
+        if let Some(asked) = self.open.get_mut(&number) {
+            asked.garbled.get_or_insert(answer);
         }
     }
 
@@ -252,6 +295,7 @@ impl Asked {
             exchange: None,
             refused: None,
             garbled: None,
+            pace: (Time(0), 0),
             cancelled: None,
             subject: None,
             progress_token: None,

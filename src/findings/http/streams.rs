@@ -62,10 +62,11 @@ fn broadcast(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
         return;
     }
     let Some(said) = seen.history.spoken.elsewhere(seen.message) else { return };
-    // Two requests are one by their id. Two calls may give rise to the same notification; two streams for whatever the server
-    // says by itself do not.
+    // Two requests are one by their id, and progress comes to the same value once. Two calls may give rise to the same other
+    // notification; two streams for whatever the server says by itself do not.
+    let at_once = seen.message.time.since(said.time) < AT_ONCE;
     let is_one = seen.message.kind == Kind::Request
-        || (said.is_get && carried.is_get && seen.message.time.since(said.time) < AT_ONCE);
+        || at_once && (said.is_get && carried.is_get || seen.method == Method::Progress);
     if is_one {
         let text = format!("message {} on the stream of exchange {} is the same", said.number.0, said.exchange.0);
         report.say_with(&[said.number], text);

@@ -4,12 +4,11 @@ use crate::decode::exchange::Exchange;
 use crate::decode::json;
 use crate::decode::jsonrpc::Kind;
 use crate::findings::carried::{Carried, is_success};
-use crate::findings::history::{Asked, History};
+use crate::findings::history::History;
 use crate::findings::report::Report;
 use crate::findings::rule::{REQUESTS, RESULTS};
 use crate::findings::seen::Seen;
 use crate::findings::{Check, Rule, Severity};
-use crate::mcp::Message;
 use crate::mcp::method::Method;
 use crate::mcp::pairing::Pending;
 use crate::mcp::revision::Revision::V2025_03_26;
@@ -137,8 +136,12 @@ pub(super) static UNKNOWN: Rule = Rule {
 
 /// JSON-RPC has null for errors about what could not be read; a result is about something.
 fn of_nobody(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if seen.message.id.as_deref() == Some("null") && seen.message.answers.is_none() {
-        report.say("the result has the id null, which no request has");
+    match seen.message.id.as_deref() {
+        Some("null") if seen.message.answers.is_none() => {
+            report.say("the result has the id null, which no request has")
+        }
+        None => report.say("the result has no id"),
+        Some(_) => {}
     }
 }
 
@@ -154,14 +157,10 @@ pub(super) static TYPE_CHANGED: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// The open request that an answer would match if the type of its id did not count.
-pub(super) fn coerced<'h>(history: &'h History, answer: &Message) -> Option<&'h Asked> {
-    let bare = |id: &str| json::string(id).map_or_else(|| id.to_owned(), |text| text.into_owned());
-    let id = answer.id.as_deref()?;
-    let wanted = bare(id);
-    let other = |asked: &&Asked| asked.id.starts_with('"') != id.starts_with('"');
-    let asked = history.requests.iter().rev().filter(|asked| asked.sender == answer.direction.reversed());
-    asked.filter(other).find(|asked| bare(&asked.id) == wanted)
+/// Whether these ids are the same but for their type.
+pub(super) fn is_coerced(one: &str, other: &str) -> bool {
+    one.starts_with('"') != other.starts_with('"')
+        && [(one, other), (other, one)].into_iter().any(|(text, number)| json::string(text).as_deref() == Some(number))
 }
 
 pub(super) static DUPLICATE: Rule = Rule {
@@ -232,7 +231,8 @@ pub fn unanswered(pending: &Pending, history: &History, report: &mut Report<'_>)
     let asked = history.requests.get(pending.number);
     // An HTTP status is an answer too.
     let is_over = asked.is_some_and(|asked| asked.refused.is_some() || asked.cancelled.is_some());
-    if is_over || Method::named(method) == Method::SubscriptionsListen {
+    // A notification with an id wants no answer, whatever the id says.
+    if is_over || Method::named(method) == Method::SubscriptionsListen || method.starts_with("notifications/") {
         return;
     }
     let packets = asked.map_or(&[][..], |asked| &asked.packets);
@@ -240,7 +240,7 @@ pub fn unanswered(pending: &Pending, history: &History, report: &mut Report<'_>)
     let mut text = format!("{method} (message {}) has no answer", pending.number.0);
     // What could not be read is told of where it stands.
     if let Some(garbled) = asked.and_then(|asked| asked.garbled) {
-        text.push_str(&format!(" that can be read: message {} would be it", garbled.0));
+        text.push_str(&format!(" that is valid: message {} would be it", garbled.0));
         return report.say_as_with(Severity::Info, &[pending.number, garbled], text);
     }
     let severity = if history.has_gaps { Severity::Info } else { UNANSWERED.severity };

@@ -1,18 +1,18 @@
 //! HTTP+SSE, the transport of 2024-11-05, which later revisions keep for compatibility.
 
+use crate::decode::Direction;
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::sse;
 use crate::decode::uri::authority;
 use crate::findings::carried::Carried;
 use crate::findings::history::History;
 use crate::findings::report::Report;
-use crate::findings::rule::RESULTS;
+use crate::findings::rule::{REQUESTS, RESULTS};
 use crate::findings::seen::Seen;
 use crate::findings::{Check, Rule, Severity};
 use crate::mcp::Transport;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::{self, V2025_03_26};
-use crate::mcp::revision::Revisions;
 
 /// The rules of this file.
 pub(in crate::findings) const RULES: &[&Rule] = &[&ENDPOINT_FIRST, &POST_URI, &DEPRECATED];
@@ -73,22 +73,33 @@ fn post_uri(event: &sse::Event<'_>, _: ExchangeNumber, carried: &Carried, histor
 static DEPRECATED: Rule = Rule {
     id: "transport-deprecated",
     severity: Severity::Info,
-    revisions: Revisions::since(V2025_03_26),
     layer: "sse",
     title: "HTTP+SSE is in use, which Streamable HTTP replaced",
     spec: "2025-03-26 basic/transports \"Streamable HTTP\" (\"replaces the HTTP+SSE transport\"), \"Backwards Compatibility\"",
     why: "New clients do not speak it, and its one stream cannot be resumed.",
     example: "GET /sse, event: endpoint, and 2025-11-25 agreed on",
     remedy: "Serve Streamable HTTP at one path; keep HTTP+SSE beside it only for old clients.",
-    checks: &[Check::Any(RESULTS, &[Method::Initialize], deprecated)],
+    checks: &[
+        Check::Any(RESULTS, &[Method::Initialize], deprecated),
+        Check::Any(REQUESTS, &[], deprecated_without_handshake),
+    ],
+    ..Rule::BLANK
 };
 
 /// By the revision that the handshake agreed on: under 2024-11-05 it is the transport there is.
 fn deprecated(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     let given = seen.body().text("protocolVersion").and_then(|given| Revision::named(&given));
-    let Some(given) = given.filter(|given| DEPRECATED.revisions.contains(*given)) else { return };
-    if seen.history.transport == Transport::HttpSse {
+    if let Some(given) = given.filter(|given| *given >= V2025_03_26 && seen.history.transport == Transport::HttpSse) {
         report.say(format!("the session speaks {} over HTTP+SSE", given.name()));
+    }
+}
+
+/// At the first request of a session that agrees on no revision: for whoever looks at it today, the transport was replaced.
+fn deprecated_without_handshake(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let history = seen.history;
+    let is_first = seen.is_from_client() && history.messages[Direction::ClientToServer as usize] == 0 && history.begun;
+    if is_first && history.transport == Transport::HttpSse && seen.method != Method::Initialize {
+        report.say("HTTP+SSE, which 2025-03-26 replaced, and no revision was agreed on");
     }
 }
 
@@ -129,6 +140,10 @@ mod tests {
         };
         fires("transport-deprecated", &spoken("2025-11-25"));
         silent("transport-deprecated", &spoken("2024-11-05"));
+        let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a"}}"#;
+        let post = format!("> POST /messages?session_id=1\nContent-Type: application/json\n\n{call}");
+        let bare = [opened("2024-11-05", ENDPOINT)[..2].to_vec(), vec![post, "< 202\n\n".to_owned()]].concat();
+        fires("transport-deprecated", &bare);
     }
 
     #[test]

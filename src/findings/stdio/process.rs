@@ -29,6 +29,7 @@ fn exit_with_pending(history: &History, report: &mut Report<'_>) {
     let waits = history.requests.iter().filter(|asked| {
         asked.sender == Direction::ClientToServer
             && asked.cancelled.is_none()
+            && asked.garbled.is_none()
             && asked.method != Method::SubscriptionsListen
     });
     let waiting: Vec<_> = waits.take(MESSAGES + 1).map(|asked| asked.number).collect();

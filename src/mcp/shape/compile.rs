@@ -253,6 +253,17 @@ impl Compiler<'_> {
     }
 }
 
+impl Arena {
+    /// Whether a shape says anything about a member of this name, or may have any members.
+    pub fn names(&self, shape: Id, member: &str) -> bool {
+        match &self.shapes[shape] {
+            Shape::Object(object) => object.others.is_some() || object.member(member).is_some(),
+            Shape::Union(union) => union.branches.iter().any(|branch| self.names(*branch, member)),
+            _ => true,
+        }
+    }
+}
+
 impl Object {
     /// The member of this name.
     pub fn member(&self, name: &str) -> Option<&Member> {
