@@ -17,7 +17,7 @@ const WIDEST: u16 = 100;
 
 /// Commands that make sessions, and what for.
 const WAYS: [(&str, &str); 3] = [
-    ("mcptap wrap -- python server.py", "a STDIO server: put \"mcptap wrap --\" before its command in your client"),
+    ("mcptap wrap -- python server.py", "an STDIO server: put \"mcptap wrap --\" before its command in the client"),
     ("mcptap sniff -i lo", "servers over HTTP on this machine; capturing may need sudo"),
     ("mcptap capture.pcapng", "a capture file: opens here, and nothing is saved"),
 ];
