@@ -154,30 +154,17 @@ impl Recorder {
 }
 
 fn session(messages: u64) -> Session {
+    let peers =
+        Peers::Network { client: ([192, 0, 2, 1], 50_000).into(), server: ([192, 0, 2, 2], 80).into(), host: None };
     Session {
-        number: SessionNumber(1),
-        transport: Transport::StreamableHttp,
         protocol_version: Some("2025-11-25".into()),
         session_id: Some("8b56930f".into()),
-        client: None,
-        server: None,
-        peers: Peers::Network {
-            client: ([192, 0, 2, 1], 50_000).into(),
-            server: ([192, 0, 2, 2], 80).into(),
-            host: None,
-        },
         connections: vec![ConnectionId(1)],
-        started: Time(0),
         ended: Time(messages as i64),
         messages,
         requests: messages / 2,
         responses: messages / 2,
-        notifications: 0,
-        errors: 0,
-        invalid: 0,
-        unanswered: 0,
-        bytes: (0, 0),
-        exit: None,
+        ..Session::opened(SessionNumber(1), Transport::StreamableHttp, peers, Time(0))
     }
 }
 

@@ -12,7 +12,6 @@ mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use jiff::Timestamp;
 use rustc_hash::FxHashMap;
 
 use crate::capture::pipe::{self, Content};
@@ -123,14 +122,11 @@ impl Pipeline {
                 self.above.unsealed(emit);
             }
             Input::Damage(damage) => {
-                let text = format!("{}, byte {}: {}", damage.file, damage.offset, damage.reason);
-                emit(Event::Finding(Box::new(Finding { text, ..Finding::of(&transport::CAPTURE_DAMAGED) })));
+                let finding = transport::damaged(&damage.file, damage.offset, &damage.reason);
+                emit(Event::Finding(Box::new(finding)));
             }
-            Input::Dropped(Dropped { packets, times: (first, last) }) => {
-                let [first, last] =
-                    [first, last].map(|time| Timestamp::from_nanosecond(time.0.into()).unwrap_or_default());
-                let text = format!("{packets} packets captured from {first} to {last} found no room");
-                emit(Event::Finding(Box::new(Finding { text, ..Finding::of(&transport::CAPTURE_DROPPED) })));
+            Input::Dropped(Dropped { packets, times }) => {
+                emit(Event::Finding(Box::new(transport::dropped(packets, times))));
             }
             Input::Tick(now) => {
                 self.tcp.advance(now, &mut Junction { above: &mut self.above, emit });

@@ -6,6 +6,7 @@ use super::seen::{Facts, InForce};
 use crate::decode::exchange::{Exchange, Half};
 use crate::decode::jsonrpc::Kind;
 use crate::decode::{ConnectionId, Direction, sse};
+use crate::mcp::meta;
 use crate::mcp::method::Method;
 use crate::mcp::{MessageNumber, SessionNumber};
 
@@ -163,7 +164,7 @@ impl Carried {
             id: message.id.clone(),
             subject: name.and_then(text),
             version: (is_request && from_client)
-                .then(|| facts.meta().text(super::history::META_VERSION).map(|text| text.into_owned()))
+                .then(|| facts.meta().text(meta::VERSION).map(|text| text.into_owned()))
                 .flatten(),
             code: if message.kind == Kind::Error {
                 facts.body().get("code").and_then(|c| c.parse().ok())

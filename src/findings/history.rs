@@ -37,7 +37,7 @@ pub use requests::{Asked, FLOOD, Requests, is_paged, plain};
 pub use rounds::{Retry, Round, Rounds, Wanted};
 pub use spoken::Spoken;
 pub use streams::{EventStream, Issued, Streams, fingerprint as data_fingerprint};
-pub use subscriptions::{Filter, META_SUBSCRIPTION, Stream, Subscriptions};
+pub use subscriptions::{Filter, Stream, Subscriptions};
 pub use tasks::{EXTENSION as TASKS_EXTENSION, Stated, Status, Task, Tasks};
 
 use std::collections::BTreeSet;
@@ -52,21 +52,10 @@ use crate::decode::jsonrpc::Kind;
 use crate::mcp::capability::{Capabilities, Capability, Declarer};
 use crate::mcp::contract::Tools;
 use crate::mcp::message::Carrier;
+use crate::mcp::meta;
 use crate::mcp::method::Method;
 use crate::mcp::revision::{Revision, Revisions};
 use crate::mcp::{MessageNumber, SessionNumber, Transport};
-
-/// The `_meta` members by which a request of 2026-07-28 speaks for itself (basic/index "_meta").
-pub const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-/// The capabilities of the client, in the same place.
-pub const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-/// Who the client is, there; and who the server is, in a result.
-pub const META_CLIENT: &str = "io.modelcontextprotocol/clientInfo";
-/// The same for the server.
-pub const META_SERVER: &str = "io.modelcontextprotocol/serverInfo";
-
-/// The level of log messages that a request asks for, in the same place.
-pub const META_LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 
 /// Names of tools remembered that were called without having been listed: each is told of once, and so many are enough.
 const CALLED: usize = 64;
@@ -185,8 +174,8 @@ impl History {
             return asked.in_force;
         }
         let from_client = message.direction == Direction::ClientToServer;
-        if from_client && message.kind == Kind::Request && facts.meta().get(META_VERSION).is_some() {
-            let name = facts.meta().text(META_VERSION).unwrap_or_default();
+        if from_client && message.kind == Kind::Request && facts.meta().get(meta::VERSION).is_some() {
+            let name = facts.meta().text(meta::VERSION).unwrap_or_default();
             let revisions = Revision::named(&name).map_or(Revisions::MODERN, Revisions::only);
             return InForce { revisions, evidence: Evidence::Meta };
         }

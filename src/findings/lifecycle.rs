@@ -2,12 +2,12 @@
 
 pub(super) mod versions;
 
-use super::history::META_VERSION;
 use super::report::Report;
 use super::rule::{ANSWERS, ASKS, NOTIFICATIONS, REQUESTS, RESULTS};
 use super::seen::Seen;
 use super::{Check, Rule, Severity};
 use crate::decode::Direction;
+use crate::mcp::meta;
 use crate::mcp::method::Method;
 use crate::mcp::revision::{Revision, Revisions};
 
@@ -45,7 +45,7 @@ fn was_negotiated_before(seen: &Seen<'_, '_>) -> bool {
 fn first(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     let is_first = seen.is_from_client() && seen.history.messages[Direction::ClientToServer as usize] == 0;
     // A request that speaks for itself, and those that only the stateless revisions have, need no handshake.
-    let is_modern = seen.meta().get(META_VERSION).is_some()
+    let is_modern = seen.meta().get(meta::VERSION).is_some()
         || seen.method.definition().is_some_and(|method| method.revisions.within(Revisions::MODERN));
     let may_be_first = matches!(seen.method, Method::Initialize | Method::Ping);
     if is_first && !is_modern && !may_be_first && !was_negotiated_before(seen) {
@@ -218,7 +218,7 @@ fn judge_version(version: &str, report: &mut Report<'_>) {
 fn version_asked(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     let version = match seen.method {
         Method::Initialize => seen.body().text("protocolVersion"),
-        _ => seen.meta().text(META_VERSION),
+        _ => seen.meta().text(meta::VERSION),
     };
     if let Some(version) = version {
         judge_version(&version, report);

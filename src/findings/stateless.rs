@@ -1,6 +1,5 @@
 //! Rules about 2026-07-28: every request speaks for itself, and servers do not ask.
 
-use super::history::{META_CAPABILITIES, META_CLIENT, META_SERVER, META_VERSION};
 use super::mismatch::{Topic, told};
 use super::report::Report;
 use super::rule::{ANSWERS, REQUESTS, RESULTS};
@@ -8,6 +7,7 @@ use super::seen::{Evidence, Seen};
 use super::{Check, Rule, Severity};
 use crate::findings::history::History;
 use crate::mcp::Transport;
+use crate::mcp::meta;
 use crate::mcp::method::Method;
 use crate::mcp::revision::{Revision, Revisions};
 
@@ -44,7 +44,7 @@ fn meta_missing(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     if !seen.is_from_client() || !is_known {
         return;
     }
-    let missing = [META_VERSION, META_CAPABILITIES].into_iter().filter(|name| seen.meta().get(name).is_none());
+    let missing = [meta::VERSION, meta::CAPABILITIES].into_iter().filter(|name| seen.meta().get(name).is_none());
     let missing: Vec<&str> = missing.collect();
     if !missing.is_empty() {
         report.say(format!("{} missing from _meta", missing.join(" and ")));
@@ -88,15 +88,15 @@ static PEER_INFO: Rule = Rule {
 // It is said once for each side of a session.
 fn client_info(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     let speaks = seen.in_force.evidence == Evidence::Meta && seen.is_from_client();
-    if speaks && !seen.history.stateless.nameless[0] && seen.meta().get(META_CLIENT).is_none() {
-        report.say(format!("the request has no {META_CLIENT}"));
+    if speaks && !seen.history.stateless.nameless[0] && seen.meta().get(meta::CLIENT).is_none() {
+        report.say(format!("the request has no {}", meta::CLIENT));
     }
 }
 
 fn server_info(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     let speaks = seen.in_force.evidence == Evidence::Meta && seen.history.stateless.is_spoken;
-    if speaks && !seen.history.stateless.nameless[1] && seen.meta().get(META_SERVER).is_none() {
-        report.say(format!("the result has no {META_SERVER}"));
+    if speaks && !seen.history.stateless.nameless[1] && seen.meta().get(meta::SERVER).is_none() {
+        report.say(format!("the result has no {}", meta::SERVER));
     }
 }
 
@@ -213,7 +213,7 @@ fn not_supported(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     if seen.in_force.evidence != Evidence::Meta {
         return;
     }
-    let Some(version) = seen.meta().text(META_VERSION) else { return };
+    let Some(version) = seen.meta().text(meta::VERSION) else { return };
     // server/discover is how a client asks what there is.
     if seen.method != Method::ServerDiscover && !supported.iter().any(|name| *name == version) {
         report.say_with(&[*number], format!("{version:?} is not among {}", supported.join(", ")));

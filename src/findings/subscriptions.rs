@@ -1,7 +1,7 @@
 //! Rules about streams of notifications (2026-07-28 basic/patterns/subscriptions).
 
 use super::carried::{Carried, is_success};
-use super::history::{Filter, History, META_SUBSCRIPTION, Stream};
+use super::history::{Filter, History, Stream};
 use super::report::Report;
 use super::rule::{NOTIFICATIONS, RESULTS};
 use super::seen::Seen;
@@ -9,6 +9,7 @@ use super::{Check, Rule, Severity};
 use crate::decode::exchange::Exchange;
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::Transport;
+use crate::mcp::meta;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revisions;
 
@@ -34,7 +35,7 @@ fn stream<'s>(seen: &Seen<'s, '_>) -> Option<&'s Stream> {
     let subscriptions = &seen.history.subscriptions;
     match seen.carried {
         Some(carried) => subscriptions.opened_by(carried.request()?.number),
-        None => subscriptions.stream(seen.meta().get(META_SUBSCRIPTION)?),
+        None => subscriptions.stream(seen.meta().get(meta::SUBSCRIPTION)?),
     }
 }
 
@@ -90,8 +91,8 @@ fn id(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     if seen.carried.is_none() && !seen.history.stateless.is_spoken && seen.history.subscriptions.is_empty() {
         return;
     }
-    let Some(id) = seen.meta().get(META_SUBSCRIPTION) else {
-        return report.say(format!("{} has no {META_SUBSCRIPTION}", seen.method_name()));
+    let Some(id) = seen.meta().get(meta::SUBSCRIPTION) else {
+        return report.say(format!("{} has no {}", seen.method_name(), meta::SUBSCRIPTION));
     };
     let subscriptions = &seen.history.subscriptions;
     let is_all = seen.history.is_whole() && subscriptions.is_complete();

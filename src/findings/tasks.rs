@@ -12,6 +12,7 @@ use crate::decode::Direction;
 use crate::decode::json::{self, Object};
 use crate::mcp::capability::Capability;
 use crate::mcp::contract::TaskSupport;
+use crate::mcp::meta;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::V2025_11_25;
 use crate::mcp::revision::Revisions;
@@ -198,13 +199,12 @@ static RELATED_META: Rule = Rule {
 };
 
 fn related_meta(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    const RELATED: &str = "io.modelcontextprotocol/related-task";
     let wanted = seen.asked.and_then(|asked| asked.subject.as_deref());
-    let related = seen.meta().get(RELATED).map(Object::read).and_then(|related| related.text("taskId"));
+    let related = seen.meta().get(meta::RELATED_TASK).map(Object::read).and_then(|related| related.text("taskId"));
     match (related, wanted) {
-        (None, _) => report.say(format!("{RELATED} is missing")),
+        (None, _) => report.say(format!("{} is missing", meta::RELATED_TASK)),
         (Some(related), Some(wanted)) if related != wanted => {
-            report.say(format!("{RELATED} is {related:?}, and {wanted:?} was asked for"));
+            report.say(format!("{} is {related:?}, and {wanted:?} was asked for", meta::RELATED_TASK));
         }
         _ => {}
     }

@@ -1,6 +1,9 @@
 //! Rules about the way messages travelled: captures, TCP, HTTP, server-sent events.
 
-use super::{Rule, Severity, http2, stdio, tls};
+use jiff::Timestamp;
+
+use super::{Finding, Rule, Severity, http2, stdio, tls};
+use crate::capture::Time;
 use crate::decode::Anomaly;
 
 /// The rules of this file.
@@ -24,7 +27,7 @@ pub const RULES: &[&Rule] = &[
 ];
 
 /// The file is broken.
-pub static CAPTURE_DAMAGED: Rule = Rule {
+static CAPTURE_DAMAGED: Rule = Rule {
     id: "capture-damaged",
     severity: Severity::Error,
     layer: "capture",
@@ -36,8 +39,13 @@ pub static CAPTURE_DAMAGED: Rule = Rule {
     ..Rule::BLANK
 };
 
+/// A capture file is broken at an offset, for a reason in words.
+pub fn damaged(file: &str, offset: u64, reason: &str) -> Finding {
+    Finding { text: format!("{file}, byte {offset}: {reason}"), ..Finding::of(&CAPTURE_DAMAGED) }
+}
+
 /// Packets were captured and then dropped.
-pub static CAPTURE_DROPPED: Rule = Rule {
+static CAPTURE_DROPPED: Rule = Rule {
     id: "capture-dropped",
     severity: Severity::Warning,
     layer: "capture",
@@ -48,6 +56,13 @@ pub static CAPTURE_DROPPED: Rule = Rule {
     remedy: "Make room on the disk that the database is on, or capture less: mcptap sniff -f 'tcp port 8080'.",
     ..Rule::BLANK
 };
+
+/// So many packets, captured between these times, were dropped.
+pub fn dropped(packets: u64, (first, last): (Time, Time)) -> Finding {
+    let [first, last] = [first, last].map(|time| Timestamp::from_nanosecond(time.0.into()).unwrap_or_default());
+    let text = format!("{packets} packets captured from {first} to {last} found no room");
+    Finding { text, ..Finding::of(&CAPTURE_DROPPED) }
+}
 
 /// Packets are not whole.
 pub static SNAP_LENGTH: Rule = Rule {

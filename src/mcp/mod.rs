@@ -4,6 +4,7 @@ pub mod capability;
 pub mod contract;
 pub mod facts;
 pub mod message;
+pub mod meta;
 pub mod method;
 pub mod operations;
 pub mod pairing;

@@ -11,6 +11,7 @@ use ring::digest::{SHA256, digest};
 
 use super::facts::{self, Status, body};
 use super::message::{Message, MessageNumber};
+use super::meta;
 use super::method::Method;
 use crate::capture::Time;
 use crate::decode::Direction;
@@ -203,7 +204,7 @@ impl Operations {
             self.give(token, operation, message);
         }
         // Only requests of the stateless era can be told to come again.
-        let is_stateless = params.object("_meta").get("io.modelcontextprotocol/protocolVersion").is_some();
+        let is_stateless = params.object("_meta").get(meta::VERSION).is_some();
         let again = is_stateless.then(|| again(&params));
         if self.asked.len() >= OPEN {
             self.asked.pop_first();
@@ -276,11 +277,11 @@ impl Operations {
             }
             _ => {}
         }
-        if let Some(id) = meta.get("io.modelcontextprotocol/subscriptionId") {
+        if let Some(id) = meta.get(meta::SUBSCRIPTION) {
             // "subscriptionId": the JSON-RPC id of the request that opened the stream, on whose stream it comes.
             return Some((self.get(Token::Listen(message.exchange, hash(id)))?, Why::Subscription));
         }
-        let task = meta.object("io.modelcontextprotocol/related-task").get("taskId").map(hash_value)?;
+        let task = meta.object(meta::RELATED_TASK).get("taskId").map(hash_value)?;
         let both = [Direction::ClientToServer, Direction::ServerToClient];
         let mut kept = both.into_iter().filter_map(|keeper| self.given.get(&Token::Task(keeper, task)));
         match (kept.next(), kept.next()) {

@@ -22,12 +22,13 @@ use crate::capture::Limits;
 use crate::decode::json::member;
 use crate::decode::jsonrpc::{self, Kind, Parsed};
 use crate::mcp::facts::part;
+use crate::mcp::meta;
 use crate::mcp::operations::Why;
 use crate::mcp::{Message, MessageNumber};
 use crate::replay::Recording;
 use crate::replay::edit::with_member;
 use crate::replay::translate::{
-    Client, Dialect, Era, LEGACY, MODERN, PROTOCOL_VERSION, Translated, discovered, legacy_result, modern_result,
+    Client, Dialect, Era, LEGACY, MODERN, Translated, discovered, legacy_result, modern_result,
 };
 
 /// What a server may ask for in a result (2026-07-28 basic/patterns/mrtr).
@@ -256,6 +257,6 @@ fn continued(script: &Script) -> HashMap<TurnIndex, TurnIndex> {
 
 /// Whether a request says in `_meta` that it is of 2026-07-28 or later.
 pub fn is_modern(params: Option<&str>) -> bool {
-    let said = params.and_then(|params| member(member(params, "_meta")?, PROTOCOL_VERSION));
+    let said = params.and_then(|params| member(member(params, "_meta")?, meta::VERSION));
     said.and_then(crate::decode::json::string).is_some_and(|revision| Era::of(&revision) == Era::Modern)
 }

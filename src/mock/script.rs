@@ -18,18 +18,13 @@ use crate::decode::Direction;
 use crate::decode::json::member;
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::facts::part;
+use crate::mcp::meta;
 use crate::mcp::{Carrier, Message, MessageNumber, Transport};
 use crate::replay::Recording;
 use crate::replay::translate::Era;
 
 /// The index of a turn in its script.
 pub type TurnIndex = usize;
-
-/// The member of `_meta` that says to which `subscriptions/listen` a message belongs (2026-07-28 basic/patterns, "subscriptions").
-pub const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
-
-/// The member of `_meta` that says to which task a message belongs (2025-11-25 basic/utilities/tasks, "Related Task Metadata").
-const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 
 /// What one line of the server is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -295,7 +290,8 @@ impl Reading {
     fn names(&self, message: &Message) -> Option<TurnIndex> {
         let params = part(message, "params")?;
         let known = |kind, name: &str| self.named.get(&(kind, name.to_owned())).copied();
-        if let Some(task) = member(params, "_meta").and_then(|meta| member(member(meta, RELATED_TASK)?, "taskId")) {
+        if let Some(task) = member(params, "_meta").and_then(|meta| member(member(meta, meta::RELATED_TASK)?, "taskId"))
+        {
             let waits = |turn: &TurnIndex| self.waits.get(turn).is_some_and(|known| known == task);
             let waiting = self.open.iter().rev().map(|open| open.turn).find(waits);
             return waiting.or_else(|| known(Name::Task, task));
@@ -328,7 +324,8 @@ impl Reading {
         let exchange = message.exchange.and_then(|exchange| self.exchanges.get(&exchange).copied());
         // "Notifications … MUST include the subscription id": it is what the client called the request that listens.
         let listening = || self.open.iter().map(|open| open.turn).find(|turn| is_listening(*turn));
-        let subscribed = part(message, "params").and_then(|params| member(member(params, "_meta")?, SUBSCRIPTION));
+        let subscribed =
+            part(message, "params").and_then(|params| member(member(params, "_meta")?, meta::SUBSCRIPTION));
         let listening = exchange.filter(|turn| is_listening(*turn)).or_else(|| subscribed.and_then(|_| listening()));
         if let Some(listening) = listening {
             return (latest, if latest == Some(listening) { Way::Own } else { Way::Of(listening) });

@@ -1,8 +1,11 @@
 //! What the parts make of each other: conversations over several connections.
 
+use super::{Input, Options, Pipeline};
+use crate::capture::Time;
 use crate::event::Event;
 use crate::findings::testing::{events, json, post, session};
 use crate::mcp::{Message, Transport};
+use crate::source::Dropped;
 
 const STREAM: &str = "<_HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
 const ENDPOINT: &str = "<_event: endpoint\ndata: /messages?session_id=a\n\n";
@@ -114,4 +117,18 @@ fn a_session_met_by_its_id_is_the_one_that_an_initialize_began() {
     assert_eq!(homes, wanted);
     assert_eq!(told[4].answers, Some(told[3].number));
     assert!(told.iter().all(|message| !message.packets.is_empty()), "each names its packets");
+}
+
+#[test]
+fn packets_that_were_dropped_are_told_of_with_their_times() {
+    let mut pipeline = Pipeline::new(Options::default());
+    let mut told = Vec::new();
+    let times = (Time(0), Time(1_500_000_000));
+    pipeline.push(Input::Dropped(Dropped { packets: 7, times }), &mut |event| {
+        if let Event::Finding(finding) = event {
+            told.push((finding.rule.id, finding.text));
+        }
+    });
+    let text = "7 packets captured from 1970-01-01T00:00:00Z to 1970-01-01T00:00:01.5Z found no room".to_owned();
+    assert_eq!(told, [("capture-dropped", text)]);
 }

@@ -10,19 +10,12 @@ use serde_json::Value;
 use super::edit::{with_member, without_members};
 use crate::compare::{Label, Rule};
 use crate::decode::json::{member, string};
+use crate::mcp::meta;
 
 /// The first revision without handshake.
 pub const MODERN: &str = "2026-07-28";
 /// The last revision with one.
 pub const LEGACY: &str = "2025-11-25";
-
-const PREFIX: &str = "io.modelcontextprotocol/";
-/// The member of `_meta` that says which revision a request is of.
-pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
-const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
-const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 
 /// Methods whose results say how long they hold from 2026-07-28 on (server/utilities/caching).
 const CACHED: [&str; 6] =
@@ -74,8 +67,8 @@ impl Client {
     /// From the parameters of a recorded `initialize`, or of any request of the modern era.
     pub fn of(params: &str) -> Option<Client> {
         let meta = member(params, "_meta");
-        let info = member(params, "clientInfo").or_else(|| member(meta?, CLIENT_INFO));
-        let capabilities = member(params, "capabilities").or_else(|| member(meta?, CLIENT_CAPABILITIES));
+        let info = member(params, "clientInfo").or_else(|| member(meta?, meta::CLIENT));
+        let capabilities = member(params, "capabilities").or_else(|| member(meta?, meta::CAPABILITIES));
         let default = Client::default();
         (info.is_some() || capabilities.is_some()).then(|| Client {
             info: info.map_or(default.info, str::to_owned),
@@ -172,11 +165,11 @@ impl Dialect {
         }
         let mut meta = member(params, "_meta").unwrap_or("{}").to_owned();
         let revision = Value::from(self.revision.as_str()).to_string();
-        meta = with_member(&meta, CLIENT_CAPABILITIES, &self.client.capabilities);
-        meta = with_member(&meta, CLIENT_INFO, &self.client.info);
-        meta = with_member(&meta, PROTOCOL_VERSION, &revision);
+        meta = with_member(&meta, meta::CAPABILITIES, &self.client.capabilities);
+        meta = with_member(&meta, meta::CLIENT, &self.client.info);
+        meta = with_member(&meta, meta::VERSION, &revision);
         if let Some(level) = &self.log_level {
-            meta = with_member(&meta, LOG_LEVEL, level);
+            meta = with_member(&meta, meta::LOG_LEVEL, level);
         }
         with_member(params, "_meta", &meta)
     }
@@ -195,7 +188,7 @@ fn legacy(method: &str, params: Option<&str>) -> Translated {
         _ => {
             let Some(params) = params else { return Translated::Send(None) };
             let Some(meta) = member(params, "_meta") else { return Translated::Send(Some(params.to_owned())) };
-            let meta = without_members(meta, &|name| name.starts_with(PREFIX));
+            let meta = without_members(meta, &|name| name.starts_with(meta::PREFIX));
             Translated::Send(Some(match meta.as_str() {
                 "{}" => without_members(params, &|name| name == "_meta"),
                 meta => with_member(params, "_meta", meta),
@@ -238,7 +231,7 @@ pub fn discovered(initialized: &str) -> Option<String> {
         result["instructions"] = instructions;
     }
     if let Some(server) = said.remove("serverInfo") {
-        result["_meta"] = serde_json::json!({SERVER_INFO: server});
+        result["_meta"] = serde_json::json!({meta::SERVER: server});
     }
     modern_result("server/discover", &result.to_string())
 }
@@ -323,15 +316,15 @@ mod tests {
         assert!(matches!(level, Translated::Said(_)));
         let sent = dialect.translate(&label("tools/call"), true, Some(r#"{"name":"a","_meta":{"progressToken":1}}"#));
         let Translated::Send(Some(params)) = sent else { panic!("sent") };
-        let meta = json!({"progressToken": 1, PROTOCOL_VERSION: MODERN, CLIENT_INFO: {"name": "x"},
-            CLIENT_CAPABILITIES: {"roots": {}}, LOG_LEVEL: "debug"});
+        let meta = json!({"progressToken": 1, meta::VERSION: MODERN, meta::CLIENT: {"name": "x"},
+            meta::CAPABILITIES: {"roots": {}}, meta::LOG_LEVEL: "debug"});
         assert_eq!(serde_json::from_str::<Value>(&params).unwrap(), json!({"name": "a", "_meta": meta}));
     }
 
     #[test]
     fn and_the_other_way_round() {
         let mut dialect = Dialect::new(Era::Modern, LEGACY, Client::default());
-        let params = format!(r#"{{"name":"a","_meta":{{"{PROTOCOL_VERSION}":"2026-07-28","x":1}}}}"#);
+        let params = format!(r#"{{"name":"a","_meta":{{"{}":"2026-07-28","x":1}}}}"#, meta::VERSION);
         let sent = dialect.translate(&label("tools/call"), true, Some(&params));
         assert_eq!(sent, Translated::Send(Some(r#"{"name":"a","_meta":{"x":1}}"#.into())));
         let again = dialect.translate(&label("tools/call"), true, Some(r#"{"inputResponses":{}}"#));
@@ -356,7 +349,7 @@ mod tests {
             (&discovered["capabilities"], &discovered["supportedVersions"]),
             (&json!({"tools": {}}), &json!([MODERN]))
         );
-        assert_eq!(discovered["_meta"][SERVER_INFO], json!({"name": "x"}));
+        assert_eq!(discovered["_meta"][meta::SERVER], json!({"name": "x"}));
     }
 
     #[test]

@@ -91,46 +91,42 @@ impl Packer {
 
 /// What a zstd frame holds, unless that is more than `most` bytes: a frame of a few bytes can stand for gigabytes.
 pub(super) fn unpack(frame: &[u8], most: usize) -> Result<Vec<u8>, Damaged> {
-    const DAMAGED: Damaged = Damaged("a compressed text");
-    let length = Decompressor::upper_bound(frame).filter(|length| *length <= most).ok_or(DAMAGED)?;
-    let mut raw = Vec::with_capacity(length);
-    UNPACKER.with_borrow_mut(|unpacker| unpacker.read(frame, &mut raw)).ok_or(DAMAGED)?;
+    let mut raw = Vec::new();
+    unpack_into(&mut raw, frame, most)?;
     Ok(raw)
 }
 
 /// What `look` says of a packed text. Nothing is kept of it: for scans, in which most of the time would go to allocation.
 pub(super) fn look_at<T>(frame: &[u8], look: impl FnOnce(&[u8]) -> T) -> Result<T, Damaged> {
-    const DAMAGED: Damaged = Damaged("a compressed text");
-    let most = Limits::default().message;
-    let length = Decompressor::upper_bound(frame).filter(|length| *length <= most).ok_or(DAMAGED)?;
     SEEN.with_borrow_mut(|seen| {
-        seen.clear();
-        seen.reserve(length);
-        UNPACKER.with_borrow_mut(|unpacker| unpacker.read(frame, seen)).ok_or(DAMAGED)?;
+        unpack_into(seen, frame, Limits::default().message)?;
         let said = look(seen);
         // One text of 100 MB shall not be paid for till the end.
+        seen.clear();
         seen.shrink_to(1 << 20);
         Ok(said)
     })
 }
 
-thread_local! {
-    static UNPACKER: RefCell<Unpacker> = const { RefCell::new(Unpacker(None)) };
-    static SEEN: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+/// Puts what a frame holds, `most` bytes at most, in the place of what `raw` held.
+fn unpack_into(raw: &mut Vec<u8>, frame: &[u8], most: usize) -> Result<(), Damaged> {
+    const DAMAGED: Damaged = Damaged("a compressed text");
+    let length = Decompressor::upper_bound(frame).filter(|length| *length <= most).ok_or(DAMAGED)?;
+    raw.clear();
+    raw.reserve(length);
+    UNPACKER.with_borrow_mut(|tables| {
+        let tables = match tables {
+            Some(tables) => tables,
+            none => none.insert(Decompressor::new().map_err(|_| DAMAGED)?),
+        };
+        tables.decompress_to_buffer(frame, raw).map(drop).map_err(|_| DAMAGED)
+    })
 }
 
-/// zstd's tables, kept between texts: to make them takes longer than to unpack a text of some kilobytes.
-struct Unpacker(Option<Decompressor<'static>>);
-
-impl Unpacker {
-    /// Writes what `frame` holds, as far as `raw` has room; `None` where it is damaged.
-    fn read(&mut self, frame: &[u8], raw: &mut Vec<u8>) -> Option<()> {
-        let tables = match &mut self.0 {
-            Some(tables) => tables,
-            none => none.insert(Decompressor::new().ok()?),
-        };
-        tables.decompress_to_buffer(frame, raw).ok().map(drop)
-    }
+thread_local! {
+    /// zstd's tables, kept between texts: to make them takes longer than to unpack a text of some kilobytes.
+    static UNPACKER: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+    static SEEN: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Gives SQL the functions `text(x)` (the text of a `message_text.text`; a blob where it is not UTF-8) and `unzstd(x)` (the same,

@@ -23,6 +23,22 @@ pub enum Motion {
     End,
 }
 
+impl Motion {
+    /// The first of `total` lines that is in view afterwards, where so many are.
+    pub fn scrolled(self, top: usize, in_view: usize, total: usize) -> usize {
+        let last = total.saturating_sub(in_view);
+        match self {
+            Motion::Up => top.saturating_sub(1),
+            Motion::Down => top + 1,
+            Motion::PageUp => top.saturating_sub(in_view),
+            Motion::PageDown => top + in_view,
+            Motion::Home => 0,
+            Motion::End => last,
+        }
+        .min(last)
+    }
+}
+
 /// What a key makes the program do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {

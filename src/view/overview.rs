@@ -14,6 +14,7 @@ use crate::decode::jsonrpc::Kind;
 use crate::filter::Filter;
 use crate::mcp::capability::{Capabilities, Capability, Declarer};
 use crate::mcp::facts::body;
+use crate::mcp::meta;
 use crate::mcp::method::Method;
 use crate::mcp::operations::Why;
 use crate::mcp::revision::{Revision, Revisions};
@@ -269,10 +270,7 @@ impl Overview {
                 let (version, capabilities) = if method == "initialize" {
                     (params.text("protocolVersion"), params.get("capabilities"))
                 } else {
-                    (
-                        meta.text("io.modelcontextprotocol/protocolVersion"),
-                        meta.get("io.modelcontextprotocol/clientCapabilities"),
-                    )
+                    (meta.text(meta::VERSION), meta.get(meta::CAPABILITIES))
                 };
                 self.asked = version.map(|version| (version.into_owned(), number)).or(self.asked.take());
                 if let Some(capabilities) = capabilities {

@@ -151,7 +151,10 @@ impl Streams {
     pub(super) fn reset(&mut self, id: u32, direction: Direction, offset: u64, sink: &mut Sink<'_>) {
         if let Some(stream) = self.open.get_mut(&id) {
             stream.end(direction, false, Ending::Reset, sink);
-            self.resets.push(Reset { by: direction, offset, stream: id, until: None });
+            // Once for a stream, however often it is said: there are as many as there are open streams.
+            if self.resets.iter().all(|reset| reset.stream != id) {
+                self.resets.push(Reset { by: direction, offset, stream: id, until: None });
+            }
             self.forget(id);
         }
     }
@@ -236,5 +239,25 @@ impl Stream {
         if !std::mem::replace(&mut self.ended[direction as usize], true) {
             sink(HttpEvent::End { exchange: self.exchange, direction, complete, ending });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_that_is_reset_over_and_over_is_kept_once() {
+        let mut streams = Streams::new(10);
+        let mut ends = 0;
+        let sink: &mut Sink<'_> = &mut |event| ends += u64::from(matches!(event, HttpEvent::End { .. }));
+        streams.headed(1, Direction::ClientToServer, sink);
+        for offset in 0..1000 {
+            streams.reset(1, Direction::ClientToServer, offset, sink);
+        }
+        assert_eq!((streams.resets.len(), streams.len()), (1, 1), "the server may not have seen it");
+        streams.reset(1, Direction::ServerToClient, 0, sink);
+        assert_eq!((streams.resets.len(), streams.len()), (0, 0));
+        assert_eq!(ends, 2);
     }
 }

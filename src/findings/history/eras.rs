@@ -5,9 +5,10 @@ use crate::decode::json::{self, Object};
 use crate::decode::jsonrpc::Kind;
 use crate::findings::seen::{Evidence, Facts};
 use crate::mcp::MessageNumber;
+use crate::mcp::meta;
 use crate::mcp::method::Method;
 
-use super::{Asked, META_CLIENT, META_SERVER};
+use super::Asked;
 
 /// Revisions remembered of a server's list, and bytes of a name.
 const VERSIONS: usize = 32;
@@ -37,13 +38,13 @@ impl Stateless {
         match message.kind {
             Kind::Request if speaks => {
                 self.asked.get_or_insert(message.number);
-                self.nameless[0] |= facts.meta().get(META_CLIENT).is_none();
+                self.nameless[0] |= facts.meta().get(meta::CLIENT).is_none();
             }
             Kind::Response if speaks && message.direction == Direction::ServerToClient => {
                 self.answered.get_or_insert(message.number);
                 self.refused = None;
                 self.is_spoken |= facts.body().get("resultType").is_some() || facts.method == Method::ServerDiscover;
-                self.nameless[1] |= facts.meta().get(META_SERVER).is_none();
+                self.nameless[1] |= facts.meta().get(meta::SERVER).is_none();
                 if facts.method == Method::ServerDiscover {
                     self.support(message.number, facts.body(), "supportedVersions");
                 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::{LogLevel, META_CAPABILITIES, META_LOG_LEVEL, rounds};
+use super::{LogLevel, rounds};
 use crate::capture::{PacketNumber, Time};
 use crate::decode::Direction;
 use crate::decode::exchange::ExchangeNumber;
@@ -11,6 +11,7 @@ use crate::decode::json;
 use crate::findings::Rule;
 use crate::findings::seen::{Evidence, Facts, InForce};
 use crate::mcp::capability::{Capabilities, Declarer};
+use crate::mcp::meta;
 use crate::mcp::method::Method;
 use crate::mcp::{Message, MessageNumber};
 
@@ -89,10 +90,10 @@ impl Asked {
         };
         let log_level = match facts.method {
             Method::LoggingSetLevel => params.text("level"),
-            _ => facts.meta().text(META_LOG_LEVEL),
+            _ => facts.meta().text(meta::LOG_LEVEL),
         };
         let client = (facts.in_force.evidence == Evidence::Meta).then(|| {
-            let declared = facts.meta().get(META_CAPABILITIES).unwrap_or_default();
+            let declared = facts.meta().get(meta::CAPABILITIES).unwrap_or_default();
             Box::new(Capabilities::read(Declarer::Client, declared))
         });
         Asked {
@@ -119,9 +120,7 @@ impl Asked {
             client,
         }
     }
-}
 
-impl Asked {
     /// Its pace with a notification of progress at `time`.
     pub fn paced(&self, time: Time) -> (Time, u32) {
         match self.pace {

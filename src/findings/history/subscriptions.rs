@@ -6,12 +6,10 @@ use crate::decode::json::{self, Object};
 use crate::decode::jsonrpc::Kind;
 use crate::findings::seen::{Evidence, Facts};
 use crate::mcp::MessageNumber;
+use crate::mcp::meta;
 use crate::mcp::method::Method;
 
 use super::Asked;
-
-/// The `_meta` member that says to which stream a message belongs.
-pub const META_SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
 /// Streams and resources that are remembered, bytes of a URI or id, and bytes of the URIs of one filter. Beyond that nothing is
 /// called unasked for.
@@ -121,7 +119,7 @@ impl Subscriptions {
                 self.streams.push_back(Stream { number: facts.message.number, id, filter, acknowledged: None });
             }
             (Kind::Notification, Method::SubscriptionsAcknowledged) => {
-                let id = facts.meta().get(META_SUBSCRIPTION).unwrap_or_default();
+                let id = facts.meta().get(meta::SUBSCRIPTION).unwrap_or_default();
                 if let Some(stream) = self.streams.iter_mut().rev().find(|stream| stream.id == id) {
                     stream.acknowledged.get_or_insert(facts.message.number);
                 }

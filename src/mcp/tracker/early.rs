@@ -36,7 +36,7 @@ const PATIENCE: i64 = 10_000_000_000;
 /// Bytes of answers that wait: in an orderly capture there are none. Beyond, those that wait for longest go first.
 const BYTES: usize = 16 << 20;
 
-/// Sessions whose beginning is looked for at once: each `initialize` is held against them all.
+/// Sessions whose beginning is looked for at once, and each `initialize` that may be it: they are held against each other.
 const MET: usize = 64;
 
 /// Answers whose questions may still come, in the order in which they came.
@@ -179,7 +179,7 @@ impl Tracker {
             self.early.met.pop_front();
         }
         while let Some(first) = self.early.beginnings.front()
-            && (self.early.bytes > BYTES || self.early.is_due(first.since, clock))
+            && (self.early.beginnings.len() > MET || self.early.bytes > BYTES || self.early.is_due(first.since, clock))
         {
             self.begin(first.exchange, None, sink);
         }

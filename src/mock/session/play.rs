@@ -7,7 +7,8 @@ use super::{Pace, Post, Said, Session, Stage, with_id};
 use crate::decode::json::member;
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::facts::part;
-use crate::mock::script::{Line, Role, SUBSCRIPTION, Script, TurnIndex, Way};
+use crate::mcp::meta;
+use crate::mock::script::{Line, Role, Script, TurnIndex, Way};
 use crate::replay::edit::replaced;
 use crate::replay::translate::Era;
 
@@ -84,7 +85,10 @@ impl Session {
             Role::Answer => {
                 let id = play.id.as_deref().unwrap_or("null");
                 text = with_id(&text, id);
-                if part(message, "result").and_then(|result| member(member(result, "_meta")?, SUBSCRIPTION)).is_some() {
+                if part(message, "result")
+                    .and_then(|result| member(member(result, "_meta")?, meta::SUBSCRIPTION))
+                    .is_some()
+                {
                     text = subscribed(&text, "result", id);
                 }
                 let error = part(message, "error").filter(|_| message.kind == Kind::Error);
@@ -137,6 +141,6 @@ fn listens<'a>(stage: &Stage, play: &'a Play) -> Option<&'a str> {
 
 /// The subscription id is the id of the request that listens: the client's.
 fn subscribed(text: &str, part: &str, id: &str) -> String {
-    let pointer = format!("/{part}/_meta/{}", crate::compare::difference::escaped(SUBSCRIPTION));
+    let pointer = format!("/{part}/_meta/{}", crate::compare::difference::escaped(meta::SUBSCRIPTION));
     replaced(text, &pointer, id)
 }

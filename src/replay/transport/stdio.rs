@@ -176,6 +176,12 @@ impl Stdio {
         }
     }
 
+    /// Waits for the server while it is to end: what it says is noted, and nobody asks for it any more.
+    fn linger(&mut self) {
+        self.wait(LOOK);
+        self.arrived.clear();
+    }
+
     fn end_of_output(&mut self, why: String) {
         self.stdout = None;
         self.watched.note(|tap| tap.end_of_file(Pipe::Stdout));
@@ -196,7 +202,7 @@ impl Stdio {
                 }
                 match self.child.try_wait() {
                     Ok(Some(status)) => return stdio::exit(status),
-                    Ok(None) => self.wait(LOOK),
+                    Ok(None) => self.linger(),
                     Err(_) => return Exit::default(),
                 }
             }
@@ -241,7 +247,7 @@ impl Transport for Stdio {
         // A grandchild may hold the pipes open for ever: then what it says is not waited for.
         let until = Instant::now() + GRACE;
         while (self.stdout.is_some() || !self.stderr.is_finished()) && Instant::now() < until {
-            self.wait(LOOK);
+            self.linger();
         }
         self.hang_up();
         self.watched.note(|tap| tap.exit(exit));

@@ -1,15 +1,16 @@
 //! Real servers (`cat`, `sh`) between a host played by the test and the tee.
 
+mod process;
+mod recorder;
+
 use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Read, Write, pipe};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
 use proptest::prelude::*;
-use rustix::process::{Pid, Signal, kill_process};
 
 use super::*;
 use crate::capture::pipe::{Content, Start, decode};
@@ -319,192 +320,4 @@ fn hosts_may_give_sockets() {
     });
     assert_eq!(io::read_to_string(their_log).unwrap(), "end\n");
     assert_eq!(tee.join().unwrap().unwrap().exit, exited(0));
-}
-
-/// What a recorder gets that begins when 64 MB have passed, in either direction, and how it went.
-fn lag(folder: &Path) -> (Outcome, Vec<Seen>) {
-    let (caught_up, wait) = channel::<()>();
-    let mut server = start_beside(folder, cat(), |result| {
-        move |observations| {
-            let _ = wait.recv();
-            keep_all(result)(observations)
-        }
-    });
-    let mut stdin = server.stdin.take().unwrap();
-    let writer = thread::spawn(move || {
-        let piece = [b'x'; 1 << 16];
-        (0..LAG / piece.len()).for_each(|_| stdin.write_all(&piece).unwrap());
-        stdin.write_all(b"\n").unwrap();
-        stdin
-    });
-    assert_eq!(server.read(LAG + 1).last(), Some(&b'\n'), "one line of 64 MB");
-    let mut stdin = writer.join().unwrap();
-    drop(caught_up);
-    // Where there was a loss the recorder makes room at some time; what passes then is recorded again, behind it.
-    for _ in 0..LATER {
-        stdin.write_all(b"later\n").unwrap();
-        server.read(6);
-    }
-    drop(stdin);
-    server.finish()
-}
-
-const LAG: usize = 64 << 20;
-const LATER: usize = 1_000;
-
-#[test]
-fn a_recorder_that_lags_loses_nothing_where_there_is_a_disk() {
-    let (outcome, record) = lag(&std::env::temp_dir());
-    assert_eq!(outcome, Outcome { exit: exited(0), unrecorded: None });
-    for of in [Pipe::Stdin, Pipe::Stdout] {
-        let bytes = bytes_of(&record, of);
-        assert_eq!(bytes.len(), LAG + 1 + 6 * LATER, "{of:?}");
-        assert!(bytes[LAG + 1..] == *b"later\n".repeat(LATER), "{of:?}");
-    }
-}
-
-#[test]
-fn a_recorder_that_lags_without_a_disk_loses_bytes_of_the_record_only_and_the_record_says_so() {
-    let (outcome, record) = lag(Path::new("/nowhere"));
-    assert_eq!(outcome.exit, exited(0));
-    assert!(outcome.unrecorded.unwrap().starts_with("recording: it did not keep up; "));
-    for of in [Pipe::Stdin, Pipe::Stdout] {
-        let lost: u64 = record
-            .iter()
-            .map(|seen| if let Seen::Lost(pipe, bytes) = seen { if *pipe == of { *bytes } else { 0 } } else { 0 })
-            .sum();
-        assert!(lost > 0);
-        let recorded = bytes_of(&record, of).len() as u64;
-        assert_eq!(recorded + lost, (LAG + 1 + 6 * LATER) as u64, "{of:?}");
-    }
-}
-
-#[test]
-fn a_recorder_that_fails_crashes_or_hangs_costs_only_the_record() {
-    fn outcome<R>(record: R) -> String
-    where
-        R: FnOnce(Observations) -> anyhow::Result<()> + Send + 'static,
-    {
-        let mut server = start_with(shell("cat; exit 7"), |_| record);
-        for _ in 0..3 {
-            server.write(b"hello\n");
-            assert_eq!(server.read(6), b"hello\n");
-        }
-        server.stdin = None;
-        let outcome = server.outcome();
-        assert_eq!(outcome.exit, exited(7));
-        outcome.unrecorded.expect("something was not recorded")
-    }
-    assert_eq!(outcome(|_| anyhow::bail!("disk full")), "recording: disk full; 36 bytes passed unrecorded");
-    // As a panic, without the backtrace that would be printed here and takes its time.
-    let crash = outcome(|_| std::panic::resume_unwind(Box::new(format!("boom {}", 1))));
-    assert_eq!(crash, "recording: it crashed (boom 1); 36 bytes passed unrecorded");
-    let hang = outcome(|_| {
-        loop {
-            thread::park();
-        }
-    });
-    assert_eq!(hang, "recording: it did not come to an end; 36 bytes passed unrecorded");
-}
-
-/// Not a test: the wrapper as a process of its own, for the tests below. Its command line stands in the environment.
-#[test]
-#[ignore = "run by other tests"]
-fn as_a_process() {
-    let Ok(script) = std::env::var("MCPTAP_TEST_SCRIPT") else { return };
-    let server = match script.strip_prefix("command:") {
-        Some(command) => Server { command: vec![command.into()], recorded: vec![command.into()], name: None },
-        None => shell(&script),
-    };
-    let crash = std::env::var("MCPTAP_TEST_CRASH").is_ok();
-    std::process::exit(i32::from(wrap(&server, &std::env::temp_dir(), move |mut observations| {
-        assert!(!crash, "as asked");
-        while observations.next()?.is_some() {}
-        Ok(())
-    })));
-}
-
-/// The wrapper as a process; what the test harness prints first is taken off its stdout.
-fn process(script: &str, configure: impl FnOnce(&mut Command)) -> (Child, BufReader<std::process::ChildStdout>) {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "source::stdio::tests::as_a_process", "--ignored", "--nocapture"]);
-    command.env("MCPTAP_TEST_SCRIPT", script).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    configure(&mut command);
-    let mut child = command.spawn().unwrap();
-    let mut stdout = BufReader::new(child.stdout.take().unwrap());
-    for expected in ["\n", "running 1 test\n"] {
-        assert_eq!(line(&mut stdout), expected);
-    }
-    (child, stdout)
-}
-
-fn line(from: &mut impl BufRead) -> String {
-    let mut line = String::new();
-    from.read_line(&mut line).unwrap();
-    line
-}
-
-fn pid(number: u32) -> Pid {
-    Pid::from_raw(number as i32).unwrap()
-}
-
-#[test]
-fn signals_reach_the_server_each_time_and_it_decides() {
-    for (signal, name) in [(Signal::TERM, "TERM"), (Signal::INT, "INT"), (Signal::HUP, "HUP"), (Signal::USR1, "USR1")] {
-        let script = format!("trap 'echo got' {name}; echo ready; while :; do read line && break; done; exit 9");
-        let (mut child, mut stdout) = process(&script, |_| {});
-        assert_eq!(line(&mut stdout), "ready\n");
-        for _ in 0..3 {
-            kill_process(pid(child.id()), signal).unwrap();
-            assert_eq!(line(&mut stdout), "got\n", "{name}");
-        }
-        child.stdin.take().unwrap().write_all(b"end\n").unwrap();
-        assert_eq!(line(&mut stdout), "", "{name}: each signal once, and nothing of ours");
-        assert_eq!(child.wait().unwrap().code(), Some(9), "{name}");
-    }
-}
-
-#[test]
-fn a_server_ended_by_a_signal_gives_128_and_its_number() {
-    let (mut child, mut stdout) = process("echo ready; exec sleep 1000", |_| {});
-    assert_eq!(line(&mut stdout), "ready\n");
-    kill_process(pid(child.id()), Signal::TERM).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(143));
-}
-
-#[test]
-#[cfg(target_os = "linux")]
-fn a_killed_wrapper_leaves_no_orphan() {
-    let (mut child, mut stdout) = process("echo $$; exec sleep 1000", |_| {});
-    let server: u32 = line(&mut stdout).trim().parse().unwrap();
-    child.kill().unwrap();
-    assert_eq!(child.wait().unwrap().signal(), Some(9));
-    // Its state is the third word, behind the name in parentheses; whoever adopts it may be slow to reap it.
-    let gone = || std::fs::read_to_string(format!("/proc/{server}/stat")).map_or(true, |stat| stat.contains(") Z "));
-    while !gone() {
-        thread::yield_now();
-    }
-}
-
-#[test]
-fn nothing_of_ours_is_on_stdout_and_at_most_one_line_on_stderr() {
-    let (mut child, mut stdout) = process("cat; echo log >&2", |command| {
-        command.env("MCPTAP_TEST_CRASH", "1").env("RUST_BACKTRACE", "1");
-    });
-    child.stdin.take().unwrap().write_all(b"{}\n").unwrap();
-    let mut all = String::new();
-    stdout.read_to_string(&mut all).unwrap();
-    assert_eq!(all, "{}\n");
-    let stderr = io::read_to_string(child.stderr.take().unwrap()).unwrap();
-    assert_eq!(stderr, "log\nmcptap: recording: it crashed (as asked); 10 bytes passed unrecorded\n");
-    assert_eq!(child.wait().unwrap().code(), Some(0));
-
-    let (mut child, mut stdout) = process("command:no-such-command", |_| {});
-    assert_eq!(line(&mut stdout), "");
-    let stderr = io::read_to_string(child.stderr.take().unwrap()).unwrap();
-    assert_eq!(
-        stderr,
-        "mcptap: cannot start `no-such-command`: command not found; give its full path, or check PATH\n"
-    );
-    assert_eq!(child.wait().unwrap().code(), Some(127));
 }

@@ -41,16 +41,8 @@ fn area((width, height): (u16, u16)) -> (Rect, u16) {
 pub fn scrolled(app: &App, top: usize, motion: Motion) -> usize {
     let (area, columns) = area(app.size);
     let height = usize::from(area.height.saturating_sub(2)).max(1);
-    let last = lines(app.screen).len().saturating_sub(height * usize::from(columns));
-    match motion {
-        Motion::Up => top.saturating_sub(1),
-        Motion::Down => top + 1,
-        Motion::PageUp => top.saturating_sub(height),
-        Motion::PageDown => top + height,
-        Motion::Home => 0,
-        Motion::End => last,
-    }
-    .min(last)
+    // The columns go on with each other: all of them move.
+    motion.scrolled(top, height * usize::from(columns), lines(app.screen).len())
 }
 
 /// Draws it over the screen.

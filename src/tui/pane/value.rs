@@ -29,16 +29,7 @@ fn lines(app: &App) -> (Vec<String>, usize) {
 /// The first line after a movement.
 pub fn scrolled(app: &App, top: usize, motion: Motion) -> usize {
     let height = usize::from(area(app.size).height.saturating_sub(2)).max(1);
-    let last = lines(app).0.len().saturating_sub(height);
-    match motion {
-        Motion::Up => top.saturating_sub(1),
-        Motion::Down => top + 1,
-        Motion::PageUp => top.saturating_sub(height),
-        Motion::PageDown => top + height,
-        Motion::Home => 0,
-        Motion::End => last,
-    }
-    .min(last)
+    motion.scrolled(top, height, lines(app).0.len())
 }
 
 /// Draws it over the screen.

@@ -1,0 +1,89 @@
+//! Recorders that lag, fail, crash or hang: they cost the record, never the conversation.
+
+use super::*;
+
+/// What a recorder gets that begins when 64 MB have passed, in either direction, and how it went.
+fn lag(folder: &Path) -> (Outcome, Vec<Seen>) {
+    let (caught_up, wait) = channel::<()>();
+    let mut server = start_beside(folder, cat(), |result| {
+        move |observations| {
+            let _ = wait.recv();
+            keep_all(result)(observations)
+        }
+    });
+    let mut stdin = server.stdin.take().unwrap();
+    let writer = thread::spawn(move || {
+        let piece = [b'x'; 1 << 16];
+        (0..LAG / piece.len()).for_each(|_| stdin.write_all(&piece).unwrap());
+        stdin.write_all(b"\n").unwrap();
+        stdin
+    });
+    assert_eq!(server.read(LAG + 1).last(), Some(&b'\n'), "one line of 64 MB");
+    let mut stdin = writer.join().unwrap();
+    drop(caught_up);
+    // Where there was a loss the recorder makes room at some time; what passes then is recorded again, behind it.
+    for _ in 0..LATER {
+        stdin.write_all(b"later\n").unwrap();
+        server.read(6);
+    }
+    drop(stdin);
+    server.finish()
+}
+
+const LAG: usize = 64 << 20;
+const LATER: usize = 1_000;
+
+#[test]
+fn a_recorder_that_lags_loses_nothing_where_there_is_a_disk() {
+    let (outcome, record) = lag(&std::env::temp_dir());
+    assert_eq!(outcome, Outcome { exit: exited(0), unrecorded: None });
+    for of in [Pipe::Stdin, Pipe::Stdout] {
+        let bytes = bytes_of(&record, of);
+        assert_eq!(bytes.len(), LAG + 1 + 6 * LATER, "{of:?}");
+        assert!(bytes[LAG + 1..] == *b"later\n".repeat(LATER), "{of:?}");
+    }
+}
+
+#[test]
+fn a_recorder_that_lags_without_a_disk_loses_bytes_of_the_record_only_and_the_record_says_so() {
+    let (outcome, record) = lag(Path::new("/nowhere"));
+    assert_eq!(outcome.exit, exited(0));
+    assert!(outcome.unrecorded.unwrap().starts_with("recording: it did not keep up; "));
+    for of in [Pipe::Stdin, Pipe::Stdout] {
+        let lost: u64 = record
+            .iter()
+            .map(|seen| if let Seen::Lost(pipe, bytes) = seen { if *pipe == of { *bytes } else { 0 } } else { 0 })
+            .sum();
+        assert!(lost > 0);
+        let recorded = bytes_of(&record, of).len() as u64;
+        assert_eq!(recorded + lost, (LAG + 1 + 6 * LATER) as u64, "{of:?}");
+    }
+}
+
+#[test]
+fn a_recorder_that_fails_crashes_or_hangs_costs_only_the_record() {
+    fn outcome<R>(record: R) -> String
+    where
+        R: FnOnce(Observations) -> anyhow::Result<()> + Send + 'static,
+    {
+        let mut server = start_with(shell("cat; exit 7"), |_| record);
+        for _ in 0..3 {
+            server.write(b"hello\n");
+            assert_eq!(server.read(6), b"hello\n");
+        }
+        server.stdin = None;
+        let outcome = server.outcome();
+        assert_eq!(outcome.exit, exited(7));
+        outcome.unrecorded.expect("something was not recorded")
+    }
+    assert_eq!(outcome(|_| anyhow::bail!("disk full")), "recording: disk full; 36 bytes passed unrecorded");
+    // As a panic, without the backtrace that would be printed here and takes its time.
+    let crash = outcome(|_| std::panic::resume_unwind(Box::new(format!("boom {}", 1))));
+    assert_eq!(crash, "recording: it crashed (boom 1); 36 bytes passed unrecorded");
+    let hang = outcome(|_| {
+        loop {
+            thread::park();
+        }
+    });
+    assert_eq!(hang, "recording: it did not come to an end; 36 bytes passed unrecorded");
+}
