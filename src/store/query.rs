@@ -1,5 +1,7 @@
 //! Pages of messages: any window of any list, however long, is a few index steps away. Nothing here counts its way with OFFSET.
 
+use std::collections::HashMap;
+
 use rusqlite::{OptionalExtension, Row, ToSql, params};
 
 use super::codec::Code;
@@ -117,16 +119,30 @@ impl Reader {
     /// # Errors
     /// The database cannot be read, or is damaged; so for all that follow.
     pub fn method_counts(&self, session: SessionNumber) -> anyhow::Result<Vec<MethodCount>> {
-        self.select(
-            "SELECT kind, method, count(*), min(id) FROM message WHERE session = ? GROUP BY kind, method ORDER BY min(id)",
-            [session.0],
-            |row| {
-                let mut columns = Columns::new(row);
-                let (kind, method) = (columns.code()?, columns.get()?);
-                let (count, first) = (columns.u64()?, MessageNumber(columns.key()?.number()));
-                Ok(MethodCount { kind, method, count, first })
-            },
-        )
+        // Grouped here: SQLite would sort all messages of the session for it.
+        let mut counts: HashMap<Vec<u8>, MethodCount> = HashMap::new();
+        let mut select = self.db().prepare_cached("SELECT kind, method, id FROM message WHERE session = ?")?;
+        let mut rows = select.query([session.0])?;
+        let mut group = Vec::new();
+        while let Some(row) = rows.next()? {
+            let kind: i64 = row.get(0)?;
+            let method = row.get_ref(1)?.as_bytes_or_null()?;
+            group.clear();
+            group.extend(kind.to_le_bytes());
+            group.push(u8::from(method.is_some()));
+            group.extend(method.unwrap_or_default());
+            let number = MessageNumber(Key(row.get(2)?).number());
+            match counts.get_mut(&group) {
+                Some(count) => (count.count, count.first) = (count.count + 1, count.first.min(number)),
+                None => {
+                    let (kind, method) = (Kind::from_code(kind)?, row.get(1)?);
+                    counts.insert(group.clone(), MethodCount { kind, method, count: 1, first: number });
+                }
+            }
+        }
+        let mut counts: Vec<_> = counts.into_values().collect();
+        counts.sort_unstable_by_key(|count| count.first);
+        Ok(counts)
     }
 
     /// The messages of a session that later ones go on from with what they had asked for (2026-07-28 basic/patterns/mrtr), in order; the
