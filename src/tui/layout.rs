@@ -37,7 +37,7 @@ const LEAST: (u16, u16) = (40, 10);
 /// From this width on the three panes of a message stand side by side.
 const SIDE_BY_SIDE: u16 = 120;
 
-/// From this height on the list of messages has the selected one below it.
+/// From this height on messages, as a list or as arrows, have the selected one below them.
 const TALL: u16 = 30;
 
 /// Rows of the panes of one message.
@@ -74,7 +74,7 @@ pub fn body((width, height): (u16, u16)) -> Rect {
 /// The list of a screen, with its head.
 pub fn list_area(size: (u16, u16), screen: Screen) -> Rect {
     match screen {
-        Screen::Messages | Screen::Detail if has_panes(size, screen) => detail(size, screen).list,
+        Screen::Messages | Screen::Sequence | Screen::Detail if has_panes(size, screen) => detail(size, screen).list,
         Screen::Sessions => pane::sessions::list_area(body(size)),
         Screen::Statistics => pane::statistics::calls_area(body(size)),
         Screen::Packets => pane::packets::list_area(body(size)),
@@ -132,11 +132,11 @@ pub fn bytes_per_row(size: (u16, u16)) -> usize {
     if detail(size, Screen::Detail).bytes.width >= pane::bytes::width(16) { 16 } else { 8 }
 }
 
-/// Whether the panes of the selected message are seen: below the list of messages only where there is room for both.
+/// Whether the panes of the selected message are seen: below messages and arrows only where there is room for both.
 pub fn has_panes(size: (u16, u16), screen: Screen) -> bool {
     match screen {
         Screen::Detail => true,
-        Screen::Messages => body(size).height >= TALL,
+        Screen::Messages | Screen::Sequence => body(size).height >= TALL,
         _ => false,
     }
 }
@@ -145,7 +145,7 @@ pub fn has_panes(size: (u16, u16), screen: Screen) -> bool {
 pub fn detail(size: (u16, u16), screen: Screen) -> DetailAreas {
     let body = body(size);
     let strip = match screen {
-        Screen::Messages => body.height - (body.height / 2).min(40),
+        Screen::Messages | Screen::Sequence => body.height - (body.height / 2).min(40),
         _ => (body.height / 4).clamp(3, 24).min(body.height),
     };
     let list = Rect { height: strip, ..body };
@@ -187,9 +187,9 @@ pub fn draw(app: &App, buffer: &mut Buffer) -> Option<(u16, u16)> {
     let body = body((area.width, area.height));
     match app.screen {
         Screen::Sessions => pane::sessions::draw(app, &mut canvas, body),
-        Screen::Messages if !has_panes(app.size, app.screen) => pane::messages::draw(app, &mut canvas, body, true),
-        Screen::Sequence if app.together => pane::together::draw(app, &mut canvas, body),
-        Screen::Sequence => pane::sequence::draw(app, &mut canvas, body),
+        Screen::Messages | Screen::Sequence if !has_panes(app.size, app.screen) => {
+            pane::detail::list(app, &mut canvas, body);
+        }
         Screen::Layers => pane::steps::draw(app, &mut canvas, body),
         Screen::Findings => pane::findings::draw(app, &mut canvas, body),
         Screen::Statistics => pane::statistics::draw(app, &mut canvas, body),
@@ -197,7 +197,7 @@ pub fn draw(app: &App, buffer: &mut Buffer) -> Option<(u16, u16)> {
         Screen::Tools => pane::tools::draw(app, &mut canvas, body),
         Screen::Stderr => pane::stderr::draw(app, &mut canvas, body),
         Screen::Replay => pane::replay::draw(app, &mut canvas, body),
-        Screen::Messages | Screen::Detail => pane::detail::draw(app, &mut canvas, body),
+        Screen::Messages | Screen::Sequence | Screen::Detail => pane::detail::draw(app, &mut canvas, body),
     }
     match &app.mode {
         Mode::Browse => None,

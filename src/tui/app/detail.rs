@@ -95,8 +95,8 @@ impl DetailView {
 
 /// The details to draw.
 pub fn drawn(app: &App) -> Option<Arc<Detail>> {
-    let own = |of: (SessionNumber, MessageNumber)| Some(of.0) == app.session;
-    app.detail.drawn.clone().filter(|_| app.detail.of.is_some_and(own) && app.selected_message().is_some())
+    let session = app.selected_message()?.row.session;
+    app.detail.drawn.clone().filter(|_| app.detail.of.is_some_and(|(of, _)| of == session))
 }
 
 /// The pane that has the keys: where messages are listed, the list.
@@ -118,8 +118,8 @@ pub fn fitting(nodes: &[LayerNode], rows: usize) -> BTreeSet<String> {
 
 /// The details that are shown, where they are here.
 pub fn shown(app: &App) -> Option<Arc<Detail>> {
-    let number = app.selected_message()?.row.number;
-    app.pages.detail(app.session?, number).cloned()
+    let row = &app.selected_message()?.row;
+    app.pages.detail(row.session, row.number).cloned()
 }
 
 /// The packet that is meant: the one whose bytes are shown, else the first that carries the selected field.
@@ -132,7 +132,7 @@ pub(super) fn packet(app: &App) -> Option<PacketNumber> {
 /// Begins anew when another message is shown.
 pub(super) fn settle(app: &mut App) {
     let Some(detail) = layout::has_panes(app.size, app.screen).then(|| shown(app)).flatten() else { return };
-    let of = app.session.map(|session| (session, detail.message.number));
+    let of = Some((detail.message.session, detail.message.number));
     let heights = layout::pane_heights(app.size, app.screen);
     let view = &mut app.detail;
     view.unfolded = fitting(&detail.nodes, heights.layers);

@@ -44,7 +44,7 @@ fn click_pane(app: &mut App, focus: Focus, area: Rect, at: Position) -> Vec<Effe
         return click_list(app, area, at.y);
     }
     app.detail.focus = focus;
-    if app.screen == Screen::Messages {
+    if app.screen != Screen::Detail {
         return moves::run(app, Command::Open);
     }
     detail::click(app, area, at.x, at.y);

@@ -391,9 +391,7 @@ fn next_mark(app: &mut App) {
 }
 
 fn copied(app: &mut App, command: Command) -> Vec<Effect> {
-    let message = app.selected_message().map(|message| message.row.number);
-    let detail = app.session.zip(message).and_then(|(session, message)| app.pages.detail(session, message)).cloned();
-    let Some(detail) = detail else {
+    let Some(detail) = detail::shown(app) else {
         app.say("open the message first");
         return Vec::new();
     };

@@ -21,11 +21,14 @@ pub(super) fn needs(app: &App) -> Vec<Request> {
                 needs.extend([Request::Statistics(session), Request::Findings(session)]);
             }
         }
-        Screen::Sequence if app.together => needs.push(Request::Together(session)),
         Screen::Messages | Screen::Sequence | Screen::Detail => {
-            needs.extend(messages(app, session));
+            if app.screen == Screen::Sequence && app.together {
+                needs.push(Request::Together(session));
+            } else {
+                needs.extend(messages(app, session));
+            }
             let seen = app.selected_message().filter(|_| layout::has_panes(app.size, app.screen));
-            needs.extend(seen.map(|message| Request::Detail(session, message.row.number)));
+            needs.extend(seen.map(|message| Request::Detail(message.row.session, message.row.number)));
         }
         Screen::Layers => {
             let known = app.pages.steps(session).map_or(0, List::total);

@@ -1,18 +1,27 @@
-//! One message: the list it stands in, and the three panes below.
+//! One message: the list or the sequence it stands in, and the three panes below.
 
 use ratatui::layout::Rect;
 
-use super::super::app::{App, Focus, detail_drawn, focus};
+use super::super::app::{App, Focus, Screen, detail_drawn, focus};
 use super::super::canvas::Canvas;
 use super::super::layout;
 use super::super::theme::Part;
-use super::{bytes, json, layers, messages};
+use super::{bytes, json, layers, messages, sequence, together};
 use crate::view::paint::Tone;
 
-/// Draws the list and the panes.
+/// Draws the messages, as a list or as arrows.
+pub fn list(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
+    match app.screen {
+        Screen::Sequence if app.together => together::draw(app, canvas, area),
+        Screen::Sequence => sequence::draw(app, canvas, area),
+        _ => messages::draw(app, canvas, area, focus(app) == Focus::List),
+    }
+}
+
+/// Draws the messages and the panes.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let areas = layout::detail(app.size, app.screen);
-    messages::draw(app, canvas, areas.list, focus(app) == Focus::List);
+    list(app, canvas, areas.list);
     let border = canvas.part(Part::Border);
     let y = areas.list.bottom();
     canvas.divide(area, y);
