@@ -119,6 +119,8 @@ pub struct Flow {
     pub origins: Vec<Origin>,
     /// By step: what it hands back.
     pub uses: HashMap<StepIndex, Vec<Use>>,
+    /// The same of the client's answers, by the index of the server's request among [`Plan::server_requests`].
+    pub replies: HashMap<usize, Vec<Use>>,
     /// By message of the server: what it gives.
     pub given: HashMap<Giver, Vec<usize>>,
     /// The notifications that give something, by method and how many of that method came before: so they are found again.
@@ -137,13 +139,16 @@ impl Flow {
             plan.server_requests.iter().enumerate().map(|(at, request)| (request.message, at)).collect();
         let mut told: HashMap<&str, u64> = HashMap::new();
         let mut notifications = Vec::new();
-        let replies: HashSet<usize> = plan.server_requests.iter().map(|request| request.answer).collect();
+        let replies: HashMap<usize, usize> =
+            plan.server_requests.iter().enumerate().map(|(at, request)| (request.answer, at)).collect();
         for (index, message) in messages.iter().enumerate() {
             let read = |name| part(message, name).and_then(|text| serde_json::from_str::<Value>(text).ok());
             if let Some(step) = steps.get(&index) {
-                read("params").iter().for_each(|params| search.client(Some(*step), params));
-            } else if replies.contains(&index) {
-                read("result").iter().for_each(|result| search.client(None, result));
+                let uses: Vec<Use> = read("params").iter().flat_map(|params| search.client(params)).collect();
+                search.flow.uses.extend((!uses.is_empty()).then_some((*step, uses)));
+            } else if let Some(at) = replies.get(&index) {
+                let uses: Vec<Use> = read("result").iter().flat_map(|result| search.client(result)).collect();
+                search.flow.replies.extend((!uses.is_empty()).then_some((*at, uses)));
             } else if let Some(step) = answers.get(&index) {
                 read("result").iter().for_each(|result| search.server(Giver::Answer(*step), result));
             } else if let Some(at) = asked.get(&index) {
@@ -191,40 +196,41 @@ struct Search {
 }
 
 impl Search {
-    fn client(&mut self, step: Option<StepIndex>, params: &Value) {
-        leaves(params, &mut |path, name, value| {
+    /// What a message of the client hands back.
+    fn client(&mut self, said: &Value) -> Vec<Use> {
+        let mut uses = Vec::new();
+        leaves(said, &mut |path, name, value| {
             let text = text_of(value);
             let kind = TOKENS.iter().find(|(client, _)| *client == name).map(|(client, _)| *client);
             let candidate = [kind, None].into_iter().find_map(|kind| self.known.get(&(kind, text.clone())).copied());
-            match (candidate, step) {
-                (Some(candidate), Some(step)) => {
-                    let origin = self.origin(candidate);
-                    let used = Use { path: path.to_owned(), is_word: false, origin };
-                    self.flow.uses.entry(step).or_default().push(used);
+            match candidate {
+                Some(candidate) => {
+                    uses.push(Use { path: path.to_owned(), is_word: false, origin: self.origin(candidate) });
                 }
-                (Some(_), None) => {}
-                (None, _) => {
-                    self.client_text(step.filter(|_| value.is_string()), path, &text);
+                None => {
+                    self.client_text(value.is_string(), path, &text, &mut uses);
                     if self.own.len() < VALUES {
                         self.own.insert(text);
                     }
                 }
             }
         });
+        uses
     }
 
     /// The words of a text of the client: values of the server, and its own.
-    fn client_text(&mut self, step: Option<StepIndex>, path: &str, text: &str) {
+    fn client_text(&mut self, is_string: bool, path: &str, text: &str, uses: &mut Vec<Use>) {
         let mut seen = HashSet::new();
         for word in words(text).into_iter().map(bare).filter(|word| is_telling(word)) {
-            match (self.known.get(&(None, word.to_owned())).copied(), step) {
-                (Some(candidate), Some(step)) if text.len() <= TEXT && seen.insert(word) => {
-                    let used = Use { path: path.to_owned(), is_word: true, origin: self.origin(candidate) };
-                    self.flow.uses.entry(step).or_default().push(used);
+            match self.known.get(&(None, word.to_owned())).copied() {
+                Some(candidate) if is_string && text.len() <= TEXT => {
+                    if seen.insert(word) {
+                        uses.push(Use { path: path.to_owned(), is_word: true, origin: self.origin(candidate) });
+                    }
                 }
-                (Some(_), _) => {}
-                (None, _) if self.own.len() < VALUES => drop(self.own.insert(word.to_owned())),
-                (None, _) => {}
+                Some(_) => {}
+                None if self.own.len() < VALUES => drop(self.own.insert(word.to_owned())),
+                None => {}
             }
         }
     }
@@ -331,11 +337,28 @@ fn leaves(value: &Value, visit: &mut dyn FnMut(&str, &str, &Value)) {
     walk(&mut String::new(), "", value, visit);
 }
 
-/// The value that stands in the new answer where the old one stood in the recorded; `None` where the evidence does not hold.
+/// The value that stands in the new answer where the old one stood in the recorded; `None` where the evidence does not hold: it is of another kind,
+/// or the old value is still said, at another place.
 fn resolve(origin: &Origin, old: &Value, new: &Value) -> Option<Value> {
-    let (old, new) = (reach(origin, old, old)?, reach(origin, old, new)?);
-    debug_assert_eq!(text_of(&old), text_of(&origin.value));
-    (std::mem::discriminant(&old) == std::mem::discriminant(&new)).then_some(new)
+    let (was, is) = (reach(origin, old, old)?, reach(origin, old, new)?);
+    debug_assert_eq!(text_of(&was), text_of(&origin.value));
+    let same_kind = std::mem::discriminant(&was) == std::mem::discriminant(&is);
+    (same_kind && (was == is || !is_still_said(origin, new))).then_some(is)
+}
+
+/// Whether the old value of an origin stands anywhere in what the server says now.
+fn is_still_said(origin: &Origin, said: &Value) -> bool {
+    let old = text_of(&origin.value);
+    // A short token may be the same as anything by accident, but not where it is called the same.
+    let (tells, own_name) = (is_telling(&old), origin.path.rsplit('/').next());
+    let mut found = false;
+    leaves(said, &mut |_, name, value| {
+        let text = text_of(value);
+        found |= text == old && (tells || Some(name) == own_name);
+        let may_hold = tells && !found && value.is_string() && text.len() <= TEXT && text.contains(&old);
+        found |= may_hold && words(&text).into_iter().any(|word| bare(word) == old);
+    });
+    found
 }
 
 /// Follows an origin into a result; `old` tells which element of a list is meant.
@@ -463,6 +486,24 @@ mod tests {
     }
 
     #[test]
+    fn answers_of_the_client_hand_values_back_too() {
+        let flow = flow(
+            r#"
+            -> {"id":1,"method":"tools/call","params":{"name":"open"}}
+            <- {"id":1,"result":{"ticket":"T-4711"}}
+            -> {"id":2,"method":"tools/call","params":{"name":"close"}}
+            <- {"id":"s","method":"elicitation/create","params":{"message":"Which? Not T-4712."}}
+            -> {"id":"s","result":{"action":"accept","content":{"ticket":"T-4711","why":"as T-4712"}}}
+            <- {"id":2,"result":{}}
+            "#,
+        );
+        let taken: Vec<_> =
+            flow.replies[&0].iter().map(|used| (&*used.path, flow.origins[used.origin].giver)).collect();
+        assert_eq!(taken, [("/content/ticket", Giver::Answer(0)), ("/content/why", Giver::Request(0))]);
+        assert!(flow.uses.is_empty());
+    }
+
+    #[test]
     fn what_may_be_the_same_by_accident_is_left_alone() {
         let unchanged = |old: Value, said: Value, new: Value| assert_eq!(handed_back(old, said, new), []);
         unchanged(json!({"count": 3}), json!({"count": 3}), json!({"count": 4}));
@@ -470,6 +511,11 @@ mod tests {
         unchanged(json!({"echo": "printer-17a"}), json!({"x": "printer-17a"}), json!({"echo": "other-18b"}));
         // The old value's kind is another one now.
         unchanged(json!({"ticket": "T-4711"}), json!({"id": "T-4711"}), json!({"ticket": null}));
+        // The old value is still there, at another place.
+        let uris = |uris: [&str; 2]| json!({"found": uris});
+        unchanged(uris(["n://1", "n://2"]), json!({"uri": "n://1"}), uris(["n://2", "n://1"]));
+        let told = json!({"ticket": "T-9", "text": "T-9 waits behind T-4711."});
+        unchanged(json!({"ticket": "T-4711", "text": ""}), json!({"id": "T-4711"}), told);
     }
 
     #[test]

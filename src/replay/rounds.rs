@@ -13,6 +13,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::plan::{Plan, StepIndex};
+use crate::compare::difference::escaped;
 use crate::mcp::facts::part;
 use crate::mcp::operations::Why;
 use crate::mcp::{Message, MessageNumber};
@@ -26,6 +27,8 @@ pub struct Question {
     pub params: Option<Value>,
     /// The client's result, as JSON text.
     pub reply: String,
+    /// The request that it stood in, and where in its `params` (a JSON Pointer).
+    pub stood: (StepIndex, String),
 }
 
 /// Which requests go on with an earlier one, and what was asked between them.
@@ -61,7 +64,8 @@ impl Rounds {
                 let request = &result["inputRequests"][key];
                 let Some(method) = request["method"].as_str() else { continue };
                 let (params, reply) = (request.get("params").cloned(), reply.to_string());
-                rounds.questions.push(Question { method: method.to_owned(), params, reply });
+                let stood = (at, format!("/inputResponses/{}", escaped(key)));
+                rounds.questions.push(Question { method: method.to_owned(), params, reply, stood });
             }
         }
         rounds
@@ -105,5 +109,6 @@ mod tests {
         assert_eq!([0, 1].map(|step| (rounds.is_continuation(step), rounds.last(step))), [(false, 1), (true, 1)]);
         let question = &rounds.questions[0];
         assert_eq!((&*question.method, &*question.reply), ("elicitation/create", r#"{"action":"accept"}"#));
+        assert_eq!(question.stood, (1, "/inputResponses/k".to_owned()));
     }
 }

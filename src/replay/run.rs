@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::edit::replaced;
+use super::flow::Use;
 use super::follow::{Follower, Progress};
 use super::plan::{Step, StepIndex};
 use super::safety::{Effects, Policy};
@@ -310,10 +311,8 @@ impl Runner<'_, '_> {
         }
         let edited = self.settings.edits.get(&index).map(String::as_str);
         let mut params = edited.or_else(|| self.script.params(index)).map(str::to_owned);
-        for used in self.script.flow.uses.get(&index).into_iter().flatten() {
-            if let (Some(params), Some(value)) = (&mut params, self.taken.values.get(&used.origin)) {
-                *params = used.renew(params, &self.script.flow.origins[used.origin].value, value);
-            }
+        if let Some(uses) = self.script.flow.uses.get(&index) {
+            params = params.map(|params| self.with_values(params, uses));
         }
         if let (Some(params), Some(id)) = (&mut params, step.cancels.and_then(|step| self.ids.get(&step))) {
             *params = replaced(params, "/requestId", &id.to_string());
@@ -332,6 +331,14 @@ impl Runner<'_, '_> {
             self.follower.tell(Progress::Sent(index));
             self.end(index, Fate::Sent(None));
         }
+    }
+
+    /// What the client says, with the new server's values where it handed recorded ones back.
+    fn with_values(&self, said: String, uses: &[Use]) -> String {
+        uses.iter().fold(said, |said, used| match self.taken.values.get(&used.origin) {
+            Some(value) => used.renew(&said, &self.script.flow.origins[used.origin].value, value),
+            None => said,
+        })
     }
 
     /// Sends a request; its answer becomes that of the step.

@@ -224,6 +224,49 @@ fn http_is_held_to_its_rules() {
 }
 
 #[test]
+fn pages_of_this_machine_may_read_what_they_are_answered_and_others_may_not() {
+    let scene = scene();
+    let mut mock = scene.mcptap();
+    mock.args(["mock", "1"]);
+    let listening = Listening::start(mock);
+    let raw = |line: &str, fields: &str| {
+        listening.raw(&format!("{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n"))
+    };
+    let asks = "Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: content-type, mcp-param-x\r\n";
+    let page = "Origin: http://localhost:6274\r\n";
+    let (status, response) = raw("OPTIONS /mcp", &format!("{page}{asks}"));
+    insta::assert_snapshot!(response.replace('\r', "").trim_end(), @r"
+    HTTP/1.1 204 No Content
+    Connection: close
+    Access-Control-Allow-Origin: http://localhost:6274
+    Vary: Origin
+    Access-Control-Allow-Headers: content-type, mcp-param-x
+    Access-Control-Allow-Methods: GET, POST, DELETE
+    ");
+    assert_eq!(status, 204);
+    let readable = |response: &str| {
+        response.contains("Access-Control-Allow-Origin: http://localhost:6274\r\n")
+            && response.contains("Access-Control-Expose-Headers: Mcp-Session-Id\r\n")
+    };
+    let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}"#;
+    let here = "Host: localhost\r\nContent-Type: application/json\r\n";
+    let (status, response) = listening.post(&format!("{here}{page}"), initialize);
+    assert!(status == 200 && readable(&response), "{response}");
+    // A stream, and a refusal: the page may learn why.
+    let (status, response) = raw("GET /mcp", &format!("{page}Accept: text/event-stream\r\n"));
+    assert!(status == 405 && readable(&response), "{response}");
+    let evil = "Origin: http://evil.example\r\n";
+    for (status, response) in
+        [raw("OPTIONS /mcp", &format!("{evil}{asks}")), listening.post(&format!("{here}{evil}"), initialize)]
+    {
+        assert!(status == 403 && !response.contains("Access-Control"), "{response}");
+    }
+    // Nobody asked for it, or it is no page.
+    assert_eq!(raw("OPTIONS /mcp", "").0, 405);
+    assert!(!listening.post(here, initialize).1.contains("Access-Control"));
+}
+
+#[test]
 fn a_client_of_2026_07_28_needs_neither_handshake_nor_session() {
     let scene = scene();
     let mut mock = scene.mcptap();

@@ -31,6 +31,9 @@ const BEHIND: usize = 4_096;
 /// Bytes that are read of a request that was refused, so that the refusal is not lost with the connection.
 const DRAINED: usize = 1 << 20;
 
+/// The methods that are known.
+const METHODS: &str = "GET, POST, DELETE";
+
 /// A connection with a deadline for each request.
 #[derive(Debug)]
 struct Timed {
@@ -74,7 +77,7 @@ pub(super) fn serve(stream: TcpStream, events: &Sender<Event>, guard: &Guard) {
         reader.stream.until = until;
         match reader.next() {
             Ok(request) => {
-                let mut answering = Answering { out: &mut reader.stream, request: &request };
+                let mut answering = Answering { out: &mut reader.stream, request: &request, page: None };
                 let keeps = request.keeps_alive();
                 if answering.answer(events, guard).is_err() || !keeps {
                     return;
@@ -111,6 +114,7 @@ fn head(status: u16, fields: &[(&str, &str)], length: Option<usize>) -> String {
     let reason = match status {
         200 => "OK",
         202 => "Accepted",
+        204 => "No Content",
         400 => "Bad Request",
         403 => "Forbidden",
         404 => "Not Found",
@@ -134,9 +138,11 @@ fn head(status: u16, fields: &[(&str, &str)], length: Option<usize>) -> String {
 struct Answering<'a> {
     out: &'a mut Timed,
     request: &'a Request,
+    /// The origin of the page that asks, once it is known that it may.
+    page: Option<&'a str>,
 }
 
-impl Answering<'_> {
+impl<'a> Answering<'a> {
     fn answer(&mut self, events: &Sender<Event>, guard: &Guard) -> io::Result<()> {
         let host = self.request.field("host").unwrap_or_default();
         // RFC 9110 section 15.5.20: 421 "indicates that the request was directed at a server that is unable or unwilling to produce an
@@ -144,11 +150,14 @@ impl Answering<'_> {
         if !guard.allows_host(host) && self.request.is_1_1 {
             return self.refuse(421, "this server does not go by that name: --allow-host NAME lets it");
         }
-        if let Some(origin) = self.request.field("origin")
-            && !guard.allows_origin(origin, host)
-        {
+        match self.request.field("origin") {
+            Some(origin) if guard.allows_origin(origin, host) => self.page = Some(origin),
             // "If the Origin header is present and invalid, servers MUST respond with HTTP 403 Forbidden"
-            return self.refuse(403, "pages of this origin may not ask");
+            Some(_) => return self.refuse(403, "pages of this origin may not ask"),
+            None => {}
+        }
+        if self.request.method == "OPTIONS" && self.page.is_some() {
+            return self.respond(204, &[], "");
         }
         let revision = self.request.field("mcp-protocol-version");
         if revision.is_some_and(|revision| !guard.allows_revision(revision)) {
@@ -284,6 +293,22 @@ impl Answering<'_> {
         }
     }
 
+    /// What lets a page read the response that was not loaded from here (WHATWG Fetch section 3.3, "CORS protocol"): the Inspector is one. Only origins that
+    /// passed the check of `Origin` get it.
+    fn shared(&self) -> Vec<(&'a str, &'a str)> {
+        let Some(page) = self.page else { return Vec::new() };
+        let mut fields = vec![("Access-Control-Allow-Origin", page), ("Vary", "Origin")];
+        if self.request.method == "OPTIONS" {
+            // What it will send: `*` would not stand for `Authorization`.
+            let wanted = self.request.field("access-control-request-headers");
+            fields.extend(wanted.map(|wanted| ("Access-Control-Allow-Headers", wanted)));
+            fields.push(("Access-Control-Allow-Methods", METHODS));
+        } else {
+            fields.push(("Access-Control-Expose-Headers", "Mcp-Session-Id"));
+        }
+        fields
+    }
+
     fn refuse(&mut self, status: u16, why: &str) -> io::Result<()> {
         // "The HTTP response body MAY comprise a JSON-RPC error response that has no id"
         let error = json!({"jsonrpc": "2.0", "id": null, "error": {"code": INVALID_REQUEST, "message": why}});
@@ -296,9 +321,11 @@ impl Answering<'_> {
             fields.push(("Connection", "close"));
         }
         if status == 405 {
-            fields.push(("Allow", "GET, POST, DELETE"));
+            fields.push(("Allow", METHODS));
         }
-        let mut response = head(status, &fields, Some(body.len()));
+        fields.extend(self.shared());
+        // RFC 9110 section 8.6: no Content-Length "in any response with a status code of … 204 (No Content)".
+        let mut response = head(status, &fields, Some(body.len()).filter(|_| status != 204));
         // RFC 9110 section 9.3.2: "The HEAD method is identical to GET except that the server MUST NOT send content in the response."
         if self.request.method != "HEAD" {
             response.push_str(body);
@@ -335,7 +362,8 @@ impl Events {
             false => &[("Connection", "close")],
         };
         let kind = [("Content-Type", "text/event-stream"), ("Cache-Control", "no-cache"), ("X-Accel-Buffering", "no")];
-        answering.out.write_all(head(200, &[&kind[..], framing, session].concat(), None).as_bytes())
+        let fields = [&kind[..], framing, session, &answering.shared()].concat();
+        answering.out.write_all(head(200, &fields, None).as_bytes())
     }
 
     /// A message as an event: a data line for each of its lines.

@@ -6,7 +6,7 @@ use super::{Pending, Runner};
 use crate::compare::Answer;
 use crate::mcp::facts::part;
 use crate::replay::edit::with_member;
-use crate::replay::flow::Giver;
+use crate::replay::flow::{Giver, Use};
 use crate::replay::rounds::Question;
 use crate::replay::translate::Era;
 
@@ -50,7 +50,10 @@ impl Runner<'_, '_> {
         self.used[at] = true;
         self.learn_values(Giver::Request(at), part(&messages[request.message], "params"), params);
         let answer = &messages[request.answer];
-        ["result", "error"].into_iter().find_map(|name| Some((name, part(answer, name)?.to_owned())))
+        let (name, said) = ["result", "error"].into_iter().find_map(|name| Some((name, part(answer, name)?)))?;
+        // An error is about the question: it hands nothing back.
+        let uses = script.flow.replies.get(&at).filter(|_| name == "result");
+        Some((name, self.with_values(said.to_owned(), uses.map(Vec::as_slice).unwrap_or_default())))
     }
 
     /// What the recorded client answered a question inside a result, chosen in the same way.
@@ -63,7 +66,13 @@ impl Runner<'_, '_> {
             .or_else(|| known().find(|(at, _)| !self.asked_back[*at]))
             .or_else(|| known().find(|(_, known)| is_same(known)))?;
         self.asked_back[at] = true;
-        Some(question.reply.clone())
+        let (step, place) = &question.stood;
+        let uses = self.script.flow.uses.get(step).into_iter().flatten();
+        let inside = |used: &Use| {
+            let path = used.path.strip_prefix(place).filter(|path| path.is_empty() || path.starts_with('/'))?;
+            Some(Use { path: path.to_owned(), ..used.clone() })
+        };
+        Some(self.with_values(question.reply.clone(), &uses.filter_map(inside).collect::<Vec<_>>()))
     }
 
     /// A server of 2026-07-28 asks back in its result (basic/patterns "multi round-trip requests"), where one of the recording's era sent a request: it

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use crossbeam_channel::Receiver;
 
 use super::*;
+use crate::replay::talk;
 use crate::replay::transport::{Arrival, Next};
-use crate::replay::{Recording, talk};
 
 const RECORDED: &str = r#"
     -> {"id":1,"method":"initialize","params":{}}
@@ -17,8 +17,11 @@ const RECORDED: &str = r#"
     <- {"id":3,"result":{"tools":[]}}
 "#;
 
-/// A server that answers everything with an empty result, and tells of itself what it is to tell once it is waited for.
+/// A server that answers everything with one result, and tells of itself what it is to tell once it is waited for.
 struct Fake {
+    result: &'static str,
+    /// Asked before the call is answered in whose text this stands.
+    question: Option<(&'static str, &'static str)>,
     arrived: VecDeque<Arrival>,
     untold: VecDeque<&'static str>,
     /// What it was sent and what it told, in order.
@@ -28,9 +31,11 @@ struct Fake {
 impl Transport for Fake {
     fn send(&mut self, message: Outgoing) {
         let sent: Value = serde_json::from_str(&message.text).unwrap();
-        self.log.lock().unwrap().push(sent["method"].as_str().unwrap_or_default().to_owned());
+        self.log.lock().unwrap().push(sent["method"].as_str().map_or_else(|| sent.to_string(), str::to_owned));
+        let question = self.question.take_if(|(call, _)| message.text.contains(*call));
+        self.arrived.extend(question.map(|(_, text)| Arrival::Text(text.into(), Instant::now())));
         if let Some(id) = message.id {
-            let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#);
+            let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{}}}"#, self.result);
             self.arrived.push_back(Arrival::Text(answer.into(), Instant::now()));
         }
     }
@@ -50,15 +55,46 @@ impl Transport for Fake {
     }
 }
 
-/// What is said to and by a server that tells this, and the notes.
+impl Fake {
+    /// What is said to and by it after the handshake, and the notes.
+    fn said(
+        result: &'static str,
+        question: Option<(&'static str, &'static str)>,
+        untold: &[&'static str],
+        recorded: &str,
+    ) -> (Vec<String>, Vec<String>) {
+        let log = Arc::default();
+        let (arrived, untold) = (VecDeque::new(), untold.iter().copied().collect());
+        let fake = Fake { result, question, arrived, untold, log: Arc::clone(&log) };
+        let settings = Settings { timeout: Duration::from_millis(50), ..Settings::default() };
+        let taken = run(&Script::new(talk::recording(recorded)), &settings, Box::new(fake), &mut Follower::nobody());
+        let said = log.lock().unwrap()[2..].to_vec();
+        (said, taken.notes)
+    }
+}
+
+/// The same of a server that tells this.
 fn said(untold: &[&'static str]) -> (String, Vec<String>) {
-    let recording: Recording = talk::recording(RECORDED);
-    let log = Arc::default();
-    let fake = Fake { arrived: VecDeque::new(), untold: untold.iter().copied().collect(), log: Arc::clone(&log) };
-    let settings = Settings { timeout: Duration::from_millis(50), ..Settings::default() };
-    let taken = run(&Script::new(recording), &settings, Box::new(fake), &mut Follower::nobody());
-    let said = log.lock().unwrap()[2..].join(", ");
-    (said, taken.notes)
+    let (said, notes) = Fake::said("{}", None, untold, RECORDED);
+    (said.join(", "), notes)
+}
+
+#[test]
+fn a_question_is_answered_with_the_values_of_the_new_server() {
+    let recorded = r#"
+        -> {"id":1,"method":"initialize","params":{}}
+        <- {"id":1,"result":{}}
+        -> {"id":2,"method":"tools/call","params":{"name":"open"}}
+        <- {"id":2,"result":{"ticket":"T-4711"}}
+        -> {"id":3,"method":"tools/call","params":{"name":"close"}}
+        <- {"id":"s","method":"elicitation/create","params":{"message":"Which?"}}
+        -> {"id":"s","result":{"action":"accept","content":{"ticket":"T-4711"}}}
+        <- {"id":3,"result":{}}
+    "#;
+    let question = r#"{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"Which?"}}"#;
+    let (said, notes) = Fake::said(r#"{"ticket":"T-9"}"#, Some(("close", question)), &[], recorded);
+    let answer = r#"{"id":"q","jsonrpc":"2.0","result":{"action":"accept","content":{"ticket":"T-9"}}}"#;
+    assert_eq!((said, notes), (vec!["tools/call".to_owned(), "tools/call".to_owned(), answer.to_owned()], vec![]));
 }
 
 #[test]
