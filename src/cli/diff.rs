@@ -48,7 +48,10 @@ pub fn print(report: &Report, comparing: &Comparing, colour: Colour) -> Result<E
             let style = Style { paint, width, side_by_side: comparing.side_by_side, all: comparing.all };
             write!(out, "{}", text::report(report, style))?;
         }
-        ReportFormat::Json => writeln!(out, "{}", json::report(report))?,
+        ReportFormat::Json => {
+            json::write(report, None, &mut out)?;
+            writeln!(out)?;
+        }
         ReportFormat::Junit => write!(out, "{}", junit::report(report))?,
     }
     out.flush()?;

@@ -20,7 +20,7 @@ use crate::replay::recording::masked_headers;
 use crate::replay::run::{Pace, Settings};
 use crate::replay::safety::Policy;
 use crate::replay::target::Target;
-use crate::replay::{Follower, Job, Recording, Script};
+use crate::replay::{Follower, Job, Script};
 use crate::store::{Page, Place, Reader, Scope};
 use crate::view::safe;
 use crate::view::units::duration;
@@ -31,19 +31,18 @@ pub fn run(arguments: Replay, db: Option<PathBuf>, colour: Colour) -> Result<Exi
     let session = opened.one_session()?;
     let wanted = wanted(&opened.reader, &session, arguments.only.as_deref())?;
     let masked = masked_headers(&opened.reader, &session)?;
-    let script = Script::new(Recording::load(&opened.reader, session)?);
+    let script = Script::read(&opened.reader, session)?;
     if script.plan.steps.is_empty() {
         bail!("nothing to replay: the client said nothing in {}", arguments.target);
     }
     let only = match wanted {
         Some(wanted) => {
-            let answer = |index: Option<usize>| index.map(|index| script.recording.messages[index].number);
             let is_wanted = |number: Option<MessageNumber>| number.is_some_and(|number| wanted.contains(&number));
             script
                 .plan
                 .steps
                 .iter()
-                .map(|step| is_wanted(Some(step.number)) || is_wanted(answer(step.answer)))
+                .map(|step| is_wanted(Some(step.number)) || is_wanted(step.answer.map(|answer| answer.number)))
                 .collect()
         }
         None => Vec::new(),
@@ -78,10 +77,9 @@ pub fn run(arguments: Replay, db: Option<PathBuf>, colour: Colour) -> Result<Exi
             Ok(code)
         }
         ReportFormat::Json if many => {
-            let mut report = json::report(&outcomes.report);
-            report["latencies"] = latencies(&outcomes);
             let mut out = output::stdout();
-            writeln!(out, "{report}")?;
+            json::write(&outcomes.report, Some(latencies(&outcomes)), &mut out)?;
+            writeln!(out)?;
             out.flush()?;
             Ok(if outcomes.differs() { ExitCode::from(1) } else { ExitCode::SUCCESS })
         }
@@ -197,7 +195,7 @@ fn ask(script: &Script, settings: &mut Settings) -> Result<()> {
 /// The plan, and nothing sent.
 fn dry_run(script: &Script, settings: &Settings) -> Result<ExitCode> {
     let mut out = output::stdout();
-    for row in planned(script, settings) {
+    planned(script, settings, &mut |row| {
         let mut line = format!("{:>6}  {}", format!("#{}", row.number.0), safe::visible(&row.label.to_string()));
         if !row.after.is_empty() {
             let after: Vec<String> = row.after.iter().map(|number| format!("#{}", number.0)).collect();
@@ -209,11 +207,11 @@ fn dry_run(script: &Script, settings: &Settings) -> Result<ExitCode> {
         if let Some(why) = &row.refused {
             line += &format!("  NOT SENT: {}", safe::visible(why));
         }
-        writeln!(out, "{line}")?;
-    }
+        Ok(writeln!(out, "{line}")?)
+    })?;
     for request in &script.plan.server_requests {
-        let (message, method) = (&script.recording.messages[request.answer], safe::visible(&request.method));
-        writeln!(out, "        {method} of the server is answered with #{}", message.number.0)?;
+        let (answer, method) = (request.answer.0, safe::visible(&request.method));
+        writeln!(out, "        {method} of the server is answered with #{answer}")?;
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)

@@ -64,6 +64,19 @@ pub enum Answer<V = Value> {
 /// An answer as it is held until it is compared: its text takes a tenth of what the value does that is read from it.
 pub type Held = Answer<Box<str>>;
 
+impl<V> Answer<V> {
+    /// The same answer with another form of its value.
+    pub fn map<W>(self, other: impl FnOnce(V) -> W) -> Answer<W> {
+        match self {
+            Answer::Result(value) => Answer::Result(other(value)),
+            Answer::ToolError(value) => Answer::ToolError(other(value)),
+            Answer::Error(value) => Answer::Error(other(value)),
+            Answer::Unreadable(text) => Answer::Unreadable(text),
+            Answer::Nothing(why) => Answer::Nothing(why),
+        }
+    }
+}
+
 impl Held {
     /// The answer with its value.
     pub fn read(&self) -> Answer {

@@ -4,27 +4,46 @@
 //! (`{method, before, now}`), `notes`. A request: `method`, `subject`, `outcome`, `why`, `old` and `new` (`{number, latency_ns}`),
 //! `differences` (`{path, change, old, new}`; `change` is `changed`, `removed`, `added`). Members without a value are left out.
 
-use serde_json::{Map, Value, json};
+use std::io;
+
+use serde::ser::{Serialize, SerializeMap, Serializer as _};
+use serde_json::{Map, Serializer, Value, json};
 
 use super::difference::{Change, Difference};
 use super::report::{Pair, Party, Report};
 
-/// The report as JSON.
-pub fn report(report: &Report) -> Value {
+/// Writes the report as JSON, with the latencies of many replays where there are some. A report may have as many requests as there is time for: they are
+/// written one by one.
+///
+/// # Errors
+/// It cannot be written.
+pub fn write(report: &Report, latencies: Option<Value>, out: &mut dyn io::Write) -> io::Result<()> {
     let counts: Map<String, Value> =
         report.counts().into_iter().map(|(outcome, count)| (outcome.name().to_owned(), count.into())).collect();
     let unasked = |(method, before, now): &(String, u64, u64)| json!({"method": method, "before": before, "now": now});
-    json!({
-        "same": report.is_same(),
-        "old": report.old,
-        "new": report.new,
-        "counts": counts,
-        "requests": report.pairs.iter().map(pair).collect::<Vec<_>>(),
-        "volatile": report.volatile.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "slower": report.slower().map(slower).collect::<Vec<_>>(),
-        "unasked": report.unasked.iter().map(unasked).collect::<Vec<_>>(),
-        "notes": report.notes,
-    })
+    let mut serializer = Serializer::new(out);
+    let mut object = serializer.serialize_map(None)?;
+    object.serialize_entry("counts", &counts)?;
+    if let Some(latencies) = latencies {
+        object.serialize_entry("latencies", &latencies)?;
+    }
+    object.serialize_entry("new", &report.new)?;
+    object.serialize_entry("notes", &report.notes)?;
+    object.serialize_entry("old", &report.old)?;
+    object.serialize_entry("requests", &Requests(&report.pairs))?;
+    object.serialize_entry("same", &report.is_same())?;
+    object.serialize_entry("slower", &report.slower().map(slower).collect::<Vec<_>>())?;
+    object.serialize_entry("unasked", &report.unasked.iter().map(unasked).collect::<Vec<_>>())?;
+    object.serialize_entry("volatile", &report.volatile.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+    Ok(object.end()?)
+}
+
+struct Requests<'a>(&'a [Pair]);
+
+impl Serialize for Requests<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(pair))
+    }
 }
 
 fn slower((pair, old, new): (&Pair, i64, i64)) -> Value {

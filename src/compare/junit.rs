@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn every_request_is_a_case() {
         let pair = |outcome, why: Option<&str>| Pair {
-            label: Label { method: "tools/call".into(), subject: Some("a<b".into()) },
+            label: Label { method: "tools/call".into(), subject: Some("a<b".into()) }.into(),
             old: Some(Party { number: 3, latency: None }),
             new: Some(Party { number: 4, latency: Some(1_500_000) }),
             outcome,

@@ -1,6 +1,7 @@
 //! Which request of one recording is which of another: by what was asked and in which order, never by id.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
 
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
@@ -74,7 +75,14 @@ pub fn compare(old: &[Message], new: &[Message], rules: &Rules) -> Report {
             _ => (Outcome::Extra, Vec::new(), Some("the request is only in the second recording".into())),
         };
         let (outcome, differences, why) = verdict;
-        report.pairs.push(Pair { label, old: old.map(party), new: new.map(party), outcome, differences, why });
+        report.pairs.push(Pair {
+            label: Arc::new(label),
+            old: old.map(party),
+            new: new.map(party),
+            outcome,
+            differences,
+            why,
+        });
     }
     report
 }

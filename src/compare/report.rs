@@ -1,5 +1,7 @@
 //! What a comparison found, as data.
 
+use std::sync::Arc;
+
 use super::answer::Label;
 use super::difference::Difference;
 use super::rules::Rule;
@@ -67,7 +69,7 @@ pub struct Party {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pair {
     /// What it is called.
-    pub label: Label,
+    pub label: Arc<Label>,
     /// The recorded one.
     pub old: Option<Party>,
     /// The new one.

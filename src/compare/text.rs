@@ -233,7 +233,7 @@ mod tests {
             Difference { path: "/b/0".into(), change: Change::Removed(json!({"name": "x"})) },
         ];
         let pair = |outcome, differences| Pair {
-            label: label.clone(),
+            label: label.clone().into(),
             old: party(9),
             new: party(7),
             outcome,

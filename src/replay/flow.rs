@@ -5,18 +5,19 @@
 //! is known; and at the same place of the new one stands another value, while the old one is nowhere in it. Values that might be the same by
 //! accident (words, small numbers) count only as members that the protocol itself hands back ([`TOKENS`]).
 
-use std::collections::{HashMap, HashSet};
+mod search;
+
+use std::collections::HashMap;
 
 use serde_json::Value;
 
 use super::edit::{locate, replaced};
-use super::plan::{Plan, StepIndex};
+use super::plan::StepIndex;
 use crate::compare::difference::{escaped, name_of};
 use crate::compare::rules::{bare, with_words, words};
-use crate::decode::Direction;
-use crate::decode::jsonrpc::Kind;
-use crate::mcp::Message;
-use crate::mcp::facts::part;
+use crate::mcp::MessageNumber;
+
+pub use search::Search;
 
 /// Members by which the protocol hands a value back, and what the server calls it: even a short value is evidence there.
 const TOKENS: [(&str, &str); 6] = [
@@ -28,33 +29,18 @@ const TOKENS: [(&str, &str); 6] = [
     ("uri", "uri"),
 ];
 
-/// Values of one recording that are looked for. Beyond it later values are taken as they were recorded.
-const VALUES: usize = 1 << 20;
-
-/// Bytes of a text that is searched for values, and of a value.
+/// Bytes of a text that is searched for values.
 const TEXT: usize = 64 << 10;
-const VALUE: usize = 4 << 10;
 
 /// What of the server gave a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Giver {
     /// The answer to a step.
     Answer(StepIndex),
-    /// Its request of this index among [`Plan::server_requests`].
-    Request(usize),
-    /// Its notification of this index among the messages of the recording.
-    Notification(usize),
-}
-
-impl Giver {
-    /// The index of the message that the server sent by itself.
-    pub fn told(self, plan: &Plan) -> Option<usize> {
-        match self {
-            Giver::Answer(_) => None,
-            Giver::Request(at) => Some(plan.server_requests[at].message),
-            Giver::Notification(index) => Some(index),
-        }
-    }
+    /// Its request of this number.
+    Request(MessageNumber),
+    /// Its notification of this number.
+    Notification(MessageNumber),
 }
 
 /// Where in a recorded message of the server a value first stood.
@@ -119,54 +105,17 @@ pub struct Flow {
     pub origins: Vec<Origin>,
     /// By step: what it hands back.
     pub uses: HashMap<StepIndex, Vec<Use>>,
-    /// The same of the client's answers, by the index of the server's request among [`Plan::server_requests`].
+    /// The same of the client's answers, by the index of the server's request among those of the [plan](super::Plan::server_requests).
     pub replies: HashMap<usize, Vec<Use>>,
     /// By message of the server: what it gives.
     pub given: HashMap<Giver, Vec<usize>>,
-    /// The notifications that give something, by method and how many of that method came before: so they are found again.
-    pub told: HashMap<(String, u64), usize>,
+    /// The notifications that give something, by method and how many of that method there were then: so they are found again.
+    pub told: HashMap<(String, u64), MessageNumber>,
+    /// There were more values than are looked for.
+    pub is_full: bool,
 }
 
 impl Flow {
-    /// Of a recording and its plan.
-    pub fn of(messages: &[Message], plan: &Plan) -> Flow {
-        let mut search = Search::default();
-        let steps: HashMap<usize, StepIndex> =
-            plan.steps.iter().enumerate().map(|(at, step)| (step.message, at)).collect();
-        let answers: HashMap<usize, StepIndex> =
-            plan.steps.iter().enumerate().filter_map(|(at, step)| Some((step.answer?, at))).collect();
-        let asked: HashMap<usize, usize> =
-            plan.server_requests.iter().enumerate().map(|(at, request)| (request.message, at)).collect();
-        let mut told: HashMap<&str, u64> = HashMap::new();
-        let mut notifications = Vec::new();
-        let replies: HashMap<usize, usize> =
-            plan.server_requests.iter().enumerate().map(|(at, request)| (request.answer, at)).collect();
-        for (index, message) in messages.iter().enumerate() {
-            let read = |name| part(message, name).and_then(|text| serde_json::from_str::<Value>(text).ok());
-            if let Some(step) = steps.get(&index) {
-                let uses: Vec<Use> = read("params").iter().flat_map(|params| search.client(params)).collect();
-                search.flow.uses.extend((!uses.is_empty()).then_some((*step, uses)));
-            } else if let Some(at) = replies.get(&index) {
-                let uses: Vec<Use> = read("result").iter().flat_map(|result| search.client(result)).collect();
-                search.flow.replies.extend((!uses.is_empty()).then_some((*at, uses)));
-            } else if let Some(step) = answers.get(&index) {
-                read("result").iter().for_each(|result| search.server(Giver::Answer(*step), result));
-            } else if let Some(at) = asked.get(&index) {
-                read("params").iter().for_each(|params| search.server(Giver::Request(*at), params));
-            } else if is_told(message) {
-                let method = message.method.as_deref().unwrap_or_default();
-                let before = told.entry(method).or_default();
-                notifications.push((index, (method.to_owned(), *before)));
-                *before += 1;
-                read("params").iter().for_each(|params| search.server(Giver::Notification(index), params));
-            }
-        }
-        let gives = |index: &usize| search.flow.given.contains_key(&Giver::Notification(*index));
-        let told =
-            notifications.into_iter().filter(|(index, _)| gives(index)).map(|(index, which)| (which, index)).collect();
-        Flow { told, ..search.flow }
-    }
-
     /// The steps whose answers give the values that a step hands back.
     pub fn sources(&self, step: StepIndex) -> impl Iterator<Item = StepIndex> {
         let used = self.uses.get(&step).into_iter().flatten();
@@ -181,121 +130,6 @@ impl Flow {
         let given = self.given.get(&giver).map(Vec::as_slice).unwrap_or_default();
         given.iter().filter_map(move |origin| Some((*origin, resolve(&self.origins[*origin], old, new)?)))
     }
-}
-
-#[derive(Default)]
-struct Search {
-    flow: Flow,
-    /// What the server said first, by the text of the value; by token kind too.
-    known: HashMap<(Option<&'static str>, String), usize>,
-    /// Found on the server's side, not yet used.
-    candidates: Vec<Origin>,
-    used: HashMap<usize, usize>,
-    /// What the client said first is its own.
-    own: HashSet<String>,
-}
-
-impl Search {
-    /// What a message of the client hands back.
-    fn client(&mut self, said: &Value) -> Vec<Use> {
-        let mut uses = Vec::new();
-        leaves(said, &mut |path, name, value| {
-            let text = text_of(value);
-            let kind = TOKENS.iter().find(|(client, _)| *client == name).map(|(client, _)| *client);
-            let candidate = [kind, None].into_iter().find_map(|kind| self.known.get(&(kind, text.clone())).copied());
-            match candidate {
-                Some(candidate) => {
-                    uses.push(Use { path: path.to_owned(), is_word: false, origin: self.origin(candidate) });
-                }
-                None => {
-                    self.client_text(value.is_string(), path, &text, &mut uses);
-                    if self.own.len() < VALUES {
-                        self.own.insert(text);
-                    }
-                }
-            }
-        });
-        uses
-    }
-
-    /// The words of a text of the client: values of the server, and its own.
-    fn client_text(&mut self, is_string: bool, path: &str, text: &str, uses: &mut Vec<Use>) {
-        let mut seen = HashSet::new();
-        for word in words(text).into_iter().map(bare).filter(|word| is_telling(word)) {
-            match self.known.get(&(None, word.to_owned())).copied() {
-                Some(candidate) if is_string && text.len() <= TEXT => {
-                    if seen.insert(word) {
-                        uses.push(Use { path: path.to_owned(), is_word: true, origin: self.origin(candidate) });
-                    }
-                }
-                Some(_) => {}
-                None if self.own.len() < VALUES => drop(self.own.insert(word.to_owned())),
-                None => {}
-            }
-        }
-    }
-
-    /// The number of an origin, which is one from now on.
-    fn origin(&mut self, candidate: usize) -> usize {
-        if let Some(origin) = self.used.get(&candidate) {
-            return *origin;
-        }
-        let origin = self.flow.origins.len();
-        let found = self.candidates[candidate].clone();
-        self.flow.given.entry(found.giver).or_default().push(origin);
-        self.flow.origins.push(found);
-        self.used.insert(candidate, origin);
-        origin
-    }
-
-    fn server(&mut self, giver: Giver, said: &Value) {
-        leaves(said, &mut |path, name, value| {
-            let whole = Origin { giver, path: path.to_owned(), inside: Inside::Whole, value: value.clone() };
-            let text = text_of(value);
-            let kind = TOKENS.iter().find(|(_, server)| *server == name).map(|(client, _)| *client);
-            if kind.is_some() {
-                self.learn(kind, text.clone(), whole.clone());
-            }
-            if is_telling(&text) {
-                self.learn(None, text.clone(), whole);
-            } else if value.is_string() && text.len() <= TEXT {
-                self.text(giver, path, &text);
-            }
-        });
-    }
-
-    /// Values inside a text: of the JSON that it is, or of its words.
-    fn text(&mut self, giver: Giver, path: &str, text: &str) {
-        let origin = |inside, value| Origin { giver, path: path.to_owned(), inside, value };
-        match serde_json::from_str::<Value>(text) {
-            Ok(inner @ (Value::Object(_) | Value::Array(_))) => leaves(&inner, &mut |at, _, value| {
-                let said = text_of(value);
-                if is_telling(&said) {
-                    self.learn(None, said, origin(Inside::Json(at.to_owned()), value.clone()));
-                }
-            }),
-            _ => {
-                let words = words(text).into_iter().map(bare).enumerate();
-                for (index, word) in words.filter(|(_, word)| is_telling(word)) {
-                    self.learn(None, word.to_owned(), origin(Inside::Word(index), word.into()));
-                }
-            }
-        }
-    }
-
-    fn learn(&mut self, kind: Option<&'static str>, text: String, origin: Origin) {
-        if text.len() <= VALUE && self.candidates.len() < VALUES && !self.own.contains(&text) {
-            let next = self.candidates.len();
-            if *self.known.entry((kind, text)).or_insert(next) == next {
-                self.candidates.push(origin);
-            }
-        }
-    }
-}
-
-/// Whether a message is a notification of the server.
-fn is_told(message: &Message) -> bool {
-    (message.direction, message.kind) == (Direction::ServerToClient, Kind::Notification) && !message.redelivered
 }
 
 /// Whether a value that occurs twice is the same thing both times: an identifier, not a word or a small number.
@@ -412,8 +246,7 @@ mod tests {
     use crate::replay::talk;
 
     fn flow(text: &str) -> Flow {
-        let messages = talk::read(text);
-        Flow::of(&messages, &Plan::of(&messages))
+        talk::script(text).flow
     }
 
     /// What a call hands back when the answer before it was `old` and is `new`.
@@ -479,8 +312,8 @@ mod tests {
             "#,
         );
         let givers: Vec<Giver> = flow.origins.iter().map(|origin| origin.giver).collect();
-        assert_eq!(givers, [Giver::Notification(4), Giver::Request(0)]);
-        assert_eq!(flow.told, HashMap::from([(("notifications/resources/updated".to_owned(), 1), 4)]));
+        assert_eq!(givers, [Giver::Notification(MessageNumber(5)), Giver::Request(MessageNumber(2))]);
+        assert_eq!(flow.told, HashMap::from([(("notifications/resources/updated".to_owned(), 2), MessageNumber(5))]));
         let (old, new) = (json!({"uri": "note://1/b"}), json!({"uri": "note://2/b"}));
         assert_eq!(flow.resolve(givers[0], &old, &new).collect::<Vec<_>>(), [(0, json!("note://2/b"))]);
     }
@@ -499,7 +332,7 @@ mod tests {
         );
         let taken: Vec<_> =
             flow.replies[&0].iter().map(|used| (&*used.path, flow.origins[used.origin].giver)).collect();
-        assert_eq!(taken, [("/content/ticket", Giver::Answer(0)), ("/content/why", Giver::Request(0))]);
+        assert_eq!(taken, [("/content/ticket", Giver::Answer(0)), ("/content/why", Giver::Request(MessageNumber(4)))]);
         assert!(flow.uses.is_empty());
     }
 

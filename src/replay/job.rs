@@ -1,17 +1,18 @@
 //! A replay as it is ordered: by the command line, or by a user interface, which needs no more than this.
 //!
 //! ```text
-//!  let script = Script::new(Recording::load(&reader, session)?);
+//!  let script = Script::read(&reader, session)?;
 //!  let target = Target::read("http://localhost:8080/mcp", timeout)?;       // or "python3 server.py"
 //!  let mut job = Job::new(script, target, Place::file(database));
 //!  job.choose(&[step]);                                                   // one call, and what gives it its values
 //!  job.edit(step, r#"{"name":"get_weather","arguments":{"city":"Oslo"}}"#)?;
-//!  for row in job.planned() { … }                                         // what would be sent, and why something is not
+//!  for row in job.planned()? { … }                                        // what would be sent, and why something is not
 //!  let replayed = job.run(&mut Follower::new(|progress| …, stop))?;       // on a thread of its own: it waits for the server
 //!  replayed.report; job.answers(&replayed, step);                         // what differs; the two answers of a step
 //! ```
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -88,7 +89,7 @@ pub struct Planned {
     /// Its number in the recording.
     pub number: MessageNumber,
     /// What it is called.
-    pub label: Label,
+    pub label: Arc<Label>,
     /// What it waits for: requests whose answers have to come, and what the server told.
     pub after: Vec<MessageNumber>,
     /// JSON Pointers into its `params`, each with what gives the value that is put there.
@@ -118,8 +119,14 @@ impl Job {
     }
 
     /// The `params` of a step as they would be sent, but for values that the new server gives; `None` where it has none.
-    pub fn params(&self, step: StepIndex) -> Option<&str> {
-        self.settings.edits.get(&step).map(String::as_str).or_else(|| self.script.params(step))
+    ///
+    /// # Errors
+    /// The recording cannot be read.
+    pub fn params(&self, step: StepIndex) -> Result<Option<String>> {
+        match self.settings.edits.get(&step) {
+            Some(edited) => Ok(Some(edited.clone())),
+            None => Ok(self.script.params(&mut self.script.texts()?, step)?.map(str::to_owned)),
+        }
     }
 
     /// Sends these `params` with a step instead of the recorded ones. Values of the new server still take the place of recorded ones where those
@@ -141,8 +148,16 @@ impl Job {
     }
 
     /// What would be sent, in order.
-    pub fn planned(&self) -> Vec<Planned> {
-        planned(&self.script, &self.settings)
+    ///
+    /// # Errors
+    /// The recording cannot be read.
+    pub fn planned(&self) -> Result<Vec<Planned>> {
+        let mut rows = Vec::new();
+        planned(&self.script, &self.settings, &mut |row| {
+            rows.push(row);
+            Ok(())
+        })?;
+        Ok(rows)
     }
 
     /// Replays twice and sets aside, from now on, what differs between the two. These two are not saved.
@@ -160,7 +175,7 @@ impl Job {
         }
         let (second, capture) = self.target.replay(&self.script, &self.settings, &place, follower)?;
         capture.finish()?;
-        self.volatile = judge::calibrate(&self.script, &first, &second);
+        self.volatile = judge::calibrate(&self.script, &first, &second)?;
         self.rules.ignored.extend(self.volatile.iter().cloned());
         Ok(())
     }
@@ -177,59 +192,63 @@ impl Job {
     pub(super) fn run_in(&self, place: &Place, follower: &mut Follower<'_>) -> Result<Replayed> {
         let (taken, capture) = self.target.replay(&self.script, &self.settings, place, follower)?;
         // The recorder may be behind: it catches up meanwhile.
-        let verdicts = judge::verdicts(&self.script, &taken, &self.rules);
+        let pairs = judge::pairs(&self.script, &taken, &self.rules);
         let recorded = capture.finish()?;
-        let mut report = judge::report(&self.script, &taken, verdicts, &recorded);
+        let mut report = judge::report(&self.script, &taken, pairs?, &recorded);
         (report.new, report.volatile) = (self.target.name(), self.volatile.clone());
         Ok(Replayed { taken, recorded, report })
     }
 
     /// The two answers to a request, the recorded one first; `None` for what is no request or was not sent.
-    pub fn answers(&self, replayed: &Replayed, step: StepIndex) -> Option<(Answer, Answer)> {
-        match &replayed.taken.steps.get(step)?.fate {
-            Fate::Sent(Some(reply)) => Some((self.script.answer(step), self.script.reply(step, reply))),
-            Fate::Sent(None) | Fate::Skipped(_) => None,
-        }
+    ///
+    /// # Errors
+    /// The recording cannot be read.
+    pub fn answers(&self, replayed: &Replayed, step: StepIndex) -> Result<Option<(Answer, Answer)>> {
+        let Some(Fate::Sent(Some(reply))) = replayed.taken.steps.get(step).map(|done| &done.fate) else {
+            return Ok(None);
+        };
+        let texts = &mut self.script.texts()?;
+        let new = self.script.reply(texts, &replayed.taken.kept, step, reply);
+        Ok(Some((self.script.answer(texts, step), new)))
     }
 }
 
-/// What of a script would be sent, in order.
-pub fn planned(script: &Script, settings: &Settings) -> Vec<Planned> {
+/// Shows what of a script would be sent, in order.
+///
+/// # Errors
+/// The recording cannot be read, or `show` ends it.
+pub fn planned(script: &Script, settings: &Settings, show: &mut dyn FnMut(Planned) -> Result<()>) -> Result<()> {
+    let mut texts = script.texts()?;
     // Which revision the server speaks is known beforehand only where it is forced.
     let revision = settings.revision.as_deref().unwrap_or(&script.revision);
     let mut dialect = Dialect::new(script.era(), revision, script.client.clone());
-    let row = |(index, step): (usize, &super::Step)| {
+    for (index, step) in script.plan.steps.iter().enumerate() {
         let number = |step: StepIndex| script.plan.steps[step].number;
         let uses = script.flow.uses.get(&index).into_iter().flatten();
-        let unsaid = match script.translate(index, &mut dialect, script.params(index)) {
+        let params = script.params(&mut texts, index)?;
+        let unsaid = match script.translate(index, &mut dialect, params) {
             Translated::Send(_) => None,
             Translated::Said(why) | Translated::Refused(why) => Some(why.to_owned()),
         };
-        Planned {
+        let because = script.plan.because(index).iter().map(|told| told.number);
+        show(Planned {
             step: index,
             number: step.number,
-            label: step.label.clone(),
-            after: step
-                .after
-                .iter()
-                .map(|step| number(*step))
-                .chain(step.because.iter().map(|told| told.number))
-                .collect(),
+            label: Arc::clone(&step.label),
+            after: script.plan.after(index).map(number).chain(because).collect(),
             takes: uses
                 .map(|used| (used.path.clone(), given(script, script.flow.origins[used.origin].giver)))
                 .collect(),
-            refused: script.reason_to_skip(index, settings, &script.effects).or(unsaid),
-        }
-    };
-    script.plan.steps.iter().enumerate().map(row).collect()
+            refused: script.reason_to_skip(index, params, settings, &script.effects).or(unsaid),
+        })?;
+    }
+    Ok(())
 }
 
 fn given(script: &Script, giver: Giver) -> Given {
-    let number = |message: usize| script.recording.messages[message].number;
     match giver {
         Giver::Answer(step) => Given::AnswerTo(script.plan.steps[step].number),
-        Giver::Request(at) => Given::Told(number(script.plan.server_requests[at].message)),
-        Giver::Notification(message) => Given::Told(number(message)),
+        Giver::Request(number) | Giver::Notification(number) => Given::Told(number),
     }
 }
 
@@ -240,7 +259,7 @@ mod tests {
     use crate::source::stdio::Server;
 
     fn job() -> Job {
-        let script = Script::new(talk::recording(
+        let script = talk::script(
             r#"
             -> {"id":1,"method":"initialize","params":{}}
             <- {"id":1,"result":{}}
@@ -251,7 +270,7 @@ mod tests {
             -> {"id":4,"method":"tools/call","params":{"name":"close","arguments":{"ticket":"T-4711"}}}
             <- {"id":4,"result":{}}
             "#,
-        ));
+        );
         Job::new(script, Target::Command(Server::default()), Place::file("unused"))
     }
 
@@ -261,6 +280,7 @@ mod tests {
         job.choose(&[3]);
         let sent: Vec<String> = job
             .planned()
+            .unwrap()
             .into_iter()
             .filter(|row| row.refused.is_none())
             .map(|row| format!("{} after {:?} takes {:?}", row.label, row.after, row.takes))
@@ -276,8 +296,9 @@ mod tests {
     fn only_parameters_can_be_sent_as_parameters() {
         let mut job = job();
         assert!(job.edit(2, r#"{"name":"look","arguments":{"x":2}}"#).is_ok());
-        assert_eq!(job.params(2), Some(r#"{"name":"look","arguments":{"x":2}}"#));
-        assert_eq!(job.params(1), Some(r#"{"name":"open","arguments":{}}"#));
+        let params = |step| job.params(step).unwrap().unwrap();
+        assert_eq!(params(2), r#"{"name":"look","arguments":{"x":2}}"#);
+        assert_eq!(params(1), r#"{"name":"open","arguments":{}}"#);
         assert!(job.edit(2, "{").is_err() && job.edit(2, "1").is_err() && job.edit(9, "{}").is_err());
     }
 }

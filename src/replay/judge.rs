@@ -1,7 +1,9 @@
 //! A replay, held against its recording.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
+use anyhow::Result;
 use serde_json::Value;
 
 use super::capture::Recorded;
@@ -12,8 +14,12 @@ use super::translate::{Era, set_aside};
 use crate::compare::rules::with_words;
 use crate::compare::{Answer, Outcome, Pair, Party, Report, Rule, Rules, Verdict, judge, pairing, volatile};
 
-/// How the new answers compare with the recorded ones: one verdict for each request, in order.
-pub fn verdicts(script: &Script, taken: &Taken, rules: &Rules) -> Vec<Verdict> {
+/// How the new answers compare with the recorded ones: each request, in order. The numbers of the new ones are known later ([`report`]).
+///
+/// # Errors
+/// The recording cannot be read.
+pub fn pairs(script: &Script, taken: &Taken, rules: &Rules) -> Result<Vec<Pair>> {
+    let mut texts = script.texts()?;
     let mut rules = rules.clone();
     let era = Era::of(&taken.revision);
     rules.ignored.extend(set_aside(script.era(), era));
@@ -21,59 +27,68 @@ pub fn verdicts(script: &Script, taken: &Taken, rules: &Rules) -> Vec<Verdict> {
         rules.ignored.extend("initialize:/protocolVersion".parse::<Rule>());
     }
     let renewed = renewed(script, taken);
-    let verdict = |(index, (step, done)): (usize, (&Step, &Done))| {
+    let pair = |(index, (step, done)): (usize, (&Step, &Done))| {
         let plain = |outcome, why| Verdict { outcome, differences: Vec::new(), why };
-        match &done.fate {
-            _ if !step.is_request => None,
-            Fate::Skipped(why) => Some(plain(Outcome::Skipped, Some(why.clone()))),
+        let Verdict { outcome, differences, why } = match &done.fate {
+            Fate::Skipped(why) => plain(Outcome::Skipped, Some(why.clone())),
             // The same text says the same, but for what has another name now.
-            Fate::Sent(Some(Reply::AsRecorded)) if renewed.is_empty() => Some(plain(Outcome::Same, None)),
+            Fate::Sent(Some(Reply::AsRecorded)) if renewed.is_empty() => plain(Outcome::Same, None),
             Fate::Sent(reply) => {
                 let nothing = || Answer::Nothing("no answer".to_owned());
-                let new = reply.as_ref().map_or_else(nothing, |reply| script.reply(index, reply));
-                let old = with_values(script.answer_in(index, era), &renewed);
-                Some(judge(&step.label, &old, &new, &rules))
+                let new =
+                    reply.as_ref().map_or_else(nothing, |reply| script.reply(&mut texts, &taken.kept, index, reply));
+                let old = with_values(script.answer_in(&mut texts, index, era), &renewed);
+                judge(&step.label, &old, &new, &rules)
             }
-        }
+        };
+        let old = Some(Party { number: step.number.0, latency: script.latency(index) });
+        Pair { label: Arc::clone(&step.label), old, new: None, outcome, differences, why }
     };
-    script.plan.steps.iter().zip(&taken.steps).enumerate().filter_map(verdict).collect()
+    Ok(requests(script, taken).map(pair).collect())
 }
 
-/// The report of a replay whose requests have these verdicts.
-pub fn report(script: &Script, taken: &Taken, verdicts: Vec<Verdict>, recorded: &Recorded) -> Report {
-    let steps = script.plan.steps.iter().zip(&taken.steps).enumerate().filter(|(_, (step, _))| step.is_request);
-    let pair = |((index, (step, done)), verdict): ((usize, (&Step, &Done)), Verdict)| {
-        let new = done.id.and_then(|id| recorded.request(id));
-        let Verdict { outcome, differences, why } = verdict;
-        Pair {
-            label: step.label.clone(),
-            old: Some(Party { number: step.number.0, latency: script.latency(index) }),
-            new: new.map(|number| Party { number, latency: done.latency }),
-            outcome,
-            differences,
-            why,
-        }
-    };
+/// The requests of a script, with what became of them.
+fn requests<'a>(script: &'a Script, taken: &'a Taken) -> impl Iterator<Item = (usize, (&'a Step, &'a Done))> {
+    script.plan.steps.iter().zip(&taken.steps).enumerate().filter(|(_, (step, _))| step.is_request)
+}
+
+/// What is said of a recording with more values than are followed.
+const FULL: &str = "the recording has more identifiers than are followed: later ones were sent as they had been";
+
+/// The report of a replay whose requests compare so.
+pub fn report(script: &Script, taken: &Taken, mut pairs: Vec<Pair>, recorded: &Recorded) -> Report {
+    for ((_, (_, done)), pair) in requests(script, taken).zip(&mut pairs) {
+        let number = done.id.and_then(|id| recorded.request(id));
+        pair.new = number.map(|number| Party { number, latency: done.latency });
+    }
     Report {
-        pairs: steps.zip(verdicts).map(pair).collect(),
-        unasked: pairing::differing(&pairing::unasked(&script.recording.messages), &taken.unasked),
-        notes: taken.notes.clone(),
+        pairs,
+        unasked: pairing::differing(&script.plan.unasked, &taken.unasked),
+        notes: taken.notes.iter().cloned().chain(script.flow.is_full.then(|| FULL.to_owned())).collect(),
         ..Report::default()
     }
 }
 
 /// What varies between two replays.
-pub fn calibrate(script: &Script, first: &Taken, second: &Taken) -> Vec<Rule> {
-    let mut rules = Vec::new();
+///
+/// # Errors
+/// The recording cannot be read.
+pub fn calibrate(script: &Script, first: &Taken, second: &Taken) -> Result<Vec<Rule>> {
+    let (mut rules, mut texts) = (Vec::new(), script.texts()?);
     let renewed = renewed_between(first, second);
-    for (index, (first, second)) in first.steps.iter().zip(&second.steps).enumerate() {
-        if let (Fate::Sent(Some(first)), Fate::Sent(Some(second))) = (&first.fate, &second.fate) {
-            let (first, second) = (script.reply(index, first), script.reply(index, second));
+    for (index, (done, again)) in first.steps.iter().zip(&second.steps).enumerate() {
+        if let (Fate::Sent(Some(one)), Fate::Sent(Some(other))) = (&done.fate, &again.fate) {
+            // Most are the same each time.
+            if (one, other) == (&Reply::AsRecorded, &Reply::AsRecorded) && renewed.is_empty() {
+                continue;
+            }
+            let one = script.reply(&mut texts, &first.kept, index, one);
+            let other = script.reply(&mut texts, &second.kept, index, other);
             let label = &script.plan.steps[index].label;
-            rules.extend(volatile::volatile(label, &with_values(first, &renewed), &second));
+            rules.extend(volatile::volatile(label, &with_values(one, &renewed), &other));
         }
     }
-    volatile::merged(rules)
+    Ok(volatile::merged(rules))
 }
 
 /// Recorded values that the new server replaced by its own: the same thing under another name.

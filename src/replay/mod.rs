@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  recording ─► plan ──────────────┐   what the client says, and what each word waits for      (pure)
-//!          └──► flow ──────────────┤   which values the new server has to supply               (pure)
+//!     │    └──► flow ──────────────┤   which values the new server has to supply               (pure)
+//!   texts, as they are needed      │
 //!       rounds, translate, safety ─┤   how it is said to this server, and what is not said     (pure)
 //!                                  ▼
 //!               run ◄──► transport (STDIO, Streamable HTTP, HTTP+SSE) ──► capture ──► store
@@ -21,6 +22,7 @@ pub mod flow;
 pub mod follow;
 pub mod job;
 pub mod judge;
+pub mod kept;
 pub mod load;
 pub mod plan;
 pub mod recording;
@@ -29,6 +31,7 @@ pub mod run;
 pub mod safety;
 pub mod script;
 pub mod target;
+pub mod texts;
 pub mod translate;
 pub mod transport;
 

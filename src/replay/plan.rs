@@ -14,9 +14,17 @@
 //! Steps are sent in the order of the recording. A step waits for the answers that had arrived by the time it was sent; those that
 //! an earlier step waited for need not be named again. What the server told by itself is waited for where the step is what a client does about it
 //! (`tools/list` after `notifications/tools/list_changed`): of all others nobody knows that they mattered, and another server need not say them.
+//!
+//! A plan holds numbers, and no text of the recording: a [`Planner`] makes it while the messages go by.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
+use std::sync::Arc;
 
+use serde_json::Value;
+
+use crate::capture::Time;
 use crate::compare::Label;
 use crate::decode::Direction;
 use crate::decode::json::member;
@@ -38,49 +46,32 @@ pub struct Told {
     pub count: u64,
 }
 
-impl Told {
-    /// All of a recording, by the index of their message.
-    pub(super) fn all(messages: &[Message]) -> HashMap<usize, Told> {
-        let is_told = |message: &&Message| {
-            let is_told = matches!(message.kind, Kind::Request | Kind::Notification) && !message.redelivered;
-            is_told && message.direction == Direction::ServerToClient
-        };
-        let mut counts: HashMap<&str, u64> = HashMap::new();
-        let mut told = |message| Told::next(&mut counts, message);
-        let indices = messages.iter().enumerate().filter(|(_, message)| is_told(message));
-        indices.map(|(index, message)| (index, told(message))).collect()
-    }
-
-    /// The next one, where so many of each method came before.
-    fn next<'a>(counts: &mut HashMap<&'a str, u64>, message: &'a Message) -> Told {
-        let method = message.method.as_deref().unwrap_or_default();
-        let count = counts.entry(method).or_default();
-        *count += 1;
-        Told { number: message.number, method: method.to_owned(), count: *count }
-    }
-}
-
 /// One message of the client.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
     /// Its number in the recording.
     pub number: MessageNumber,
-    /// The index of its message among those of the recording.
-    pub message: usize,
     /// What it is called.
-    pub label: Label,
+    pub label: Arc<Label>,
     /// Whether an answer is expected: a request. Otherwise it is a notification.
     pub is_request: bool,
-    /// Requests whose answers arrived after the step before this one was sent.
-    pub after: Vec<StepIndex>,
-    /// What the server told that made the client say it.
-    pub because: Vec<Told>,
     /// Nanoseconds that the client let pass: since the step before, or since the last answer that it waited for.
     pub pause: i64,
-    /// The index of the recorded answer's message.
-    pub answer: Option<usize>,
-    /// For a cancellation: the request that it takes back.
-    pub cancels: Option<StepIndex>,
+    /// The recorded answer.
+    pub answer: Option<Recorded>,
+    /// What it waits for, in [`Plan::waits`].
+    after: Range<u32>,
+}
+
+/// A recorded answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// Its number.
+    pub number: MessageNumber,
+    /// Nanoseconds until it was there.
+    pub latency: Option<i64>,
+    /// What [`Plan::digest`] makes of it.
+    digest: u64,
 }
 
 /// A request of the server, as it was answered.
@@ -88,14 +79,16 @@ pub struct Step {
 pub struct ServerRequest {
     /// Its method.
     pub method: String,
-    /// The index of its message.
-    pub message: usize,
-    /// The index of the client's answer.
-    pub answer: usize,
+    /// Its number.
+    pub number: MessageNumber,
+    /// That of the client's answer.
+    pub answer: MessageNumber,
+    /// What [`Plan::question`] makes of it.
+    pub question: u64,
 }
 
 /// What the client is to say again.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// Requests and notifications in order.
     pub steps: Vec<Step>,
@@ -103,75 +96,182 @@ pub struct Plan {
     pub server_requests: Vec<ServerRequest>,
     /// Messages of the client that are no JSON-RPC: they are not sent.
     pub unsendable: Vec<MessageNumber>,
+    /// How many notifications and requests of each method the server sent.
+    pub unasked: BTreeMap<String, u64>,
+    /// Requests whose answers arrived after the step before one was sent, step by step.
+    waits: Vec<u32>,
+    /// What the server told that made the client say something.
+    because: HashMap<StepIndex, Vec<Told>>,
+    /// For cancellations: the request that is taken back.
+    cancels: HashMap<StepIndex, StepIndex>,
+    /// Another one each time, so that nobody can make two texts that seem the same.
+    hashes: RandomState,
 }
 
 impl Plan {
-    /// Of a recording.
-    pub fn of(messages: &[Message]) -> Plan {
-        let mut plan = Plan::default();
-        let mut by_request: HashMap<MessageNumber, StepIndex> = HashMap::new();
-        let mut by_id: HashMap<String, StepIndex> = HashMap::new();
-        let mut asked: HashMap<MessageNumber, usize> = HashMap::new();
-        let mut arrived: Vec<StepIndex> = Vec::new();
-        let mut counts: HashMap<&str, u64> = HashMap::new();
-        // Notifications that a later step may be the answer to, by what would be that.
-        let mut told: HashMap<Reaction, Told> = HashMap::new();
-        // When the client had reason to go on: the step before, or the last answer.
-        let mut ready = None;
-        for (index, message) in messages.iter().enumerate().filter(|(_, message)| !message.redelivered) {
-            match (message.direction, message.kind) {
-                (Direction::ServerToClient, Kind::Response | Kind::Error) => {
-                    let Some(step) = message.answers.and_then(|request| by_request.get(&request).copied()) else {
-                        continue;
-                    };
-                    if plan.steps[step].answer.is_none() {
-                        plan.steps[step].answer = Some(index);
-                        arrived.push(step);
-                        ready = Some(message.time);
-                    }
-                }
-                (Direction::ServerToClient, Kind::Request) => {
-                    asked.insert(message.number, index);
-                    Told::next(&mut counts, message);
-                }
-                (Direction::ServerToClient, Kind::Notification) => {
-                    let one = Told::next(&mut counts, message);
-                    told.extend(Reaction::to(message).into_iter().map(|reaction| (reaction, one.clone())));
-                }
-                (Direction::ClientToServer, Kind::Response | Kind::Error) => {
-                    if let Some(request) = message.answers.and_then(|request| asked.remove(&request)) {
-                        let method = messages[request].method.clone().unwrap_or_default();
-                        plan.server_requests.push(ServerRequest { method, message: request, answer: index });
-                    }
-                }
-                (Direction::ClientToServer, Kind::Request | Kind::Notification) => {
-                    let is_request = message.kind == Kind::Request;
-                    let step = Step {
-                        number: message.number,
-                        message: index,
-                        label: Label::of(message),
-                        is_request,
-                        after: std::mem::take(&mut arrived),
-                        because: Reaction::of(message)
-                            .and_then(|reaction| told.remove(&reaction))
-                            .into_iter()
-                            .collect(),
-                        pause: ready.map_or(0, |ready| message.time.since(ready).max(0)),
-                        answer: None,
-                        cancels: cancelled(message).and_then(|id| by_id.get(id).copied()),
-                    };
-                    if is_request {
-                        by_request.insert(message.number, plan.steps.len());
-                        by_id.extend(message.id.clone().map(|id| (id, plan.steps.len())));
-                    }
-                    plan.steps.push(step);
-                    ready = Some(message.time);
-                }
-                (Direction::ClientToServer, Kind::Invalid) => plan.unsendable.push(message.number),
-                (Direction::ServerToClient, _) => {}
-            }
+    /// The requests whose answers a step waits for.
+    pub fn after(&self, step: StepIndex) -> impl Iterator<Item = StepIndex> {
+        let Range { start, end } = self.steps[step].after;
+        self.waits[start as usize..end as usize].iter().map(|step| *step as StepIndex)
+    }
+
+    /// What the server told that made the client say a step.
+    pub fn because(&self, step: StepIndex) -> &[Told] {
+        self.because.get(&step).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// A step hands back what the server told: it waits for that.
+    pub(super) fn wait_for(&mut self, step: StepIndex, told: Told) {
+        self.because.entry(step).or_default().push(told);
+    }
+
+    /// For a cancellation: the request that it takes back.
+    pub fn cancels(&self, step: StepIndex) -> Option<StepIndex> {
+        self.cancels.get(&step).copied()
+    }
+
+    /// The step of a message.
+    pub fn step_of(&self, number: MessageNumber) -> Option<StepIndex> {
+        self.steps.binary_search_by_key(&number, |step| step.number).ok()
+    }
+
+    /// Whether the recorded answer to a step is this one, letter by letter.
+    pub fn is_as_recorded(&self, step: StepIndex, is_error: bool, text: &str) -> bool {
+        self.steps[step].answer.is_some_and(|answer| answer.digest == self.digest(is_error, text))
+    }
+
+    /// What is held of an answer: enough to know it again.
+    fn digest(&self, is_error: bool, text: &str) -> u64 {
+        self.hashes.hash_one((is_error, text))
+    }
+
+    /// What is held of a question of the server: that of the same parameters, however they are written, is the same.
+    pub fn question(&self, params: Option<&str>) -> u64 {
+        let value = params.and_then(|params| serde_json::from_str::<Value>(params).ok());
+        self.hashes.hash_one(value.map(|value| value.to_string()))
+    }
+}
+
+/// Answered requests that a cancellation may still name: it was on its way when the answer came.
+const CROSSED: usize = 1_024;
+
+/// Makes a plan of messages that go by. It holds what is open.
+#[derive(Debug, Default)]
+pub struct Planner {
+    /// The plan so far.
+    pub plan: Plan,
+    open: HashMap<MessageNumber, StepIndex>,
+    /// Requests that are open, or were a moment ago, by id.
+    ids: HashMap<String, StepIndex>,
+    crossed: VecDeque<(String, StepIndex)>,
+    /// What the server asked, with its method and [`Plan::question`].
+    asked: HashMap<MessageNumber, (String, u64)>,
+    arrived: Vec<StepIndex>,
+    /// Notifications that a later step may be the answer to, by what would be that.
+    told: HashMap<Reaction, Told>,
+    /// When the client had reason to go on: the step before, or the last answer.
+    ready: Option<Time>,
+    labels: HashMap<Label, Arc<Label>>,
+}
+
+/// What a message is to the plan.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Role {
+    /// What the client says again.
+    Step(StepIndex),
+    /// The answer to a step.
+    Answer(StepIndex),
+    /// A request or a notification of the server.
+    Told(Told),
+    /// The answer to a request of the server, of this index among [`Plan::server_requests`].
+    Reply(usize),
+    /// Nothing.
+    None,
+}
+
+impl Planner {
+    /// The next message of the recording.
+    pub fn take(&mut self, message: &Message) -> Role {
+        if message.redelivered {
+            return Role::None;
         }
-        plan
+        match (message.direction, message.kind) {
+            (Direction::ServerToClient, Kind::Response | Kind::Error) => self.answer(message),
+            (Direction::ServerToClient, Kind::Request | Kind::Notification) => Role::Told(self.tell(message)),
+            (Direction::ClientToServer, Kind::Response | Kind::Error) => self.reply(message),
+            (Direction::ClientToServer, Kind::Request | Kind::Notification) => self.step(message),
+            (Direction::ClientToServer, Kind::Invalid) => {
+                self.plan.unsendable.push(message.number);
+                Role::None
+            }
+            (Direction::ServerToClient, Kind::Invalid) => Role::None,
+        }
+    }
+
+    fn answer(&mut self, message: &Message) -> Role {
+        let Some(step) = message.answers.and_then(|request| self.open.remove(&request)) else { return Role::None };
+        let is_error = message.kind == Kind::Error;
+        let text = part(message, if is_error { "error" } else { "result" }).unwrap_or("null");
+        let digest = self.plan.digest(is_error, text);
+        self.plan.steps[step].answer = Some(Recorded { number: message.number, latency: message.latency, digest });
+        self.arrived.push(step);
+        self.ready = Some(message.time);
+        self.crossed.extend(message.id.clone().map(|id| (id, step)));
+        if self.crossed.len() > CROSSED
+            && let Some((id, step)) = self.crossed.pop_front()
+            && self.ids.get(&id) == Some(&step)
+        {
+            self.ids.remove(&id);
+        }
+        Role::Answer(step)
+    }
+
+    fn tell(&mut self, message: &Message) -> Told {
+        let method = message.method.clone().unwrap_or_default();
+        let count = self.plan.unasked.entry(method.clone()).or_default();
+        *count += 1;
+        let told = Told { number: message.number, method, count: *count };
+        if message.kind == Kind::Request {
+            let question = self.plan.question(part(message, "params"));
+            self.asked.insert(message.number, (told.method.clone(), question));
+        } else {
+            self.told.extend(Reaction::to(message).into_iter().map(|reaction| (reaction, told.clone())));
+        }
+        told
+    }
+
+    fn reply(&mut self, message: &Message) -> Role {
+        let asked = message.answers.and_then(|request| Some((request, self.asked.remove(&request)?)));
+        let Some((number, (method, question))) = asked else { return Role::None };
+        self.plan.server_requests.push(ServerRequest { method, number, answer: message.number, question });
+        Role::Reply(self.plan.server_requests.len() - 1)
+    }
+
+    fn step(&mut self, message: &Message) -> Role {
+        let index = self.plan.steps.len();
+        let is_request = message.kind == Kind::Request;
+        let label = Label::of(message);
+        let label = match self.labels.get(&label) {
+            Some(known) => Arc::clone(known),
+            None => Arc::clone(self.labels.entry(label.clone()).or_insert(Arc::new(label))),
+        };
+        let start = self.plan.waits.len() as u32;
+        // Steps are numbers in memory: there are fewer than 2^32.
+        self.plan.waits.extend(self.arrived.drain(..).map(|step| step as u32));
+        let after = start..self.plan.waits.len() as u32;
+        if let Some(told) = Reaction::of(message).and_then(|reaction| self.told.remove(&reaction)) {
+            self.plan.wait_for(index, told);
+        }
+        if let Some(request) = cancelled(message).and_then(|id| self.ids.get(id)) {
+            self.plan.cancels.insert(index, *request);
+        }
+        if is_request {
+            self.open.insert(message.number, index);
+            self.ids.extend(message.id.clone().map(|id| (id, index)));
+        }
+        let pause = self.ready.replace(message.time).map_or(0, |ready| message.time.since(ready).max(0));
+        self.plan.steps.push(Step { number: message.number, label, is_request, pause, answer: None, after });
+        Role::Step(index)
     }
 }
 
@@ -224,9 +324,15 @@ mod tests {
     use super::*;
     use crate::replay::talk;
 
+    fn plan(text: &str) -> Plan {
+        let mut planner = Planner::default();
+        talk::read(text).iter().for_each(|message| drop(planner.take(message)));
+        planner.plan
+    }
+
     #[test]
     fn what_waited_waits_and_what_ran_in_parallel_runs_in_parallel() {
-        let messages = talk::read(
+        let plan = plan(
             r#"
             -> {"id":1,"method":"initialize"}
             <- {"id":1,"result":{}}
@@ -241,12 +347,10 @@ mod tests {
             -> {"id":5,"method":"ping"}
             "#,
         );
-        let plan = Plan::of(&messages);
-        let said: Vec<String> = plan
-            .steps
-            .iter()
-            .map(|step| format!("{} after {:?} cancels {:?}", step.label, step.after, step.cancels))
-            .collect();
+        let said = plan.steps.iter().enumerate().map(|(at, step)| {
+            format!("{} after {:?} cancels {:?}", step.label, plan.after(at).collect::<Vec<_>>(), plan.cancels(at))
+        });
+        let said: Vec<String> = said.collect();
         insta::assert_snapshot!(said.join("\n"), @r"
         initialize after [] cancels None
         notifications/initialized after [0] cancels None
@@ -262,7 +366,7 @@ mod tests {
 
     #[test]
     fn what_a_client_does_about_a_notification_waits_for_it() {
-        let plan = Plan::of(&talk::read(
+        let plan = plan(
             r#"
             -> {"id":1,"method":"tools/list"}
             <- {"id":1,"result":{}}
@@ -274,15 +378,15 @@ mod tests {
             -> {"id":3,"method":"tools/list"}
             -> {"id":4,"method":"tools/list","params":{"cursor":"2"}}
             "#,
-        ));
-        let because = |step: &Step| step.because.iter().map(|told| (told.number.0, told.count)).collect::<Vec<_>>();
-        let because: Vec<_> = plan.steps.iter().map(because).collect();
+        );
+        let because = |step| plan.because(step).iter().map(|told| (told.number.0, told.count)).collect::<Vec<_>>();
+        let because: Vec<_> = (0..plan.steps.len()).map(because).collect();
         assert_eq!(because, [vec![], vec![(5, 1)], vec![(4, 1)], vec![]]);
     }
 
     #[test]
     fn answers_to_the_server_are_kept_with_what_it_asked() {
-        let messages = talk::read(
+        let plan = plan(
             r#"
             -> {"id":1,"method":"tools/call","params":{"name":"ask"}}
             <- {"id":"s","method":"elicitation/create","params":{"message":"?"}}
@@ -291,12 +395,43 @@ mod tests {
             -> nonsense
             "#,
         );
-        let plan = Plan::of(&messages);
         assert_eq!(plan.steps.len(), 1);
+        let (number, answer) = (MessageNumber(2), MessageNumber(3));
+        let question = plan.question(Some(r#"{ "message": "?" }"#));
         assert_eq!(
             plan.server_requests,
-            [ServerRequest { method: "elicitation/create".into(), message: 1, answer: 2 }]
+            [ServerRequest { method: "elicitation/create".into(), number, answer, question }]
         );
-        assert_eq!(plan.unsendable, [messages[4].number]);
+        assert_ne!(question, plan.question(None));
+        assert_eq!(plan.unsendable, [MessageNumber(5)]);
+    }
+
+    #[test]
+    fn an_answer_is_known_again_by_its_letters() {
+        let plan = plan(
+            r#"
+            -> {"id":1,"method":"tools/call","params":{"name":"a"}}
+            <- {"id":1,"result":{"a": 1}}
+            -> {"id":2,"method":"tools/call","params":{"name":"b"}}
+            "#,
+        );
+        assert!(plan.is_as_recorded(0, false, r#"{"a": 1}"#));
+        assert!(!plan.is_as_recorded(0, true, r#"{"a": 1}"#) && !plan.is_as_recorded(0, false, r#"{"a":1}"#));
+        assert!(!plan.is_as_recorded(1, false, "null"), "it was not answered");
+    }
+
+    #[test]
+    fn a_cancellation_may_cross_the_answer_and_a_plan_holds_no_more_than_such() {
+        let mut talk = String::new();
+        for id in 0..3_000 {
+            talk += &format!("-> {{\"id\":{id},\"method\":\"ping\"}}\n<- {{\"id\":{id},\"result\":{{}}}}\n");
+        }
+        for id in [2_999, 0] {
+            talk += &format!("-> {{\"method\":\"notifications/cancelled\",\"params\":{{\"requestId\":{id}}}}}\n");
+        }
+        let mut planner = Planner::default();
+        talk::read(&talk).iter().for_each(|message| drop(planner.take(message)));
+        assert_eq!([3_000, 3_001].map(|step| planner.plan.cancels(step)), [Some(2_999), None]);
+        assert_eq!((planner.open.len(), planner.ids.len(), planner.labels.len()), (0, CROSSED, 2));
     }
 }

@@ -1,4 +1,4 @@
-//! A saved session, whole: what replay, diff and mock work on.
+//! A saved session, whole: what diff and mock work on.
 
 use anyhow::{Result, bail};
 
@@ -7,8 +7,8 @@ use crate::mcp::{Message, Session};
 use crate::store::{Key, Page, Reader, Scope};
 use crate::view::units;
 
-/// Bytes of messages that one recording may have. All of them are held at once, since any may be the origin of a value sent later; sessions of
-/// a thousand calls have a few megabytes.
+/// Bytes of messages that one recording may have. All of them are held at once, since any may be the next to be asked for; sessions of a thousand
+/// calls have a few megabytes.
 const BYTES: usize = 512 << 20;
 
 /// Messages that room is made for at once.

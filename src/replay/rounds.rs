@@ -8,15 +8,16 @@
 //!  ← 2 the result                                       ← 1 the result
 //! ```
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
+use anyhow::Result;
 use serde_json::Value;
 
-use super::plan::{Plan, StepIndex};
+use super::plan::{Plan, Step, StepIndex};
+use super::texts::Texts;
 use crate::compare::difference::escaped;
-use crate::mcp::facts::part;
-use crate::mcp::operations::Why;
-use crate::mcp::{Message, MessageNumber};
+use crate::decode::Direction;
+use crate::mcp::MessageNumber;
 
 /// A question inside a result, and how the client answered it.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,23 +44,24 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// Of a recording and its plan.
-    pub fn of(messages: &[Message], plan: &Plan) -> Rounds {
+    /// Of a recording and its plan: `continued` says which requests go on with which answers.
+    ///
+    /// # Errors
+    /// The recording cannot be read.
+    pub fn read(texts: &mut Texts, plan: &Plan, continued: &[(MessageNumber, MessageNumber)]) -> Result<Rounds> {
         let mut rounds = Rounds::default();
-        let answered: HashMap<MessageNumber, StepIndex> =
-            plan.steps.iter().enumerate().filter_map(|(at, step)| Some((messages[step.answer?].number, at))).collect();
-        for (at, step) in plan.steps.iter().enumerate() {
-            let message = &messages[step.message];
-            let link = message.link.filter(|link| matches!(link.why, Why::RequestState | Why::InputResponses));
-            let Some(before) = link.and_then(|link| answered.get(&link.previous).copied()) else { continue };
+        let asking: HashSet<MessageNumber> = continued.iter().map(|(_, answer)| *answer).collect();
+        let answer = |(at, step): (StepIndex, &Step)| Some((step.answer?.number, at));
+        let answers: HashMap<MessageNumber, StepIndex> =
+            plan.steps.iter().enumerate().filter_map(answer).filter(|(number, _)| asking.contains(number)).collect();
+        for (request, answer) in continued {
+            let (Some(at), Some(before)) = (plan.step_of(*request), answers.get(answer).copied()) else { continue };
             rounds.continues.insert(at, before);
             rounds.continued.insert(before, at);
-            let read = |message: &Message, name| {
-                let value = part(message, name).and_then(|text| serde_json::from_str::<Value>(text).ok());
-                value.unwrap_or_default()
-            };
-            let (params, asked) = (read(message, "params"), plan.steps[before].answer.map(|answer| &messages[answer]));
-            let result = asked.map(|answer| read(answer, "result")).unwrap_or_default();
+            let value =
+                |text: Option<&str>| text.and_then(|text| serde_json::from_str::<Value>(text).ok()).unwrap_or_default();
+            let params = value(texts.part(Direction::ClientToServer, *request, "params")?);
+            let result = value(texts.part(Direction::ServerToClient, *answer, "result")?);
             for (key, reply) in params["inputResponses"].as_object().into_iter().flatten() {
                 let request = &result["inputRequests"][key];
                 let Some(method) = request["method"].as_str() else { continue };
@@ -68,7 +70,7 @@ impl Rounds {
                 rounds.questions.push(Question { method: method.to_owned(), params, reply, stood });
             }
         }
-        rounds
+        Ok(rounds)
     }
 
     /// Whether a request goes on with an earlier one: to a server that asks by itself it is not sent.
@@ -90,7 +92,7 @@ impl Rounds {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::operations::Link;
+    use crate::mcp::operations::{Link, Why};
     use crate::replay::talk;
 
     #[test]
@@ -105,7 +107,7 @@ mod tests {
         );
         let number = MessageNumber;
         messages[2].link = Some(Link { operation: number(1), previous: number(2), why: Why::RequestState });
-        let rounds = Rounds::of(&messages, &Plan::of(&messages));
+        let rounds = talk::recorded(&messages).rounds;
         assert_eq!([0, 1].map(|step| (rounds.is_continuation(step), rounds.last(step))), [(false, 1), (true, 1)]);
         let question = &rounds.questions[0];
         assert_eq!((&*question.method, &*question.reply), ("elicitation/create", r#"{"action":"accept"}"#));

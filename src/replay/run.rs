@@ -12,6 +12,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -19,12 +20,16 @@ use serde_json::Value;
 use super::edit::replaced;
 use super::flow::Use;
 use super::follow::{Follower, Progress};
+use super::kept::{Kept, Place};
 use super::plan::{Step, StepIndex};
 use super::safety::{Effects, Policy};
 use super::script::Script;
+use super::texts::Texts;
 use super::translate::{Dialect, Era, Translated, headers, parameter_headers};
-use super::transport::{Failure, Outgoing, Transport};
+use super::transport::{Failure, FailureKind, Outgoing, Transport};
 use crate::compare::{Answer, Held};
+use crate::decode::Direction;
+use crate::mcp::MessageNumber;
 
 /// How fast the client speaks.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -86,8 +91,8 @@ impl Default for Settings {
 pub enum Reply {
     /// The recorded one, letter by letter: it is not held twice.
     AsRecorded,
-    /// Another.
-    Other(Held),
+    /// Another, kept in [`Taken::kept`].
+    Other(Answer<Place>),
 }
 
 /// What became of a step.
@@ -115,6 +120,8 @@ pub struct Done {
 pub struct Taken {
     /// Each step, in order.
     pub steps: Vec<Done>,
+    /// Answers that are not the recorded ones.
+    pub kept: Arc<Kept>,
     /// By origin: the new server's value.
     pub values: HashMap<usize, Value>,
     /// The server's notifications and requests, by method.
@@ -158,11 +165,18 @@ impl Pending {
     }
 }
 
-/// Replays a script.
-pub fn run(script: &Script, settings: &Settings, transport: Box<dyn Transport>, follower: &mut Follower<'_>) -> Taken {
+/// Replays a script, with the texts of its recording.
+pub fn run(
+    script: &Script,
+    texts: &mut Texts,
+    settings: &Settings,
+    transport: Box<dyn Transport>,
+    follower: &mut Follower<'_>,
+) -> Taken {
     let revision = settings.revision.as_deref().unwrap_or(&script.revision);
     let mut runner = Runner {
         script,
+        texts,
         settings,
         transport,
         follower,
@@ -170,11 +184,12 @@ pub fn run(script: &Script, settings: &Settings, transport: Box<dyn Transport>, 
         done: vec![None; script.plan.steps.len()],
         pending: BTreeMap::new(),
         handshakes: HashMap::new(),
-        ids: HashMap::new(),
+        ids: vec![0; script.plan.steps.len()],
         next: 1,
         used: vec![false; script.plan.server_requests.len()],
         asked_back: vec![false; script.rounds.questions.len()],
         effects: script.effects.clone(),
+        kept: Kept::default(),
         schemas: HashMap::new(),
         opened: false,
         reopened: 0,
@@ -190,6 +205,7 @@ pub fn run(script: &Script, settings: &Settings, transport: Box<dyn Transport>, 
 
 struct Runner<'a, 'f> {
     script: &'a Script,
+    texts: &'a mut Texts,
     settings: &'a Settings,
     transport: Box<dyn Transport>,
     follower: &'a mut Follower<'f>,
@@ -199,13 +215,16 @@ struct Runner<'a, 'f> {
     pending: BTreeMap<u64, Pending>,
     /// Answers to handshakes of our own.
     handshakes: HashMap<u64, Held>,
-    ids: HashMap<StepIndex, u64>,
+    /// By step: the id with which it was sent last; 0: it was not.
+    ids: Vec<u64>,
     next: u64,
     /// Recorded answers to the server's requests that were given.
     used: Vec<bool>,
     /// The same for questions that stood in results.
     asked_back: Vec<bool>,
     effects: Effects,
+    /// Answers that are not the recorded ones.
+    kept: Kept,
     /// Input schemas of tools that want arguments in header fields.
     schemas: HashMap<String, Value>,
     opened: bool,
@@ -233,9 +252,11 @@ impl Runner<'_, '_> {
             if self.done[index].is_some() {
                 continue;
             }
-            self.wait(None, |runner| step.after.iter().any(|step| runner.is_pending(*step)));
-            if !step.because.is_empty() && self.reason_to_skip(index).is_none() {
-                self.hold_back(step);
+            self.wait(None, |runner| runner.script.plan.after(index).any(|step| runner.is_pending(step)));
+            let params = self.recorded(Direction::ClientToServer, step.number, "params");
+            let because = self.script.plan.because(index);
+            if !because.is_empty() && self.reason_to_skip(index, params.as_deref()).is_none() {
+                self.hold_back(step, because);
             }
             self.pause(step.pause);
             if std::mem::take(&mut self.lost) && self.reopened < REOPENED {
@@ -244,12 +265,12 @@ impl Runner<'_, '_> {
                 self.taken.notes.push(format!("the session was opened again before #{}", step.number.0));
                 self.open(None);
             }
-            if let Some(why) = self.reason_to_skip(index) {
+            if let Some(why) = self.reason_to_skip(index, params.as_deref()) {
                 self.end(index, Fate::Skipped(why));
             } else if opens(step) && !self.opened {
                 self.open(Some(index));
             } else {
-                self.say(index, step);
+                self.say(index, step, params);
             }
             if self.taken.wrong_transport.is_some() {
                 return;
@@ -271,7 +292,7 @@ impl Runner<'_, '_> {
         }
         let nothing = |why: String| Fate::Sent(Some(Reply::Other(Answer::Nothing(why))));
         for (index, done) in self.done.iter_mut().enumerate() {
-            let id = self.ids.get(&index).copied();
+            let id = Some(self.ids[index]).filter(|id| *id > 0);
             let fate = match (&done, &gone, id) {
                 (Some(_), ..) => continue,
                 (None, Some(gone), Some(_)) => nothing(format!("no answer: {gone}")),
@@ -283,15 +304,28 @@ impl Runner<'_, '_> {
             *done = Some(ended);
         }
         self.taken.steps = self.done.into_iter().flatten().collect();
+        self.taken.kept = Arc::new(self.kept);
         self.taken.revision = self.dialect.revision;
         self.taken
     }
 
-    fn reason_to_skip(&self, index: StepIndex) -> Option<String> {
+    fn reason_to_skip(&self, index: StepIndex, params: Option<&str>) -> Option<String> {
         if self.over.is_some() {
             return None;
         }
-        self.script.reason_to_skip(index, self.settings, &self.effects)
+        self.script.reason_to_skip(index, params, self.settings, &self.effects)
+    }
+
+    /// A member of a recorded message. Where the recording cannot be read, the replay ends.
+    fn recorded(&mut self, side: Direction, number: MessageNumber, name: &str) -> Option<String> {
+        match self.texts.part(side, number, name) {
+            Ok(text) => text.map(str::to_owned),
+            Err(error) => {
+                let why = format!("the recording cannot be read: {error:#}");
+                self.over.get_or_insert(Failure::new(FailureKind::Server, why));
+                None
+            }
+        }
     }
 
     /// Nothing more happens to a step.
@@ -304,17 +338,19 @@ impl Runner<'_, '_> {
         self.done[step] = Some(done);
     }
 
-    /// Sends a step.
-    fn say(&mut self, index: StepIndex, step: &Step) {
+    /// Sends a step with these recorded `params`.
+    fn say(&mut self, index: StepIndex, step: &Step, mut params: Option<String>) {
         if self.over.is_some() {
             return;
         }
-        let edited = self.settings.edits.get(&index).map(String::as_str);
-        let mut params = edited.or_else(|| self.script.params(index)).map(str::to_owned);
+        if let Some(edited) = self.settings.edits.get(&index) {
+            params = Some(edited.clone());
+        }
         if let Some(uses) = self.script.flow.uses.get(&index) {
             params = params.map(|params| self.with_values(params, uses));
         }
-        if let (Some(params), Some(id)) = (&mut params, step.cancels.and_then(|step| self.ids.get(&step))) {
+        let cancelled = self.script.plan.cancels(index).map(|step| self.ids[step]).filter(|id| *id > 0);
+        if let (Some(params), Some(id)) = (&mut params, cancelled) {
             *params = replaced(params, "/requestId", &id.to_string());
         }
         let params = match self.script.translate(index, &mut self.dialect, params.as_deref()) {
@@ -325,7 +361,7 @@ impl Runner<'_, '_> {
         };
         if step.is_request {
             let id = self.request(Some(index), &step.label.method, params, 0);
-            self.ids.insert(index, id);
+            self.ids[index] = id;
         } else {
             self.notify(&step.label.method, params.as_deref());
             self.follower.tell(Progress::Sent(index));

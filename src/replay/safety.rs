@@ -104,7 +104,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::replay::plan::Plan;
     use crate::replay::talk;
 
     #[test]
@@ -117,7 +116,7 @@ mod tests {
             {"name": "what"}]}));
         let sent = |tool: &str, policy: &Policy| {
             let call = format!(r#"-> {{"id":1,"method":"tools/call","params":{{"name":"{tool}"}}}}"#);
-            effects.refuse(&Plan::of(&talk::read(&call)).steps[0].label, policy).is_none()
+            effects.refuse(&Label::of(&talk::read(&call)[0]), policy).is_none()
         };
         let default = Policy::default();
         assert_eq!(["look", "wipe", "add", "what"].map(|tool| sent(tool, &default)), [true, false, true, true]);

@@ -1,24 +1,33 @@
 //! Everything that is known before anything is sent: the recording, read for replay.
 
+use anyhow::Result;
 use serde_json::Value;
 
-use super::flow::Flow;
-use super::plan::{Plan, Step, StepIndex, Told};
-use super::recording::Recording;
+use super::flow::{Flow, Search};
+use super::kept::Kept;
+use super::plan::{Plan, Planner, Role, Step, StepIndex};
 use super::rounds::Rounds;
 use super::run::{Reply, Settings};
 use super::safety::{Effects, masked};
+use super::texts::Texts;
 use super::translate::{Client, Dialect, Era, LEGACY, MODERN, Translated};
 use crate::compare::answer::subject;
 use crate::compare::{Answer, Label};
-use crate::decode::jsonrpc::Kind;
+use crate::decode::Direction;
 use crate::mcp::facts::part;
+use crate::mcp::{MessageNumber, Session};
+use crate::store::{Page, Place, Reader};
 
-/// A recording, read for replay.
+/// Messages that are read at once.
+const AHEAD: usize = 1_000;
+
+/// A recording, read for replay: what is said, and where; not the texts, which stay where they are ([`Texts`]).
 #[derive(Clone, Debug)]
 pub struct Script {
-    /// The recording.
-    pub recording: Recording,
+    /// The session.
+    pub session: Session,
+    /// Where it is stored.
+    place: Place,
     /// What the client says.
     pub plan: Plan,
     /// Which values go from answers to later requests.
@@ -34,40 +43,50 @@ pub struct Script {
 }
 
 impl Script {
-    /// Of a recording.
-    pub fn new(recording: Recording) -> Script {
-        let mut plan = Plan::of(&recording.messages);
-        let flow = Flow::of(&recording.messages, &plan);
-        // What hands back a value waits for who gives it; answers that had come are waited for anyway.
-        let given = flow.uses.iter().flat_map(|(step, used)| used.iter().map(|used| (*step, used.origin)));
-        let told = |(step, origin): (StepIndex, usize)| Some((step, flow.origins[origin].giver.told(&plan)?));
-        let told: Vec<(StepIndex, usize)> = given.filter_map(told).collect();
-        if !told.is_empty() {
-            let all = Told::all(&recording.messages);
-            for (step, index) in told {
-                plan.steps[step].because.extend(all.get(&index).cloned());
+    /// Reads a session.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn read(reader: &Reader, session: Session) -> Result<Script> {
+        let (mut planner, mut search) = (Planner::default(), Search::default());
+        let (mut effects, mut client) = (Effects::default(), None);
+        let mut page = Page::first(AHEAD);
+        loop {
+            let messages = reader.conversation(&session, None, page)?;
+            let Some(last) = messages.last() else { break };
+            page = Page::from(MessageNumber(last.number.0 + 1), AHEAD);
+            for message in &messages {
+                let role = planner.take(message);
+                let told = search.take(message, &role);
+                match role {
+                    Role::Step(step) => {
+                        // What hands back a value waits for who gives it; answers that had come are waited for anyway.
+                        told.into_iter().for_each(|told| planner.plan.wait_for(step, told));
+                        client = client.or_else(|| part(message, "params").and_then(Client::of));
+                    }
+                    Role::Answer(step) if planner.plan.steps[step].label.method == "tools/list" => {
+                        let result = part(message, "result").and_then(|result| serde_json::from_str(result).ok());
+                        result.iter().for_each(|result: &Value| effects.learn(result));
+                    }
+                    _ => {}
+                }
             }
         }
-        let rounds = Rounds::of(&recording.messages, &plan);
-        let params = |step: &Step| part(&recording.messages[step.message], "params");
-        let client = plan.steps.iter().filter_map(params).find_map(Client::of).unwrap_or_default();
-        let opened = plan.steps.iter().any(|step| step.label.method == "initialize");
-        let known = recording.session.protocol_version.clone();
-        let unknown = if opened || plan.steps.iter().all(|step| step.label.method != "server/discover") {
-            LEGACY
-        } else {
-            MODERN
-        };
-        let mut effects = Effects::default();
-        for step in plan.steps.iter().filter(|step| step.label.method == "tools/list") {
-            let result = step.answer.and_then(|answer| part(&recording.messages[answer], "result"));
-            result
-                .and_then(|result| serde_json::from_str::<Value>(result).ok())
-                .iter()
-                .for_each(|result| effects.learn(result));
-        }
-        let revision = known.unwrap_or_else(|| unknown.to_owned());
-        Script { plan, flow, rounds, client, revision, effects, recording }
+        let (plan, flow, place) = (planner.plan, search.flow, reader.place().clone());
+        let rounds = Rounds::read(&mut Texts::open(&place, &session)?, &plan, &reader.continued(&session)?)?;
+        let asks = |method: &str| plan.steps.iter().any(|step| step.label.method == method);
+        let unknown = if !asks("initialize") && asks("server/discover") { MODERN } else { LEGACY };
+        let revision = session.protocol_version.clone().unwrap_or_else(|| unknown.to_owned());
+        let client = client.unwrap_or_default();
+        Ok(Script { session, place, plan, flow, rounds, client, revision, effects })
+    }
+
+    /// The texts of the recording.
+    ///
+    /// # Errors
+    /// The database cannot be opened.
+    pub fn texts(&self) -> Result<Texts> {
+        Texts::open(&self.place, &self.session)
     }
 
     /// The era of the recording.
@@ -76,23 +95,34 @@ impl Script {
     }
 
     /// The parameters of a step as they were recorded.
-    pub fn params(&self, step: StepIndex) -> Option<&str> {
-        part(&self.recording.messages[self.plan.steps[step].message], "params")
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn params<'a>(&self, texts: &'a mut Texts, step: StepIndex) -> Result<Option<&'a str>> {
+        texts.part(Direction::ClientToServer, self.plan.steps[step].number, "params")
     }
 
-    /// Why a step is not sent to a server whose tools have these effects; `None` where it is.
-    pub fn reason_to_skip(&self, step: StepIndex, settings: &Settings, effects: &Effects) -> Option<String> {
+    /// Why a step with these recorded `params` is not sent to a server whose tools have these effects; `None` where it is.
+    pub fn reason_to_skip(
+        &self,
+        step: StepIndex,
+        params: Option<&str>,
+        settings: &Settings,
+        effects: &Effects,
+    ) -> Option<String> {
         let Step { label, .. } = &self.plan.steps[step];
         let is_handshake = matches!(&*label.method, "initialize" | "notifications/initialized" | "server/discover");
         if !is_handshake && settings.only.get(step) == Some(&false) {
             return Some("not wanted".to_owned());
         }
         let edited = settings.edits.get(&step).map(String::as_str);
-        if let Some(path) = edited.or_else(|| self.params(step)).and_then(masked) {
+        if let Some(path) = edited.or(params).and_then(masked) {
             return Some(format!("{path} was masked when it was recorded: record with --keep-secrets"));
         }
-        let subject = edited.map(|params| subject(&label.method, params)).unwrap_or_else(|| label.subject.clone());
-        effects.refuse(&Label { subject, method: label.method.clone() }, &settings.policy)
+        match edited.map(|params| subject(&label.method, params)) {
+            Some(subject) => effects.refuse(&Label { subject, method: label.method.clone() }, &settings.policy),
+            None => effects.refuse(label, &settings.policy),
+        }
     }
 
     /// A step as it is said in a dialect, with these `params`.
@@ -107,37 +137,33 @@ impl Script {
     }
 
     /// The recorded answer to a step, as a server of an era gives it: one that asks by itself answers the first call at once.
-    pub fn answer_in(&self, step: StepIndex, era: Era) -> Answer {
+    pub fn answer_in(&self, texts: &mut Texts, step: StepIndex, era: Era) -> Answer {
         let is_back = (self.era(), era) == (Era::Modern, Era::Legacy);
-        self.answer(if is_back { self.rounds.last(step) } else { step })
+        self.answer(texts, if is_back { self.rounds.last(step) } else { step })
     }
 
     /// The recorded answer to a step.
-    pub fn answer(&self, step: StepIndex) -> Answer {
-        let answer = self.plan.steps[step].answer;
-        answer.map_or_else(
-            || Answer::Nothing("no answer was recorded".to_owned()),
-            |answer| Answer::of(&self.recording.messages[answer]),
-        )
-    }
-
-    /// The text of the recorded answer's error or result, and whether it is an error.
-    pub fn answer_text(&self, step: StepIndex) -> Option<(bool, &str)> {
-        let message = &self.recording.messages[self.plan.steps[step].answer?];
-        let is_error = message.kind == Kind::Error;
-        Some((is_error, part(message, if is_error { "error" } else { "result" })?))
+    pub fn answer(&self, texts: &mut Texts, step: StepIndex) -> Answer {
+        let Some(answer) = &self.plan.steps[step].answer else {
+            return Answer::Nothing("no answer was recorded".to_owned());
+        };
+        match texts.message(Direction::ServerToClient, answer.number) {
+            Ok(Some(message)) => Answer::of(message),
+            Ok(None) => Answer::Nothing("the recorded answer is not there any more".to_owned()),
+            Err(error) => Answer::Nothing(format!("the recorded answer cannot be read: {error:#}")),
+        }
     }
 
     /// A new answer to a step.
-    pub fn reply(&self, step: StepIndex, reply: &Reply) -> Answer {
+    pub fn reply(&self, texts: &mut Texts, kept: &Kept, step: StepIndex, reply: &Reply) -> Answer {
         match reply {
-            Reply::AsRecorded => self.answer(step),
-            Reply::Other(held) => held.read(),
+            Reply::AsRecorded => self.answer(texts, step),
+            Reply::Other(answer) => kept.answer(answer),
         }
     }
 
     /// The recorded latency of a step.
     pub fn latency(&self, step: StepIndex) -> Option<i64> {
-        self.recording.messages[self.plan.steps[step].answer?].latency
+        self.plan.steps[step].answer?.latency
     }
 }

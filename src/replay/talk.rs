@@ -1,10 +1,32 @@
 //! Recordings written as conversations, for tests: `-> {"id":1,"method":"ping"}`.
 
-use super::Recording;
+use super::{Recording, Script};
+use crate::capture::Time;
+use crate::event::Event;
+use crate::mcp::Message;
 pub use crate::mcp::talk::{TICK, read};
+use crate::store::{CaptureInfo, CaptureKind, Options, Place, Reader, Summary, Writer};
 
 /// A recording of those messages.
 pub fn recording(text: &str) -> Recording {
     let messages = read(text);
     Recording { session: crate::mcp::talk::session(&messages), messages }
+}
+
+/// The same, saved and read for replay.
+pub fn script(text: &str) -> Script {
+    recorded(&read(text))
+}
+
+/// Messages, saved and read for replay.
+pub fn recorded(messages: &[Message]) -> Script {
+    let place = Place::temporary().unwrap();
+    let info = CaptureInfo { kind: CaptureKind::Import, source: String::new(), process: 1, started: Time(0) };
+    let mut writer = Writer::create(place.clone(), &info, Options::default()).unwrap();
+    writer.event(Event::Session(Box::new(crate::mcp::talk::session(messages))));
+    messages.iter().for_each(|message| writer.event(Event::Message(Box::new(message.clone()))));
+    writer.finish(&Summary::default()).unwrap();
+    let reader = Reader::open(place).unwrap();
+    let session = reader.latest_session().unwrap().unwrap();
+    Script::read(&reader, session).unwrap()
 }

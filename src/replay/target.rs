@@ -114,11 +114,12 @@ impl Target {
         place: &Place,
         follower: &mut Follower<'_>,
     ) -> Result<(Taken, Capture)> {
+        let texts = &mut script.texts()?;
         match self {
             Target::Command(server) => {
                 let (transport, observations) = Stdio::start(server)?;
                 let capture = Capture::start(observations, place, CaptureKind::Replay, &self.name())?;
-                opened(run::run(script, settings, Box::new(transport), follower), capture)
+                opened(run::run(script, texts, settings, Box::new(transport), follower), capture)
             }
             #[cfg(feature = "http")]
             Target::Url { url, mode, options } => {
@@ -131,13 +132,13 @@ impl Target {
                 let attempt = if is_attempt { tape.attempt() } else { tape.clone() };
                 let transport = Http::open(url, first, options, attempt.clone())?;
                 let capture = Capture::start(spool, place, CaptureKind::Replay, &self.name())?;
-                let mut taken = run::run(script, settings, Box::new(transport), follower);
+                let mut taken = run::run(script, texts, settings, Box::new(transport), follower);
                 // "If it fails with an HTTP 4xx status code …: Issue a GET request to the server URL, expecting that this will open an SSE stream
                 // and return an endpoint event as the first event" (2025-03-26 basic/transports, "Backwards Compatibility")
                 let mut other = Ok(());
                 match &taken.wrong_transport {
                     Some(failure) if is_attempt => match Http::open(url, Mode::Sse, options, tape.clone()) {
-                        Ok(transport) => taken = run::run(script, settings, Box::new(transport), follower),
+                        Ok(transport) => taken = run::run(script, texts, settings, Box::new(transport), follower),
                         Err(error) => {
                             let both = format!("{url} answered a POST with {failure}, and is no HTTP+SSE either");
                             other = Err(error.context(both));

@@ -158,7 +158,7 @@ fn nonce(start: u64) -> Nonce {
 }
 
 /// A new file that only this user could open while it had a name, which it has no longer. It is gone with the process.
-fn nameless(folder: &Path) -> io::Result<File> {
+pub(crate) fn nameless(folder: &Path) -> io::Result<File> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let next = NEXT.fetch_add(1, Ordering::Relaxed);
     let path = folder.join(format!(".mcptap-overflow-{}-{next}", std::process::id()));

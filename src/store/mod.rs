@@ -14,6 +14,7 @@
 
 mod chunk;
 mod codec;
+mod conversation;
 mod filter;
 mod kept;
 mod mask;

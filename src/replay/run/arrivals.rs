@@ -7,8 +7,9 @@ use serde_json::Value;
 use super::{Done, Fate, HELD_BACK, Pace, Pending, Reply, Runner};
 use crate::capture::Limits;
 use crate::compare::Answer;
+use crate::decode::Direction;
 use crate::decode::jsonrpc::{self, Envelope, Kind, Parsed};
-use crate::mcp::facts::part;
+use crate::mcp::MessageNumber;
 use crate::replay::flow::Giver;
 use crate::replay::plan::{Step, StepIndex, Told};
 use crate::replay::translate::Era;
@@ -16,7 +17,7 @@ use crate::replay::transport::{Arrival, Failure, FailureKind, Next, Outgoing};
 
 impl Runner<'_, '_> {
     pub(super) fn is_pending(&self, step: StepIndex) -> bool {
-        self.done[step].is_none() && self.ids.contains_key(&step) && self.over.is_none()
+        self.done[step].is_none() && self.ids[step] > 0 && self.over.is_none()
     }
 
     /// Whether the recording has an answer to it.
@@ -25,12 +26,12 @@ impl Runner<'_, '_> {
     }
 
     /// Waits for what the server told before the client said this.
-    pub(super) fn hold_back(&mut self, step: &Step) {
+    pub(super) fn hold_back(&mut self, step: &Step, because: &[Told]) {
         let is_open = |runner: &Self, told: &Told| {
             let count = runner.taken.unasked.get(&told.method).copied().unwrap_or(0);
             runner.opened && runner.over.is_none() && count < told.count && !runner.untold.contains(&told.method)
         };
-        for told in &step.because {
+        for told in because {
             if is_open(self, told) {
                 self.wait(Some(Instant::now() + HELD_BACK.min(self.settings.timeout)), |runner| is_open(runner, told));
             }
@@ -162,13 +163,11 @@ impl Runner<'_, '_> {
             }
             Some(Kind::Notification) => {
                 let method = envelope.method_name.clone().unwrap_or_default();
-                let before = self.taken.unasked.entry(method.clone()).or_default();
-                let which = (method, *before);
-                *before += 1;
+                let count = self.taken.unasked.entry(method.clone()).or_default();
+                *count += 1;
                 // The recorded one of the same method that had as many before it.
-                if let Some(index) = self.script.flow.told.get(&which) {
-                    let recorded = part(&self.script.recording.messages[*index], "params");
-                    self.learn_values(Giver::Notification(*index), recorded, of(&envelope.params));
+                if let Some(number) = self.script.flow.told.get(&(method, *count)) {
+                    self.learn_values(Giver::Notification(*number), *number, of(&envelope.params));
                 }
             }
             Some(Kind::Invalid) | None => {}
@@ -184,7 +183,7 @@ impl Runner<'_, '_> {
         };
         if let Answer::Result(new) = answer {
             if self.script.flow.given.contains_key(&Giver::Answer(step))
-                && let Answer::Result(old) = self.script.answer(step)
+                && let Answer::Result(old) = self.script.answer(self.texts, step)
             {
                 self.taken.values.extend(self.script.flow.resolve(Giver::Answer(step), &old, new));
             }
@@ -193,23 +192,25 @@ impl Runner<'_, '_> {
                 self.learn_schemas(new);
             }
         }
-        self.conclude(step, Done { id: Some(id), fate: Fate::Sent(Some(Reply::Other(answer.held(text)))), latency });
+        let reply = Reply::Other(self.kept.keep(answer.held(text)));
+        self.conclude(step, Done { id: Some(id), fate: Fate::Sent(Some(reply)), latency });
     }
 
     /// Whether an answer is the recorded one, letter by letter, and nothing is to be learned from it. Most are: they are neither read nor held.
     fn says_nothing_new(&self, step: StepIndex, is_error: bool, value: &str) -> bool {
         let has_same_era = self.script.era() == self.dialect.era();
         let lists_tools = self.script.plan.steps[step].label.method == "tools/list";
-        has_same_era && !lists_tools && self.script.answer_text(step) == Some((is_error, value))
+        has_same_era && !lists_tools && self.script.plan.is_as_recorded(step, is_error, value)
     }
 
-    /// What a request or a notification of the server gives.
-    pub(super) fn learn_values(&mut self, giver: Giver, recorded: Option<&str>, new: Option<&str>) {
+    /// What a request or a notification of the server gives: the recorded one had this number.
+    pub(super) fn learn_values(&mut self, giver: Giver, number: MessageNumber, new: Option<&str>) {
         if !self.script.flow.given.contains_key(&giver) {
             return;
         }
+        let recorded = self.recorded(Direction::ServerToClient, number, "params");
         let read = |text: Option<&str>| text.and_then(|text| serde_json::from_str::<Value>(text).ok());
-        if let (Some(old), Some(new)) = (read(recorded), read(new)) {
+        if let (Some(old), Some(new)) = (read(recorded.as_deref()), read(new)) {
             self.taken.values.extend(self.script.flow.resolve(giver, &old, &new));
         }
     }

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::{Fate, Runner};
 use crate::compare::{Answer, Label};
+use crate::decode::Direction;
 use crate::replay::edit::with_member;
 use crate::replay::follow::Progress;
 use crate::replay::plan::{Step, StepIndex};
@@ -66,13 +67,15 @@ impl Runner<'_, '_> {
         let era = self.dialect.era();
         let method = if era == Era::Legacy { "initialize" } else { "server/discover" };
         let step = step.filter(|step| self.script.plan.steps[*step].label.method == method);
+        let number = step.map(|step| self.script.plan.steps[step].number);
+        let recorded = number.and_then(|number| self.recorded(Direction::ClientToServer, number, "params"));
         let id = if era == Era::Legacy {
-            let params = step.and_then(|step| self.script.params(step)).filter(|params| params.starts_with('{'));
+            let params = recorded.filter(|params| params.starts_with('{'));
             let revision = Value::from(self.dialect.revision.as_str()).to_string();
             let params = match params {
                 // What the recorded client asked for, unless another revision is wanted.
-                Some(params) if self.dialect.revision == self.script.revision => params.to_owned(),
-                Some(params) => with_member(params, "protocolVersion", &revision),
+                Some(params) if self.dialect.revision == self.script.revision => params,
+                Some(params) => with_member(&params, "protocolVersion", &revision),
                 None => self.dialect.client.initialize(&self.dialect.revision),
             };
             self.request(step, method, Some(params), 0)
@@ -80,17 +83,19 @@ impl Runner<'_, '_> {
             let label = Label { method: method.to_owned(), subject: None };
             let mut dialect = self.dialect.clone();
             dialect.from = Era::Modern;
-            let params = match dialect.translate(&label, true, step.and_then(|step| self.script.params(step))) {
+            let params = match dialect.translate(&label, true, recorded.as_deref()) {
                 Translated::Send(params) => params,
                 Translated::Said(_) | Translated::Refused(_) => None,
             };
             self.request(step, method, params, 0)
         };
-        self.ids.extend(step.map(|step| (step, id)));
+        if let Some(step) = step {
+            self.ids[step] = id;
+        }
         self.wait(None, |runner| runner.pending.contains_key(&id));
         let answer = match step {
             Some(step) => self.done[step].as_ref().and_then(|done| match &done.fate {
-                Fate::Sent(Some(reply)) => Some(self.script.reply(step, reply)),
+                Fate::Sent(Some(reply)) => Some(self.script.reply(self.texts, &self.kept, step, reply)),
                 _ => None,
             }),
             None => self.handshakes.remove(&id).map(|answer| answer.read()),

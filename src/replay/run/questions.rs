@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{Pending, Runner};
 use crate::compare::Answer;
-use crate::mcp::facts::part;
+use crate::decode::Direction;
 use crate::replay::edit::with_member;
 use crate::replay::flow::{Giver, Use};
 use crate::replay::rounds::Question;
@@ -34,26 +34,24 @@ impl Runner<'_, '_> {
     /// `result` or `error` with its text: of the same question, else of the next one of the same kind, each once; then of the same question again.
     fn recorded_reply(&mut self, method: &str, params: Option<&str>) -> Option<(&'static str, String)> {
         let script = self.script;
-        let messages = &script.recording.messages;
-        let read = |text: Option<&str>| text.and_then(|text| serde_json::from_str::<Value>(text).ok());
-        let wanted = read(params);
+        let wanted = params.and_then(|params| serde_json::from_str::<Value>(params).ok());
         let known = || script.plan.server_requests.iter().enumerate().filter(|(_, known)| known.method == method);
-        let is_same = |message: usize| read(part(&messages[message], "params")) == wanted;
+        let question = script.plan.question(params);
         if let Some(reply) = self.asked_back_reply(method, wanted.as_ref()) {
             return Some(("result", reply));
         }
         let found = known()
-            .find(|(at, known)| !self.used[*at] && is_same(known.message))
+            .find(|(at, known)| !self.used[*at] && known.question == question)
             .or_else(|| known().find(|(at, _)| !self.used[*at]))
-            .or_else(|| known().find(|(_, known)| is_same(known.message)));
+            .or_else(|| known().find(|(_, known)| known.question == question));
         let (at, request) = found?;
         self.used[at] = true;
-        self.learn_values(Giver::Request(at), part(&messages[request.message], "params"), params);
-        let answer = &messages[request.answer];
-        let (name, said) = ["result", "error"].into_iter().find_map(|name| Some((name, part(answer, name)?)))?;
+        self.learn_values(Giver::Request(request.number), request.number, params);
+        let mut said = |name| Some((name, self.recorded(Direction::ClientToServer, request.answer, name)?));
+        let (name, said) = said("result").or_else(|| said("error"))?;
         // An error is about the question: it hands nothing back.
         let uses = script.flow.replies.get(&at).filter(|_| name == "result");
-        Some((name, self.with_values(said.to_owned(), uses.map(Vec::as_slice).unwrap_or_default())))
+        Some((name, self.with_values(said, uses.map(Vec::as_slice).unwrap_or_default())))
     }
 
     /// What the recorded client answered a question inside a result, chosen in the same way.
@@ -98,7 +96,9 @@ impl Runner<'_, '_> {
             params = with_member(&params, "requestState", &state.to_string());
         }
         let id = self.request(pending.step, &pending.method, Some(params), pending.rounds + 1);
-        self.ids.extend(pending.step.map(|step| (step, id)));
+        if let Some(step) = pending.step {
+            self.ids[step] = id;
+        }
         true
     }
 }

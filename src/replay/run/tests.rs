@@ -67,7 +67,9 @@ impl Fake {
         let (arrived, untold) = (VecDeque::new(), untold.iter().copied().collect());
         let fake = Fake { result, question, arrived, untold, log: Arc::clone(&log) };
         let settings = Settings { timeout: Duration::from_millis(50), ..Settings::default() };
-        let taken = run(&Script::new(talk::recording(recorded)), &settings, Box::new(fake), &mut Follower::nobody());
+        let script = talk::script(recorded);
+        let mut texts = script.texts().unwrap();
+        let taken = run(&script, &mut texts, &settings, Box::new(fake), &mut Follower::nobody());
         let said = log.lock().unwrap()[2..].to_vec();
         (said, taken.notes)
     }

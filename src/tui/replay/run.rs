@@ -190,7 +190,10 @@ impl Run {
     /// The two answers of a row, the recorded one first.
     pub fn answers(&self, row: usize) -> Option<(Answer, Answer)> {
         let (row, finished) = (self.rows.get(row)?, self.finished.as_ref()?);
-        finished.job.answers(&finished.replayed, row.step)
+        finished.job.answers(&finished.replayed, row.step).unwrap_or_else(|error| {
+            let unread = Answer::Nothing(format!("{error:#}"));
+            Some((unread.clone(), unread))
+        })
     }
 
     /// Lays the answers of a row out, where that is not done.

@@ -13,7 +13,7 @@ use crate::replay::job::{Job, Planned};
 use crate::replay::recording::masked_headers;
 use crate::replay::run::Fate;
 use crate::replay::target::Target;
-use crate::replay::{Follower, Progress, Recording, Script};
+use crate::replay::{Follower, Progress, Script};
 use crate::store::{Place, Reader};
 
 /// How long an answer may take: whoever looks on ends it sooner.
@@ -30,7 +30,7 @@ fn replay(order: &Order, place: &Place, told: &mut dyn FnMut(Told), stop: Receiv
     let reader = Reader::open(place.clone())?;
     let session = reader.session(order.session)?.context("the session is not there any more")?;
     let (target, missing) = target(order, &reader, &session)?;
-    let script = Script::new(Recording::load(&reader, session)?);
+    let script = Script::read(&reader, session)?;
     let mut job = Job::new(script, target, place.clone());
     job.settings.timeout = PATIENCE;
     let options = Options::read(&order.options)?;
@@ -44,12 +44,12 @@ fn replay(order: &Order, place: &Place, told: &mut dyn FnMut(Told), stop: Receiv
             job.edit(step, params)?;
         }
     }
-    let asks = ask(&mut job, order.consent, &missing);
+    let asks = ask(&mut job, order.consent, &missing)?;
     if !asks.is_empty() {
         told(Told::Asks(asks));
         return Ok(());
     }
-    let rows = rows(&job);
+    let rows = rows(&job)?;
     if rows.is_empty() {
         bail!("the client asked for nothing in this session: there is nothing to replay");
     }
@@ -106,30 +106,33 @@ fn fields(text: &str) -> Result<Vec<(String, String)>> {
 }
 
 /// What has to be asked before anything is sent; what was said already is obeyed.
-fn ask(job: &mut Job, consent: Consent, missing: &[String]) -> Vec<String> {
+fn ask(job: &mut Job, consent: Consent, missing: &[String]) -> Result<Vec<String>> {
     match consent {
         Consent::All => job.settings.policy.allow_destructive = true,
         Consent::Harmless => {}
         Consent::Ask => {
-            let refused = |job: &Job| job.planned().into_iter().filter(|row| row.refused.is_some()).collect::<Vec<_>>();
-            let before = refused(job);
+            let refused = |job: &Job| {
+                let rows = job.planned()?.into_iter().filter(|row| row.refused.is_some());
+                anyhow::Ok(rows.collect::<Vec<_>>())
+            };
+            let before = refused(job)?;
             job.settings.policy.allow_destructive = true;
-            let after = refused(job);
+            let after = refused(job)?;
             job.settings.policy.allow_destructive = false;
             let destroys = before.into_iter().filter(|row| !after.iter().any(|other| other.step == row.step));
-            let mut tools: Vec<String> = destroys.filter_map(|row: Planned| row.label.subject).collect();
+            let mut tools: Vec<String> = destroys.filter_map(|row: Planned| row.label.subject.clone()).collect();
             tools.sort();
             tools.dedup();
             let tool = |tool: String| format!("{tool} says of itself that it destroys (destructiveHint)");
             let field = |name: &String| format!("{name} was masked when it was recorded, and nothing is given for it");
-            return tools.into_iter().map(tool).chain(missing.iter().map(field)).collect();
+            return Ok(tools.into_iter().map(tool).chain(missing.iter().map(field)).collect());
         }
     }
-    Vec::new()
+    Ok(Vec::new())
 }
 
 /// The requests of a job, without those that were not asked for.
-fn rows(job: &Job) -> Vec<Row> {
+fn rows(job: &Job) -> Result<Vec<Row>> {
     let wanted = |row: &Planned| {
         let is_chosen = job.settings.only.get(row.step).copied().unwrap_or(true);
         let is_handshake = matches!(&*row.label.method, "initialize" | "server/discover");
@@ -142,7 +145,7 @@ fn rows(job: &Job) -> Vec<Row> {
         recorded: job.script.latency(row.step),
         state: row.refused.map_or(State::Waiting, |why| State::Skipped(plainly(&why))),
     };
-    job.planned().into_iter().filter(wanted).map(row).collect()
+    Ok(job.planned()?.into_iter().filter(wanted).map(row).collect())
 }
 
 /// A reason without the option of the command line that it ends with: here the form asks.

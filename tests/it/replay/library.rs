@@ -36,7 +36,7 @@ fn one_call_with_other_arguments_and_what_it_needs() {
     job.choose(&[close]);
     job.edit(open, r#"{"name":"open_ticket","arguments":{"title":"scanner"}}"#).expect("params");
     // The ticket is left as it was recorded, so it becomes the new one.
-    let edited = job.params(close).expect("params").replace("repaired", "stolen");
+    let edited = job.params(close).expect("it can be read").expect("params").replace("repaired", "stolen");
     job.edit(close, &edited).expect("params");
     let mut told = Vec::new();
     let replayed = job.run(&mut Follower::new(
@@ -53,7 +53,7 @@ fn one_call_with_other_arguments_and_what_it_needs() {
     ));
     let replayed = replayed.expect("the server answers");
     insta::assert_snapshot!(told.join(", "), @"sent 0, done 0, opened 2025-06-18, sent 1, done 1, done 2: skipped, sent 3, done 3, sent 4, done 4");
-    let (old, new) = job.answers(&replayed, close).expect("both were answered");
+    let (old, new) = job.answers(&replayed, close).expect("it can be read").expect("both were answered");
     let text = |answer: &Answer| answer.value().map(|value| value["content"][0]["text"].clone());
     assert_eq!((text(&old), text(&new)), (Some(json!("closed printer")), Some(json!("closed scanner"))));
     let outcomes: Vec<Outcome> = replayed.report.pairs.iter().map(|pair| pair.outcome).collect();
@@ -89,7 +89,7 @@ fn a_recording_says_where_its_server_is() {
     scene.record(&["--change", "a b"], |_| {});
     let script = scene.script();
     let reader = mcptap::store::Reader::open(Place::file(scene.path("mcptap.db"))).expect("a database");
-    let recorded = Target::recorded(&reader, &script.recording.session).expect("it can be read").expect("a command");
+    let recorded = Target::recorded(&reader, &script.session).expect("it can be read").expect("a command");
     assert_eq!(recorded, mcptap::view::command_line::quoted(&server(&["--change", "a b"])));
     assert!(recorded.ends_with("--change 'a b'"), "{recorded}");
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 
 use mcptap::mcp::SessionNumber;
-use mcptap::replay::{Recording, Script};
+use mcptap::replay::Script;
 use mcptap::store::{Place, Reader};
 use serde_json::{Value, json};
 
@@ -59,7 +59,7 @@ impl Scene {
     pub fn script(&self) -> Script {
         let reader = Reader::open(Place::file(self.path("mcptap.db"))).expect("a database");
         let session = reader.session(SessionNumber(1)).expect("it can be read").expect("session 1");
-        Script::new(Recording::load(&reader, session).expect("it can be read"))
+        Script::read(&reader, session).expect("it can be read")
     }
 
     /// Records a conversation on STDIO.

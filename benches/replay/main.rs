@@ -4,13 +4,17 @@
 //! ```sh
 //! cargo bench --bench replay                  # 1,000 and 20,000 calls, STDIO and HTTP, a server that does nothing and one that works 1 ms
 //! cargo bench --bench replay -- stdio 0 1000  # one of them: transport, microseconds of work, calls
+//! MCPTAP_PEERS=target/peers cargo bench --bench replay -- official 1000      # the official servers (tests/peers/setup.sh)
 //! ```
 //!
 //! Times are of the whole command, from its start to its end: the recording is read, the server started, the new session saved and compared. The bare
 //! client's are from the start of the server to its end.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+mod bare;
+mod official;
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -25,6 +29,7 @@ fn main() {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["serve", work] => serve(Duration::from_micros(number(work))),
         ["serve-http", work] => serve_http(Duration::from_micros(number(work))),
+        ["official", calls] => official::run(number(calls)),
         [transport, work, calls] => compare(transport, number(work), number(calls)),
         _ => {
             for calls in [1_000, 20_000] {
@@ -70,7 +75,7 @@ fn serve_http(work: Duration) {
         thread::spawn(move || {
             stream.set_nodelay(true).expect("a socket");
             let mut reader = BufReader::new(stream);
-            while let Some((line, body)) = read_http(&mut reader) {
+            while let Some(bare::Read { line, body, .. }) = bare::read(&mut reader) {
                 let answer = if line.starts_with("POST") { answer(&body, work) } else { None };
                 let response = match answer {
                     Some(text) => format!(
@@ -88,51 +93,6 @@ fn serve_http(work: Duration) {
     }
 }
 
-/// The first line and the body of the next message; `None` at the end.
-fn read_http(reader: &mut BufReader<TcpStream>) -> Option<(String, Vec<u8>)> {
-    let (mut first, mut length) = (None, 0);
-    loop {
-        let mut line = String::new();
-        if reader.read_line(&mut line).ok()? == 0 {
-            return None;
-        }
-        let line = line.trim_end().to_owned();
-        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-            length = value.trim().parse().ok()?;
-        }
-        if line.is_empty() {
-            break;
-        }
-        first.get_or_insert(line);
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).ok()?;
-    Some((first?, body))
-}
-
-/// The messages of a conversation.
-fn messages(calls: u64) -> impl Iterator<Item = String> {
-    let open = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}"#;
-    let opened = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
-    let call = |id| {
-        format!(
-            r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"echo","arguments":{{"text":"call number {id} of many"}}}}}}"#
-        )
-    };
-    [open.to_owned(), opened.to_owned()].into_iter().chain((1..=calls).map(call))
-}
-
-fn talk(calls: u64, answers: &mut impl BufRead, requests: &mut impl Write) {
-    let mut line = Vec::new();
-    for message in messages(calls) {
-        requests.write_all(format!("{message}\n").as_bytes()).and_then(|()| requests.flush()).expect("it reads");
-        if message.contains("\"id\"") {
-            line.clear();
-            assert!(answers.read_until(b'\n', &mut line).expect("it answers") > 0, "the server ended");
-        }
-    }
-}
-
 fn own(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("a path"));
     command.args(arguments);
@@ -143,35 +103,6 @@ fn mcptap(db: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mcptap"));
     command.env_remove("MCPTAP_DB").arg("--db").arg(db);
     command
-}
-
-/// A bare conversation over the pipes of a server.
-fn bare_stdio(mut server: Command, calls: u64) -> Duration {
-    let start = Instant::now();
-    let mut child = server.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the server starts");
-    let mut answers = BufReader::new(child.stdout.take().expect("a pipe"));
-    let mut requests = child.stdin.take().expect("a pipe");
-    talk(calls, &mut answers, &mut requests);
-    drop(requests);
-    child.wait().expect("it ends");
-    start.elapsed()
-}
-
-/// A bare conversation on one connection.
-fn bare_http(address: &str, calls: u64) -> Duration {
-    let start = Instant::now();
-    let stream = TcpStream::connect(address).expect("it listens");
-    stream.set_nodelay(true).expect("a socket");
-    let mut reader = BufReader::new(stream);
-    for message in messages(calls) {
-        let length = message.len();
-        let request = format!(
-            "POST /mcp HTTP/1.1\r\nHost: {address}\r\nAccept: application/json, text/event-stream\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{message}"
-        );
-        reader.get_mut().write_all(request.as_bytes()).expect("it reads");
-        read_http(&mut reader).expect("it answers");
-    }
-    start.elapsed()
 }
 
 /// Runs a command to its end: how long it took, and the most memory it had, in megabytes.
@@ -198,49 +129,80 @@ fn memory(child: &Child) -> Option<f64> {
 }
 
 fn compare(transport: &str, work: u64, calls: u64) {
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    let db = folder.path().join("db");
     let work_text = work.to_string();
-    let own_path = std::env::current_exe().expect("a path");
-    let mut wrap = mcptap(&db);
-    wrap.args(["wrap", "--"]).arg(&own_path).args(["serve", "0"]);
-    bare_stdio(wrap, calls);
+    let own_path = std::env::current_exe().expect("a path").display().to_string();
+    let stdio = [own_path.clone(), "serve".to_owned(), work_text.clone()];
+    let mut case = Case {
+        what: format!("{transport:<6} {work:>5} µs of work"),
+        // What is recorded is the same with a server that is fast.
+        recorded: vec![own_path, "serve".to_owned(), "0".to_owned()],
+        stdio: stdio.to_vec(),
+        url: None,
+        call: |id| format!(r#"{{"name":"echo","arguments":{{"text":"call number {id} of many"}}}}"#),
+    };
     let mut serving = None;
-    let mut address = String::new();
     if transport == "http" {
         let mut child = own(&["serve-http", &work_text]).stdout(Stdio::piped()).spawn().expect("the server starts");
+        let mut address = String::new();
         BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut address).expect("an address");
+        case.url = Some(format!("http://{}/mcp", address.trim()));
         serving = Some(child);
     }
-    let address = address.trim();
-    let (mut bare, mut replayed, mut most) = (Vec::new(), Vec::new(), 0.0_f64);
-    for _ in 0..ROUNDS {
-        bare.push(match transport {
-            "http" => bare_http(address, calls),
-            _ => bare_stdio(own(&["serve", &work_text]), calls),
-        });
-        let mut replay = mcptap(&db);
-        replay.args(["replay", "1", "--pace", "fast"]);
-        match transport {
-            "http" => replay.args(["--to", &format!("http://{address}/mcp")]),
-            _ => replay.arg("--").arg(&own_path).args(["serve", &work_text]),
-        };
-        let (time, memory) = timed(replay);
-        replayed.push(time);
-        most = most.max(memory);
-    }
+    case.run(calls, "1");
     if let Some(mut child) = serving {
         child.kill().and_then(|()| child.wait()).expect("it ends");
     }
-    let median = |times: &mut Vec<Duration>| {
-        times.sort();
-        times[times.len() / 2].as_secs_f64()
-    };
-    let (bare, replayed) = (median(&mut bare), median(&mut replayed));
-    println!(
-        "{transport:<6} {work:>5} µs of work {calls:>7} calls: bare {:>8.1} ms, replay {:>8.1} ms, {:>5.1} % of its speed, {most:.0} MB",
-        bare * 1e3,
-        replayed * 1e3,
-        100.0 * bare / replayed
-    );
+}
+
+/// A server, and what it is asked.
+struct Case {
+    what: String,
+    /// The command line of the server that is recorded, and of the one that is replayed against where there is no URL.
+    recorded: Vec<String>,
+    stdio: Vec<String>,
+    url: Option<String>,
+    /// The parameters of the call of this number.
+    call: fn(u64) -> String,
+}
+
+impl Case {
+    fn run(&self, calls: u64, session: &str) {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let db = folder.path().join("db");
+        let mut wrap = mcptap(&db);
+        wrap.args(["wrap", "--"]).args(&self.recorded);
+        bare::stdio(wrap, calls, self.call);
+        let (mut bare, mut replayed, mut most) = (Vec::new(), Vec::new(), 0.0_f64);
+        for _ in 0..ROUNDS {
+            let mut replay = mcptap(&db);
+            replay.args(["replay", session, "--pace", "fast"]);
+            match &self.url {
+                Some(url) => {
+                    bare.push(bare::http(url, calls, self.call));
+                    replay.args(["--to", url]);
+                }
+                None => {
+                    let mut server = Command::new(&self.stdio[0]);
+                    server.args(&self.stdio[1..]);
+                    bare.push(bare::stdio(server, calls, self.call));
+                    replay.arg("--").args(&self.stdio);
+                }
+            }
+            let (time, memory) = timed(replay);
+            replayed.push(time);
+            most = most.max(memory);
+        }
+        let median = |times: &mut Vec<Duration>| {
+            times.sort();
+            times[times.len() / 2].as_secs_f64()
+        };
+        let (bare, replayed) = (median(&mut bare), median(&mut replayed));
+        println!(
+            "{} {calls:>7} calls: bare {:>8.1} ms, replay {:>8.1} ms, {:>5.1} % of its speed, {most:.0} MB",
+            self.what,
+            bare * 1e3,
+            replayed * 1e3,
+            100.0 * bare / replayed
+        );
+    }
 }

@@ -1,0 +1,109 @@
+//! New answers that are not the recorded ones: kept until they are compared, the last of them in memory and what was before them in a file without a
+//! name. A replay whose answers all differ holds no more than one in which none does.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use crate::compare::{Answer, Held};
+use crate::source::overflow::nameless;
+
+/// Bytes that are held in memory.
+const MEMORY: usize = 1 << 20;
+
+/// Texts, one behind the other.
+#[derive(Debug, Default)]
+pub struct Kept {
+    file: Option<File>,
+    /// Bytes in the file: what is in memory stands behind them.
+    written: u64,
+    memory: Vec<u8>,
+}
+
+/// Where a text stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    start: u64,
+    length: usize,
+}
+
+impl Kept {
+    /// Keeps the text of an answer.
+    pub fn keep(&mut self, answer: Held) -> Answer<Place> {
+        answer.map(|text| {
+            let place = Place { start: self.written + self.memory.len() as u64, length: text.len() };
+            self.memory.extend_from_slice(text.as_bytes());
+            if self.memory.len() > MEMORY {
+                // Without a disk they stay in memory: nothing is lost.
+                let _ = self.write(&std::env::temp_dir());
+            }
+            place
+        })
+    }
+
+    fn write(&mut self, folder: &Path) -> io::Result<()> {
+        let file = match &self.file {
+            Some(file) => file,
+            None => self.file.insert(nameless(folder)?),
+        };
+        file.write_all_at(&self.memory, self.written)?;
+        self.written += self.memory.len() as u64;
+        self.memory.clear();
+        Ok(())
+    }
+
+    /// An answer that was kept.
+    pub fn answer(&self, kept: &Answer<Place>) -> Answer {
+        let mut failed = None;
+        let held = kept.clone().map(|place| {
+            self.text(place).unwrap_or_else(|error| {
+                failed = Some(Answer::Nothing(format!("the answer that came cannot be read back: {error}")));
+                Box::default()
+            })
+        });
+        failed.unwrap_or_else(|| held.read())
+    }
+
+    fn text(&self, Place { start, length }: Place) -> io::Result<Box<str>> {
+        let bytes = match (start.checked_sub(self.written), &self.file) {
+            (Some(start), _) => self.memory[start as usize..start as usize + length].to_vec(),
+            (None, None) => Vec::new(),
+            (None, Some(file)) => {
+                let mut bytes = vec![0; length];
+                file.read_exact_at(&mut bytes, start)?;
+                bytes
+            }
+        };
+        String::from_utf8(bytes).map(String::into_boxed_str).map_err(io::Error::other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_read_back_from_memory_and_from_the_file() {
+        let mut kept = Kept::default();
+        let long = "x".repeat(MEMORY / 3);
+        let answers: Vec<_> =
+            (0..10).map(|at| kept.keep(Answer::Result(format!("[{at},\"{long}\"]").into()))).collect();
+        assert!(kept.written > 0 && !kept.memory.is_empty() && kept.memory.len() <= MEMORY);
+        for (at, answer) in answers.iter().enumerate() {
+            assert_eq!(kept.answer(answer), Answer::Result(json!([at, long])));
+        }
+        let nothing = kept.keep(Answer::Nothing("gone".into()));
+        assert_eq!(kept.answer(&nothing), Answer::Nothing("gone".into()));
+    }
+
+    #[test]
+    fn without_a_disk_they_stay_in_memory() {
+        let mut kept = Kept::default();
+        let answer = kept.keep(Answer::Error("{}".into()));
+        assert!(kept.write(Path::new("/nowhere/at/all")).is_err());
+        assert_eq!(kept.answer(&answer), Answer::Error(json!({})));
+    }
+}

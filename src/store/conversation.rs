@@ -1,0 +1,118 @@
+//! A conversation as it was said: its messages without what captured them, for whoever goes through all of it.
+
+use rusqlite::types::ValueRef;
+use rusqlite::{Row, params};
+
+use super::Page;
+use super::codec::Code;
+use super::query::ALL;
+use super::read::Reader;
+use super::record::Columns;
+use super::text::Text;
+use crate::capture::{Limits, Span, Time};
+use crate::decode::Direction;
+use crate::decode::jsonrpc::{self, Envelope, Kind, Parsed};
+use crate::mcp::operations::Why;
+use crate::mcp::{Carrier, Message, MessageNumber, Session};
+
+/// Bytes of text after which a page ends early: whoever reads on needs no more of it at once.
+const PAGE_BYTES: usize = 1 << 20;
+
+impl Reader {
+    /// Messages of a session, of both sides or of one, without where they were captured, what ties them together and what was found. The page ends
+    /// early after 1 MiB of text: only an empty page is the end of the list.
+    ///
+    /// # Errors
+    /// The database cannot be read, or is damaged; so for all that follow.
+    pub fn conversation(
+        &self,
+        session: &Session,
+        side: Option<Direction>,
+        page: Page<MessageNumber>,
+    ) -> anyhow::Result<Vec<Message>> {
+        let from = page.from.unwrap_or_default();
+        // Positions and numbers grow together: the index of positions leads to the first one.
+        let (first, _) = ALL;
+        let first = if from.0 == 0 { first } else { self.message_position(session.number, from)? as i64 };
+        let mut statement = self.db().prepare_cached(
+            "SELECT id, time, direction, kind, json_id, method, latency, answers, answered_by, redelivered,
+                 (SELECT text FROM message_text AS t WHERE t.id = message.id)
+             FROM message WHERE session = ?1 AND position >= ?2 AND (?3 IS NULL OR direction = ?3)
+             ORDER BY position LIMIT ?4",
+        )?;
+        let mut rows = statement.query(params![session.number.0, first, side.map(Code::code), page.limit()])?;
+        let (mut messages, mut bytes) = (Vec::new(), 0);
+        while bytes < PAGE_BYTES
+            && let Some(row) = rows.next()?
+        {
+            let message = read(row, session, self.limits())?;
+            bytes += message.raw.len();
+            messages.push(message);
+        }
+        Ok(messages)
+    }
+
+    /// The requests of a session that go on with an earlier one, with what it had asked for (2026-07-28 basic/patterns/mrtr): each with the answer
+    /// that had asked for it.
+    pub fn continued(&self, session: &Session) -> anyhow::Result<Vec<(MessageNumber, MessageNumber)>> {
+        self.select(
+            "SELECT link.message, previous FROM link JOIN message ON message.id = link.message
+             WHERE message.session = ? AND why IN (?, ?) ORDER BY link.message",
+            params![session.number.0, Why::RequestState.code(), Why::InputResponses.code()],
+            |row| {
+                let mut columns = Columns::new(row);
+                let mut number = || anyhow::Ok(MessageNumber(columns.key()?.number()));
+                Ok((number()?, number()?))
+            },
+        )
+    }
+}
+
+fn read(row: &Row<'_>, session: &Session, limits: &Limits) -> anyhow::Result<Message> {
+    let mut columns = Columns::new(row);
+    let number = MessageNumber(columns.key()?.number());
+    let (time, direction, kind): (_, _, Kind) = (Time(columns.get()?), columns.code()?, columns.code()?);
+    let (id, method, latency) = (columns.get()?, columns.get()?, columns.get()?);
+    let (answers, answered_by) =
+        (columns.optional_u64()?.map(MessageNumber), columns.optional_u64()?.map(MessageNumber));
+    let redelivered = columns.get()?;
+    let raw = match row.get_ref(TEXT)? {
+        // A record that was given up for want of room has no text.
+        ValueRef::Null => Vec::new(),
+        text => Text::read(text)?,
+    };
+    let envelope = match jsonrpc::parse(&raw, limits.json_depth, limits.batch) {
+        Parsed::Single(envelope) => envelope,
+        Parsed::Batch(_) | Parsed::Invalid(_) => Envelope::default(),
+    };
+    Ok(Message {
+        session: session.number,
+        number,
+        time,
+        transport: session.transport,
+        direction,
+        kind,
+        id,
+        method,
+        tool: None,
+        raw,
+        envelope,
+        batch: None,
+        answers,
+        answered_by,
+        latency,
+        span: Span::default(),
+        packets: Vec::new(),
+        carrier: Carrier::Line,
+        exchange: None,
+        sse_id: None,
+        line: None,
+        redelivered,
+        copies: None,
+        link: None,
+        findings: Vec::new(),
+    })
+}
+
+/// The column of the text.
+const TEXT: usize = 10;
