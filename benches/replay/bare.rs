@@ -5,8 +5,11 @@ use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// The parameters of the call of a number.
+pub type Call = fn(u64) -> String;
+
 /// The messages of a conversation.
-fn messages(calls: u64, call: fn(u64) -> String) -> impl Iterator<Item = String> {
+fn messages(calls: u64, call: Call) -> impl Iterator<Item = String> {
     let open = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}"#;
     let opened = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
     let request = move |id| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{}}}"#, call(id));
@@ -14,7 +17,7 @@ fn messages(calls: u64, call: fn(u64) -> String) -> impl Iterator<Item = String>
 }
 
 /// Over the pipes of a server, from its start to its end.
-pub fn stdio(mut server: Command, calls: u64, call: fn(u64) -> String) -> Duration {
+pub fn stdio(mut server: Command, calls: u64, call: Call) -> Duration {
     let start = Instant::now();
     let mut child =
         server.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the server starts");
@@ -38,7 +41,7 @@ pub fn stdio(mut server: Command, calls: u64, call: fn(u64) -> String) -> Durati
 }
 
 /// On one connection.
-pub fn http(url: &str, calls: u64, call: fn(u64) -> String) -> Duration {
+pub fn http(url: &str, calls: u64, call: Call) -> Duration {
     let start = Instant::now();
     let (address, path) = url.trim_start_matches("http://").split_once('/').expect("a path");
     let stream = TcpStream::connect(address).expect("it listens");

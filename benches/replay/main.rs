@@ -161,8 +161,7 @@ struct Case {
     recorded: Vec<String>,
     stdio: Vec<String>,
     url: Option<String>,
-    /// The parameters of the call of this number.
-    call: fn(u64) -> String,
+    call: bare::Call,
 }
 
 impl Case {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use super::Case;
+use super::bare::Call;
 
 /// Each server over STDIO, and over HTTP where it knows that.
 pub fn run(calls: u64) {
@@ -24,7 +25,7 @@ pub fn run(calls: u64) {
     let text = |id| format!(r#"{{"name":"echo","arguments":{{"text":"call number {id} of many"}}}}"#);
     let allowed = |_| r#"{"name":"list_allowed_directories","arguments":{}}"#.to_owned();
     let search = |id| format!(r#"{{"name":"search_nodes","arguments":{{"query":"call number {id}"}}}}"#);
-    let servers: [(&str, Vec<String>, fn(u64) -> String); 4] = [
+    let servers: [(&str, Vec<String>, Call); 4] = [
         ("everything", words(&[&node, &everything, "stdio"]), echo),
         ("filesystem", words(&[&node, &package("filesystem"), &files]), allowed),
         ("memory", words(&["env", &memory, &node, &package("memory")]), search),
