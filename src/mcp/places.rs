@@ -84,6 +84,11 @@ impl Place {
         }
     }
 
+    /// Whether the request was not seen, or of its head only a part is known, as behind a hole in an HTTP/2 connection.
+    fn is_unknown(&self) -> bool {
+        self.method.is_empty() || self.target.is_empty()
+    }
+
     fn stateless(&self) -> Stateless {
         (self.client.ip(), self.server, self.target.clone())
     }
@@ -129,8 +134,8 @@ impl Places {
         if is_initialize {
             return None;
         }
-        if place.method.is_empty() {
-            // The request was not seen: what else its connection carries is the only evidence.
+        if place.is_unknown() {
+            // What else its connection carries is the only evidence.
             return self.by_connection.get(&place.connection).copied();
         }
         let key = place.stateless();
@@ -160,6 +165,13 @@ impl Places {
         waiting.next().is_none().then_some(only)
     }
 
+    /// Whether a session named by an id that nobody assigned so far may be one that was opened here and waits for its id.
+    pub fn may_be_assigned(&self, place: &Place) -> bool {
+        let Some(id) = place.session_id.as_deref().filter(|_| place.session.is_none()) else { return false };
+        let key = place.stateless();
+        self.assigned(place.server.port(), id).is_none() && self.unbound.values().any(|waiting| *waiting == key)
+    }
+
     fn is_stateless(&self, session: SessionNumber, key: &Stateless) -> bool {
         self.stateless.get(key) == Some(&session) || self.unbound.get(&session) == Some(key)
     }
@@ -178,10 +190,12 @@ impl Places {
             self.assign(place.server.port(), id, session);
         } else if !self.by_endpoint.contains_key(&(place.server, place.target.clone())) {
             let key = place.stateless();
-            if is_initialize {
+            // What comes on a stream that a client asked for, or on a WebSocket, belongs to that stream; another client may ask for one too.
+            let posted = place.method != "GET" && !place.is_unknown();
+            if is_initialize && posted {
                 self.unbound.insert(session, key.clone());
             }
-            if !self.with_id.contains_key(&session) {
+            if posted && !self.with_id.contains_key(&session) {
                 self.stateless.insert(key, session);
             }
         }

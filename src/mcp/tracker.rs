@@ -2,6 +2,7 @@
 
 mod early;
 mod http;
+mod nameless;
 mod sessions;
 mod state;
 
@@ -22,6 +23,7 @@ use crate::decode::jsonrpc::{self, Envelope, Fault, Kind, Parsed};
 use crate::decode::stack::{Connected, Process, Text, TextCarrier};
 use crate::decode::{ConnectionId, Direction};
 use early::Early;
+use nameless::Nameless;
 use state::State;
 
 /// Something odd about a message; `findings/` words it.
@@ -79,6 +81,7 @@ pub struct Tracker {
     /// The sessions that each open connection carries; a proxy's carries many.
     carried: FxHashMap<ConnectionId, VecDeque<SessionNumber>>,
     early: Early,
+    nameless: Nameless,
     last_session: u32,
     last_message: u64,
     last_batch: u64,
@@ -95,6 +98,7 @@ impl Tracker {
             pipes: FxHashMap::default(),
             carried: FxHashMap::default(),
             early: Early::default(),
+            nameless: Nameless::default(),
             last_session: 0,
             last_message: 0,
             last_batch: 0,
@@ -157,10 +161,11 @@ impl Tracker {
             Parsed::Invalid(_) if !self.expects_message(&text) => return,
             Parsed::Invalid(_) => false,
         };
-        if initialize
-            && !was_kept
-            && let Some(exchange) = text.exchange()
-            && self.keeps_back(exchange, &text, connected)
+        if let Some(exchange) = text.exchange().filter(|_| !was_kept)
+            && match initialize {
+                true => self.keeps_back(exchange, &text, connected),
+                false => self.waits_for_id(exchange, &text, connected),
+            }
         {
             return;
         }

@@ -119,6 +119,65 @@ fn a_session_met_by_its_id_is_the_one_that_an_initialize_began() {
     assert!(told.iter().all(|message| !message.packets.is_empty()), "each names its packets");
 }
 
+/// Two clients of one host begin at once, and a request, an answer to it and a stream of one of them stand before the answers that assign the ids: each
+/// waits for its own.
+#[test]
+fn a_session_named_before_its_id_was_assigned_is_the_one_that_gets_it() {
+    let handshake = session("2025-06-18", &[]);
+    let ask = |connection: u8| [format!("@ {connection}"), post("", &handshake[0][2..])];
+    let answer = |connection: u8, id: &str| {
+        [format!("@ {connection}"), json(200, &format!("Mcp-Session-Id: {id}\n"), &handshake[1][2..])]
+    };
+    let call = [
+        "@ 3".into(),
+        post("Mcp-Session-Id: b\n", r#"{"jsonrpc":"2.0","id":7,"method":"tools/list"}"#),
+        json(200, "Mcp-Session-Id: b\n", r#"{"jsonrpc":"2.0","id":7,"result":{"tools":[]}}"#),
+    ];
+    let stream = [
+        "@ 4".into(),
+        "> GET /mcp\nMcp-Session-Id: a\n".into(),
+        "<_HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n\
+         data: {\"jsonrpc\":\"2.0\",\"id\":\"s1\",\"method\":\"roots/list\"}\n\n"
+            .into(),
+    ];
+    let begun = [ask(1), ask(2)].concat();
+    let early = [&call[..], &stream[..]].concat();
+    let answers = [answer(1, "a"), answer(2, "b")].concat();
+    let told = messages(&[begun.clone(), early.clone(), answers].concat());
+    let homes: Vec<(&str, u32)> =
+        told.iter().map(|message| (message.method.as_deref().unwrap_or("-"), message.session.0)).collect();
+    let wanted = [
+        ("initialize", 1),
+        ("initialize", 2),
+        ("roots/list", 1),
+        ("initialize", 1),
+        ("tools/list", 2),
+        ("tools/list", 2),
+        ("initialize", 2),
+    ];
+    assert_eq!(homes, wanted);
+    assert_eq!(told[5].answers, Some(told[4].number));
+    assert!(told.iter().all(|message| !message.packets.is_empty()), "each names its packets");
+
+    // Where one answer was not captured, its session is the only one that can have the id; where none was, nobody knows.
+    let told = messages(&[begun.clone(), early.clone(), answer(1, "a").to_vec()].concat());
+    assert_eq!(told.len(), 6);
+    assert_eq!(told[5].session, told[1].session, "the second is the only one that waits");
+    let told = messages(&[begun, early].concat());
+    let sessions: Vec<u32> = told.iter().map(|message| message.session.0).collect();
+    assert_eq!(sessions, [1, 2, 3, 3, 4]);
+}
+
+/// Streams of HTTP+SSE differ in nothing but what they announce: one whose announcement was lost is not another's.
+#[test]
+fn a_stream_without_its_endpoint_is_nobody_elses() {
+    let event = "<_event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{}}\n\n";
+    let other = ["@ 7".into(), "> GET /sse".into(), STREAM.into(), event.into(), event.into()];
+    let told = messages(&opened(&[&[event.into()], &other]));
+    let sessions: Vec<u32> = told.iter().map(|message| message.session.0).collect();
+    assert_eq!(sessions, [1, 1, 1, 2, 2]);
+}
+
 #[test]
 fn packets_that_were_dropped_are_told_of_with_their_times() {
     let mut pipeline = Pipeline::new(Options::default());

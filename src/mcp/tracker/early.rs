@@ -61,7 +61,7 @@ struct Waiting {
 }
 
 /// What was told, and the clock, when something came.
-type Since = (u64, Time);
+pub(super) type Since = (u64, Time);
 
 #[derive(Debug)]
 struct Met {
@@ -98,7 +98,7 @@ impl Early {
         self.waiting.push_back(Waiting { answer, scope, since });
     }
 
-    fn now(&mut self, time: Time) -> Since {
+    pub(super) fn now(&mut self, time: Time) -> Since {
         (self.told, *self.clock.get_or_insert(time))
     }
 
@@ -120,7 +120,7 @@ impl Early {
         met.next().is_none().then_some(only)
     }
 
-    fn is_due(&self, (told, time): Since, clock: Time) -> bool {
+    pub(super) fn is_due(&self, (told, time): Since, clock: Time) -> bool {
         self.told - told >= MESSAGES || clock.since(time) >= PATIENCE
     }
 
@@ -183,6 +183,7 @@ impl Tracker {
         {
             self.begin(first.exchange, None, sink);
         }
+        self.name_due(clock, sink);
         while let Some(first) = self.early.waiting.front()
             && (self.early.bytes > BYTES || self.early.is_due(first.since, clock))
         {
@@ -259,6 +260,7 @@ impl Tracker {
         while let Some(first) = self.early.beginnings.front() {
             self.begin(first.exchange, None, sink);
         }
+        self.name_all(sink);
         self.give_up_where(|_| true, sink);
     }
 }

@@ -31,11 +31,8 @@ impl Tracker {
         }
         self.begin(exchange.number, exchange.response.fields.get("mcp-session-id"), sink);
         let Some(place) = self.exchanges.get_mut(&exchange.number) else { return };
-        let Some(session) =
-            place.session.or_else(|| place.session_id.as_ref().and_then(|_| self.places.find(place, false)))
-        else {
-            return;
-        };
+        let named = place.session_id.as_ref().and_then(|id| self.places.assigned(place.server.port(), id));
+        let Some(session) = place.session.or(named) else { return };
         let Some(state) = self.sessions.get_mut(&session) else { return };
         if let Some(id) = exchange.response.fields.get("mcp-session-id") {
             if state.session.session_id.is_none() {
@@ -53,6 +50,7 @@ impl Tracker {
             state.changed = true;
         }
         self.redirect(exchange.number);
+        self.name_known(sink);
     }
 
     /// The exchange was redirected, and what it asked is known: it was not taken and will be asked again, in the same session. A server may redirect
@@ -70,7 +68,7 @@ impl Tracker {
     /// The session that an open exchange belongs to, as far as is known.
     pub fn session_at(&mut self, exchange: ExchangeNumber) -> Option<SessionNumber> {
         let place = self.exchanges.get(&exchange)?;
-        let named = || place.session_id.as_ref().and_then(|_| self.places.find(place, false));
+        let named = || self.places.assigned(place.server.port(), place.session_id.as_deref()?);
         place.session.or_else(named).or_else(|| self.places.bodiless(place))
     }
 
@@ -84,7 +82,9 @@ impl Tracker {
                 && answer.transport != Transport::HttpSse
         };
         self.give_up_where(here, sink);
-        self.exchanges.remove(&exchange);
+        if !self.is_over_later(exchange) {
+            self.exchanges.remove(&exchange);
+        }
     }
 
     /// A TLS connection to a host that a session was redirected to belongs to that session.

@@ -1,0 +1,135 @@
+//! What names a session by an id before the answer that assigned the id, as where packets of several connections change places.
+//!
+//! As long as a session that began between the same two waits for its id, it may be the one. Which, the answers to `initialize` say: until then the texts of
+//! such an exchange wait. Where no answer comes, as it was not captured, they are read as they are.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashSet;
+
+use super::early::Since;
+use super::{Sink, Tracker};
+use crate::capture::{Provenance, Span, Time};
+use crate::decode::exchange::ExchangeNumber;
+use crate::decode::stack::{Connected, Text, TextCarrier};
+use crate::decode::{ConnectionId, Direction};
+
+/// Texts that wait at once: few requests overtake the answer without which their client cannot have sent them.
+const KEPT: usize = 256;
+
+/// Bytes of them. Beyond, those that wait for longest go first.
+const BYTES: usize = 4 << 20;
+
+/// Texts that wait for their session, in the order in which they came.
+#[derive(Debug, Default)]
+pub(super) struct Nameless {
+    kept: VecDeque<Kept>,
+    bytes: usize,
+    /// Exchanges that are over apart from such texts.
+    over: FxHashSet<ExchangeNumber>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    exchange: ExchangeNumber,
+    connection: ConnectionId,
+    direction: Direction,
+    /// Of a server-sent event, its kind and its id.
+    event: Option<[Option<String>; 2]>,
+    bytes: Vec<u8>,
+    span: Span,
+    provenance: Provenance,
+    time: Time,
+    connected: Connected,
+    since: Since,
+}
+
+impl Nameless {
+    fn holds(&self, exchange: ExchangeNumber) -> bool {
+        self.kept.iter().any(|kept| kept.exchange == exchange)
+    }
+}
+
+impl Tracker {
+    /// Keeps a text back where an answer to `initialize` may still say whose it is. Says whether it is kept.
+    pub(super) fn waits_for_id(&mut self, exchange: ExchangeNumber, text: &Text<'_>, connected: &Connected) -> bool {
+        let Some(place) = self.exchanges.get(&exchange) else { return false };
+        if !self.places.may_be_assigned(place) && !self.nameless.holds(exchange) {
+            return false;
+        }
+        let event = match text.carrier {
+            TextCarrier::SseEvent { kind, id, .. } => Some([kind, id].map(|field| field.map(str::to_owned))),
+            TextCarrier::Body(_) => None,
+            TextCarrier::WebSocket(_) | TextCarrier::Line { .. } => return false,
+        };
+        let since = self.early.now(text.time);
+        self.nameless.bytes += text.bytes.len();
+        self.nameless.kept.push_back(Kept {
+            exchange,
+            connection: text.connection,
+            direction: text.direction,
+            event,
+            bytes: text.bytes.to_vec(),
+            span: text.span,
+            provenance: text.provenance.extract(text.span),
+            time: text.time,
+            connected: connected.clone(),
+            since,
+        });
+        true
+    }
+
+    /// A session got its id, or will have none: what waited for that is read.
+    pub(super) fn name_known(&mut self, sink: &mut Sink<'_>) {
+        while let Some(position) = self.nameless.kept.iter().position(|kept| {
+            let place = self.exchanges.get(&kept.exchange);
+            place.is_none_or(|place| !self.places.may_be_assigned(place))
+        }) {
+            self.name(position, sink);
+        }
+    }
+
+    /// What has waited for long enough, or is too much, is read as it is.
+    pub(super) fn name_due(&mut self, clock: Time, sink: &mut Sink<'_>) {
+        while let Some(first) = self.nameless.kept.front()
+            && (self.nameless.kept.len() > KEPT || self.nameless.bytes > BYTES || self.early.is_due(first.since, clock))
+        {
+            self.name(0, sink);
+            self.name_known(sink);
+        }
+    }
+
+    /// The capture is over: no answer comes any more.
+    pub(super) fn name_all(&mut self, sink: &mut Sink<'_>) {
+        while !self.nameless.kept.is_empty() {
+            self.name(0, sink);
+            self.name_known(sink);
+        }
+    }
+
+    /// Whether texts of this exchange, which is over, still wait: then it will be over with the last of them.
+    pub(super) fn is_over_later(&mut self, exchange: ExchangeNumber) -> bool {
+        let holds = self.nameless.holds(exchange);
+        if holds {
+            self.nameless.over.insert(exchange);
+        }
+        holds
+    }
+
+    fn name(&mut self, position: usize, sink: &mut Sink<'_>) {
+        let Some(kept) = self.nameless.kept.remove(position) else { return };
+        self.nameless.bytes -= kept.bytes.len();
+        let Kept { exchange, connection, direction, span, time, .. } = kept;
+        let carrier = match &kept.event {
+            Some([kind, id]) => TextCarrier::SseEvent { exchange, kind: kind.as_deref(), id: id.as_deref() },
+            None => TextCarrier::Body(exchange),
+        };
+        let (bytes, provenance) = (Cow::Owned(kept.bytes), &kept.provenance);
+        let text = Text { connection, direction, bytes, span, provenance, time, carrier };
+        self.read(text, &kept.connected, true, sink);
+        if !self.nameless.holds(exchange) && self.nameless.over.remove(&exchange) {
+            self.exchange_over(exchange, sink);
+        }
+    }
+}
