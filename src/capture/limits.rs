@@ -60,6 +60,9 @@ pub struct Limits {
     pub sealed_per_connection: usize,
     /// Bytes of TLS records held over all connections; the connection that was seen first gives its own up.
     pub sealed_total: usize,
+    /// Bytes of TLS records that may be read in vain, over all connections, to find by trying the secrets of those whose ClientHello was not
+    /// captured: some seconds of work.
+    pub secrets_tried: u64,
     /// Bytes of packets held for a connection until it is known whether it carries MCP.
     pub undecided: usize,
 }
@@ -92,6 +95,7 @@ impl Default for Limits {
             names: 4_096,
             sealed_per_connection: 4 << 20,
             sealed_total: 64 << 20,
+            secrets_tried: 4 << 30,
             undecided: 256 << 10,
         }
     }

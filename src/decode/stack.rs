@@ -72,6 +72,8 @@ struct Shared {
     /// TLS secrets.
     keys: Arc<KeyLog>,
     sealed: Sealed,
+    /// What may still be spent on finding the TLS sessions whose ClientHello was not captured.
+    search_left: u64,
 }
 
 /// Connections that hold TLS records, waiting for secrets or for the rest of a record.
@@ -127,6 +129,7 @@ impl Stacks {
             collected: 0,
             keys: Arc::default(),
             sealed: Sealed::default(),
+            search_left: limits.secrets_tried,
         };
         Stacks { shared, connections: FxHashMap::default() }
     }

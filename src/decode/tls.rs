@@ -4,7 +4,7 @@
 //!  bytes of one direction ─► record.rs ─► a record is over ─► state.rs ─► handshake.rs   what was agreed on
 //!                                                               │  │  └──► steps.rs       what the layer view shows
 //!                  key log ─► keylog.rs ─► opening.rs ◄─────────┘  └─────► TlsEvent       plaintext
-//!                                           │ which keys, which number
+//!                               search.rs ◄─┤ which keys, which number
 //!                                           ├─► secrets.rs   secret to keys      suite.rs   what a suite needs
 //!                                           └─► protect.rs   one record, opened
 //! ```
@@ -21,6 +21,7 @@ pub mod keylog;
 mod opening;
 mod protect;
 mod record;
+mod search;
 mod secrets;
 mod state;
 mod steps;
@@ -134,6 +135,8 @@ pub enum TlsEvent<'a> {
         /// When.
         time: Time,
     },
+    /// Client and server were taken for each other so far: from here on, this event included, directions are the other way round.
+    Reversed,
     /// Something odd.
     Anomaly {
         /// Which way.
@@ -282,6 +285,7 @@ impl Tls {
         keys: &KeyLog,
         sink: &mut Sink<'_>,
     ) {
+        let mut direction = direction;
         match piece {
             Piece::Data(bytes) => {
                 let mut cursor = Cursor::new(bytes, arrival.packets);
@@ -289,14 +293,14 @@ impl Tls {
                 while let Some(fragment) = self.framing[direction as usize].records.next(&mut cursor) {
                     let at = end - cursor.bytes.len() as u64;
                     if self.fragment(direction, &fragment, at, arrival, keys) {
-                        self.record(direction, keys, sink);
+                        direction = self.record(direction, keys, sink);
                     }
                 }
                 self.framing[direction as usize].offset = end;
             }
             Piece::Gap(length) => self.gap(direction, length, keys, sink),
             Piece::End(ending) => {
-                self.record(direction, keys, sink);
+                direction = self.record(direction, keys, sink);
                 if !std::mem::replace(&mut self.framing[direction as usize].ended, true) {
                     self.state.end(direction, ending, arrival.time, sink);
                     self.hold(direction, || Held::End(ending, arrival.time));
@@ -350,6 +354,11 @@ impl Tls {
             framing.current.body = Vec::new();
             framing.current.wanted = false;
         }
+    }
+
+    /// What may be spent, over all connections, on finding the sessions of those whose ClientHello was not captured.
+    pub fn search_left(&mut self) -> &mut u64 {
+        self.state.search_left()
     }
 
     /// Whether all bytes so far could be TLS records. Once they could not, nothing further is read of that direction.
@@ -428,20 +437,26 @@ impl Tls {
         fragment.last
     }
 
-    /// The current record of a direction is over, or will not be.
-    fn record(&mut self, direction: Direction, keys: &KeyLog, sink: &mut Sink<'_>) {
+    /// The current record of a direction is over, or will not be. Says the direction, which it may turn out to be the other.
+    fn record(&mut self, mut direction: Direction, keys: &KeyLog, sink: &mut Sink<'_>) -> Direction {
         let framing = &mut self.framing[direction as usize];
         if !std::mem::take(&mut framing.open) {
-            return;
+            return direction;
         }
         let mut whole = std::mem::take(&mut framing.current);
         whole.complete &= whole.body.len() == usize::from(whole.record.length);
+        if self.state.find(direction, &whole, keys) {
+            self.framing.reverse();
+            direction = direction.reversed();
+            sink(TlsEvent::Reversed);
+        }
         self.whole(direction, &mut whole, keys, sink);
         // Its memory is used again for the next.
         self.framing[direction as usize].current = whole;
         if !self.state.is_opening() {
             self.framing[direction as usize].current.body = Vec::new();
         }
+        direction
     }
 
     fn whole(&mut self, direction: Direction, whole: &mut Whole, keys: &KeyLog, sink: &mut Sink<'_>) {
@@ -465,14 +480,14 @@ impl Tls {
         }
     }
 
-    fn gap(&mut self, direction: Direction, length: u64, keys: &KeyLog, sink: &mut Sink<'_>) {
+    fn gap(&mut self, mut direction: Direction, length: u64, keys: &KeyLog, sink: &mut Sink<'_>) {
         let framing = &mut self.framing[direction as usize];
         framing.offset = framing.offset.saturating_add(length);
         framing.current.complete = false;
         if framing.records.gap(length) {
             framing.current.end = framing.offset;
         } else {
-            self.record(direction, keys, sink);
+            direction = self.record(direction, keys, sink);
         }
         self.state.lose(direction);
         self.hold(direction, || Held::Lost);

@@ -27,7 +27,8 @@ pub static LATE: Rule = Rule {
     layer: "tls",
     title: "TLS connections began before the capture",
     spec: "RFC 8446 section 4.1.2",
-    why: "The ClientHello says which secrets of a key log open a connection; without it none do.",
+    why: "The ClientHello says which secrets of a key log open a connection. Without it they are tried, within bounds: a record of TLS 1.3 \
+          proves which fit. TLS 1.2 needs the ServerHello too, and keys that were updated before the capture began are not found.",
     example: "a capture that was started while a client was already connected",
     remedy: "Start the capture first, then the client; or make the client connect again.",
     ..Rule::BLANK

@@ -51,7 +51,7 @@ impl Encrypted {
         let no_secrets = no_secrets.finding(&tls::NO_SECRETS, "is encrypted and no secrets for it are at hand");
         let late = late.finding(
             &tls::LATE,
-            "began before the capture, so nobody can tell which secrets open it: start the capture first",
+            "began before the capture, and none of the secrets at hand was found to open it: start the capture first",
         );
         no_secrets.into_iter().chain(late)
     }

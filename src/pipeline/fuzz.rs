@@ -18,6 +18,7 @@ use crate::source::{Item, Source, pcap, pcapng};
 
 /// Bounds so low that a few kilobytes meet them.
 const LIMITS: Limits = Limits {
+    secrets_tried: 1 << 20,
     connections: 4,
     reassembly_per_direction: 2_048,
     reassembly_total: 4_096,

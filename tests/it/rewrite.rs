@@ -2,7 +2,7 @@
 //!
 //! Checksums are left as they were: where network cards compute them, captures are full of wrong ones.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use mcptap::capture::{LinkType, Packet, PacketNumber, Time};
@@ -283,6 +283,27 @@ fn joined(before: &Frame, frame: &Frame, tcp: &Tcp, most: usize) -> Option<Frame
 pub fn thinned(frames: &[Frame], per_mille: usize, seed: u64) -> Vec<Frame> {
     let mut random = Random(seed);
     frames.iter().filter(|frame| frame.tcp().is_none() || random.below(1_000) >= per_mille).cloned().collect()
+}
+
+/// Of each connection the packets from the first whose payload `begins` says yes to.
+pub fn begun_late(frames: &[Frame], begins: impl Fn(&[u8]) -> bool) -> Vec<Frame> {
+    let mut begun: HashSet<Option<Flow>> = HashSet::new();
+    let keeps = |frame: &&Frame| {
+        let Some(tcp) = frame.tcp() else { return true };
+        let flow = connection(frame);
+        let keeps = begun.contains(&flow) || begins(&frame.data[tcp.payload]);
+        if keeps {
+            begun.insert(flow);
+        }
+        keeps
+    };
+    frames.iter().filter(keeps).cloned().collect()
+}
+
+/// All packets but those with such a payload.
+pub fn without(frames: &[Frame], these: impl Fn(&[u8]) -> bool) -> Vec<Frame> {
+    let keeps = |frame: &&Frame| frame.tcp().is_none_or(|tcp| !these(&frame.data[tcp.payload]));
+    frames.iter().filter(keeps).cloned().collect()
 }
 
 /// Moves the sequence numbers of every direction so that its first one is `first`.

@@ -4,9 +4,14 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use mcptap::event::Event;
+use mcptap::mcp::Message;
+use mcptap::pipeline::{Input, Options};
 use serde_json::Value;
 
+use crate::decoded::{Decoded, frames};
 use crate::program::{mcptap, root};
+use crate::rewrite::{self, Frame};
 
 fn sample(name: &str) -> PathBuf {
     root().join("samples").join(name)
@@ -61,6 +66,53 @@ fn every_suite_and_handshake_opens() {
     for suite in ["TLS_CHACHA20_POLY1305_SHA256", "AES256-CCM8", "AES128-SHA mac-then-encrypt", "early data"] {
         assert!(calls.contains(suite), "{suite}");
     }
+}
+
+/// The tools that were called and answered in the sample, of which `rewrite` leaves only some packets.
+fn calls_in(rewrite: &dyn Fn(&[Frame]) -> Vec<Frame>) -> (BTreeSet<String>, Decoded) {
+    let path = sample("tls").join("capture.pcapng");
+    let secrets: Vec<Vec<u8>> = blocks(&fs::read(&path).expect("the sample"))
+        .into_iter()
+        .filter(|(kind, _)| *kind == SECRETS)
+        .map(|(_, block)| block[20..].to_vec())
+        .collect();
+    let frames = rewrite(&frames(&path));
+    let packets = frames.iter().zip(1..).map(|(frame, number)| Input::Packet(frame.packet(number)));
+    let mut inputs = secrets.iter().map(|secrets| Input::Secrets(secrets)).chain(packets);
+    let decoded = Decoded::from(&mut inputs, Options::default());
+    let name = |message: &Message| {
+        let raw: Value = serde_json::from_slice(&message.raw).expect("JSON");
+        raw["params"]["name"].as_str().expect("a tool").to_owned()
+    };
+    let answered: BTreeSet<_> = decoded.messages().filter_map(|message| message.answers).collect();
+    let calls = decoded.messages().filter(|message| answered.contains(&message.number)).map(name).collect();
+    (calls, decoded)
+}
+
+/// Without the ClientHello nobody says which secrets of the log are a connection's: they are tried.
+#[test]
+fn without_a_client_hello_the_secrets_are_tried() {
+    let (all, _) = calls_in(&|frames| frames.to_vec());
+    let is_client_hello = |payload: &[u8]| payload.first() == Some(&22) && payload.get(5) == Some(&1);
+    let (calls, _) = calls_in(&|frames| rewrite::without(frames, is_client_hello));
+    let missing: Vec<_> = all.difference(&calls).collect();
+    assert_eq!(missing, ["early data"], "it stood in the packet of the ClientHello");
+    // Where the capture begins with the end of the handshake or behind it, records of TLS 1.3 are enough. Most of the clients here say ChangeCipherSpec
+    // and Finished in one packet, some with the request.
+    let is_late = |payload: &[u8]| matches!(payload.first(), Some(20 | 23));
+    let (calls, decoded) = calls_in(&|frames| rewrite::begun_late(frames, is_late));
+    let newest = ["TLS_", "small records", "padding", "retry", "resumption", "first of two"];
+    let missing: Vec<_> = all
+        .difference(&calls)
+        .filter(|call| newest.iter().any(|name| call.starts_with(name)) && !call.contains("1.2"))
+        .collect();
+    assert_eq!(missing, Vec::<&String>::new());
+    let findings = decoded
+        .events
+        .iter()
+        .filter_map(|event| if let Event::Finding(finding) = event { Some(finding) } else { None });
+    let late: Vec<_> = findings.filter(|finding| finding.rule.id == "tls-handshake-not-captured").collect();
+    assert_eq!(late.len(), 1, "of the others it is said why they are not opened");
 }
 
 /// Secrets beside the capture, before it, behind all of its packets, or in a file that was named by the environment: the same.

@@ -178,7 +178,7 @@ impl Channel {
                     (_, true) => side.other(),
                     _ => layer.connected.client.unwrap_or(Side::First),
                 };
-                self.begin_tls(layer, client);
+                self.begin_tls(layer, client, looked.first() != Some(&22));
             }
             (Some(None), _) | (_, None) if looked.len() < SNIFFED => {
                 if unknown.held.is_empty() {
@@ -242,7 +242,7 @@ impl Channel {
         self.protocol = Protocol::Http(http);
     }
 
-    fn begin_tls(&mut self, layer: &mut Layer<'_, '_>, client: Side) {
+    fn begin_tls(&mut self, layer: &mut Layer<'_, '_>, client: Side, late: bool) {
         layer.connected.client = Some(client);
         layer.connected.protocol = "tls";
         (layer.sink)(Unit::Connected(layer.id, layer.connected));
@@ -251,7 +251,8 @@ impl Channel {
         if let Protocol::Unknown(sides) = &self.protocol {
             for (side, unknown) in [Side::First, Side::Second].into_iter().zip(sides) {
                 let direction = direction(layer, side);
-                if unknown.at > unknown.begin {
+                // Where the capture begins in the middle of a connection, the first byte of a side may stand in the middle of a record.
+                if unknown.at > unknown.begin || late {
                     tls.push(layer, direction, Piece::Gap(unknown.at - unknown.begin), Arrival::default());
                 }
                 if !unknown.held.is_empty() {

@@ -87,7 +87,9 @@ impl TlsStack {
     ) {
         let keys = Arc::clone(&layer.shared.keys);
         let TlsStack { tls, inner, .. } = self;
+        *tls.search_left() = layer.shared.search_left;
         tls.push(direction, piece, arrival, &keys, &mut |event| inner.event(layer, event));
+        layer.shared.search_left = *tls.search_left();
         if tls.held() > layer.shared.limits.sealed_per_connection {
             tls.give_up();
         }
@@ -195,6 +197,12 @@ impl Inner {
                 self.push(layer, side, Piece::End(ending), Arrival { time, ..Arrival::default() });
             }
             TlsEvent::End { .. } => {}
+            TlsEvent::Reversed => {
+                layer.connected.client = Some(layer.connected.sender(Direction::ServerToClient));
+                self.below.reverse();
+                self.ends.reverse();
+                (layer.sink)(Unit::Connected(layer.id, layer.connected));
+            }
             TlsEvent::Anomaly { direction, record: (start, end), anomaly } => {
                 let span = Span { stream: self.below[direction as usize], start, end };
                 layer.anomaly(Some(direction), None, Some(span), anomaly);

@@ -141,6 +141,11 @@ impl KeyLog {
         self.sessions.get(random)
     }
 
+    /// All sessions, the latest first.
+    pub fn sessions(&self) -> impl Iterator<Item = (&Random, &Secrets)> {
+        self.order.iter().rev().filter_map(|random| self.sessions.get_key_value(random))
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.sessions.is_empty()

@@ -10,7 +10,7 @@
 //! loss neither is known; then the numbers and keys that can be next are tried, see [`Opening::try_all`]. What an attempt costs is taken from
 //! an allowance that grows with the bytes received, so the cost of a connection stays linear in its bytes whatever they are.
 
-use super::keylog::{Label, Secret, Secrets};
+use super::keylog::{Label, Random, Secret, Secrets};
 use super::protect::{Content, Opener};
 use super::record::{HEADER, Record};
 use super::secrets;
@@ -39,15 +39,16 @@ pub(super) enum Epoch {
     Application,
 }
 
+/// Keys, and how far they were used.
 #[derive(Clone, Debug)]
-struct Keys {
-    epoch: Epoch,
-    suite: Suite,
+pub(super) struct Keys {
+    pub epoch: Epoch,
+    pub suite: Suite,
     /// The traffic secret, from which those of the next key update come.
     secret: Secret,
     opener: Opener,
     /// Number of the next record.
-    number: u64,
+    pub number: u64,
 }
 
 /// The keys of one direction.
@@ -134,6 +135,19 @@ impl Opening {
         }
     }
 
+    /// The next record begins at `start` and is under these keys, as was found by trying.
+    pub fn join(&mut self, keys: Keys, start: u64) {
+        (self.epoch, self.number, self.end, self.doubt) = (keys.epoch, keys.number, start, false);
+        self.keys = Some(keys);
+        self.opened = true;
+    }
+
+    /// The suite of the keys of TLS 1.3 that opened the last record, once they are those of this session and not of an earlier one.
+    pub fn newest_suite(&self) -> Option<Suite> {
+        let keys = self.keys.as_ref().filter(|keys| keys.epoch != Epoch::Early)?;
+        keys.opener.is_newest().then_some(keys.suite)
+    }
+
     /// Whether the record that opened last was early data.
     pub fn is_early(&self) -> bool {
         self.keys.as_ref().is_some_and(|keys| keys.epoch == Epoch::Early)
@@ -208,7 +222,8 @@ impl Opening {
         let mut candidates: Vec<Keys> = self.keys.iter().cloned().collect();
         if !negotiation.is_newest() && negotiation.version.is_some() {
             if candidates.is_empty() {
-                candidates.extend(Keys::of_master(negotiation, secrets, direction));
+                let random = negotiation.client_random.as_ref();
+                candidates.extend(random.and_then(|random| Keys::of_master(negotiation, random, secrets, direction)));
             }
             return candidates;
         }
@@ -221,18 +236,11 @@ impl Opening {
             if epoch < self.epoch || known {
                 continue;
             }
-            let label = match (epoch, direction) {
-                (Epoch::Early, Direction::ClientToServer) => Label::ClientEarly,
-                (Epoch::Early, Direction::ServerToClient) => continue,
-                (Epoch::Handshake, Direction::ClientToServer) => Label::ClientHandshake,
-                (Epoch::Handshake, Direction::ServerToClient) => Label::ServerHandshake,
-                (Epoch::Application, Direction::ClientToServer) => Label::ClientTraffic,
-                (Epoch::Application, Direction::ServerToClient) => Label::ServerTraffic,
-            };
-            let Some(secret) = secrets.get(label) else { continue };
-            // Early data comes before the server says which suite; it is that of the earlier session.
-            let chosen = negotiation.cipher_suite.and_then(Suite::of);
-            let suites = Suite::newest().filter(|suite| epoch == Epoch::Early || Some(*suite) == chosen);
+            let Some(secret) = Keys::label(epoch, direction).and_then(|label| secrets.get(label)) else { continue };
+            // Early data comes before the server says which suite; it is that of the earlier session. And the ServerHello may be lost.
+            let chosen = negotiation.cipher_suite;
+            let is_open = epoch == Epoch::Early || chosen.is_none();
+            let suites = Suite::newest().filter(|suite| is_open || Some(suite.number) == chosen);
             candidates.extend(suites.filter_map(|suite| Keys::of_traffic(epoch, suite, *secret)));
         }
         candidates
@@ -270,18 +278,40 @@ impl Opening {
 }
 
 impl Keys {
-    fn of_traffic(epoch: Epoch, suite: Suite, secret: Secret) -> Option<Keys> {
+    /// The secret of TLS 1.3 that records of an epoch are under; servers send no early data.
+    pub fn label(epoch: Epoch, direction: Direction) -> Option<Label> {
+        Some(match (epoch, direction) {
+            (Epoch::Early, Direction::ClientToServer) => Label::ClientEarly,
+            (Epoch::Early, Direction::ServerToClient) => return None,
+            (Epoch::Handshake, Direction::ClientToServer) => Label::ClientHandshake,
+            (Epoch::Handshake, Direction::ServerToClient) => Label::ServerHandshake,
+            (Epoch::Application, Direction::ClientToServer) => Label::ClientTraffic,
+            (Epoch::Application, Direction::ServerToClient) => Label::ServerTraffic,
+        })
+    }
+
+    pub fn of_traffic(epoch: Epoch, suite: Suite, secret: Secret) -> Option<Keys> {
         Some(Keys { epoch, suite, secret, opener: Opener::of_traffic(suite, &secret)?, number: 0 })
     }
 
-    fn of_master(negotiation: &Negotiation, secrets: &Secrets, direction: Direction) -> Option<Keys> {
+    pub fn of_master(
+        negotiation: &Negotiation,
+        client: &Random,
+        secrets: &Secrets,
+        direction: Direction,
+    ) -> Option<Keys> {
         let suite = Suite::of(negotiation.cipher_suite?)?;
         let secret = *secrets.get(Label::Master)?;
-        let (client, server) = (negotiation.client_random?, negotiation.server_random?);
-        let openers = Opener::of_master(suite, &secret, &client, &server, negotiation.encrypt_then_mac)?;
+        let server = negotiation.server_random?;
+        let openers = Opener::of_master(suite, &secret, client, &server, negotiation.encrypt_then_mac)?;
         let [to_server, to_client] = openers;
         let opener = if direction == Direction::ClientToServer { to_server } else { to_client };
         Some(Keys { epoch: Epoch::Application, suite, secret, opener, number: 0 })
+    }
+
+    /// Whether they open a record that has this number; what `sealed` holds afterwards is of no use.
+    pub fn opens(&self, number: u64, record: Record, sealed: &mut [u8]) -> bool {
+        self.opener.open(number, record, sealed).is_some()
     }
 
     /// The keys of the next key update, for TLS 1.3.

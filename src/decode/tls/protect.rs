@@ -135,6 +135,11 @@ impl Opener {
         Some(Content { kind: sealed[last], range: 0..last })
     }
 
+    /// Whether it opens records of TLS 1.3.
+    pub fn is_newest(&self) -> bool {
+        self.newest
+    }
+
     /// Bytes that a record has beyond its content, its header not counted; for CBC about, since padding varies.
     pub fn overhead(&self) -> u64 {
         let explicit = match &self.method {

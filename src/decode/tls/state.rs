@@ -4,6 +4,7 @@
 //! their place and length, see `state/guess.rs`: a step may be wrong about such a record, and says what it went by.
 
 mod guess;
+mod late;
 
 use super::early::Early;
 use super::handshake::{ClientHello, Message, Messages, ServerHello, Version, alert_length};
@@ -11,6 +12,7 @@ use super::keylog::{KeyLog, Label, Random};
 use super::opening::{Epoch, Opening, Place, Skipped};
 use super::protect::Content;
 use super::record::ContentType;
+use super::search::Search;
 use super::steps::{self, Negotiation, Seen, Steps};
 use super::suite::{self, Suite};
 use super::{Agreed, Secrecy, Sink, Step, TlsEvent, Whole};
@@ -34,6 +36,8 @@ pub(super) struct State {
     finished: Option<Time>,
     secrecy: Secrecy,
     early: Early,
+    /// Where the ClientHello was not captured.
+    search: Search,
     /// For attempts to open a record.
     scratch: Vec<u8>,
 }
@@ -81,6 +85,7 @@ impl State {
             finished: None,
             secrecy: Secrecy::default(),
             early: Early::default(),
+            search: Search::default(),
             scratch: Vec::new(),
         }
     }
@@ -235,6 +240,9 @@ impl State {
             }
             return None;
         };
+        if self.search.seeks(direction) {
+            return None;
+        }
         let half = &mut halves[direction as usize];
         let place = Place { direction, start: whole.start, end: whole.end };
         if !whole.complete {
@@ -246,6 +254,11 @@ impl State {
         match found {
             Some((content, skipped)) => {
                 self.secrecy = Secrecy::Opened;
+                if let Some(suite) = half.opening.newest_suite() {
+                    // Where the ServerHello was not captured, this says as much.
+                    negotiation.version.get_or_insert(Version::TLS_1_3);
+                    negotiation.cipher_suite.get_or_insert(suite.number);
+                }
                 if let Some(Skipped { records, start, content }) = skipped {
                     let anomaly =
                         Anomaly::TlsRecordsLost { offset: start, length: whole.start.saturating_sub(start), records };

@@ -102,11 +102,33 @@ impl Steps {
         let index = open.or_else(|| self.open(kind, seen));
         self.add(index, seen);
         if let Some(index) = index {
-            let [client, server] = self.amounts[index];
-            let step = &mut self.list[index];
-            step.detail.clear();
-            // Writing to a string cannot fail.
-            let _ = write!(step.detail, "Application Data: {client} from the client, {server} from the server");
+            self.tell_amounts(index);
+        }
+    }
+
+    fn tell_amounts(&mut self, index: usize) {
+        let [client, server] = self.amounts[index];
+        let step = &mut self.list[index];
+        step.detail.clear();
+        // Writing to a string cannot fail.
+        let _ = write!(step.detail, "Application Data: {client} from the client, {server} from the server");
+    }
+
+    /// Client and server were taken for each other so far.
+    pub fn reverse(&mut self) {
+        for index in 0..self.list.len() {
+            self.amounts[index].reverse();
+            match self.list[index].kind {
+                StepKind::ApplicationData | StepKind::Decrypted => self.tell_amounts(index),
+                StepKind::Alert => {
+                    let detail = &mut self.list[index].detail;
+                    *detail = match detail.strip_suffix("client") {
+                        Some(before) => format!("{before}server"),
+                        None => detail.replace("from the server", "from the client"),
+                    };
+                }
+                StepKind::Handshake | StepKind::SessionTickets => {}
+            }
         }
     }
 

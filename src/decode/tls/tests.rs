@@ -1,3 +1,5 @@
+mod late;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -329,6 +331,7 @@ fn carried(pieces: &[Piece<'_>]) -> (Vec<String>, Secrecy) {
             TlsEvent::Lost { length, .. } => said.push(format!("{length} lost")),
             TlsEvent::Anomaly { anomaly, .. } => said.push(format!("{anomaly:?}")),
             TlsEvent::End { ending, .. } => said.push(format!("{ending:?}")),
+            TlsEvent::Reversed => said.push("reversed".to_owned()),
         });
     }
     (said, tls.secrecy())
