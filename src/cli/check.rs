@@ -17,8 +17,8 @@ use crate::export::{jsonl, junit, sarif};
 use crate::findings::Severity;
 use crate::store::{FindingRow, Page, Scope};
 use crate::view::paint::{Paint, Tone};
-use crate::view::safe;
 use crate::view::transcript::packets;
+use crate::view::{safe, units};
 use config::Config;
 
 /// Places of one rule that the text shows.
@@ -123,7 +123,9 @@ fn text(out: &mut Output, paint: Paint, findings: &[(Severity, FindingRow)]) -> 
         writeln!(out)?;
     }
     let [errors, warnings, infos] = figures;
-    writeln!(out, "{} rules broken: {errors} errors, {warnings} warnings, {infos} infos", rules.len())?;
+    let broken = units::count(rules.len() as u64, "rule");
+    let [errors, warnings] = [units::count(errors, "error"), units::count(warnings, "warning")];
+    writeln!(out, "{broken} broken: {errors}, {warnings}, {}", units::count(infos, "info"))?;
     if !rules.is_empty() {
         writeln!(out, "{}", paint.paint(Tone::Dim, "mcptap rules RULE says what a rule means and what to do"))?;
     }

@@ -11,25 +11,26 @@ mod layers;
 mod packets;
 mod replay;
 mod stderr;
-mod steps;
 mod together;
 mod trace;
 
 use std::collections::HashMap;
 use std::num::NonZero;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::data::{Answer, FindingLine, MessageLine, PAGE, ROWS, Request, Rows, SessionRow, Statistics, StderrLine};
+use super::data::{
+    Answer, FindingLine, MessageLine, PAGE, ROWS, Request, Rows, STEPS, SessionRow, Statistics, StderrLine,
+};
 use crate::capture::{PacketNumber, Time};
 use crate::decode::ConnectionId;
 use crate::event::Connection;
 use crate::mcp::{MessageNumber, Session, SessionNumber};
 use crate::store::{FindingRow, Key, MessageRow, Page, Reader, Scope};
 use crate::view::latencies::Latencies;
-use crate::view::steps::Step;
+use crate::view::steps::{self, Step};
 use crate::view::text;
 use filtered::Matches;
 
@@ -328,11 +329,15 @@ impl Library {
     }
 
     fn steps(&mut self, session: SessionNumber, page: usize) -> Result<Rows<Step>> {
-        let mut index =
-            self.steps.take().filter(|index| index.is_of(session)).unwrap_or_else(|| steps::Index::new(session));
-        let answer = index.page(&self.reader, page);
+        let known = self.steps.take().filter(|index| index.is_of(session));
+        let mut index = known.unwrap_or_else(|| steps::Index::new(session, STEPS));
+        // What is left is taken in when the page is asked for again.
+        let until = Instant::now() + TURN;
+        let complete = index.grow(&self.reader, &|| Instant::now() >= until)?;
+        let rows = index.steps(&self.reader, page * PAGE, PAGE)?;
+        let total = index.total();
         self.steps = Some(index);
-        answer
+        Ok(Rows { rows, total, complete })
     }
 
     fn statistics(&mut self, session: SessionNumber) -> Result<Statistics> {

@@ -1,9 +1,9 @@
 //! The step table of a session: what happened layer by layer, in capture order.
 
-use std::collections::BTreeMap;
+mod index;
 
 use crate::capture::PacketNumber;
-use crate::decode::exchange::{Exchange, ExchangeNumber, Half};
+use crate::decode::exchange::{Exchange, Half};
 use crate::decode::jsonrpc::Kind;
 use crate::decode::tcp::{Facts, Options};
 use crate::decode::tls::StepKind;
@@ -11,6 +11,8 @@ use crate::decode::{Direction, Side};
 use crate::event::{Connection, ConnectionKind};
 use crate::mcp::{Carrier, Message, MessageNumber, Peers, Session, SessionNumber};
 use crate::view::{safe, units};
+
+pub use index::Index;
 
 /// A row of the table.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,48 +41,6 @@ pub struct Step {
     pub messages: Vec<MessageNumber>,
     /// The first of them in words, for people: `initialize id 1`.
     pub about: String,
-}
-
-/// What the table of a session is made from.
-#[derive(Debug)]
-pub struct Told<'a> {
-    /// The session.
-    pub session: &'a Session,
-    /// Its connections.
-    pub connections: &'a [Connection],
-    /// The exchanges on them.
-    pub exchanges: &'a [Exchange],
-    /// Its messages.
-    pub messages: &'a [Message],
-}
-
-/// The steps of a session in capture order.
-pub fn steps(told: &Told<'_>) -> Vec<Step> {
-    let mut steps = Vec::new();
-    let mut carried: BTreeMap<(ExchangeNumber, Carrier), Vec<&Message>> = BTreeMap::new();
-    for message in told.messages {
-        if let Some(exchange) = message.exchange {
-            carried.entry((exchange, message.carrier)).or_default().push(message);
-        }
-    }
-    for connection in told.connections {
-        steps.extend(of_connection(told.session, connection));
-        let Some(place) = Place::new(told.session.number, connection) else { continue };
-        for exchange in told.exchanges.iter().filter(|exchange| exchange.connection == connection.id) {
-            let mut messages = |carrier| carried.remove(&(exchange.number, carrier)).unwrap_or_default();
-            let events = messages(Carrier::SseEvent);
-            steps.extend(of_request(&place, exchange, &messages(Carrier::RequestBody)));
-            steps.extend(of_response(&place, exchange, &messages(Carrier::ResponseBody), !events.is_empty()));
-            steps.extend(events.into_iter().map(|event| of_event(&place, event)));
-        }
-    }
-    steps.extend(told.messages.iter().filter(|message| message.carrier == Carrier::Line).map(of_line));
-    // Stable: what shares its first packet stays in the order of layers. Lines have no packets and stay in theirs.
-    steps.sort_by_key(|step| step.packets.iter().min().copied());
-    for (index, step) in steps.iter_mut().enumerate() {
-        step.number = index + 1;
-    }
-    steps
 }
 
 /// What a connection is by itself: its handshakes, or that there is none.
@@ -218,11 +178,16 @@ pub fn of_response(place: &Place, exchange: &Exchange, messages: &[&Message], ha
     Some(with_messages(place.step("L7", place.client.other(), packets.clone(), detail), messages))
 }
 
-/// A server-sent event.
-pub fn of_event(place: &Place, event: &Message) -> Step {
-    let id = event.sse_id.as_deref().map(|id| format!("  id {}", safe::visible(id)));
-    let detail = format!("SSE event{}  {}", id.unwrap_or_default(), units::size(event.raw.len() as u64));
-    with_messages(place.step("L7", place.client.other(), event.packets.clone(), detail), &[event])
+/// A message with a frame of its own: a server-sent event, or what a WebSocket carried.
+pub fn of_frame(place: &Place, message: &Message) -> Step {
+    let id = message.sse_id.as_deref().map(|id| format!("  id {}", safe::visible(id))).unwrap_or_default();
+    let what = if message.carrier == Carrier::WebSocket { "WebSocket message" } else { "SSE event" };
+    let detail = format!("{what}{id}  {}", units::size(message.raw.len() as u64));
+    let from = match message.direction {
+        Direction::ClientToServer => place.client,
+        Direction::ServerToClient => place.client.other(),
+    };
+    with_messages(place.step("L7", from, message.packets.clone(), detail), &[message])
 }
 
 fn field<'e>(half: &'e Half, name: &str) -> Option<&'e str> {

@@ -147,7 +147,7 @@ fn every_form_tells_the_same_findings() {
     let heads: Vec<&str> =
         text.lines().filter(|line| line.starts_with("error") || line.starts_with("warning")).collect();
     assert!(heads[0].contains("schema-result-invalid") && heads[1].contains("tools-arguments-invalid"), "{text}");
-    assert!(text.contains("message 7") && text.contains("2 rules broken: 1 errors, 1 warnings, 0 infos"), "{text}");
+    assert!(text.contains("message 7") && text.contains("2 rules broken: 1 error, 1 warning, 0 infos"), "{text}");
 
     let (_, json) = project.check(&broken, &["--format", "json"]);
     let lines: Vec<Value> = json.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();

@@ -7,6 +7,7 @@ mod lists;
 mod many;
 mod pictures;
 mod replay;
+mod steps;
 mod wire;
 
 use std::path::{Path, PathBuf};

@@ -1,20 +1,17 @@
-//! The step table, fed row by row: which steps there are is known from an index that grows with the session; what a step says is read when it
+//! The step table, row by row: which steps there are is known from an index that grows with the session; what a step says is read when it
 //! is looked at.
 
 use std::collections::{BTreeSet, HashMap};
-use std::time::Instant;
 
 use anyhow::Result;
 
-use super::super::data::{PAGE, Rows, STEPS};
-use super::TURN;
+use super::{Place, Step, of_connection, of_frame, of_line, of_request, of_response};
 use crate::capture::PacketNumber;
 use crate::decode::ConnectionId;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::event::Connection;
 use crate::mcp::{Carrier, Message, MessageNumber, Peers, Session, SessionNumber};
 use crate::store::{CaptureId, Key, MessageRow, Page, Reader, Scope};
-use crate::view::steps::{self, Place, Step};
 
 /// Messages, exchanges or connections that are read at once.
 const SLICE: usize = 2_000;
@@ -25,8 +22,8 @@ const YOUNG: usize = 256;
 /// Exchanges that are asked for again until their response is complete.
 const OPEN: usize = 4_096;
 
-/// Messages of one body that a step names.
-const NAMED: u64 = 256;
+/// Messages of one body that a step names: as many as can be counted.
+const NAMED: u64 = 0xFFFF;
 
 /// Where a step comes from. What shares its first packet stands in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,7 +34,7 @@ enum From {
     Request(u64),
     /// The response.
     Response(u64),
-    /// A message that is an event.
+    /// A message that is an event, or a frame of a WebSocket.
     Event(u64),
 }
 
@@ -91,7 +88,7 @@ impl Carried {
     }
 
     fn count(self) -> u64 {
-        self.0 & 0xFFFF
+        self.0 & NAMED
     }
 }
 
@@ -106,8 +103,10 @@ struct Bodies {
 }
 
 /// The steps of one session.
-pub(super) struct Index {
+pub struct Index {
     session: SessionNumber,
+    /// Steps that are listed at most.
+    most: usize,
     connections: Vec<ConnectionId>,
     /// By exchange.
     bodies: Vec<(u64, Bodies)>,
@@ -117,40 +116,70 @@ pub(super) struct Index {
     next_exchange: u64,
     /// Position of the first message that was not looked at.
     next: u64,
-    complete: bool,
+    /// Of a session of pipes: what its connections are by themselves, and how many lines follow.
+    pipes: Option<(Vec<Step>, usize)>,
 }
 
 impl Index {
-    pub(super) fn new(session: SessionNumber) -> Index {
+    /// Of this session, with so many steps at most.
+    pub fn new(session: SessionNumber, most: usize) -> Index {
         Index {
             session,
+            most,
             connections: Vec::new(),
             bodies: Vec::new(),
             order: Vec::new(),
             open: BTreeSet::new(),
             next_exchange: 0,
             next: 1,
-            complete: false,
+            pipes: None,
         }
     }
 
-    pub(super) fn is_of(&self, session: SessionNumber) -> bool {
+    /// Whether it is that of this session.
+    pub fn is_of(&self, session: SessionNumber) -> bool {
         self.session == session
     }
 
-    /// A page of the table, as far as it is known.
-    pub(super) fn page(&mut self, reader: &Reader, page: usize) -> Result<Rows<Step>> {
-        let nothing = Rows { rows: Vec::new(), total: 0, complete: true };
-        let Some(record) = reader.session(self.session)? else { return Ok(nothing) };
-        let Some(capture) = reader.capture_of(self.session)? else { return Ok(nothing) };
+    /// Steps that are known.
+    pub fn total(&self) -> usize {
+        self.pipes.as_ref().map_or(self.order.len(), |(above, lines)| above.len() + lines)
+    }
+
+    /// Takes in what came since, until it is told to stop; what is left is taken in the next time. Says whether that was all.
+    ///
+    /// # Errors
+    /// The store cannot be read, or is damaged; so for what follows.
+    pub fn grow(&mut self, reader: &Reader, stop: &dyn Fn() -> bool) -> Result<bool> {
+        let Some((record, capture)) = self.place(reader)? else { return Ok(true) };
         if matches!(record.peers, Peers::Process { .. }) {
-            return lines(reader, &record, page);
+            let pipes = reader.connections(self.session, Page::<ConnectionId>::first(SLICE))?;
+            let above = pipes.iter().flat_map(|connection| of_connection(&record, connection)).collect();
+            self.pipes = Some((above, reader.message_count(Scope::Session(self.session))? as usize));
+            return Ok(true);
         }
-        self.grow(reader, &record, capture)?;
-        let mut made = Made { reader, record: &record, capture, places: HashMap::new() };
-        let first = page * PAGE;
+        let old = self.connections.len().saturating_sub(YOUNG);
+        self.order.retain(|entry| !matches!(entry.from(), From::Connection { at, .. } if at as usize >= old));
+        self.connections.truncate(old);
+        let is_full = self.order.len() >= self.most;
+        // Of each kind there is some, or none would ever be done.
+        let more_connections = !is_full && self.add_connections(reader, &record, stop)?;
+        let more_exchanges = !is_full && self.add_exchanges(reader, capture, stop)?;
+        let more_messages = !is_full && self.add_messages(reader, stop)?;
+        // Nearly sorted already: what is new came last.
+        self.order.sort();
+        Ok(!(more_connections || more_exchanges || more_messages))
+    }
+
+    /// The steps from this row on (from 0), as far as they are known.
+    pub fn steps(&self, reader: &Reader, first: usize, limit: usize) -> Result<Vec<Step>> {
+        let Some((record, capture)) = self.place(reader)? else { return Ok(Vec::new()) };
+        if let Some((above, _)) = &self.pipes {
+            return lines(reader, &record, above, first, limit);
+        }
+        let mut made = Made { reader, record: &record, capture, places: HashMap::new(), exchange: None };
         let mut rows = Vec::new();
-        for (at, entry) in self.order.iter().enumerate().skip(first).take(PAGE) {
+        for (at, entry) in self.order.iter().enumerate().skip(first).take(limit) {
             let bodies = |exchange| self.place_of(exchange).map_or(Bodies::default(), |at| self.bodies[at].1);
             let step = match entry.from() {
                 From::Connection { at, nth } => made.connection(self.connections.get(at as usize), nth.into())?,
@@ -160,28 +189,15 @@ impl Index {
             };
             rows.extend(step.map(|step| Step { number: at + 1, ..step }));
         }
-        Ok(Rows { rows, total: self.order.len(), complete: self.complete })
+        Ok(rows)
     }
 
-    /// Takes in what came since.
-    fn grow(&mut self, reader: &Reader, record: &Session, capture: CaptureId) -> Result<()> {
-        let old = self.connections.len().saturating_sub(YOUNG);
-        self.order.retain(|entry| !matches!(entry.from(), From::Connection { at, .. } if at as usize >= old));
-        self.connections.truncate(old);
-        let is_full = self.order.len() >= STEPS;
-        // What is left is taken in when the page is asked for again. Of each kind there is some, or none would ever be done.
-        let until = Instant::now() + TURN;
-        let more_connections = !is_full && self.add_connections(reader, record, until)?;
-        let more_exchanges = !is_full && self.add_exchanges(reader, capture, until)?;
-        let more_messages = !is_full && self.add_messages(reader, until)?;
-        self.complete = !(more_connections || more_exchanges || more_messages);
-        // Nearly sorted already: what is new came last.
-        self.order.sort();
-        Ok(())
+    fn place(&self, reader: &Reader) -> Result<Option<(Session, CaptureId)>> {
+        Ok(reader.session(self.session)?.zip(reader.capture_of(self.session)?))
     }
 
     /// Says whether there are more; so for those that follow.
-    fn add_connections(&mut self, reader: &Reader, record: &Session, until: Instant) -> Result<bool> {
+    fn add_connections(&mut self, reader: &Reader, record: &Session, stop: &dyn Fn() -> bool) -> Result<bool> {
         loop {
             let page = match self.connections.last() {
                 Some(last) => Page::from(ConnectionId(last.0 + 1), SLICE),
@@ -194,17 +210,17 @@ impl Index {
             for connection in connections {
                 let at = self.connections.len() as u32;
                 self.connections.push(connection.id);
-                let own = steps::of_connection(record, &connection);
+                let own = of_connection(record, &connection);
                 let entry = |(nth, step): (u16, &Step)| Entry::new(first(&step.packets), From::Connection { at, nth });
                 self.order.extend((0..).zip(&own).map(entry));
             }
-            if Instant::now() >= until {
+            if stop() {
                 return Ok(true);
             }
         }
     }
 
-    fn add_exchanges(&mut self, reader: &Reader, capture: CaptureId, until: Instant) -> Result<bool> {
+    fn add_exchanges(&mut self, reader: &Reader, capture: CaptureId, stop: &dyn Fn() -> bool) -> Result<bool> {
         for number in self.open.clone() {
             if let Some(exchange) = reader.exchange(capture, ExchangeNumber(number))? {
                 self.add_exchange(&exchange);
@@ -215,7 +231,7 @@ impl Index {
             let Some(last) = exchanges.last() else { return Ok(false) };
             self.next_exchange = last.number.0 + 1;
             exchanges.iter().for_each(|exchange| self.add_exchange(exchange));
-            if Instant::now() >= until {
+            if stop() {
                 return Ok(true);
             }
         }
@@ -261,13 +277,13 @@ impl Index {
         &mut self.bodies[at].1
     }
 
-    fn add_messages(&mut self, reader: &Reader, until: Instant) -> Result<bool> {
+    fn add_messages(&mut self, reader: &Reader, stop: &dyn Fn() -> bool) -> Result<bool> {
         loop {
             let rows = reader.message_rows_at(self.session, self.next, SLICE)?;
             let Some(last) = rows.last() else { return Ok(false) };
             self.next = last.position + 1;
             rows.iter().for_each(|row| self.add_message(row));
-            if Instant::now() >= until {
+            if stop() {
                 return Ok(true);
             }
         }
@@ -279,11 +295,11 @@ impl Index {
         match row.carrier {
             Carrier::RequestBody => bodies.request.add(row.number.0),
             Carrier::ResponseBody => bodies.response.add(row.number.0),
-            Carrier::SseEvent => {
+            Carrier::SseEvent | Carrier::WebSocket => {
                 bodies.events = true;
                 self.order.push(Entry::new(first(&row.packets), From::Event(row.number.0)));
             }
-            Carrier::Line | Carrier::WebSocket => {}
+            Carrier::Line => {}
         }
     }
 }
@@ -293,18 +309,14 @@ fn first(packets: &[PacketNumber]) -> Option<PacketNumber> {
 }
 
 /// A session of pipes: no network, then its lines in their order.
-fn lines(reader: &Reader, record: &Session, page: usize) -> Result<Rows<Step>> {
-    let pipes = reader.connections(record.number, Page::<ConnectionId>::first(PAGE))?;
-    let above: Vec<Step> = pipes.iter().flat_map(|connection| steps::of_connection(record, connection)).collect();
-    let total = above.len() + reader.message_count(Scope::Session(record.number))? as usize;
-    let start = page * PAGE;
-    let mut rows: Vec<Step> = above.iter().skip(start).take(PAGE).cloned().collect();
-    let position = (start + rows.len()).saturating_sub(above.len()) as u64 + 1;
-    for row in reader.message_rows_at(record.number, position, PAGE - rows.len())? {
-        rows.extend(reader.message(row.key())?.iter().map(steps::of_line));
+fn lines(reader: &Reader, record: &Session, above: &[Step], first: usize, limit: usize) -> Result<Vec<Step>> {
+    let mut rows: Vec<Step> = above.iter().skip(first).take(limit).cloned().collect();
+    let position = (first + rows.len()).saturating_sub(above.len()) as u64 + 1;
+    for row in reader.message_rows_at(record.number, position, limit - rows.len())? {
+        rows.extend(reader.message(row.key())?.iter().map(of_line));
     }
-    rows.iter_mut().enumerate().for_each(|(at, step)| step.number = start + at + 1);
-    Ok(Rows { rows, total, complete: true })
+    rows.iter_mut().enumerate().for_each(|(at, step)| step.number = first + at + 1);
+    Ok(rows)
 }
 
 /// What the steps of a page are made from.
@@ -313,6 +325,8 @@ struct Made<'r> {
     record: &'r Session,
     capture: CaptureId,
     places: HashMap<ConnectionId, Option<Place>>,
+    /// The one that was asked for last: its request, its response and its events mostly follow one another.
+    exchange: Option<Exchange>,
 }
 
 impl Made<'_> {
@@ -320,7 +334,7 @@ impl Made<'_> {
         let Some(connection) = id.map(|id| self.reader.connection(self.capture, *id)).transpose()?.flatten() else {
             return Ok(None);
         };
-        Ok(steps::of_connection(self.record, &connection).into_iter().nth(nth))
+        Ok(of_connection(self.record, &connection).into_iter().nth(nth))
     }
 
     fn place(&mut self, id: ConnectionId) -> Result<Option<Place>> {
@@ -332,22 +346,32 @@ impl Made<'_> {
         Ok(self.places.get(&id).cloned().flatten())
     }
 
+    /// An exchange, and who is who on its connection.
+    fn within(&mut self, number: ExchangeNumber) -> Result<Option<(&Exchange, Place)>> {
+        if self.exchange.as_ref().is_none_or(|exchange| exchange.number != number) {
+            self.exchange = self.reader.exchange(self.capture, number)?;
+        }
+        let Some(connection) = self.exchange.as_ref().map(|exchange| exchange.connection) else { return Ok(None) };
+        let place = self.place(connection)?;
+        Ok(self.exchange.as_ref().zip(place))
+    }
+
     fn exchange(&mut self, number: u64, carrier: Carrier, bodies: Bodies) -> Result<Option<Step>> {
-        let Some(exchange) = self.reader.exchange(self.capture, ExchangeNumber(number))? else { return Ok(None) };
-        let Some(place) = self.place(exchange.connection)? else { return Ok(None) };
+        let (reader, capture) = (self.reader, self.capture);
+        let Some((exchange, place)) = self.within(ExchangeNumber(number))? else { return Ok(None) };
         let carried = if carrier == Carrier::RequestBody { bodies.request } else { bodies.response };
         let mut messages: Vec<Message> = Vec::new();
         // Members of a batch are complete at the same time, so that their numbers follow one another.
         for number in carried.first()..carried.first() + carried.count() {
-            let message = self.reader.message(Key::new(self.capture, number))?;
+            let message = reader.message(Key::new(capture, number))?;
             messages.extend(
                 message.filter(|message| (message.exchange, message.carrier) == (Some(exchange.number), carrier)),
             );
         }
         let messages: Vec<&Message> = messages.iter().collect();
         Ok(match carrier {
-            Carrier::RequestBody => steps::of_request(&place, &exchange, &messages),
-            _ => steps::of_response(&place, &exchange, &messages, bodies.events),
+            Carrier::RequestBody => of_request(&place, exchange, &messages),
+            _ => of_response(&place, exchange, &messages, bodies.events),
         })
     }
 
@@ -358,50 +382,13 @@ impl Made<'_> {
         else {
             return Ok(None);
         };
-        let Some(exchange) = self.reader.exchange(self.capture, exchange)? else { return Ok(None) };
-        Ok(self.place(exchange.connection)?.map(|place| steps::of_event(&place, &message)))
+        Ok(self.within(exchange)?.map(|(_, place)| of_frame(&place, &message)))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::path::{Path, PathBuf};
-    use std::sync::atomic::AtomicBool;
-
     use super::*;
-    use crate::store::Place as StorePlace;
-    use crate::tui::import::{Decoding, Import};
-    use crate::view::steps::Told;
-
-    /// All steps at once, as the command line makes them.
-    fn whole(reader: &Reader, record: &Session) -> Vec<Step> {
-        let all = 1_000_000;
-        let connections = reader.connections(record.number, Page::<ConnectionId>::first(all)).unwrap();
-        let exchanges = reader.exchanges(record.number, Page::<ExchangeNumber>::first(all)).unwrap();
-        let messages = reader.messages(Scope::Session(record.number), Page::<Key>::first(all)).unwrap();
-        let told = Told { session: record, connections: &connections, exchanges: &exchanges, messages: &messages };
-        steps::steps(&told)
-    }
-
-    fn paged(index: &mut Index, reader: &Reader) -> Vec<Step> {
-        let mut rows = Vec::new();
-        loop {
-            let page = index.page(reader, rows.len() / PAGE).unwrap();
-            let is_last = page.rows.len() < PAGE;
-            rows.extend(page.rows);
-            if is_last {
-                assert_eq!(rows.len(), page.total);
-                return rows;
-            }
-        }
-    }
-
-    fn captures() -> Vec<PathBuf> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let samples = ["weather", "helpdesk", "hosted-redirect", "polluted-stdout", "tls"];
-        let samples = samples.map(|name| root.join("samples").join(name).join("capture.pcapng"));
-        samples.into_iter().filter(|path| path.is_file()).collect()
-    }
 
     #[test]
     fn entries_keep_the_order_of_what_they_stand_for() {
@@ -421,38 +408,7 @@ mod tests {
         }
         assert_eq!(all.map(|from| Entry::new(None, from).from()), all);
         let mut carried = Carried::default();
-        (most..most + 2 * NAMED).for_each(|message| carried.add(message));
+        (most..most + NAMED + 2).for_each(|message| carried.add(message));
         assert_eq!((carried.first(), carried.count()), (most, NAMED));
-    }
-
-    #[test]
-    fn pages_are_the_whole_table_also_where_it_grew_in_between() {
-        for capture in captures() {
-            let place = StorePlace::temporary().unwrap();
-            let import = Import::new(&[capture], place.clone(), Decoding::default()).unwrap();
-            let mut growing: Option<(Reader, Vec<Index>)> = None;
-            import.run(
-                &mut |_| {
-                    // As far as the store is by now.
-                    let (reader, indexes) =
-                        growing.get_or_insert_with(|| (Reader::open(place.clone()).unwrap(), Vec::new()));
-                    for session in reader.sessions(Page::<SessionNumber>::first(10)).unwrap() {
-                        if !indexes.iter().any(|index| index.is_of(session.number)) {
-                            indexes.push(Index::new(session.number));
-                        }
-                    }
-                    indexes.iter_mut().for_each(|index| drop(paged(index, reader)));
-                },
-                &AtomicBool::new(false),
-            );
-            let (reader, mut indexes) = growing.unwrap();
-            assert!(!indexes.is_empty());
-            for index in &mut indexes {
-                let record = reader.session(index.session).unwrap().unwrap();
-                let whole = whole(&reader, &record);
-                assert_eq!(paged(index, &reader), whole);
-                assert_eq!(paged(&mut Index::new(record.number), &reader), whole);
-            }
-        }
     }
 }
