@@ -163,7 +163,7 @@ fn tls(connection: &Connection, ends: &Place) -> Vec<Step> {
 pub fn of_request(place: &Place, exchange: &Exchange, messages: &[&Message]) -> Option<Step> {
     let method = exchange.method.as_ref()?;
     let target = safe::visible(exchange.target.as_deref().unwrap_or_default());
-    let detail = format!("HTTP {} {target}{}", safe::visible(method), content(&exchange.request));
+    let detail = format!("HTTP {} {target}{}", safe::visible(method), content(&exchange.request, true));
     let step = place.step("L7", place.client, exchange.request.packets.clone(), detail);
     Some(with_messages(step, messages))
 }
@@ -173,7 +173,10 @@ pub fn of_response(place: &Place, exchange: &Exchange, messages: &[&Message], ha
     let status = exchange.status?;
     let reason = safe::visible(exchange.reason.as_deref().unwrap_or_default());
     let location = field(&exchange.response, "location").map(|to| format!(" → {}", safe::visible(to)));
-    let detail = format!("HTTP {status} {reason}{}{}", location.unwrap_or_default(), content(&exchange.response));
+    // What follows a switch of protocols is no content of the response, so that there is no end of it.
+    let switched = status == 101;
+    let detail =
+        format!("HTTP {status} {reason}{}{}", location.unwrap_or_default(), content(&exchange.response, !switched));
     let packets = if has_events { &exchange.response.head_packets } else { &exchange.response.packets };
     Some(with_messages(place.step("L7", place.client.other(), packets.clone(), detail), messages))
 }
@@ -194,11 +197,11 @@ fn field<'e>(half: &'e Half, name: &str) -> Option<&'e str> {
     half.fields.get(name)
 }
 
-fn content(half: &Half) -> String {
+fn content(half: &Half, has_end: bool) -> String {
     let media = field(half, "content-type").map(|value| value.split(';').next().unwrap_or(value));
     let media = media.map(|media| format!("  {}", safe::visible(media))).unwrap_or_default();
     let size = if half.body_bytes > 0 { format!("  {}", units::size(half.body_bytes)) } else { String::new() };
-    let cut = if half.complete || half.head_end == 0 { "" } else { "  (cut)" };
+    let cut = if half.complete || half.head_end == 0 || !has_end { "" } else { "  (cut)" };
     format!("{media}{size}{cut}")
 }
 
@@ -270,5 +273,34 @@ pub fn role(message: &Message) -> Option<&'static str> {
         (Kind::Request, _) => Some("request"),
         (Kind::Notification, _) => Some("notification"),
         (Kind::Response | Kind::Error, _) => Some("response"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capture::Time;
+    use crate::mcp::talk;
+
+    #[test]
+    fn what_follows_a_switch_to_websocket_is_told_message_by_message_and_the_switch_is_whole() {
+        let addresses = ["192.0.2.1".to_owned(), "192.0.2.2".to_owned()];
+        let place = Place { session: SessionNumber(1), addresses, client: Side::First, port: 80 };
+        let response = |status| {
+            let response = Half { head_end: 90, packets: vec![PacketNumber(2)], ..Half::default() };
+            let exchange = Exchange { status: Some(status), response, ..Exchange::default() };
+            of_response(&place, &exchange, &[], true).map(|step| step.detail)
+        };
+        assert_eq!(response(101).as_deref(), Some("HTTP 101 "));
+        assert_eq!(response(200).as_deref(), Some("HTTP 200   (cut)"));
+        for (direction, ends) in
+            [(Direction::ClientToServer, "192.0.2.1 → 192.0.2.2"), (Direction::ServerToClient, "192.0.2.2 → 192.0.2.1")]
+        {
+            let text = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+            let message = Message { carrier: Carrier::WebSocket, ..talk::message(3, Time(0), direction, text) };
+            let step = of_frame(&place, &message);
+            assert_eq!((step.ends().as_str(), step.detail.as_str()), (ends, "WebSocket message  40 B"));
+            assert_eq!(step.messages, [MessageNumber(3)]);
+        }
     }
 }
