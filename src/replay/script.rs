@@ -1,5 +1,7 @@
 //! Everything that is known before anything is sent: the recording, read for replay.
 
+use std::sync::Arc;
+
 use anyhow::Result;
 use serde_json::Value;
 
@@ -9,7 +11,7 @@ use super::plan::{Plan, Planner, Role, Step, StepIndex};
 use super::rounds::Rounds;
 use super::run::{Reply, Settings};
 use super::safety::{Effects, masked};
-use super::texts::Texts;
+use super::texts::{Early, Texts};
 use super::translate::{Client, Dialect, Era, LEGACY, MODERN, Translated};
 use crate::compare::answer::subject;
 use crate::compare::{Answer, Label};
@@ -28,6 +30,7 @@ pub struct Script {
     pub session: Session,
     /// Where it is stored.
     place: Place,
+    early: Arc<Early>,
     /// What the client says.
     pub plan: Plan,
     /// Which values go from answers to later requests.
@@ -49,13 +52,16 @@ impl Script {
     /// The database cannot be read.
     pub fn read(reader: &Reader, session: Session) -> Result<Script> {
         let (mut planner, mut search) = (Planner::default(), Search::default());
-        let (mut effects, mut client) = (Effects::default(), None);
+        let (mut effects, mut client, mut early) = (Effects::default(), None, Early::default());
         let mut page = Page::first(AHEAD);
         loop {
             let messages = reader.conversation(&session, None, page)?;
             let Some(last) = messages.last() else { break };
             page = Page::from(MessageNumber(last.number.0 + 1), AHEAD);
             for message in &messages {
+                if message.direction == Direction::ClientToServer {
+                    early.keep(message);
+                }
                 let role = planner.take(message);
                 let told = search.take(message, &role);
                 match role {
@@ -72,13 +78,14 @@ impl Script {
                 }
             }
         }
-        let (plan, flow, place) = (planner.plan, search.flow, reader.place().clone());
-        let rounds = Rounds::read(&mut Texts::open(&place, &session)?, &plan, &reader.continued(&session)?)?;
+        let (plan, flow, place, early) = (planner.plan, search.flow, reader.place().clone(), Arc::new(early));
+        let texts = &mut Texts::open(&place, &session, Arc::clone(&early))?;
+        let rounds = Rounds::read(texts, &plan, &reader.continued(&session)?)?;
         let asks = |method: &str| plan.steps.iter().any(|step| step.label.method == method);
         let unknown = if !asks("initialize") && asks("server/discover") { MODERN } else { LEGACY };
         let revision = session.protocol_version.clone().unwrap_or_else(|| unknown.to_owned());
         let client = client.unwrap_or_default();
-        Ok(Script { session, place, plan, flow, rounds, client, revision, effects })
+        Ok(Script { session, place, early, plan, flow, rounds, client, revision, effects })
     }
 
     /// The texts of the recording.
@@ -86,7 +93,7 @@ impl Script {
     /// # Errors
     /// The database cannot be opened.
     pub fn texts(&self) -> Result<Texts> {
-        Texts::open(&self.place, &self.session)
+        Texts::open(&self.place, &self.session, Arc::clone(&self.early))
     }
 
     /// The era of the recording.

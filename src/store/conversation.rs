@@ -1,5 +1,7 @@
 //! A conversation as it was said: its messages without what captured them, for whoever goes through all of it.
 
+use std::ops::ControlFlow;
+
 use rusqlite::types::ValueRef;
 use rusqlite::{Row, params};
 
@@ -11,6 +13,7 @@ use super::record::Columns;
 use super::text::Text;
 use crate::capture::{Limits, Span, Time};
 use crate::decode::Direction;
+use crate::decode::json::{is, members};
 use crate::decode::jsonrpc::{self, Envelope, Kind, Parsed};
 use crate::mcp::operations::Why;
 use crate::mcp::{Carrier, Message, MessageNumber, Session};
@@ -19,7 +22,7 @@ use crate::mcp::{Carrier, Message, MessageNumber, Session};
 const PAGE_BYTES: usize = 1 << 20;
 
 impl Reader {
-    /// Messages of a session, of both sides or of one, without where they were captured, what ties them together and what was found. The page ends
+    /// Messages of a session, of both sides or of one, without where they were captured, what ties them together and what was found; of where its parts stand `params`, `result` and `error`. The page ends
     /// early after 1 MiB of text: only an empty page is the end of the list.
     ///
     /// # Errors
@@ -81,10 +84,10 @@ fn read(row: &Row<'_>, session: &Session, limits: &Limits) -> anyhow::Result<Mes
         ValueRef::Null => Vec::new(),
         text => Text::read(text)?,
     };
-    let envelope = match jsonrpc::parse(&raw, limits.json_depth, limits.batch) {
+    let envelope = parts(&raw, kind).unwrap_or_else(|| match jsonrpc::parse(&raw, limits.json_depth, limits.batch) {
         Parsed::Single(envelope) => envelope,
         Parsed::Batch(_) | Parsed::Invalid(_) => Envelope::default(),
-    };
+    });
     Ok(Message {
         session: session.number,
         number,
@@ -112,6 +115,25 @@ fn read(row: &Row<'_>, session: &Session, limits: &Limits) -> anyhow::Result<Mes
         link: None,
         findings: Vec::new(),
     })
+}
+
+/// Where the parts of a message stand, which was read when it was saved and is not checked again; `None` where it may be none.
+fn parts(raw: &[u8], kind: Kind) -> Option<Envelope> {
+    let text = simdutf8::basic::from_utf8(raw).ok().filter(|_| kind != Kind::Invalid)?;
+    let mut envelope = Envelope { kind: Some(kind), ..Envelope::default() };
+    let is_whole = members(text, &mut |name, value| {
+        let start = value.as_ptr() as usize - text.as_ptr() as usize;
+        let place = Some(start..start + value.len());
+        for (known, part) in
+            [("params", &mut envelope.params), ("result", &mut envelope.result), ("error", &mut envelope.error)]
+        {
+            if is(name, known) {
+                *part = place.clone();
+            }
+        }
+        ControlFlow::Continue(())
+    });
+    is_whole.then_some(envelope)
 }
 
 /// The column of the text.

@@ -76,8 +76,8 @@ impl Runner<'_, '_> {
         let late: Vec<u64> =
             self.pending.iter().filter(|(_, pending)| pending.deadline <= now).map(|(id, _)| *id).collect();
         for id in late {
-            let why = format!("no answer within {:?}", self.settings.timeout);
             let Some(pending) = self.pending.remove(&id) else { continue };
+            let why = format!("no answer within {:?}", pending.deadline.saturating_duration_since(pending.sent));
             self.silent = true;
             // 2025-06-18 basic/lifecycle "Timeouts": "the sender SHOULD issue a cancellation notification for that request"
             if pending.method != "initialize" && self.dialect.era() == Era::Legacy {

@@ -29,15 +29,25 @@ pub(super) fn failure(error: &Error, url: &str) -> Failure {
             "connection refused: nobody listens there".to_owned()
         }
         // rustls wraps what it finds wrong in a handshake as invalid data.
-        Error::Io(io) if io.kind() == std::io::ErrorKind::InvalidData => {
-            format!("TLS: {io}: --cacert FILE trusts a certificate")
-        }
-        Error::Rustls(tls) => format!("TLS: {tls}: --cacert FILE trusts a certificate"),
+        Error::Io(io) if io.kind() == std::io::ErrorKind::InvalidData => tls(&io.to_string()),
+        Error::Rustls(error) => tls(&error.to_string()),
         Error::Timeout(_) => "no connection in time".to_owned(),
         Error::HostNotFound => "the host's name is not known".to_owned(),
         other => other.to_string(),
     };
     Failure::new(FailureKind::Server, format!("cannot reach {url}: {what}"))
+}
+
+/// What went wrong with TLS, and what to try.
+fn tls(why: &str) -> String {
+    let hint = if why.contains("certificate") {
+        ": --cacert FILE trusts a certificate"
+    } else if why.contains("corrupt message") {
+        ": what listens there does not speak TLS, and may be reached with http://"
+    } else {
+        ""
+    };
+    format!("TLS: {why}{hint}")
 }
 
 /// Where systems keep the certificates that they trust, as one PEM file.

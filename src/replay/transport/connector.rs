@@ -52,7 +52,7 @@ impl Connector<()> for TapedConnector {
         let tcp = Tcp { stream, buffers, limits: [None; 2] };
         let Some(inner) = self.tls.connect(details, Some(tcp))? else { return Ok(None) };
         let connection = self.tape.open(client, server);
-        Ok(Some(Taped { inner: Box::new(inner), tape: self.tape.clone(), connection }))
+        Ok(Some(Taped { inner: Box::new(inner), tape: self.tape.clone(), connection, held: Vec::new() }))
     }
 }
 
@@ -156,6 +156,37 @@ pub struct Taped {
     inner: Box<dyn Transport>,
     tape: Tape,
     connection: TapeConnection,
+    /// What is to be sent: head and body of a request go as one, which wakes the server once.
+    held: Vec<u8>,
+}
+
+/// Bytes that are held back at most.
+const HELD: usize = 64 << 10;
+
+impl Taped {
+    /// Sends what is held.
+    fn flush(&mut self, timeout: NextTimeout) -> Result<(), Error> {
+        let held = std::mem::take(&mut self.held);
+        if held.is_empty() {
+            return Ok(());
+        }
+        // Noted first: the answer may be noted before this returns.
+        self.tape.sent(self.connection, &held);
+        let mut rest = held.as_slice();
+        while !rest.is_empty() {
+            let output = self.inner.buffers().output();
+            let count = rest.len().min(output.len());
+            if count == 0 {
+                return Err(Error::Io(ErrorKind::WriteZero.into()));
+            }
+            output[..count].copy_from_slice(&rest[..count]);
+            rest = &rest[count..];
+            self.inner.transmit_output(count, timeout)?;
+        }
+        self.held = held;
+        self.held.clear();
+        Ok(())
+    }
 }
 
 impl Transport for Taped {
@@ -164,13 +195,14 @@ impl Transport for Taped {
     }
 
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), Error> {
-        // Noted first: the answer may be noted before this returns.
-        let sent = self.inner.buffers().output().get(..amount).unwrap_or_default();
-        self.tape.sent(self.connection, sent);
-        self.inner.transmit_output(amount, timeout)
+        let output = self.inner.buffers().output().get(..amount).unwrap_or_default();
+        self.held.extend_from_slice(output);
+        if self.held.len() > HELD { self.flush(timeout) } else { Ok(()) }
     }
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
+        // Whoever waits for an answer has asked all of it.
+        self.flush(timeout)?;
         let before = self.inner.buffers().input().len();
         let more = self.inner.await_input(timeout)?;
         let received = self.inner.buffers().input().get(before..).unwrap_or_default();

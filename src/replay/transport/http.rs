@@ -250,7 +250,10 @@ impl Shared {
             return self.arrive(Arrival::Text(body, Instant::now()));
         }
         // "The HTTP response body MAY comprise a JSON-RPC error response that has no id": it can only be about what was posted.
-        if let (400 | 403 | 406..=499, Some(id), Some(error)) = (status, message.id, error_without_id(&body)) {
+        // An address that speaks another transport says nothing of JSON-RPC.
+        if let (400 | 403 | 404 | 406..=499, Some(id), Some(error), false) =
+            (status, message.id, error_without_id(&body), gone)
+        {
             let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
             return self.arrive(Arrival::Text(answer.into_bytes(), Instant::now()));
         }

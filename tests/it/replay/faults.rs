@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use super::scene::{Scene, Served, differing, report, stdout};
+use super::scene::{Client, Scene, Served, differing, report, server, stdout};
+use crate::program::root;
 
 const JSON: &str = "--format=json";
 
@@ -102,12 +103,49 @@ fn a_session_that_the_server_forgot_is_opened_again() {
 }
 
 #[test]
+fn a_404_with_a_json_rpc_error_is_of_this_transport() {
+    let scene = Scene::new();
+    let mut wrap = scene.mcptap();
+    wrap.args(["wrap", "--"]).args(server(&[]));
+    let mut client = Client::start(wrap);
+    // A client of both eras asks for the later one first.
+    client.request("server/discover", json!({}));
+    client.open();
+    client.call("echo", json!({"text": "a"}));
+    client.end();
+    let served = Served::start(&scene, &[]);
+    let done = scene.replay_to(&served.url("/mcp"), &[]);
+    assert_eq!(done.status.code(), Some(0), "{}{}", stdout(&done), stderr(&done));
+}
+
+#[test]
+fn tls_needs_a_certificate_that_is_trusted() {
+    let scene = scene();
+    let pem = root().join("tests/it/replay/server.pem").display().to_string();
+    let served = Served::start(&scene, &["--tls", &pem]);
+    // The certificate is for this address, and for no name.
+    let here = served.url("/mcp").replace("http:", "https:");
+    let named = here.replace("127.0.0.1", "localhost");
+    for (url, options) in [(&here, &[][..]), (&named, &["--cacert", &pem])] {
+        let done = scene.replay_to(url, options);
+        assert_eq!(done.status.code(), Some(2), "{}", stdout(&done));
+        let why = stderr(&done);
+        assert!(why.contains("TLS: ") && why.contains("certificate") && why.contains("--cacert FILE"), "{why}");
+    }
+    for options in [&["--cacert", &pem][..], &["--insecure"]] {
+        let done = scene.replay_to(&here, options);
+        assert_eq!(done.status.code(), Some(0), "{}{}", stdout(&done), stderr(&done));
+        assert_eq!(stderr(&done).contains("whoever answers for https://"), options == ["--insecure"]);
+    }
+}
+
+#[test]
 fn tls_to_a_server_without_it_is_said() {
     let scene = scene();
     let served = Served::start(&scene, &[]);
     let done = scene.replay_to(&served.url("/mcp").replace("http:", "https:"), &["--timeout=5"]);
     assert_eq!(done.status.code(), Some(2), "{}", stdout(&done));
-    assert!(stderr(&done).contains("cannot reach https://"), "{}", stderr(&done));
+    assert!(stderr(&done).contains("cannot reach https://") && stderr(&done).contains("reached with http://"));
 }
 
 #[test]

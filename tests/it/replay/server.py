@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A small MCP server that can be told to behave otherwise, on STDIO or HTTP, with the standard library only.
 
-  server.py [--http FILE] [--change TOOL] [--drop TOOL] [--slow TOOL] [--die-at N] [--token SECRET] [--forget-at N] [--cut] [--hang TOOL] [--elsewhere URL]
+  server.py [--http FILE] [--change TOOL] [--drop TOOL] [--slow TOOL] [--die-at N] [--token SECRET] [--forget-at N] [--cut] [--hang TOOL] [--elsewhere URL] [--tls FILE]
 
 --http FILE    serve /mcp (Streamable HTTP) and /sse (HTTP+SSE) on a free port of the loopback, which is written to FILE
 --change TOOL  that tool answers otherwise          --drop TOOL  that tool does not exist
@@ -11,12 +11,14 @@
 --forget-at N  at the Nth request the session is unknown (404)
 --elsewhere U  /away and /away-sse are redirected to U; /old is redirected to /mcp, /old-sse to /sse
 /stream is HTTP+SSE at an address that does not say so
+--tls FILE     HTTPS, with the key and the certificate in FILE (server.pem was made for these tests: for 127.0.0.1, until 2126)
 --cut          streams of answers are closed before the answer, which comes to who resumes
 """
 import argparse
 import json
 import os
 import queue
+import ssl
 import sys
 import threading
 import time
@@ -24,7 +26,7 @@ import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 options = argparse.ArgumentParser()
-for name in ["--http", "--change", "--drop", "--slow", "--hang", "--token", "--elsewhere"]:
+for name in ["--http", "--change", "--drop", "--slow", "--hang", "--token", "--elsewhere", "--tls"]:
     options.add_argument(name)
 for name in ["--die-at", "--forget-at"]:
     options.add_argument(name, type=int, default=0)
@@ -320,6 +322,10 @@ class Handler(BaseHTTPRequestHandler):
 if options.http:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
+    if options.tls:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(options.tls)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     with open(options.http + ".new", "w") as file:
         file.write(str(server.server_port))
     os.rename(options.http + ".new", options.http)
