@@ -13,7 +13,7 @@ use super::record::Columns;
 use super::text::Text;
 use crate::capture::{Limits, Span, Time};
 use crate::decode::Direction;
-use crate::decode::json::{is, members};
+use crate::decode::json::{Index, is, members};
 use crate::decode::jsonrpc::{self, Envelope, Kind, Parsed};
 use crate::mcp::operations::Why;
 use crate::mcp::{Carrier, Message, MessageNumber, Session};
@@ -133,8 +133,39 @@ fn parts(raw: &[u8], kind: Kind) -> Option<Envelope> {
         }
         ControlFlow::Continue(())
     });
+    envelope.body = envelope.place_of_body().and_then(|place| text.get(place)).map(Index::of).unwrap_or_default();
     is_whole.then_some(envelope)
 }
 
 /// The column of the text.
 const TEXT: usize = 10;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn parts_stand_where_reading_the_whole_finds_them(
+            members in prop::collection::vec((
+                prop::sample::select(vec!["jsonrpc", "id", "method", "params", "p\\u0061rams", "result", "error", "x"]),
+                prop::sample::select(vec!["1", "null", "\"a\"", "{ \"a\" : [1, {}], \"isError\":true}", "[]", "{\"code\":1}"]),
+                "[ \t]?",
+            ), 0..6),
+        ) {
+            let members: Vec<String> = members.iter().map(|(name, value, blank)| format!("{blank}\"{name}\"{blank}:{blank}{value}")).collect();
+            let text = format!(" {{{}}} ", members.join(","));
+            if let Parsed::Single(whole) = jsonrpc::parse(text.as_bytes(), 64, 64) {
+                let kind = whole.kind.unwrap_or(Kind::Invalid);
+                if let Some(found) = parts(text.as_bytes(), kind) {
+                    let of = |envelope: Envelope| (envelope.kind, envelope.params, envelope.result, envelope.error, envelope.body);
+                    prop_assert_eq!(of(found), of(whole), "{}", text);
+                } else {
+                    prop_assert_eq!(kind, Kind::Invalid);
+                }
+            }
+        }
+    }
+}

@@ -6,7 +6,8 @@
 //!                 └── what has to be asked ◄───┘
 //! ```
 //!
-//! The state is plain data as that of every other screen: the thread that draws neither reads the recording nor waits for the server.
+//! The state is plain data as that of every other screen: the thread that draws does not wait for the server, and of the recording it reads the one answer
+//! that is looked at.
 
 pub mod beside;
 pub mod form;
