@@ -1,6 +1,6 @@
 //! Which request of one recording is which of another: by what was asked and in which order, never by id.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use similar::{Algorithm, DiffOp, capture_diff_slices};
@@ -11,6 +11,7 @@ use super::rules::Rules;
 use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::facts::part;
+use crate::mcp::operations::Why;
 use crate::mcp::{Message, MessageNumber};
 
 /// Requests of one recording that are lined up by content; of longer recordings the like ones are paired in order.
@@ -26,8 +27,12 @@ struct Asked<'a> {
 
 /// The client's requests of a recording, in order.
 fn asked(messages: &[Message]) -> Vec<Asked<'_>> {
+    // What the server redirected was asked by its copy.
+    let copies = messages.iter().filter_map(|message| message.link).filter(|link| link.why == Why::Redirect);
+    let redirected: HashSet<MessageNumber> = copies.map(|link| link.previous).collect();
     let is_request = |message: &&Message| {
-        message.kind == Kind::Request && message.direction == Direction::ClientToServer && !message.redelivered
+        let is_asked = !message.redelivered && !redirected.contains(&message.number);
+        message.kind == Kind::Request && message.direction == Direction::ClientToServer && is_asked
     };
     let asked = |message| {
         let label = Label::of(message);

@@ -171,6 +171,8 @@ pub struct Planner {
     told: HashMap<Reaction, Told>,
     /// When the client had reason to go on: the step before, or the last answer.
     ready: Option<Time>,
+    /// Messages that repeat an earlier one at another place, since the server redirected that.
+    copies: HashMap<MessageNumber, MessageNumber>,
     labels: HashMap<Label, Arc<Label>>,
 }
 
@@ -190,6 +192,11 @@ pub enum Role {
 }
 
 impl Planner {
+    /// Of a recording in which these messages are copies of earlier ones, that were redirected.
+    pub fn new(copies: HashMap<MessageNumber, MessageNumber>) -> Planner {
+        Planner { copies, ..Planner::default() }
+    }
+
     /// The next message of the recording.
     pub fn take(&mut self, message: &Message) -> Role {
         if message.redelivered {
@@ -248,6 +255,12 @@ impl Planner {
     }
 
     fn step(&mut self, message: &Message) -> Role {
+        // It is said once, and answered at the place that it was redirected to.
+        let original = self.copies.get(&message.number).and_then(|original| self.plan.step_of(*original));
+        if let Some(step) = original {
+            self.open.extend((message.kind == Kind::Request).then_some((message.number, step)));
+            return Role::None;
+        }
         let index = self.plan.steps.len();
         let is_request = message.kind == Kind::Request;
         let label = Label::of(message);
@@ -404,6 +417,21 @@ mod tests {
         );
         assert_ne!(question, plan.question(None));
         assert_eq!(plan.unsendable, [MessageNumber(5)]);
+    }
+
+    #[test]
+    fn what_was_redirected_is_said_once() {
+        let text = r#"
+            -> {"id":1,"method":"initialize"}
+            -> {"id":1,"method":"initialize"}
+            <- {"id":1,"result":{}}
+            -> {"id":2,"method":"ping"}
+        "#;
+        let mut planner = Planner::new(HashMap::from([(MessageNumber(2), MessageNumber(1))]));
+        talk::read(text).iter().for_each(|message| drop(planner.take(message)));
+        let plan = planner.plan;
+        assert_eq!(plan.steps.iter().map(|step| step.number.0).collect::<Vec<_>>(), [1, 4]);
+        assert!(plan.is_as_recorded(0, false, "{}") && plan.after(1).eq([0]));
     }
 
     #[test]

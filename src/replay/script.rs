@@ -17,6 +17,7 @@ use crate::compare::answer::subject;
 use crate::compare::{Answer, Label};
 use crate::decode::Direction;
 use crate::mcp::facts::part;
+use crate::mcp::operations::Why;
 use crate::mcp::{MessageNumber, Session};
 use crate::store::{Page, Place, Reader};
 
@@ -51,7 +52,8 @@ impl Script {
     /// # Errors
     /// The database cannot be read.
     pub fn read(reader: &Reader, session: Session) -> Result<Script> {
-        let (mut planner, mut search) = (Planner::default(), Search::default());
+        let copies = reader.linked(&session, Why::Redirect)?.into_iter().collect();
+        let (mut planner, mut search) = (Planner::new(copies), Search::default());
         let (mut effects, mut client, mut early) = (Effects::default(), None, Early::default());
         let mut page = Page::first(AHEAD);
         loop {
@@ -80,7 +82,11 @@ impl Script {
         }
         let (plan, flow, place, early) = (planner.plan, search.flow, reader.place().clone(), Arc::new(early));
         let texts = &mut Texts::open(&place, &session, Arc::clone(&early))?;
-        let rounds = Rounds::read(texts, &plan, &reader.continued(&session)?)?;
+        // What the input was asked for is in one order, whatever it was that says so.
+        let mut continued = reader.linked(&session, Why::RequestState)?;
+        continued.extend(reader.linked(&session, Why::InputResponses)?);
+        continued.sort_unstable();
+        let rounds = Rounds::read(texts, &plan, &continued)?;
         let asks = |method: &str| plan.steps.iter().any(|step| step.label.method == method);
         let unknown = if !asks("initialize") && asks("server/discover") { MODERN } else { LEGACY };
         let revision = session.protocol_version.clone().unwrap_or_else(|| unknown.to_owned());

@@ -55,13 +55,12 @@ impl Reader {
         Ok(messages)
     }
 
-    /// The requests of a session that go on with an earlier one, with what it had asked for (2026-07-28 basic/patterns/mrtr): each with the answer
-    /// that had asked for it.
-    pub fn continued(&self, session: &Session) -> anyhow::Result<Vec<(MessageNumber, MessageNumber)>> {
+    /// The messages of a session that are tied to an earlier one for this reason, in order, each with that.
+    pub fn linked(&self, session: &Session, why: Why) -> anyhow::Result<Vec<(MessageNumber, MessageNumber)>> {
         self.select(
             "SELECT link.message, previous FROM link JOIN message ON message.id = link.message
-             WHERE message.session = ? AND why IN (?, ?) ORDER BY link.message",
-            params![session.number.0, Why::RequestState.code(), Why::InputResponses.code()],
+             WHERE message.session = ? AND why = ? ORDER BY link.message",
+            params![session.number.0, why.code()],
             |row| {
                 let mut columns = Columns::new(row);
                 let mut number = || anyhow::Ok(MessageNumber(columns.key()?.number()));

@@ -341,7 +341,17 @@ fn a_stream_is_taken_up_behind_the_event_that_was_read_last() {
 fn a_redirected_request_is_answered_as_its_copy_was() {
     let mut mock = mcptap();
     let sample = root().join("samples/hosted-redirect");
-    mock.arg("mock").arg(sample.join("capture.pcapng")).arg("--keylog").arg(sample.join("keys.log"));
+    let [capture, keys] = ["capture.pcapng", "keys.log"].map(|file| sample.join(file).display().to_string());
+    let recording = [capture.as_str(), "--keylog", &keys];
+    let mut replay = mcptap();
+    replay
+        .arg("replay")
+        .args(recording)
+        .args(["--no-save", "--", env!("CARGO_BIN_EXE_mcptap"), "mock"])
+        .args(recording);
+    let done = replay.output().expect("mcptap runs");
+    assert!(stdout(&done).ends_with("3 requests: 3 same\n"), "it is said once: {}", stdout(&done));
+    mock.arg("mock").args(recording);
     mock.stderr(Stdio::piped());
     let mut client = Client::start(mock);
     let params = json!({"protocolVersion": "2024-09", "clientInfo": {"name": "x", "version": "1"}, "capabilities": {}});
