@@ -84,6 +84,7 @@ fn bench_write(bencher: Bencher, raw: Vec<u8>) {
         line: None,
         redelivered: false,
         copies: None,
+        operation: None,
         link: None,
         findings: vec![],
     };

@@ -243,6 +243,7 @@ fn capture() -> (Vec<Told>, u64) {
                 line: None,
                 redelivered: false,
                 copies: None,
+                operation: None,
                 link: None,
                 findings: Vec::new(),
             })));

@@ -270,7 +270,6 @@ impl Timeline {
             let method = safe::visible(row.method.as_deref().unwrap_or("no method"));
             let why = match row.link {
                 Some(link) => link.why.reason(link.previous),
-                None if row.answers.is_some() => "it answers the first request".to_owned(),
                 None => "the first request".to_owned(),
             };
             let mark = if row.number == message.number { "▸" } else { " " };

@@ -58,14 +58,16 @@ pub fn write_call(out: &mut Vec<u8>, message: &Message, timing: Option<&Timing>)
             batch.number("index", index);
         });
     }
-    line.maybe(&message.link, |line, link| {
+    line.maybe(&message.operation, |line, first| {
         line.object("operation", |operation| {
-            operation.number("first", link.operation.0);
-            operation.number("continues", link.previous.0);
-            operation.word("why", link.why.name());
-            if link.why.is_likely() {
-                operation.truth("likely", true);
-            }
+            operation.number("first", first.0);
+            operation.maybe(&message.link, |operation, link| {
+                operation.number("continues", link.previous.0);
+                operation.word("why", link.why.name());
+                if link.why.is_likely() {
+                    operation.truth("likely", true);
+                }
+            });
         });
     });
     line.maybe(&message.answers, |line, number| line.number("answers", number.0));

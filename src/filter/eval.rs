@@ -161,7 +161,7 @@ fn any(field: &Field, row: &Row<'_>, asked: Asked<'_>) -> bool {
 }
 
 fn any_known(entry: &Entry, row: &Row<'_>, asked: Asked<'_>) -> bool {
-    let Row { message, tool, answered, operation, findings, severities, session, exchange } = *row;
+    let Row { message, tool, answered, findings, severities, session, exchange } = *row;
     let integer = |value: u64| Datum::Integer(i64::try_from(value).unwrap_or(i64::MAX));
     let one = match entry.key {
         Key::Method => message.method.as_deref().map(Datum::Text),
@@ -182,7 +182,7 @@ fn any_known(entry: &Entry, row: &Row<'_>, asked: Asked<'_>) -> bool {
         Key::Transport => Some(Datum::Text(message.transport.name())),
         Key::Carrier => Some(Datum::Text(message.carrier.name())),
         Key::Batch => message.batch.map(|(number, _)| integer(number)),
-        Key::Operation => operation.map(|first| integer(first.0)),
+        Key::Operation => message.operation.map(|first| integer(first.0)),
         Key::Answers => message.answers.map(|request| integer(request.0)),
         Key::Answered => (message.kind == Kind::Request).then_some(Datum::Flag(answered)),
         Key::Redelivered => Some(Datum::Flag(message.redelivered)),

@@ -39,7 +39,7 @@ pub use stream::Stream;
 
 use crate::decode::exchange::Exchange;
 use crate::findings::Severity;
-use crate::mcp::{Message, MessageNumber, Session};
+use crate::mcp::{Message, Session};
 
 /// A message and what is known around it.
 #[derive(Clone, Copy, Debug)]
@@ -50,8 +50,6 @@ pub struct Row<'a> {
     pub tool: Option<&'a str>,
     /// Whether an answer to it is known.
     pub answered: bool,
-    /// The first request of its operation, as far as is known.
-    pub operation: Option<MessageNumber>,
     /// The rules that it breaks, as far as is known.
     pub findings: &'a [&'static str],
     /// How bad what breaks them is, as far as is known.

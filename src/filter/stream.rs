@@ -149,8 +149,7 @@ impl Stream {
     /// The first request of a message's operation; the first one itself and its answer have no link.
     fn operation(&self, message: &Message) -> Option<MessageNumber> {
         let first = |number: &MessageNumber| self.operations.contains(number);
-        let own = message.link.map(|link| link.operation);
-        own.or_else(|| Some(message.number).filter(first)).or_else(|| message.answers.filter(first))
+        message.operation.or_else(|| Some(message.number).filter(first)).or_else(|| message.answers.filter(first))
     }
 
     fn waiting(&mut self, number: MessageNumber) -> Option<&mut Waiting> {
@@ -181,15 +180,17 @@ impl Stream {
             if !settled && limit > 0 && self.waiting_bytes <= limit {
                 return;
             }
-            let Some(Waiting { message, tool, answered, findings, severities }) = self.waiting.pop_front() else {
+            let Some(Waiting { mut message, tool, answered, findings, severities }) = self.waiting.pop_front() else {
                 return;
             };
+            if let Some(first) = self.operation(&message) {
+                message.joins(first);
+            }
             self.waiting_bytes -= message.raw.len() + OVERHEAD;
             let passes = self.filter.matches(&Row {
                 message: &message,
                 tool: tool.as_deref(),
                 answered,
-                operation: self.operation(&message),
                 findings: &findings,
                 severities: &severities,
                 session: self.sessions.get(&message.session),

@@ -66,7 +66,6 @@ fn passes(filter: &str, message: &Message, tool: Option<&str>) -> bool {
         message,
         tool,
         answered: message.answered_by.is_some(),
-        operation: message.link.map(|link| link.operation),
         findings: &message.findings,
         severities: &[],
         session: Some(&session),

@@ -1,6 +1,6 @@
 //! A message as a record: its text as transmitted, its place, its partner.
 
-use super::operations::Link;
+use super::operations::{Link, Why};
 use super::session::SessionNumber;
 use crate::capture::{PacketNumber, Span, Time};
 use crate::decode::Direction;
@@ -122,7 +122,9 @@ pub struct Message {
     pub redelivered: bool,
     /// The message that it repeats word for word, at another place, since the server redirected that one. Known only to the pipeline.
     pub copies: Option<MessageNumber>,
-    /// What ties it to an earlier message of its operation; the first call of one has none.
+    /// The first request of its operation, as far as is known: that a request is the first of one is told by later messages.
+    pub operation: Option<MessageNumber>,
+    /// What ties it to an earlier message of its operation; the first request of one has none.
     pub link: Option<Link>,
     /// Ids of the rules it breaks.
     pub findings: Vec<&'static str>,
@@ -132,5 +134,13 @@ impl Message {
     /// Whether it says nothing new: a resume delivered it again, or it is the copy of one that was redirected.
     pub fn is_repeated(&self) -> bool {
         self.redelivered || self.copies.is_some()
+    }
+
+    /// It is the first request of this operation, or the answer to that: later messages told.
+    pub fn joins(&mut self, operation: MessageNumber) {
+        self.operation = Some(operation);
+        if self.link.is_none() && self.answers == Some(operation) {
+            self.link = Some(Link { operation, previous: operation, why: Why::Answer });
+        }
     }
 }

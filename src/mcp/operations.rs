@@ -1,11 +1,13 @@
-//! Operations: several calls that are one thing. A page after a page, a request sent again with what it asked for, a task and what is
-//! asked about it, a subscription and what it brings, a call after one that failed.
+//! Operations: several messages that are one thing. A page after a page, a request sent again with what it asked for, a task and what is
+//! asked about it, a subscription and what it brings, a call with its progress and its cancellation, a call after one that failed.
 //!
-//! A message that carries something which only an earlier message can have given (a cursor, a state, a task id) is linked to that
+//! A message that carries something which only an earlier message can have given (a cursor, a state, a token) is linked to that
 //! message. Where two messages gave the same thing and neither was used, none is: a link is proven or it is not made. A retry after a
 //! failure is the exception, which no member proves: it is called likely.
 
-use std::collections::BTreeMap;
+mod link;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use ring::digest::{SHA256, digest};
 
@@ -16,103 +18,20 @@ use super::method::Method;
 use crate::capture::Time;
 use crate::decode::Direction;
 use crate::decode::exchange::ExchangeNumber;
-use crate::decode::json::{Object, string};
+use crate::decode::json::{Object, array, string};
 use crate::decode::jsonrpc::Kind;
+
+pub use link::{Link, Why};
 
 /// Requests that wait for their answer, and things given that wait for their use, of one session. Real sessions have tens; the
 /// oldest are forgotten, which costs a link.
 const OPEN: usize = 256;
 
+/// Elicitations that one error may require: a person goes through all of them.
+const REQUIRED: usize = 16;
+
 /// How long after a failure a call of the same tool counts as a retry: a model or a person has corrected the arguments within minutes.
 const RETRY: i64 = 5 * 60 * 1_000_000_000;
-
-/// Why a message belongs to the operation of an earlier one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Why {
-    /// It answers a request of the operation.
-    Answer,
-    /// Its `cursor` is the `nextCursor` of the earlier answer (server/utilities/pagination).
-    Cursor,
-    /// Its `requestState` is the one that the earlier answer asked to be echoed (2026-07-28 basic/patterns/mrtr).
-    RequestState,
-    /// It repeats the request that the earlier answer wanted input for, with that input; there was no `requestState`.
-    InputResponses,
-    /// Its `taskId`, or that of its `_meta`, names the task that the earlier answer created.
-    Task,
-    /// Its `subscriptionId` or `uri` names what the earlier request subscribed to.
-    Subscription,
-    /// It calls the tool whose call failed before. Likely, not proven.
-    Retry,
-    /// It repeats the request to where the server redirected it.
-    Redirect,
-}
-
-impl Why {
-    /// All of them, with the word of the JSON lines.
-    pub const NAMES: [(Why, &'static str); 8] = [
-        (Why::Answer, "answer"),
-        (Why::Cursor, "cursor"),
-        (Why::RequestState, "request-state"),
-        (Why::InputResponses, "input-responses"),
-        (Why::Task, "task"),
-        (Why::Subscription, "subscription"),
-        (Why::Retry, "retry"),
-        (Why::Redirect, "redirect"),
-    ];
-
-    /// The word of the JSON lines.
-    pub fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|(why, _)| *why == self).map_or("", |(_, name)| name)
-    }
-
-    /// Whether nothing in the messages proves it.
-    pub fn is_likely(self) -> bool {
-        self == Why::Retry
-    }
-
-    /// What a message with this link does, in a word.
-    pub fn word(self) -> &'static str {
-        match self {
-            Why::Answer => "answers",
-            Why::Cursor => "next page",
-            Why::RequestState | Why::InputResponses => "with input",
-            Why::Task => "task",
-            Why::Subscription => "subscription",
-            Why::Retry => "likely retry",
-            Why::Redirect => "redirected",
-        }
-    }
-
-    /// The reason in a sentence; `previous` is the earlier message.
-    pub fn reason(self, previous: MessageNumber) -> String {
-        let MessageNumber(number) = previous;
-        match self {
-            Why::Answer => format!("it answers message {number}"),
-            Why::Cursor => format!("its cursor is the nextCursor of message {number}, and of no other unused one"),
-            Why::RequestState => format!("its requestState is the one of message {number}"),
-            Why::InputResponses => {
-                format!("it repeats the request that message {number} wanted input for, with inputResponses")
-            }
-            Why::Task => format!("it names the task that message {number} created"),
-            Why::Subscription => format!("it names the subscription that message {number} asked for"),
-            Why::Redirect => format!("it is message {number} again, sent to where the server redirected that"),
-            Why::Retry => {
-                format!("likely: the same tool was called soon after message {number} said that it had failed")
-            }
-        }
-    }
-}
-
-/// What ties a message to an earlier one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Link {
-    /// The operation: the number of its first request.
-    pub operation: MessageNumber,
-    /// The earlier message: the answer that gave what this one uses, the request that subscribed; for an answer its request.
-    pub previous: MessageNumber,
-    /// Why.
-    pub why: Why,
-}
 
 /// A text by its hash: cursors and states may have megabytes.
 type Digest = [u8; 16];
@@ -134,6 +53,10 @@ enum Token {
     Resource(Digest),
     /// A call that failed, by the tool.
     Failure(Digest),
+    /// An elicitation by URL, by its id.
+    Elicitation(Digest),
+    /// The progress token of a request that became a task, by who gave it.
+    Progress(Direction, Digest),
 }
 
 /// Who gave a token.
@@ -151,6 +74,13 @@ struct Given {
 struct Asked {
     method: Method,
     operation: MessageNumber,
+    sender: Direction,
+    exchange: Option<ExchangeNumber>,
+    id: Digest,
+    /// `_meta.progressToken`.
+    progress: Option<Digest>,
+    /// Whether another message went on with it already.
+    has_more: bool,
     /// What it would be known by if it were sent again with input.
     again: Option<Digest>,
     /// What it gave, to be taken back when it fails or ends.
@@ -163,28 +93,35 @@ pub struct Operations {
     asked: BTreeMap<MessageNumber, Asked>,
     given: BTreeMap<Token, Given>,
     /// Tokens by the message that gave them first.
-    by_age: BTreeMap<MessageNumber, Token>,
+    by_age: BTreeSet<(MessageNumber, Token)>,
 }
 
 impl Operations {
     /// What ties a message to an earlier one of the session; `None` where nothing does, or two messages might. Messages are shown in
-    /// order, each once, paired already.
-    pub fn link(&mut self, message: &Message) -> Option<Link> {
+    /// order, each once, paired already. `is_shared`: several clients may use the session, who know nothing of each other's ids.
+    pub fn link(&mut self, message: &Message, is_shared: bool) -> Option<Link> {
         // What is delivered again gives and uses nothing new.
         if message.redelivered {
             return None;
         }
-        match message.kind {
+        let link = match message.kind {
             Kind::Request => self.request(message),
             Kind::Notification => {
                 let params = body(message);
                 let method = Method::named(message.method.as_deref()?);
-                let (given, why) = self.noticed(message, method, &params)?;
-                Some(given.link(why))
+                match method {
+                    Method::Progress => self.progress(message, &params, is_shared),
+                    Method::Cancelled => self.cancelled(message, &params, is_shared),
+                    _ => self.noticed(message, method, &params).map(|(given, why)| given.link(why)),
+                }
             }
             Kind::Response | Kind::Error => self.answer(message),
             Kind::Invalid => None,
+        };
+        if let Some(first) = link.and_then(|link| self.asked.get_mut(&link.operation)) {
+            first.has_more = true;
         }
+        link
     }
 
     fn request(&mut self, message: &Message) -> Option<Link> {
@@ -198,19 +135,81 @@ impl Operations {
         let token = match method {
             Method::SubscriptionsListen => message.id.as_deref().map(|id| Token::Listen(message.exchange, hash(id))),
             Method::ResourcesSubscribe => params.get("uri").map(|uri| Token::Resource(hash_value(uri))),
+            Method::ElicitationCreate => params.get("elicitationId").map(|id| Token::Elicitation(hash_value(id))),
             _ => None,
         };
         if let Some(token) = token {
             self.give(token, operation, message);
         }
         // Only requests of the stateless era can be told to come again.
-        let is_stateless = params.object("_meta").get(meta::VERSION).is_some();
-        let again = is_stateless.then(|| again(&params));
+        let meta = params.object("_meta");
+        let again = meta.get(meta::VERSION).is_some().then(|| again(&params));
         if self.asked.len() >= OPEN {
             self.asked.pop_first();
         }
-        self.asked.insert(message.number, Asked { method, operation, again, token });
+        let asked = Asked {
+            method,
+            operation,
+            sender: message.direction,
+            exchange: message.exchange,
+            id: message.id.as_deref().map(hash_typed).unwrap_or_default(),
+            progress: meta.get("progressToken").map(hash_typed),
+            has_more: false,
+            again,
+            token,
+        };
+        self.asked.insert(message.number, asked);
         link
+    }
+
+    /// The only open request of this side that fits; of several the only one that the same exchange carried. Where several clients
+    /// share a session, that alone tells whose it is.
+    fn only(
+        &self,
+        sender: Direction,
+        exchange: Option<ExchangeNumber>,
+        is_shared: bool,
+        fits: impl Fn(&Asked) -> bool,
+    ) -> Option<(MessageNumber, MessageNumber)> {
+        let only = |here: bool| {
+            let is_it = |asked: &Asked| asked.sender == sender && fits(asked) && (!here || asked.exchange == exchange);
+            let mut fitting = self.asked.iter().filter(|(_, asked)| is_it(asked));
+            let (number, asked) = fitting.next()?;
+            fitting.next().is_none().then_some((*number, asked.operation))
+        };
+        let here = exchange.and_then(|_| only(true));
+        here.or_else(|| only(false).filter(|_| exchange.is_none() || !is_shared))
+    }
+
+    /// The request whose progress a notification tells.
+    fn progress(&self, message: &Message, params: &Object<'_>, is_shared: bool) -> Option<Link> {
+        let token = hash_typed(params.get("progressToken")?);
+        let asker = message.direction.reversed();
+        let fits = |asked: &Asked| asked.progress == Some(token);
+        if let Some((previous, operation)) = self.only(asker, message.exchange, is_shared, fits) {
+            return Some(Link { operation, previous, why: Why::Progress });
+        }
+        // "the progressToken provided in the original request remains valid … until the task reaches a terminal status" (2025-11-25).
+        let is_open = self.asked.values().any(|asked| asked.sender == asker && fits(asked));
+        let given = self.get(Token::Progress(asker, token)).filter(|_| !is_open)?;
+        Some(given.link(Why::Progress))
+    }
+
+    /// The request that a notification cancels.
+    fn cancelled(&self, message: &Message, params: &Object<'_>, is_shared: bool) -> Option<Link> {
+        let id = hash_typed(params.get("requestId")?);
+        let from_client = message.direction == Direction::ClientToServer;
+        let by = |sender, exchange| self.only(sender, exchange, is_shared, |asked| asked.id == id);
+        // Over HTTP a cancellation comes in an exchange of its own. From 2026-07-28 on servers end what a client asked for, on its stream.
+        let found = match from_client {
+            true => by(Direction::ClientToServer, message.exchange),
+            false => by(Direction::ServerToClient, None).filter(|_| !is_shared).or_else(|| {
+                let listens = |asked: &Asked| asked.id == id && asked.method == Method::SubscriptionsListen;
+                self.only(Direction::ClientToServer, message.exchange, is_shared, listens)
+            }),
+        };
+        let (previous, operation) = found?;
+        Some(Link { operation, previous, why: Why::Cancel })
     }
 
     /// A copy takes the place of the request that was redirected.
@@ -272,6 +271,9 @@ impl Operations {
             Method::TasksStatus | Method::TasksNotification => {
                 return Some((self.get(Token::Task(message.direction, named("taskId")?))?, Why::Task));
             }
+            Method::ElicitationComplete => {
+                return Some((self.get(Token::Elicitation(named("elicitationId")?))?, Why::Elicitation));
+            }
             Method::ResourcesUpdated if meta.is_empty() => {
                 return Some((self.get(Token::Resource(named("uri")?))?, Why::Subscription));
             }
@@ -299,10 +301,14 @@ impl Operations {
         {
             self.take(token);
         }
-        if let Some(token) = gives(message, &asked) {
+        for token in gives(message, &asked) {
             self.give(token, asked.operation, message);
+            if let (Token::Task(..), Some(progress)) = (token, asked.progress) {
+                self.give(Token::Progress(asked.sender, progress), asked.operation, message);
+            }
         }
-        (asked.operation != number).then_some(Link { operation: asked.operation, previous: number, why: Why::Answer })
+        let is_one_of_more = asked.has_more || asked.operation != number;
+        is_one_of_more.then_some(Link { operation: asked.operation, previous: number, why: Why::Answer })
     }
 
     fn give(&mut self, token: Token, operation: MessageNumber, message: &Message) {
@@ -311,12 +317,12 @@ impl Operations {
         match self.given.get_mut(&token) {
             Some(known) if !stale(known) => return known.ambiguous = true,
             Some(known) => {
-                self.by_age.remove(&known.by);
+                self.by_age.remove(&(known.by, token));
                 *known = given;
             }
             None => drop(self.given.insert(token, given)),
         }
-        self.by_age.insert(message.number, token);
+        self.by_age.insert((message.number, token));
         if self.by_age.len() > OPEN
             && let Some((_, oldest)) = self.by_age.pop_first()
         {
@@ -332,7 +338,7 @@ impl Operations {
     fn take(&mut self, token: Token) -> Option<Given> {
         let given = self.get(token)?;
         self.given.remove(&token);
-        self.by_age.remove(&given.by);
+        self.by_age.remove(&(given.by, token));
         Some(given)
     }
 }
@@ -344,37 +350,42 @@ impl Given {
 }
 
 /// What an answer gives.
-fn gives(message: &Message, asked: &Asked) -> Option<Token> {
-    let kind = asked.method as u8;
-    let failed = || Some(Token::Failure(hash(message.tool.as_deref()?)));
+fn gives(message: &Message, asked: &Asked) -> Vec<Token> {
+    let failure = || message.tool.as_deref().map(|tool| Token::Failure(hash(tool)));
     if message.kind == Kind::Error {
-        return failed();
+        // URLElicitationRequiredError (2025-11-25 client/elicitation): what has to be done before the call comes again.
+        let error = body(message);
+        let required = match error.get("code") {
+            Some("-32042") => error.object("data").get("elicitations").map(|listed| array(listed, REQUIRED)),
+            _ => None,
+        };
+        let id = |one: &str| Some(Token::Elicitation(hash_value(Object::read(one).get("elicitationId")?)));
+        return required.unwrap_or_default().into_iter().filter_map(id).chain(failure()).collect();
     }
-    let result = body(message);
+    let has_failed = asked.method == Method::ToolsCall && facts::status(message) == Some(Status::ToolError);
+    continued(message, asked).or_else(|| failure().filter(|_| has_failed)).into_iter().collect()
+}
+
+/// What a result says that the call goes on with.
+fn continued(message: &Message, asked: &Asked) -> Option<Token> {
+    let (kind, result) = (asked.method as u8, body(message));
     if is_list(asked.method) {
         // "A missing nextCursor means that there are no more results"; null is no cursor.
         let next = result.get("nextCursor")?;
         return (next != "null").then(|| Token::Cursor(kind, hash_value(next)));
     }
-    let is_task_method =
-        matches!(asked.method, Method::TasksGet | Method::TasksResult | Method::TasksCancel | Method::TasksUpdate);
     match result.text("resultType").as_deref() {
-        Some("input_required") => {
-            return match result.get("requestState") {
-                Some(state) => Some(Token::State(kind, hash_value(state))),
-                None => asked.again.map(|again| Token::Input(kind, again)),
-            };
-        }
+        Some("input_required") => match result.get("requestState") {
+            Some(state) => Some(Token::State(kind, hash_value(state))),
+            None => asked.again.map(|again| Token::Input(kind, again)),
+        },
         // 2026-07-28 has the task's members in the result itself, 2025-11-25 in `task`.
-        Some("task") => return Some(Token::Task(message.direction, hash_value(result.get("taskId")?))),
-        _ if is_task_method => {}
-        _ => {
-            if let Some(task) = result.object("task").get("taskId") {
-                return Some(Token::Task(message.direction, hash_value(task)));
-            }
-        }
+        Some("task") => Some(Token::Task(message.direction, hash_value(result.get("taskId")?))),
+        _ => match asked.method {
+            Method::TasksGet | Method::TasksResult | Method::TasksCancel | Method::TasksUpdate => None,
+            _ => Some(Token::Task(message.direction, hash_value(result.object("task").get("taskId")?))),
+        },
     }
-    if asked.method == Method::ToolsCall && facts::status(message) == Some(Status::ToolError) { failed() } else { None }
 }
 
 fn is_list(method: Method) -> bool {
@@ -397,6 +408,11 @@ fn hash(text: &str) -> Digest {
 /// The hash of what a JSON string says, however it is escaped; of any other value as it was sent.
 fn hash_value(json: &str) -> Digest {
     string(json).map_or_else(|| hash(json), |said| hash(&said))
+}
+
+/// The same for values whose type counts: ids and tokens are strings or numbers, and `1` is not `"1"`.
+fn hash_typed(json: &str) -> Digest {
+    string(json).map_or_else(|| hash(json), |said| hash(&format!("\"{said}")))
 }
 
 /// The hash of a request's params but for what may change when it comes again.

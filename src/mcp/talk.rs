@@ -68,6 +68,7 @@ pub fn message(number: u64, time: Time, direction: Direction, raw: &str) -> Mess
         line: Some(number),
         redelivered: false,
         copies: None,
+        operation: None,
         link: None,
         findings: Vec::new(),
     };

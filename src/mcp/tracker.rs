@@ -371,6 +371,7 @@ impl Tracker {
             line,
             redelivered,
             copies: copied.map(|(_, MessageNumber(first))| MessageNumber(first + index)),
+            operation: None,
             link: None,
             findings: Vec::new(),
         };
@@ -404,7 +405,8 @@ impl Tracker {
             return self.early.hold(message, scope);
         }
         self.last_message += 1;
-        message.link = state.operations.link(&message);
+        message.link = state.operations.link(&message, state.stateless);
+        message.operation = message.link.map(|link| link.operation);
         state.count(&message);
         let question = self.question(&message);
         self.early.count();

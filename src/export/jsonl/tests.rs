@@ -44,6 +44,7 @@ fn message() -> Message {
         line: None,
         redelivered: true,
         copies: None,
+        operation: None,
         link: None,
         findings: vec!["jsonrpc-version-missing"],
     }
@@ -89,6 +90,7 @@ fn a_line_of_a_pipe() {
         line: Some(3),
         redelivered: false,
         copies: None,
+        operation: None,
         link: None,
         findings: vec![],
         ..message()
@@ -312,6 +314,7 @@ prop_compose! {
             line: at_line,
             redelivered,
             copies: None,
+            operation: None,
             link: None,
             findings,
         }
@@ -466,7 +469,10 @@ fn every_line_is_json_even_with_numbers_beyond_any_type() {
 #[test]
 fn what_a_message_goes_on_with() {
     let link = |why| Some(Link { operation: MessageNumber(3), previous: MessageNumber(5), why });
-    let text = |why| line(write_message, &Message { link: link(why), ..message() });
+    let operation = Some(MessageNumber(3));
+    let text = |why| line(write_message, &Message { operation, link: link(why), ..message() });
     assert!(text(Why::Cursor).contains(r#""operation":{"first":3,"continues":5,"why":"cursor"},"answers""#));
     assert!(text(Why::Retry).contains(r#""operation":{"first":3,"continues":5,"why":"retry","likely":true}"#));
+    let first = line(write_message, &Message { operation, ..message() });
+    assert!(first.contains(r#""operation":{"first":3},"answers""#));
 }

@@ -385,22 +385,24 @@ proptest! {
         }
         let firsts: Vec<u64> =
             messages.iter().filter_map(|(message, _)| Some(message.link?.operation.0)).collect();
-        let operation = |position: i64, message: &Message| {
+        let known = |position: u64, (mut message, tool): (Message, Option<String>)| {
             let first = |number: &MessageNumber| firsts.contains(&number.0);
             let own = message.link.map(|link| link.operation);
-            own.or(Some(MessageNumber(position as u64)).filter(first)).or(message.answers.filter(first))
+            message.operation =
+                own.or(Some(MessageNumber(position)).filter(first)).or(message.answers.filter(first));
+            (message, tool)
         };
+        let messages: Vec<_> = (0..).zip(messages).map(|(position, message)| known(position, message)).collect();
         for expression in expressions {
             let filter = Filter { expression };
             let condition = filter.condition(1);
             let passing: Vec<i64> = (0..)
                 .zip(&messages)
-                .filter(|(position, (message, tool))| {
+                .filter(|(_, (message, tool))| {
                     filter.matches(&Row {
                         message,
                         tool: tool.as_deref(),
                         answered: message.answered_by.is_some(),
-                        operation: operation(*position, message),
                         findings: &message.findings,
                         severities: if message.findings.is_empty() { &[] } else { &[Severity::Error] },
                         session: session.as_ref(),
@@ -446,7 +448,6 @@ fn the_longest_chains_and_deepest_nestings_run_in_sqlite() {
             message: &message(1, CALL),
             tool: None,
             answered: false,
-            operation: None,
             findings: &[],
             severities: &[],
             session: None,

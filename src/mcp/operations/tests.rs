@@ -7,11 +7,15 @@ use crate::mcp::talk;
 
 const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}"#;
 
-/// The links of a conversation: `> …` is a message of the client, `< …` one of the server, `+ 5` lets so many seconds pass. Answers are
-/// paired by id and side. Each link as "number: operation/previous why".
+/// The links of a conversation: `> …` is a message of the client, `< …` one of the server, `>3 …` one of exchange 3, `+ 5` lets so many seconds
+/// pass. Answers are paired by id and side, and by exchange. Each link as "number: operation/previous why".
 fn links(steps: &[&str]) -> Vec<String> {
+    links_of(steps, false)
+}
+
+fn links_of(steps: &[&str], is_shared: bool) -> Vec<String> {
     let mut operations = Operations::default();
-    let mut asked: HashMap<(Direction, String), Message> = HashMap::new();
+    let mut asked: HashMap<(Direction, String, Option<ExchangeNumber>), Message> = HashMap::new();
     let (mut number, mut now) = (0, 0);
     let mut found = Vec::new();
     for step in steps {
@@ -21,18 +25,19 @@ fn links(steps: &[&str]) -> Vec<String> {
             continue;
         }
         number += 1;
-        let direction = if side == ">" { Direction::ClientToServer } else { Direction::ServerToClient };
+        let direction = if side.starts_with('>') { Direction::ClientToServer } else { Direction::ServerToClient };
         let mut message = talk::message(number, Time(now), direction, text);
+        message.exchange = side[1..].parse().ok().map(ExchangeNumber);
         if let Some(id) = message.id.clone() {
             if message.kind == Kind::Request {
-                asked.insert((direction, id), message.clone());
-            } else if let Some(request) = asked.remove(&(direction.reversed(), id)) {
+                asked.insert((direction, id, message.exchange), message.clone());
+            } else if let Some(request) = asked.remove(&(direction.reversed(), id, message.exchange)) {
                 message.answers = Some(request.number);
                 message.method = request.method;
                 message.tool = request.tool;
             }
         }
-        if let Some(Link { operation, previous, why }) = operations.link(&message) {
+        if let Some(Link { operation, previous, why }) = operations.link(&message, is_shared) {
             found.push(format!("{number}: {}/{} {}", operation.0, previous.0, why.name()));
         }
         assert!(operations.asked.len() <= OPEN && operations.given.len() <= OPEN);
@@ -137,7 +142,7 @@ fn subscriptions_and_what_they_bring() {
         r#"< {"id":"l","result":{"resultType":"complete"}}"#,
         r#"< {"method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"l"}}}"#,
     ];
-    assert_eq!(links(&listens), ["2: 1/1 subscription"]);
+    assert_eq!(links(&listens), ["2: 1/1 subscription", "4: 1/1 answer"]);
     let subscribes = [
         r#"> {"id":1,"method":"resources/subscribe","params":{"uri":"a:b"}}"#,
         r#"< {"id":1,"result":{}}"#,
@@ -177,6 +182,78 @@ fn a_call_soon_after_one_that_failed_is_likely_a_retry() {
 }
 
 #[test]
+fn progress_and_cancellation_belong_to_their_call() {
+    let call = |id: u32, token: &str| {
+        format!(r#"{{"id":{id},"method":"tools/call","params":{{"name":"dig","_meta":{{"progressToken":{token}}}}}}}"#)
+    };
+    let progress = |token: &str| {
+        format!(r#"{{"method":"notifications/progress","params":{{"progressToken":{token},"progress":1}}}}"#)
+    };
+    let cancel = |id: &str| format!(r#"{{"method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#);
+    let answer = |id: u32| format!(r#"{{"id":{id},"result":{{"content":[]}}}}"#);
+    let said = |steps: &[(&str, String)], is_shared| {
+        let steps: Vec<String> = steps.iter().map(|(side, text)| format!("{side} {text}")).collect();
+        links_of(&steps.iter().map(String::as_str).collect::<Vec<_>>(), is_shared)
+    };
+    let alone = |steps: &[(&str, String)]| said(steps, false);
+
+    // The call learns that it is more than one message; its answer knows. A string is no number, and nothing is open any more in the end.
+    let steps = [
+        (">", call(1, "7")),
+        ("<", progress("7")),
+        ("<", progress(r#""7""#)),
+        (">", progress("7")),
+        (">", cancel(r#""1""#)),
+        (">", cancel("1")),
+        ("<", cancel("1")),
+        ("<", answer(1)),
+        ("<", progress("7")),
+        (">", cancel("1")),
+    ];
+    assert_eq!(alone(&steps), ["2: 1/1 progress", "6: 1/1 cancel", "8: 1/1 answer"]);
+    // An escape changes no token.
+    assert_eq!(alone(&[(">", call(1, r#""a""#)), ("<", progress(r#""\u0061""#))]), ["2: 1/1 progress"]);
+    // Two gave the same token: its exchange tells whose it is, and nothing else does.
+    let twice = [(">1", call(1, "7")), (">2", call(2, "7")), ("<2", progress("7")), ("<9", progress("7"))];
+    assert_eq!(alone(&twice), ["3: 2/2 progress"]);
+    // What comes on another stream is that of the only client, if there is one alone.
+    let elsewhere = [(">1", call(1, "7")), ("<9", progress("7")), (">3", cancel("1"))];
+    assert_eq!(alone(&elsewhere), ["2: 1/1 progress", "3: 1/1 cancel"]);
+    assert!(said(&elsewhere, true).is_empty());
+
+    // The token of a task lives as long as that; another request that gives it makes it prove nothing.
+    let task = (">", call(1, "7").replace("\"name\"", "\"task\":{},\"name\""));
+    let created = ("<", r#"{"id":1,"result":{"task":{"taskId":"t","status":"working"}}}"#.to_owned());
+    let steps = [task, created, ("<", progress("7")), (">", call(2, "7")), (">", call(3, "7")), ("<", progress("7"))];
+    assert_eq!(alone(&steps), ["3: 1/2 progress"]);
+    // Since 2026-07-28 a server may end a subscription.
+    let listen = (">4", r#"{"id":5,"method":"subscriptions/listen"}"#.to_owned());
+    assert_eq!(said(&[listen, ("<4", cancel("5"))], true), ["2: 1/1 cancel"]);
+}
+
+#[test]
+fn an_elicitation_by_url_and_its_end() {
+    let ends = |id: &str| {
+        format!(r#"< {{"method":"notifications/elicitation/complete","params":{{"elicitationId":"{id}"}}}}"#)
+    };
+    let (one, two, three) = (ends("one"), ends("two"), ends("three"));
+    let call = r#"> {"id":1,"method":"tools/call","params":{"name":"pay"}}"#;
+    let asks = r#"< {"id":8,"method":"elicitation/create","params":{"mode":"url","elicitationId":"one"}}"#;
+    assert_eq!(links(&[call, asks, r#"> {"id":8,"result":{"action":"accept"}}"#, &one, &two]), ["4: 2/2 elicitation"]);
+    // A client that refuses to ask: there is none that could end.
+    assert!(links(&[call, asks, r#"> {"id":8,"error":{"code":-32602,"message":"no"}}"#, &one]).is_empty());
+    // Two of the same id.
+    assert!(links(&[call, asks, &asks.replace("\"id\":8", "\"id\":9"), &one]).is_empty());
+    // The error that requires them belongs to the call, and so does the call that comes again.
+    let required = r#"< {"id":1,"error":{"code":-32042,"message":"pay","data":{"elicitations":[{"elicitationId":"one"},{"elicitationId":"two"}]}}}"#;
+    let again = call.replace("\"id\":1", "\"id\":2");
+    assert_eq!(
+        links(&[call, required, &two, &one, &three, &again]),
+        ["3: 1/2 elicitation", "4: 1/2 elicitation", "6: 1/2 retry"]
+    );
+}
+
+#[test]
 fn many_are_open_and_the_oldest_are_forgotten() {
     let mut steps = Vec::new();
     for id in 0..2 * OPEN {
@@ -192,7 +269,7 @@ fn many_are_open_and_the_oldest_are_forgotten() {
 proptest! {
     /// Whatever is said, a link leads to an earlier message of an operation that began no later than that.
     #[test]
-    fn links_lead_back(picked in prop::collection::vec((0..10_usize, 0..3_u8, any::<bool>()), 0..60)) {
+    fn links_lead_back(picked in prop::collection::vec((0..16_usize, 0..3_u8, any::<bool>()), 0..60)) {
         let shapes = [
             r#"{"id":I,"method":"tools/list","params":{"cursor":"I"}}"#,
             r#"{"id":I,"result":{"tools":[],"nextCursor":"I"}}"#,
@@ -204,6 +281,12 @@ proptest! {
             r#"{"id":I,"method":"subscriptions/listen"}"#,
             r#"{"method":"notifications/message","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":I}}}"#,
             r#"{"method":"notifications/tasks","params":{"taskId":"I"}}"#,
+            r#"{"id":I,"method":"ping","params":{"_meta":{"progressToken":I}}}"#,
+            r#"{"method":"notifications/progress","params":{"progressToken":I}}"#,
+            r#"{"method":"notifications/cancelled","params":{"requestId":I}}"#,
+            r#"{"id":I,"method":"elicitation/create","params":{"elicitationId":"I"}}"#,
+            r#"{"id":I,"error":{"code":-32042,"message":"no","data":{"elicitations":[{"elicitationId":"I"}]}}}"#,
+            r#"{"method":"notifications/elicitation/complete","params":{"elicitationId":"I"}}"#,
         ];
         let steps: Vec<String> = picked
             .into_iter()

@@ -50,6 +50,7 @@ impl FindingRow {
             span: self.span,
             text: self.text,
             repeated: self.repeated,
+            once: "",
         })
     }
 }

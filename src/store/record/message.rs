@@ -45,6 +45,9 @@ impl Code for Why {
         Why::Subscription,
         Why::Retry,
         Why::Redirect,
+        Why::Progress,
+        Why::Cancel,
+        Why::Elicitation,
     ];
     const WHAT: &'static str = "why a message is linked";
 }
@@ -122,7 +125,7 @@ pub struct MessageRow {
     pub redelivered: bool,
     /// The number of the first request of its operation, where it is part of one.
     pub operation: Option<MessageNumber>,
-    /// What ties it to an earlier message of that.
+    /// What ties it to an earlier message of that; the first request has none.
     pub link: Option<Link>,
     /// Where it stands.
     pub span: Span,
@@ -171,6 +174,7 @@ impl MessageRow {
             line: self.line,
             redelivered: self.redelivered,
             copies: None,
+            operation: self.operation,
             link: self.link,
             findings,
         }
@@ -321,9 +325,16 @@ pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<MessageRow> {
     };
     let (previous, why) = (columns.optional_key()?, columns.optional_code()?);
     row.operation = columns.optional_key()?.map(|key| MessageNumber(key.number()));
-    if let (Some(operation), Some(previous), Some(why)) = (row.operation, previous, why) {
-        row.link = Some(Link { operation, previous: MessageNumber(previous.number()), why });
-    }
+    row.link = match (row.operation, previous, why) {
+        (Some(operation), Some(previous), Some(why)) => {
+            Some(Link { operation, previous: MessageNumber(previous.number()), why })
+        }
+        // Whoever heard the answer to the first request did not know yet that others would go on with it.
+        (Some(operation), ..) if row.answers == Some(operation) => {
+            Some(Link { operation, previous: operation, why: Why::Answer })
+        }
+        _ => None,
+    };
     (row.findings, row.severity) = (columns.get()?, columns.optional_code()?);
     Ok(row)
 }

@@ -52,6 +52,7 @@ prop_compose! {
             envelope, batch, answers: None, answered_by: answered_by.map(MessageNumber), latency,
             span: Span { stream: StreamId(span.0), start: span.1, end: span.2 }, packets, carrier,
             exchange: exchange.map(ExchangeNumber), sse_id, line, redelivered, copies: None,
+            operation: link.map(|(operation, ..)| MessageNumber(operation)),
             link: link.map(|(operation, previous, why)| Link {
                 operation: MessageNumber(operation), previous: MessageNumber(previous), why,
             }),
@@ -196,6 +197,11 @@ proptest! {
             message.number = MessageNumber(index as u64 + 1);
             writer.told_message(message.clone());
             message.session = SessionNumber(2);
+        }
+        // A store knows of the first message of an operation what only later ones told.
+        let firsts: Vec<MessageNumber> = messages.iter().filter_map(|message| Some(message.link?.operation)).collect();
+        for message in messages.iter_mut().filter(|message| message.operation.is_none() && firsts.contains(&message.number)) {
+            message.joins(message.number);
         }
         for (index, exchange) in exchanges.iter_mut().enumerate() {
             exchange.number = ExchangeNumber(index as u64 + 1);
