@@ -32,6 +32,11 @@ fn severity(seen: &Seen<'_, '_>, rule: &Rule) -> Severity {
     if seen.revisions().within(SHOULD) { Severity::Warning } else { rule.severity }
 }
 
+/// What each session is told of once: whoever ignores a capability does so each time.
+fn name(seen: &Seen<'_, '_>) -> &'static str {
+    seen.method.definition().map_or("", |method| method.name)
+}
+
 /// Whether the method is in none of the revisions that may be in force: that has a rule of its own, and nobody could declare it.
 fn is_foreign(seen: &Seen<'_, '_>) -> bool {
     seen.method.definition().is_some_and(|method| method.revisions.is_disjoint(seen.revisions()))
@@ -51,7 +56,7 @@ fn server(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     // Where the capture does not hold the declaration, nothing can be said.
     if seen.history.server_has(gate) == Some(false) {
         let text = format!("{} was sent, and the server did not declare {}", seen.method_name(), gate.path());
-        report.say_as(severity(seen, &SERVER), text);
+        report.say_once(severity(seen, &SERVER), name(seen), text);
     }
 }
 
@@ -88,7 +93,7 @@ fn client(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     };
     if seen.history.client_has(gate, None) == Some(false) {
         let text = format!("{} was sent, and the client did not declare {}", seen.method_name(), gate.path());
-        report.say_as(severity(seen, &CLIENT), text);
+        report.say_once(severity(seen, &CLIENT), name(seen), text);
     }
 }
 
@@ -110,7 +115,8 @@ fn notification(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     if seen.history.has(gate) == Some(false) {
         // server/utilities/logging: "Servers that emit log message notifications MUST declare the logging capability".
         let severity = if gate == Capability::Logging { Severity::Error } else { NOTIFICATION.severity };
-        report.say_as(severity, format!("{} was sent, and {} is not declared", seen.method_name(), gate.path()));
+        let text = format!("{} was sent, and {} is not declared", seen.method_name(), gate.path());
+        report.say_once(severity, name(seen), text);
     }
 }
 
@@ -182,7 +188,7 @@ fn wrong_side(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use crate::findings::testing::{fires, session, session_of, silent};
+    use crate::findings::testing::{findings, fires, session, session_of, silent};
 
     #[test]
     fn requests_need_the_capability_of_their_receiver() {
@@ -207,6 +213,13 @@ mod tests {
         silent(rule, &session("2025-06-18", &[changed]));
         let log = r#"< {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}"#;
         assert_eq!(fires(rule, &session_of("2025-06-18", "{}", "{}", &[log])).severity.name(), "error");
+        // Once a method, and how often at the end.
+        let found = findings(&session_of("2025-06-18", "{}", "{}", &[log, changed, log, log]));
+        let texts: Vec<&str> = found.iter().filter(|f| f.rule.id == rule).map(|f| f.text.as_str()).collect();
+        assert_eq!(texts[0], "notifications/message was sent, and logging is not declared");
+        assert_eq!(texts[1], "notifications/tools/list_changed was sent, and tools.listChanged is not declared");
+        assert_eq!(texts[2], "notifications/message 2 more times, which are not listed");
+        assert_eq!((texts.len(), found.iter().map(|finding| finding.repeated).sum::<u64>()), (3, 2));
         let roots = r#"> {"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#;
         fires(rule, &session_of("2025-06-18", r#"{"roots":{}}"#, "{}", &[roots]));
     }

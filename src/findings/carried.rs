@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use super::seen::{Facts, InForce};
 use crate::decode::exchange::{Exchange, Half};
 use crate::decode::jsonrpc::Kind;
+use crate::decode::uri::origin_form;
 use crate::decode::{ConnectionId, Direction, sse};
 use crate::mcp::meta;
 use crate::mcp::method::Method;
@@ -71,6 +72,8 @@ pub struct Carried {
     pub resumes: bool,
     /// The event behind which it resumes.
     pub last_event_id: Option<String>,
+    /// Where the request went: path and query.
+    pub target: String,
     /// `Host` of the request.
     pub host: Option<String>,
     /// `Mcp-Param-…` of the request (2026-07-28): what stands behind the prefix, and the value.
@@ -100,6 +103,7 @@ impl Carried {
             is_get: exchange.method.as_deref() == Some("GET"),
             resumes: exchange.request.fields.get("last-event-id").is_some(),
             last_event_id: exchange.request.fields.get("last-event-id").map(str::to_owned),
+            target: origin_form(exchange.target.as_deref().unwrap_or_default()).to_owned(),
             host: exchange.request.fields.get("host").map(str::to_owned),
             params: exchange.request.fields.iter().filter_map(param).take(REMEMBERED).collect(),
             names_session: exchange.request.fields.get("mcp-session-id").is_some(),

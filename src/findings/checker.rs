@@ -13,7 +13,7 @@ use super::lifecycle::versions::Versions;
 use super::report::{Report, SAID};
 use super::rule::Check;
 use super::seen::{Facts, Seen};
-use super::{Finding, Rule, Severity, all, jsonrpc, transport};
+use super::{Finding, Rule, Severity, all, jsonrpc, stdio, transport};
 use crate::capture::pipe::Content;
 use crate::capture::{Limits, Time};
 use crate::decode::Direction;
@@ -21,6 +21,7 @@ use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::jsonrpc::Kind;
 use crate::decode::{ConnectionId, sse, tcp};
 use crate::mcp::contract;
+use crate::mcp::message::Carrier;
 use crate::mcp::method::Method;
 use crate::mcp::pairing::Pending;
 use crate::mcp::revision::Revisions;
@@ -81,12 +82,14 @@ fn slot(kind: Kind, method: Method) -> usize {
 /// Findings of a rule so far, and the worst severity of them.
 type Said = (u64, Severity);
 
+/// Findings by rule, and by what is told once.
+type Counts = BTreeMap<(&'static str, &'static str), Said>;
+
 /// A session as the checker keeps it.
 #[derive(Debug)]
 struct Kept {
     history: History,
-    /// Findings of each rule so far.
-    said: BTreeMap<&'static str, Said>,
+    said: Counts,
 }
 
 /// Holds every session to the rules. Its findings come in the order of what they are about.
@@ -95,8 +98,8 @@ pub struct Checker {
     limits: Limits,
     /// Boxed: a table that grows would move them, and has room for twice as many.
     sessions: FxHashMap<SessionNumber, Box<Kept>>,
-    /// Findings that belong to no session, by rule.
-    elsewhere: BTreeMap<&'static str, Said>,
+    /// Findings that belong to no session.
+    elsewhere: Counts,
     /// Exchanges that are open.
     exchanges: FxHashMap<ExchangeNumber, Carried>,
     /// Schemas of tools, compiled: many sessions use one server.
@@ -166,14 +169,20 @@ impl Checker {
             kept.history.spoken.observe(message, carried);
             carried.pass(&facts);
         }
-        kept.history.observe(&facts, self.found.iter().map(|finding| finding.rule).collect());
+        let breaks = self.found.iter().map(|finding| finding.rule).collect();
+        if message.carrier == Carrier::Line {
+            line(&facts, breaks, &mut kept.history, &mut self.found);
+        } else {
+            kept.history.observe(&facts, breaks);
+        }
         drop(facts);
-        for finding in &self.found {
+        let said = self.said();
+        for finding in said.iter().filter(|finding| finding.messages.contains(&message.number)) {
             if !message.findings.contains(&finding.rule.id) {
                 message.findings.push(finding.rule.id);
             }
         }
-        self.said()
+        said
     }
 
     /// A head of an HTTP exchange is complete; `session` is the one that it belongs to, as far as is known.
@@ -216,6 +225,9 @@ impl Checker {
                     let mut report = at_session(rule, history.session, &mut self.found);
                     look(event, exchange, carried, history, &mut report);
                 }
+            }
+            if let (Some("endpoint"), Some(said)) = (event.kind, event.data) {
+                kept.history.endpoint.announce(&carried.target, &String::from_utf8_lossy(said));
             }
             kept.history.streams.event(exchange, carried.last_event_id.as_deref(), event);
         }
@@ -280,7 +292,10 @@ impl Checker {
 
     /// A session, or the capture, is over; `unanswered` are its requests without an answer.
     pub fn ended(&mut self, session: SessionNumber, unanswered: &[&Pending]) -> Vec<Finding> {
-        let Some(kept) = self.sessions.get(&session) else { return Vec::new() };
+        let Some(kept) = self.sessions.get_mut(&session) else { return Vec::new() };
+        for direction in [Direction::ClientToServer, Direction::ServerToClient] {
+            self.found.extend(kept.history.fragments.take_kept_back(direction));
+        }
         for (rule, look) in &TABLE.ends {
             look(&kept.history, &mut at_session(rule, session, &mut self.found));
         }
@@ -309,11 +324,27 @@ impl Checker {
         said.retain(|finding| {
             let kept = finding.session.and_then(|session| self.sessions.get_mut(&session));
             let counts = kept.map_or(&mut self.elsewhere, |kept| &mut kept.said);
-            let said = counts.entry(finding.rule.id).or_insert((0, finding.severity));
+            let said = counts.entry((finding.rule.id, finding.once)).or_insert((0, finding.severity));
             *said = (said.0 + 1, said.1.max(finding.severity));
-            said.0 <= SAID
+            said.0 <= listed(finding.once)
         });
         said
+    }
+}
+
+/// Takes in a line of a pipe. One that belongs to a value which is not over yet is judged when that is: lines that are one message together
+/// are told of once.
+fn line(facts: &Facts<'_>, breaks: Vec<&'static Rule>, history: &mut History, found: &mut Vec<Finding>) {
+    let direction = facts.message.direction;
+    let is_whole = found.iter().any(|finding| finding.rule == &stdio::framing::EMBEDDED_NEWLINE);
+    let mut of_lines = history.fragments.take_kept_back(direction);
+    history.observe(facts, breaks);
+    if facts.message.kind == Kind::Invalid {
+        of_lines.extend(found.extract_if(.., |finding| stdio::is_of_line(finding.rule)));
+    }
+    if !is_whole && !of_lines.is_empty() {
+        let told = history.fragments.keep_back(direction, of_lines);
+        found.splice(0..0, told);
     }
 }
 
@@ -357,13 +388,17 @@ fn judge(
     }
 }
 
+/// How many are listed.
+fn listed(once: &str) -> u64 {
+    if once.is_empty() { SAID } else { 1 }
+}
+
 /// One finding for each rule that was found more often than it was said.
-fn counted(session: Option<SessionNumber>, said: &BTreeMap<&'static str, Said>) -> impl Iterator<Item = Finding> {
-    let beyond = said.iter().filter(|(_, (count, _))| *count > SAID);
-    beyond.filter_map(move |(id, (count, severity))| {
-        let rule = super::rule(id)?;
-        let repeated = count - SAID;
-        let text = format!("found {repeated} more times, which are not listed");
-        Some(Finding { session, severity: *severity, repeated, text, ..Finding::of(rule) })
+fn counted(session: Option<SessionNumber>, counts: &Counts) -> impl Iterator<Item = Finding> {
+    counts.iter().filter_map(move |((id, once), (count, severity))| {
+        let repeated = count.checked_sub(listed(once)).filter(|more| *more > 0)?;
+        let what = if once.is_empty() { "found" } else { once };
+        let text = format!("{what} {repeated} more times, which are not listed");
+        Some(Finding { session, severity: *severity, repeated, text, ..Finding::of(super::rule(id)?) })
     })
 }

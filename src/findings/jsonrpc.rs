@@ -36,6 +36,12 @@ pub(super) fn judge(oddity: &Oddity, facts: &Facts<'_>, history: &History, found
         }
         // That says more.
         Oddity::NoMessage(Fault::NotJson(..)) if on_pipe.is_some() && stdio::framing::messages_on(message) > 1 => {}
+        // A header before each message is one misunderstanding, however many there are.
+        Oddity::NoMessage(Fault::NotJson(..)) if on_pipe.is_some() && message.raw.starts_with(b"Content-Length:") => {
+            let text = "the header of LSP: in MCP a line is a message, and nothing stands before it";
+            let rule = on_pipe.unwrap_or(&envelope::INVALID_JSON);
+            Report::at_message(rule, message, found).say_once(rule.severity, "a Content-Length header", text);
+        }
         Oddity::NoMessage(Fault::NotJson(at, why)) => {
             say(on_pipe.unwrap_or(&envelope::INVALID_JSON), format!("no JSON at byte {at}: {why}"));
         }

@@ -29,7 +29,8 @@ pub fn document() -> String {
          begins in the middle of a session, and milder where bytes are missing.\n\
          - **Severity**: *error* is against a MUST or loses data, *warning* is probably not meant, *info* is worth knowing. Where an \
          older revision says SHOULD, or the evidence is thin, a finding is milder than its rule.\n\
-         - **Repetition**: a hundred findings of one rule in one session are listed; further ones are counted, and said once at the \
+         - **Repetition**: a hundred findings of one rule in one session are listed, and of a method whose capability is not declared \
+         the first; further ones are counted, and said once at the \
          end with `repeated`.\n\n",
     );
     let rules: Vec<&Rule> = all().collect();

@@ -127,6 +127,8 @@ pub struct Finding {
     pub text: String,
     /// Where it stands for findings that are not listed one by one: how many.
     pub repeated: u64,
+    /// What is told once in a session, where it is: a method. Empty for what is told at each place.
+    pub once: &'static str,
 }
 
 impl Finding {
@@ -141,6 +143,7 @@ impl Finding {
             span: None,
             text: String::new(),
             repeated: 0,
+            once: "",
         }
     }
 }

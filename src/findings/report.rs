@@ -63,6 +63,14 @@ impl<'r> Report<'r> {
         });
     }
 
+    /// The same, at the first place of a session alone; what follows is counted, by `what`, and said once at the end.
+    pub fn say_once(&mut self, severity: Severity, what: &'static str, text: impl Into<String>) {
+        self.say_as(severity, text);
+        if let Some(finding) = self.found.last_mut() {
+            finding.once = what;
+        }
+    }
+
     /// The same, about these messages too, that came before.
     pub fn say_with(&mut self, earlier: &[MessageNumber], text: impl Into<String>) {
         self.say_as_with(self.rule.severity, earlier, text);

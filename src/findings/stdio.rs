@@ -37,6 +37,11 @@ static STDIN: Rule = Rule {
     ..Rule::BLANK
 };
 
+/// Whether a rule is about lines that are no message by themselves.
+pub(super) fn is_of_line(rule: &Rule) -> bool {
+    rule == &STDOUT || rule == &STDIN
+}
+
 /// The rule of the pipe that carried something that is no message.
 pub(super) fn rule_of(message: &Message) -> Option<&'static Rule> {
     match (message.carrier, message.direction) {

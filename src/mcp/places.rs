@@ -113,6 +113,22 @@ pub struct Places {
     unbound: FxHashMap<SessionNumber, Stateless>,
     /// Where sessions were opened that have an id.
     with_id: FxHashMap<SessionNumber, Stateless>,
+    /// Open streams of HTTP+SSE.
+    streams: FxHashMap<ExchangeNumber, Stream>,
+}
+
+/// A stream of HTTP+SSE.
+#[derive(Debug)]
+struct Stream {
+    session: SessionNumber,
+    client: IpAddr,
+    server: SocketAddr,
+    /// Where it was asked for, and where it wants messages to be posted; both without their query.
+    paths: [String; 2],
+}
+
+fn path(target: &str) -> &str {
+    target.split_once('?').map_or(target, |(path, _)| path)
 }
 
 impl Places {
@@ -129,6 +145,9 @@ impl Places {
             return Some(*session);
         }
         if let Some((session, _)) = place.copy_of {
+            return Some(session);
+        }
+        if let Some(session) = self.strayed(place) {
             return Some(session);
         }
         if is_initialize {
@@ -154,6 +173,19 @@ impl Places {
         let key = place.stateless();
         let here = self.by_connection.get(&place.connection).filter(|session| self.omits_id(**session, place, &key));
         here.or_else(|| self.stateless.get(&key)).filter(|session| !self.unbound.contains_key(session)).copied()
+    }
+
+    /// The session of a message that was posted to the path of an HTTP+SSE stream, or to that of its endpoint with another query: that of the only such
+    /// stream which this client has open. What accepts events is no such message but the attempt at Streamable HTTP.
+    fn strayed(&self, place: &Place) -> Option<SessionNumber> {
+        if place.method != "POST" || place.accepts_events || place.session_id.is_some() {
+            return None;
+        }
+        let here = |stream: &&Stream| stream.client == place.client.ip() && stream.server == place.server;
+        let mut open = self.streams.values().filter(here);
+        let only = open.next()?;
+        let is_near = only.paths.iter().any(|near| near == path(&place.target));
+        (is_near && open.all(|other| other.session == only.session)).then_some(only.session)
     }
 
     /// A session whose id was assigned in an answer that the capture does not hold: the only one of this client, server and path that
@@ -188,7 +220,8 @@ impl Places {
         place.session = Some(session);
         if let Some(id) = place.session_id.clone() {
             self.assign(place.server.port(), id, session);
-        } else if !self.by_endpoint.contains_key(&(place.server, place.target.clone())) {
+        } else if !self.by_endpoint.contains_key(&(place.server, place.target.clone())) && self.strayed(place).is_none()
+        {
             let key = place.stateless();
             // What comes on a stream that a client asked for, or on a WebSocket, belongs to that stream; another client may ask for one too.
             let posted = place.method != "GET" && !place.is_unknown();
@@ -221,9 +254,17 @@ impl Places {
         self.unbound.remove(&session);
     }
 
-    /// An HTTP+SSE stream announced where to post to.
-    pub fn announce(&mut self, server: SocketAddr, target: &str, session: SessionNumber) {
-        self.by_endpoint.insert((server, target.to_owned()), session);
+    /// The HTTP+SSE stream of an exchange announced where to post to.
+    pub fn announce(&mut self, place: &Place, target: &str, session: SessionNumber) {
+        self.by_endpoint.insert((place.server, target.to_owned()), session);
+        let paths = [&place.target, target].map(|target| path(target).to_owned());
+        let stream = Stream { session, client: place.client.ip(), server: place.server, paths };
+        self.streams.insert(place.exchange, stream);
+    }
+
+    /// The exchange is over.
+    pub fn over(&mut self, exchange: ExchangeNumber) {
+        self.streams.remove(&exchange);
     }
 
     /// The session of an announced endpoint.
@@ -270,5 +311,6 @@ impl Places {
         self.by_connection.retain(|_, session| !gone(*session));
         self.unbound.retain(|session, _| !gone(*session));
         self.with_id.retain(|session, _| !gone(*session));
+        self.streams.retain(|_, stream| !gone(stream.session));
     }
 }

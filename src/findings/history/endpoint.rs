@@ -4,7 +4,11 @@ use crate::capture::Time;
 use crate::decode::ConnectionId;
 use crate::decode::exchange::Exchange;
 use crate::decode::tcp::Facts;
+use crate::decode::uri::resolved;
 use crate::findings::carried::is_success;
+
+/// Endpoints that are remembered: a stream that is opened again announces another one.
+const ANNOUNCED: usize = 16;
 
 /// How a session id came to be worth nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +24,8 @@ pub struct Terminated {
 pub struct Endpoint {
     /// `Mcp-Session-Id` as the server assigned it.
     pub assigned: Option<String>,
+    /// Where streams of HTTP+SSE asked for messages, at most 16.
+    pub announced: Vec<String>,
     /// The end of that id.
     pub terminated: Option<Terminated>,
     /// Whether a request of it carried `Authorization` and was taken.
@@ -58,6 +64,14 @@ impl Endpoint {
         if fields.get("mcp-session-id").is_some() && self.terminated.is_none() {
             let time = exchange.response.started.unwrap_or_default();
             self.terminated = Some(Terminated { time, by });
+        }
+    }
+
+    /// A stream that was asked for at `target` says where messages are to be posted.
+    pub(in crate::findings) fn announce(&mut self, target: &str, said: &str) {
+        let announced = resolved(target, said.trim());
+        if self.announced.len() < ANNOUNCED && !self.announced.contains(&announced) {
+            self.announced.push(announced);
         }
     }
 

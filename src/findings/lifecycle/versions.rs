@@ -4,14 +4,15 @@ use std::hash::{Hash, Hasher};
 
 use rustc_hash::{FxHashMap, FxHasher};
 
+use crate::capture::{PacketNumber, Span};
 use crate::findings::history::fingerprint;
 use crate::findings::report::Report;
 use crate::findings::rule::RESULTS;
 use crate::findings::seen::Seen;
 use crate::findings::{Check, Rule, Severity};
-use crate::mcp::MessageNumber;
 use crate::mcp::method::Method;
 use crate::mcp::revision::{Revision, Revisions};
+use crate::mcp::{MessageNumber, SessionNumber};
 
 /// The rules of this file.
 pub(in crate::findings) const RULES: &[&Rule] = &[&NOT_HONOURED];
@@ -32,11 +33,30 @@ static NOT_HONOURED: Rule = Rule {
 /// Servers that are remembered: a capture of a proxy has many; a server that calls itself something else each time would be endless.
 const SERVERS: usize = 1_024;
 
+/// Answers of one server that withheld a version it may give later; further ones would say the same.
+const WITHHELD: usize = 16;
+
+/// A server's name and version in short, the host in short, and the version that was asked for.
+type Key = (u64, u64, Revision);
+
 /// What the servers of a capture gave of what they were asked for.
 #[derive(Debug, Default)]
 pub struct Versions {
-    /// By the server's name and version in short, the host in short, and the version asked for: the first answer that gave it.
-    given: FxHashMap<(u64, u64, Revision), MessageNumber>,
+    /// The first answer that gave it.
+    given: FxHashMap<Key, MessageNumber>,
+    /// Answers that gave another, while none gave it.
+    withheld: FxHashMap<Key, Vec<Withheld>>,
+}
+
+/// An answer that gave another version than the one asked for: whether the server speaks that is not known yet.
+#[derive(Debug)]
+struct Withheld {
+    session: SessionNumber,
+    answer: MessageNumber,
+    packets: Vec<PacketNumber>,
+    span: Span,
+    /// What it gave instead.
+    given: String,
 }
 
 fn hash(text: &str) -> u64 {
@@ -45,7 +65,7 @@ fn hash(text: &str) -> u64 {
     hasher.finish()
 }
 
-/// At the later of the two answers: whoever looks at the first can know nothing yet.
+/// At the answer that gave another version, whichever of the two came first.
 fn not_honoured(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     let initialize = seen.history.handshake.initialize.as_ref();
     let asked = initialize.and_then(|initialize| Revision::named(initialize.version.as_deref()?));
@@ -55,20 +75,40 @@ fn not_honoured(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     let Some(server) = seen.body().get("serverInfo").and_then(fingerprint) else { return };
     let host = seen.carried.and_then(|carried| carried.host.as_deref()).unwrap_or_default();
     let key = (server, hash(host), asked);
-    let mut versions = seen.versions.borrow_mut();
+    let (message, versions) = (seen.message, &mut *seen.versions.borrow_mut());
+    let text = |given: &str, by: MessageNumber| {
+        format!("{} was asked for and {given} given; message {} gave it", asked.name(), by.0)
+    };
     if asked.name() == given {
         if versions.given.len() < SERVERS {
-            versions.given.entry(key).or_insert(seen.message.number);
+            versions.given.entry(key).or_insert(message.number);
         }
-    } else if let Some(before) = versions.given.get(&key) {
-        let text = format!("{} was asked for and {given} given; message {} gave it", asked.name(), before.0);
-        report.say_with(&[*before], text);
+        for before in versions.withheld.remove(&key).unwrap_or_default() {
+            let mut there = Report {
+                session: Some(before.session),
+                messages: &[before.answer],
+                packets: &before.packets,
+                span: Some(before.span),
+                ..report.again()
+            };
+            there.say(text(&before.given, message.number));
+        }
+    } else if let Some(by) = versions.given.get(&key) {
+        report.say_with(&[*by], text(&given, *by));
+    } else if versions.withheld.contains_key(&key) || versions.withheld.len() < SERVERS {
+        let withheld = versions.withheld.entry(key).or_default();
+        if withheld.len() < WITHHELD {
+            let (session, answer, span) = (message.session, message.number, message.span);
+            let (packets, given) = (message.packets.clone(), given.chars().take(40).collect());
+            withheld.push(Withheld { session, answer, packets, span, given });
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::findings::testing::{fires, json, post, silent};
+    use crate::findings::testing::{findings, fires, json, post, silent};
+    use crate::mcp::{MessageNumber, SessionNumber};
 
     fn initialize(asked: &str, given: &str, server: &str) -> [String; 2] {
         let client = r#""capabilities":{},"clientInfo":{"name":"c","version":"1"}"#;
@@ -85,7 +125,14 @@ mod tests {
     fn a_version_that_is_spoken_is_given_to_all_who_ask_for_it() {
         let rule = "lifecycle-version-not-honoured";
         let [old, new] = ["2025-03-26", "2025-11-25"];
-        fires(rule, &[initialize(new, new, "a"), initialize(new, old, "a")].concat());
+        let found = fires(rule, &[initialize(new, new, "a"), initialize(new, old, "a")].concat());
+        assert_eq!((found.session, found.messages), (Some(SessionNumber(2)), vec![MessageNumber(2), MessageNumber(4)]));
+        // That it is spoken is seen later: the finding is about the answer that withheld it.
+        let later = [initialize(new, old, "a"), initialize(new, new, "a"), initialize(new, new, "a")].concat();
+        let found = fires(rule, &later);
+        assert_eq!((found.session, found.messages), (Some(SessionNumber(1)), vec![MessageNumber(2)]));
+        assert_eq!(found.text, "2025-11-25 was asked for and 2025-03-26 given; message 4 gave it");
+        assert_eq!(findings(&later).iter().filter(|finding| finding.rule.id == rule).count(), 1);
         silent(rule, &[initialize(new, new, "a"), initialize(new, old, "b")].concat());
         silent(rule, &[initialize(old, old, "a"), initialize(new, old, "a")].concat());
         silent(rule, &[initialize(new, new, "a"), initialize(old, old, "a")].concat());

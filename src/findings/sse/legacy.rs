@@ -7,7 +7,7 @@ use crate::decode::uri::authority;
 use crate::findings::carried::Carried;
 use crate::findings::history::History;
 use crate::findings::report::Report;
-use crate::findings::rule::{REQUESTS, RESULTS};
+use crate::findings::rule::{MESSAGES, REQUESTS, RESULTS};
 use crate::findings::seen::Seen;
 use crate::findings::{Check, Rule, Severity};
 use crate::mcp::Transport;
@@ -47,12 +47,12 @@ static POST_URI: Rule = Rule {
     id: "sse-legacy-post-uri",
     severity: Severity::Error,
     layer: "sse",
-    title: "The endpoint that an HTTP+SSE stream announces is at another origin",
-    spec: "2024-11-05 basic/transports \"HTTP with SSE\"; WHATWG Fetch section 3.2 \"origin\"",
-    why: "Official clients refuse to post to another origin: whoever writes the stream could have requests and tokens sent to themselves.",
-    example: "GET at Host: mcp.example, then event: endpoint, data: http://10.0.0.7:8000/messages",
-    remedy: "Announce a path (/messages?session_id=…); behind a proxy, do not announce the inner address.",
-    checks: &[Check::Event(post_uri)],
+    title: "The endpoint that an HTTP+SSE stream announces is at another origin, or messages are posted elsewhere",
+    spec: "2024-11-05 basic/transports \"HTTP with SSE\": \"All subsequent client messages MUST be sent as HTTP POST requests to this endpoint\"; WHATWG Fetch section 3.2 \"origin\"",
+    why: "Official clients refuse to post to another origin: whoever writes the stream could have requests and tokens sent to themselves. What is posted elsewhere reaches nobody.",
+    example: "GET at Host: mcp.example, then event: endpoint, data: http://10.0.0.7:8000/messages; or a POST to /messages where /messages?session_id=1 was announced",
+    remedy: "Announce a path (/messages?session_id=…); behind a proxy, do not announce the inner address. Post to what was announced, query included.",
+    checks: &[Check::Event(post_uri), Check::Any(MESSAGES, &[], posted_elsewhere)],
     ..Rule::BLANK
 };
 
@@ -67,6 +67,21 @@ fn post_uri(event: &sse::Event<'_>, _: ExchangeNumber, carried: &Carried, histor
     if bare(authority) != bare(host) {
         let announced = &authority[..authority.floor_char_boundary(80)];
         report.say(format!("the stream was asked for at {host}, the endpoint is at {announced}"));
+    }
+}
+
+fn posted_elsewhere(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let announced = &seen.history.endpoint.announced;
+    let Some(carried) = seen.carried.filter(|_| seen.is_from_client() && seen.history.transport == Transport::HttpSse)
+    else {
+        return;
+    };
+    if let Some(last) = announced.last()
+        && !announced.contains(&carried.target)
+    {
+        let shown = |target: &str| target.chars().take(80).collect::<String>();
+        let text = format!("posted to {}, the stream announced {}", shown(&carried.target), shown(last));
+        report.say_once(POST_URI.severity, "posted elsewhere", text);
     }
 }
 
@@ -105,7 +120,7 @@ fn deprecated_without_handshake(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use crate::findings::testing::{fires, session, silent};
+    use crate::findings::testing::{findings, fires, session, silent};
 
     const ENDPOINT: &str = "event: endpoint\ndata: /messages?session_id=1\n\n";
 
@@ -154,5 +169,37 @@ mod tests {
         fires(rule, &at("10.0.0.2"));
         silent(rule, &at("10.0.0.2:8000"));
         silent(rule, &opened("2024-11-05", ENDPOINT));
+    }
+
+    /// A stream that stays open, and what is posted beside it to these places.
+    fn beside(targets: &[&str]) -> Vec<String> {
+        let get = "> GET /sse\nAccept: text/event-stream\n\n".to_owned();
+        let stream = format!("<_HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n{ENDPOINT}");
+        let mut steps = vec!["@ 1".to_owned(), get, stream, "@ 2".to_owned()];
+        for (id, target) in targets.iter().enumerate() {
+            let ping = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
+            steps.push(format!("> POST {target}\nContent-Type: application/json\n\n{ping}"));
+            steps.push("< 202\n\n".to_owned());
+        }
+        steps
+    }
+
+    #[test]
+    fn messages_are_posted_to_the_endpoint() {
+        let rule = "sse-legacy-post-uri";
+        let announced = "/messages?session_id=1";
+        silent(rule, &beside(&[announced, announced]));
+        let found = fires(rule, &beside(&["/messages"]));
+        assert_eq!(found.text, "posted to /messages, the stream announced /messages?session_id=1");
+        fires(rule, &beside(&[announced, "/sse"]));
+        let twice = findings(&beside(&["/messages", "/messages?session_id=2", announced]));
+        let texts: Vec<&str> = twice.iter().filter(|f| f.rule.id == rule).map(|f| f.text.as_str()).collect();
+        assert_eq!(texts, [found.text.as_str(), "posted elsewhere 1 more times, which are not listed"]);
+        // Another path is another service.
+        silent(rule, &beside(&["/rpc"]));
+        // The attempt at Streamable HTTP.
+        let accepts =
+            |step: String| step.replace("\nContent", "\nAccept: application/json, text/event-stream\nContent");
+        silent(rule, &beside(&["/sse"]).into_iter().map(accepts).collect::<Vec<_>>());
     }
 }

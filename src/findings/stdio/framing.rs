@@ -17,7 +17,7 @@ pub(in crate::findings) const RULES: &[&Rule] =
 /// Nesting looked into, and members of a batch, where it only matters whether a text is a message.
 const DEPTH: usize = 64;
 
-static EMBEDDED_NEWLINE: Rule = Rule {
+pub(in crate::findings) static EMBEDDED_NEWLINE: Rule = Rule {
     id: "stdio-embedded-newline",
     severity: Severity::Error,
     layer: "stdio",
@@ -126,7 +126,7 @@ pub(in crate::findings) static JSON_ON_STDERR: Rule = Rule {
 
 #[cfg(test)]
 mod tests {
-    use crate::findings::testing::{fires, session, silent};
+    use crate::findings::testing::{findings, fires, session, silent};
 
     const PING: &str = r#"> {"jsonrpc":"2.0","id":1,"method":"ping"}"#;
     const PONG: &str = r#"< {"jsonrpc":"2.0","id":1,"result":{}}"#;
@@ -142,6 +142,13 @@ mod tests {
         let found = fires(rule, &told(&[&[PING], pretty.as_slice()].concat()));
         assert_eq!(found.messages.len(), 5, "{found:?}");
         fires(rule, &told(&[PING, "< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":1,\"message\":\"a", "< b\"}}"]));
+        // The lines by themselves are told of where they are no message together, and then all of them.
+        let lines = "stdio-stdout-not-mcp";
+        silent(lines, &told(&[&[PING], pretty.as_slice()].concat()));
+        let log = ["< {", "<   level: 1", "< }", "< done"];
+        let found = findings(&told(&[&[PING], log.as_slice(), &[PONG, "< {", "<  a"]].concat()));
+        let at: Vec<u64> = found.iter().filter(|f| f.rule.id == lines).map(|f| f.messages[0].0).collect();
+        assert_eq!(at, [5, 6, 7, 8, 10, 11]);
         silent(rule, &told(&[PING, "< {", "< loading", PONG, "< }"]));
         silent(rule, &told(&[PING, "< {", "< \"a\": 1", "< }"]));
         silent(rule, &told(&[PING, PONG]));

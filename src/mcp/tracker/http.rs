@@ -82,6 +82,7 @@ impl Tracker {
                 && answer.transport != Transport::HttpSse
         };
         self.give_up_where(here, sink);
+        self.places.over(exchange);
         if !self.is_over_later(exchange) {
             self.exchanges.remove(&exchange);
         }
@@ -147,12 +148,12 @@ impl Tracker {
                     state.begun = true;
                     state.changed = true;
                 }
-                self.places.announce(server, target, number);
                 number
             }
         };
         if let Some(place) = self.exchanges.get_mut(&exchange) {
             place.session = Some(number);
+            self.places.announce(place, target, number);
         }
         self.carries(text.connection, number, sink);
     }
