@@ -111,6 +111,7 @@ fn read(row: &Row<'_>, session: &Session, limits: &Limits) -> anyhow::Result<Mes
         line: None,
         redelivered,
         copies: None,
+        operation: None,
         link: None,
         findings: Vec::new(),
     })
