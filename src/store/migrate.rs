@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 use super::place::Place;
@@ -67,6 +68,8 @@ fn connect(name: &OsStr, place: &Place, flags: OpenFlags, busy_timeout: Duration
     let connection = Connection::open_with_flags(name, flags)
         .with_context(|| format!("cannot open the database {}", place.path().display()))?;
     connection.busy_timeout(busy_timeout)?;
+    // Else SQLite plans a statement anew whenever a bound number changes which might choose another index: longer than most take.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     // The file may come from anybody: nothing its schema says is run with our rights, and damaged cells are errors.
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.pragma_update(None, "cell_size_check", true)?;

@@ -9,7 +9,8 @@ use crate::decode::tcp::{Facts, Options};
 use crate::decode::tls::StepKind;
 use crate::decode::{Direction, Side};
 use crate::event::{Connection, ConnectionKind};
-use crate::mcp::{Carrier, Message, MessageNumber, Peers, Session, SessionNumber};
+use crate::mcp::{Carrier, MessageNumber, Peers, Session, SessionNumber};
+use crate::store::MessageRow;
 use crate::view::{safe, units};
 
 pub use index::Index;
@@ -160,7 +161,7 @@ fn tls(connection: &Connection, ends: &Place) -> Vec<Step> {
 }
 
 /// The request of an exchange, where it was seen, with the messages that its body carried.
-pub fn of_request(place: &Place, exchange: &Exchange, messages: &[&Message]) -> Option<Step> {
+pub fn of_request(place: &Place, exchange: &Exchange, messages: &[&MessageRow]) -> Option<Step> {
     let method = exchange.method.as_ref()?;
     let target = safe::visible(exchange.target.as_deref().unwrap_or_default());
     let detail = format!("HTTP {} {target}{}", safe::visible(method), content(&exchange.request, true));
@@ -169,7 +170,7 @@ pub fn of_request(place: &Place, exchange: &Exchange, messages: &[&Message]) -> 
 }
 
 /// The response, where it was seen, with the messages that its body carried; events are steps of their own.
-pub fn of_response(place: &Place, exchange: &Exchange, messages: &[&Message], has_events: bool) -> Option<Step> {
+pub fn of_response(place: &Place, exchange: &Exchange, messages: &[&MessageRow], has_events: bool) -> Option<Step> {
     let status = exchange.status?;
     let reason = safe::visible(exchange.reason.as_deref().unwrap_or_default());
     let location = field(&exchange.response, "location").map(|to| format!(" → {}", safe::visible(to)));
@@ -182,10 +183,10 @@ pub fn of_response(place: &Place, exchange: &Exchange, messages: &[&Message], ha
 }
 
 /// A message with a frame of its own: a server-sent event, or what a WebSocket carried.
-pub fn of_frame(place: &Place, message: &Message) -> Step {
+pub fn of_frame(place: &Place, message: &MessageRow) -> Step {
     let id = message.sse_id.as_deref().map(|id| format!("  id {}", safe::visible(id))).unwrap_or_default();
     let what = if message.carrier == Carrier::WebSocket { "WebSocket message" } else { "SSE event" };
-    let detail = format!("{what}{id}  {}", units::size(message.raw.len() as u64));
+    let detail = format!("{what}{id}  {}", units::size(message.size));
     let from = match message.direction {
         Direction::ClientToServer => place.client,
         Direction::ServerToClient => place.client.other(),
@@ -232,7 +233,7 @@ fn pipe(session: &Session) -> Step {
 }
 
 /// A line on a pipe.
-pub fn of_line(message: &Message) -> Step {
+pub fn of_line(message: &MessageRow) -> Step {
     let (from, to, pipe) = match message.direction {
         Direction::ClientToServer => ("host", "server", "stdin"),
         Direction::ServerToClient => ("server", "host", "stdout"),
@@ -256,18 +257,23 @@ pub fn of_line(message: &Message) -> Step {
     with_messages(step, &[message])
 }
 
-fn with_messages(step: Step, messages: &[&Message]) -> Step {
+fn with_messages(step: Step, messages: &[&MessageRow]) -> Step {
     let Some(first) = messages.first() else { return step };
     let more = if messages.len() > 1 { format!(" and {} more", messages.len() - 1) } else { String::new() };
     let id = first.id.as_deref().map(|id| format!(" id {}", safe::visible(id))).unwrap_or_default();
     let about = format!("{}{id}{more}", safe::visible(first.method.as_deref().unwrap_or("no known method")));
-    Step { role: role(first), messages: messages.iter().map(|message| message.number).collect(), about, ..step }
+    Step {
+        role: role(first.kind, first.method.as_deref()),
+        messages: messages.iter().map(|message| message.number).collect(),
+        about,
+        ..step
+    }
 }
 
 /// What a message does for the session.
-pub fn role(message: &Message) -> Option<&'static str> {
+pub fn role(kind: Kind, method: Option<&str>) -> Option<&'static str> {
     const SYNCHRONIZATION: [&str; 4] = ["initialize", "notifications/initialized", "ping", "server/discover"];
-    match (message.kind, message.method.as_deref()) {
+    match (kind, method) {
         (Kind::Invalid, _) => None,
         (_, Some(method)) if SYNCHRONIZATION.contains(&method) => Some("synchronization"),
         (Kind::Request, _) => Some("request"),
@@ -280,7 +286,10 @@ pub fn role(message: &Message) -> Option<&'static str> {
 mod tests {
     use super::*;
     use crate::capture::Time;
-    use crate::mcp::talk;
+    use crate::event::Event;
+    use crate::mcp::{Message, Transport, talk};
+    use crate::store::{CaptureInfo, CaptureKind, Key, Options as StoreOptions, Page, Place as StorePlace};
+    use crate::store::{Reader, Scope, Summary, Writer};
 
     #[test]
     fn what_follows_a_switch_to_websocket_is_told_message_by_message_and_the_switch_is_whole() {
@@ -293,14 +302,23 @@ mod tests {
         };
         assert_eq!(response(101).as_deref(), Some("HTTP 101 "));
         assert_eq!(response(200).as_deref(), Some("HTTP 200   (cut)"));
-        for (direction, ends) in
-            [(Direction::ClientToServer, "192.0.2.1 → 192.0.2.2"), (Direction::ServerToClient, "192.0.2.2 → 192.0.2.1")]
-        {
+        let store = StorePlace::temporary().unwrap();
+        let info = CaptureInfo { kind: CaptureKind::Import, source: "one".into(), process: 1, started: Time(0) };
+        let mut writer = Writer::create(store.clone(), &info, StoreOptions::default()).unwrap();
+        let peers = Peers::Process { process: 1, command: Vec::new(), name: None };
+        let session = Session::opened(SessionNumber(1), Transport::WebSocket, peers, Time(0));
+        writer.event(Event::Session(Box::new(session)));
+        for (number, direction) in [(1, Direction::ClientToServer), (2, Direction::ServerToClient)] {
             let text = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
-            let message = Message { carrier: Carrier::WebSocket, ..talk::message(3, Time(0), direction, text) };
-            let step = of_frame(&place, &message);
-            assert_eq!((step.ends().as_str(), step.detail.as_str()), (ends, "WebSocket message  40 B"));
-            assert_eq!(step.messages, [MessageNumber(3)]);
+            let message = talk::message(number, Time(0), direction, text);
+            writer.event(Event::Message(Box::new(Message { carrier: Carrier::WebSocket, ..message })));
         }
+        writer.finish(&Summary::default()).unwrap();
+        let rows = Reader::open(store).unwrap().message_rows(Scope::All, Page::<Key>::first(10)).unwrap();
+        let steps = rows.iter().map(|row| of_frame(&place, row));
+        let told: Vec<_> = steps.map(|step| (step.ends(), step.detail, step.messages)).collect();
+        let expected =
+            |ends: &str, number| (ends.to_owned(), "WebSocket message  40 B".to_owned(), vec![MessageNumber(number)]);
+        assert_eq!(told, [expected("192.0.2.1 → 192.0.2.2", 1), expected("192.0.2.2 → 192.0.2.1", 2)]);
     }
 }

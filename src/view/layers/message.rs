@@ -98,7 +98,7 @@ pub(super) fn mcp(place: &Place<'_>, message: &Message) -> Layer {
     if !said.is_empty() {
         fields.push(Field::new("about", &said));
     }
-    fields.extend(steps::role(message).map(|role| Field::new("role", role)));
+    fields.extend(steps::role(message.kind, message.method.as_deref()).map(|role| Field::new("role", role)));
     fields.extend(message.findings.iter().map(|rule| Field::new("finding", rule).odd()));
     let envelope = &message.envelope;
     let own = [&envelope.params, &envelope.result, &envelope.error].into_iter().flatten().next();

@@ -10,7 +10,7 @@ use crate::capture::PacketNumber;
 use crate::decode::ConnectionId;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::event::Connection;
-use crate::mcp::{Carrier, Message, MessageNumber, Peers, Session, SessionNumber};
+use crate::mcp::{Carrier, Peers, Session, SessionNumber};
 use crate::store::{CaptureId, Key, MessageRow, Page, Reader, Scope};
 
 /// Messages, exchanges or connections that are read at once.
@@ -22,8 +22,8 @@ const YOUNG: usize = 256;
 /// Exchanges that are asked for again until their response is complete.
 const OPEN: usize = 4_096;
 
-/// Messages of one body that a step names: as many as can be counted.
-const NAMED: u64 = 0xFFFF;
+/// Messages of one body that a step names.
+const NAMED: u64 = 10_000;
 
 /// Where a step comes from. What shares its first packet stands in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,7 +88,7 @@ impl Carried {
     }
 
     fn count(self) -> u64 {
-        self.0 & NAMED
+        self.0 & 0xFFFF
     }
 }
 
@@ -312,9 +312,7 @@ fn first(packets: &[PacketNumber]) -> Option<PacketNumber> {
 fn lines(reader: &Reader, record: &Session, above: &[Step], first: usize, limit: usize) -> Result<Vec<Step>> {
     let mut rows: Vec<Step> = above.iter().skip(first).take(limit).cloned().collect();
     let position = (first + rows.len()).saturating_sub(above.len()) as u64 + 1;
-    for row in reader.message_rows_at(record.number, position, limit - rows.len())? {
-        rows.extend(reader.message(row.key())?.iter().map(of_line));
-    }
+    rows.extend(reader.message_rows_at(record.number, position, limit - rows.len())?.iter().map(of_line));
     rows.iter_mut().enumerate().for_each(|(at, step)| step.number = first + at + 1);
     Ok(rows)
 }
@@ -360,15 +358,14 @@ impl Made<'_> {
         let (reader, capture) = (self.reader, self.capture);
         let Some((exchange, place)) = self.within(ExchangeNumber(number))? else { return Ok(None) };
         let carried = if carrier == Carrier::RequestBody { bodies.request } else { bodies.response };
-        let mut messages: Vec<Message> = Vec::new();
         // Members of a batch are complete at the same time, so that their numbers follow one another.
-        for number in carried.first()..carried.first() + carried.count() {
-            let message = reader.message(Key::new(capture, number))?;
-            messages.extend(
-                message.filter(|message| (message.exchange, message.carrier) == (Some(exchange.number), carrier)),
-            );
-        }
-        let messages: Vec<&Message> = messages.iter().collect();
+        let page = Page::from(Key::new(capture, carried.first()), carried.count() as usize);
+        let messages = match carried.count() {
+            0 => Vec::new(),
+            _ => reader.message_rows(Scope::Capture(capture), page)?,
+        };
+        let own = |message: &&MessageRow| (message.exchange, message.carrier) == (Some(exchange.number), carrier);
+        let messages: Vec<&MessageRow> = messages.iter().filter(own).collect();
         Ok(match carrier {
             Carrier::RequestBody => of_request(&place, exchange, &messages),
             _ => of_response(&place, exchange, &messages, bodies.events),
@@ -376,7 +373,9 @@ impl Made<'_> {
     }
 
     fn event(&mut self, number: u64) -> Result<Option<Step>> {
-        let message = self.reader.message_of(self.record.number, MessageNumber(number))?;
+        let page = Page::from(Key::new(self.capture, number), 1);
+        let own = |message: &MessageRow| (message.session, message.number.0) == (self.record.number, number);
+        let message = self.reader.message_rows(Scope::Capture(self.capture), page)?.pop().filter(own);
         let Some((message, exchange)) =
             message.and_then(|message| message.exchange.map(|exchange| (message, exchange)))
         else {
