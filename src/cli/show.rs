@@ -197,7 +197,6 @@ impl Timeline {
     fn follow(&mut self, opened: &Opened, mut seen: Option<Key>) -> Result<()> {
         let mut version = None;
         for look in 0u32.. {
-            self.out.flush()?;
             let now = opened.reader.data_version()?;
             // A writer that was killed says no more.
             if version != Some(now) || look.is_multiple_of(ASSURE) {
@@ -214,6 +213,7 @@ impl Timeline {
                         return self.ended(&session);
                     }
                 }
+                self.out.flush()?;
             }
             thread::sleep(LOOK);
         }

@@ -22,6 +22,7 @@ mod migrate;
 mod packets;
 mod pending;
 mod place;
+mod process;
 mod query;
 mod read;
 mod record;

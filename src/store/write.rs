@@ -170,8 +170,8 @@ impl Writer {
         }
     }
 
-    /// The writer lives, at this time by the clock; said with the next commit. Once a second is often enough: after ten seconds
-    /// of silence it is taken for dead, see [`Capture::is_live`](super::Capture::is_live).
+    /// The writer lives, at this time by the clock; said with the next commit. Once a second is often enough: only after ten seconds
+    /// of silence is it asked whether its process does, see [`Capture::is_live`](super::Capture::is_live).
     pub fn alive(&mut self, now: Time) {
         self.alive = now;
     }

@@ -2,8 +2,10 @@
 
 use std::fs::File;
 use std::io::{BufReader, Read, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Stdio};
 
+use rusqlite::Connection;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -11,7 +13,7 @@ use crate::program::{mcptap, root};
 use crate::wrapped::{ANSWERS, Follower, Wrapped, await_session, line, of_type, place, recorded, request};
 
 /// The state that `mcptap sessions` shows of the only session.
-fn state(db: &std::path::Path) -> String {
+fn state(db: &Path) -> String {
     let shown = mcptap().args(["sessions", "--db"]).arg(db).output().expect("mcptap runs");
     let shown = String::from_utf8(shown.stdout).expect("text is UTF-8");
     shown.lines().nth(1).expect("a session").split_whitespace().nth(1).expect("a state or what follows it").to_owned()
@@ -37,6 +39,41 @@ fn a_second_process_sees_each_message_of_a_wrapped_server_and_its_end() {
     let rest = follower.rest();
     assert_eq!(of_type(&rest, "message").len(), 2, "what was said last is not missed");
     assert_eq!(of_type(&rest, "session").last().expect("how it ended")["exit"], json!({ "code": 0 }));
+    assert_eq!(state(&db), "sh", "no longer live: the command follows");
+}
+
+/// Makes the recorder's last word an old one.
+fn forget_the_last_word(db: &Path) -> rusqlite::Result<usize> {
+    Connection::open(db)?.execute("UPDATE capture SET last_alive = 0", [])
+}
+
+/// A recorder that says nothing for long may be at one huge message: here it is stopped.
+#[test]
+fn a_silent_recorder_is_followed_as_long_as_its_process_lives() {
+    let (_folder, db) = place();
+    let mut wrapped = Wrapped::shell(&db, ANSWERS);
+    wrapped.converse(1..2);
+    await_session(&db);
+    Follower::start(&db).await_message(2);
+    let process = Pid::from_raw(wrapped.child.id() as i32).expect("a process id");
+    let tell = |signal| kill_process(process, signal).expect("it lives");
+    tell(Signal::STOP);
+    while forget_the_last_word(&db).is_err() {
+        // It was stopped while it wrote.
+        tell(Signal::CONT);
+        tell(Signal::STOP);
+    }
+    assert_eq!(state(&db), "live");
+    let mut follower = Follower::start(&db);
+    // Which is said once it was asked whether there can be more.
+    follower.await_message(2);
+    tell(Signal::CONT);
+    wrapped.converse(2..3);
+    follower.await_message(4);
+    wrapped.child.kill().expect("it lives");
+    wrapped.child.wait().expect("it ends");
+    forget_the_last_word(&db).expect("nobody else writes");
+    follower.rest();
     assert_eq!(state(&db), "sh", "no longer live: the command follows");
 }
 

@@ -25,8 +25,8 @@ use crate::source::batch::Batch;
 use crate::source::overflow::Overflow;
 use crate::source::{Item, Source, now};
 
-/// How long traffic without a pause may keep the recorder from writing things out.
-const PAUSE: Duration = Duration::from_millis(100);
+/// How long traffic without a pause may keep the recorder from writing things out: who follows looks every 30 ms, and is to see it within 100.
+const PAUSE: Duration = Duration::from_millis(40);
 
 /// The side of the lanes: where what passes is noted.
 #[derive(Debug)]

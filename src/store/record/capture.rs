@@ -7,7 +7,7 @@ use rusqlite::{Connection, Row, params};
 use super::Columns;
 use crate::capture::Time;
 use crate::source::Damage;
-use crate::store::CaptureId;
+use crate::store::{CaptureId, process};
 use crate::store::codec::{Code, Damaged};
 use crate::store::packets::PacketCounts;
 
@@ -95,9 +95,10 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Whether it is still being written: not finished, and heard of within ten seconds before `now`.
+    /// Whether it is still being written: not finished, and heard of within ten seconds before `now` or by a process that still runs.
     pub fn is_live(&self, now: Time) -> bool {
-        self.summary.is_none() && now.since(self.last_alive) < 10_000_000_000
+        let heard = || now.since(self.last_alive) < 10_000_000_000;
+        self.summary.is_none() && (heard() || process::runs_since(self.info.process, self.info.started))
     }
 }
 

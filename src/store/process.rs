@@ -1,0 +1,56 @@
+//! Whether the process that writes a capture is still there: one that is at a message of a hundred megabytes says nothing for long.
+
+use crate::capture::Time;
+
+/// Whether a process of this number runs and did so at `time`. A number is given to another process once its own is gone: that one began later.
+#[cfg(target_os = "linux")]
+pub(super) fn runs_since(process: u32, time: Time) -> bool {
+    began(process).is_some_and(|began| began <= time)
+}
+
+/// Elsewhere nobody tells when a process began.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn runs_since(_: u32, _: Time) -> bool {
+    false
+}
+
+/// When a process began that has not ended, by the clock.
+#[cfg(target_os = "linux")]
+fn began(process: u32) -> Option<Time> {
+    use rustix::time::{ClockId, clock_gettime};
+
+    // proc(5): the name, in parentheses, may hold anything; the next word is the state, the 20th from there the beginning in ticks since boot.
+    let stat = std::fs::read(format!("/proc/{process}/stat")).ok()?;
+    let stat = String::from_utf8_lossy(&stat);
+    let mut words = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace();
+    let has_ended = matches!(words.next()?, "Z" | "X");
+    let ticks: i64 = words.nth(18)?.parse().ok()?;
+    let tick = 1_000_000_000 / i64::try_from(rustix::param::clock_ticks_per_second()).ok()?;
+    let since_boot = clock_gettime(ClockId::Boottime);
+    let age = (since_boot.tv_sec * 1_000_000_000 + since_boot.tv_nsec).checked_sub(ticks.checked_mul(tick)?)?;
+    (!has_ended).then(|| crate::source::now().plus(-age))
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+    use crate::source::now;
+
+    #[test]
+    fn a_process_runs_from_its_beginning_to_its_end() {
+        assert!(runs_since(std::process::id(), now()));
+        assert!(!runs_since(std::process::id(), Time(0)), "another one had its number");
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat starts");
+        assert!(runs_since(child.id(), now()));
+        child.kill().expect("it lives");
+        let path = format!("/proc/{}/stat", child.id());
+        while !std::fs::read_to_string(&path).expect("it was not waited for").contains(") Z ") {
+            std::thread::yield_now();
+        }
+        assert!(!runs_since(child.id(), now()), "what is left of it writes no more");
+        child.wait().expect("it ended");
+        assert!(!runs_since(child.id(), now()));
+    }
+}
