@@ -9,6 +9,8 @@
 //! A chunk that is open on reading was open at that packet number on writing too: so the bound on open chunks of the writer also
 //! bounds a reader that merges the connections of a capture.
 
+use std::ops::Range;
+
 use super::codec::{Code, Damaged, Decoder, Encoder};
 use super::text;
 use crate::capture::{LinkType, Packet, PacketNumber, PacketRange, Time};
@@ -83,9 +85,19 @@ const SEGMENT: u8 = 1;
 const SECOND: u8 = 2;
 const MASKED: u8 = 4;
 
+/// A part of a packet's data that is compressed already.
+#[derive(Debug)]
+pub(super) struct Piece {
+    pub(super) range: Range<usize>,
+    pub(super) frame: Vec<u8>,
+}
+
 /// A chunk that is being filled.
 #[derive(Debug, Default)]
 pub(super) struct Builder {
+    /// Frames of what comes before `bytes`, and how much that is.
+    frames: Vec<u8>,
+    framed: usize,
     bytes: Encoder,
     numbers: Encoder,
     packets: u64,
@@ -98,7 +110,7 @@ pub(super) struct Builder {
 impl Builder {
     /// Bytes so far.
     pub(super) fn len(&self) -> usize {
-        self.bytes.0.len()
+        self.framed + self.bytes.0.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -110,8 +122,8 @@ impl Builder {
         self.last.0
     }
 
-    /// Appends a packet; its number must be larger than the last.
-    pub(super) fn push(&mut self, packet: &KeptPacket) {
+    /// Appends a packet; its number must be larger than the last. `pieces` of its data stand in order.
+    pub(super) fn push(&mut self, packet: &KeptPacket, pieces: &[Piece], packer: &mut text::Packer) {
         if self.is_empty() {
             self.first = packet.number;
             self.times = (packet.time, packet.time);
@@ -132,9 +144,24 @@ impl Builder {
         if let Some(segment) = &packet.segment {
             put_segment(out, segment);
         }
-        out.0.extend_from_slice(&packet.data);
+        let mut at = 0;
+        for piece in pieces {
+            self.bytes.0.extend_from_slice(&packet.data[at..piece.range.start]);
+            // Without memory for zstd's tables the bytes stand for themselves, as those of other packets do.
+            at = if self.join(piece, packer).is_ok() { piece.range.end } else { piece.range.start };
+        }
+        self.bytes.0.extend_from_slice(&packet.data[at..]);
         self.last = (packet.number, packet.time);
         self.packets += 1;
+    }
+
+    /// Compresses what is there so far, and puts a piece behind it.
+    fn join(&mut self, piece: &Piece, packer: &mut text::Packer) -> std::io::Result<()> {
+        self.frames.extend(packer.frame(&self.bytes.0)?);
+        self.frames.extend_from_slice(&piece.frame);
+        self.framed += self.bytes.0.len() + piece.range.len();
+        self.bytes.0.clear();
+        Ok(())
     }
 
     /// Closes the chunk; the builder is empty again. What it was built in is left for another one.
@@ -143,14 +170,15 @@ impl Builder {
         connection: ConnectionId,
         packer: &mut text::Packer,
     ) -> std::io::Result<(Chunk, Spare)> {
-        let full = std::mem::take(self);
+        let mut full = std::mem::take(self);
+        full.frames.extend(packer.frame(&full.bytes.0)?);
         let chunk = Chunk {
             connection,
             numbers: (full.first, full.last.0),
             times: full.times,
             packets: full.packets,
             number_list: full.numbers.0,
-            data: packer.frame(&full.bytes.0)?,
+            data: full.frames,
         };
         Ok((chunk, Spare(full.bytes.0)))
     }
@@ -199,7 +227,7 @@ pub(super) struct Chunk {
     pub(super) packets: u64,
     /// The number of each, as steps.
     pub(super) number_list: Vec<u8>,
-    /// A zstd frame.
+    /// Zstd frames, one behind the other.
     pub(super) data: Vec<u8>,
 }
 
@@ -335,6 +363,13 @@ pub(super) mod tests {
         }
     }
 
+    /// The second and the last quarter of some data.
+    fn pieces(data: &[u8], packer: &mut text::Packer) -> Vec<Piece> {
+        let quarter = data.len() / 4;
+        let mut piece = |range: Range<usize>| Piece { frame: packer.frame(&data[range.clone()]).unwrap(), range };
+        if data.len() % 3 == 0 { Vec::new() } else { vec![piece(quarter..2 * quarter), piece(3 * quarter..data.len())] }
+    }
+
     proptest! {
         #[test]
         fn packets_survive_the_round_trip(
@@ -349,7 +384,8 @@ pub(super) mod tests {
                 if let Some(segment) = &mut packet.segment {
                     segment.packet = packet.number;
                 }
-                builder.push(&packet);
+                let pieces = pieces(&packet.data, &mut packer);
+                builder.push(&packet, &pieces, &mut packer);
                 packet
             }).collect();
             let (chunk, _) = builder.finish(ConnectionId(1), &mut packer).unwrap();

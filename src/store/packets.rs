@@ -11,6 +11,7 @@
 //! the decoder has looked at their payload for secrets.
 
 mod connection;
+mod line;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
@@ -18,11 +19,14 @@ use std::ops::Range;
 use rustc_hash::FxBuildHasher;
 
 use self::connection::Connection;
-use super::chunk::{Builder, CHUNK, Chunk, KeptPacket, Spare};
+use self::line::{Line, Whole};
+use super::chunk::{Builder, CHUNK, Chunk, KeptPacket, Piece, Spare};
 use super::text::Packer;
+use crate::capture::pipe::{self, Content, Pipe};
 use crate::capture::{Limits, LinkType, Packet, PacketNumber};
 use crate::decode::{ConnectionId, Side};
 use crate::event::Segment;
+use crate::mcp::Message;
 
 /// Packets held, over all connections.
 const HELD_TOTAL: usize = 64 << 20;
@@ -69,13 +73,21 @@ struct Output {
     ready: Vec<Chunk>,
     /// One is enough for a connection at a time, and many chunks are closed at once only to be committed.
     spare: Option<Spare>,
+    /// The long line of a pipe that ended last.
+    line: Option<Whole>,
     counts: PacketCounts,
 }
 
 impl Packets {
     pub(super) fn new(limits: Limits, keep_secrets: bool) -> std::io::Result<Packets> {
-        let out =
-            Output { open: 0, packer: Packer::new()?, ready: Vec::new(), spare: None, counts: PacketCounts::default() };
+        let out = Output {
+            open: 0,
+            packer: Packer::new()?,
+            ready: Vec::new(),
+            spare: None,
+            line: None,
+            counts: PacketCounts::default(),
+        };
         Ok(Packets {
             limits,
             keep_secrets,
@@ -251,6 +263,11 @@ impl Packets {
         Ok(())
     }
 
+    /// The text of a message whose packets were compressed, as frames.
+    pub(super) fn text(&mut self, message: &Message) -> Option<Vec<u8>> {
+        self.out.line.take()?.text(&message.packets, message.span)
+    }
+
     /// The chunks that are complete.
     pub(super) fn take_ready(&mut self) -> impl Iterator<Item = Chunk> + '_ {
         self.out.ready.drain(..)
@@ -268,7 +285,8 @@ impl Packets {
 }
 
 impl Output {
-    fn push(&mut self, packet: &KeptPacket, chunk: &mut Builder) -> std::io::Result<()> {
+    /// Puts a packet in its chunk, which a line of a pipe goes through.
+    fn push(&mut self, packet: &KeptPacket, line: &mut Line, chunk: &mut Builder) -> std::io::Result<()> {
         // A fragment may come after packets with larger numbers went out: the chunk stays in order, chunks may overlap.
         if !chunk.is_empty() && packet.number <= chunk.last() {
             self.close(packet.connection, chunk)?;
@@ -279,10 +297,24 @@ impl Output {
             chunk.begin(spare);
         }
         let before = chunk.len();
-        chunk.push(packet);
+        chunk.push(packet, &self.pieces(packet, line), &mut self.packer);
         self.open += chunk.len() - before;
         self.counts.kept += 1;
         if chunk.len() >= CHUNK { self.close(packet.connection, chunk) } else { Ok(()) }
+    }
+
+    /// What of a packet is part of a long line, and compressed for its message too.
+    fn pieces(&mut self, packet: &KeptPacket, line: &mut Line) -> Vec<Piece> {
+        self.line = None;
+        match (&packet.segment, pipe::decode(&packet.data)) {
+            (Some(segment), Some((_, Content::Data(Pipe::Stdin | Pipe::Stdout, payload)))) if packet.link == LinkType::PIPE => {
+                let (mut pieces, whole) = line.take(packet.number, segment.offset, payload, &mut self.packer);
+                pieces.iter_mut().for_each(|piece| piece.range = piece.range.start + pipe::HEAD..piece.range.end + pipe::HEAD);
+                self.line = whole;
+                pieces
+            }
+            _ => Vec::new(),
+        }
     }
 
     fn close(&mut self, connection: ConnectionId, chunk: &mut Builder) -> std::io::Result<()> {

@@ -22,11 +22,20 @@ const WORTH_COMPRESSING: usize = 1 << 10;
 pub(super) enum Text {
     /// UTF-8, kept as TEXT.
     Plain(Vec<u8>),
-    /// A zstd frame, kept as BLOB; what is not UTF-8, however short.
+    /// Zstd frames, kept as BLOB; what is not UTF-8, however short.
     Packed(Vec<u8>),
 }
 
 impl Text {
+    /// A text of which there are frames already.
+    pub(super) fn smaller(raw: Vec<u8>, frames: Vec<u8>) -> Text {
+        if frames.len() >= raw.len() && simdutf8::basic::from_utf8(&raw).is_ok() {
+            Text::Plain(raw)
+        } else {
+            Text::Packed(frames)
+        }
+    }
+
     /// Bytes it takes.
     pub(super) fn len(&self) -> usize {
         match self {
@@ -66,14 +75,13 @@ impl Packer {
 
     /// The text as it is to be kept: what is smaller.
     pub(super) fn text(&mut self, raw: Vec<u8>) -> Text {
-        let plain = simdutf8::basic::from_utf8(&raw).is_ok();
-        if plain && raw.len() < WORTH_COMPRESSING {
+        if raw.len() < WORTH_COMPRESSING && simdutf8::basic::from_utf8(&raw).is_ok() {
             return Text::Plain(raw);
         }
         match self.frame(&raw) {
-            Ok(frame) if !plain || frame.len() < raw.len() => Text::Packed(frame),
-            // Not smaller, or no memory for zstd's tables: SQLite keeps any bytes as TEXT.
-            _ => Text::Plain(raw),
+            Ok(frame) => Text::smaller(raw, frame),
+            // No memory for zstd's tables: SQLite keeps any bytes as TEXT.
+            Err(_) => Text::Plain(raw),
         }
     }
 

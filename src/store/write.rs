@@ -9,7 +9,7 @@ use super::packets::Packets;
 use super::pending::{Pending, Written};
 use super::record::capture::{self, CaptureInfo, Counts, Summary};
 use super::record::message::Glance;
-use super::text::Packer;
+use super::text::{Packer, Text};
 use super::{CaptureId, Place, migrate};
 use crate::capture::{Limits, Packet, Time};
 use crate::event::Event;
@@ -148,7 +148,11 @@ impl Writer {
             Event::Session(session) => self.pending.session(*session),
             Event::Message(mut message) => {
                 let glance = Glance::of(&message);
-                let text = self.packer.text(std::mem::take(&mut message.raw));
+                let raw = std::mem::take(&mut message.raw);
+                let text = match self.packets.text(&message) {
+                    Some(frames) => Text::smaller(raw, frames),
+                    None => self.packer.text(raw),
+                };
                 self.pending.message(*message, glance, text);
             }
             Event::Exchange(exchange) | Event::Head(exchange) => self.pending.exchange(*exchange),

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::Output;
+use super::line::Line;
 use crate::capture::PacketNumber;
 use crate::decode::{Side, http};
 use crate::store::chunk::{Builder, KeptPacket};
@@ -28,6 +29,8 @@ pub(super) struct Sent {
     /// The end of what the decoder has looked at.
     pub(super) cleared: u64,
     pub(super) secrets: Secrets,
+    /// Where it is a pipe.
+    line: Line,
 }
 
 #[derive(Debug, Default)]
@@ -78,7 +81,7 @@ impl Connection {
     /// Lets go the packets at the front that may be written; and, blanked, those that may not, while more than `most` bytes wait.
     pub(super) fn release(&mut self, most: usize, out: &mut Output) -> std::io::Result<()> {
         while let Some(mut front) = self.waiting.pop_front() {
-            let sent = &self.sides[front.side.index()];
+            let sent = &mut self.sides[front.side.index()];
             if front.is_cleared(sent.cleared) {
                 front.mask(&sent.secrets);
             } else if self.bytes > most {
@@ -89,7 +92,7 @@ impl Connection {
                 break;
             }
             self.bytes -= front.packet.size();
-            out.push(&front.packet, &mut self.chunk)?;
+            out.push(&front.packet, &mut sent.line, &mut self.chunk)?;
         }
         Ok(())
     }

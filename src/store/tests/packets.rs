@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::capture::pipe;
 use crate::capture::{Limits, LinkType, Origin, Packet, PacketNumber, PacketRange, Part};
 use crate::decode::ConnectionId;
 use crate::decode::Side::{self, First, Second};
@@ -325,6 +326,55 @@ pub(super) fn record_a_session(writer: &mut Writer) {
         wire.writer.event(Event::Exchange(Box::new(exchange)));
     }
     writer.finish(&Summary::default()).unwrap();
+}
+
+#[test]
+fn a_long_line_of_a_pipe_is_compressed_once() {
+    let directory = directory();
+    let path = directory.path().join("captures.db");
+    let mut writer = writer(&path);
+    writer.told_session(session(1, &[1]));
+    let mut wire = Wire::new(&mut writer);
+    wire.keep(1);
+    // In one packet with what follows, and in several.
+    let lines = [20_000, 100_000].map(|numbers| (0..numbers).map(|number| format!("{number:x}")).collect::<String>());
+    let stream = format!("{}\n{}\n", lines[0], lines[1]);
+    let (mut at, mut cuts) = (0, [lines[0].len() + 40_000, 130_000, 9].into_iter().cycle());
+    let mut packets = vec![Vec::new(), Vec::new()];
+    while at < stream.len() {
+        let end = (at + cuts.next().unwrap()).min(stream.len());
+        let (mut data, head) = (Vec::new(), pipe::HEAD as u32);
+        pipe::encode(7, &pipe::Content::Data(pipe::Pipe::Stdout, &stream.as_bytes()[at..end]), &mut data);
+        let packet = wire.packet(LinkType::PIPE, &data);
+        wire.segment(1, Second, at as u64, vec![PacketRange { packet, start: head, end: data.len() as u32 }]);
+        if at == 0 {
+            packets[0].push(packet);
+            let first = message(1, 1, lines[0].as_bytes());
+            wire.writer.told_message(Message { packets: packets[0].clone(), ..first });
+        }
+        packets[1].push(packet);
+        at = end;
+    }
+    let (start, end) = (lines[0].len() as u64 + 1, stream.len() as u64 - 1);
+    let span = Span { stream: StreamId(1), start, end };
+    wire.writer.told_message(Message { packets: packets[1].clone(), span, ..message(1, 2, lines[1].as_bytes()) });
+    writer.finish(&Summary::default()).unwrap();
+
+    let reader = Reader::open(&*path).unwrap();
+    for (number, line) in (1..).zip(&lines) {
+        let message = reader.message(Key::new(CaptureId(1), number)).unwrap().unwrap();
+        assert!(message.raw == line.as_bytes(), "line {number} is the text of its message");
+    }
+    let kept = reader.packets(CaptureId(1), ConnectionId(1), PacketNumber(0), 100).unwrap();
+    let payloads: Vec<u8> = kept.iter().flat_map(|packet| packet.data[pipe::HEAD..].iter().copied()).collect();
+    assert!(payloads == stream.as_bytes(), "and its packets are as they were");
+    let db = rusqlite::Connection::open(&path).unwrap();
+    let blobs = |query| -> Vec<Vec<u8>> {
+        db.prepare(query).unwrap().query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    };
+    let (texts, chunks) = (blobs("SELECT text FROM message_text"), blobs("SELECT data FROM packet_chunk").concat());
+    assert!(memchr::memmem::find(&chunks, &texts[0]).is_some(), "one piece");
+    assert!(memchr::memmem::find(&chunks, &texts[1][..10_000]).is_some(), "the first of several");
 }
 
 proptest! {
