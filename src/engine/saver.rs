@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use anyhow::{Result, anyhow};
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-use super::Listener;
+use super::{Listener, memory};
 use crate::capture::{LinkType, Packet, PacketNumber, Time};
 use crate::event::Event;
 pub use crate::source::now;
@@ -129,12 +129,17 @@ impl Listener for Saver {
 pub struct Recorder {
     writer: Writer,
     failed: Option<anyhow::Error>,
+    /// Times since the last packet that there was nothing to do.
+    idle: u32,
 }
+
+/// Times after which memory is given back: at the first one more may be on its way.
+const REST: u32 = 2;
 
 impl Recorder {
     /// Records through `writer`.
     pub fn new(writer: Writer) -> Recorder {
-        Recorder { writer, failed: None }
+        Recorder { writer, failed: None, idle: 0 }
     }
 
     /// The capture is over. Says what was not recorded.
@@ -155,6 +160,7 @@ impl Recorder {
 
 impl Listener for Recorder {
     fn packet(&mut self, packet: &Packet<'_>) -> Result<()> {
+        self.idle = 0;
         self.writer.packet(packet);
         Ok(())
     }
@@ -168,6 +174,11 @@ impl Listener for Recorder {
         self.writer.alive(now());
         if let Err(error) = self.writer.commit() {
             self.failed = Some(error);
+        }
+        self.idle = self.idle.saturating_add(1);
+        if self.idle == REST {
+            self.writer.rest();
+            memory::give_back();
         }
         Ok(())
     }

@@ -31,7 +31,7 @@
 //!
 //! One thread does all of this with one `poll`; it is also the thread that starts the server, because a parent-death signal is tied to
 //! the thread that forked. Measured against two blocking copy threads it answers no later on one core and sooner on two,
-//! and it leaves nothing behind to be joined or interrupted. The recorder, on a thread of its own with lower priority, is not
+//! and it leaves nothing behind to be joined or interrupted. While traffic is dense it stays awake for a moment before it sleeps ([`wait`]). The recorder, on a thread of its own with lower priority, is not
 //! woken for each chunk but every [`GATHER`](queue::GATHER): work for the record stays off the path of the messages.
 
 mod lane;
@@ -41,6 +41,7 @@ mod signals;
 mod tap;
 #[cfg(test)]
 mod tests;
+mod wait;
 
 use std::fs::File;
 use std::io::Write;
@@ -52,10 +53,11 @@ use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags};
 
 use self::lane::Lane;
 use self::signals::Signals;
+use self::wait::Waiter;
 
 use crate::capture::pipe::{Exit, Pipe};
 
@@ -186,6 +188,7 @@ where
 fn forward(child: &mut Child, mut lanes: [Lane; 3], signals: &mut Signals, tap: &mut Tap) -> io::Result<ExitStatus> {
     let mut ended = None;
     let mut signalled = false;
+    let mut waiter = Waiter::new();
     loop {
         if signalled && ended.is_none() {
             // Signals go first: before `try_wait` has reaped the server its process id is its own.
@@ -207,7 +210,7 @@ fn forward(child: &mut Child, mut lanes: [Lane; 3], signals: &mut Signals, tap: 
         // Each descriptor more costs each message a fraction of a microsecond.
         let [stdin, stdout, stderr] = lanes.each_ref().map(|lane| lane.watch(signals.as_fd()));
         let mut watched = [PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN), stdin, stdout, stderr];
-        match poll(&mut watched, None) {
+        match waiter.poll(&mut watched) {
             Ok(_) => {}
             Err(rustix::io::Errno::INTR) => continue,
             Err(error) => return Err(error.into()),

@@ -367,7 +367,11 @@ pub(super) mod tests {
     fn pieces(data: &[u8], packer: &mut text::Packer) -> Vec<Piece> {
         let quarter = data.len() / 4;
         let mut piece = |range: Range<usize>| Piece { frame: packer.frame(&data[range.clone()]).unwrap(), range };
-        if data.len() % 3 == 0 { Vec::new() } else { vec![piece(quarter..2 * quarter), piece(3 * quarter..data.len())] }
+        if data.len().is_multiple_of(3) {
+            Vec::new()
+        } else {
+            vec![piece(quarter..2 * quarter), piece(3 * quarter..data.len())]
+        }
     }
 
     proptest! {

@@ -263,6 +263,13 @@ impl Packets {
         Ok(())
     }
 
+    /// Gives up memory that is kept to be used again.
+    pub(super) fn rest(&mut self) {
+        self.out.packer.rest();
+        self.out.spare = None;
+        self.out.line = None;
+    }
+
     /// The text of a message whose packets were compressed, as frames.
     pub(super) fn text(&mut self, message: &Message) -> Option<Vec<u8>> {
         self.out.line.take()?.text(&message.packets, message.span)
@@ -307,9 +314,13 @@ impl Output {
     fn pieces(&mut self, packet: &KeptPacket, line: &mut Line) -> Vec<Piece> {
         self.line = None;
         match (&packet.segment, pipe::decode(&packet.data)) {
-            (Some(segment), Some((_, Content::Data(Pipe::Stdin | Pipe::Stdout, payload)))) if packet.link == LinkType::PIPE => {
+            (Some(segment), Some((_, Content::Data(Pipe::Stdin | Pipe::Stdout, payload))))
+                if packet.link == LinkType::PIPE =>
+            {
                 let (mut pieces, whole) = line.take(packet.number, segment.offset, payload, &mut self.packer);
-                pieces.iter_mut().for_each(|piece| piece.range = piece.range.start + pipe::HEAD..piece.range.end + pipe::HEAD);
+                pieces
+                    .iter_mut()
+                    .for_each(|piece| piece.range = piece.range.start + pipe::HEAD..piece.range.end + pipe::HEAD);
                 self.line = whole;
                 pieces
             }

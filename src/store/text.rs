@@ -1,4 +1,4 @@
-//! Texts of messages at rest: short ones as they are, long ones as a zstd frame.
+//! Texts of messages at rest: short ones as they are, long ones as zstd frames, mostly one.
 
 use std::cell::RefCell;
 
@@ -73,6 +73,13 @@ impl Packer {
         Ok(Packer { compressor: Compressor::new(LEVEL)?, buffer: Vec::new() })
     }
 
+    /// Gives up its tables and its buffer, for the time in which there is nothing to compress.
+    pub(super) fn rest(&mut self) {
+        if let Ok(unused) = Packer::new() {
+            *self = unused;
+        }
+    }
+
     /// The text as it is to be kept: what is smaller.
     pub(super) fn text(&mut self, raw: Vec<u8>) -> Text {
         if raw.len() < WORTH_COMPRESSING && simdutf8::basic::from_utf8(&raw).is_ok() {
@@ -97,7 +104,7 @@ impl Packer {
     }
 }
 
-/// What a zstd frame holds, unless that is more than `most` bytes: a frame of a few bytes can stand for gigabytes.
+/// What zstd frames hold, unless that is more than `most` bytes: a frame of a few bytes can stand for gigabytes.
 pub(super) fn unpack(frame: &[u8], most: usize) -> Result<Vec<u8>, Damaged> {
     let mut raw = Vec::new();
     unpack_into(&mut raw, frame, most)?;

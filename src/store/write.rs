@@ -190,6 +190,14 @@ impl Writer {
         self.write(None)
     }
 
+    /// Nothing comes for a while: gives up memory that is kept to be used again.
+    pub fn rest(&mut self) {
+        // Whatever that fails at, it costs some memory.
+        let _ = self.db.release_memory();
+        self.packer.rest();
+        self.packets.rest();
+    }
+
     /// The capture is over: writes the rest, and that it is finished. May be called again where that failed.
     ///
     /// # Errors

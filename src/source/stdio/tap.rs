@@ -70,8 +70,8 @@ pub struct Observations {
     bytes: u64,
     /// The last answer was [`Item::Idle`], because the queue had run empty.
     idle: bool,
-    /// When the last such answer was given.
-    paused: Instant,
+    /// Since when there was work without a pause. To write things out may take longer than [`PAUSE`]: that does not count.
+    busy: Option<Instant>,
 }
 
 /// A queue for what is observed of `process`; what memory has no room for waits in `folder`.
@@ -82,8 +82,7 @@ pub fn tap(process: u32, folder: &Path) -> (Tap, Observations) {
     // It has the lanes' priority: the recorder, which has not, is what it makes up for. Without it the queue is as large as its memory.
     let _ = thread::Builder::new().name("overflow".into()).spawn(move || relieved.relieve(overflow));
     let tap = Tap { process, queue: Arc::clone(&queue), seen: 0, lost: [0; 3], wanted: Wanted::default() };
-    let (batch, paused) = (Batch::default(), Instant::now());
-    (tap, Observations { queue, batch, given: 0, packets: 0, bytes: 0, idle: false, paused })
+    (tap, Observations { queue, batch: Batch::default(), given: 0, packets: 0, bytes: 0, idle: false, busy: None })
 }
 
 impl Tap {
@@ -219,15 +218,15 @@ impl Source for Observations {
             self.queue.rest();
         }
         if self.given == self.batch.len() {
-            if self.paused.elapsed() > PAUSE {
-                self.paused = Instant::now();
+            if self.busy.get_or_insert_with(Instant::now).elapsed() > PAUSE {
+                self.busy = None;
                 return Ok(Some(Item::Idle));
             }
             let (batch, last) = self.queue.turn(mem::take(&mut self.batch))?;
             (self.batch, self.given) = (batch, 0);
             if self.batch.is_empty() {
                 self.idle = !last;
-                self.paused = Instant::now();
+                self.busy = None;
                 return Ok(self.idle.then_some(Item::Idle));
             }
         }

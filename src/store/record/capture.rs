@@ -7,9 +7,9 @@ use rusqlite::{Connection, Row, params};
 use super::Columns;
 use crate::capture::Time;
 use crate::source::Damage;
-use crate::store::{CaptureId, process};
 use crate::store::codec::{Code, Damaged};
 use crate::store::packets::PacketCounts;
+use crate::store::{CaptureId, process};
 
 /// How a capture came about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -340,7 +340,7 @@ fn a_long_line_of_a_pipe_is_compressed_once() {
     let lines = [20_000, 100_000].map(|numbers| (0..numbers).map(|number| format!("{number:x}")).collect::<String>());
     let stream = format!("{}\n{}\n", lines[0], lines[1]);
     let (mut at, mut cuts) = (0, [lines[0].len() + 40_000, 130_000, 9].into_iter().cycle());
-    let mut packets = vec![Vec::new(), Vec::new()];
+    let mut packets = [Vec::new(), Vec::new()];
     while at < stream.len() {
         let end = (at + cuts.next().unwrap()).min(stream.len());
         let (mut data, head) = (Vec::new(), pipe::HEAD as u32);

@@ -1,0 +1,174 @@
+//! Waiting for what comes next: asleep, or for a moment awake.
+//!
+//! Who sleeps is woken by whoever writes to it. On another processor, which has gone to sleep too, that takes microseconds, and tens of them in a virtual
+//! machine, on each way of each call. So while traffic is dense, and processors have nothing else to do, we look again for a moment before we
+//! sleep (`docs/decisions/0014-awake-for-a-moment.md`).
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, Timespec, poll};
+use rustix::io::Result;
+
+/// How long we stay awake: about what it takes until two processors have woken each other. What comes later is worth no more than a wake.
+const AWAKE: Duration = Duration::from_micros(50);
+
+/// How often it is asked whether processors have nothing else to do.
+const ASK: Duration = Duration::from_millis(10);
+
+/// Waits that are slept through after one that was awake in vain, at most: what that costs is then lost among them.
+const RESTS: u32 = 1_024;
+
+/// Waits for descriptors.
+#[derive(Debug)]
+pub(super) struct Waiter {
+    /// `None`: there is one processor, which others need while we look.
+    load: Option<Load>,
+    /// Waits to be slept through, and how many it will be after the next that is awake in vain.
+    rests: u32,
+    next: u32,
+}
+
+/// How many processors there are, and how many are asked for.
+#[derive(Debug)]
+struct Load {
+    file: File,
+    processors: usize,
+    /// The last answer and when it was given.
+    spare: Option<(Instant, bool)>,
+}
+
+impl Waiter {
+    pub(super) fn new() -> Waiter {
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        let file = (processors > 1).then(|| File::open("/proc/loadavg").ok()).flatten();
+        Waiter::with(file.map(|file| Load { file, processors, spare: None }))
+    }
+
+    fn with(load: Option<Load>) -> Waiter {
+        Waiter { load, rests: 0, next: 1 }
+    }
+
+    /// As `poll(2)` without a limit of time.
+    pub(super) fn poll(&mut self, watched: &mut [PollFd<'_>]) -> Result<usize> {
+        self.wait(|limit| poll(watched, limit))
+    }
+
+    fn wait(&mut self, mut poll: impl FnMut(Option<&Timespec>) -> Result<usize>) -> Result<usize> {
+        const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let Some(load) = &mut self.load else { return poll(None) };
+        if self.rests > 0 {
+            self.rests -= 1;
+            return poll(None);
+        }
+        let begun = Instant::now();
+        if !load.leaves_some_to_spare(begun) {
+            return poll(None);
+        }
+        loop {
+            let ready = poll(Some(&AT_ONCE))?;
+            if ready > 0 {
+                self.next = (self.next - 1).max(1);
+                return Ok(ready);
+            }
+            if begun.elapsed() >= AWAKE {
+                self.rests = self.next;
+                self.next = (4 * self.next).min(RESTS);
+                return poll(None);
+            }
+        }
+    }
+}
+
+impl Load {
+    /// Whether all that want to run have a processor, we too.
+    fn leaves_some_to_spare(&mut self, now: Instant) -> bool {
+        if let Some((asked, spare)) = self.spare
+            && now.duration_since(asked) < ASK
+        {
+            return spare;
+        }
+        let spare = self.running().is_some_and(|running| running <= self.processors);
+        self.spare = Some((now, spare));
+        spare
+    }
+
+    /// Threads that run or could run: the fourth word, before the slash (proc(5)).
+    fn running(&self) -> Option<usize> {
+        let mut text = [0; 64];
+        let length = self.file.read_at(&mut text, 0).ok()?;
+        let word = str::from_utf8(&text[..length]).ok()?.split_ascii_whitespace().nth(3)?;
+        word.split_once('/')?.0.parse().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    /// Two processors, and so many threads that want them.
+    fn waiter(running: usize) -> Waiter {
+        let mut file = tempfile::tempfile().unwrap();
+        write!(file, "0.20 0.18 0.12 {running}/80 11206").unwrap();
+        Waiter::with(Some(Load { file, processors: 2, spare: None }))
+    }
+
+    /// Waits so often, for something that is there at once or comes late; in how many of the waits it looked, and slept.
+    fn waits(waiter: &mut Waiter, count: usize, at_once: bool) -> (usize, usize) {
+        let (mut awake, mut asleep) = (0, 0);
+        for _ in 0..count {
+            let mut looked = false;
+            let ready = waiter.wait(|limit| {
+                looked |= limit.is_some();
+                asleep += usize::from(limit.is_none());
+                Ok(usize::from(at_once || limit.is_none()))
+            });
+            assert_eq!(ready, Ok(1));
+            awake += usize::from(looked);
+        }
+        (awake, asleep)
+    }
+
+    #[test]
+    fn dense_traffic_is_waited_for_awake_and_what_comes_late_asleep() {
+        let mut waiter = waiter(2);
+        assert_eq!(waits(&mut waiter, 1_000, true), (1_000, 0));
+        let (awake, asleep) = waits(&mut waiter, 100_000, false);
+        assert!(awake < 200 && asleep == 100_000, "{awake}");
+        // Awake again once traffic is dense again.
+        let (awake, asleep) = waits(&mut waiter, 100_000, true);
+        assert!(asleep <= RESTS as usize && awake + asleep == 100_000, "{asleep}");
+    }
+
+    #[test]
+    fn nobody_is_kept_from_a_processor() {
+        assert_eq!(waits(&mut waiter(3), 1_000, true), (0, 1_000));
+        assert_eq!(waits(&mut Waiter::with(None), 1_000, true), (0, 1_000));
+        let nothing = Load { file: tempfile::tempfile().unwrap(), processors: 2, spare: None };
+        assert_eq!(waits(&mut Waiter::with(Some(nothing)), 1_000, true), (0, 1_000), "who cannot be asked spares none");
+    }
+
+    /// The real thing: a descriptor that becomes readable is told of, whether it was waited for awake or asleep.
+    #[test]
+    fn what_is_waited_for_comes() {
+        use rustix::event::PollFlags;
+
+        let (read, mut write) = std::io::pipe().unwrap();
+        let mut waiter = Waiter::new();
+        for _ in 0..100 {
+            let mut writer = write.try_clone().unwrap();
+            let written = thread::spawn(move || writer.write_all(b"x").unwrap());
+            let mut watched = [PollFd::new(&read, PollFlags::IN)];
+            assert_eq!(waiter.poll(&mut watched), Ok(1));
+            assert!(watched[0].revents().contains(PollFlags::IN));
+            written.join().unwrap();
+            let mut byte = [0];
+            assert_eq!(rustix::io::read(&read, &mut byte), Ok(1));
+        }
+        write.flush().unwrap();
+    }
+}
