@@ -24,9 +24,9 @@ use super::chunk::{Builder, CHUNK, Chunk, KeptPacket, Piece, Spare};
 use super::text::Packer;
 use crate::capture::pipe::{self, Content, Pipe};
 use crate::capture::{Limits, LinkType, Packet, PacketNumber};
-use crate::decode::{ConnectionId, Side};
+use crate::decode::{ConnectionId, Direction, Side};
 use crate::event::Segment;
-use crate::mcp::Message;
+use crate::mcp::{Carrier, Message};
 
 /// Packets held, over all connections.
 const HELD_TOTAL: usize = 64 << 20;
@@ -73,8 +73,8 @@ struct Output {
     ready: Vec<Chunk>,
     /// One is enough for a connection at a time, and many chunks are closed at once only to be committed.
     spare: Option<Spare>,
-    /// The long line of a pipe that ended last.
-    line: Option<Whole>,
+    /// The long line of a pipe that ended in the last packet.
+    line: Option<(Direction, Whole)>,
     counts: PacketCounts,
 }
 
@@ -103,6 +103,7 @@ impl Packets {
 
     /// A packet was observed; what it is, is said next.
     pub(super) fn observe(&mut self, packet: &Packet<'_>) {
+        self.out.line = None;
         if let Some(unclaimed) = self.last.replace(KeptPacket::new(packet)) {
             self.recent_bytes += unclaimed.size();
             self.recent.push_back(unclaimed);
@@ -270,9 +271,11 @@ impl Packets {
         self.out.line = None;
     }
 
-    /// The text of a message whose packets were compressed, as frames.
+    /// The text of a message as frames, if it is a long line that ended in the last packet.
     pub(super) fn text(&mut self, message: &Message) -> Option<Vec<u8>> {
-        self.out.line.take()?.text(&message.packets, message.span)
+        let is_it = |direction| message.carrier == Carrier::Line && message.direction == direction;
+        let (_, line) = self.out.line.take_if(|(direction, _)| is_it(*direction))?;
+        line.text(message.span).filter(|_| message.raw.len() as u64 == message.span.len())
     }
 
     /// The chunks that are complete.
@@ -312,20 +315,20 @@ impl Output {
 
     /// What of a packet is part of a long line, and compressed for its message too.
     fn pieces(&mut self, packet: &KeptPacket, line: &mut Line) -> Vec<Piece> {
-        self.line = None;
-        match (&packet.segment, pipe::decode(&packet.data)) {
-            (Some(segment), Some((_, Content::Data(Pipe::Stdin | Pipe::Stdout, payload))))
-                if packet.link == LinkType::PIPE =>
-            {
-                let (mut pieces, whole) = line.take(packet.number, segment.offset, payload, &mut self.packer);
-                pieces
-                    .iter_mut()
-                    .for_each(|piece| piece.range = piece.range.start + pipe::HEAD..piece.range.end + pipe::HEAD);
-                self.line = whole;
-                pieces
-            }
-            _ => Vec::new(),
+        let Some(segment) = packet.segment.as_ref().filter(|_| packet.link == LinkType::PIPE) else {
+            return Vec::new();
+        };
+        let (direction, payload) = match pipe::decode(&packet.data) {
+            Some((_, Content::Data(Pipe::Stdin, payload))) => (Direction::ClientToServer, payload),
+            Some((_, Content::Data(Pipe::Stdout, payload))) => (Direction::ServerToClient, payload),
+            _ => return Vec::new(),
+        };
+        let (mut pieces, whole) = line.take(segment.offset, payload, &mut self.packer);
+        self.line = whole.map(|whole| (direction, whole));
+        for Piece { range, .. } in &mut pieces {
+            *range = range.start + pipe::HEAD..range.end + pipe::HEAD;
         }
+        pieces
     }
 
     fn close(&mut self, connection: ConnectionId, chunk: &mut Builder) -> std::io::Result<()> {

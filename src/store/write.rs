@@ -148,8 +148,9 @@ impl Writer {
             Event::Session(session) => self.pending.session(*session),
             Event::Message(mut message) => {
                 let glance = Glance::of(&message);
+                let frames = self.packets.text(&message);
                 let raw = std::mem::take(&mut message.raw);
-                let text = match self.packets.text(&message) {
+                let text = match frames {
                     Some(frames) => Text::smaller(raw, frames),
                     None => self.packer.text(raw),
                 };

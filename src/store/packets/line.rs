@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use memchr::{memchr, memrchr};
 
-use crate::capture::{PacketNumber, Span};
+use crate::capture::Span;
 use crate::store::chunk::Piece;
 use crate::store::text::Packer;
 
@@ -40,30 +40,21 @@ pub(super) struct Line {
 /// A whole line.
 #[derive(Debug)]
 pub(super) struct Whole {
-    last: PacketNumber,
     start: u64,
     end: u64,
     frames: Vec<u8>,
 }
 
 impl Whole {
-    /// Its frames, if it is the text of a message that stands there.
-    pub(super) fn text(self, packets: &[PacketNumber], span: Span) -> Option<Vec<u8>> {
-        // Packets belong to one pipe: together with the place they name the line.
-        let same = packets.last() == Some(&self.last) && (span.start, span.end) == (self.start, self.end);
-        same.then_some(self.frames)
+    /// Its frames, if it is what stands there in the direction's stream.
+    pub(super) fn text(self, span: Span) -> Option<Vec<u8>> {
+        ((span.start, span.end) == (self.start, self.end)).then_some(self.frames)
     }
 }
 
 impl Line {
     /// Takes in what a packet carries from `offset` on. The pieces to be kept with the packet, and the line that ends in it first.
-    pub(super) fn take(
-        &mut self,
-        packet: PacketNumber,
-        offset: u64,
-        payload: &[u8],
-        packer: &mut Packer,
-    ) -> (Vec<Piece>, Option<Whole>) {
+    pub(super) fn take(&mut self, offset: u64, payload: &[u8], packer: &mut Packer) -> (Vec<Piece>, Option<Whole>) {
         if offset != self.end || offset == 0 {
             *self = Line { start: offset, end: offset, frames: (offset == 0).then(Vec::new), ..Line::default() };
         }
@@ -74,7 +65,7 @@ impl Line {
         };
         pieces.extend(self.append(payload, 0..first, packer));
         let next = memrchr(b'\n', payload).unwrap_or(first) + 1;
-        let whole = self.finish(packet, offset + next as u64, packer);
+        let whole = self.finish(offset + next as u64, packer);
         pieces.extend(self.append(payload, next..payload.len(), packer));
         (pieces, whole)
     }
@@ -117,13 +108,13 @@ impl Line {
     }
 
     /// The line is over; the next one begins at `next`.
-    fn finish(&mut self, last: PacketNumber, next: u64, packer: &mut Packer) -> Option<Whole> {
+    fn finish(&mut self, next: u64, packer: &mut Packer) -> Option<Whole> {
         if self.large {
             self.flush(packer);
         }
         let following = Line { start: next, end: next, frames: Some(Vec::new()), ..Line::default() };
         let Line { start, end, frames, large, .. } = mem::replace(self, following);
-        frames.filter(|_| large).map(|frames| Whole { last, start, end, frames })
+        frames.filter(|_| large).map(|frames| Whole { start, end, frames })
     }
 }
 
@@ -150,8 +141,7 @@ mod tests {
                 let payload = &stream[at..end];
                 // What was lost of a pipe moves the offset on.
                 let gap = lost.map_or(0, |lost| u64::from(number >= lost));
-                let packet = PacketNumber(number as u64);
-                let (pieces, whole) = line.take(packet, at as u64 + gap, payload, &mut packer);
+                let (pieces, whole) = line.take(at as u64 + gap, payload, &mut packer);
                 prop_assert!(pieces.len() <= 2 && pieces.is_sorted_by(|one, next| one.range.end <= next.range.start));
                 for piece in pieces {
                     prop_assert_eq!(unpack(&piece.frame, usize::MAX).unwrap(), &payload[piece.range]);
@@ -160,7 +150,7 @@ mod tests {
                     let (start, end) = ((whole.start - gap) as usize, (whole.end - gap) as usize);
                     prop_assert!((start == 0 || stream[start - 1] == b'\n') && stream[end] == b'\n');
                     let span = Span { stream: StreamId(1), start: whole.start, end: whole.end };
-                    prop_assert_eq!(unpack(&whole.text(&[packet], span).unwrap(), usize::MAX).unwrap(), &stream[start..end]);
+                    prop_assert_eq!(unpack(&whole.text(span).unwrap(), usize::MAX).unwrap(), &stream[start..end]);
                     shared += 1;
                 }
                 at = end;
@@ -178,12 +168,11 @@ mod tests {
     #[test]
     fn a_line_is_the_text_of_the_message_at_its_place_only() {
         let payload = [&[b'x'; PIECE][..], b"\n"].concat();
-        let whole = || Line::default().take(PacketNumber(7), 0, &payload, &mut Packer::new().unwrap()).1.unwrap();
+        let whole = || Line::default().take(0, &payload, &mut Packer::new().unwrap()).1.unwrap();
         let span = |start, end| Span { stream: StreamId(1), start, end };
         let end = PIECE as u64;
-        assert!(whole().text(&[PacketNumber(6), PacketNumber(7)], span(0, end)).is_some());
-        assert!(whole().text(&[PacketNumber(6)], span(0, end)).is_none(), "of another packet");
-        assert!(whole().text(&[PacketNumber(7)], span(1, end)).is_none(), "a member of a batch");
-        assert!(whole().text(&[PacketNumber(7)], span(0, end - 1)).is_none(), "without a carriage return");
+        assert!(whole().text(span(0, end)).is_some());
+        assert!(whole().text(span(1, end)).is_none(), "a member of a batch");
+        assert!(whole().text(span(0, end - 1)).is_none(), "without a carriage return");
     }
 }

@@ -340,7 +340,16 @@ fn a_long_line_of_a_pipe_is_compressed_once() {
     let lines = [20_000, 100_000].map(|numbers| (0..numbers).map(|number| format!("{number:x}")).collect::<String>());
     let stream = format!("{}\n{}\n", lines[0], lines[1]);
     let (mut at, mut cuts) = (0, [lines[0].len() + 40_000, 130_000, 9].into_iter().cycle());
-    let mut packets = [Vec::new(), Vec::new()];
+    let told = |wire: &mut Wire<'_>, number: u64, start: usize| {
+        let line = lines[number as usize - 1].as_bytes();
+        let span = Span { stream: StreamId(1), start: start as u64, end: (start + line.len()) as u64 };
+        wire.writer.told_message(Message {
+            span,
+            direction: Direction::ServerToClient,
+            carrier: Carrier::Line,
+            ..message(1, number, line)
+        });
+    };
     while at < stream.len() {
         let end = (at + cuts.next().unwrap()).min(stream.len());
         let (mut data, head) = (Vec::new(), pipe::HEAD as u32);
@@ -348,16 +357,11 @@ fn a_long_line_of_a_pipe_is_compressed_once() {
         let packet = wire.packet(LinkType::PIPE, &data);
         wire.segment(1, Second, at as u64, vec![PacketRange { packet, start: head, end: data.len() as u32 }]);
         if at == 0 {
-            packets[0].push(packet);
-            let first = message(1, 1, lines[0].as_bytes());
-            wire.writer.told_message(Message { packets: packets[0].clone(), ..first });
+            told(&mut wire, 1, 0);
         }
-        packets[1].push(packet);
         at = end;
     }
-    let (start, end) = (lines[0].len() as u64 + 1, stream.len() as u64 - 1);
-    let span = Span { stream: StreamId(1), start, end };
-    wire.writer.told_message(Message { packets: packets[1].clone(), span, ..message(1, 2, lines[1].as_bytes()) });
+    told(&mut wire, 2, lines[0].len() + 1);
     writer.finish(&Summary::default()).unwrap();
 
     let reader = Reader::open(&*path).unwrap();
