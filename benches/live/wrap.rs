@@ -145,14 +145,16 @@ fn start_up(wrapped: bool) -> f64 {
     time
 }
 
-/// Megabytes of memory of a wrapper that has nothing to do.
-fn idle() -> f64 {
+/// Megabytes of memory of a wrapper that has nothing to do, after so many calls twice.
+fn idle(calls: u64) -> f64 {
     let mut peer = Peer::start(true);
-    peer.call(&line(0, 40), &mut Vec::new());
-    // The recorder has written and rests.
-    thread::sleep(Duration::from_secs(1));
+    // It rests in between too.
+    for ids in [0..calls, calls..2 * calls] {
+        ids.for_each(|id| peer.call(&line(id, 40), &mut Vec::new()));
+        thread::sleep(Duration::from_secs(3));
+    }
     let memory = peer.memory("VmRSS") / 1024.0;
-    peer.end(1);
+    peer.end(2 * calls);
     memory
 }
 
@@ -212,7 +214,7 @@ pub fn run(only: Option<&str>) {
         println!("first answer     {direct:8.2} ms   {wrapped:8.2} ms   added {:.2} ms", wrapped - direct);
     }
     if wanted("idle") {
-        println!("idle             memory {:.1} MB", idle());
+        println!("idle             memory {:.1} MB, after 20,000 calls {:.1}", idle(1), idle(10_000));
     }
     if wanted("seen") {
         let (half, longest) = seen();

@@ -1,11 +1,14 @@
 //! Memory that is given back while there is nothing to do: wrappers rest most of the time, and there may be twenty.
 
-/// Gives back what is free, and lets go of the program's own code, as much of it as is not needed any more.
-///
-/// The code is in the kernel's memory once for all who run it, and stays there: what was let go is found again without reading the disk.
+/// Gives back what is free of the memory that the allocator holds.
 pub fn give_back() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     trim();
+}
+
+/// Lets go of the program's code: most of what was needed up to now, only its start did. The rest is found again without reading the disk, for the
+/// kernel keeps it, once for all who run it; but the next message is some 30 µs later for it.
+pub fn let_go_of_start() {
     #[cfg(target_os = "linux")]
     let_go_of_code();
 }
@@ -68,6 +71,7 @@ mod tests {
         let kept = vec![7u8; 1 << 20];
         drop(vec![8u8; 64 << 20]);
         give_back();
+        let_go_of_start();
         assert!(kept.iter().all(|byte| *byte == 7));
     }
 }

@@ -131,6 +131,8 @@ pub struct Recorder {
     failed: Option<anyhow::Error>,
     /// Times since the last packet that there was nothing to do.
     idle: u32,
+    /// It has rested before.
+    rested: bool,
 }
 
 /// Times after which memory is given back: at the first one more may be on its way.
@@ -139,7 +141,7 @@ const REST: u32 = 2;
 impl Recorder {
     /// Records through `writer`.
     pub fn new(writer: Writer) -> Recorder {
-        Recorder { writer, failed: None, idle: 0 }
+        Recorder { writer, failed: None, idle: 0, rested: false }
     }
 
     /// The capture is over. Says what was not recorded.
@@ -179,6 +181,9 @@ impl Listener for Recorder {
         if self.idle == REST {
             self.writer.rest();
             memory::give_back();
+            if !mem::replace(&mut self.rested, true) {
+                memory::let_go_of_start();
+            }
         }
         Ok(())
     }
