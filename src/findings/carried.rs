@@ -120,6 +120,11 @@ impl Carried {
         }
     }
 
+    /// Whether the client posted notifications alone: no answer of any kind belongs to them.
+    pub fn is_notifying(&self) -> bool {
+        !self.sent.is_empty() && self.sent.iter().all(|sent| sent.kind == Kind::Notification)
+    }
+
     /// The answer to that request, where the response held it.
     pub fn answer(&self) -> Option<&Passed> {
         let id = self.request()?.id.as_deref()?;

@@ -136,6 +136,10 @@ pub(super) static UNKNOWN: Rule = Rule {
 
 /// JSON-RPC has null for errors about what could not be read; a result is about something.
 fn of_nobody(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    // That a notification was answered says more.
+    if seen.revisions().within(NOTIFICATION_ANSWERED.revisions) && seen.carried.is_some_and(Carried::is_notifying) {
+        return;
+    }
     match seen.message.id.as_deref() {
         Some("null") if seen.message.answers.is_none() => {
             report.say("the result has the id null, which no request has")
@@ -201,9 +205,8 @@ static NOTIFICATION_ANSWERED: Rule = Rule {
 };
 
 fn notification_answered(exchange: &Exchange, carried: &Carried, _: &History, report: &mut Report<'_>) {
-    let notifications = !carried.sent.is_empty() && carried.sent.iter().all(|sent| sent.kind == Kind::Notification);
     let answer = carried.received.iter().find(|got| matches!(got.kind, Kind::Response | Kind::Error));
-    if let (true, true, Some(answer)) = (notifications, is_success(exchange), answer) {
+    if let (true, true, Some(answer)) = (carried.is_notifying(), is_success(exchange), answer) {
         let method = carried.sent[0].method_name.as_deref().unwrap_or_default();
         report.say_with(
             &[],

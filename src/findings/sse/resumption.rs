@@ -9,7 +9,7 @@ use crate::findings::http::is_streamable;
 use crate::findings::report::Report;
 use crate::findings::{Check, Rule, Severity};
 use crate::mcp::revision::Revision::{V2025_03_26, V2025_11_25};
-use crate::mcp::revision::Revisions;
+use crate::mcp::revision::{Revision, Revisions};
 
 /// The rules of this file.
 pub(in crate::findings) const RULES: &[&Rule] =
@@ -180,7 +180,10 @@ fn not_primed(
 ) {
     let has_data = event.data.is_some_and(|data| !data.is_empty());
     let is_first = carried.served.events == 0 && !carried.is_get;
-    if is_streamable(history) && is_first && has_data && id_of(event).is_some() {
+    // A client that says it speaks an older revision than was agreed on is answered in that: the header has a rule of its own.
+    let said = carried.version.as_deref().and_then(Revision::named);
+    let is_asked = said.is_none_or(|said| said >= V2025_11_25);
+    if is_streamable(history) && is_first && has_data && is_asked && id_of(event).is_some() {
         report.say("the first event has data");
     }
 }
@@ -275,6 +278,8 @@ mod tests {
         fires(rule, &told(&[ask(1), stream("id: 1\ndata:\n\n")]));
         silent(rule, &told(&[ask(1), stream(&format!("id: 1\ndata:\n\nid: 2\n{}", result(1)))]));
         silent(rule, &told(&[ask(1), stream("id: 1\nretry: 10\ndata:\n\n")]));
+        let older = ask(1).replace(VERSION, "2025-06-18");
+        silent(rule, &told(&[older, stream(&format!("id: 1\n{}", result(1)))]));
         let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
         let cancelled = ["@ 1".to_owned(), ask(1), "@ 2".to_owned(), post(&header(VERSION, true), cancel)];
         let ended = ["< 202\n\n".to_owned(), "@ 1".to_owned(), stream("id: 1\ndata:\n\n")];
