@@ -79,14 +79,14 @@ struct Above {
     /// Connections of wrapped processes, by process id, and the other way round: in order of appearance, latest first.
     pipes: FxHashMap<u32, ConnectionId>,
     processes: BTreeMap<ConnectionId, u32>,
-    /// TLS connections that TCP is done with and whose secrets may still come, in order of their ends: a capture tool may write
-    /// secrets behind the packets.
-    sealed: VecDeque<(ConnectionId, Facts)>,
+    /// Connections that TCP is done with and that are needed yet, in order of their ends: TLS whose secrets may still come, which a capture tool may
+    /// write behind the packets, and messages that wait for the answer that says whose they are.
+    waiting: VecDeque<(ConnectionId, Facts)>,
 }
 
 /// Such connections kept at once. What they hold of TLS is bounded by [`Limits::sealed_total`], and a store holds
 /// [`Limits::undecided`] bytes of packets for each.
-const SEALED: usize = 256;
+const WAITING: usize = 256;
 
 /// Ids of pipes count down from the top, so that they never meet those of TCP connections.
 const FIRST_PIPE: u32 = u32::MAX - 1;
@@ -106,7 +106,7 @@ impl Pipeline {
                 sessions: Sessions::new(options),
                 pipes: FxHashMap::default(),
                 processes: BTreeMap::new(),
-                sealed: VecDeque::new(),
+                waiting: VecDeque::new(),
             },
         }
     }
@@ -119,7 +119,7 @@ impl Pipeline {
                 let Above { stacks, sessions, .. } = &mut self.above;
                 stacks.secrets(lines, &mut |unit| sessions.unit(unit, emit));
                 self.above.keep(emit);
-                self.above.unsealed(emit);
+                self.above.resume(emit);
             }
             Input::Damage(damage) => {
                 let finding = transport::damaged(&damage.file, damage.offset, &damage.reason);
@@ -256,22 +256,27 @@ impl Above {
 
     /// TCP is done with a connection.
     fn closed(&mut self, connection: ConnectionId, facts: &Facts, emit: &mut Emit<'_>) {
-        if !self.stacks.waits(connection) {
+        if !self.waits(connection) {
             return self.over(connection, Some(facts), emit);
         }
-        self.sealed.push_back((connection, *facts));
-        if self.sealed.len() > SEALED
-            && let Some((oldest, facts)) = self.sealed.pop_front()
+        self.waiting.push_back((connection, *facts));
+        if self.waiting.len() > WAITING
+            && let Some((oldest, facts)) = self.waiting.pop_front()
         {
             self.over(oldest, Some(&facts), emit);
         }
     }
 
-    /// Secrets came: connections that waited for them are over.
-    fn unsealed(&mut self, emit: &mut Emit<'_>) {
-        for (connection, facts) in std::mem::take(&mut self.sealed) {
-            match self.stacks.waits(connection) {
-                true => self.sealed.push_back((connection, facts)),
+    /// Whether a connection is needed yet: secrets may come for its records, or the answer that says whose its messages are.
+    fn waits(&self, connection: ConnectionId) -> bool {
+        self.stacks.waits(connection) || self.sessions.waits(connection)
+    }
+
+    /// Something came that is waited for: connections that need nothing more are over.
+    fn resume(&mut self, emit: &mut Emit<'_>) {
+        for (connection, facts) in std::mem::take(&mut self.waiting) {
+            match self.waits(connection) {
+                true => self.waiting.push_back((connection, facts)),
                 false => self.over(connection, Some(&facts), emit),
             }
         }
@@ -280,6 +285,7 @@ impl Above {
     fn over(&mut self, connection: ConnectionId, facts: Option<&Facts>, emit: &mut Emit<'_>) {
         let Above { stacks, sessions, .. } = self;
         stacks.closed(connection, &mut |unit| sessions.unit(unit, emit));
+        sessions.settle(connection, emit);
         self.keep(emit);
         if let Some(connected) = self.stacks.connected(connection) {
             self.sessions.account(connection, connected);
@@ -290,6 +296,7 @@ impl Above {
 
     /// Says what changed since it was last said.
     fn refresh(&mut self, emit: &mut Emit<'_>) {
+        self.resume(emit);
         for (connection, connected) in self.stacks.open() {
             self.sessions.account(connection, connected);
         }
@@ -300,7 +307,7 @@ impl Above {
         while let Some((id, _)) = self.processes.last_key_value() {
             self.pipe_closed(*id, emit);
         }
-        while let Some((connection, facts)) = self.sealed.pop_front() {
+        while let Some((connection, facts)) = self.waiting.pop_front() {
             self.over(connection, Some(&facts), emit);
         }
         self.sessions.finish(emit);

@@ -374,6 +374,18 @@ impl Sessions {
         }
     }
 
+    /// Whether a message on a connection waits for its session.
+    pub(super) fn waits(&self, id: ConnectionId) -> bool {
+        self.tracker.waits_on(id)
+    }
+
+    /// No message on a connection waits for its session any longer.
+    pub(super) fn settle(&mut self, id: ConnectionId, emit: &mut Emit<'_>) {
+        let mut said = Vec::new();
+        self.tracker.name_on(id, &mut |tracked| said.push(tracked));
+        said.into_iter().for_each(|tracked| self.tracked(tracked, emit));
+    }
+
     /// A connection is over. What TCP knows of it counts now.
     pub(super) fn closed(&mut self, id: ConnectionId, facts: Option<&Facts>, emit: &mut Emit<'_>) {
         self.tracker.connection_over(id);

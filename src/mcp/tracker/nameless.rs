@@ -100,6 +100,19 @@ impl Tracker {
         }
     }
 
+    /// Whether something on a connection waits, for which the connection is needed yet when it is over.
+    pub fn waits_on(&self, connection: ConnectionId) -> bool {
+        self.nameless.kept.iter().any(|kept| kept.connection == connection)
+    }
+
+    /// A connection is needed no longer: what waits on it is read as it is.
+    pub fn name_on(&mut self, connection: ConnectionId, sink: &mut Sink<'_>) {
+        while let Some(position) = self.nameless.kept.iter().position(|kept| kept.connection == connection) {
+            self.name(position, sink);
+            self.name_known(sink);
+        }
+    }
+
     /// The capture is over: no answer comes any more.
     pub(super) fn name_all(&mut self, sink: &mut Sink<'_>) {
         while !self.nameless.kept.is_empty() {
