@@ -94,7 +94,8 @@ impl Decoded {
         sessions.collect()
     }
 
-    fn connections(&self) -> HashMap<ConnectionId, &Connection> {
+    /// Connections as they were said last.
+    pub fn connections(&self) -> HashMap<ConnectionId, &Connection> {
         let connections = self.events.iter().filter_map(|event| match event {
             Event::Connection(connection) => Some((connection.id, &**connection)),
             _ => None,

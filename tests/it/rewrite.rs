@@ -77,7 +77,8 @@ impl Frame {
             }
             LinkType::NULL | LinkType::LOOP => 4,
             LinkType::LINUX_SLL => matches!(self.u16(14)?, 0x0800 | 0x86dd).then_some(16)?,
-            LinkType::RAW | LinkType::IPV4 | LinkType::IPV6 => 0,
+            // Twelve is what raw IP is called on some systems.
+            LinkType::RAW | LinkType::IPV4 | LinkType::IPV6 | LinkType(12) => 0,
             _ => return None,
         };
         let version = self.data.get(start)? >> 4;
