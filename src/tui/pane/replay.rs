@@ -170,7 +170,7 @@ fn answers(app: &App, run: &Run, canvas: &mut Canvas<'_>, body: Rect, areas: lay
         let x = canvas.put(x, y, area.width.saturating_sub(4), text, style);
         canvas.put(x, y, 1, " ", style);
     };
-    let Some((recorded, now)) = run.answers(selected) else {
+    let Some((recorded, now)) = run.answers() else {
         title(old, "recorded");
         title(new, "now");
         let why = run.pair(selected).and_then(|pair| pair.why.clone()).unwrap_or_default();
@@ -179,8 +179,8 @@ fn answers(app: &App, run: &Run, canvas: &mut Canvas<'_>, body: Rect, areas: lay
             sentence(canvas, new, &why)
         };
     };
-    title(old, &format!("recorded: {}", kind(&recorded)));
-    title(new, &format!("now: {}", kind(&now)));
+    title(old, &format!("recorded: {}", kind(recorded)));
+    title(new, &format!("now: {}", kind(now)));
     let mut y = old.y;
     for row in run.beside().iter().skip(run.top(old.height.into())) {
         if y >= old.bottom() {

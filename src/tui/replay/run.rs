@@ -97,8 +97,8 @@ pub struct Run {
     pub revision: Option<String>,
     /// What came of it.
     pub finished: Option<Box<Finished>>,
-    /// The answers of the selected request, beside each other, and whose they are.
-    beside: Option<(StepIndex, Vec<beside::Row>)>,
+    /// The answers of the selected request.
+    shown: Option<Shown>,
     /// Which row of them is looked at.
     at: usize,
     /// Whether they have the keys, and not the list.
@@ -107,6 +107,15 @@ pub struct Run {
     refused: Vec<StepIndex>,
     /// Why others were not sent: only the new server said that they destroy.
     pub refused_late: Vec<String>,
+}
+
+/// The answers to a request, as they are shown.
+#[derive(Debug)]
+struct Shown {
+    step: StepIndex,
+    answers: Option<(Answer, Answer)>,
+    /// Beside each other.
+    beside: Vec<beside::Row>,
 }
 
 impl Run {
@@ -167,7 +176,7 @@ impl Run {
         };
         self.refused_late = self.rows.iter().filter_map(refused).collect();
         self.refused_late.dedup();
-        (self.stage, self.beside, self.at) = (Stage::Finished, None, 0);
+        (self.stage, self.shown, self.at) = (Stage::Finished, None, 0);
         self.finished = Some(finished);
         let differs = |row: &Row| matches!(row.state, State::Compared(outcome, _) if outcome.differs());
         let is_call = self.order.as_ref().is_some_and(|order| order.call.is_some());
@@ -187,31 +196,32 @@ impl Run {
         finished.replayed.report.pairs.get(before)
     }
 
-    /// The two answers of a row, the recorded one first.
-    pub fn answers(&self, row: usize) -> Option<(Answer, Answer)> {
-        let (row, finished) = (self.rows.get(row)?, self.finished.as_ref()?);
-        finished.job.answers(&finished.replayed, row.step).unwrap_or_else(|error| {
-            let unread = Answer::Nothing(format!("{error:#}"));
-            Some((unread.clone(), unread))
-        })
-    }
-
-    /// Lays the answers of a row out, where that is not done.
+    /// Reads the answers of a row and lays them out, where that is not done.
     pub fn settle(&mut self, row: usize) {
         let Some(step) = self.rows.get(row).map(|row| row.step) else { return };
-        if self.finished.is_none() || self.beside.as_ref().is_some_and(|(of, _)| *of == step) {
+        let Some(finished) = &self.finished else { return };
+        if self.shown.as_ref().is_some_and(|shown| shown.step == step) {
             return;
         }
+        let answers = finished.job.answers(&finished.replayed, step).unwrap_or_else(|error| {
+            let unread = Answer::Nothing(format!("{error:#}"));
+            Some((unread.clone(), unread))
+        });
         let differences = self.pair(row).map(|pair| pair.differences.as_slice()).unwrap_or_default();
-        let rows = self.answers(row).map(|(old, new)| beside::rows(&old, &new, differences)).unwrap_or_default();
+        let beside = answers.as_ref().map(|(old, new)| beside::rows(old, new, differences)).unwrap_or_default();
         // The first difference is in view.
-        self.at = rows.iter().position(|row| row.mark == Mark::Differs).unwrap_or(0);
-        self.beside = Some((step, rows));
+        self.at = beside.iter().position(|row| row.mark == Mark::Differs).unwrap_or(0);
+        self.shown = Some(Shown { step, answers, beside });
     }
 
-    /// The answers beside each other.
+    /// The two answers that are shown, the recorded one first; nothing where there were none.
+    pub fn answers(&self) -> Option<&(Answer, Answer)> {
+        self.shown.as_ref()?.answers.as_ref()
+    }
+
+    /// The same beside each other.
     pub fn beside(&self) -> &[beside::Row] {
-        self.beside.as_ref().map(|(_, rows)| rows.as_slice()).unwrap_or_default()
+        self.shown.as_ref().map(|shown| shown.beside.as_slice()).unwrap_or_default()
     }
 
     /// The first row of them in view where so many are: a little of what stands above the one that is looked at is seen, and the view is full.
