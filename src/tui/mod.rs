@@ -178,7 +178,8 @@ fn read_keys(inputs: Sender<Input>) -> Result<()> {
 fn draw_on(ways: &mut Ways<'_>, app: &mut App, events: &Receiver<Input>) -> Result<()> {
     let seconds = tick(Duration::from_secs(1));
     let signals = signals()?;
-    ways.perform(app::update(app, Input::Tick(now())))?;
+    let effects = app::update(app, Input::Tick(now()));
+    ways.perform(effects, app)?;
     loop {
         ways.screen.terminal().draw(|frame| {
             if let Some(cursor) = layout::draw(app, frame.buffer_mut()) {
@@ -194,7 +195,7 @@ fn draw_on(ways: &mut Ways<'_>, app: &mut App, events: &Receiver<Input>) -> Resu
         for input in events.try_iter().take(1_000) {
             effects.extend(app::update(app, input));
         }
-        if ways.perform(effects)? {
+        if ways.perform(effects, app)? {
             return Ok(());
         }
     }
@@ -209,13 +210,19 @@ struct Ways<'a> {
 
 impl Ways<'_> {
     /// Does what is to be done; true for the end.
-    fn perform(&mut self, effects: Vec<Effect>) -> Result<bool> {
+    fn perform(&mut self, effects: Vec<Effect>, app: &App) -> Result<bool> {
         for effect in effects {
             match effect {
                 // The reader outlives the screen, unless it panicked: then there is nobody to ask.
                 Effect::Ask(request) => self.ask.send(request).context("the store is no longer read")?,
                 Effect::Replay(order) => self.replayer.start(order)?,
                 Effect::StopReplay => self.replayer.stop(),
+                Effect::ReadAnswers(step) => {
+                    let replays = &app.replays;
+                    if let Some(finished) = replays.run.as_ref().and_then(|run| run.finished.clone()) {
+                        self.replayer.read(replays.last, finished, step)?;
+                    }
+                }
                 Effect::Copy(text) => copy::send(&mut stdout(), &text).context("cannot copy")?,
                 Effect::Redraw => self.screen.clear()?,
                 Effect::Suspend => self.screen.sleep()?,

@@ -1,12 +1,15 @@
 //! Starts and ends the threads that replay: one at a time.
 
+use std::sync::Arc;
 use std::thread;
 
 use anyhow::{Context, Result};
 use crossbeam_channel::{Sender, bounded};
 
 use super::app::Input;
+use super::replay::run::{Finished, Told};
 use super::replay::{Order, runner};
+use crate::replay::plan::StepIndex;
 use crate::store::Place;
 
 /// What a replay needs from the program: where recordings are, and who is told.
@@ -38,6 +41,17 @@ impl Replayer {
         };
         thread::Builder::new().name("replay".to_owned()).spawn(run).context("cannot start a replay")?;
         self.going = Some(go);
+        Ok(())
+    }
+
+    /// Reads the two answers to a request of a replay that is over.
+    ///
+    /// # Errors
+    /// There can be no further thread.
+    pub fn read(&self, number: u64, finished: Arc<Finished>, step: StepIndex) -> Result<()> {
+        let inputs = self.inputs.clone();
+        let read = move || drop(inputs.send(Input::Replay(number, Told::Answers(step, finished.answers(step)))));
+        thread::Builder::new().name("answers".to_owned()).spawn(read).context("cannot read the answers")?;
         Ok(())
     }
 

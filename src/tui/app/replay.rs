@@ -135,12 +135,11 @@ pub(super) fn take(app: &mut App, number: u64, told: Told) {
     }
 }
 
-/// The answers of the selected row are laid out.
-pub(super) fn settle(app: &mut App) {
+/// The answers of the selected row are shown: which have to be read for it.
+pub(super) fn settle(app: &mut App) -> Option<Effect> {
     let selected = app.cursor(Screen::Replay).selected;
-    if let Some(run) = app.replays.run.as_mut().filter(|_| app.screen == Screen::Replay) {
-        run.settle(selected);
-    }
+    let run = app.replays.run.as_mut().filter(|_| app.screen == Screen::Replay)?;
+    run.settle(selected).map(Effect::ReadAnswers)
 }
 
 /// Ends the replay that is under way; false where there is none.

@@ -25,6 +25,7 @@ use crate::tui::keys;
 use crate::tui::layout;
 use crate::tui::library::Library;
 use crate::tui::replay::Order;
+use crate::tui::replay::run::Told;
 
 /// A screen, a person and a store.
 pub(crate) struct Story {
@@ -88,6 +89,13 @@ impl Story {
                     Effect::Copy(text) => self.copied.push(text),
                     Effect::Quit => self.ended = true,
                     Effect::Replay(order) => self.ordered.push(order),
+                    Effect::ReadAnswers(step) => {
+                        let replays = &self.app.replays;
+                        let finished = replays.run.as_ref().and_then(|run| run.finished.clone()).unwrap();
+                        let told = Told::Answers(step, finished.answers(step));
+                        let number = replays.last;
+                        effects.extend(update(&mut self.app, Input::Replay(number, told)));
+                    }
                     Effect::Redraw | Effect::Suspend | Effect::StopReplay => {}
                 }
             }

@@ -6,6 +6,7 @@ use super::super::replay::{Order, run::Told};
 use super::super::{layout, pane};
 use super::{App, Mode, Screen, detail, mouse, moves, needs, prompt, replay};
 use crate::capture::Time;
+use crate::replay::plan::StepIndex;
 
 /// What comes in.
 #[derive(Debug)]
@@ -41,6 +42,8 @@ pub enum Effect {
     Replay(Order),
     /// End the replay that is under way.
     StopReplay,
+    /// Read the two answers to a request of the last replay.
+    ReadAnswers(StepIndex),
     /// Put this text on the clipboard.
     Copy(String),
     /// Draw everything again.
@@ -104,7 +107,7 @@ pub fn update(app: &mut App, input: Input) -> Vec<Effect> {
             Vec::new()
         }
     };
-    settle(app);
+    effects.extend(settle(app));
     let needed = needs::needs(app);
     let asked = app.pages.ask(needed).into_iter().chain(app.questions.drain(..));
     effects.extend(asked.map(Effect::Ask));
@@ -178,8 +181,8 @@ fn take(app: &mut App, request: &Request, answer: Answer) {
     }
 }
 
-/// Makes the state agree with what was just learnt: cursors in their lists, the newest in view, panes on their message.
-fn settle(app: &mut App) {
+/// Makes the state agree with what was just learnt: cursors in their lists, the newest in view, panes on their message. Says what has to be read for it beside what is asked of the store.
+fn settle(app: &mut App) -> Option<Effect> {
     if let Some(sessions) = app.pages.sessions() {
         // A session that comes up above must not push another one under the cursor.
         let own = app.session.and_then(|own| sessions.iter().position(|row| row.session.number == own));
@@ -203,5 +206,5 @@ fn settle(app: &mut App) {
         }
     }
     detail::settle(app);
-    replay::settle(app);
+    replay::settle(app)
 }

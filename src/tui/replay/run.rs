@@ -1,5 +1,7 @@
 //! A replay under way, and what came of it: the state behind its screen.
 
+use std::sync::Arc;
+
 use super::Order;
 use super::beside::{self, Mark};
 use crate::compare::{Answer, Outcome, Pair, Report};
@@ -22,6 +24,8 @@ pub enum Told {
     Over(StepIndex, State),
     /// All is over.
     Finished(Box<Finished>),
+    /// The two answers to a request, the recorded one first; nothing where there were none.
+    Answers(StepIndex, Option<(Answer, Answer)>),
     /// It could not be done.
     Failed(String),
 }
@@ -35,6 +39,16 @@ pub struct Finished {
     pub replayed: Replayed,
     /// Whether it was ended before its end.
     pub stopped: bool,
+}
+
+impl Finished {
+    /// Reads the two answers to a request, from the store.
+    pub fn answers(&self, step: StepIndex) -> Option<(Answer, Answer)> {
+        self.job.answers(&self.replayed, step).unwrap_or_else(|error| {
+            let unread = Answer::Nothing(format!("{error:#}"));
+            Some((unread.clone(), unread))
+        })
+    }
 }
 
 /// A request of the replay.
@@ -96,7 +110,7 @@ pub struct Run {
     /// The revision that is spoken.
     pub revision: Option<String>,
     /// What came of it.
-    pub finished: Option<Box<Finished>>,
+    pub finished: Option<Arc<Finished>>,
     /// The answers of the selected request.
     shown: Option<Shown>,
     /// Which row of them is looked at.
@@ -143,6 +157,7 @@ impl Run {
             Told::Over(step, state) => self.set(step, state),
             Told::Failed(why) => self.stage = Stage::Failed(why),
             Told::Finished(finished) => return Some(self.finish(finished)),
+            Told::Answers(step, answers) => self.lay_out(step, answers),
             Told::Asks(_) => {}
         }
         None
@@ -177,7 +192,7 @@ impl Run {
         self.refused_late = self.rows.iter().filter_map(refused).collect();
         self.refused_late.dedup();
         (self.stage, self.shown, self.at) = (Stage::Finished, None, 0);
-        self.finished = Some(finished);
+        self.finished = Some(finished.into());
         let differs = |row: &Row| matches!(row.state, State::Compared(outcome, _) if outcome.differs());
         let is_call = self.order.as_ref().is_some_and(|order| order.call.is_some());
         let first = self.rows.iter().position(differs).filter(|_| !is_call);
@@ -196,22 +211,27 @@ impl Run {
         finished.replayed.report.pairs.get(before)
     }
 
-    /// Reads the answers of a row and lays them out, where that is not done.
-    pub fn settle(&mut self, row: usize) {
-        let Some(step) = self.rows.get(row).map(|row| row.step) else { return };
-        let Some(finished) = &self.finished else { return };
-        if self.shown.as_ref().is_some_and(|shown| shown.step == step) {
-            return;
+    /// Shows the answers of a row. Says which have to be read for it.
+    pub fn settle(&mut self, row: usize) -> Option<StepIndex> {
+        let step = self.rows.get(row)?.step;
+        if self.finished.is_none() || self.shown.as_ref().is_some_and(|shown| shown.step == step) {
+            return None;
         }
-        let answers = finished.job.answers(&finished.replayed, step).unwrap_or_else(|error| {
-            let unread = Answer::Nothing(format!("{error:#}"));
-            Some((unread.clone(), unread))
-        });
+        (self.shown, self.at) = (Some(Shown { step, answers: None, beside: Vec::new() }), 0);
+        Some(step)
+    }
+
+    /// The answers of a request were read.
+    fn lay_out(&mut self, step: StepIndex, answers: Option<(Answer, Answer)>) {
+        let Ok(row) = self.rows.binary_search_by_key(&step, |row| row.step) else { return };
         let differences = self.pair(row).map(|pair| pair.differences.as_slice()).unwrap_or_default();
         let beside = answers.as_ref().map(|(old, new)| beside::rows(old, new, differences)).unwrap_or_default();
-        // The first difference is in view.
-        self.at = beside.iter().position(|row| row.mark == Mark::Differs).unwrap_or(0);
-        self.shown = Some(Shown { step, answers, beside });
+        // Another may be selected by now.
+        if let Some(shown) = self.shown.as_mut().filter(|shown| shown.step == step) {
+            // The first difference is in view.
+            self.at = beside.iter().position(|row| row.mark == Mark::Differs).unwrap_or(0);
+            (shown.answers, shown.beside) = (answers, beside);
+        }
     }
 
     /// The two answers that are shown, the recorded one first; nothing where there were none.
