@@ -37,7 +37,7 @@ pub use chunk::KeptPacket;
 pub use codec::Damaged;
 pub use packets::PacketCounts;
 pub use place::Place;
-pub use query::{MethodCount, Order, Page, Scope};
+pub use query::{Linked, MethodCount, Order, Page, Scope};
 pub use read::Reader;
 pub use record::capture::{Capture, CaptureInfo, CaptureKind, Counts, Summary};
 pub use record::finding::FindingRow;

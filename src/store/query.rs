@@ -113,6 +113,9 @@ pub struct MethodCount {
     pub first: MessageNumber,
 }
 
+/// The first message of an operation, and how many messages are linked to it by each reason.
+pub type Linked = (MessageNumber, Vec<(Why, u64)>);
+
 impl Reader {
     /// The messages of a session by kind and method.
     ///
@@ -154,6 +157,34 @@ impl Reader {
             params![session.0, Why::RequestState.code(), Why::InputResponses.code(), limit.min(PAGE_ROWS) as i64],
             |row| Ok(MessageNumber(Columns::new(row).key()?.number())),
         )
+    }
+
+    /// The operations of a session in order: the first message of each, and how many messages are linked to it by each reason; `limit` of
+    /// them at most.
+    pub fn operations(&self, capture: CaptureId, session: SessionNumber, limit: usize) -> anyhow::Result<Vec<Linked>> {
+        let mut select = self.db().prepare_cached(
+            "SELECT link.operation, link.why FROM link JOIN message ON message.id = link.operation
+             WHERE link.operation BETWEEN ? AND ? AND message.session = ? ORDER BY link.operation",
+        )?;
+        let (first, last) = Key::all(capture);
+        let mut rows = select.query(params![first, last, session.0])?;
+        let mut operations: Vec<Linked> = Vec::new();
+        while let Some(row) = rows.next()? {
+            let mut columns = Columns::new(row);
+            let (operation, why) = (MessageNumber(columns.key()?.number()), columns.code::<Why>()?);
+            if operations.last().is_none_or(|(last, _)| *last != operation) {
+                if operations.len() >= limit {
+                    break;
+                }
+                operations.push((operation, Vec::new()));
+            }
+            let Some((_, links)) = operations.last_mut() else { break };
+            match links.iter_mut().find(|(known, _)| *known == why) {
+                Some((_, times)) => *times += 1,
+                None => links.push((why, 1)),
+            }
+        }
+        Ok(operations)
     }
 
     /// Messages without their text.

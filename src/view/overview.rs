@@ -1,6 +1,8 @@
 //! What a session is, beside its messages: who agreed on what, what each side declared and used, what the lists of the server cost a
 //! model's context, when what happened, and how it ended.
 
+mod operations;
+
 use std::collections::BTreeMap;
 
 use anyhow::Result;
@@ -20,6 +22,7 @@ use crate::mcp::operations::Why;
 use crate::mcp::revision::{Revision, Revisions};
 use crate::mcp::{Message, MessageNumber, Session};
 use crate::store::{Key, MessageRow, MethodCount, Page, Reader, Scope};
+use operations::Operation;
 
 /// The messages that say what a session is: handshakes, lists, and what the timeline names.
 const TELLING: [&str; 10] = [
@@ -140,6 +143,8 @@ pub struct Overview {
     pub lists: BTreeMap<&'static str, Listed>,
     /// What happened when, in order.
     pub timeline: Vec<(Time, String, MessageNumber)>,
+    /// The first operations, and whether there are more.
+    pub operations: (Vec<Operation>, bool),
     /// How it ended.
     pub end: String,
     texts: usize,
@@ -196,6 +201,7 @@ pub fn read(reader: &Reader, session: &Session) -> Result<Overview> {
             overview.asked_back(&message);
         }
     }
+    overview.operations = operations::read(reader, capture, session.number)?;
     overview.end = end(reader, session)?;
     Ok(overview)
 }
@@ -389,6 +395,13 @@ impl Overview {
             line(0, "context cost", "tokens are estimated at four bytes of JSON each".to_owned(), None);
             for (name, listed) in &self.lists {
                 line(1, name, format!("{}  {}", listed.items, costs(listed)), Some(listed.message));
+            }
+        }
+        let (operations, more) = &self.operations;
+        if !operations.is_empty() {
+            line(0, "operations", operations::total(operations, *more), None);
+            for operation in operations {
+                line(1, &operation.name, operation.words(), Some(operation.first));
             }
         }
         line(0, "timeline", String::new(), None);

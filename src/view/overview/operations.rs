@@ -1,0 +1,113 @@
+//! The operations of a session: calls that are one thing, each in a line.
+
+use anyhow::Result;
+
+use crate::mcp::operations::Why;
+use crate::mcp::{MessageNumber, SessionNumber};
+use crate::store::{CaptureId, Key, Page, Reader, Scope};
+use crate::view::units::count;
+
+/// Operations that are listed: the first ones.
+const LISTED: usize = 40;
+
+/// An operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// Its first request.
+    pub first: MessageNumber,
+    /// Its method, and what it is about.
+    pub name: String,
+    /// How many messages later ones are tied to it by each reason.
+    pub links: Vec<(Why, u64)>,
+}
+
+impl Operation {
+    /// `2 × progress, 1 × with input`
+    pub fn words(&self) -> String {
+        let words: Vec<String> = self.links.iter().map(|(why, times)| format!("{times} × {}", why.word())).collect();
+        words.join(", ")
+    }
+}
+
+/// The first operations of a session, and whether there are more.
+pub fn read(reader: &Reader, capture: CaptureId, session: SessionNumber) -> Result<(Vec<Operation>, bool)> {
+    let mut linked = reader.operations(capture, session, LISTED + 1)?;
+    let more = linked.len() > LISTED;
+    linked.truncate(LISTED);
+    let mut operations = Vec::new();
+    for (first, links) in linked {
+        let page = Page::from(Key::new(capture, first.0), 1);
+        let row = reader.message_rows(Scope::Capture(capture), page)?.pop().filter(|row| row.number == first);
+        let name = row.map(|row| {
+            let parts = [row.method, row.subject].into_iter().flatten();
+            parts.collect::<Vec<_>>().join(" ")
+        });
+        // What answers says nothing that its request does not.
+        let links: Vec<_> = links.into_iter().filter(|(why, _)| *why != Why::Answer).collect();
+        if !links.is_empty() {
+            operations.push(Operation { first, name: name.unwrap_or_default(), links });
+        }
+    }
+    Ok((operations, more))
+}
+
+/// How many they are, for people.
+pub fn total(operations: &[Operation], more: bool) -> String {
+    let shown = count(operations.len() as u64, "operation");
+    if more { format!("the first {shown}") } else { shown }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capture::Time;
+    use crate::decode::Direction;
+    use crate::event::Event;
+    use crate::mcp::operations::Link;
+    use crate::mcp::{Message, Peers, Session, Transport, talk};
+    use crate::store::{CaptureInfo, CaptureKind, Options, Place, Summary, Writer};
+
+    /// A store of one session; each message is linked to these.
+    fn store(links: &[Option<(u64, Why)>]) -> (Reader, CaptureId) {
+        let place = Place::temporary().unwrap();
+        let info = CaptureInfo { kind: CaptureKind::Import, source: "one".into(), process: 1, started: Time(0) };
+        let mut writer = Writer::create(place.clone(), &info, Options::default()).unwrap();
+        let peers = Peers::Process { process: 1, command: Vec::new(), name: None };
+        writer.event(Event::Session(Box::new(Session::opened(SessionNumber(1), Transport::Stdio, peers, Time(0)))));
+        for (number, link) in (1..).zip(links) {
+            let text = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add"}}"#;
+            let link = link.map(|(operation, why)| Link {
+                operation: MessageNumber(operation),
+                previous: MessageNumber(operation),
+                why,
+            });
+            let message = talk::message(number, Time(0), Direction::ClientToServer, text);
+            writer.event(Event::Message(Box::new(Message { link, ..message })));
+        }
+        let capture = writer.capture();
+        writer.finish(&Summary::default()).unwrap();
+        (Reader::open(place).unwrap(), capture)
+    }
+
+    #[test]
+    fn an_operation_is_a_line_with_its_reasons_counted_and_answers_are_none() {
+        let progress = Some((1, Why::Progress));
+        let links = [None, progress, None, progress, Some((1, Why::Retry)), Some((3, Why::Answer)), None];
+        let (reader, capture) = store(&links);
+        let (operations, more) = read(&reader, capture, SessionNumber(1)).unwrap();
+        let told: Vec<_> = operations.iter().map(|one| (one.first.0, one.name.as_str(), one.words())).collect();
+        assert_eq!(told, [(1, "tools/call add", "2 × progress, 1 × likely retry".to_owned())]);
+        assert_eq!(total(&operations, more), "1 operation");
+        assert_eq!(read(&reader, capture, SessionNumber(2)).unwrap(), (Vec::new(), false));
+    }
+
+    #[test]
+    fn the_first_are_listed_where_there_are_many() {
+        let many = 2 * LISTED as u64;
+        let links: Vec<_> = (1..=many).map(|_| None).chain((1..=many).map(|of| Some((of, Why::Cursor)))).collect();
+        let (reader, capture) = store(&links);
+        let (operations, more) = read(&reader, capture, SessionNumber(1)).unwrap();
+        assert_eq!((operations.len(), operations[LISTED - 1].first.0), (LISTED, LISTED as u64));
+        assert_eq!(total(&operations, more), "the first 40 operations");
+    }
+}
