@@ -249,9 +249,9 @@ impl Places {
         self.by_id.get(&(port, id.to_owned())).copied()
     }
 
-    /// The answer to `initialize` came without an id: the server keeps no session.
-    pub fn settle(&mut self, session: SessionNumber) {
-        self.unbound.remove(&session);
+    /// The answer to `initialize` came without an id: the server keeps no session. Says whether an id was waited for.
+    pub fn settle(&mut self, session: SessionNumber) -> bool {
+        self.unbound.remove(&session).is_some()
     }
 
     /// The HTTP+SSE stream of an exchange announced where to post to.

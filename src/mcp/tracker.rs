@@ -2,6 +2,7 @@
 
 mod early;
 mod http;
+mod kept;
 mod nameless;
 mod sessions;
 mod state;

@@ -11,16 +11,16 @@
 //! `initialize` that comes soon after, from the same client to the same server, may be that session's. It waits for the head of its answer, which
 //! says the id. For as long, answers of such a session wait for questions too.
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
+use super::kept::Kept;
 use super::{Sink, Tracker};
-use crate::capture::{Provenance, Span, Time};
+use crate::capture::Time;
+use crate::decode::Direction;
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::jsonrpc::Kind;
-use crate::decode::stack::{Connected, Text, TextCarrier};
-use crate::decode::{ConnectionId, Direction};
+use crate::decode::stack::{Connected, Text};
 use crate::mcp::message::Message;
 use crate::mcp::pairing::{self, Scope};
 use crate::mcp::places::Place;
@@ -46,7 +46,8 @@ pub(super) struct Early {
     bytes: usize,
     /// Sessions that were met by an id that nobody assigned, while their beginning may still come.
     met: VecDeque<Met>,
-    beginnings: VecDeque<Beginning>,
+    /// Each an `initialize` whose answer will say which session it begins.
+    beginnings: VecDeque<Kept>,
     /// Messages told so far, of all sessions.
     told: u64,
     /// The latest time of a text.
@@ -75,19 +76,6 @@ impl Met {
     fn is_at(&self, place: &Place) -> bool {
         self.client == place.client.ip() && self.server == place.server
     }
-}
-
-/// An `initialize` whose answer will say which session it begins.
-#[derive(Debug)]
-struct Beginning {
-    exchange: ExchangeNumber,
-    connection: ConnectionId,
-    bytes: Vec<u8>,
-    span: Span,
-    provenance: Provenance,
-    time: Time,
-    connected: Connected,
-    since: Since,
 }
 
 impl Early {
@@ -199,17 +187,9 @@ impl Tracker {
             return false;
         }
         let since = self.early.now(text.time);
-        self.early.bytes += text.bytes.len();
-        self.early.beginnings.push_back(Beginning {
-            exchange,
-            connection: text.connection,
-            bytes: text.bytes.to_vec(),
-            span: text.span,
-            provenance: text.provenance.extract(text.span),
-            time: text.time,
-            connected: connected.clone(),
-            since,
-        });
+        let Some(kept) = Kept::new(text, connected, since) else { return false };
+        self.early.bytes += kept.size();
+        self.early.beginnings.push_back(kept);
         true
     }
 
@@ -217,11 +197,7 @@ impl Tracker {
     pub(super) fn begin(&mut self, exchange: ExchangeNumber, id: Option<&str>, sink: &mut Sink<'_>) {
         let position = self.early.beginnings.iter().position(|kept| kept.exchange == exchange);
         let Some(kept) = position.and_then(|position| self.early.beginnings.remove(position)) else { return };
-        self.early.bytes -= kept.bytes.len();
-        let Beginning { connection, span, time, .. } = kept;
-        let (direction, carrier) = (Direction::ClientToServer, TextCarrier::Body(exchange));
-        let (bytes, provenance) = (Cow::Owned(kept.bytes), &kept.provenance);
-        let text = Text { connection, direction, bytes, span, provenance, time, carrier };
+        self.early.bytes -= kept.size();
         let Some(place) = self.exchanges.get_mut(&exchange) else { return };
         let port = place.server.port();
         let met = match (id, place.status) {
@@ -231,7 +207,7 @@ impl Tracker {
             (None, Some(_)) => None,
         };
         place.session = met;
-        self.read(text, &kept.connected, true, sink);
+        self.read(kept.text(), &kept.connected, true, sink);
         if let Some(state) = met.and_then(|session| self.sessions.get_mut(&session)) {
             let session = state.session.number;
             state.begun = true;

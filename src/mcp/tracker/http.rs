@@ -31,18 +31,20 @@ impl Tracker {
         }
         self.begin(exchange.number, exchange.response.fields.get("mcp-session-id"), sink);
         let Some(place) = self.exchanges.get_mut(&exchange.number) else { return };
-        let named = place.session_id.as_ref().and_then(|id| self.places.assigned(place.server.port(), id));
-        let Some(session) = place.session.or(named) else { return };
+        let assigned = place.session_id.as_ref().and_then(|id| self.places.assigned(place.server.port(), id));
+        let Some(session) = place.session.or(assigned) else { return };
         let Some(state) = self.sessions.get_mut(&session) else { return };
+        let mut named = false;
         if let Some(id) = exchange.response.fields.get("mcp-session-id") {
             if state.session.session_id.is_none() {
+                named = true;
                 state.session.session_id = Some(id.to_owned());
                 state.session.transport = Transport::StreamableHttp;
                 state.changed = true;
                 self.places.assign(place.server.port(), id.to_owned(), session);
             }
         } else if matches!(exchange.status, Some(200..=299)) {
-            self.places.settle(session);
+            named = self.places.settle(session);
         }
         let events = exchange.response.fields.get("content-type").is_some_and(|t| t.starts_with("text/event-stream"));
         if events && state.session.transport == Transport::Http {
@@ -50,7 +52,9 @@ impl Tracker {
             state.changed = true;
         }
         self.redirect(exchange.number);
-        self.name_known(sink);
+        if named {
+            self.name_known(sink);
+        }
     }
 
     /// The exchange was redirected, and what it asked is known: it was not taken and will be asked again, in the same session. A server may redirect

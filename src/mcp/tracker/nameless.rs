@@ -3,17 +3,16 @@
 //! As long as a session that began between the same two waits for its id, it may be the one. Which, the answers to `initialize` say: until then the texts of
 //! such an exchange wait. Where no answer comes, as it was not captured, they are read as they are.
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashSet;
 
-use super::early::Since;
+use super::kept::Kept;
 use super::{Sink, Tracker};
-use crate::capture::{Provenance, Span, Time};
+use crate::capture::Time;
+use crate::decode::ConnectionId;
 use crate::decode::exchange::ExchangeNumber;
-use crate::decode::stack::{Connected, Text, TextCarrier};
-use crate::decode::{ConnectionId, Direction};
+use crate::decode::stack::{Connected, Text};
 
 /// Texts that wait at once: few requests overtake the answer without which their client cannot have sent them.
 const KEPT: usize = 256;
@@ -30,21 +29,6 @@ pub(super) struct Nameless {
     over: FxHashSet<ExchangeNumber>,
 }
 
-#[derive(Debug)]
-struct Kept {
-    exchange: ExchangeNumber,
-    connection: ConnectionId,
-    direction: Direction,
-    /// Of a server-sent event, its kind and its id.
-    event: Option<[Option<String>; 2]>,
-    bytes: Vec<u8>,
-    span: Span,
-    provenance: Provenance,
-    time: Time,
-    connected: Connected,
-    since: Since,
-}
-
 impl Nameless {
     fn holds(&self, exchange: ExchangeNumber) -> bool {
         self.kept.iter().any(|kept| kept.exchange == exchange)
@@ -58,25 +42,10 @@ impl Tracker {
         if !self.places.may_be_assigned(place) && !self.nameless.holds(exchange) {
             return false;
         }
-        let event = match text.carrier {
-            TextCarrier::SseEvent { kind, id, .. } => Some([kind, id].map(|field| field.map(str::to_owned))),
-            TextCarrier::Body(_) => None,
-            TextCarrier::WebSocket(_) | TextCarrier::Line { .. } => return false,
-        };
         let since = self.early.now(text.time);
-        self.nameless.bytes += text.bytes.len();
-        self.nameless.kept.push_back(Kept {
-            exchange,
-            connection: text.connection,
-            direction: text.direction,
-            event,
-            bytes: text.bytes.to_vec(),
-            span: text.span,
-            provenance: text.provenance.extract(text.span),
-            time: text.time,
-            connected: connected.clone(),
-            since,
-        });
+        let Some(kept) = Kept::new(text, connected, since) else { return false };
+        self.nameless.bytes += kept.size();
+        self.nameless.kept.push_back(kept);
         true
     }
 
@@ -132,15 +101,9 @@ impl Tracker {
 
     fn name(&mut self, position: usize, sink: &mut Sink<'_>) {
         let Some(kept) = self.nameless.kept.remove(position) else { return };
-        self.nameless.bytes -= kept.bytes.len();
-        let Kept { exchange, connection, direction, span, time, .. } = kept;
-        let carrier = match &kept.event {
-            Some([kind, id]) => TextCarrier::SseEvent { exchange, kind: kind.as_deref(), id: id.as_deref() },
-            None => TextCarrier::Body(exchange),
-        };
-        let (bytes, provenance) = (Cow::Owned(kept.bytes), &kept.provenance);
-        let text = Text { connection, direction, bytes, span, provenance, time, carrier };
-        self.read(text, &kept.connected, true, sink);
+        self.nameless.bytes -= kept.size();
+        let exchange = kept.exchange;
+        self.read(kept.text(), &kept.connected, true, sink);
         if !self.nameless.holds(exchange) && self.nameless.over.remove(&exchange) {
             self.exchange_over(exchange, sink);
         }
