@@ -7,9 +7,6 @@ use crate::decode::tcp::Facts;
 use crate::decode::uri::resolved;
 use crate::findings::carried::is_success;
 
-/// Endpoints that are remembered: a stream that is opened again announces another one.
-const ANNOUNCED: usize = 16;
-
 /// How a session id came to be worth nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terminated {
@@ -24,8 +21,8 @@ pub struct Terminated {
 pub struct Endpoint {
     /// `Mcp-Session-Id` as the server assigned it.
     pub assigned: Option<String>,
-    /// Where streams of HTTP+SSE asked for messages, at most 16.
-    pub announced: Vec<String>,
+    /// Where the stream of HTTP+SSE asked for messages: another place would be another session's.
+    pub announced: Option<String>,
     /// The end of that id.
     pub terminated: Option<Terminated>,
     /// Whether a request of it carried `Authorization` and was taken.
@@ -69,10 +66,7 @@ impl Endpoint {
 
     /// A stream that was asked for at `target` says where messages are to be posted.
     pub(in crate::findings) fn announce(&mut self, target: &str, said: &str) {
-        let announced = resolved(target, said.trim());
-        if self.announced.len() < ANNOUNCED && !self.announced.contains(&announced) {
-            self.announced.push(announced);
-        }
+        self.announced = Some(resolved(target, said.trim()));
     }
 
     /// A connection of the session is over.

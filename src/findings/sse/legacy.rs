@@ -71,16 +71,14 @@ fn post_uri(event: &sse::Event<'_>, _: ExchangeNumber, carried: &Carried, histor
 }
 
 fn posted_elsewhere(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let announced = &seen.history.endpoint.announced;
     let Some(carried) = seen.carried.filter(|_| seen.is_from_client() && seen.history.transport == Transport::HttpSse)
     else {
         return;
     };
-    if let Some(last) = announced.last()
-        && !announced.contains(&carried.target)
+    if let Some(announced) = seen.history.endpoint.announced.as_ref().filter(|announced| **announced != carried.target)
     {
         let shown = |target: &str| target.chars().take(80).collect::<String>();
-        let text = format!("posted to {}, the stream announced {}", shown(&carried.target), shown(last));
+        let text = format!("posted to {}, the stream announced {}", shown(&carried.target), shown(announced));
         report.say_once(POST_URI.severity, "posted elsewhere", text);
     }
 }
