@@ -102,10 +102,15 @@ impl Search {
         scratch: &mut Vec<u8>,
     ) -> Option<Found> {
         let next = self.sought[direction as usize]?;
-        let candidates = || candidates(negotiation, log, direction);
         let budget = self.left.min(self.total) / SHARE;
         let attempt = sealed.len() as u64 + ATTEMPT;
         let least = DERIVATION + FIRST * attempt;
+        if budget < least {
+            // Not even a look at what could be tried: the log may have thousands of sessions, and the connection millions of records.
+            self.sought[direction as usize] = Some(next + 1);
+            return None;
+        }
+        let candidates = || candidates(negotiation, log, direction);
         let (all, deep) = candidates().fold((0, 0), |(all, deep), key| (all + 1, deep + u64::from(key.is_deep())));
         let count = all.min(budget / least);
         let window = match (budget - count * least).checked_div(deep) {
