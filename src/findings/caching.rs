@@ -5,7 +5,6 @@ use super::report::Report;
 use super::rule::RESULTS;
 use super::seen::Seen;
 use super::{Check, Rule, Severity};
-use crate::mcp::method::Method;
 use crate::mcp::revision::Revisions;
 use crate::mcp::shape::Fault;
 
@@ -52,11 +51,7 @@ fn invalid(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     if !text.is_empty() {
         return report.say(text.join("; "));
     }
-    let is_list = matches!(
-        seen.method,
-        Method::ToolsList | Method::PromptsList | Method::ResourcesList | Method::ResourcesTemplatesList
-    );
-    let Some(asked) = seen.asked.filter(|_| is_list) else { return };
+    let Some(asked) = seen.asked.filter(|_| seen.method.is_paged()) else { return };
     let Some(page) = seen.history.listings.before(seen.method, asked.cursor.as_deref()) else { return };
     if let (Some(before), Some(now)) = (page.scope.as_deref(), seen.body().get("cacheScope"))
         && before != now

@@ -398,7 +398,10 @@ fn counted(session: Option<SessionNumber>, counts: &Counts) -> impl Iterator<Ite
     counts.iter().filter_map(move |((id, once), (count, severity))| {
         let repeated = count.checked_sub(listed(once)).filter(|more| *more > 0)?;
         let what = if once.is_empty() { "found" } else { once };
-        let text = format!("{what} {repeated} more times, which are not listed");
+        let text = match repeated {
+            1 => format!("{what} once more, which is not listed"),
+            _ => format!("{what} {repeated} more times, which are not listed"),
+        };
         Some(Finding { session, severity: *severity, repeated, text, ..Finding::of(super::rule(id)?) })
     })
 }

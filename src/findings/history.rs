@@ -33,7 +33,7 @@ pub use listing::{Listing, Listings, Page};
 pub use log_level::LogLevel;
 pub use process::Process;
 pub use prompts::Prompts;
-pub use requests::{Asked, FLOOD, Requests, is_paged, plain};
+pub use requests::{Asked, FLOOD, Requests, plain};
 pub use rounds::{Retry, Round, Rounds, Wanted};
 pub use spoken::Spoken;
 pub use streams::{EventStream, Issued, Streams, fingerprint as data_fingerprint};
@@ -325,7 +325,7 @@ impl History {
                 if let Some(token) = &asked.progress_token {
                     self.tokens.insert(message.direction, token);
                 }
-                if is_paged(facts.method) {
+                if facts.method.is_paged() {
                     self.cursors.asked(facts.method, asked.cursor.as_deref());
                 }
                 self.requests.asked(asked);
@@ -375,7 +375,7 @@ impl History {
     fn succeeded(&mut self, asked: &Asked, facts: &Facts<'_>) {
         match asked.method {
             Method::LoggingSetLevel => self.log_level = asked.log_level,
-            method if is_paged(method) => {
+            method if method.is_paged() => {
                 self.cursors.page(asked, facts.message.number, facts.body().get("nextCursor"));
             }
             _ => {}

@@ -10,10 +10,6 @@ use crate::mcp::method::Method;
 /// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[&CURSOR_UNKNOWN, &LOOP, &INVALID_CODE, &UNFINISHED];
 
-/// The methods whose answers come in pages.
-const LISTS: &[Method] =
-    &[Method::ToolsList, Method::PromptsList, Method::ResourcesList, Method::ResourcesTemplatesList, Method::TasksList];
-
 static CURSOR_UNKNOWN: Rule = Rule {
     id: "pagination-cursor-unknown",
     severity: Severity::Error,
@@ -23,7 +19,7 @@ static CURSOR_UNKNOWN: Rule = Rule {
     why: "The server answers -32602, or with a page that nobody asked for.",
     example: "\"cursor\":\"2\" after \"nextCursor\":\"eyJwYWdlIjoyfQ\"",
     remedy: "Send nextCursor of the page before, unchanged; begin a list without a cursor.",
-    checks: &[Check::Message(REQUESTS, LISTS, cursor_unknown)],
+    checks: &[Check::Message(REQUESTS, Method::PAGED, cursor_unknown)],
     ..Rule::BLANK
 };
 
@@ -55,7 +51,7 @@ static LOOP: Rule = Rule {
     why: "A client that reads all pages never comes to an end.",
     example: "tools/list with \"cursor\":\"b\" answered with \"nextCursor\":\"b\"",
     remedy: "Leave nextCursor out on the last page.",
-    checks: &[Check::Message(RESULTS, LISTS, returns)],
+    checks: &[Check::Message(RESULTS, Method::PAGED, returns)],
     ..Rule::BLANK
 };
 
@@ -78,7 +74,7 @@ static INVALID_CODE: Rule = Rule {
     why: "The client takes it for a failure of the server, and tries again instead of beginning anew.",
     example: "a cursor that was never issued, answered with -32603",
     remedy: "Answer -32602 where a cursor cannot be read.",
-    checks: &[Check::Message(ERRORS, LISTS, invalid_code)],
+    checks: &[Check::Message(ERRORS, Method::PAGED, invalid_code)],
     ..Rule::BLANK
 };
 

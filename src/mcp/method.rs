@@ -107,6 +107,20 @@ methods! {
 
 /// What the revisions say a request is; everything else that they define is a notification.
 impl Method {
+    /// Requests whose answers come in pages (server/utilities/pagination).
+    pub const PAGED: &[Method] = &[
+        Method::ToolsList,
+        Method::PromptsList,
+        Method::ResourcesList,
+        Method::ResourcesTemplatesList,
+        Method::TasksList,
+    ];
+
+    /// Whether its answers come in pages.
+    pub fn is_paged(self) -> bool {
+        Method::PAGED.contains(&self)
+    }
+
     /// Whether it is a notification.
     pub fn is_notification(self) -> bool {
         self.definition().is_some_and(|method| method.name.starts_with("notifications/"))

@@ -236,7 +236,7 @@ impl Operations {
             return Some((given, why));
         }
         match method {
-            _ if is_list(method) => {
+            _ if method.is_paged() => {
                 let cursor = hash_value(params.get("cursor")?);
                 self.take(Token::Cursor(kind, cursor)).map(|given| (given, Why::Cursor))
             }
@@ -369,7 +369,7 @@ fn gives(message: &Message, asked: &Asked) -> Vec<Token> {
 /// What a result says that the call goes on with.
 fn continued(message: &Message, asked: &Asked) -> Option<Token> {
     let (kind, result) = (asked.method as u8, body(message));
-    if is_list(asked.method) {
+    if asked.method.is_paged() {
         // "A missing nextCursor means that there are no more results"; null is no cursor.
         let next = result.get("nextCursor")?;
         return (next != "null").then(|| Token::Cursor(kind, hash_value(next)));
@@ -386,17 +386,6 @@ fn continued(message: &Message, asked: &Asked) -> Option<Token> {
             _ => Some(Token::Task(message.direction, hash_value(result.object("task").get("taskId")?))),
         },
     }
-}
-
-fn is_list(method: Method) -> bool {
-    matches!(
-        method,
-        Method::ToolsList
-            | Method::PromptsList
-            | Method::ResourcesList
-            | Method::ResourcesTemplatesList
-            | Method::TasksList
-    )
 }
 
 fn hash(text: &str) -> Digest {

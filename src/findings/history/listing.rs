@@ -91,11 +91,7 @@ impl Listings {
             }
             return;
         }
-        let is_list = matches!(
-            facts.method,
-            Method::ToolsList | Method::PromptsList | Method::ResourcesList | Method::ResourcesTemplatesList
-        );
-        if facts.message.kind != Kind::Response || !is_list {
+        if facts.message.kind != Kind::Response || !facts.method.is_paged() {
             return;
         }
         if facts.method == Method::ToolsList {

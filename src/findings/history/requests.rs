@@ -112,7 +112,7 @@ impl Asked {
             progress_token: facts.meta().get("progressToken").map(|token| plain(token).into_owned()),
             progress: None,
             log_level: log_level.as_deref().and_then(LogLevel::named),
-            cursor: if is_paged(facts.method) { params.get("cursor").map(short) } else { None },
+            cursor: if facts.method.is_paged() { params.get("cursor").map(short) } else { None },
             is_task: params.get("task").is_some_and(|task| task.starts_with('{')),
             breaks: Vec::new(),
             params: client.as_ref().and_then(|_| rounds::params(facts)),
@@ -143,18 +143,6 @@ pub fn plain(json: &str) -> Cow<'_, str> {
         Some(Cow::Owned(text)) => Cow::Owned(format!("\"{text}\"")),
         _ => Cow::Borrowed(json),
     }
-}
-
-/// Whether the answer to this comes in pages.
-pub fn is_paged(method: Method) -> bool {
-    matches!(
-        method,
-        Method::ToolsList
-            | Method::PromptsList
-            | Method::ResourcesList
-            | Method::ResourcesTemplatesList
-            | Method::TasksList
-    )
 }
 
 /// They, in order.

@@ -192,7 +192,7 @@ mod tests {
         fires(rule, &beside(&[announced, "/sse"]));
         let twice = findings(&beside(&["/messages", "/messages?session_id=2", announced]));
         let texts: Vec<&str> = twice.iter().filter(|f| f.rule.id == rule).map(|f| f.text.as_str()).collect();
-        assert_eq!(texts, [found.text.as_str(), "posted elsewhere 1 more times, which are not listed"]);
+        assert_eq!(texts, [found.text.as_str(), "posted elsewhere once more, which is not listed"]);
         // Another path is another service.
         silent(rule, &beside(&["/rpc"]));
         // The attempt at Streamable HTTP.
