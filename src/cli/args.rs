@@ -69,6 +69,14 @@ pub enum Command {
     Check(Check),
     /// Every rule that messages are held to, or the manual of one
     Rules(Rules),
+    /// Record the STDIO servers of a client from now on, by its configuration; without a client, list them
+    Install(Install),
+    /// Undo that, for one client or for all
+    Uninstall(Install),
+    /// See at once what there is to see, with recordings that mcptap brings along
+    Demo(Demo),
+    /// Try whether sniffing, wrapping and saving work here, and say what to do where they do not
+    Doctor,
     /// Write a completion script for a shell
     Completions(Completions),
 }
@@ -188,6 +196,27 @@ pub struct Tui {
     /// Colours: dark, light or mono [default: dark; mono where NO_COLOR is set]
     #[arg(long, value_name = "NAME")]
     pub theme: Option<String>,
+}
+
+/// `mcptap install` and `mcptap uninstall`.
+#[derive(Debug, Args)]
+pub struct Install {
+    /// claude-code, claude-desktop, cline, cursor, gemini, lm-studio, vscode, windsurf or zed; or the file of a configuration
+    pub client: Option<String>,
+    /// Only these servers
+    #[arg(value_name = "SERVER")]
+    pub servers: Vec<String>,
+    /// Say what would change, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// `mcptap demo`.
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// As lines of text, not in the terminal UI
+    #[arg(long)]
+    pub text: bool,
 }
 
 /// `mcptap sessions`.

@@ -2,9 +2,12 @@
 
 pub mod args;
 mod check;
+mod demo;
 mod diff;
+mod doctor;
 mod export;
 mod filter;
+mod install;
 mod json_tree;
 mod layers;
 mod mock;
@@ -112,6 +115,10 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Some(Command::Diff(diff)) => diff::run(diff, db, color),
         Some(Command::Check(check)) => check::run(check, db, color),
         Some(Command::Rules(rules)) => rules::run(rules, color),
+        Some(Command::Install(install)) => install::install(install, db),
+        Some(Command::Uninstall(uninstall)) => install::uninstall(uninstall),
+        Some(Command::Demo(demo)) => demo::run(demo, color),
+        Some(Command::Doctor) => doctor::run(db, color),
         Some(Command::Completions(completions)) => {
             clap_complete::generate(completions.shell, &mut Arguments::command(), "mcptap", &mut std::io::stdout());
             Ok(ExitCode::SUCCESS)

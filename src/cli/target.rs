@@ -175,7 +175,7 @@ pub fn database(asked: Option<PathBuf>) -> Result<PathBuf> {
 fn existing(place: Place) -> Result<Place> {
     if !place.path().exists() {
         bail!(
-            "there is no database {} yet: wrap a server with \"mcptap wrap\", or read a capture with --save",
+            "there is no database {} yet: wrap a server with \"mcptap wrap\", or read a capture with --save; \"mcptap demo\" has some",
             place.path().display()
         );
     }

@@ -4,6 +4,7 @@ mod check;
 mod corpus;
 mod decoded;
 mod faults;
+mod first_steps;
 mod following;
 mod laws;
 mod limits;

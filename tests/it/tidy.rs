@@ -36,6 +36,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("ratatui", &["tui/"]),
     ("crossterm", &["tui/"]),
     ("clap", &["cli/args.rs", "cli/args/", "cli/mod.rs"]),
+    ("jsonc_parser", &["cli/install/config.rs"]),
 ];
 
 fn sources() -> Vec<(PathBuf, String)> {

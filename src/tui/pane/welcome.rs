@@ -16,8 +16,9 @@ use crate::view::safe;
 const WIDEST: u16 = 100;
 
 /// Commands that make sessions, and what for.
-const WAYS: [(&str, &str); 3] = [
-    ("mcptap wrap -- python server.py", "an STDIO server: put \"mcptap wrap --\" before its command in the client"),
+const WAYS: [(&str, &str); 4] = [
+    ("mcptap install", "the STDIO servers of a client; alone it says which clients there are"),
+    ("mcptap wrap -- python server.py", "one STDIO server: put \"mcptap wrap --\" before its command"),
     ("mcptap sniff -i lo", "servers over HTTP on this machine; capturing may need sudo"),
     ("mcptap capture.pcapng", "a capture file: opens here, and nothing is saved"),
 ];

@@ -1,0 +1,58 @@
+//! `mcptap demo`: what there is to see, with recordings that the program brings along.
+
+use std::fs;
+use std::io::{IsTerminal, stdout};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+
+use super::args::{Colour, Decoding, Demo, Read};
+use super::read;
+
+/// `samples/weather`, where all is well, and `samples/helpdesk`: an assistant and three servers, one of them on pipes, where much is not.
+const RECORDINGS: [(&str, &[u8]); 3] = [
+    ("weather.pcapng", include_bytes!("../../samples/weather/capture.pcapng")),
+    ("helpdesk.pcapng", include_bytes!("../../samples/helpdesk/capture.pcapng")),
+    ("helpdesk-stdio.pcapng", include_bytes!("../../samples/helpdesk/stdio.pcapng")),
+];
+
+/// What to do next.
+const NEXT: &str = "
+Those were recordings that mcptap brings along. Now yours:
+  mcptap install CLIENT      record the STDIO servers in a client's configuration
+  mcptap wrap -- CMD         record one of them
+  mcptap sniff -i lo         record HTTP servers on this machine
+  mcptap FILE                open a capture of tcpdump or Wireshark
+  mcptap doctor              try whether all of that works here";
+
+pub fn run(arguments: Demo, colour: Colour) -> Result<ExitCode> {
+    let folder = tempfile::Builder::new().prefix("mcptap-demo-").tempdir();
+    let folder = folder.context("cannot write the recordings of the demo")?;
+    let mut files = Vec::new();
+    for (name, recording) in RECORDINGS {
+        let file = folder.path().join(name);
+        fs::write(&file, recording).with_context(|| format!("cannot write {}", file.display()))?;
+        files.push(file);
+    }
+    let code = if arguments.text || !stdout().is_terminal() { print(files, colour) } else { browse(files, colour) }?;
+    eprintln!("{NEXT}");
+    Ok(code)
+}
+
+#[cfg(feature = "tui")]
+fn browse(files: Vec<PathBuf>, colour: Colour) -> Result<ExitCode> {
+    let targets = files.into_iter().map(|file| file.to_string_lossy().into_owned()).collect();
+    super::tui::run(super::args::Tui { targets, ..Default::default() }, None, colour)
+}
+
+#[cfg(not(feature = "tui"))]
+fn browse(files: Vec<PathBuf>, colour: Colour) -> Result<ExitCode> {
+    print(files, colour)
+}
+
+fn print(files: Vec<PathBuf>, colour: Colour) -> Result<ExitCode> {
+    let decoding = Decoding::default();
+    let read = Read { files, decoding, filter: None, save: false, json: false, hash: false, follow: false };
+    read::run(read, None, colour)
+}

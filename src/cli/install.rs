@@ -1,0 +1,198 @@
+//! `mcptap install` and `mcptap uninstall`: the servers of a client's configuration, recorded from now on, or no longer.
+
+mod clients;
+mod config;
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail, ensure};
+use etcetera::BaseStrategy;
+
+use self::clients::{CLIENTS, Client, Folders};
+use self::config::{Config, Launch, Server};
+use super::args::Install;
+use super::output::{self, Output};
+use crate::view::{command_line, safe, units};
+
+/// What to do with the servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    List,
+    Wrap,
+    Unwrap,
+}
+
+/// The words that record a server: this program, and what it is told.
+struct Recorder {
+    program: PathBuf,
+    db: Option<PathBuf>,
+}
+
+/// What became of the servers of all files.
+#[derive(Debug, Default)]
+struct Tally {
+    names: Vec<String>,
+    changed: u64,
+    recorded: u64,
+}
+
+/// `mcptap install`: without a client, which there are.
+pub fn install(arguments: Install, db: Option<PathBuf>) -> Result<ExitCode> {
+    let Some(client) = &arguments.client else {
+        run(&arguments, db, Order::List)?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let tally = run(&arguments, db, Order::Wrap)?;
+    match tally.changed {
+        0 if tally.recorded == 0 => {
+            eprintln!("mcptap: no server to record");
+            return Ok(ExitCode::from(1));
+        }
+        0 => eprintln!("mcptap: recorded already"),
+        _ if arguments.dry_run => eprintln!("mcptap: nothing was changed (--dry-run)"),
+        servers => eprintln!(
+            "mcptap: {} recorded from the next start of the client on; \"mcptap\" shows them, \"mcptap uninstall {client}\" undoes it",
+            units::count(servers, "server")
+        ),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `mcptap uninstall`: without a client, for all of them.
+pub fn uninstall(arguments: Install) -> Result<ExitCode> {
+    let tally = run(&arguments, None, Order::Unwrap)?;
+    match tally.changed {
+        0 => eprintln!("mcptap: no server is recorded"),
+        _ if arguments.dry_run => eprintln!("mcptap: nothing was changed (--dry-run)"),
+        servers => eprintln!(
+            "mcptap: {} no longer recorded from the next start of the client on; what was recorded is kept",
+            units::count(servers, "server")
+        ),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run(arguments: &Install, db: Option<PathBuf>, order: Order) -> Result<Tally> {
+    let program = env::current_exe().context("cannot find out where this program is")?;
+    let db = db.map(std::path::absolute).transpose().context("cannot tell the database's full path")?;
+    let recorder = Recorder { program, db };
+    let mut out = output::stdout();
+    let mut tally = Tally::default();
+    let files = files(arguments.client.as_deref())?;
+    // All is read before anything is written: a mistake in one file is no half-done work.
+    let mut changes = Vec::new();
+    for (client, path) in &files {
+        writeln!(out, "{client:<16}  {}", path.display())?;
+        let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let config = Config::read(&text).with_context(|| format!("cannot read {}", path.display()))?;
+        let before = tally.changed;
+        for server in config.servers() {
+            let is_meant = arguments.servers.is_empty() || arguments.servers.contains(&server.name);
+            if is_meant {
+                one(&server, &recorder, order, &mut tally, &mut out)?;
+            }
+            tally.names.push(server.name);
+        }
+        if tally.changed > before {
+            changes.push((path, text, config.text()));
+        }
+    }
+    if let Some(unknown) = arguments.servers.iter().find(|name| !tally.names.contains(name)) {
+        bail!("there is no server {unknown:?} there; there are: {}", tally.names.join(", "));
+    }
+    if order == Order::List && files.is_empty() {
+        let known: Vec<&str> = CLIENTS.iter().map(|client| client.id).collect();
+        writeln!(out, "no configuration of {} is here: name the file of one", known.join(", "))?;
+    }
+    for (path, before, after) in changes.into_iter().filter(|_| !arguments.dry_run) {
+        replace(path, &before, &after).with_context(|| format!("cannot change {}", path.display()))?;
+    }
+    out.flush()?;
+    Ok(tally)
+}
+
+/// Does what is ordered with a server, and says so.
+fn one(server: &Server, recorder: &Recorder, order: Order, tally: &mut Tally, out: &mut Output) -> Result<()> {
+    let launch = server.launch(&recorder.program);
+    tally.recorded += u64::from(matches!(launch, Launch::Wrapped(_)));
+    let state = match (&launch, order) {
+        (Launch::Command(_), Order::Wrap) => {
+            server.put_in_front(&recorder.words(&server.name));
+            tally.changed += 1;
+            "is recorded now"
+        }
+        (Launch::Wrapped(_), Order::Unwrap) => {
+            server.take_from_front();
+            tally.changed += 1;
+            "is no longer recorded"
+        }
+        (Launch::Wrapped(_), _) => "is recorded",
+        (Launch::Command(_), _) => "is not recorded",
+        (Launch::Url, _) => "is reached over HTTP: \"mcptap sniff\" sees it",
+        (Launch::Unknown, _) => "has no command that could be recorded",
+    };
+    let command = match launch {
+        Launch::Command(words) | Launch::Wrapped(words) => {
+            // What is shown goes into chats and tickets.
+            let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
+            command_line::masked(&words).join(" ")
+        }
+        Launch::Url | Launch::Unknown => String::new(),
+    };
+    let line = format!("  {:<14}  {state:<22}  {command}", server.name);
+    Ok(writeln!(out, "{}", safe::visible(line.trim_end()))?)
+}
+
+impl Recorder {
+    fn words(&self, name: &str) -> Vec<String> {
+        let mut words = vec![self.program.display().to_string()];
+        if let Some(db) = &self.db {
+            words.extend(["--db".to_owned(), db.display().to_string()]);
+        }
+        words.extend(["wrap", "--name", name, "--"].map(str::to_owned));
+        words
+    }
+}
+
+/// The configurations that are meant, each with its client: those of a client, one by its path, or all that are here.
+fn files(client: Option<&str>) -> Result<Vec<(String, PathBuf)>> {
+    let folders = folders()?;
+    let here = |client: &Client| {
+        let paths = client.paths(&folders).into_iter().filter(|path| path.is_file());
+        paths.map(|path| (client.id.to_owned(), path)).collect::<Vec<_>>()
+    };
+    let Some(name) = client else { return Ok(CLIENTS.iter().flat_map(here).collect()) };
+    let Some(client) = Client::named(name) else {
+        let known: Vec<&str> = CLIENTS.iter().map(|client| client.id).collect();
+        ensure!(Path::new(name).is_file(), "{name:?} is neither a client ({}) nor a file", known.join(", "));
+        return Ok(vec![("configuration".to_owned(), PathBuf::from(name))]);
+    };
+    let files = here(client);
+    let paths: Vec<String> = client.paths(&folders).iter().map(|path| path.display().to_string()).collect();
+    ensure!(!files.is_empty(), "there is no configuration of {name}: {}", paths.join(", "));
+    Ok(files)
+}
+
+fn folders() -> Result<Folders> {
+    let base = etcetera::base_strategy::choose_native_strategy().context("cannot find the home folder")?;
+    let config = if cfg!(target_os = "macos") { base.data_dir() } else { base.config_dir() };
+    Ok(Folders { home: base.home_dir().to_owned(), config, project: env::current_dir()? })
+}
+
+/// Puts a new text in place of the old one, at once: nobody sees half of it, and it keeps its rights. A link stays one.
+fn replace(path: &Path, before: &str, after: &str) -> Result<()> {
+    let path = fs::canonicalize(path)?;
+    let folder = path.parent().context("it is in no folder")?;
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(after.as_bytes())?;
+    file.as_file().set_permissions(fs::metadata(&path)?.permissions())?;
+    file.as_file().sync_all()?;
+    ensure!(fs::read_to_string(&path)? == before, "somebody else changed it meanwhile: try again");
+    file.persist(&path)?;
+    Ok(())
+}

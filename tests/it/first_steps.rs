@@ -1,0 +1,156 @@
+//! What somebody tries first: the demo, the doctor, and the servers of a client's configuration.
+
+use std::fs::{self, Permissions};
+use std::io::Write;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::program::mcptap;
+
+#[test]
+fn the_demo_shows_its_recordings_and_says_what_to_do_next() {
+    let done = mcptap().args(["demo"]).output().unwrap();
+    assert!(done.status.success());
+    let (said, next) = (String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap());
+    for shown in ["streamable-http", "http-sse", "stdio  Directorio", "get_weather", "4 sessions · 28 messages"] {
+        assert!(said.contains(shown), "{shown}: {said}");
+    }
+    assert!(next.contains("mcptap wrap -- CMD"), "{next}");
+}
+
+#[test]
+fn the_doctor_tries_everything() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = folder.path().join("mcptap.db");
+    let done = mcptap().arg("doctor").arg("--db").arg(&db).output().unwrap();
+    let said = String::from_utf8(done.stdout).unwrap();
+    assert!(
+        said.contains("good  wrap      a line went through a wrapped \"cat\", and was recorded both ways\n"),
+        "{said}"
+    );
+    assert!(said.contains("is made with the first recording"), "{said}");
+    // Whether this machine lets us capture is its own matter; that we are told is ours.
+    let can_capture = said.contains("good  sniff     a packet that was sent over ");
+    assert!(can_capture || said.contains("bad   sniff     no permission to capture on "), "{said}");
+    assert_eq!(done.status.code(), Some(i32::from(!can_capture)), "{said}");
+    assert!(!db.exists(), "it leaves nothing behind");
+    // What cannot be is said, and is the answer "no".
+    fs::write(&db, "no database").unwrap();
+    let done = mcptap().arg("doctor").arg("--db").arg(&db).output().unwrap();
+    let said = String::from_utf8(done.stdout).unwrap();
+    assert!(said.contains("bad   database  "), "{said}");
+    assert_eq!(done.status.code(), Some(1));
+}
+
+/// A home folder in which one client is configured; its configuration is a link, as those who keep such files elsewhere have it.
+struct Home(tempfile::TempDir);
+
+impl Home {
+    const CONFIGURATION: &str = r#"{
+  // servers
+  "mcpServers": {
+    "echo": { "command": "cat", "args": ["-u"] },
+    "other": {
+      "command": "cat",
+      "args": [
+        "-" // standard input
+      ]
+    },
+    "remote": { "url": "https://example.com/mcp" }
+  }
+}
+"#;
+
+    fn new() -> Home {
+        let home = Home(tempfile::tempdir().unwrap());
+        fs::create_dir(home.path(".cursor")).unwrap();
+        fs::write(home.path("kept.json"), Home::CONFIGURATION).unwrap();
+        fs::set_permissions(home.path("kept.json"), Permissions::from_mode(0o600)).unwrap();
+        symlink(home.path("kept.json"), home.path(".cursor/mcp.json")).unwrap();
+        home
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Runs a command there: its status, and what it said.
+    fn run(&self, words: &[&str]) -> (Option<i32>, String, String) {
+        let mut command = mcptap();
+        command.args(words).env("HOME", self.0.path()).env_remove("XDG_CONFIG_HOME").current_dir(self.0.path());
+        let done = command.output().unwrap();
+        (done.status.code(), String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap())
+    }
+
+    fn configuration(&self) -> String {
+        fs::read_to_string(self.path("kept.json")).unwrap()
+    }
+}
+
+#[test]
+fn the_servers_of_a_client_are_recorded_until_that_is_undone() {
+    let home = Home::new();
+    let (code, said, _) = home.run(&["install"]);
+    assert!(code == Some(0) && said.contains("echo            is not recorded         cat -u\n"), "{said}");
+    let db = home.path("mcptap.db");
+    let db = db.to_str().unwrap();
+    let (code, _, told) = home.run(&["install", "--db", db, "cursor", "--dry-run"]);
+    assert!(
+        code == Some(0) && told.contains("nothing was changed") && home.configuration() == Home::CONFIGURATION,
+        "{told}"
+    );
+    let (code, _, told) = home.run(&["install", "cursor", "nobody"]);
+    assert_eq!(
+        (code, told.as_str()),
+        (Some(2), "mcptap: there is no server \"nobody\" there; there are: echo, other, remote\n")
+    );
+    let (code, said, told) = home.run(&["install", "--db", db, "cursor"]);
+    assert!(code == Some(0) && told.starts_with("mcptap: 2 servers recorded"), "{told}");
+    assert!(said.contains("remote          is reached over HTTP"), "{said}");
+    assert!(home.configuration().contains("\"-\" // standard input"), "{}", home.configuration());
+    // The client starts the server as its configuration says now.
+    let stripped: String = home
+        .configuration()
+        .lines()
+        .map(|line| line.split(" // ").next().unwrap())
+        .filter(|line| !line.starts_with("  //"))
+        .collect();
+    let configuration: serde_json::Value = serde_json::from_str(&stripped).unwrap();
+    let server = &configuration["mcpServers"]["echo"];
+    let words = server["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap());
+    let mut client = Command::new(server["command"].as_str().unwrap())
+        .args(words)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let ping = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n";
+    client.stdin.take().unwrap().write_all(ping).unwrap();
+    assert_eq!(client.wait_with_output().unwrap().stdout, ping);
+    let (_, sessions, _) = home.run(&["sessions", db]);
+    assert!(sessions.contains("echo"), "{sessions}");
+    // Once more changes nothing; undone, nothing is left of it.
+    let wrapped = home.configuration();
+    assert_eq!(home.run(&["install", "cursor"]).2, "mcptap: recorded already\n");
+    assert_eq!(home.configuration(), wrapped);
+    let (code, _, told) = home.run(&["uninstall"]);
+    assert!(code == Some(0) && told.starts_with("mcptap: 2 servers no longer recorded"), "{told}");
+    assert_eq!(home.configuration(), Home::CONFIGURATION);
+    assert_eq!(fs::metadata(home.path("kept.json")).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(fs::symlink_metadata(home.path(".cursor/mcp.json")).unwrap().is_symlink());
+    assert_eq!(home.run(&["uninstall"]).2, "mcptap: no server is recorded\n");
+}
+
+#[test]
+fn a_configuration_that_cannot_be_read_is_left_alone() {
+    let home = Home::new();
+    fs::write(home.path("kept.json"), "{ \"mcpServers\": ").unwrap();
+    let (code, _, told) = home.run(&["install", "cursor"]);
+    assert!(code == Some(2) && told.contains("cannot read ") && told.contains("mcp.json"), "{told}");
+    assert_eq!(home.configuration(), "{ \"mcpServers\": ");
+    assert_eq!(home.run(&["install", "zed"]).0, Some(2), "it is not here");
+    assert_eq!(home.run(&["install", "no-such-client"]).0, Some(2));
+    fs::write(home.path("kept.json"), "{}").unwrap();
+    assert_eq!(home.run(&["install", home.path("kept.json").to_str().unwrap()]).0, Some(1), "there is no server in it");
+}
