@@ -293,7 +293,7 @@ pub struct Export {
     /// One session of a capture with several
     #[arg(long, value_name = "N")]
     pub session: Option<u32>,
-    /// Only messages that fit this filter (docs/filter.md); jsonl only
+    /// Only messages that fit this filter (docs/filter.md); not for pcapng
     #[arg(long, value_name = "EXPR")]
     pub filter: Option<String>,
     /// Decoding.
@@ -308,6 +308,8 @@ pub enum Format {
     Jsonl,
     /// The packets, as a capture file
     Pcapng,
+    /// A sequence diagram that code hosts draw in issues and documents
+    Mermaid,
 }
 
 /// `mcptap check`.

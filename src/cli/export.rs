@@ -10,11 +10,14 @@ use anyhow::{Context, Result, bail};
 use super::args::{Export, Format};
 use super::target::{self, Opened};
 use super::{filter, output};
-use crate::export::{jsonl, pcapng};
+use crate::export::{jsonl, mermaid, pcapng};
 use crate::filter::Filter;
-use crate::mcp::Session;
+use crate::mcp::{Message, Session, SessionNumber};
 use crate::source::{Item, Source};
 use crate::store::{Key, Page, Scope, Selection, Stored};
+
+/// Rows that are read at once.
+const PAGE: usize = 1_000;
 
 pub fn run(arguments: Export, db: Option<PathBuf>) -> Result<ExitCode> {
     let filter = filter::parse(arguments.filter.as_deref())?;
@@ -34,6 +37,7 @@ pub fn run(arguments: Export, db: Option<PathBuf>) -> Result<ExitCode> {
         }
         Format::Pcapng if filter.is_some() => bail!("a filter chooses messages, not packets: leave it out for pcapng"),
         Format::Pcapng => packets(&opened, &mut out)?,
+        Format::Mermaid => diagram(&opened, filter.as_ref(), &mut out)?,
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)
@@ -41,29 +45,13 @@ pub fn run(arguments: Export, db: Option<PathBuf>) -> Result<ExitCode> {
 
 /// A session as JSON lines: messages, exchanges, findings, and the session last.
 fn lines(opened: &Opened, session: &Session, filter: Option<&Filter>, out: &mut dyn Write) -> Result<()> {
-    const PAGE: usize = 1_000;
     let scope = Scope::Session(session.number);
-    let capture = opened.reader.capture_of(session.number)?.context("the session belongs to no capture")?;
     let mut line = Vec::new();
-    let mut from = None;
-    loop {
-        let page = from.map_or(Page::first(PAGE), |key| Page::from(key, PAGE));
-        let messages = match filter {
-            None => opened.reader.messages(scope, page)?,
-            Some(filter) => {
-                let rows = opened.reader.matching(filter, scope, page)?;
-                let messages = rows.iter().map(|row| opened.reader.message(row.key()));
-                messages.filter_map(Result::transpose).collect::<Result<Vec<_>>>()?
-            }
-        };
-        let Some(last) = messages.last() else { break };
-        from = Some(Key::new(capture, last.number.0).next());
-        for message in &messages {
-            line.clear();
-            jsonl::write_message(&mut line, message);
-            out.write_all(&line)?;
-        }
-    }
+    messages(opened, session.number, scope, filter, &mut |message| {
+        line.clear();
+        jsonl::write_message(&mut line, message);
+        Ok(out.write_all(&line)?)
+    })?;
     let mut from = None;
     loop {
         let page = from.map_or(Page::first(PAGE), |number| Page::from(number, PAGE));
@@ -92,6 +80,64 @@ fn lines(opened: &Opened, session: &Session, filter: Option<&Filter>, out: &mut 
     line.clear();
     jsonl::write_session(&mut line, session);
     Ok(out.write_all(&line)?)
+}
+
+/// The messages of a scope that fit the filter, in order. The session is one of its capture.
+fn messages(
+    opened: &Opened,
+    session: SessionNumber,
+    scope: Scope,
+    filter: Option<&Filter>,
+    take: &mut dyn FnMut(&Message) -> Result<()>,
+) -> Result<()> {
+    let capture = opened.reader.capture_of(session)?.context("the session belongs to no capture")?;
+    let mut from = None;
+    loop {
+        let page = from.map_or(Page::first(PAGE), |key| Page::from(key, PAGE));
+        let messages = match filter {
+            None => opened.reader.messages(scope, page)?,
+            Some(filter) => {
+                let rows = opened.reader.matching(filter, scope, page)?;
+                let messages = rows.iter().map(|row| opened.reader.message(row.key()));
+                messages.filter_map(Result::transpose).collect::<Result<Vec<_>>>()?
+            }
+        };
+        let Some(last) = messages.last() else { return Ok(()) };
+        from = Some(Key::new(capture, last.number.0).next());
+        messages.iter().try_for_each(&mut *take)?;
+    }
+}
+
+/// Sessions as one diagram. Those of one capture went on at the same time, so their messages stand in the order of the capture.
+fn diagram(opened: &Opened, filter: Option<&Filter>, out: &mut dyn Write) -> Result<()> {
+    let sessions = opened.sessions()?;
+    let head = mermaid::head(&sessions);
+    let mut characters = head.chars().count();
+    out.write_all(head.as_bytes())?;
+    let mut draw = |message: &Message| {
+        let text = mermaid::message(message);
+        characters += text.chars().count();
+        Ok(out.write_all(text.as_bytes())?)
+    };
+    let mut captures = Vec::new();
+    for session in &sessions {
+        let capture = opened.reader.capture_of(session.number)?;
+        let scope = match (opened.session, capture) {
+            (None, Some(capture)) => Scope::Capture(capture),
+            _ => Scope::Session(session.number),
+        };
+        if !captures.contains(&capture) {
+            messages(opened, session.number, scope, filter, &mut draw)?;
+            captures.push(capture);
+        }
+    }
+    if characters > mermaid::DRAWN {
+        eprintln!(
+            "mcptap: {characters} characters; Mermaid draws {} unless maxTextSize says otherwise: choose with --filter or --session",
+            mermaid::DRAWN
+        );
+    }
+    Ok(())
 }
 
 /// The packets that were kept, as a capture file; secrets in them are masked unless they were kept.

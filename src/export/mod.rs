@@ -2,5 +2,6 @@
 
 pub mod jsonl;
 pub mod junit;
+pub mod mermaid;
 pub mod pcapng;
 pub mod sarif;

@@ -29,7 +29,7 @@ use super::pane;
 use super::replay::run::State;
 use super::theme::Part;
 use crate::view::paint::Tone;
-use crate::view::{safe, units};
+use crate::view::{parties, safe, units};
 
 /// Below this nothing can be read.
 const LEAST: (u16, u16) = (40, 10);
@@ -249,7 +249,7 @@ fn path(app: &App, canvas: &mut Canvas<'_>, width: u16) -> u16 {
         && let Some(row) = app.session_row()
     {
         pieces.push(("▸".to_owned(), dim));
-        pieces.push((format!(" {} {} ", row.session.number.0, pane::sessions::server(&row.session)), plain));
+        pieces.push((format!(" {} {} ", row.session.number.0, parties::server(&row.session)), plain));
     }
     pieces.push(("▸".to_owned(), dim));
     pieces.push((format!(" {} ", app.screen.name()), plain));

@@ -6,6 +6,7 @@ pub mod layers;
 pub mod outcome;
 pub mod overview;
 pub mod paint;
+pub mod parties;
 pub mod safe;
 pub mod steps;
 pub mod text;

@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use crate::program::mcptap;
+use crate::program::{mcptap, root};
 
 #[test]
 fn the_demo_shows_its_recordings_and_says_what_to_do_next() {
@@ -153,4 +153,22 @@ fn a_configuration_that_cannot_be_read_is_left_alone() {
     assert_eq!(home.run(&["install", "no-such-client"]).0, Some(2));
     fs::write(home.path("kept.json"), "{}").unwrap();
     assert_eq!(home.run(&["install", home.path("kept.json").to_str().unwrap()]).0, Some(1), "there is no server in it");
+}
+
+#[test]
+fn sessions_that_went_on_at_once_are_one_diagram() {
+    let capture = root().join("samples/helpdesk/capture.pcapng");
+    let export = |words: &[&str]| {
+        let done = mcptap().args(["export", "--format", "mermaid"]).arg(&capture).args(words).output().unwrap();
+        assert!(done.status.success());
+        String::from_utf8(done.stdout).unwrap()
+    };
+    let all = export(&[]);
+    let arrows: Vec<&str> = all.lines().filter(|line| line.contains(": ") && !line.contains("Note over")).collect();
+    assert_eq!((all.lines().next(), arrows.len()), (Some("sequenceDiagram"), 9), "{all}");
+    assert!(arrows[0].starts_with("    C1->>S1: 1 tools/call create_incident"), "{all}");
+    assert!(arrows[8].starts_with("    S2-->>C2: 9 send_mail ok"), "{all}");
+    let second = export(&["--session", "2"]);
+    assert!(second.contains("C2->>S2: 8 send_mail") && !second.contains("C1"), "{second}");
+    assert!(!export(&["--filter", "method = send_mail"]).contains("create_incident"));
 }

@@ -3,10 +3,10 @@
 use anyhow::Result;
 
 use super::super::data::Together;
-use super::super::pane::sessions::server;
 use super::Library;
 use crate::mcp::{Peers, Session, SessionNumber};
 use crate::store::Page;
+use crate::view::parties::server;
 
 /// Lifelines that find room on a screen.
 const SERVERS: usize = 8;

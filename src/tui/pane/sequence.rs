@@ -10,7 +10,7 @@ use super::messages::{arrow, method, outcome, relative, short_method};
 use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
 use crate::view::paint::Tone;
-use crate::view::{safe, units};
+use crate::view::{parties, safe, units};
 
 /// Calls side by side; more are drawn over the last.
 const LANES: usize = 8;
@@ -75,7 +75,7 @@ fn head(app: &App, canvas: &mut Canvas<'_>, area: Rect, left: u16, right: u16, z
     let row = app.session_row();
     let client = row.and_then(|row| row.session.client.as_ref()).map_or("host", |client| client.name.as_str());
     canvas.put(left, area.y, (right - left) / 2, client, strong);
-    let server = row.map(|row| super::sessions::server(&row.session)).unwrap_or_default();
+    let server = row.map(|row| parties::server(&row.session)).unwrap_or_default();
     let room = (right - left) / 2;
     canvas.put_right(right + 1 - room, area.y, room, &server, strong);
     canvas.put(right + 2, area.y, area.right().saturating_sub(right + 2), "open calls", dim);

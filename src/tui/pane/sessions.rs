@@ -6,8 +6,9 @@ use super::super::app::{App, Screen};
 use super::super::canvas::{Canvas, Cell, Column};
 use super::super::data::worst;
 use super::{severity_tone, summary, table, welcome};
-use crate::mcp::{Party, Peers, Session};
+use crate::mcp::Session;
 use crate::view::paint::Tone;
+use crate::view::parties::{party, server};
 use crate::view::units;
 
 const COLUMNS: &[Column] = &[
@@ -81,22 +82,6 @@ fn list(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
             Cell::new(clock(session.ended), tone(Tone::Dim)),
         ])
     });
-}
-
-/// The server, by the best name there is.
-pub fn server(session: &Session) -> String {
-    party(&session.server).unwrap_or_else(|| match &session.peers {
-        Peers::Process { name: Some(name), .. } => name.clone(),
-        Peers::Process { command, .. } => command.join(" "),
-        Peers::Network { server, host: Some(host), .. } => format!("{host} ({server})"),
-        Peers::Network { server, .. } => server.to_string(),
-    })
-}
-
-/// Its name and version.
-pub(super) fn party(party: &Option<Party>) -> Option<String> {
-    let party = party.as_ref()?;
-    Some(format!("{} {}", party.name, party.version).trim_end().to_owned())
 }
 
 fn blank_if_zero(count: u64) -> String {

@@ -6,10 +6,11 @@ use super::super::app::App;
 use super::super::canvas::Canvas;
 use super::super::data::{FindingLine, SessionRow};
 use super::super::theme::Part;
-use super::sessions::{clock, party, server};
+use super::sessions::clock;
 use super::severity_tone;
 use crate::mcp::Peers;
 use crate::view::paint::Tone;
+use crate::view::parties::{party, server};
 use crate::view::{safe, units};
 
 /// Columns of one part at least: where there is less room, fewer parts are shown.

@@ -1,0 +1,115 @@
+//! Mermaid sequence diagrams, which code hosts draw where they stand in an issue or a document
+//! (<https://mermaid.js.org/syntax/sequenceDiagram.html>).
+
+use std::fmt::Write;
+
+use crate::decode::Direction;
+use crate::decode::jsonrpc::Kind;
+use crate::mcp::facts;
+use crate::mcp::{Message, Session};
+use crate::view::outcome::look;
+use crate::view::text::about;
+use crate::view::{parties, safe, units};
+
+/// Characters of a diagram that are drawn where nobody says otherwise (`maxTextSize`).
+pub const DRAWN: usize = 50_000;
+
+/// Columns of what a message is about: an arrow is as long as its text.
+const ABOUT: usize = 60;
+
+/// The first line, and who takes part: a client and a server for each session.
+pub fn head(sessions: &[Session]) -> String {
+    let mut text = "sequenceDiagram\n".to_owned();
+    for session in sessions {
+        let number = session.number.0;
+        let client = parties::party(&session.client).unwrap_or_else(|| "client".to_owned());
+        for (letter, name) in [('C', client), ('S', parties::server(session))] {
+            let _ = writeln!(text, "    participant {letter}{number} as {}", escaped(&safe::fit(&name, ABOUT)));
+        }
+    }
+    text
+}
+
+/// An arrow from its sender, and below it the rules that the message breaks.
+pub fn message(message: &Message) -> String {
+    let number = message.session.0;
+    let (from, to) = match message.direction {
+        Direction::ClientToServer => ('C', 'S'),
+        Direction::ServerToClient => ('S', 'C'),
+    };
+    let status = facts::status(message);
+    // Solid is asked and dashed answered; an open head expects no answer, and a cross stands for what went wrong.
+    let arrow = match message.kind {
+        Kind::Request => "->>",
+        Kind::Notification => "-)",
+        Kind::Response => "-->>",
+        Kind::Error => "--x",
+        Kind::Invalid => "-x",
+    };
+    let id = message.id.as_deref().map(|id| format!("id {id}"));
+    let words = [
+        Some(message.number.0.to_string()),
+        message.method.clone(),
+        Some(safe::fit(&about(message, message.tool.as_deref()), ABOUT)),
+        id,
+        message.latency.filter(|_| message.answers.is_some()).map(units::duration),
+        Some(look(status).mark.to_owned()),
+    ];
+    let words: Vec<String> = words.into_iter().flatten().filter(|word| !word.is_empty()).collect();
+    let mut text = format!("    {from}{number}{arrow}{to}{number}: {}\n", escaped(&words.join(" ")));
+    if !message.findings.is_empty() {
+        let _ = writeln!(text, "    Note over C{number},S{number}: ! {}", escaped(&message.findings.join(" ")));
+    }
+    text
+}
+
+/// Text in which nothing acts: neither on a terminal nor in Mermaid, for which `#` and `;` stand around the code of a character, `;` and a line's end
+/// end a statement, `%%` begins a comment, and `<` an element of HTML.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in safe::visible(text).chars() {
+        match character {
+            '#' | ';' | '<' | '>' | '&' | '%' | '"' => {
+                let _ = write!(escaped, "#{};", u32::from(character));
+            }
+            _ => escaped.push(character),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mcp::{Party, talk};
+
+    #[test]
+    fn a_conversation_is_arrows_between_its_parties() {
+        let mut messages = talk::read(
+            r#"
+            -> {"jsonrpc":"2.0","id":"a;b","method":"tools/call","params":{"name":"add","arguments":{"a":"%%{init}%%\n<b>#1"}}}
+            -> {"jsonrpc":"2.0","method":"notifications/initialized"}
+            <- {"jsonrpc":"2.0","id":"a;b","error":{"code":-32602,"message":"no"}}
+            <- {"jsonrpc":"2.0","id":2,"result":{}}
+            <- {
+            "#,
+        );
+        messages[1].findings = vec!["lifecycle-order"];
+        let client = Some(Party { name: "host; end".into(), version: "1".into() });
+        let session = Session { client, ..talk::session(&messages) };
+        let session = Session { server: Some(Party { name: "server".into(), version: String::new() }), ..session };
+        let diagram: String = std::iter::once(head(&[session])).chain(messages.iter().map(super::message)).collect();
+        let expected = "\
+sequenceDiagram
+    participant C1 as host#59; end 1
+    participant S1 as server
+    C1->>S1: 1 tools/call add a=#37;#37;{init}#37;#37;\u{240a}#60;b#62;#35;1 id #34;a#59;b#34;
+    C1-)S1: 2 notifications/initialized
+    Note over C1,S1: ! lifecycle-order
+    S1--xC1: 3 tools/call error -32602 no id #34;a#59;b#34; 2.0 ms ✗
+    S1-->>C1: 4 ok id 2
+    S1-xC1: 5 {
+";
+        assert_eq!(diagram, expected);
+    }
+}
