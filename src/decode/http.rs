@@ -43,6 +43,20 @@ pub struct Head {
 }
 
 impl Head {
+    /// In place of a head that was not seen, where the content begins, or goes on, at `offset`.
+    pub fn unseen(direction: Direction, offset: u64, version: &'static str) -> Head {
+        let start = match direction {
+            Direction::ClientToServer => StartLine::Request { method: String::new(), target: String::new() },
+            Direction::ServerToClient => StartLine::Response { status: 0, reason: String::new() },
+        };
+        Head { offset, length: 0, start, version, text: Box::default(), fields: Vec::new() }
+    }
+
+    /// Whether nothing is known of it.
+    pub fn is_unseen(&self) -> bool {
+        self.length == 0
+    }
+
     /// The fields in order as sent, names and values as bytes.
     pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.fields.iter().map(|(name, value)| (self.slice(name), self.slice(value)))
@@ -107,7 +121,7 @@ pub struct Index(pub u64);
 /// What the decoder found.
 #[derive(Debug)]
 pub enum HttpEvent<'a> {
-    /// A head is complete. A response whose request was not seen opens an exchange of its own. An interim response
+    /// A head is complete, or was not seen ([`Head::unseen`]) and its content is found. A response whose request was not seen opens an exchange of its own. An interim response
     /// (1xx) has no body and is followed by another head; the final one by its body.
     Head {
         /// The exchange.

@@ -12,7 +12,7 @@ mod reader;
 mod sniff;
 
 pub use fuzz::fuzz_http1;
-pub use sniff::sniff;
+pub use sniff::{sniff, sniff_events};
 
 use std::ops::Range;
 
@@ -53,6 +53,13 @@ impl Http1 {
         let mut http = Http1::new(limits);
         http.requests.begin_at(offsets[0]);
         http.responses.begin_at(offsets[1]);
+        http
+    }
+
+    /// The same, where the capture begins in the middle of a response.
+    pub fn midway(limits: Limits, offsets: [u64; 2]) -> Http1 {
+        let mut http = Http1::behind(limits, offsets);
+        http.responses.begin_midway();
         http
     }
 

@@ -139,6 +139,19 @@ pub fn parse(text: &[u8], json_depth: usize, batch: usize) -> Parsed {
     parsed.unwrap_or_else(Parsed::Invalid)
 }
 
+/// Whether a text whose surroundings are not known is JSON-RPC beyond doubt: whole, and each message with what other JSON seldom has. Part of another
+/// text is none, for in a string each quotation mark has a backslash before it.
+pub fn is_certain(text: &[u8], json_depth: usize, batch: usize) -> bool {
+    let is_typical = |envelope: &Envelope| envelope.jsonrpc.is_some() || envelope.id.is_some();
+    match parse(text, json_depth, batch) {
+        Parsed::Single(envelope) => is_typical(&envelope),
+        Parsed::Batch(members) => {
+            !members.is_empty() && members.iter().all(|(_, member)| member.as_ref().is_ok_and(is_typical))
+        }
+        Parsed::Invalid(_) => false,
+    }
+}
+
 /// The first byte that is no blank (RFC 8259 section 2: space, tab, line feed, carriage return).
 fn first_byte(json: &str) -> Option<u8> {
     json.bytes().find(|byte| !matches!(byte, b' ' | b'\t' | b'\n' | b'\r'))

@@ -36,6 +36,9 @@ pub struct Event<'a> {
     pub parts: &'a [Range<u64>],
     /// Comment lines before or inside it, since the event before.
     pub comments: u32,
+    /// False where the event may have begun in a gap: what is given of it may be its end alone. Such an event is one only where its data
+    /// are something whole.
+    pub is_certain: bool,
 }
 
 /// What the decoder found.
@@ -73,6 +76,8 @@ struct Draft {
     line_end: u64,
     /// Whether any line was no comment.
     fields: bool,
+    /// Whether its first lines may stand in a gap.
+    is_torn: bool,
 }
 
 /// What a line says.
@@ -99,7 +104,9 @@ pub struct Sse {
     event: Draft,
     id: String,
     comments: u32,
-    /// Since where bytes are passed over, until the next blank line.
+    /// Whether the line at hand may have begun in a gap: where it is empty it is no blank line.
+    is_line_torn: bool,
+    /// Since where bytes of an event over the limit are passed over, until the next blank line.
     lost: Option<u64>,
     /// While bytes are passed over: whether the current line is empty so far, and known to have begun here.
     blank: bool,
@@ -108,14 +115,24 @@ pub struct Sse {
 impl Sse {
     /// At the first byte.
     pub fn new(limits: Limits) -> Sse {
+        Sse::starting(limits, false)
+    }
+
+    /// In the middle of a stream, as behind a gap.
+    pub fn torn(limits: Limits) -> Sse {
+        Sse::starting(limits, true)
+    }
+
+    fn starting(limits: Limits, is_torn: bool) -> Sse {
         Sse {
             limit: limits.message as u64,
             offset: 0,
             held: Vec::new(),
             after_cr: false,
-            event: Draft::default(),
+            event: Draft { is_torn, ..Draft::default() },
             id: String::new(),
             comments: 0,
+            is_line_torn: is_torn,
             lost: None,
             blank: false,
         }
@@ -130,8 +147,11 @@ impl Sse {
                 self.discard(sink);
                 self.offset = self.offset.saturating_add(length).min(FAR);
                 self.after_cr = false;
-                // The gap may have ended inside a line, so an empty rest of it is no blank line.
-                self.lose(self.offset, false);
+                self.lost = None;
+                self.next_event();
+                self.held = Vec::new();
+                self.event.is_torn = true;
+                self.is_line_torn = true;
             }
             // "Once the end of the file is reached, any pending data must be discarded. (If the file ends in the middle
             // of an event, before the final empty line, the incomplete event is not dispatched.)"
@@ -181,8 +201,10 @@ impl Sse {
             if !self.check_limit(self.offset - 1, true, sink) {
                 continue;
             }
+            let is_torn = std::mem::take(&mut self.is_line_torn);
             if self.held.is_empty() {
                 match self.line(line) {
+                    Line::Blank if is_torn => {}
                     Line::Blank => self.dispatch(only.take(), sink),
                     Line::Data(at) if !self.event.dispatched => {
                         self.mark(line.len() - at);
@@ -286,7 +308,9 @@ impl Sse {
     /// A blank line: gives out the event.
     fn dispatch(&mut self, only: Option<&[u8]>, sink: &mut impl FnMut(SseEvent<'_>)) {
         let event = &self.event;
-        if event.dispatched || event.sets_id || event.retry.is_some() || !event.kind.is_empty() {
+        if event.is_torn && !event.dispatched {
+            self.discard(sink);
+        } else if event.dispatched || event.sets_id || event.retry.is_some() || !event.kind.is_empty() {
             sink(SseEvent::Event(Event {
                 start: event.start,
                 end: self.offset,
@@ -297,6 +321,7 @@ impl Sse {
                 data: event.dispatched.then(|| only.unwrap_or(&event.data)),
                 parts: &event.parts,
                 comments: std::mem::take(&mut self.comments),
+                is_certain: !event.is_torn,
             }));
         }
         self.next_event();
@@ -325,8 +350,8 @@ impl Sse {
     }
 
     /// Says what was collected, or passed over, and comes to nothing. Comments alone are nothing to lose.
-    fn discard(&mut self, sink: &mut impl FnMut(SseEvent<'_>)) {
-        let pending = self.event.fields || !self.held.is_empty();
+    fn discard(&self, sink: &mut impl FnMut(SseEvent<'_>)) {
+        let pending = self.event.fields || self.event.is_torn || !self.held.is_empty();
         let from = self.lost.unwrap_or(if pending { self.event.start } else { self.offset });
         if self.offset > from {
             sink(SseEvent::Anomaly(Anomaly::Skipped { offset: from, length: self.offset - from }));
@@ -337,6 +362,7 @@ impl Sse {
     fn lose(&mut self, from: u64, at_line_start: bool) {
         self.next_event();
         self.held = Vec::new();
+        self.is_line_torn = false;
         self.lost = Some(from);
         self.blank = at_line_start;
     }

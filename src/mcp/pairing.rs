@@ -89,6 +89,16 @@ impl Pairing {
         pending
     }
 
+    /// Whether `sender` waits for the answer to a request with this id.
+    pub fn awaits(&self, sender: Direction, id: &str) -> bool {
+        self.open.contains_key(&(sender, typed(id)))
+    }
+
+    /// Whether a request that this exchange carried waits for its answer.
+    pub fn awaits_in(&self, exchange: ExchangeNumber) -> bool {
+        self.open.values().flatten().any(|pending| pending.exchange == Some(exchange))
+    }
+
     /// A request was sent. Beyond `limit` open ones the oldest is forgotten. Says whether the id was in flight already.
     pub fn request(&mut self, sender: Direction, id: &str, pending: Pending, limit: usize) -> bool {
         let key = (sender, typed(id));

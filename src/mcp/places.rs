@@ -85,7 +85,7 @@ impl Place {
     }
 
     /// Whether the request was not seen, or of its head only a part is known, as behind a hole in an HTTP/2 connection.
-    fn is_unknown(&self) -> bool {
+    pub fn is_unknown(&self) -> bool {
         self.method.is_empty() || self.target.is_empty()
     }
 
@@ -260,6 +260,11 @@ impl Places {
         let paths = [&place.target, target].map(|target| path(target).to_owned());
         let stream = Stream { session, client: place.client.ip(), server: place.server, paths };
         self.streams.insert(place.exchange, stream);
+    }
+
+    /// What this client posts to this target, which names the session, belongs to it: the stream that announced the target was not seen.
+    pub fn post_to(&mut self, place: &Place, session: SessionNumber) {
+        self.by_endpoint.insert((place.server, place.target.clone()), session);
     }
 
     /// The exchange is over.

@@ -3,6 +3,7 @@
 mod early;
 mod http;
 mod kept;
+mod midway;
 mod nameless;
 mod sessions;
 mod state;
@@ -24,6 +25,7 @@ use crate::decode::jsonrpc::{self, Envelope, Fault, Kind, Parsed};
 use crate::decode::stack::{Connected, Process, Text, TextCarrier};
 use crate::decode::{ConnectionId, Direction};
 use early::Early;
+use midway::is_midway;
 use nameless::Nameless;
 use state::State;
 
@@ -170,11 +172,8 @@ impl Tracker {
         {
             return;
         }
-        let params = match &parsed {
-            Parsed::Single(Envelope { params: Some(params), .. }) => text.bytes.get(params.clone()),
-            _ => None,
-        };
-        let Some(session) = self.session_of(&text, params, initialize, connected, sink) else { return };
+        let single = if let Parsed::Single(envelope) = &parsed { Some(envelope) } else { None };
+        let Some(session) = self.session_of(&text, single, initialize, connected, sink) else { return };
         match parsed {
             Parsed::Single(envelope) => {
                 let span = text.span;
@@ -206,11 +205,12 @@ impl Tracker {
     fn session_of(
         &mut self,
         text: &Text<'_>,
-        params: Option<&[u8]>,
+        single: Option<&Envelope>,
         initialize: bool,
         connected: &Connected,
         sink: &mut Sink<'_>,
     ) -> Option<SessionNumber> {
+        let params = single.and_then(|envelope| text.bytes.get(envelope.params.clone()?));
         let Some(exchange) = text.exchange() else {
             let process = connected.process.as_ref()?;
             let number = self.pipe_session(text.connection, process, text.time, sink);
@@ -224,20 +224,24 @@ impl Tracker {
             place.copy_of = self.places.copied(place);
             place.first_message = Some(MessageNumber(self.last_message + 1));
         }
-        let number = match self.places.find(place, initialize).filter(|number| self.sessions.contains_key(number)) {
+        let place = self.exchanges.get(&exchange)?;
+        let is_midway = is_midway(place, text);
+        let number = match self.home(place, text, single, initialize) {
             Some(number) => number,
             None => {
                 let place = place.clone();
                 let streamable = place.accepts_events || place.session_id.is_some() || place.version.is_some();
                 let transport = match text.carrier {
                     TextCarrier::WebSocket(_) => Transport::WebSocket,
+                    TextCarrier::SseEvent { .. } => Transport::StreamableHttp,
                     _ if streamable => Transport::StreamableHttp,
                     _ => Transport::Http,
                 };
                 let number = self.open(transport, network_peers(&place, connected), text.time, sink);
                 if let Some(state) = self.sessions.get_mut(&number) {
                     state.session.session_id = place.session_id.clone();
-                    state.begun = place.session_id.is_none();
+                    state.begun = place.session_id.is_none() && !is_midway;
+                    state.is_stray = is_midway;
                 }
                 if place.session_id.is_some() {
                     self.early.meet(number, &place, text.time);
@@ -249,6 +253,8 @@ impl Tracker {
         self.places.bind(place, number, initialize);
         let (session_id, version) = (place.session_id.clone(), place.version.clone());
         if let Some(state) = self.sessions.get_mut(&number) {
+            state.is_initialized |= initialize;
+            state.is_stray &= is_midway;
             if state.session.session_id.is_none() && session_id.is_some() {
                 state.session.session_id = session_id;
                 state.changed = true;
@@ -376,10 +382,11 @@ impl Tracker {
             link: None,
             findings: Vec::new(),
         };
+        let is_midway = state.session.transport != Transport::HttpSse && place.is_some_and(Place::is_unknown);
         let scope = match (exchange, text.direction) {
             // A client's answer comes in an exchange of its own.
             (None, _) | (_, Direction::ClientToServer) => Scope::Session(None),
-            (Some(exchange), Direction::ServerToClient) if state.stateless => Scope::Exchange(exchange),
+            (Some(exchange), Direction::ServerToClient) if state.stateless || is_midway => Scope::Exchange(exchange),
             (exchange, Direction::ServerToClient) => Scope::Session(exchange),
         };
         // What servers without sessions answer stands in the exchange of the question. Their questions to clients may come late all the same; since

@@ -7,6 +7,8 @@ use crate::findings::testing::{events, json, post, session};
 use crate::mcp::{Message, Transport};
 use crate::source::Dropped;
 
+mod midway;
+
 const STREAM: &str = "<_HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
 const ENDPOINT: &str = "<_event: endpoint\ndata: /messages?session_id=a\n\n";
 

@@ -8,6 +8,7 @@ mod first_steps;
 mod following;
 mod laws;
 mod limits;
+mod midway;
 mod mock;
 mod peers;
 mod pipes;

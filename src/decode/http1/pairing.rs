@@ -204,6 +204,15 @@ impl Pairing {
         Answer { exchange, asks, paired: true }
     }
 
+    /// A response goes on at `start` whose head was not seen. Where its client does not wait for one response before it asks for the next, this may be
+    /// an earlier one that goes on: it stays alone.
+    pub(super) fn answer_unseen(&mut self, start: u64, acknowledged: u64) -> Answer {
+        match self.sequential {
+            true => self.answer(start, acknowledged, false),
+            false => Answer { exchange: self.open(), asks: Asks::Other, paired: false },
+        }
+    }
+
     /// Which of the first `candidates` a response answers: its place in the queue.
     fn asked(&self, candidates: usize, acknowledged: u64) -> Option<(usize, Index, Asks)> {
         let request = |at: usize| match self.waiting.get(at)?.what {

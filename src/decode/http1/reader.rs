@@ -11,9 +11,12 @@
 //!           │ no head, a gap               │  └ Rejoin: a gap among chunks
 //!           ▼                              ▼
 //!        Lost ⇄ Candidate ─► (a whole head: as Head)
+//!           │
+//!           └─► Events ─► (the size of a chunk: as ChunkSize)
 //! ```
 
 mod chunks;
+mod events;
 mod heads;
 mod search;
 
@@ -61,6 +64,8 @@ enum State {
     Lost(u64),
     /// In what looks like a head, found while searching since this offset.
     Candidate(u64),
+    /// In server-sent events whose head was not seen: at the beginning of a line, or within one.
+    Events { within: bool },
     /// Another protocol.
     Opaque,
     /// The stream has ended.
@@ -77,8 +82,16 @@ struct Message {
     whole: bool,
     /// Whether it answers a request, where it is a response.
     paired: bool,
+    /// Its framing was lost, and it may go on all the same.
+    is_torn: bool,
     /// Whether a bare line feed was already reported.
     bare_line_feed: bool,
+}
+
+impl Message {
+    fn new(exchange: Index, head: u64) -> Message {
+        Message { exchange, head, whole: true, paired: false, is_torn: false, bare_line_feed: false }
+    }
 }
 
 /// Reads one direction.
@@ -113,7 +126,7 @@ impl Reader {
             line: 0,
             seen: 0,
             flight: (0, 0),
-            message: Message { exchange: Index(0), head: 0, whole: true, paired: false, bare_line_feed: false },
+            message: Message::new(Index(0), 0),
             fields: Fields::default(),
         }
     }
@@ -121,6 +134,11 @@ impl Reader {
     /// Nothing stands before this offset.
     pub(super) fn begin_at(&mut self, offset: u64) {
         self.offset = offset.min(FAR);
+    }
+
+    /// What comes first is the rest of something that began unseen.
+    pub(super) fn begin_midway(&mut self) {
+        self.state = State::Lost(self.offset);
     }
 
     /// Bytes that are held.
@@ -161,6 +179,7 @@ impl Reader {
             State::Rejoin => self.rejoin(bytes, turn),
             State::Undecided => self.undecided(bytes, turn),
             State::Lost(_) => self.search(bytes, turn),
+            State::Events { within } => self.events(within, bytes, turn),
             State::Opaque => self.opaque(bytes, turn),
             State::Over => bytes.len(),
         }
@@ -230,7 +249,7 @@ impl Reader {
                 self.content_gap(Some(length), length, turn);
                 self.state = if length == left { State::ChunkEnd } else { State::ChunkData(left - length) };
             }
-            State::ChunkSize | State::ChunkData(_) | State::ChunkEnd | State::Trailer(_) => {
+            State::ChunkSize | State::ChunkData(_) | State::ChunkEnd | State::Trailer(_) | State::Events { .. } => {
                 self.held.clear();
                 match self.direction {
                     // Only a response may go on for long, and only for it can it be certain that nothing else began
@@ -291,6 +310,7 @@ impl Reader {
             | State::ChunkData(_)
             | State::ChunkEnd
             | State::Trailer(_)
+            | State::Events { .. }
             | State::Rejoin => {
                 if self.state == State::Rejoin {
                     self.skipped(self.low_water(), self.offset, turn);
@@ -299,6 +319,7 @@ impl Reader {
             }
             State::Head | State::Undecided | State::Lost(_) | State::Candidate(_) => {
                 self.skipped(self.passed_over(), self.offset, turn);
+                self.end_torn(ending, turn);
             }
             State::Opaque | State::Over => {}
         }
@@ -315,6 +336,13 @@ impl Reader {
             (Direction::ServerToClient, _) => turn.pairing.over(self.low_water()),
             (Direction::ClientToServer, Some(exchange)) => self.switch(exchange, turn),
             (Direction::ClientToServer, None) => {}
+        }
+    }
+
+    /// The message that might have gone on does not.
+    fn end_torn<S: FnMut(HttpEvent<'_>)>(&mut self, ending: Ending, turn: &mut Turn<'_, S>) {
+        if std::mem::take(&mut self.message.is_torn) {
+            self.end(false, ending, turn);
         }
     }
 

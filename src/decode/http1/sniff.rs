@@ -75,6 +75,24 @@ pub fn sniff(bytes: &[u8]) -> Option<Option<Direction>> {
     }
 }
 
+/// Whether these bytes of a server look like events of a stream that began before: a field of an event, and before it maybe the size of a chunk.
+/// `None`: too few to tell. Whether they are events, the search for them proves.
+pub fn sniff_events(bytes: &[u8]) -> Option<bool> {
+    const FIELDS: [&[u8]; 5] = [b"event: ", b"data: {", b"data:{", b"id: ", b"retry: "];
+    const COMMENT: &[u8] = b": ";
+    let digits = bytes.iter().take(8).take_while(|byte| byte.is_ascii_hexdigit()).count();
+    let begins = |line: &[u8], field: &[u8]| field.starts_with(&line[..line.len().min(field.len())]);
+    let size = bytes[digits..].strip_prefix(b"\r\n").filter(|_| digits > 0);
+    let line = size.unwrap_or(bytes);
+    let fields = FIELDS.into_iter().chain(size.map(|_| COMMENT));
+    let mut fitting = fields.filter(|field| begins(line, field)).peekable();
+    match fitting.peek() {
+        Some(_) => fitting.any(|field| line.len() >= field.len()).then_some(true),
+        None if digits > 0 && b"\r\n".starts_with(&bytes[digits..]) => None,
+        None => Some(false),
+    }
+}
+
 /// Whether a start line may begin with these bytes, as far as they go; `true` once only the rest of the line can tell.
 /// Never false for the beginning of what `start_line` reads: where the line is cut makes no difference.
 pub(super) fn plausible(direction: Direction, prefix: &[u8]) -> bool {
@@ -135,6 +153,31 @@ mod tests {
 
     const REQUEST: Option<Option<Direction>> = Some(Some(Direction::ClientToServer));
     const RESPONSE: Option<Option<Direction>> = Some(Some(Direction::ServerToClient));
+
+    #[test]
+    fn first_bytes_tell_events_that_go_on() {
+        for (bytes, expected) in [
+            ("", None),
+            ("4", None),
+            ("4f\r", None),
+            ("4f\r\n", None),
+            ("4f\r\neve", None),
+            ("4f\r\nevent: message", Some(true)),
+            ("4f\r\n: ping", Some(true)),
+            ("4f\r\n{\"a\":1}", Some(false)),
+            ("4f;x=y\r\nid: 1", Some(false)),
+            ("123456789\r\nid: 1", Some(false)),
+            ("dat", None),
+            ("data: {\"jsonrpc\"", Some(true)),
+            ("data: x", Some(false)),
+            (": ping", Some(false)),
+            ("deadline", Some(false)),
+            ("GET / HTTP/1.1", Some(false)),
+            ("\u{16}\u{3}\u{1}", Some(false)),
+        ] {
+            assert_eq!(sniff_events(bytes.as_bytes()), expected, "{bytes:?}");
+        }
+    }
 
     #[test]
     fn first_bytes_tell_what_begins() {

@@ -172,8 +172,10 @@ impl Reader {
             }
             State::Data { stream, left, padding, end } => {
                 let taken = bytes.len().min(left as usize);
-                if let Some(exchange) = turn.streams.exchange(stream, self.direction) {
-                    let (direction, offset, bytes) = (self.direction, self.offset, &bytes[..taken]);
+                let (direction, offset) = (self.direction, self.offset);
+                let known = turn.streams.exchange(stream, direction);
+                if let Some(exchange) = known.or_else(|| turn.streams.unheaded(stream, direction, offset, turn.sink)) {
+                    let bytes = &bytes[..taken];
                     (turn.sink)(HttpEvent::Content { exchange, direction, offset, bytes });
                 }
                 self.go(taken, State::Data { stream, left: left - taken as u32, padding, end })

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::decode::http::{HttpEvent, Index};
+use crate::decode::http::{Head, HttpEvent, Index};
 use crate::decode::{Anomaly, Direction, Ending};
 
 /// Where events go.
@@ -113,6 +113,23 @@ impl Streams {
     pub(super) fn exchange(&self, id: u32, direction: Direction) -> Option<Index> {
         let stream = self.open.get(&id)?;
         (stream.headed[direction as usize] && !stream.ended[direction as usize]).then_some(stream.exchange)
+    }
+
+    /// The exchange of a stream on which content comes at `offset` without a head, which was lost then.
+    pub(super) fn unheaded(
+        &mut self,
+        id: u32,
+        direction: Direction,
+        offset: u64,
+        sink: &mut Sink<'_>,
+    ) -> Option<Index> {
+        let (stream, _) = self.headed(id, direction, sink)?;
+        if stream.ended[direction as usize] || std::mem::replace(&mut stream.headed[direction as usize], true) {
+            return None;
+        }
+        let (exchange, head) = (stream.exchange, Box::new(Head::unseen(direction, offset, "2")));
+        sink(HttpEvent::Head { exchange, direction, stream: Some(id), head });
+        Some(exchange)
     }
 
     /// The exchange of a stream that is not over.

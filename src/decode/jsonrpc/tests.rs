@@ -304,3 +304,19 @@ proptest! {
         prop_assert_eq!(depth::exceeds(&value.to_string(), limit), depth(&value) > limit);
     }
 }
+
+#[test]
+fn what_is_certain_is_whole_and_typical() {
+    for (text, expected) in [
+        (r#"{"jsonrpc":"2.0","method":"a"}"#, true),
+        (r#"{"id":1,"error":{}}"#, true),
+        (r#"[{"jsonrpc":"2.0","id":1,"result":{}}]"#, true),
+        (r#"{"method":"a"}"#, false),
+        (r#"{"id":1,"object":"chunk"}"#, false),
+        (r#"[{"jsonrpc":"2.0","id":1,"result":{}},1]"#, false),
+        (r#"{"jsonrpc":"2.0","method":"a"}}"#, false),
+        ("[]", false),
+    ] {
+        assert_eq!(is_certain(text.as_bytes(), 8, 8), expected, "{text}");
+    }
+}

@@ -12,7 +12,7 @@ fn events(limits: Limits, pieces: &[Piece<'_>]) -> Vec<String> {
     for piece in pieces {
         decoder.push(*piece, &mut |event| {
             seen.push(match event {
-                SseEvent::Event(Event { start, end, kind, id, sets_id, retry, data, parts, comments }) => {
+                SseEvent::Event(Event { start, end, kind, id, sets_id, retry, data, parts, comments, is_certain }) => {
                     let data = data.map(String::from_utf8_lossy);
                     let parts: Vec<_> = parts.iter().map(|part| format!("{}-{}", part.start, part.end)).collect();
                     let words = [
@@ -23,6 +23,7 @@ fn events(limits: Limits, pieces: &[Piece<'_>]) -> Vec<String> {
                         data.map(|data| format!("{data:?}")),
                         Some(parts.join(",")).filter(|parts| !parts.is_empty()),
                         (comments > 0).then(|| format!("comments={comments}")),
+                        (!is_certain).then(|| "torn".to_owned()),
                     ];
                     words.into_iter().flatten().collect::<Vec<_>>().join(" ")
                 }
@@ -118,9 +119,11 @@ fn an_event_that_is_not_finished_is_said_to_be_lost() {
 }
 
 #[test]
-fn after_a_gap_the_next_blank_line_is_waited_for() {
+fn an_event_behind_a_gap_is_not_certain() {
     let pieces = [Piece::Data(b"data: a\nda"), Piece::Gap(5), Piece::Data(b"\ndata: b\n\ndata: c\n\n"), END];
-    assert_eq!(events(Limits::default(), &pieces), ["skipped 0+10", "skipped 15+10", "25..34 \"c\" 31-32"]);
+    assert_eq!(events(Limits::default(), &pieces), ["skipped 0+10", "15..25 \"b\" 22-23 torn", "25..34 \"c\" 31-32"]);
+    let pieces = [Piece::Gap(5), Piece::Data(b"ta: b\n: c\n\ndata: c\n\n"), END];
+    assert_eq!(events(Limits::default(), &pieces), ["skipped 5+11", "16..25 \"c\" 22-23 comments=1"]);
     let pieces = [Piece::Gap(5), Piece::Data(b"\r\n\r\ndata: c\r\n\r\n"), END];
     assert_eq!(events(Limits::default(), &pieces), ["skipped 5+3", "9..19 \"c\" 15-16"]);
     let pieces = [

@@ -10,9 +10,9 @@ use crate::capture::{Limits, Origin, Span, StreamId, Time};
 use crate::decode::coding::Coding;
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::http::Head;
-use crate::decode::sse::{Sse, SseEvent};
+use crate::decode::sse::{Event, Sse, SseEvent};
 use crate::decode::stream::StreamKind;
-use crate::decode::{Anomaly, Direction, Ending, Piece};
+use crate::decode::{Anomaly, Direction, Ending, Piece, jsonrpc};
 
 /// What became of a body.
 pub(super) struct End {
@@ -29,6 +29,8 @@ pub(super) struct Body {
     /// The stream of the content as sent, and of the decoded content; the same where there is no coding.
     streams: Option<(StreamId, StreamId)>,
     content: Content,
+    /// The head was not seen: content may be the end of something else, and tells what it is only where it is certainly JSON-RPC.
+    is_torn: bool,
     hash: Option<Hash>,
     /// Bytes as decoded.
     bytes: u64,
@@ -43,7 +45,8 @@ pub(super) struct Body {
 enum Content {
     /// No MCP: counted only.
     Ignored,
-    /// The type does not tell: the first byte will. It is not known where header fields of HTTP/2 refer to what passed unseen.
+    /// The type does not tell: the first byte will. It is not known where the head was not seen, or where header fields of HTTP/2 refer to what passed
+    /// unseen.
     Undecided { unknown: bool },
     /// A JSON text, as far as it came.
     Json(Vec<u8>),
@@ -71,6 +74,12 @@ fn codings(head: &Head) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(names.join(", ")))
 }
 
+/// Whether an event is one. What may be the end of one is where its data are JSON-RPC, or where it is the first of a stream of HTTP+SSE.
+fn is_event(event: &Event<'_>, limits: &Limits) -> bool {
+    let certain = |data| jsonrpc::is_certain(data, limits.json_depth, limits.batch);
+    event.is_certain || event.kind == Some("endpoint") || event.data.is_some_and(certain)
+}
+
 impl Body {
     /// By the head. An unknown coding is odd; the body is then kept as sent.
     pub(super) fn new(direction: Direction, head: &Head, limits: Limits, hash: bool) -> (Body, Option<Anomaly>) {
@@ -86,13 +95,14 @@ impl Body {
             }
             Some(json) if json == "application/json" || json.ends_with("+json") => Content::Json(Vec::new()),
             None | Some("text/plain" | "application/x-www-form-urlencoded" | "application/octet-stream") => {
-                Content::Undecided { unknown: head.version == "2" && head.media_type().is_none() }
+                Content::Undecided { unknown: head.is_unseen() || head.version == "2" && head.media_type().is_none() }
             }
             Some(_) => Content::Ignored,
         };
+        let is_torn = head.is_unseen();
         let hash = hash.then(|| Hash(digest::Context::new(&digest::SHA256)));
         let (streams, bytes, time, floor) = (None, 0, Time::default(), None);
-        (Body { direction, coding, streams, content, hash, bytes, time, floor }, anomaly)
+        (Body { direction, coding, streams, content, is_torn, hash, bytes, time, floor }, anomaly)
     }
 
     /// See [`Body::floor`] (the field).
@@ -122,7 +132,8 @@ impl Body {
                 b':' | b'd' | b'e' | b'i' | b'r'
                     if unknown && is_first && self.direction == Direction::ServerToClient =>
                 {
-                    Content::Events(Box::new(Sse::new(layer.shared.limits)), None)
+                    let new = if self.is_torn { Sse::torn } else { Sse::new };
+                    Content::Events(Box::new(new(layer.shared.limits)), None)
                 }
                 _ => Content::Ignored,
             };
@@ -213,9 +224,12 @@ impl Body {
                 layer.anomaly(Some(self.direction), Some(number), Some(from), anomaly);
             }
         }
+        let limits = layer.shared.limits;
+        let certain = |text: &[u8]| jsonrpc::is_certain(text, limits.json_depth, limits.batch);
         if let Some((_, decoded)) = self.streams {
             match &mut self.content {
                 Content::Events(..) => self.decoded(layer, number, decoded, Piece::End(ending)),
+                Content::Json(text) if complete && !text.is_empty() && self.is_torn && !certain(text) => {}
                 Content::Json(text) if complete && !text.is_empty() => {
                     let bytes = std::mem::take(text);
                     layer.shared.collected -= bytes.len();
@@ -267,7 +281,11 @@ impl Body {
                 let held = sse.held();
                 let (provenance, connected) = (&mut layer.shared.provenance, &*layer.connected);
                 let sink = &mut *layer.sink;
+                let limits = layer.shared.limits;
                 sse.push(piece, &mut |event| match event {
+                    SseEvent::Event(event) if !is_event(&event, &limits) => {
+                        anomalies.push(Anomaly::Skipped { offset: event.start, length: event.end - event.start });
+                    }
                     SseEvent::Event(event) => {
                         if let Some(data) = event.data.filter(|data| !data.is_empty()) {
                             let start = provenance.length(events);

@@ -140,7 +140,7 @@ impl Channel {
     }
 
     /// Tries to recognise a protocol at the beginning of this piece. HTTP is looked for again at every piece, since a capture may
-    /// begin in the middle of a body, and so are records of TLS's application data; other records only at the start of a side. What TLS carried
+    /// begin in the middle of a body, and so are server-sent events and records of TLS's application data; other records only at the start of a side. What TLS carried
     /// is not looked at for TLS: no protocol puts one into the other.
     fn recognise(&mut self, layer: &mut Layer<'_, '_>, side: Side, piece: Piece<'_>, arrival: Arrival<'_>) {
         let within_tls = matches!((self.kind)(side), StreamKind::Plaintext(_));
@@ -162,6 +162,7 @@ impl Channel {
             _ => Some(tls::sniff_application_data(&looked)),
         };
         let (http1, http2) = (http1::sniff(&looked), http2::sniff(&looked));
+        let events = http1::sniff_events(&looked);
         match (http1.or(http2), is_tls) {
             (Some(Some(direction)), _) => {
                 let client = match direction {
@@ -170,6 +171,7 @@ impl Channel {
                 };
                 self.begin_http(layer, client, if http1.is_some() { Version::Http1 } else { Version::Http2 });
             }
+            _ if events == Some(true) => self.begin_http(layer, side.other(), Version::Http1Midway),
             (_, Some(true)) => {
                 // In the middle of a connection nothing tells who is who but who opened it.
                 let server = looked.first() == Some(&22) && !tls::is_client_hello(&looked);
@@ -180,7 +182,9 @@ impl Channel {
                 };
                 self.begin_tls(layer, client, looked.first() != Some(&22));
             }
-            (Some(None), _) | (_, None) if looked.len() < SNIFFED => {
+            (http, is_tls)
+                if looked.len() < SNIFFED && (http == Some(None) || is_tls.is_none() || events.is_none()) =>
+            {
                 if unknown.held.is_empty() {
                     unknown.since = arrival.time;
                 }

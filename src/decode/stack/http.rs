@@ -24,6 +24,8 @@ pub(super) struct HttpStack {
 pub(super) enum Version {
     /// RFC 9112.
     Http1,
+    /// The same, in the middle of a response.
+    Http1Midway,
     /// RFC 9113.
     Http2,
 }
@@ -32,7 +34,7 @@ impl Version {
     /// The word for [`super::Connected::protocol`].
     pub(super) fn name(self) -> &'static str {
         match self {
-            Version::Http1 => "http/1.1",
+            Version::Http1 | Version::Http1Midway => "http/1.1",
             Version::Http2 => "http/2",
         }
     }
@@ -96,6 +98,7 @@ impl HttpStack {
     pub(super) fn new(limits: Limits, streams: [StreamId; 2], version: Version, offsets: [u64; 2]) -> HttpStack {
         let decoder = match version {
             Version::Http1 => Decoder::Http1(Box::new(Http1::behind(limits, offsets))),
+            Version::Http1Midway => Decoder::Http1(Box::new(Http1::midway(limits, offsets))),
             Version::Http2 => Decoder::Http2(Box::new(Http2::behind(limits, offsets))),
         };
         let mut exchanges = Exchanges::new(streams);

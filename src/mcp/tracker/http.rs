@@ -46,6 +46,18 @@ impl Tracker {
         } else if matches!(exchange.status, Some(200..=299)) {
             named = self.places.settle(session);
         }
+        // A request that is accepted has its answer elsewhere, which without a session id happens on the stream of HTTP+SSE alone. The capture may begin
+        // within that.
+        let accepted = exchange.status == Some(202) && !place.accepts_events && place.version.is_none();
+        if accepted && state.stateless && state.pairing.awaits_in(exchange.number) {
+            state.session.transport = Transport::HttpSse;
+            state.session.session_id = id_of_endpoint(&place.target);
+            state.stateless = false;
+            state.changed = true;
+            if state.session.session_id.is_some() {
+                self.places.post_to(place, session);
+            }
+        }
         let events = exchange.response.fields.get("content-type").is_some_and(|t| t.starts_with("text/event-stream"));
         if events && state.session.transport == Transport::Http {
             state.session.transport = Transport::StreamableHttp;
@@ -134,20 +146,16 @@ impl Tracker {
             None => {
                 let place = place.clone();
                 let posted = self.places.posted(place.client.ip(), server, target);
-                let nameless = |number: &SessionNumber| {
-                    self.sessions.get(number).is_some_and(|state| state.session.session_id.is_none())
+                let is_its = |number: &SessionNumber| {
+                    let session = self.sessions.get(number).map(|state| &state.session);
+                    session.is_some_and(|it| it.session_id.is_none() || it.transport == Transport::HttpSse)
                 };
-                let number = match posted.filter(nameless) {
+                let number = match posted.filter(is_its) {
                     Some(number) => number,
                     None => self.open(Transport::HttpSse, network_peers(&place, connected), text.time, sink),
                 };
                 if let Some(state) = self.sessions.get_mut(&number) {
-                    let id = target.split_once('?').and_then(|(_, query)| {
-                        let values = query.split('&').filter_map(|pair| pair.split_once('='));
-                        let mut named = values.filter(|(name, _)| name.to_ascii_lowercase().contains("session"));
-                        named.next().map(|(_, value)| value.to_owned())
-                    });
-                    state.session.session_id = id;
+                    state.session.session_id = id_of_endpoint(target);
                     state.session.transport = Transport::HttpSse;
                     state.begun = true;
                     state.changed = true;
@@ -161,4 +169,12 @@ impl Tracker {
         }
         self.carries(text.connection, number, sink);
     }
+}
+
+/// The session that the endpoint of an HTTP+SSE stream names in its query.
+fn id_of_endpoint(target: &str) -> Option<String> {
+    let (_, query) = target.split_once('?')?;
+    let values = query.split('&').filter_map(|pair| pair.split_once('='));
+    let mut named = values.filter(|(name, _)| name.to_ascii_lowercase().contains("session"));
+    named.next().map(|(_, value)| value.to_owned())
 }

@@ -28,6 +28,8 @@ impl Tracker {
             pairing: Pairing::default(),
             events: FxHashSet::default(),
             begun: true,
+            is_initialized: false,
+            is_stray: false,
             stateless: false,
             redirected_to: None,
             operations: Operations::default(),

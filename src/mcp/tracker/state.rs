@@ -21,6 +21,10 @@ pub(super) struct State {
     pub(super) events: FxHashSet<u64>,
     /// Whether the capture holds its beginning.
     pub(super) begun: bool,
+    /// Whether it was opened by an `initialize` that was captured.
+    pub(super) is_initialized: bool,
+    /// Whether all that is known of it came on streams whose requests were not seen.
+    pub(super) is_stray: bool,
     /// An answer is looked for in the exchange of its request alone.
     pub(super) stateless: bool,
     /// Where the server redirected to.

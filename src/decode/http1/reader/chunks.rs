@@ -118,10 +118,13 @@ impl Reader {
         taken
     }
 
-    /// No chunk is certain to begin where the gap ended.
+    /// No chunk is certain to begin where the gap ended. Events may go on later, where nothing else can have begun.
     fn give_up<S: FnMut(HttpEvent<'_>)>(&mut self, turn: &mut Turn<'_, S>) {
         let start = self.low_water();
-        self.end(false, Ending::Cut, turn);
+        match turn.pairing.is_idle() {
+            true => self.message.is_torn = true,
+            false => self.end(false, Ending::Cut, turn),
+        }
         self.lose(start, turn);
         self.again(turn);
     }
@@ -166,6 +169,6 @@ impl Reader {
         let from = self.low_water();
         self.end(false, Ending::Cut, turn);
         self.lose(from, turn);
-        self.search_line();
+        self.search_line(turn);
     }
 }

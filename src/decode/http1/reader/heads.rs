@@ -81,7 +81,8 @@ impl Reader {
             // It only looked like a head. This line may begin another.
             self.state = State::Lost(from);
             self.held.drain(..self.line);
-            self.search_line();
+            self.line = 0;
+            self.search_line(turn);
         } else {
             self.next_line(turn);
         }
@@ -134,7 +135,7 @@ impl Reader {
             self.held.drain(..self.flight.1);
             self.seen = turn.seen;
         }
-        self.search_line();
+        self.search_line(turn);
     }
 
     /// Behind a request that may end HTTP, bytes are held until its response comes.
@@ -154,6 +155,7 @@ impl Reader {
             if self.direction == Direction::ServerToClient {
                 turn.pairing.lose_responses(offset);
             }
+            self.end_torn(Ending::Cut, turn);
         }
         let (start, version) = owned(start);
         let fields = self.fields.list.clone();
@@ -208,7 +210,7 @@ impl Reader {
     fn open<S: FnMut(HttpEvent<'_>)>(&mut self, exchange: Index, head: Box<Head>, turn: &mut Turn<'_, S>) {
         let offset = head.offset;
         let bare_line_feed = self.fields.bare_line_feed.is_some();
-        self.message = Message { exchange, head: offset, whole: true, paired: false, bare_line_feed };
+        self.message = Message { bare_line_feed, ..Message::new(exchange, offset) };
         (turn.sink)(HttpEvent::Head { exchange, direction: self.direction, stream: None, head });
         let at = |position: usize| offset + position as u64;
         let odd = [

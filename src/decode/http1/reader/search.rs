@@ -3,44 +3,74 @@
 use memchr::memchr;
 
 use super::{Reader, State, Turn};
+use crate::decode::http::HttpEvent;
 use crate::decode::http1::sniff::find_start;
 
+/// The first bytes of a line tell whether it holds the data of an event.
+const TELLING: usize = b"data: {".len();
+
 impl Reader {
-    /// Takes bytes up to the end of a line and looks whether a message begins in it. What a line begins with matters
-    /// little and its end matters much, so of a long one the last `limit` bytes are kept.
-    pub(super) fn search<S>(&mut self, bytes: &[u8], turn: &mut Turn<'_, S>) -> usize {
+    /// Takes bytes up to the end of a line, its first bytes by themselves, and looks whether a message begins in it. For a head, what a line begins
+    /// with matters little and its end matters much, so of a long one the last `limit` bytes are kept.
+    pub(super) fn search<S: FnMut(HttpEvent<'_>)>(&mut self, bytes: &[u8], turn: &mut Turn<'_, S>) -> usize {
         if self.seen != turn.seen {
             // The sender has seen more meanwhile: this is another flight of bytes. A start line cut in two here would
             // be of no use, for what its sender had seen is what pairs it.
-            self.held.clear();
+            self.forget_lines();
             self.seen = turn.seen;
         }
-        let taken = memchr(b'\n', bytes).map_or(bytes.len(), |end| end + 1);
-        self.advance(taken);
-        let kept = &bytes[taken.saturating_sub(self.limit)..taken];
+        let end = memchr(b'\n', bytes).map_or(bytes.len(), |end| end + 1);
+        let begun = self.held.len() - self.line;
+        if begun < TELLING {
+            if self.held.len() > self.limit {
+                self.forget_lines();
+            }
+            let taken = end.min(TELLING - begun);
+            self.held.extend_from_slice(&bytes[..taken]);
+            self.advance(taken);
+            self.search_line(turn);
+            return taken;
+        }
+        self.advance(end);
+        let kept = &bytes[end.saturating_sub(self.limit)..end];
         if kept.len() + self.held.len() > 2 * self.limit {
             let excess = (self.held.len() + kept.len() - self.limit).min(self.held.len());
             self.held.drain(..excess);
+            self.line = self.line.saturating_sub(excess);
         }
         self.held.extend_from_slice(kept);
-        self.search_line();
-        taken
+        self.line_over();
+        end
+    }
+
+    /// Looks at the line held, whose first bytes are there.
+    pub(super) fn search_line<S: FnMut(HttpEvent<'_>)>(&mut self, turn: &mut Turn<'_, S>) {
+        match self.holds_event() {
+            true => self.go_on(turn),
+            false => self.line_over(),
+        }
     }
 
     /// Looks at the line held, once it is whole.
-    pub(super) fn search_line(&mut self) {
+    fn line_over(&mut self) {
         let State::Lost(from) = self.state else { return };
         if self.held.last() != Some(&b'\n') {
             return;
         }
-        let window = self.held.len().saturating_sub(self.limit);
-        match find_start(self.direction, &self.held[window..]) {
+        let begin = self.held.len().saturating_sub(self.limit).max(self.line);
+        match find_start(self.direction, &self.held[begin..]) {
             Some(start) => {
-                self.held.drain(..window + start);
+                self.held.drain(..begin + start);
                 self.line = self.held.len();
                 self.state = State::Candidate(from);
             }
-            None => self.held.clear(),
+            None if self.holds_field() => self.line = self.held.len(),
+            None => self.forget_lines(),
         }
+    }
+
+    fn forget_lines(&mut self) {
+        self.held.clear();
+        self.line = 0;
     }
 }

@@ -84,11 +84,105 @@ fn a_stream_of_chunks_goes_on_where_a_chunk_is_certain_to_begin() {
     // Another byte than the line end behind the data; no size; sizes too large to wait for the proof.
     for after in ["2\r\nbcd", "data: 1\r\n\r\n", "fffffffff\r\nx", "ffffffffffffffffff\r\n", &"0".repeat(100)] {
         let skipped = format!("< ! skipped 73+{}", after.len());
-        let expected = ["< 0 200 OK", "< 0 content @50 a", "< 0 gap ?", "< 0 incomplete Cut", &skipped];
+        let expected = ["< 0 200 OK", "< 0 content @50 a", "< 0 gap ?", &skipped, "< 0 incomplete Finished"];
         response(stream, 20, after, &expected);
     }
     let expected = ["< 0 200 OK", "< 0 content @50 a", "< 0 gap ?", "< ! skipped 73+4", "< 0 incomplete Finished"];
     response(stream, 20, "2\r\nb", &expected);
+}
+
+/// An event as a chunk.
+fn event(data: &str) -> String {
+    let event = format!("event: message\r\ndata: {data}\r\n\r\n");
+    format!("{:x}\r\n{event}\r\n", event.len())
+}
+
+#[test]
+fn events_are_found_whose_head_was_lost() {
+    let events = ["{\"a\":1}", "{\"b\":2}"].map(event).concat();
+    let end = "0\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n";
+    response(
+        "",
+        20,
+        &format!("rest of one\r\n\r\n\r\n{events}{end}"),
+        &[
+            "< ! skipped 20+21",
+            "< 0 0",
+            "< 0 content @41 event: message\\r\\ndata: {\\\"a\\\":1}\\r\\n\\r\\n\\r\\n",
+            "< 0 content @80 event: message\\r\\ndata: {\\\"b\\\":2}\\r\\n\\r\\n",
+            "< 0 incomplete Finished",
+            "< 1 204 No Content",
+            "< ! not asked for",
+            "< 1 complete Finished",
+        ],
+    );
+    // Not in chunks: until they are over, or another response begins.
+    response(
+        "",
+        20,
+        "id: 1\nid: 2\ndata: [1]\n\n: a\n\nab\ndata: 2\n\nHTTP/1.1 204 No Content\r\n\r\n",
+        &[
+            "< 0 0",
+            "< 0 content @20 id: 1\\nid: 2\\ndata: [1]\\n\\n: a\\n\\nab\\ndata: 2\\n\\n",
+            "< 0 incomplete Cut",
+            "< 1 204 No Content",
+            "< ! not asked for",
+            "< 1 complete Finished",
+        ],
+    );
+    // What only resembles them.
+    for other in ["datum: {}\n", "data: x\n", "event: message\n", "x data: {}\n", "id: 1\nHTTP\ndata: x\n"] {
+        response("", 20, other, &[&format!("< ! skipped 20+{}", other.len())]);
+    }
+}
+
+#[test]
+fn the_first_event_of_http_sse_is_found_whose_head_was_lost() {
+    response(
+        "",
+        20,
+        "event: endpoint\ndata: /m?s=1\n\n",
+        &["< 0 0", "< 0 content @20 event: endpoint\\ndata: /m?s=1\\n\\n", "< 0 incomplete Finished"],
+    );
+}
+
+#[test]
+fn events_go_on_behind_a_hole_that_ends_within_one() {
+    let head = "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n1\na\n";
+    let rest = format!("rest\r\n\r\n\r\n{}", event("{}"));
+    response(
+        head,
+        20,
+        &rest,
+        &[
+            "< 0 200 OK",
+            "< 0 content @50 a",
+            "< 0 gap ?",
+            "< ! skipped 73+14",
+            "< 0 gap ?",
+            "< 0 content @87 event: message\\r\\ndata: {}\\r\\n\\r\\n\\r\\n",
+            "< 0 incomplete Finished",
+        ],
+    );
+    // Another request may have been answered since: they are its answer's.
+    let server_goes_on = [server(head), client("GET /2 HTTP/1.1\n\n"), server_lost(20), server_raw(&rest)];
+    check(
+        &[&[client(GET)][..], &server_goes_on, &[server_ends(Ending::Finished)]].concat(),
+        &[
+            "> 0 GET /",
+            "> 0 complete Finished",
+            "< 0 200 OK",
+            "< 0 content @50 a",
+            "> 1 GET /2",
+            "> 1 complete Finished",
+            "< 0 gap ?",
+            "< 0 incomplete Cut",
+            "< ! skipped 73+14",
+            "< 2 0",
+            "< 2 content @87 event: message\\r\\ndata: {}\\r\\n\\r\\n\\r\\n",
+            "< 2 incomplete Finished",
+        ],
+    );
 }
 
 #[test]

@@ -53,6 +53,18 @@ fn a_hole_in_a_head_costs_the_table() {
 }
 
 #[test]
+fn content_is_told_whose_head_was_lost() {
+    let frames = [post(1, "first"), post(3, "{\"id\":3}"), headers(WHOLE | LAST, 5, POST)];
+    let head = frames[0].len() + 9;
+    for (from, to) in [(head + 3, head + 5), (head + 3, head + POST.len()), (frames[0].len(), head + POST.len())] {
+        let told = hole(&frames, from, to);
+        let of_3: Vec<&String> = told.iter().filter(|line| line.starts_with("3>")).collect();
+        assert_eq!(of_3, ["3>  ", "3> '{\"id\":3}'", "3> end"], "without {from} to {to}");
+        assert!(told.ends_with(&["5> POST /mcp".into(), "5> end".into()]), "{told:?}");
+    }
+}
+
+#[test]
 fn behind_a_hole_over_frames_they_are_found_again() {
     let frames = [post(1, "first"), data(0, 3, "unseen"), post(5, "{\"id\":5}"), post(7, "{\"id\":7}")];
     let bytes = frames.concat();

@@ -228,8 +228,8 @@ impl Exchanges {
         let end = body.finish(layer, number, complete, ending);
         let half = half(&mut open.exchange, direction);
         half.body_bytes = end.bytes;
-        half.body_sha256 = end.sha256.filter(|_| complete);
-        half.complete = complete;
+        half.complete = complete && half.head_end > half.head_start;
+        half.body_sha256 = end.sha256.filter(|_| half.complete);
     }
 
     /// The exchange is over.

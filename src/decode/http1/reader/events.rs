@@ -1,0 +1,127 @@
+//! Server-sent events whose head was not seen: a capture that begins in a stream which has been open for hours, or a head that was lost.
+//!
+//! A line that begins the data of an event with a JSON value proves that there are events, together with the fields before it. How they are
+//! framed shows later, at the first line that is no part of an event: the size of a chunk, or the head of the next response.
+//!
+//! ```text
+//!  7d}⏎ ⏎ ⏎ 4f⏎ event: message⏎ data: {"jsonrpc":"2.0", … }⏎ ⏎ ⏎ 51⏎ event: …
+//!  passed over  │ events, as they come ─────────────────────── │ chunks
+//! ```
+
+use memchr::memchr;
+
+use super::{Message, Reader, State, Turn};
+use crate::decode::http::{Head, HttpEvent};
+use crate::decode::{Direction, Ending};
+
+/// What a line is while events are read whose framing is not known.
+enum Line {
+    /// The size of a chunk, or the head of a response, or the beginning of one of them.
+    Undecided,
+    Size,
+    Head,
+    /// Part of an event.
+    Event,
+}
+
+impl Reader {
+    /// While a message is searched: whether the line held begins the data of an event.
+    pub(super) fn holds_event(&self) -> bool {
+        if self.direction == Direction::ClientToServer || !matches!(self.state, State::Lost(_)) {
+            return false;
+        }
+        let (fields, line) = self.held.split_at(self.line);
+        let is_endpoint = fields.starts_with(b"event: endpoint") || fields.starts_with(b"event:endpoint");
+        let value = line.strip_prefix(b"data:").map(|value| value.strip_prefix(b" ").unwrap_or(value));
+        value.and_then(<[u8]>::first).is_some_and(|first| matches!(first, b'{' | b'[') || is_endpoint)
+    }
+
+    /// Whether the line held, which is whole, is another field of an event: it is held until the data come.
+    pub(super) fn holds_field(&self) -> bool {
+        let line = &self.held[self.line..];
+        self.direction == Direction::ServerToClient
+            && self.held.len() < self.limit
+            && [&b"event:"[..], b"id:", b"retry:"].iter().any(|field| line.starts_with(field))
+    }
+
+    /// Events begin in what is held, or go on: those of the stream whose framing was lost, where nothing else can have begun since.
+    pub(super) fn go_on<S: FnMut(HttpEvent<'_>)>(&mut self, turn: &mut Turn<'_, S>) {
+        let offset = self.low_water();
+        self.skipped(self.passed_over(), offset, turn);
+        turn.pairing.lose_responses(offset);
+        if std::mem::take(&mut self.message.is_torn) {
+            if turn.pairing.is_idle() {
+                let (exchange, direction) = (self.message.exchange, self.direction);
+                (turn.sink)(HttpEvent::ContentGap { exchange, direction, length: None });
+                if self.message.paired {
+                    turn.pairing.goes_on();
+                }
+                return self.read_events(turn);
+            }
+            self.end(false, Ending::Cut, turn);
+        }
+        let answer = turn.pairing.answer_unseen(offset, self.seen);
+        let exchange = answer.exchange;
+        self.message = Message { whole: false, paired: answer.paired, ..Message::new(exchange, offset) };
+        let head = Box::new(Head::unseen(self.direction, offset, "1.1"));
+        (turn.sink)(HttpEvent::Head { exchange, direction: self.direction, stream: None, head });
+        self.read_events(turn);
+    }
+
+    fn read_events<S: FnMut(HttpEvent<'_>)>(&mut self, turn: &mut Turn<'_, S>) {
+        self.state = State::Events { within: false };
+        self.again(turn);
+    }
+
+    /// Takes bytes up to the end of a line. Its first bytes are held until they tell whether it is part of an event.
+    pub(super) fn events<S: FnMut(HttpEvent<'_>)>(
+        &mut self,
+        within: bool,
+        bytes: &[u8],
+        turn: &mut Turn<'_, S>,
+    ) -> usize {
+        let line = &bytes[..memchr(b'\n', bytes).map_or(bytes.len(), |end| end + 1)];
+        if within {
+            self.state = State::Events { within: line.last() != Some(&b'\n') };
+            return self.content(line, turn);
+        }
+        if self.held.is_empty() {
+            self.seen = turn.seen;
+        }
+        self.held.extend_from_slice(line);
+        self.advance(line.len());
+        match read(&self.held) {
+            Line::Undecided => {}
+            Line::Size => {
+                self.state = State::ChunkSize;
+                self.again(turn);
+            }
+            Line::Event => {
+                self.state = State::Events { within: true };
+                self.again(turn);
+            }
+            Line::Head => {
+                let from = self.low_water();
+                self.end(false, Ending::Cut, turn);
+                self.lose(from, turn);
+                self.again(turn);
+            }
+        }
+        line.len()
+    }
+}
+
+/// What a line is that begins so.
+fn read(line: &[u8]) -> Line {
+    /// More digits than this no size has.
+    const DIGITS: usize = 16;
+    const VERSION: &[u8] = b"HTTP/1.";
+    let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+    match &line[digits..] {
+        b"" | b"\r" if (1..=DIGITS).contains(&digits) => Line::Undecided,
+        b"\r\n" if (1..=DIGITS).contains(&digits) => Line::Size,
+        _ if line.starts_with(VERSION) => Line::Head,
+        _ if VERSION.starts_with(line) => Line::Undecided,
+        _ => Line::Event,
+    }
+}

@@ -1,0 +1,59 @@
+//! Captures that begin in the middle: what goes on is read, and nothing is put where it does not belong.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mcptap::mcp::{Carrier, Message, SessionNumber};
+
+use crate::decoded::{Decoded, assert_subset, conversations, frames, name};
+
+/// The session of each text that is in one alone.
+fn homes(decoded: &Decoded) -> BTreeMap<&[u8], SessionNumber> {
+    let mut homes: BTreeMap<&[u8], BTreeSet<SessionNumber>> = BTreeMap::new();
+    for message in decoded.messages() {
+        homes.entry(&message.raw).or_default().insert(message.session);
+    }
+    homes.retain(|_, sessions| sessions.len() == 1);
+    homes.into_iter().filter_map(|(raw, sessions)| Some((raw, sessions.first().copied()?))).collect()
+}
+
+/// No session holds what belongs to two.
+fn assert_apart(what: &str, whole: &Decoded, rest: &Decoded) {
+    let homes = homes(whole);
+    let mut held: BTreeMap<SessionNumber, BTreeSet<SessionNumber>> = BTreeMap::new();
+    for message in rest.messages() {
+        held.entry(message.session).or_default().extend(homes.get(message.raw.as_slice()));
+    }
+    assert!(held.values().all(|of| of.len() <= 1), "{what}: {held:?}");
+}
+
+/// Events need no head: all of which every packet is behind the beginning are there, in the only session that there is.
+#[test]
+fn what_goes_on_where_a_capture_begins_is_read() {
+    let mut events = 0;
+    for path in conversations() {
+        let (name, frames) = (name(&path), frames(&path));
+        let whole = Decoded::of(&frames);
+        for begin in (1..16).map(|part| frames.len() * part / 16) {
+            let what = format!("{name} from packet {}", begin + 1);
+            let rest = Decoded::of(&frames[begin..]);
+            assert_subset(&what, &whole.texts(), &rest.texts());
+            assert_subset(&what, &whole.pairs(), &rest.pairs());
+            assert_apart(&what, &whole, &rest);
+            let said: BTreeSet<&[u8]> = rest.messages().map(|message| message.raw.as_slice()).collect();
+            let is_whole = |message: &&Message| {
+                message.carrier == Carrier::SseEvent && message.packets.iter().all(|packet| packet.0 > begin as u64)
+            };
+            for event in whole.messages().filter(is_whole) {
+                events += 1;
+                let text = String::from_utf8_lossy(&event.raw);
+                // A compressed stream cannot be read from the middle.
+                assert!(name == "04_gzip" || said.contains(event.raw.as_slice()), "{what}: {text} is missing");
+            }
+            if whole.sessions().len() == 1 {
+                let sessions = rest.sessions();
+                assert!(sessions.len() <= 1, "{what}: {sessions:#?}");
+            }
+        }
+    }
+    assert!(events > 100, "{events} events were whole");
+}
