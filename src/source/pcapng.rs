@@ -216,6 +216,13 @@ impl Decoder {
             let here = &bytes[at..];
             let order = match section_order(here) {
                 Ok((_, order)) => order.unwrap_or(self.order),
+                // Its byte order stands behind its length.
+                Err(nom::Err::Incomplete(needed)) if !last => {
+                    return match at {
+                        0 => Step::Need(bytes.len().saturating_add(missing(needed))),
+                        _ => Step::Unit(at, Content::Other),
+                    };
+                }
                 // Cut inside a section's head: that is for the block parser to say.
                 Err(nom::Err::Incomplete(_)) => self.order,
                 Err(_) => continue,

@@ -143,6 +143,16 @@ fn a_broken_section_header_does_not_hide_the_blocks_behind_it() {
 }
 
 #[test]
+fn a_section_of_the_other_byte_order_is_found_behind_a_broken_frame() {
+    let broken = begun(Little).enhanced(0, 1, b"one").u32(6).u32(9).bytes;
+    let bytes = [broken, begun(Big).enhanced(0, 2, b"two").bytes].concat();
+    let expected = "packet 1 time 1000 link 1 interface 0 length 3 \"one\"\n\
+                    byte 84: block type 0x00000006 has length 9, below the 12 bytes of an empty block\n\
+                    packet 2 time 2000 link 1 interface 1 length 3 \"two\"\n";
+    assert_eq!(account(&seen(&bytes)), expected);
+}
+
+#[test]
 fn a_cut_says_what_it_went_through() {
     let whole = begun(Little).secrets(0x544c_534b, b"CLIENT_RANDOM 1 2\n").block(0x7777, Bytes::new(Little)).bytes;
     for (length, expected) in [
