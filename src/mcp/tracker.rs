@@ -226,7 +226,7 @@ impl Tracker {
         }
         let place = self.exchanges.get(&exchange)?;
         let is_midway = is_midway(place, text);
-        let number = match self.home(place, text, single, initialize) {
+        let number = match self.home(place, text, single, initialize, connected) {
             Some(number) => number,
             None => {
                 let place = place.clone();

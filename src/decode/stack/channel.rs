@@ -233,6 +233,7 @@ impl Channel {
 
     fn begin_http(&mut self, layer: &mut Layer<'_, '_>, client: Side, version: Version) {
         layer.connected.client = Some(client);
+        layer.connected.is_midway = version == Version::Http1Midway;
         layer.connected.protocol = version.name();
         (layer.sink)(Unit::Connected(layer.id, layer.connected));
         let streams = self.by_direction(layer);

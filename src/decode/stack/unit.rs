@@ -118,6 +118,8 @@ pub struct Connected {
     pub process: Option<Process>,
     /// Which side is the client.
     pub client: Option<Side>,
+    /// Whether it was found in the middle of a response: it began before the capture, as far as is known.
+    pub is_midway: bool,
     /// What runs on it: `http/1.1`, `http/2`, `websocket`, `tls`, `pipe`; `unknown` until found.
     pub protocol: &'static str,
     /// The server's name, as TLS says it.

@@ -3,7 +3,7 @@
 //! What else their connection carries is the best evidence (`Places::find`). A stream that stays open for hours has a connection of its own; then there is
 //!
 //! - the id of an answer, on a stream of HTTP+SSE: one session alone waits for it between this client and this server;
-//! - the two addresses, where one session alone is known between them, and it was not opened after the capture began.
+//! - the two addresses, where one session alone is known between them; one that was opened after the capture began has no stream that began before.
 //!
 //! Otherwise the stream opens a session, a stray. Where the first request between the two addresses does not open a session itself, it belongs to the stray.
 //! An answer on such a stream, other than of HTTP+SSE, has no request: it was asked for on that stream, unseen.
@@ -12,6 +12,7 @@ use super::state::State;
 use super::{Text, Tracker};
 use crate::decode::Direction;
 use crate::decode::jsonrpc::{Envelope, Kind};
+use crate::decode::stack::Connected;
 use crate::mcp::message::Transport;
 use crate::mcp::places::Place;
 use crate::mcp::session::{Peers, SessionNumber};
@@ -29,10 +30,11 @@ impl Tracker {
         text: &Text<'_>,
         single: Option<&Envelope>,
         initialize: bool,
+        connected: &Connected,
     ) -> Option<SessionNumber> {
         let found = || self.places.find(place, initialize).filter(|number| self.sessions.contains_key(number));
         match is_midway(place, text) {
-            true => self.asking(place, text, single).or_else(found).or_else(|| self.alone_between(place)),
+            true => self.asking(place, text, single).or_else(found).or_else(|| self.alone_between(place, connected)),
             false if initialize => found(),
             false => found().or_else(|| self.stray_between(place)),
         }
@@ -49,8 +51,9 @@ impl Tracker {
     }
 
     /// The session to which a text on a stream whose request was not seen belongs by its addresses.
-    fn alone_between(&self, place: &Place) -> Option<SessionNumber> {
-        only(self.between(place)).filter(|number| self.sessions.get(number).is_some_and(|state| !state.is_initialized))
+    fn alone_between(&self, place: &Place, connected: &Connected) -> Option<SessionNumber> {
+        let may_be = |state: &State| !(connected.is_midway && state.is_initialized);
+        only(self.between(place)).filter(|number| self.sessions.get(number).is_some_and(may_be))
     }
 
     /// The stray that a request, which is known and opens no session, belongs to.

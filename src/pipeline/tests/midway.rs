@@ -78,6 +78,15 @@ fn a_stream_that_was_open_before_belongs_to_no_session_that_begins() {
     assert_eq!(homes(&[on(2, &[log()]), on(1, &begin)]), [1, 2, 2]);
 }
 
+/// Its request was lost, and who else would have it.
+#[test]
+fn an_answer_without_its_request_belongs_to_the_only_session() {
+    let begun = session("2025-06-18", &[]);
+    let begin = [post("", &begun[0][2..]), json(200, "Mcp-Session-Id: a\n", &begun[1][2..])];
+    let answer = json(200, "", r#"{"jsonrpc":"2.0","id":5,"result":{}}"#);
+    assert_eq!(said(&[on(1, &begin), on(2, &[answer])])[2], ("5".into(), 1, None));
+}
+
 /// It was asked for on that stream, before the capture began: the id says nothing.
 #[test]
 fn an_answer_on_the_stream_of_a_request_that_was_not_seen_has_none() {
