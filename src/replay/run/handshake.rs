@@ -36,6 +36,7 @@ impl Runner<'_, '_> {
                 // What the recording says of the handshake is of the other era.
                 let unsaid = step.filter(|_| self.script.era() != self.dialect.era());
                 unsaid.into_iter().for_each(|step| self.skip_handshake(step));
+                // Before the server knows that the client is ready: what it then says unasked may have no other way.
                 self.transport.opened(&self.dialect.revision);
                 self.follower.tell(Progress::Opened(&self.dialect.revision));
                 let initialized = |step: &Step| step.label.method == "notifications/initialized";

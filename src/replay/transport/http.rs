@@ -1,28 +1,40 @@
 //! A server at a URL: Streamable HTTP (2025-03-26 and later), or HTTP+SSE (2024-11-05).
 //!
-//! Each message is a POST of its own; workers wait for the answers, so that what ran in parallel runs in parallel.
+//! ```text
+//!  message ─► Task ─► waiting ─► Lines ─► Reading ─► what it means ─► Arrival
+//!              ▲                 (sockets)  (HTTP)        │
+//!              └────── redirected, taken up again ────────┘
+//! ```
+//!
+//! Each message is a POST of its own; what ran in parallel has connections of its own.
 
-use std::io::Read;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
+mod connect;
+mod lines;
+mod origin;
+mod reading;
+mod stream;
+mod task;
+mod wire;
+
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use crossbeam_channel::{Receiver, Sender, bounded, select, unbounded};
-use ureq::http::Response;
-use ureq::{Agent, Body, Error};
+use crossbeam_channel::{Receiver, TryRecvError};
 
-use super::agent::{agent, failure};
-use super::origin::{Reached, Redirected, redirected, resolve};
-use super::posts::Posts;
-use super::stream::Stream;
+use self::connect::Connector;
+use self::lines::{Heard, Lines, Number};
+use self::origin::{Hops, Origin, resolve};
+use self::reading::Part;
+use self::stream::Event;
+use self::task::{Task, What};
 use super::{Arrival, Failure, FailureKind, Next, Outgoing, Transport};
 use crate::capture::Limits;
 use crate::decode::jsonrpc::{self, Kind, Parsed};
+use crate::replay::translate::{Era, headers};
 use crate::source::tape::Tape;
 
-pub use super::agent::Options;
+pub use self::connect::Options;
 
 /// Times that a broken stream is taken up again for one answer.
 const RESUMPTIONS: u32 = 8;
@@ -32,11 +44,20 @@ const RESUMPTIONS: u32 = 8;
 const RETRY: Duration = Duration::from_millis(500);
 const RETRY_MOST: Duration = Duration::from_secs(10);
 
+/// How long the server may take to take what was said last, and to end the session.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// How often it is looked, while nothing comes, whether somebody ends the replay.
+const HEED: Duration = Duration::from_millis(20);
+
 /// Bytes of an answer's body.
-const BODY: u64 = 128 << 20;
+const BODY: usize = 128 << 20;
 
 /// Bytes of the body of a refusal that are quoted.
 const QUOTED: usize = 200;
+
+/// What is said where an answer is missing whose stream cannot be taken up again.
+const BROKEN: &str = "the stream ended before the answer came";
 
 /// Which way messages go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,25 +71,25 @@ pub enum Mode {
 /// A server at a URL.
 #[derive(Debug)]
 pub struct Http {
-    shared: Arc<Shared>,
-    posts: Arc<Posts>,
-    arrivals: Receiver<Arrival>,
-}
-
-#[derive(Debug)]
-struct Shared {
-    agent: Agent,
     mode: Mode,
     /// What goes over the wire is noted here.
     tape: Tape,
-    /// Where to POST: for HTTP+SSE what the stream announced.
-    target: Mutex<String>,
+    /// Fields of every request.
     fields: Vec<(String, String)>,
-    session: Mutex<Option<String>>,
-    arrived: Sender<Arrival>,
-    over: AtomicBool,
+    host: String,
+    /// Where to POST: for HTTP+SSE what the stream announced.
+    target: String,
+    session: Option<String>,
     /// A POST was taken once: a 404 is about the session from now on, not about the address.
-    taken: AtomicBool,
+    taken: bool,
+    lines: Lines,
+    /// What waits for a connection, in order.
+    waiting: VecDeque<Box<Task>>,
+    /// Streams that broke, and when they are taken up again.
+    later: Vec<(Instant, Box<Task>)>,
+    /// What the stream of HTTP+SSE announced.
+    announced: Option<Result<String, Failure>>,
+    arrived: VecDeque<Arrival>,
 }
 
 impl Http {
@@ -78,325 +99,322 @@ impl Http {
     /// # Errors
     /// The options cannot be used, or the stream cannot be opened.
     pub fn open(url: &str, mode: Mode, options: &Options, tape: Tape) -> Result<Http> {
-        let agent = agent(options, tape.clone())?;
-        let (arrived, arrivals) = unbounded();
-        let shared = Arc::new(Shared {
-            agent,
+        let origin = Origin::of(url).with_context(|| format!("{url} is no URL of HTTP"))?;
+        let fields = fields(options, origin.user.as_deref());
+        let mut http = Http {
             mode,
+            fields,
+            host: origin.authority.clone(),
+            target: url.to_owned(),
+            session: None,
+            taken: false,
+            lines: Lines::new(Connector::new(origin, options)?, tape.clone())?,
             tape,
-            target: Mutex::new(url.to_owned()),
-            fields: options.fields.clone(),
-            session: Mutex::default(),
-            arrived,
-            over: AtomicBool::new(false),
-            taken: AtomicBool::new(false),
-        });
-        if mode == Mode::Sse {
-            let (announce, announced) = bounded(1);
-            let (stream, url) = (Arc::clone(&shared), url.to_owned());
-            spawn("events", move || stream.legacy_stream(&url, &announce))?;
-            let target = announced.recv_timeout(options.timeout);
-            match target
-                .unwrap_or_else(|_| Err(Failure::new(FailureKind::Server, "the stream announced no address in time")))
-            {
-                Ok(target) => *lock(&shared.target) = target,
-                Err(failure) => {
-                    shared.agent.clone().shutdown();
-                    bail!("{failure}");
-                }
-            }
-        }
-        let poster = Arc::clone(&shared);
-        let posts = Posts::new(move |message| poster.post(message));
-        Ok(Http { shared, posts, arrivals })
-    }
-}
-
-impl Transport for Http {
-    fn send(&mut self, message: Outgoing) {
-        self.posts.send(message);
-    }
-
-    fn next(&mut self, until: Instant, stop: &Receiver<()>) -> Next {
-        select! {
-            // The sending end is ours, too: it cannot be gone.
-            recv(self.arrivals) -> arrival => arrival.map_or(Next::Stopped, Next::Arrived),
-            recv(stop) -> _ => Next::Stopped,
-            default(until.saturating_duration_since(Instant::now())) => Next::Late,
-        }
-    }
-
-    fn opened(&mut self, revision: &str) {
-        // 2025-11-25 basic/transports "Listening for Messages from the Server"; 2026-07-28 has no such stream.
-        if self.shared.mode == Mode::Streamable && crate::replay::translate::Era::of(revision) == Default::default() {
-            let (shared, revision) = (Arc::clone(&self.shared), revision.to_owned());
-            let _ = spawn("events", move || shared.listen(&revision));
-        }
-    }
-
-    fn forget_session(&mut self) {
-        *lock(&self.shared.session) = None;
-    }
-
-    fn close(self: Box<Self>) -> Option<String> {
-        let shared = &self.shared;
-        // "Clients that no longer need a particular session … SHOULD send an HTTP DELETE"
-        if let Some(session) = lock(&shared.session).take() {
-            let url = lock(&shared.target).clone();
-            let fields = || shared.fields.iter().map(|(name, value)| (&**name, &**value));
-            // Whether it is taken or not, the session is over for us.
-            let _ = redirected(&url, false, |url| {
-                let request = shared.agent.delete(url).config().timeout_global(Some(RETRY_MOST)).build();
-                let fields = fields().chain([("Mcp-Session-Id", &*session)]);
-                fields.fold(request, |request, (name, value)| request.header(name, value)).call()
-            });
-        }
-        shared.over.store(true, Ordering::Relaxed);
-        shared.agent.clone().shutdown();
-        // Workers end when nothing can come any more.
-        self.posts.end();
-        None
-    }
-}
-
-impl Shared {
-    fn arrive(&self, arrival: Arrival) {
-        if !self.over.load(Ordering::Relaxed) {
-            let _ = self.arrived.send(arrival);
-        }
-    }
-
-    fn fail(&self, id: Option<u64>, failure: Failure) {
-        self.arrive(Arrival::Failed(id, failure));
-    }
-
-    /// Sends one message and reads what comes back.
-    fn post(&self, message: &Outgoing) {
-        let target = lock(&self.target).clone();
-        let session = lock(&self.session).clone();
-        let send = |target: &str| {
-            let mut request = self.agent.post(target).header("Content-Type", "application/json");
-            // "The client MUST include an Accept header, listing both application/json and text/event-stream"
-            request = request.header("Accept", "application/json, text/event-stream");
-            for (name, value) in self.fields.iter().chain(&message.fields) {
-                request = request.header(name, value);
-            }
-            if let Some(session) = &session {
-                request = request.header("Mcp-Session-Id", session);
-            }
-            request.send(&message.text)
+            waiting: VecDeque::new(),
+            later: Vec::new(),
+            announced: None,
+            arrived: VecDeque::new(),
         };
-        match redirected(&target, false, send) {
-            Ok(Reached { response, settled, .. }) => {
-                self.settle(&target, settled);
-                self.answered(message, session, response);
+        if mode == Mode::Sse {
+            http.start(What::Everything);
+            let until = Instant::now() + options.timeout;
+            http.turn_until(until, |http| http.announced.is_some());
+            match http.announced.take() {
+                Some(Ok(target)) => http.target = target,
+                Some(Err(failure)) => bail!("{failure}"),
+                None => bail!("the stream announced no address in time"),
             }
-            Err(Redirected::Refused(why)) => self.fail(message.id, Failure::new(FailureKind::Message, why)),
-            Err(Redirected::Failed(error)) => {
-                let mut failure = failure(&error, &target);
-                // A connection that broke says nothing of the next one, where there was a server before.
-                let broke = matches!(&error, Error::Io(io) if io.kind() != std::io::ErrorKind::ConnectionRefused);
-                if broke && self.taken.load(Ordering::Relaxed) {
-                    failure.kind = FailureKind::Message;
+        }
+        Ok(http)
+    }
+
+    /// Begins a task, as soon as there is a connection for it.
+    fn start(&mut self, what: What) {
+        self.waiting.push_back(Task::new(what, &self.target));
+        self.send_waiting();
+    }
+
+    /// Waits for the server, until a moment at most, and takes what it says.
+    fn turn(&mut self, until: Instant) {
+        let now = Instant::now();
+        let due = self.later.extract_if(.., |(at, _)| *at <= now);
+        self.waiting.extend(due.map(|(_, task)| task));
+        self.send_waiting();
+        let ends = if self.waiting.is_empty() { None } else { self.lines.may_be_free() };
+        let next = self.later.iter().map(|(at, _)| *at).chain(ends).chain([until, now + HEED]).min();
+        for heard in self.lines.wait(next.unwrap_or(now).saturating_duration_since(now)) {
+            match heard {
+                Heard::Part(line, part, at) => self.hear(line, part, at),
+                Heard::Unreachable(why) => {
+                    if let Some(task) = self.waiting.pop_front() {
+                        self.unreached(*task, FailureKind::Server, &why);
+                    }
                 }
-                self.fail(message.id, failure);
             }
         }
     }
 
-    fn answered(&self, message: &Outgoing, session: Option<String>, response: Response<Body>) {
-        let status = response.status().as_u16();
-        let field = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
-        let media_type = field("content-type").unwrap_or_default().to_ascii_lowercase();
-        if let Some(session) = field("mcp-session-id").filter(|_| self.mode == Mode::Streamable) {
-            *lock(&self.session) = Some(session);
+    /// Gives what waits to connections that are free, in order.
+    fn send_waiting(&mut self) {
+        // HTTP keeps no order between two requests: what others may rely on has to be taken before anything else is sent.
+        while !self.waiting.is_empty() && !self.lines.tasks().any(is_ordered) {
+            let Some(line) = self.lines.free() else {
+                let first = self.waiting.iter().position(|task| is_ordered(task));
+                return self.lines.make(first.map_or(self.waiting.len(), |at| at + 1));
+            };
+            let Some(mut task) = self.waiting.pop_front() else { return };
+            task.session.clone_from(&self.session);
+            match task.request(&self.host, &self.fields) {
+                Ok(request) => self.lines.begin(line, task, &request),
+                Err(why) => self.unreached(*task, FailureKind::Message, &why),
+            }
         }
-        if !(200..300).contains(&status) {
-            let challenge = field("www-authenticate");
-            return self.refused(message, session.is_some(), status, challenge, response);
+    }
+
+    fn hear(&mut self, line: Number, part: Part, at: Instant) {
+        let Some(task) = self.lines.task(line) else { return };
+        match part {
+            Part::Head(head) => {
+                task.head = Some(head);
+                if task.is_taken() && task.said().is_some() {
+                    self.taken = true;
+                    self.tape.keep();
+                }
+                if self.mode == Mode::Streamable
+                    && let Some(session) = task.field("mcp-session-id").filter(|_| task.said().is_some())
+                {
+                    self.session = Some(session);
+                }
+            }
+            Part::Content(bytes) if task.is_stream() => {
+                for event in task.stream.push(&bytes) {
+                    self.take_event(line, event, at);
+                }
+            }
+            Part::Content(bytes) => {
+                task.body.extend_from_slice(&bytes);
+                if task.body.len() > BODY {
+                    self.finish(line, Err(format!("it has more than {BODY} bytes")));
+                }
+            }
+            Part::End(end) => self.finish(line, end),
         }
-        self.taken.store(true, Ordering::Relaxed);
-        self.tape.keep();
-        if media_type.starts_with("text/event-stream") {
-            let mut body = response.into_body().into_reader();
-            return self.stream(message, &mut body);
+    }
+
+    fn take_event(&mut self, line: Number, event: Event, at: Instant) {
+        let Some(task) = self.lines.task(line) else { return };
+        let Event { kind, data } = event;
+        if matches!(task.what, What::Everything) && kind.as_deref() == Some("endpoint") {
+            let endpoint = String::from_utf8_lossy(&data);
+            // It is relative to where the stream is.
+            self.announced = Some(resolve(&task.hops.at, endpoint.trim()).ok_or_else(|| {
+                let said = format!("the stream announced an address at another origin: {:?}", endpoint.trim());
+                Failure::new(FailureKind::Server, said)
+            }));
+        } else if !data.trim_ascii().is_empty() {
+            task.answered = task.answered.or_else(|| answers(&data, task.id()).then_some(at));
+            self.arrived.push_back(Arrival::Text(data, at));
         }
-        match response.into_body().with_config().limit(BODY).read_to_vec() {
+    }
+
+    /// A response is over: whole, or for this reason not.
+    fn finish(&mut self, line: Number, end: Result<(), String>) {
+        let Some(mut task) = self.lines.end(line) else { return };
+        if task.head.is_none() {
+            // A connection that broke says nothing of the next one, where there was a server before.
+            let kind = if self.taken { FailureKind::Message } else { FailureKind::Server };
+            return self.unreached(*task, kind, &end.err().unwrap_or_default());
+        }
+        let status = task.status();
+        if let (301..=303 | 307 | 308, Some(location)) = (status, task.field("location")) {
+            let is_get = task.is_get();
+            return match task.hops.follow(status, &location, is_get) {
+                Ok(()) => {
+                    task.begin_again();
+                    self.waiting.push_front(task);
+                }
+                Err(why) if task.said().is_some() => self.fail(task.id(), FailureKind::Message, why),
+                Err(why) => self.unreached(*task, FailureKind::Server, &why),
+            };
+        }
+        if let Some(settled) = &task.hops.settled {
+            self.target.clone_from(settled);
+        }
+        match &task.what {
+            What::Said(_) if task.is_stream() || task.resumed > 0 => self.stream_ended(task),
+            What::Said(message) if task.is_taken() => self.answered(message, status, task.body, end),
+            What::Said(_) => self.refused(&task),
+            What::Unasked(_) if task.is_stream() => self.take_up_later(task),
+            What::Everything if task.is_stream() => {
+                let why = "the server closed the stream of events";
+                self.announced = Some(Err(Failure::new(FailureKind::Server, why)));
+                self.arrived.push_back(Arrival::Over(Failure::new(FailureKind::Server, why)));
+            }
+            What::Everything => {
+                let why = format!("{} gives no stream of events", self.target);
+                self.announced = Some(Err(Failure::new(FailureKind::Server, why)));
+            }
+            What::Unasked(_) | What::Farewell => {}
+        }
+    }
+
+    fn fail(&mut self, id: Option<u64>, kind: FailureKind, why: impl Into<String>) {
+        self.arrived.push_back(Arrival::Failed(id, Failure::new(kind, why)));
+    }
+
+    /// There was no response.
+    fn unreached(&mut self, task: Task, kind: FailureKind, why: &str) {
+        let why = format!("cannot reach {}: {why}", self.target);
+        match task.what {
+            What::Said(message) if task.resumed > 0 => self.fail(message.id, FailureKind::Message, BROKEN),
+            What::Said(message) => self.fail(message.id, kind, why),
+            What::Everything => self.announced = Some(Err(Failure::new(kind, why))),
+            What::Unasked(_) | What::Farewell => {}
+        }
+    }
+
+    /// A message was taken, and this came in return.
+    fn answered(&mut self, message: &Outgoing, status: u16, body: Vec<u8>, end: Result<(), String>) {
+        match end {
+            Err(why) => self.fail(message.id, FailureKind::Message, format!("the answer broke off: {why}")),
             // Of HTTP+SSE the answer comes as an event; a notification or an answer has none.
-            Ok(_) if self.mode == Mode::Sse || message.id.is_none() => {}
-            Ok(body) if body.trim_ascii().is_empty() => {
-                self.fail(message.id, Failure::new(FailureKind::Message, format!("HTTP {status} without an answer")));
+            Ok(()) if self.mode == Mode::Sse || message.id.is_none() => {}
+            Ok(()) if body.trim_ascii().is_empty() => {
+                self.fail(message.id, FailureKind::Message, format!("HTTP {status} without an answer"));
             }
-            Ok(body) => self.arrive(Arrival::Text(body, Instant::now())),
-            Err(error) => {
-                let why = format!("the answer broke off: {error}");
-                self.fail(message.id, Failure::new(FailureKind::Message, why));
-            }
+            Ok(()) => self.arrived.push_back(Arrival::Text(body, Instant::now())),
         }
     }
 
     /// A status that is no success. A body that is a message says it better.
-    fn refused(
-        &self,
-        message: &Outgoing,
-        in_session: bool,
-        status: u16,
-        challenge: Option<String>,
-        response: Response<Body>,
-    ) {
-        let body = response.into_body().with_config().limit(BODY).read_to_vec().unwrap_or_default();
+    fn refused(&mut self, task: &Task) {
+        let (status, body, id) = (task.status(), &task.body, task.id());
+        let in_session = task.session.is_some();
         let gone = status == 404 && in_session;
-        if !gone && message.id.is_some() && answers(&body, message.id) {
-            return self.arrive(Arrival::Text(body, Instant::now()));
+        if !gone && id.is_some() && answers(body, id) {
+            return self.arrived.push_back(Arrival::Text(body.clone(), Instant::now()));
         }
         // "The HTTP response body MAY comprise a JSON-RPC error response that has no id": it can only be about what was posted.
         // An address that speaks another transport says nothing of JSON-RPC.
-        if let (400 | 403 | 404 | 406..=499, Some(id), Some(error), false) =
-            (status, message.id, error_without_id(&body), gone)
+        if let (400 | 403 | 404 | 406..=499, Some(id), Some(error), false) = (status, id, error_without_id(body), gone)
         {
             let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
-            return self.arrive(Arrival::Text(answer.into_bytes(), Instant::now()));
+            return self.arrived.push_back(Arrival::Text(answer.into_bytes(), Instant::now()));
         }
-        let words = String::from_utf8_lossy(&body);
+        let words = String::from_utf8_lossy(body);
         // A page of HTML is told in one line, too.
         let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
         let quote: String = words.chars().take(QUOTED).collect();
         let said = if quote.is_empty() { String::new() } else { format!(": {quote}") };
         let (kind, why) = match status {
             401 => {
-                let challenge = challenge.map(|challenge| format!(" ({challenge})")).unwrap_or_default();
-                (
-                    FailureKind::Server,
-                    format!(
-                        "HTTP 401: the server wants authorization{challenge}: --bearer-env VAR or --header supplies it"
-                    ),
-                )
+                let challenge = task.field("www-authenticate").map(|challenge| format!(" ({challenge})"));
+                let challenge = challenge.unwrap_or_default();
+                let help = "--bearer-env VAR or --header supplies it";
+                (FailureKind::Server, format!("HTTP 401: the server wants authorization{challenge}: {help}"))
             }
             // "When a client receives HTTP 404 in response to a request containing an Mcp-Session-Id, it MUST start a new session"
             404 if in_session => {
                 (FailureKind::Session, format!("HTTP 404: the server does not know the session any more{said}"))
             }
-            404 | 405 if !self.taken.load(Ordering::Relaxed) => {
-                (FailureKind::Transport, format!("HTTP {status}{said}"))
-            }
+            404 | 405 if !self.taken => (FailureKind::Transport, format!("HTTP {status}{said}")),
             _ => (FailureKind::Message, format!("HTTP {status}{said}")),
         };
-        self.fail(message.id, Failure::new(kind, why));
+        self.fail(id, kind, why);
     }
 
-    /// The answer as a stream of events; taken up again where it breaks off before the answer.
-    fn stream(&self, message: &Outgoing, body: &mut dyn Read) {
-        let mut stream = Stream::new();
-        let mut answered = false;
-        let mut take = |data: Option<Vec<u8>>| {
-            if let Some(data) = data.filter(|data| !data.trim_ascii().is_empty()) {
-                answered |= answers(&data, message.id);
-                self.arrive(Arrival::Text(data, Instant::now()));
+    /// The stream of a message is over, or the response that was to go on with it is none: it is taken up again where the answer is missing.
+    fn stream_ended(&mut self, mut task: Box<Task>) {
+        let (Some(id), None) = (task.id(), task.answered) else { return };
+        // "If the server … has not yet sent the response, the client … resumes via HTTP GET with Last-Event-ID."
+        if task.is_stream() && task.stream.last_id.is_some() && task.resumed < RESUMPTIONS {
+            task.resumed += 1;
+            self.take_up_later(task);
+        } else {
+            self.fail(Some(id), FailureKind::Message, BROKEN);
+        }
+    }
+
+    /// Takes a stream up again when the server wants that, within bounds.
+    fn take_up_later(&mut self, mut task: Box<Task>) {
+        let pause = task.stream.retry.unwrap_or(RETRY).min(RETRY_MOST);
+        task.begin_again();
+        task.hops = Hops::to(&self.target);
+        self.later.push((Instant::now() + pause, task));
+    }
+
+    /// Says and hears what is left, until `done` or a moment.
+    fn turn_until(&mut self, until: Instant, done: impl Fn(&Http) -> bool) {
+        while !done(self) && Instant::now() < until {
+            self.turn(until);
+        }
+    }
+}
+
+impl Transport for Http {
+    fn send(&mut self, message: Outgoing) {
+        self.start(What::Said(message));
+    }
+
+    fn next(&mut self, until: Instant, stop: &Receiver<()>) -> Next {
+        loop {
+            if let Some(arrival) = self.arrived.pop_front() {
+                return Next::Arrived(arrival);
             }
-            answered
-        };
-        let mut done = false;
-        stream.read(body, &mut |event| {
-            done = take(event.data);
-            true
-        });
-        for _ in 0..RESUMPTIONS {
-            // "If the server … has not yet sent the response, the client … resumes via HTTP GET with Last-Event-ID."
-            let Some(last) = stream.last_id.clone().filter(|_| !done && message.id.is_some()) else { break };
-            self.wait(stream.retry.unwrap_or(RETRY));
-            let Ok(Some((response, _))) = self.get(message, Some(&last)) else { break };
-            stream.read(&mut response.into_body().into_reader(), &mut |event| {
-                done = take(event.data);
-                true
-            });
-        }
-        if !done && message.id.is_some() {
-            self.fail(message.id, Failure::new(FailureKind::Message, "the stream ended before the answer came"));
-        }
-    }
-
-    /// What goes to `target` goes to another place from now on.
-    fn settle(&self, target: &str, settled: String) {
-        if settled != target {
-            *lock(&self.target) = settled;
-        }
-    }
-
-    /// Opens a stream of events, and says where it is; `None` where the server has none.
-    fn get(&self, like: &Outgoing, last: Option<&str>) -> Result<Option<(Response<Body>, String)>, Failure> {
-        let target = lock(&self.target).clone();
-        let session = lock(&self.session).clone();
-        let session = session.as_deref().map(|session| ("Mcp-Session-Id", session));
-        let last = last.map(|last| ("Last-Event-ID", last));
-        let send = |target: &str| {
-            let fields = self.fields.iter().chain(&like.fields).map(|(name, value)| (&**name, &**value));
-            let mut request = self.agent.get(target).header("Accept", "text/event-stream");
-            for (name, value) in fields.chain(session).chain(last) {
-                request = request.header(name, value);
+            if stop.try_recv() != Err(TryRecvError::Empty) {
+                return Next::Stopped;
             }
-            request.call()
-        };
-        let Reached { response, at, settled } = redirected(&target, true, send).map_err(|error| match error {
-            Redirected::Failed(error) => failure(&error, &target),
-            Redirected::Refused(why) => Failure::new(FailureKind::Server, format!("cannot reach {target}: {why}")),
-        })?;
-        self.settle(&target, settled);
-        let is_stream = response
-            .headers()
-            .get("content-type")
-            .is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream"));
-        Ok((response.status() == 200 && is_stream).then_some((response, at)))
-    }
-
-    /// The stream for what the server says unasked, for as long as it gives one.
-    fn listen(&self, revision: &str) {
-        let fields = crate::replay::translate::headers(Some(revision), "", None);
-        let like = Outgoing { fields, ..Outgoing::default() };
-        let mut stream = Stream::new();
-        while !self.over.load(Ordering::Relaxed) {
-            let Ok(Some((response, _))) = self.get(&like, stream.last_id.clone().as_deref()) else { return };
-            stream.read(&mut response.into_body().into_reader(), &mut |event| {
-                event.data.into_iter().for_each(|data| self.arrive(Arrival::Text(data, Instant::now())));
-                true
-            });
-            self.wait(stream.retry.unwrap_or(RETRY));
-        }
-    }
-
-    /// The one stream of HTTP+SSE: its first event names the address, all others are messages.
-    fn legacy_stream(&self, url: &str, announce: &Sender<Result<String, Failure>>) {
-        let refuse = |failure| drop(announce.send(Err(failure)));
-        // The endpoint is relative to where the stream is.
-        let (response, url) = match self.get(&Outgoing::default(), None) {
-            Ok(Some(found)) => found,
-            Ok(None) => return refuse(Failure::new(FailureKind::Server, format!("{url} gives no stream of events"))),
-            Err(failure) => return refuse(failure),
-        };
-        Stream::new().read(&mut response.into_body().into_reader(), &mut |event| {
-            match (event.kind.as_deref(), event.data) {
-                (Some("endpoint"), Some(data)) => {
-                    let endpoint = String::from_utf8_lossy(&data);
-                    let target = resolve(&url, endpoint.trim()).ok_or_else(|| {
-                        let said = format!("the stream announced an address at another origin: {:?}", endpoint.trim());
-                        Failure::new(FailureKind::Server, said)
-                    });
-                    drop(announce.try_send(target));
-                }
-                (_, Some(data)) => self.arrive(Arrival::Text(data, Instant::now())),
-                (_, None) => {}
+            if Instant::now() >= until {
+                return Next::Late;
             }
-            true
-        });
-        self.arrive(Arrival::Over(Failure::new(FailureKind::Server, "the server closed the stream of events")));
-    }
-
-    /// Waits as long as the server asks for, within bounds.
-    fn wait(&self, time: Duration) {
-        let until = Instant::now() + time.min(RETRY_MOST);
-        while Instant::now() < until && !self.over.load(Ordering::Relaxed) {
-            thread::sleep(until.saturating_duration_since(Instant::now()).min(Duration::from_millis(20)));
+            self.turn(until);
         }
     }
+
+    fn opened(&mut self, revision: &str) {
+        // 2025-11-25 basic/transports "Listening for Messages from the Server"; 2026-07-28 has no such stream.
+        if self.mode == Mode::Streamable && Era::of(revision) == Era::Legacy {
+            self.start(What::Unasked(headers(Some(revision), "", None)));
+        }
+    }
+
+    fn forget_session(&mut self) {
+        self.session = None;
+    }
+
+    fn close(mut self: Box<Self>) -> Option<String> {
+        let until = Instant::now() + GRACE;
+        // What nobody is to answer is said nevertheless.
+        let is_word = |task: &Task| task.said().is_some_and(|message| message.id.is_none()) && !task.is_taken();
+        self.waiting.retain(|task| is_word(task));
+        self.turn_until(until, |http| http.waiting.is_empty() && !http.lines.tasks().any(is_word));
+        // "Clients that no longer need a particular session … SHOULD send an HTTP DELETE"
+        if self.session.is_some() {
+            self.start(What::Farewell);
+            let is_farewell = |task: &Task| matches!(task.what, What::Farewell);
+            // Whether it is taken or not, the session is over for us.
+            self.turn_until(until, |http| http.waiting.is_empty() && !http.lines.tasks().any(is_farewell));
+        }
+        None
+    }
+}
+
+/// Whether what is sent behind a task may rely on it, and it is not taken yet.
+fn is_ordered(task: &Task) -> bool {
+    task.said().is_some_and(|message| message.in_order) && !task.is_taken()
+}
+
+/// Fields of every request. A name and a password in the URL are shown as RFC 7617 has it, unless other credentials are.
+fn fields(options: &Options, user: Option<&str>) -> Vec<(String, String)> {
+    use base64::Engine;
+    let mut fields = options.fields.clone();
+    let has_other = fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("Authorization"));
+    if let Some(user) = user.filter(|_| !has_other) {
+        let user = if user.contains(':') { user.to_owned() } else { format!("{user}:") };
+        let basic = format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(user));
+        fields.push(("Authorization".to_owned(), basic));
+    }
+    fields
 }
 
 /// Whether a text is, or holds, an answer to this request.
@@ -425,33 +443,5 @@ fn error_without_id(text: &[u8]) -> Option<&str> {
     part(envelope.error).filter(|_| !names_one)
 }
 
-pub(super) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
-    thread::Builder::new().name(name.to_owned()).spawn(run).map(drop).context("cannot start a thread")
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_error_of_no_request_is_that_of_the_post() {
-        let of = |text: &'static str| error_without_id(text.as_bytes());
-        assert_eq!(of(r#"{"jsonrpc":"2.0","error":{"code":1},"id":null}"#), Some(r#"{"code":1}"#));
-        assert_eq!(of(r#"{"error":{"code":1}}"#), Some(r#"{"code":1}"#));
-        assert_eq!(of(r#"{"error":{"code":1},"id":3}"#), None);
-        assert_eq!(of(r#"{"id":null,"result":{}}"#), None);
-        assert_eq!(of("Bad Request"), None);
-    }
-
-    #[test]
-    fn an_answer_is_known_by_its_id() {
-        assert!(answers(br#"{"jsonrpc":"2.0","id":7,"result":{}}"#, Some(7)));
-        assert!(answers(br#"[{"jsonrpc":"2.0","id":7,"error":{}}]"#, Some(7)));
-        assert!(!answers(br#"{"jsonrpc":"2.0","id":7,"method":"x"}"#, Some(7)), "a request of the server");
-        assert!(!answers(br#"{"jsonrpc":"2.0","id":"7","result":{}}"#, Some(7)));
-    }
-}
+mod tests;

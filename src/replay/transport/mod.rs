@@ -1,18 +1,8 @@
 //! How messages reach a server: one small trait, and what stands behind it.
 
 #[cfg(feature = "http")]
-mod agent;
-#[cfg(feature = "http")]
-pub mod connector;
-#[cfg(feature = "http")]
 pub mod http;
-#[cfg(feature = "http")]
-mod origin;
-#[cfg(feature = "http")]
-mod posts;
 pub mod stdio;
-#[cfg(feature = "http")]
-mod stream;
 
 use std::fmt;
 use std::time::Instant;

@@ -83,7 +83,7 @@ fn authorization_is_asked_for_and_supplied() {
     // That replay is a recording whose secret was masked: it is named, and never sent.
     let done = scene.run(&["replay", "latest", "--to", &served.url("/mcp")]);
     assert!(
-        stderr(&done).contains("sent authorization, whose value was not kept and is not sent: --bearer-env VAR"),
+        stderr(&done).contains("sent Authorization, whose value was not kept and is not sent: --bearer-env VAR"),
         "{}",
         stderr(&done)
     );
