@@ -3,6 +3,7 @@
 //! ```sh
 //! cargo bench --bench live                        # wrap, direct and wrapped in turn
 //! cargo bench --bench live -- wrap large          # one of them: trip, pipelined, large, start, idle, seen
+//! MCPTAP_PEERS=target/peers cargo bench --bench live -- wrap official   # 1 MB messages of official servers
 //! taskset -c 0 cargo bench --bench live           # the same on one core
 //! cargo bench --bench live -- sniff 60            # sniff: 5,000 calls, then so many seconds flat out (needs the right to capture)
 //! ```
@@ -10,6 +11,7 @@
 //! The peers are this program itself: an echo server that does nothing else, and clients that do not parse. After each run the database is
 //! asked whether everything is in it.
 
+mod official;
 mod sniff;
 mod wrap;
 
@@ -22,6 +24,7 @@ fn main() {
         ["serve"] => wrap::serve(),
         ["sniff"] => sniff::run(10),
         ["sniff", seconds] => sniff::run(seconds.parse().expect("a number of seconds")),
+        ["wrap", "official"] => official::run(),
         ["wrap", only] => wrap::run(Some(only)),
         _ => wrap::run(None),
     }

@@ -1,0 +1,61 @@
+//! 1 MB messages of official servers, which read and write JSON, directly and through `mcptap wrap`.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use crate::wrap::{Peer, turns};
+
+const CALLS: u64 = 40;
+
+/// `echo` of the npm server `everything` and of a server made with the Python SDK.
+pub fn run() {
+    let folder = PathBuf::from(std::env::var_os("MCPTAP_PEERS").expect("MCPTAP_PEERS names the folder of the servers"));
+    let folder = folder.canonicalize().expect("tests/peers/setup.sh filled it");
+    let path = |name: &str| folder.join(name).display().to_string();
+    let everything = path("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
+    let script = format!("{}/tests/peers/server.py", env!("CARGO_MANIFEST_DIR"));
+    let servers = [
+        ("everything", "message", [path("node"), everything, "stdio".to_owned()]),
+        ("Python SDK", "text", [path("python/bin/python"), script, "stdio".to_owned()]),
+    ];
+    for (name, argument, command) in servers {
+        let (direct, wrapped) = turns(|wrapped| echo(&command, argument, wrapped));
+        println!("1 MB, {name} {direct:8.1} /s   {wrapped:8.1} /s   {:.0} %", wrapped * 100.0 / direct);
+    }
+}
+
+/// Calls per second, each with a megabyte of words there and back.
+fn echo(command: &[String], argument: &str, wrapped: bool) -> f64 {
+    let mut peer = Peer::start(command, wrapped);
+    let mut heard = Vec::new();
+    let client = r#"{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}"#;
+    let initialize = format!(r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{client}}}"#);
+    ask(&mut peer, 0, &initialize, &mut heard);
+    peer.stdin.write_all(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n").expect("it reads");
+    let words: String = (0..).map(|number: u64| format!("word {} ", number * 7_919 % 10_007)).take(120_000).collect();
+    let text = &words[..1 << 20];
+    let start = Instant::now();
+    for id in 1..=CALLS {
+        let params = format!(r#"{{"name":"echo","arguments":{{"{argument}":"{text}"}}}}"#);
+        let call = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{params}}}"#);
+        ask(&mut peer, id, &call, &mut heard);
+        assert!(heard.len() > text.len(), "{}", String::from_utf8_lossy(&heard));
+    }
+    let rate = CALLS as f64 / start.elapsed().as_secs_f64();
+    peer.end(CALLS);
+    rate
+}
+
+/// Asks and hears until the answer comes: a server may have something to tell in between.
+fn ask(peer: &mut Peer, id: u64, call: &str, heard: &mut Vec<u8>) {
+    let has_id = |heard: &[u8]| {
+        [&heard[..heard.len().min(100)], &heard[heard.len().saturating_sub(100)..]]
+            .iter()
+            .any(|end| memchr::memmem::find(end, format!("\"id\":{id}").as_bytes()).is_some())
+    };
+    peer.call(format!("{call}\n").as_bytes(), heard);
+    while !has_id(heard) {
+        peer.hear(heard);
+    }
+}
