@@ -14,10 +14,12 @@
 //! * **Bytes pass unchanged, at once, in pieces as they come.** What is read is written before anything else is read. A lane
 //!   whose reader does not keep up holds what it read (128 KiB at most) and reads no more: back pressure passes through too,
 //!   and never holds up another lane.
+//!   Only where all readers have more unread than they can be done with at once may pieces gather, for a moment ([`gather`]).
 //! * **A closed end is passed on**, in the direction it would have travelled: end of file from the writer closes the
 //!   reader's side; a vanished reader, found when there is something to write to it, closes the writer's side.
 //! * **Recording comes second.** What was delivered is copied to a queue that is bounded by [`QUEUE_LIMIT`](queue::QUEUE_LIMIT); a thread of its own
-//!   moves what a recorder far behind leaves there to the disk. Peers that outrun even that are slowed to the disk's pace. Where it is full or
+//!   moves what a recorder far behind leaves there to the disk. A recorder that is that far behind leaves the
+//!   processors to peers that want them all. Peers that outrun even the disk are slowed to its pace. Where it is full or
 //!   hangs the copy is dropped, counted, and the record says so at that place. A recorder that fails, crashes or hangs costs the record, not the server.
 //! * **The server's end is ours**: the same exit status, or 128 plus the number of the signal that ended it.
 //!
@@ -34,6 +36,7 @@
 //! and it leaves nothing behind to be joined or interrupted. While traffic is dense it stays awake for a moment before it sleeps ([`wait`]). The recorder, on a thread of its own with lower priority, is not
 //! woken for each chunk but every [`GATHER`](queue::GATHER): work for the record stays off the path of the messages.
 
+mod gather;
 mod lane;
 mod process;
 mod queue;
@@ -55,6 +58,7 @@ use std::{io, thread};
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use rustix::event::{PollFd, PollFlags};
 
+use self::gather::Gather;
 use self::lane::Lane;
 use self::signals::Signals;
 use self::wait::Waiter;
@@ -188,7 +192,7 @@ where
 fn forward(child: &mut Child, mut lanes: [Lane; 3], signals: &mut Signals, tap: &mut Tap) -> io::Result<ExitStatus> {
     let mut ended = None;
     let mut signalled = false;
-    let mut waiter = Waiter::new();
+    let (mut waiter, mut gather) = (Waiter::new(), Gather::default());
     loop {
         if signalled && ended.is_none() {
             // Signals go first: before `try_wait` has reaped the server its process id is its own.
@@ -216,6 +220,7 @@ fn forward(child: &mut Child, mut lanes: [Lane; 3], signals: &mut Signals, tap: 
             Err(error) => return Err(error.into()),
         }
         let [signal, ready @ ..] = watched.map(|watched| !watched.revents().is_empty());
+        gather.pause(&lanes, ready);
         for (lane, _) in lanes.iter_mut().zip(ready).filter(|(_, ready)| *ready) {
             lane.step(tap);
         }

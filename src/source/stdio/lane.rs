@@ -18,6 +18,9 @@ pub(super) const BUFFER: usize = 128 << 10;
 const FULL: usize = 64 << 10;
 const LARGE: usize = 256 << 10;
 
+/// Unread bytes that keep a reader busy for a while.
+const BACKLOG: u64 = 16 << 10;
+
 /// Bytes that a pipe takes without blocking once `poll` calls it writable (POSIX, `PIPE_BUF`: at least 512).
 const PIPE_BUF: usize = if cfg!(target_os = "linux") { 4096 } else { 512 };
 
@@ -104,6 +107,14 @@ impl Lane {
             Some(ends) if self.pending.is_empty() => PollFd::new(&ends.from, PollFlags::IN),
             Some(ends) => PollFd::new(&ends.to, PollFlags::OUT),
         }
+    }
+
+    /// Whether more may gather before we go on, and nobody is later for it: the reader has not read what it has, and the writer has room.
+    pub fn has_time(&self) -> bool {
+        let unread = |end: &OwnedFd| rustix::io::ioctl_fionread(end).ok();
+        let Some(Ends { from, to, kind: Kind::Pipe }) = &self.ends else { return false };
+        let is_busy = unread(to).is_some_and(|unread| unread >= BACKLOG);
+        is_busy && self.pending.is_empty() && unread(from).is_some_and(|unread| unread < FULL as u64 / 2)
     }
 
     /// Moves what can be moved, now that [`watch`](Lane::watch) was answered.

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::mem;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::source::batch::Batch;
 use crate::source::overflow::{Block, Overflow};
@@ -42,6 +42,9 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// waking the recorder costs nothing.
 pub(super) const GATHER: Duration = Duration::from_millis(20);
 
+/// How long a recorder that is far behind leaves the processors to its peers at most.
+const STAND_BACK: Duration = Duration::from_millis(250);
+
 /// How long an idle recorder sleeps at most before it is asked again.
 const IDLE: Duration = Duration::from_secs(1);
 
@@ -56,6 +59,8 @@ pub(super) struct Waiting {
     /// Being filled. Whoever does that has taken it out.
     open: Batch,
     spare: Vec<Batch>,
+    /// Batches that were filled since the recorder took its last one.
+    filled: usize,
     /// Memory in use by all batches that the recorder has not done with.
     size: usize,
     /// The recorder sleeps until there is something.
@@ -91,8 +96,10 @@ impl Waiting {
     /// Nothing more is written into this one.
     fn seal(&mut self, batch: Batch) {
         if batch.is_empty() {
-            self.release(batch);
-        } else if self.near.len() < NEAR && self.fresh.is_empty() && !self.moves() {
+            return self.release(batch);
+        }
+        self.filled += 1;
+        if self.near.len() < NEAR && self.fresh.is_empty() && !self.moves() {
             self.near.push_back(batch);
         } else {
             self.fresh.push_back(batch);
@@ -250,12 +257,28 @@ impl Queue {
         }
     }
 
+    /// Whether memory did not hold all that waits, and more came while the recorder was at its last batch than it took.
+    pub(super) fn is_outrun(&self) -> bool {
+        let waiting = self.lock();
+        waiting.moves() && waiting.filled > 1 && !waiting.stuck
+    }
+
+    /// Sleeps while more and more comes for which there is room, within bounds.
+    pub(super) fn stand_back(&self) {
+        let begun = Instant::now();
+        let mut waiting = self.lock();
+        while mem::take(&mut waiting.filled) > 0 && !waiting.stuck && begun.elapsed() < STAND_BACK {
+            waiting = wait_while(&self.wake, waiting, GATHER, |waiting| !waiting.over);
+        }
+    }
+
     /// The oldest batch in place of one that is used up, an empty one where none waits; and whether nothing can follow it.
     ///
     /// # Errors
     /// It waited on the disk and cannot be read back.
     pub(super) fn turn(&self, used: Batch) -> anyhow::Result<(Batch, bool)> {
         let mut waiting = self.lock();
+        waiting.filled = 0;
         if mem::take(&mut waiting.stuck) {
             self.full.notify_one();
         }
@@ -350,6 +373,9 @@ fn wait_while<'a>(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
     use super::*;
     use crate::capture::{LinkType, PacketNumber, Time};
 
@@ -371,5 +397,47 @@ mod tests {
         assert!(put_a_byte(&queue, batch).recorder, "it sleeps again");
         assert!(!queue.lock().has_nothing());
         assert!(!put_a_byte(&queue, queue.open(1)).recorder, "it is awake");
+    }
+
+    /// Fills so many batches.
+    fn fill(queue: &Queue, batches: usize) {
+        for _ in 0..batches {
+            let mut batch = queue.open(BATCH);
+            let before = batch.size();
+            batch.write(PacketNumber(0), Time(0), LinkType::PIPE, |out| out.resize(BATCH, b'x'));
+            let added = batch.size() - before;
+            let mut wanted = Wanted::default();
+            let _ = queue.put_with_patience(batch, added, &mut wanted);
+            queue.nudge(&mut wanted);
+        }
+    }
+
+    #[test]
+    fn a_recorder_that_is_far_behind_stands_back_while_more_comes() {
+        let folder = tempfile::tempdir().unwrap();
+        let (queue, passing) = (Queue::default(), AtomicBool::new(true));
+        thread::scope(|scope| {
+            scope.spawn(|| queue.relieve(Overflow::new(folder.path(), false)));
+            fill(&queue, NEAR / 2);
+            assert!(!queue.is_outrun(), "memory holds it");
+            fill(&queue, 2 * NEAR);
+            assert!(queue.is_outrun());
+            queue.turn(Batch::default()).unwrap();
+            assert!(!queue.is_outrun(), "nothing came meanwhile");
+            let flood = scope.spawn(|| {
+                while passing.load(Ordering::Relaxed) {
+                    fill(&queue, 1);
+                }
+            });
+            while !queue.is_outrun() {
+                thread::yield_now();
+            }
+            queue.stand_back();
+            // It came to an end although the flood had none. Now the flood has.
+            passing.store(false, Ordering::Relaxed);
+            flood.join().unwrap();
+            queue.stand_back();
+            queue.end();
+        });
     }
 }

@@ -19,6 +19,7 @@ use rustix::buffer::spare_capacity;
 
 use super::lane::BUFFER;
 use super::queue::{Queue, Wanted};
+use super::wait::Load;
 use crate::capture::pipe::{self, Content, Exit, Pipe, Start};
 use crate::capture::{LinkType, Packet, PacketNumber, Time};
 use crate::source::batch::Batch;
@@ -72,6 +73,8 @@ pub struct Observations {
     idle: bool,
     /// Since when there was work without a pause. To write things out may take longer than [`PAUSE`]: that does not count.
     busy: Option<Instant>,
+    /// `None`: nobody can be spared.
+    load: Option<Load>,
 }
 
 /// A queue for what is observed of `process`; what memory has no room for waits in `folder`.
@@ -82,7 +85,8 @@ pub fn tap(process: u32, folder: &Path) -> (Tap, Observations) {
     // It has the lanes' priority: the recorder, which has not, is what it makes up for. Without it the queue is as large as its memory.
     let _ = thread::Builder::new().name("overflow".into()).spawn(move || relieved.relieve(overflow));
     let tap = Tap { process, queue: Arc::clone(&queue), seen: 0, lost: [0; 3], wanted: Wanted::default() };
-    (tap, Observations { queue, batch: Batch::default(), given: 0, packets: 0, bytes: 0, idle: false, busy: None })
+    let (batch, load) = (Batch::default(), Load::new());
+    (tap, Observations { queue, batch, given: 0, packets: 0, bytes: 0, idle: false, busy: None, load })
 }
 
 impl Tap {
@@ -210,6 +214,11 @@ impl Observations {
     pub(super) fn hold_off(&self, time: Duration) {
         self.queue.hold_off(time);
     }
+
+    /// Whether the peers have all the processors they want beside us.
+    fn is_in_nobodys_way(&mut self) -> bool {
+        self.load.as_mut().is_some_and(|load| load.leaves_some_to_spare(Instant::now()))
+    }
 }
 
 impl Source for Observations {
@@ -221,6 +230,9 @@ impl Source for Observations {
             if self.busy.get_or_insert_with(Instant::now).elapsed() > PAUSE {
                 self.busy = None;
                 return Ok(Some(Item::Idle));
+            }
+            if self.queue.is_outrun() && !self.is_in_nobodys_way() {
+                self.queue.stand_back();
             }
             let (batch, last) = self.queue.turn(mem::take(&mut self.batch))?;
             (self.batch, self.given) = (batch, 0);

@@ -24,7 +24,7 @@ const RESTS: u32 = 1_024;
 /// Waits for descriptors.
 #[derive(Debug)]
 pub(super) struct Waiter {
-    /// `None`: there is one processor, which others need while we look.
+    /// `None`: others need the processor while we look.
     load: Option<Load>,
     /// Waits to be slept through, and how many it will be after the next that is awake in vain.
     rests: u32,
@@ -33,7 +33,7 @@ pub(super) struct Waiter {
 
 /// How many processors there are, and how many are asked for.
 #[derive(Debug)]
-struct Load {
+pub(super) struct Load {
     file: File,
     processors: usize,
     /// The last answer and when it was given.
@@ -42,9 +42,7 @@ struct Load {
 
 impl Waiter {
     pub(super) fn new() -> Waiter {
-        let processors = thread::available_parallelism().map_or(1, usize::from);
-        let file = (processors > 1).then(|| File::open("/proc/loadavg").ok()).flatten();
-        Waiter::with(file.map(|file| Load { file, processors, spare: None }))
+        Waiter::with(Load::new())
     }
 
     fn with(load: Option<Load>) -> Waiter {
@@ -83,8 +81,15 @@ impl Waiter {
 }
 
 impl Load {
+    /// `None` where nobody can be spared: there is one processor, or it is not known what is asked for.
+    pub(super) fn new() -> Option<Load> {
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        let file = (processors > 1).then(|| File::open("/proc/loadavg").ok()).flatten()?;
+        Some(Load { file, processors, spare: None })
+    }
+
     /// Whether all that want to run have a processor, we too.
-    fn leaves_some_to_spare(&mut self, now: Instant) -> bool {
+    pub(super) fn leaves_some_to_spare(&mut self, now: Instant) -> bool {
         if let Some((asked, spare)) = self.spare
             && now.duration_since(asked) < ASK
         {

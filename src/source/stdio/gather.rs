@@ -1,0 +1,75 @@
+//! Letting chunks gather while their reader is busy with earlier ones.
+//!
+//! Peers that send without waiting for answers write small pieces, each of which wakes us. To bring each to a reader that has not read those before it
+//! makes nothing sooner; it takes time from the peers where they want all processors. So we leave them alone for a moment, and find more to bring at once.
+
+use std::thread;
+use std::time::Duration;
+
+use super::lane::Lane;
+
+/// How long, to which the kernel may add as much again (prctl(2), timer slack): about what it takes to read the messages that keep a reader busy.
+const MOMENT: Duration = Duration::from_micros(50);
+
+/// When to leave peers alone.
+#[derive(Debug, Default)]
+pub(super) struct Gather {
+    /// The lanes that had something the last time.
+    before: [bool; 3],
+}
+
+impl Gather {
+    /// Lets a moment pass where all lanes that have something have time.
+    pub(super) fn pause(&mut self, lanes: &[Lane; 3], ready: [bool; 3]) {
+        if self.is_worthwhile(lanes, ready) {
+            thread::sleep(MOMENT);
+        }
+    }
+
+    fn is_worthwhile(&mut self, lanes: &[Lane; 3], ready: [bool; 3]) -> bool {
+        // Where each message waits for an answer the lanes take turns: then there is nothing to ask.
+        let again = self.before.iter().zip(ready).any(|(before, ready)| *before && ready);
+        self.before = ready;
+        again && lanes.iter().zip(ready).all(|(lane, ready)| !ready || lane.has_time())
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
+
+    use super::*;
+    use crate::capture::pipe::Pipe;
+
+    const STDIN: [bool; 3] = [true, false, false];
+    const STDOUT: [bool; 3] = [false, true, false];
+    const STDERR: [bool; 3] = [false, false, true];
+    const BOTH: [bool; 3] = [true, true, false];
+
+    /// A lane between pipes, and their other ends: the writer's and the reader's. The reader is busy if it has so much to read.
+    fn lane(unread: usize) -> (Lane, PipeWriter, PipeReader) {
+        let ((from, writer), (reader, mut to)) = (pipe().unwrap(), pipe().unwrap());
+        to.write_all(&vec![b'x'; unread]).unwrap();
+        (Lane::new(Pipe::Stdin, from.into(), to.into()), writer, reader)
+    }
+
+    #[test]
+    fn peers_that_send_on_while_readers_are_busy_are_left_alone() {
+        let lanes = [20_000, 100, 20_000].map(lane);
+        let [(stdin, mut writer, _reader), (stdout, ..), (stderr, _writer, mut reader)] = lanes;
+        let (lanes, mut gather) = ([stdin, stdout, stderr], Gather::default());
+        let mut is_worthwhile = |ready| gather.is_worthwhile(&lanes, ready);
+        writer.write_all(b"a message\n").unwrap();
+        assert!(!is_worthwhile(STDIN), "the first");
+        assert!(is_worthwhile(STDIN), "it sends on");
+        assert!(!is_worthwhile(BOTH), "the reader of the other would wait");
+        assert!(!is_worthwhile(STDOUT), "the same");
+        assert!(!is_worthwhile(STDIN) && !is_worthwhile(STDOUT) && !is_worthwhile(STDIN), "they take turns");
+        assert!(is_worthwhile(STDIN));
+        writer.write_all(&[b'x'; 32 << 10]).unwrap();
+        assert!(!is_worthwhile(STDIN), "the writer might soon have no room");
+        assert!(!is_worthwhile(STDERR) && is_worthwhile(STDERR));
+        reader.read_exact(&mut [0; 4_000]).unwrap();
+        assert!(!is_worthwhile(STDERR), "the reader may soon have nothing");
+    }
+}
