@@ -92,6 +92,11 @@ impl Place {
     fn stateless(&self) -> Stateless {
         (self.client.ip(), self.server, self.target.clone())
     }
+
+    /// Whether it is between the same two, at the same path. Where a session has an id, queries only say how to answer.
+    fn is_near(&self, (client, server, target): &Stateless) -> bool {
+        *client == self.client.ip() && *server == self.server && path(target) == path(&self.target)
+    }
 }
 
 /// A client's address, a server and a target: all there is to tell the clients of a server that keeps no session. The query counts, since the endpoints of
@@ -191,8 +196,8 @@ impl Places {
     /// A session whose id was assigned in an answer that the capture does not hold: the only one of this client, server and path that
     /// waits for its id.
     fn adopt(&self, place: &Place) -> Option<SessionNumber> {
-        let key = place.stateless();
-        let mut waiting = self.unbound.iter().filter(|(_, waiting)| **waiting == key).map(|(session, _)| *session);
+        let mut waiting =
+            self.unbound.iter().filter(|(_, waiting)| place.is_near(waiting)).map(|(session, _)| *session);
         let only = waiting.next()?;
         waiting.next().is_none().then_some(only)
     }
@@ -200,8 +205,7 @@ impl Places {
     /// Whether a session named by an id that nobody assigned so far may be one that was opened here and waits for its id.
     pub fn may_be_assigned(&self, place: &Place) -> bool {
         let Some(id) = place.session_id.as_deref().filter(|_| place.session.is_none()) else { return false };
-        let key = place.stateless();
-        self.assigned(place.server.port(), id).is_none() && self.unbound.values().any(|waiting| *waiting == key)
+        self.assigned(place.server.port(), id).is_none() && self.unbound.values().any(|waiting| place.is_near(waiting))
     }
 
     fn is_stateless(&self, session: SessionNumber, key: &Stateless) -> bool {
@@ -265,6 +269,11 @@ impl Places {
     /// What this client posts to this target, which names the session, belongs to it: the stream that announced the target was not seen.
     pub fn post_to(&mut self, place: &Place, session: SessionNumber) {
         self.by_endpoint.insert((place.server, place.target.clone()), session);
+    }
+
+    /// Whether the stream of this exchange announced where to post to.
+    pub fn has_announced(&self, exchange: ExchangeNumber) -> bool {
+        self.streams.contains_key(&exchange)
     }
 
     /// The exchange is over.

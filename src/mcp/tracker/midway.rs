@@ -33,8 +33,11 @@ impl Tracker {
         connected: &Connected,
     ) -> Option<SessionNumber> {
         let found = || self.places.find(place, initialize).filter(|number| self.sessions.contains_key(number));
+        // The announcement of the stream may have been lost.
+        let is_mute = place.method == "GET" && place.session_id.is_none() && !self.places.has_announced(place.exchange);
         match is_midway(place, text) {
             true => self.asking(place, text, single).or_else(found).or_else(|| self.alone_between(place, connected)),
+            false if is_mute => self.asking(place, text, single).or_else(found),
             false if initialize => found(),
             false => found().or_else(|| self.stray_between(place)),
         }

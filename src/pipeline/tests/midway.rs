@@ -54,6 +54,13 @@ fn answers_find_the_session_that_alone_waits_for_them() {
 }
 
 #[test]
+fn a_stream_whose_announcement_was_lost_is_known_by_its_answers() {
+    let stream = ["> GET /sse".to_owned(), STREAM.to_owned()];
+    let steps = [on(1, &stream), on(2, &asked("a", 5)), on(1, &[answer(5), answer(9)])];
+    assert_eq!(said(&steps)[1..], [("5".into(), 1, Some("5".into())), ("9".into(), 1, None)]);
+}
+
+#[test]
 fn answers_that_two_sessions_wait_for_are_nobodys() {
     let steps = [on(1, &asked("a", 5)), on(2, &asked("b", 5)), on(3, &[response(5)])];
     assert_eq!(said(&steps)[2], ("5".into(), 3, None));
