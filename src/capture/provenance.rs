@@ -168,48 +168,49 @@ impl Provenance {
             .map(move |part| clip(*part, span.start, span.end))
     }
 
-    /// All the way down: the bytes of packets that make up `span`, in stream order.
+    /// All the way down: shows the bytes of packets that make up `span`, in stream order.
+    ///
+    /// It goes as deep as layers stand on each other, which are few.
+    pub fn each_packet_range(&self, span: Span, visit: &mut dyn FnMut(PacketRange)) {
+        let mut whole = None;
+        for part in self.parents(span) {
+            let length = part.end - part.start;
+            match part.origin {
+                Origin::Packet { packet, offset } => {
+                    visit(PacketRange { packet, start: offset, end: offset + length as u32 });
+                }
+                Origin::Copied { stream, offset } => {
+                    whole = None;
+                    self.each_packet_range(Span { stream, start: offset, end: offset + length }, visit);
+                }
+                // Neighbours that were made from the same bytes name them once.
+                Origin::Derived(from) => {
+                    if whole.replace(from) != Some(from) {
+                        self.each_packet_range(from, visit);
+                    }
+                }
+                Origin::Missing => {}
+            }
+        }
+    }
+
+    /// The same as a list.
     pub fn packet_ranges(&self, span: Span) -> Vec<PacketRange> {
         let mut ranges = Vec::new();
-        // An explicit stack, pushed in reverse, keeps stream order without recursion.
-        let mut open = vec![span];
-        let mut below = Vec::new();
-        while let Some(span) = open.pop() {
-            for part in self.parents(span) {
-                let length = part.end - part.start;
-                match part.origin {
-                    Origin::Packet { packet, offset } => {
-                        if below.is_empty() {
-                            ranges.push(PacketRange { packet, start: offset, end: offset + length as u32 });
-                        }
-                        debug_assert!(below.is_empty(), "a stream is made of packets or of one stream, not both");
-                    }
-                    Origin::Copied { stream, offset } => {
-                        below.push(Span { stream, start: offset, end: offset + length });
-                    }
-                    Origin::Derived(from) => {
-                        if below.last() != Some(&from) {
-                            below.push(from);
-                        }
-                    }
-                    Origin::Missing => {}
-                }
-            }
-            open.extend(below.drain(..).rev());
-        }
+        self.each_packet_range(span, &mut |range| ranges.push(range));
         ranges
     }
 
     /// The packets that carried `span`, each once, in stream order.
     pub fn packets(&self, span: Span) -> Vec<PacketNumber> {
         let mut packets: Vec<PacketNumber> = Vec::new();
-        for range in self.packet_ranges(span) {
+        self.each_packet_range(span, &mut |range| {
             let seen = packets.last() == Some(&range.packet)
                 || (packets.last() > Some(&range.packet) && packets.contains(&range.packet));
             if !seen {
                 packets.push(range.packet);
             }
-        }
+        });
         packets
     }
 

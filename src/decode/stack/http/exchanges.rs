@@ -90,8 +90,9 @@ impl Exchanges {
                 let number = open.exchange.number;
                 let half = half(&mut open.exchange, direction);
                 half.ended = half.ended.max(Some(time));
-                let packets = layer.shared.provenance.packets(span);
-                let all = list(&mut half.packets, packets, layer.shared.limits.packets_listed);
+                let (packets, limit) = (&mut half.packets, layer.shared.limits.packets_listed);
+                let mut all = true;
+                layer.shared.provenance.each_packet_range(span, &mut |range| all &= list(packets, range.packet, limit));
                 if !all && !std::mem::replace(&mut open.listed[direction as usize], true) {
                     let anomaly = Anomaly::LimitReached { limit: "packets_listed", offset };
                     layer.anomaly(Some(direction), Some(number), Some(span), anomaly);
@@ -172,7 +173,9 @@ impl Exchanges {
         let half = half(exchange, direction);
         half.started = half.started.or(Some(started));
         half.ended = half.ended.max(Some(time));
-        list(&mut half.packets, packets.clone(), layer.shared.limits.packets_listed);
+        for packet in &packets {
+            list(&mut half.packets, *packet, layer.shared.limits.packets_listed);
+        }
         let to = if is_switch(&head) { upgraded(&head) } else { None };
         // "Any 2xx (Successful) response indicates that the sender (and all inbound proxies) will switch to tunnel mode immediately after the
         // response header section" (RFC 9110 section 9.3.6).
@@ -280,17 +283,13 @@ fn half(exchange: &mut Exchange, direction: Direction) -> &mut Half {
     }
 }
 
-/// Adds the packets that are not listed yet, up to the limit. Says whether all are listed.
-fn list(listed: &mut Vec<PacketNumber>, packets: Vec<PacketNumber>, limit: usize) -> bool {
-    let mut all = true;
-    for packet in packets {
-        // Streams are in order, so a packet that was listed was nearly always listed last.
-        let known = listed.iter().rev().take(8).any(|known| *known == packet);
-        if !known && listed.len() < limit {
-            listed.push(packet);
-        } else {
-            all &= known;
-        }
+/// Adds a packet that is not listed yet, up to the limit. Says whether it is listed.
+fn list(listed: &mut Vec<PacketNumber>, packet: PacketNumber, limit: usize) -> bool {
+    // Streams are in order, so a packet that was listed was nearly always listed last.
+    let known = listed.iter().rev().take(8).any(|known| *known == packet);
+    if !known && listed.len() < limit {
+        listed.push(packet);
+        return true;
     }
-    all
+    known
 }
