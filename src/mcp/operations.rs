@@ -9,7 +9,7 @@ mod link;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ring::digest::{SHA256, digest};
+use ring::digest::SHA256;
 
 use super::facts::{self, Status, body};
 use super::message::{Message, MessageNumber};
@@ -34,7 +34,10 @@ const REQUIRED: usize = 16;
 const RETRY: i64 = 5 * 60 * 1_000_000_000;
 
 /// A text by its hash: cursors and states may have megabytes.
-type Digest = [u8; 16];
+type Digest = [u8; DIGEST];
+
+/// Bytes of a digest.
+const DIGEST: usize = 16;
 
 /// Something that one message gives and a later one uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -388,10 +391,20 @@ fn continued(message: &Message, asked: &Asked) -> Option<Token> {
     }
 }
 
+/// Of a short text, as nearly all ids are, its own bytes; the last byte is its length, or [`DIGEST`] for one that is hashed.
 fn hash(text: &str) -> Digest {
-    let mut short = Digest::default();
-    short.copy_from_slice(&digest(&SHA256, text.as_bytes()).as_ref()[..16]);
-    short
+    let mut digest = Digest::default();
+    match text.len() {
+        length @ ..DIGEST => {
+            digest[..length].copy_from_slice(text.as_bytes());
+            digest[DIGEST - 1] = length as u8;
+        }
+        _ => {
+            digest.copy_from_slice(&ring::digest::digest(&SHA256, text.as_bytes()).as_ref()[..DIGEST]);
+            digest[DIGEST - 1] = DIGEST as u8;
+        }
+    }
+    digest
 }
 
 /// The hash of what a JSON string says, however it is escaped; of any other value as it was sent.
