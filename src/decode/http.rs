@@ -209,34 +209,23 @@ pub const MASK: u8 = b'*';
 
 /// Whether the values of this header field are secrets, never shown nor written to disk unless asked for.
 pub fn is_secret(name: &[u8]) -> bool {
-    /// What the name of such a field contains, in lower case, by the first letter: `Proxy-Authorization`, `Set-Cookie`,
+    /// What the name of such a field contains, in lower case, by its first two letters: `Proxy-Authorization`, `Set-Cookie`,
     /// `X-Csrf-Token`.
-    const fn parts(first: u8) -> &'static [&'static [u8]] {
-        match first {
-            b'a' => &[b"authorization", b"apikey", b"api-key", b"api_key"],
-            b'c' => &[b"cookie"],
-            b'p' => &[b"password"],
-            b's' => &[b"secret"],
-            b't' => &[b"token"],
+    const fn parts(first: u8, second: u8) -> &'static [&'static [u8]] {
+        match [first, second] {
+            [b'a', b'u'] => &[b"authorization"],
+            [b'a', b'p'] => &[b"apikey", b"api-key", b"api_key"],
+            [b'c', b'o'] => &[b"cookie"],
+            [b'p', b'a'] => &[b"password"],
+            [b's', b'e'] => &[b"secret"],
+            [b't', b'o'] => &[b"token"],
             _ => &[],
         }
     }
-    // Each part has one of these letters, and most names that are no secrets have none.
-    const TELLING: [bool; 256] = {
-        let mut telling = [false; 256];
-        let mut letters: &[u8] = b"kKsSwWzZ";
-        while let [letter, rest @ ..] = letters {
-            telling[*letter as usize] = true;
-            letters = rest;
-        }
-        telling
-    };
-    name.iter().any(|byte| TELLING[usize::from(*byte)])
-        && name.iter().enumerate().any(|(at, byte)| {
-            let is_here =
-                |part: &&[u8]| name[at..].get(..part.len()).is_some_and(|here| here.eq_ignore_ascii_case(part));
-            parts(byte.to_ascii_lowercase()).iter().any(is_here)
-        })
+    name.windows(2).enumerate().any(|(at, letters)| {
+        let is_here = |part: &&[u8]| name[at..].get(..part.len()).is_some_and(|here| here.eq_ignore_ascii_case(part));
+        parts(letters[0].to_ascii_lowercase(), letters[1].to_ascii_lowercase()).iter().any(is_here)
+    })
 }
 
 #[cfg(test)]

@@ -9,8 +9,9 @@ mod validator;
 #[cfg(feature = "schema")]
 mod work;
 
-use std::collections::BTreeMap;
 use std::fmt;
+
+use rustc_hash::FxHashMap;
 
 use super::revision::Revision;
 use crate::decode::json::{Object, member, string};
@@ -67,7 +68,7 @@ impl TaskSupport {
 /// The tools of one session, as last listed.
 #[derive(Clone, Debug, Default)]
 pub struct Tools {
-    tools: BTreeMap<String, Tool>,
+    tools: FxHashMap<String, Tool>,
     bytes: usize,
     /// The last page was read, and nothing was left out for want of room.
     complete: bool,

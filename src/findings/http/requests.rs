@@ -44,8 +44,9 @@ fn accepts(exchange: &Exchange, wanted: &str) -> bool {
     let kind = wanted.split('/').next().unwrap_or_default();
     let mut ranges = fields.flat_map(|(_, value)| value.split(','));
     ranges.any(|range| {
-        let range = range.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        range == wanted || range == "*/*" || range.strip_suffix("/*") == Some(kind)
+        let range = range.split(';').next().unwrap_or_default().trim();
+        let of_kind = |range: &str| range == "*" || range.eq_ignore_ascii_case(kind);
+        range.eq_ignore_ascii_case(wanted) || range.strip_suffix("/*").is_some_and(of_kind)
     })
 }
 
