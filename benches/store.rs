@@ -138,7 +138,7 @@ impl Recorder {
     }
 
     fn segment(&mut self, side: Side, packet: PacketNumber, offset: u64, origin: Vec<PacketRange>) {
-        self.event(Event::Segment(Box::new(Segment {
+        self.event(Event::Segment(Segment {
             connection: ConnectionId(1),
             side,
             packet,
@@ -148,8 +148,8 @@ impl Recorder {
             window: 65_536,
             flags: Flags(Flags::ACK),
             analysis: Analysis(0),
-            origin,
-        })));
+            origin: origin.as_slice().into(),
+        }));
     }
 }
 
@@ -229,7 +229,7 @@ fn capture() -> (Vec<Told>, u64) {
                 id: Some(call.to_string()),
                 method: Some("tools/call".into()),
                 tool: None,
-                raw: raw.into_bytes(),
+                raw: raw.into(),
                 envelope: Envelope::default(),
                 batch: None,
                 answers: answer.then_some(MessageNumber(call * 2 - 1)),
@@ -334,7 +334,7 @@ mod a_million_messages {
         });
         let message = message.expect("a message");
         let events = (1..=MESSAGES).map(|number| {
-            let raw = format!(r#"{{"jsonrpc":"2.0","method":"ping","id":{number}}}"#).into_bytes();
+            let raw = format!(r#"{{"jsonrpc":"2.0","method":"ping","id":{number}}}"#).into();
             Told::Event(Event::Message(Box::new(Message { number: MessageNumber(number), raw, ..(*message).clone() })))
         });
         let place = Place::temporary().expect("a place");

@@ -1,6 +1,6 @@
 //! What the pipeline says, in order. The store, the live printer and the tests read the same events.
 
-use crate::capture::{PacketNumber, PacketRange, Part, StreamId, Time};
+use crate::capture::{PacketNumber, Part, Ranges, StreamId, Time};
 use crate::decode::exchange::Exchange;
 use crate::decode::tcp::{Analysis, Facts, Flags};
 use crate::decode::{ConnectionId, Side};
@@ -36,7 +36,7 @@ pub enum Event {
     /// A connection is over; nothing more is said of it.
     Closed(ConnectionId),
     /// The packet just pushed belongs to a connection.
-    Segment(Box<Segment>),
+    Segment(Segment),
     /// Bytes `start..end` of one side's stream are a secret: to be masked in every packet that carries them.
     Secret {
         /// The connection.
@@ -135,5 +135,5 @@ pub struct Segment {
     /// Wireshark's names for it.
     pub analysis: Analysis,
     /// Where the payload stands in packets: usually the packet itself, several for fragments.
-    pub origin: Vec<PacketRange>,
+    pub origin: Ranges,
 }

@@ -7,7 +7,9 @@ pub mod limits;
 pub mod packet;
 pub mod pipe;
 pub mod provenance;
+pub mod ranges;
 
 pub use limits::Limits;
 pub use packet::{LinkType, Packet, PacketNumber, Time};
 pub use provenance::{Origin, PacketRange, Part, Provenance, Span, StreamId};
+pub use ranges::Ranges;

@@ -32,6 +32,16 @@ struct Batch {
     summary: Option<Summary>,
 }
 
+impl Batch {
+    /// Empties it. What one large packet or message took is given back.
+    fn recycle(&mut self) {
+        self.entries.clear();
+        self.bytes.clear();
+        self.bytes.shrink_to(2 * BATCH.1);
+        self.commit = false;
+    }
+}
+
 #[derive(Debug)]
 enum Entry {
     Packet { number: PacketNumber, time: Time, link: LinkType, interface: u32, original_length: u32, captured: usize },
@@ -43,6 +53,8 @@ enum Entry {
 pub struct Saver {
     queue: Option<Sender<Batch>>,
     batch: Batch,
+    /// Batches that were written, to be filled again: their memory stays on the side that needs it.
+    written: Receiver<Batch>,
     thread: Option<JoinHandle<(Counts, Result<()>)>>,
     live: bool,
 }
@@ -51,13 +63,16 @@ impl Saver {
     /// Saves through `writer`. A live one goes on where a commit fails, and tries again; another one stops.
     pub fn new(writer: Writer, live: bool) -> Saver {
         let (queue, batches) = bounded(WAITING);
-        let thread = thread::Builder::new().name("store".to_owned()).spawn(move || write(writer, &batches, live));
+        let (back, written) = bounded(WAITING);
+        let thread =
+            thread::Builder::new().name("store".to_owned()).spawn(move || write(writer, &batches, &back, live));
         // Without a thread nothing is saved, and finish() says so.
-        Saver { queue: Some(queue), batch: Batch::default(), thread: thread.ok(), live }
+        Saver { queue: Some(queue), batch: Batch::default(), written, thread: thread.ok(), live }
     }
 
     fn send(&mut self, commit: bool) -> Result<()> {
-        let batch = Batch { commit, ..mem::take(&mut self.batch) };
+        let empty = self.written.try_recv().unwrap_or_default();
+        let batch = Batch { commit, ..mem::replace(&mut self.batch, empty) };
         match self.queue.as_ref().map(|queue| queue.send(batch)) {
             Some(Ok(())) => Ok(()),
             _ if self.live => Ok(()),
@@ -189,11 +204,11 @@ impl Listener for Recorder {
     }
 }
 
-fn write(mut writer: Writer, batches: &Receiver<Batch>, live: bool) -> (Counts, Result<()>) {
+fn write(mut writer: Writer, batches: &Receiver<Batch>, back: &Sender<Batch>, live: bool) -> (Counts, Result<()>) {
     let mut result = Ok(());
-    for batch in batches {
+    for mut batch in batches {
         let mut rest = batch.bytes.as_slice();
-        for entry in batch.entries {
+        for entry in batch.entries.drain(..) {
             match entry {
                 Entry::Packet { number, time, link, interface, original_length, captured } => {
                     let (data, after) = rest.split_at(captured);
@@ -207,12 +222,15 @@ fn write(mut writer: Writer, batches: &Receiver<Batch>, live: bool) -> (Counts, 
             writer.alive(now());
             result = writer.commit();
         }
-        if let Some(summary) = batch.summary {
+        if let Some(summary) = batch.summary.take() {
             result = writer.finish(&summary);
         }
         if result.is_err() && !live {
             break;
         }
+        batch.recycle();
+        // Where as many wait as could ever be wanted, this one is let go.
+        let _ = back.try_send(batch);
     }
     (writer.counts(), result)
 }

@@ -9,7 +9,7 @@ use super::encrypted::Encrypted;
 use super::holes::Holes;
 use super::{Emit, Options};
 use crate::capture::pipe::{self, Content, HEAD, Pipe};
-use crate::capture::{Packet, PacketNumber, PacketRange, Time};
+use crate::capture::{Packet, PacketNumber, PacketRange, Ranges, Time};
 use crate::decode::stack::{Connected, Unit};
 use crate::decode::tcp::{Analysis, Facts, Flags, SegmentFact};
 use crate::decode::tls::Secrecy;
@@ -139,7 +139,7 @@ impl Sessions {
     pub(super) fn segment(&mut self, fact: &SegmentFact<'_>, emit: &mut Emit<'_>) {
         self.holes.segment(fact);
         if self.stores() {
-            emit(Event::Segment(Box::new(Segment {
+            emit(Event::Segment(Segment {
                 connection: fact.connection,
                 side: fact.side,
                 packet: fact.packet,
@@ -149,8 +149,8 @@ impl Sessions {
                 window: fact.window,
                 flags: fact.flags,
                 analysis: fact.analysis,
-                origin: fact.origin.to_vec(),
-            })));
+                origin: fact.origin.into(),
+            }));
         }
     }
 
@@ -170,8 +170,8 @@ impl Sessions {
         known.offsets[pipe as usize] += length;
         if stores {
             let (start, end) = (HEAD as u32, packet.data.len() as u32);
-            let origin = vec![PacketRange { packet: packet.number, start, end }];
-            emit(Event::Segment(Box::new(Segment {
+            let whole = Ranges::One(PacketRange { packet: packet.number, start, end });
+            emit(Event::Segment(Segment {
                 connection: id,
                 side: if pipe == Pipe::Stdin { Side::First } else { Side::Second },
                 packet: packet.number,
@@ -181,8 +181,8 @@ impl Sessions {
                 window: 0,
                 flags: Flags::default(),
                 analysis: Analysis::default(),
-                origin: if matches!(content, Content::Data(..)) { origin } else { Vec::new() },
-            })));
+                origin: if matches!(content, Content::Data(..)) { whole } else { Ranges::default() },
+            }));
         }
     }
 

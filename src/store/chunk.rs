@@ -209,7 +209,7 @@ fn put_segment(out: &mut Encoder, segment: &Segment) {
     out.u64(segment.flags.0.into());
     out.u64(segment.analysis.0.into());
     out.u64(segment.origin.len() as u64);
-    for range in &segment.origin {
+    for range in segment.origin.iter() {
         out.step(segment.packet.0, range.packet.0);
         out.u64(range.start.into());
         out.u64(range.len().into());
@@ -318,12 +318,15 @@ impl OpenChunk {
             window: decoder.u32()?,
             flags: Flags(u16::try_from(decoder.u64()?).map_err(|_| decoder.damaged())?),
             analysis: Analysis(decoder.u32()?),
-            origin: decoder.list(|decoder| {
-                let packet = PacketNumber(decoder.step(packet.0)?);
-                let start = decoder.u32()?;
-                let end = start.checked_add(decoder.u32()?).ok_or(decoder.damaged())?;
-                Ok(PacketRange { packet, start, end })
-            })?,
+            origin: decoder
+                .list(|decoder| {
+                    let packet = PacketNumber(decoder.step(packet.0)?);
+                    let start = decoder.u32()?;
+                    let end = start.checked_add(decoder.u32()?).ok_or(decoder.damaged())?;
+                    Ok(PacketRange { packet, start, end })
+                })?
+                .as_slice()
+                .into(),
         })
     }
 }

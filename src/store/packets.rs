@@ -157,7 +157,7 @@ impl Packets {
         }
         let mut carries = Vec::new();
         let mut offset = segment.offset;
-        for range in &segment.origin {
+        for range in segment.origin.iter() {
             let end = (range.end as usize).min(packet.data.len());
             if range.packet == packet.number && (range.start as usize) < end {
                 carries.push((offset, range.start as usize..end));

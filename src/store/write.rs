@@ -121,7 +121,7 @@ impl Writer {
         let taken = match event {
             Event::Keep(connection) => packets.keep(connection),
             Event::Closed(connection) => packets.closed(connection),
-            Event::Segment(segment) => packets.segment(*segment),
+            Event::Segment(segment) => packets.segment(segment),
             Event::Secret { connection, side, start, end, mask } => {
                 packets.secret(connection, side, start..end, mask);
                 Ok(())

@@ -354,7 +354,7 @@ mod tests {
             window: 1_000,
             flags: Default::default(),
             analysis: Default::default(),
-            origin: Vec::new(),
+            origin: Default::default(),
         };
         KeptPacket {
             number: PacketNumber(number),

@@ -14,9 +14,8 @@
 
 use std::collections::BTreeMap;
 
-use super::segment::Ranges;
 use super::sequence::{MAXIMUM_WINDOW, ORIGIN, Stamp, widen};
-use crate::capture::{PacketNumber, PacketRange, Time};
+use crate::capture::{PacketNumber, PacketRange, Ranges, Time};
 
 /// What a held piece costs beyond its bytes: the entry, two allocations, a share of the tree. It makes a million
 /// one-byte segments count as what they take.
@@ -443,7 +442,7 @@ impl Assembler {
         }
         let part = |from: usize, to: usize| Held {
             bytes: piece.bytes[from..to].into(),
-            origin: Ranges::cut(piece.origin.as_slice(), from, to),
+            origin: Ranges::cut(&piece.origin, from, to),
             ..*piece
         };
         let (low, high) = (part(0, at), part(at, length));

@@ -11,10 +11,10 @@ use super::analysis::{Analysis, Analyst};
 use super::assembler::{Assembler, Difference, Sighting};
 use super::facts::Facts;
 use super::recent::{Hint, Recent};
-use super::segment::{Flags, Ranges, Segment};
+use super::segment::{Flags, Segment};
 use super::sequence::{MAXIMUM_WINDOW, Stamp, after};
 use super::{Anomaly, ConnectionId, Ending, SegmentFact, Side, Sink};
-use crate::capture::{Limits, PacketNumber, Time};
+use crate::capture::{Limits, PacketNumber, Ranges, Time};
 
 const SIDES: [Side; 2] = [Side::First, Side::Second];
 
@@ -341,7 +341,7 @@ impl Connection {
         let start = start + old as u64;
         let cut =
             (old > 0 || payload.len() < segment.payload.len()).then(|| Ranges::cut(segment.origin, old, payload.len()));
-        let origin = cut.as_ref().map_or(segment.origin, Ranges::as_slice);
+        let origin = cut.as_deref().unwrap_or(segment.origin);
         let own = &mut self.sides[side.index()];
         let in_order = settled && start == next && other_ready && own.first_held().is_none_or(|held| held >= end);
         if in_order {

@@ -122,40 +122,6 @@ impl Options {
     }
 }
 
-/// Where the bytes of a piece stand in packets: one range nearly always.
-#[derive(Clone, Debug)]
-pub(super) enum Ranges {
-    One(PacketRange),
-    Many(Box<[PacketRange]>),
-}
-
-impl Ranges {
-    /// The ranges of bytes `from..to` of what stands in `ranges`.
-    pub fn cut(ranges: &[PacketRange], from: usize, to: usize) -> Ranges {
-        let cut_one = |range: &PacketRange, before: usize| {
-            let clamp = |at: usize| range.start.saturating_add(at.saturating_sub(before) as u32).min(range.end);
-            PacketRange { packet: range.packet, start: clamp(from), end: clamp(to) }
-        };
-        if let [range] = ranges {
-            return Ranges::One(cut_one(range, 0));
-        }
-        let mut before = 0;
-        let cut = ranges.iter().map(|range| {
-            let range_cut = cut_one(range, before);
-            before += range.len() as usize;
-            range_cut
-        });
-        Ranges::Many(cut.filter(|range| !range.is_empty()).collect())
-    }
-
-    pub fn as_slice(&self) -> &[PacketRange] {
-        match self {
-            Ranges::One(range) => std::slice::from_ref(range),
-            Ranges::Many(ranges) => ranges,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,14 +137,5 @@ mod tests {
         assert_eq!(Options::read(&[4, 2, 2, 0, 3, 3, 1]), Options { sack_permitted: true, ..Options::default() });
         assert_eq!(Options::read(&[0, 4, 2]), Options::default(), "behind the end of the list");
         assert_eq!(Options::read(&[3, 3, 200]).window_scale, Some(14));
-    }
-
-    #[test]
-    fn ranges_are_cut_across_fragments() {
-        let range = |packet, start, end| PacketRange { packet: PacketNumber(packet), start, end };
-        let fragments = [range(1, 54, 60), range(2, 34, 40)];
-        assert_eq!(Ranges::cut(&fragments, 2, 9).as_slice(), [range(1, 56, 60), range(2, 34, 37)]);
-        assert_eq!(Ranges::cut(&fragments, 7, 12).as_slice(), [range(2, 35, 40)]);
-        assert_eq!(Ranges::cut(&fragments[..1], 1, 3).as_slice(), [range(1, 55, 57)]);
     }
 }

@@ -44,7 +44,7 @@ impl Wire<'_> {
     }
 
     fn segment(&mut self, connection: u32, side: Side, offset: u64, origin: Vec<PacketRange>) {
-        self.writer.event(Event::Segment(Box::new(Segment {
+        self.writer.event(Event::Segment(Segment {
             connection: ConnectionId(connection),
             side,
             packet: PacketNumber(self.number),
@@ -54,8 +54,8 @@ impl Wire<'_> {
             window: 1_024,
             flags: Flags(Flags::ACK),
             analysis: Analysis(0),
-            origin,
-        })));
+            origin: origin.as_slice().into(),
+        }));
     }
 
     fn keep(&mut self, connection: u32) {
@@ -283,7 +283,7 @@ fn what_is_held_stays_within_bounds() {
                 window: 0,
                 flags: Flags(0),
                 analysis: Analysis(0),
-                origin: vec![PacketRange { packet: number, start: 0, end: 60_000 }],
+                origin: [PacketRange { packet: number, start: 0, end: 60_000 }][..].into(),
             };
             packets.segment(segment).unwrap();
             assert!(packets.memory() < 70 << 20);
@@ -367,7 +367,7 @@ fn a_long_line_of_a_pipe_is_compressed_once() {
     let reader = Reader::open(&*path).unwrap();
     for (number, line) in (1..).zip(&lines) {
         let message = reader.message(Key::new(CaptureId(1), number)).unwrap().unwrap();
-        assert!(message.raw == line.as_bytes(), "line {number} is the text of its message");
+        assert!(*message.raw == *line.as_bytes(), "line {number} is the text of its message");
     }
     let kept = reader.packets(CaptureId(1), ConnectionId(1), PacketNumber(0), 100).unwrap();
     let payloads: Vec<u8> = kept.iter().flat_map(|packet| packet.data[pipe::HEAD..].iter().copied()).collect();
@@ -408,7 +408,7 @@ proptest! {
                 segment.packet = packet.number;
                 // Only of its own bytes: fragments have a test of their own.
                 segment.origin.iter_mut().for_each(|range| range.packet = packet.number);
-                writer.event(Event::Segment(Box::new(segment.clone())));
+                writer.event(Event::Segment(segment.clone()));
                 told.insert(number, packet);
             }
             match what {

@@ -67,7 +67,7 @@ impl Connection {
         }
         let Some(held) = own.take() else { return };
         let Sighting { time, acknowledged, .. } = held.sighting;
-        let run = Run { start, bytes: &held.bytes, origin: held.origin.as_slice(), time, acknowledged };
+        let run = Run { start, bytes: &held.bytes, origin: &held.origin, time, acknowledged };
         self.deliver(side, run, context);
     }
 

@@ -1,0 +1,98 @@
+//! A few ranges of packets, most often one, which takes no memory of its own.
+
+use std::ops::{Deref, DerefMut};
+
+use super::PacketRange;
+
+/// Where bytes that belong together stand in packets: one range nearly always, several for what was fragmented.
+#[derive(Clone, Debug)]
+pub enum Ranges {
+    /// One.
+    One(PacketRange),
+    /// None, or several.
+    Many(Box<[PacketRange]>),
+}
+
+impl Ranges {
+    /// The ranges of bytes `from..to` of what stands in `ranges`.
+    pub fn cut(ranges: &[PacketRange], from: usize, to: usize) -> Ranges {
+        let cut_one = |range: &PacketRange, before: usize| {
+            let clamp = |at: usize| range.start.saturating_add(at.saturating_sub(before) as u32).min(range.end);
+            PacketRange { packet: range.packet, start: clamp(from), end: clamp(to) }
+        };
+        if let [range] = ranges {
+            return Ranges::One(cut_one(range, 0));
+        }
+        let mut before = 0;
+        let cut = ranges.iter().map(|range| {
+            let range_cut = cut_one(range, before);
+            before += range.len() as usize;
+            range_cut
+        });
+        cut.filter(|range| !range.is_empty()).collect()
+    }
+}
+
+impl Default for Ranges {
+    /// None.
+    fn default() -> Ranges {
+        Ranges::Many(Box::default())
+    }
+}
+
+impl Deref for Ranges {
+    type Target = [PacketRange];
+
+    fn deref(&self) -> &[PacketRange] {
+        match self {
+            Ranges::One(range) => std::slice::from_ref(range),
+            Ranges::Many(ranges) => ranges,
+        }
+    }
+}
+
+impl DerefMut for Ranges {
+    fn deref_mut(&mut self) -> &mut [PacketRange] {
+        match self {
+            Ranges::One(range) => std::slice::from_mut(range),
+            Ranges::Many(ranges) => ranges,
+        }
+    }
+}
+
+impl From<&[PacketRange]> for Ranges {
+    fn from(ranges: &[PacketRange]) -> Ranges {
+        match ranges {
+            [range] => Ranges::One(*range),
+            ranges => Ranges::Many(ranges.into()),
+        }
+    }
+}
+
+impl FromIterator<PacketRange> for Ranges {
+    fn from_iter<I: IntoIterator<Item = PacketRange>>(ranges: I) -> Ranges {
+        ranges.into_iter().collect::<Vec<_>>().as_slice().into()
+    }
+}
+
+impl PartialEq for Ranges {
+    fn eq(&self, other: &Ranges) -> bool {
+        **self == **other
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capture::PacketNumber;
+
+    #[test]
+    fn ranges_are_cut_across_fragments() {
+        let range = |packet, start, end| PacketRange { packet: PacketNumber(packet), start, end };
+        let fragments = [range(1, 54, 60), range(2, 34, 40)];
+        assert_eq!(*Ranges::cut(&fragments, 2, 9), [range(1, 56, 60), range(2, 34, 37)]);
+        assert_eq!(*Ranges::cut(&fragments, 7, 12), [range(2, 35, 40)]);
+        assert_eq!(*Ranges::cut(&fragments[..1], 1, 3), [range(1, 55, 57)]);
+        assert!(Ranges::default().is_empty());
+    }
+}
