@@ -70,7 +70,7 @@ fn bench_write(bencher: Bencher, raw: Vec<u8>) {
         id: Some("17".to_owned()),
         method: Some("tools/list".to_owned()),
         tool: None,
-        raw,
+        raw: raw.into(),
         envelope: Envelope::default(),
         batch: None,
         answers: Some(MessageNumber(1_016)),

@@ -4,6 +4,7 @@
 //! The text is one that was read before, as a message is before it is one ([`is_json`] reads any other): nothing is checked
 //! twice. Of a text that is no JSON the steps say something or nothing, and never more than stands in it.
 
+pub mod check;
 pub mod scan;
 
 use std::borrow::Cow;
@@ -82,6 +83,18 @@ pub struct Index(Vec<(Range<u32>, Range<u32>)>);
 
 impl Index {
     const MEMBERS: usize = 1_024;
+
+    /// Adds a member of the object that begins at `start`: where its name and its value stand, counted as that is.
+    fn note(&mut self, start: usize, name: Range<usize>, value: Range<usize>) {
+        let place = |range: Range<usize>| {
+            Some(u32::try_from(range.start - start).ok()?..u32::try_from(range.end - start).ok()?)
+        };
+        if let (Some(name), Some(value)) = (place(name), place(value))
+            && self.0.len() < Self::MEMBERS
+        {
+            self.0.push((name, value));
+        }
+    }
 
     /// Of a text, in one pass; empty where that is no object, or too long to be one (4 GiB).
     pub fn of(text: &str) -> Index {

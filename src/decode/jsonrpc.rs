@@ -1,9 +1,8 @@
 //! The JSON-RPC envelope, lossless: where each member stands in the text, never re-serialised.
 //!
-//! serde_json checks the text and finds the members (`members.rs`); what a message is follows from which members are there
-//! (JSON-RPC 2.0, sections 4 to 6), judged leniently: an analyzer has to show what was sent, and leaves blame to findings.
+//! One pass checks the text and finds the members; of a text that is no JSON, serde_json says why (`members.rs`). What a message is follows from which
+//! members are there (JSON-RPC 2.0, sections 4 to 6), judged leniently: an analyzer has to show what was sent, and leaves blame to findings.
 
-mod depth;
 mod fuzz;
 mod members;
 #[cfg(test)]
@@ -14,9 +13,11 @@ use std::ops::Range;
 
 use serde_json::value::RawValue;
 
-use super::json::Index;
+use super::json::check::{Reader, Stop};
+use super::json::{Index, member};
+use super::raw::Raw;
 pub use fuzz::fuzz_jsonrpc;
-use members::{each_element, each_member, range_in, unescaped};
+use members::{check_object, each_element, range_in, unescaped};
 
 /// What a JSON value is as a JSON-RPC message, judged leniently: a missing `jsonrpc` member is a finding, not a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -121,10 +122,21 @@ pub enum Parsed {
 /// `json_depth` is the nesting that is looked into, the message's own braces being the first level; `batch` bounds the
 /// members of a batch. Both are members of `Limits`.
 pub fn parse(text: &[u8], json_depth: usize, batch: usize) -> Parsed {
-    let text = match simdutf8::compat::from_utf8(text) {
-        Ok(text) => text,
-        Err(error) => return Parsed::Invalid(Fault::NotUtf8(error.valid_up_to())),
-    };
+    match simdutf8::compat::from_utf8(text) {
+        Ok(text) => read_text(text, json_depth, batch),
+        Err(error) => Parsed::Invalid(Fault::NotUtf8(error.valid_up_to())),
+    }
+}
+
+/// The same of a text that was looked at before.
+pub fn read(raw: &Raw<'_>, json_depth: usize, batch: usize) -> Parsed {
+    match raw {
+        Raw::Text(text) => read_text(text, json_depth, batch),
+        Raw::Bytes(bytes) => parse(bytes, json_depth, batch),
+    }
+}
+
+fn read_text(text: &str, json_depth: usize, batch: usize) -> Parsed {
     // RFC 8259 section 8.1: "implementations that parse JSON texts MAY ignore the presence of a byte order mark rather
     // than treating it as an error."
     let json = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -179,24 +191,48 @@ fn read_batch(text: &str, json: &str, json_depth: usize, batch: usize) -> Result
 
 /// Reads `json`, an object; ranges count from the start of `text`, which `json` is a part of.
 fn read_object(text: &str, json: &str, json_depth: usize) -> Result<Envelope, Fault> {
+    let place = range_in(text, json).start;
+    let (mut envelope, bodies) = members_of(json, place, json_depth).map_err(|stop| match check_object(json) {
+        Err(error) => not_json(text, json, &error),
+        Ok(()) => {
+            debug_assert_eq!(stop, Stop::TooDeep);
+            Fault::TooDeep
+        }
+    })?;
+    let value = |range: &Option<Range<usize>>| range.clone().and_then(|range| text.get(range));
+    envelope.method_name = value(&envelope.method).and_then(unescaped).map(Cow::into_owned);
+    let kind = judge(&envelope, value(&envelope.error)).ok_or(Fault::NotAMessage)?;
+    let [params, result, error] = bodies;
+    envelope.body = match kind {
+        Kind::Request | Kind::Notification => params,
+        Kind::Response => result,
+        Kind::Error => error,
+        Kind::Invalid => Index::default(),
+    };
+    envelope.kind = Some(kind);
+    Ok(envelope)
+}
+
+/// Where the members of an object stand, counted from `place` bytes before it, and those of its `params`, `result` and `error`.
+fn members_of(json: &str, place: usize, json_depth: usize) -> Result<(Envelope, [Index; 3]), Stop> {
     let mut envelope = Envelope::default();
-    let mut method = None;
-    let mut error = None;
+    let mut bodies: [Index; 3] = Default::default();
     let mut others: Vec<Cow<'_, str>> = Vec::new();
-    let read = each_member(json, |name, value| {
-        let member = match &*name {
-            "jsonrpc" => &mut envelope.jsonrpc,
-            "id" => &mut envelope.id,
-            "method" => {
-                method = Some(value);
-                &mut envelope.method
-            }
-            "params" => &mut envelope.params,
-            "result" => &mut envelope.result,
-            "error" => {
-                error = Some(value);
-                &mut envelope.error
-            }
+    let mut reader = Reader::new(json, json_depth);
+    reader.enter()?;
+    let mut is_first = true;
+    while let Some((token, escaped)) = reader.name(std::mem::take(&mut is_first))? {
+        let name = match token.get(1..token.len() - 1) {
+            Some(name) if !escaped => Cow::Borrowed(name),
+            _ => unescaped(token).unwrap_or_default(),
+        };
+        let (member, body) = match &*name {
+            "jsonrpc" => (&mut envelope.jsonrpc, None),
+            "id" => (&mut envelope.id, None),
+            "method" => (&mut envelope.method, None),
+            "params" => (&mut envelope.params, Some(&mut bodies[0])),
+            "result" => (&mut envelope.result, Some(&mut bodies[1])),
+            "error" => (&mut envelope.error, Some(&mut bodies[2])),
             _ => {
                 envelope.unknown = envelope.unknown.saturating_add(1);
                 if others.contains(&name) {
@@ -204,19 +240,22 @@ fn read_object(text: &str, json: &str, json_depth: usize) -> Result<Envelope, Fa
                 } else if others.len() < NAMES_COMPARED {
                     others.push(name);
                 }
-                return;
+                reader.value()?;
+                continue;
             }
         };
-        envelope.duplicate |= member.replace(range_in(text, value)).is_some();
-    });
-    read.map_err(|error| not_json(text, json, &error))?;
-    if depth::exceeds(json, json_depth) {
-        return Err(Fault::TooDeep);
+        let (range, index) = if body.is_some() && reader.is_at_object() {
+            reader.object()?
+        } else {
+            (reader.value()?, Index::default())
+        };
+        if let Some(body) = body {
+            *body = index;
+        }
+        envelope.duplicate |= member.replace(place + range.start..place + range.end).is_some();
     }
-    envelope.method_name = method.and_then(unescaped).map(Cow::into_owned);
-    envelope.kind = Some(judge(&envelope, error).ok_or(Fault::NotAMessage)?);
-    envelope.body = envelope.place_of_body().and_then(|place| text.get(place)).map(Index::of).unwrap_or_default();
-    Ok(envelope)
+    reader.end()?;
+    Ok((envelope, bodies))
 }
 
 /// What a message is, by the members it has; `error` is the text of that member.
@@ -241,8 +280,7 @@ fn judge(envelope: &Envelope, error: Option<&str>) -> Option<Kind> {
 
 /// Whether this is an error object: section 5.1 gives it a member `code`.
 fn has_code(error: &str) -> bool {
-    let mut found = false;
-    error.starts_with('{') && each_member(error, |name, _| found |= name == "code").is_ok() && found
+    member(error, "code").is_some()
 }
 
 /// What serde_json said of `json`, at an offset of `text`, which `json` is a part of.

@@ -15,6 +15,7 @@ pub mod jsonrpc;
 pub mod lines;
 pub mod packet;
 pub mod quic;
+pub mod raw;
 pub mod sse;
 pub mod stack;
 pub mod stream;

@@ -48,9 +48,9 @@ pub fn write_call(out: &mut Vec<u8>, message: &Message, timing: Option<&Timing>)
     line.word("kind", message.kind.name());
     line.maybe(&message.id, |line, id| line.json("id", id));
     line.maybe(&message.method, |line, method| line.text("method", method));
-    match simdutf8::basic::from_utf8(&message.raw) {
-        Ok(raw) => line.text("raw", raw),
-        Err(_) => line.word("raw_base64", &STANDARD.encode(&message.raw)),
+    match message.raw.text() {
+        Some(raw) => line.text("raw", raw),
+        None => line.word("raw_base64", &STANDARD.encode(&*message.raw)),
     }
     if let Some((number, index)) = message.batch {
         line.object("batch", |batch| {

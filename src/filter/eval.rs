@@ -155,8 +155,9 @@ fn any(field: &Field, row: &Row<'_>, asked: Asked<'_>) -> bool {
             // RFC 9110 section 5.1: "Field names are case-insensitive".
             fields.any(|(known, value)| known.eq_ignore_ascii_case(name) && asked(Datum::Text(value)))
         }),
-        Field::Path(path) => std::str::from_utf8(&row.message.raw)
-            .is_ok_and(|text| path.any(text, &mut |value| asked(Datum::Json(value)))),
+        Field::Path(path) => {
+            row.message.raw.text().is_some_and(|text| path.any(text, &mut |value| asked(Datum::Json(value))))
+        }
     }
 }
 

@@ -126,7 +126,7 @@ impl<'a> Facts<'a> {
             }
             let mut found = Vec::new();
             for revision in self.revisions().iter() {
-                found = shape::check(revision, role, &self.message.raw);
+                found = shape::check(revision, role, self.message.raw.text().unwrap_or_default());
                 found.retain(|mismatch| !matches!(mismatch.path.as_str(), "/jsonrpc" | "/id"));
                 if found.is_empty() {
                     break;

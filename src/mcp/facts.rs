@@ -93,8 +93,7 @@ pub fn tool(message: &Message) -> Option<String> {
 
 /// The members of `params`, `result` or `error`: of whichever makes the message what it is.
 pub fn body(message: &Message) -> Object<'_> {
-    let text = message.envelope.place_of_body().and_then(|place| message.raw.get(place));
-    let text = text.and_then(|text| simdutf8::basic::from_utf8(text).ok());
+    let text = message.envelope.place_of_body().and_then(|place| message.raw.part(place));
     text.map(|text| Object::indexed(text, &message.envelope.body)).unwrap_or_default()
 }
 
@@ -107,7 +106,7 @@ pub fn part<'a>(message: &'a Message, name: &str) -> Option<&'a str> {
         "error" => &envelope.error,
         _ => return None,
     };
-    simdutf8::basic::from_utf8(message.raw.get(range.clone()?)?).ok()
+    message.raw.part(range.clone()?)
 }
 
 #[cfg(test)]

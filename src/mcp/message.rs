@@ -6,6 +6,7 @@ use crate::capture::{PacketNumber, Span, Time};
 use crate::decode::Direction;
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::jsonrpc::{Envelope, Kind};
+use crate::decode::raw::Raw;
 
 /// The number of a message in a capture, 1-based in order of completion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -95,7 +96,7 @@ pub struct Message {
     /// The tool that is called; for an answer that of the request it answers, where known.
     pub tool: Option<String>,
     /// The text exactly as transmitted (for a member of a batch its own; for an SSE event its data lines joined).
-    pub raw: Vec<u8>,
+    pub raw: Raw<'static>,
     /// Where its members stand in `raw`.
     pub envelope: Envelope,
     /// For a member of a batch: the number of the batch in the capture and the 0-based position in it.

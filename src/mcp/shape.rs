@@ -92,8 +92,7 @@ impl fmt::Display for Mismatch {
 /// `text` is one JSON-RPC message, already known to be JSON: of another text nothing is said. Where a member name occurs
 /// twice, both values are held against the shape. The cost is linear, at most [`MISMATCHES`] are reported, and for a valid
 /// message nothing is allocated.
-pub fn check(revision: Revision, role: Role<'_>, text: &[u8]) -> Vec<Mismatch> {
-    let Ok(text) = simdutf8::basic::from_utf8(text) else { return Vec::new() };
+pub fn check(revision: Revision, role: Role<'_>, text: &str) -> Vec<Mismatch> {
     let start = scan::blanks(text, if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 });
     let arena = arena(revision);
     match role {

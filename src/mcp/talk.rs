@@ -54,7 +54,7 @@ pub fn message(number: u64, time: Time, direction: Direction, raw: &str) -> Mess
         id: envelope.id.clone().map(|id| raw[id].to_owned()),
         method: envelope.method_name.clone(),
         tool: None,
-        raw: raw.into(),
+        raw: raw.to_owned().into(),
         envelope,
         batch: None,
         answers: None,

@@ -22,6 +22,7 @@ use super::session::{Peers, Session, SessionNumber};
 use crate::capture::{Limits, Span};
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::jsonrpc::{self, Envelope, Fault, Kind, Parsed};
+use crate::decode::raw::Raw;
 use crate::decode::stack::{Connected, Process, Text, TextCarrier};
 use crate::decode::{ConnectionId, Direction};
 use early::Early;
@@ -144,9 +145,9 @@ impl Tracker {
             return self.endpoint(exchange, &text, connected, sink);
         }
         let parsed = match text.carrier {
-            TextCarrier::Line { .. } if text.bytes.iter().all(u8::is_ascii_whitespace) => return,
+            TextCarrier::Line { .. } if text.raw.iter().all(u8::is_ascii_whitespace) => return,
             TextCarrier::Line { whole: false, .. } => Parsed::Invalid(Fault::NotAMessage),
-            _ => match jsonrpc::parse(&text.bytes, self.limits.json_depth, self.limits.batch) {
+            _ => match jsonrpc::read(&text.raw, self.limits.json_depth, self.limits.batch) {
                 // "an Array with at least one value" (JSON-RPC 2.0 section 6).
                 Parsed::Batch(members) if members.is_empty() => Parsed::Invalid(Fault::NotAMessage),
                 parsed => parsed,
@@ -177,8 +178,8 @@ impl Tracker {
         match parsed {
             Parsed::Single(envelope) => {
                 let span = text.span;
-                let bytes = std::mem::take(&mut text.bytes).into_owned();
-                self.message(&text, session, bytes, span, Ok(envelope), None, sink);
+                let raw = std::mem::take(&mut text.raw).into_owned();
+                self.message(&text, session, raw, span, Ok(envelope), None, sink);
             }
             Parsed::Batch(members) => {
                 self.last_batch += 1;
@@ -186,14 +187,14 @@ impl Tracker {
                 for (index, (range, member)) in members.into_iter().enumerate() {
                     let start = text.span.start + range.start as u64;
                     let span = Span { start, end: start + range.len() as u64, ..text.span };
-                    let bytes = text.bytes[range].to_vec();
-                    self.message(&text, session, bytes, span, member, Some((batch, index as u32)), sink);
+                    let raw = Raw::from(&text.raw[range]).into_owned();
+                    self.message(&text, session, raw, span, member, Some((batch, index as u32)), sink);
                 }
             }
             Parsed::Invalid(fault) => {
                 let span = text.span;
-                let bytes = std::mem::take(&mut text.bytes).into_owned();
-                self.message(&text, session, bytes, span, Err(fault), None, sink);
+                let raw = std::mem::take(&mut text.raw).into_owned();
+                self.message(&text, session, raw, span, Err(fault), None, sink);
             }
         }
         if let Some(exchange) = text.exchange() {
@@ -210,7 +211,7 @@ impl Tracker {
         connected: &Connected,
         sink: &mut Sink<'_>,
     ) -> Option<SessionNumber> {
-        let params = single.and_then(|envelope| text.bytes.get(envelope.params.clone()?));
+        let params = single.and_then(|envelope| text.raw.get(envelope.params.clone()?));
         let Some(exchange) = text.exchange() else {
             let process = connected.process.as_ref()?;
             let number = self.pipe_session(text.connection, process, text.time, sink);
@@ -220,7 +221,7 @@ impl Tracker {
         let place = self.exchanges.get_mut(&exchange)?;
         if text.direction == Direction::ClientToServer {
             place.asked = true;
-            place.text = Some(fingerprint(&text.bytes));
+            place.text = Some(fingerprint(&text.raw));
             place.copy_of = self.places.copied(place);
             place.first_message = Some(MessageNumber(self.last_message + 1));
         }
@@ -311,7 +312,7 @@ impl Tracker {
         &mut self,
         text: &Text<'_>,
         number: SessionNumber,
-        raw: Vec<u8>,
+        raw: Raw<'static>,
         span: Span,
         envelope: Result<Envelope, Fault>,
         batch: Option<(u64, u32)>,
@@ -358,7 +359,7 @@ impl Tracker {
             transport: state.session.transport,
             direction: text.direction,
             kind: envelope.kind.unwrap_or(Kind::Invalid),
-            id: envelope.id.clone().and_then(|id| String::from_utf8(raw.get(id)?.to_vec()).ok()),
+            id: envelope.id.clone().and_then(|id| raw.part(id)).map(str::to_owned),
             method: envelope.method_name.clone(),
             tool: None,
             raw,

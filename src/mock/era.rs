@@ -63,7 +63,7 @@ impl Making<'_> {
             Parsed::Batch(_) | Parsed::Invalid(_) => Default::default(),
         };
         let method = envelope.method_name.clone().or_else(|| self.messages[place].method.clone());
-        let message = Message { raw: raw.into_bytes(), envelope, kind, method, ..self.messages[place].clone() };
+        let message = Message { raw: raw.into(), envelope, kind, method, ..self.messages[place].clone() };
         self.messages.push(message);
         self.messages.len() - 1
     }

@@ -98,7 +98,7 @@ impl Matcher {
     pub fn new(script: &Script, loosest: Match) -> Matcher {
         let mut indices: [Index; 3] = Default::default();
         let mut states = HashMap::new();
-        let raw = |turn: &Turn| script.message(turn.message).raw.as_slice();
+        let raw = |turn: &Turn| &*script.message(turn.message).raw;
         let answered: HashSet<&[u8]> = script.turns.iter().filter(|turn| turn.is_answered()).map(raw).collect();
         // A request that was redirected stands twice in a recording: the copy that was answered is meant.
         let is_copy = |turn: &Turn| turn.is_request && !turn.is_answered() && answered.contains(raw(turn));

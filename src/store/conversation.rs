@@ -15,6 +15,7 @@ use crate::capture::{Limits, Span, Time};
 use crate::decode::Direction;
 use crate::decode::json::{Index, is, members};
 use crate::decode::jsonrpc::{self, Envelope, Kind, Parsed};
+use crate::decode::raw::Raw;
 use crate::mcp::operations::Why;
 use crate::mcp::{Carrier, Message, MessageNumber, Session};
 
@@ -80,10 +81,10 @@ fn read(row: &Row<'_>, session: &Session, limits: &Limits) -> anyhow::Result<Mes
     let redelivered = columns.get()?;
     let raw = match row.get_ref(TEXT)? {
         // A record that was given up for want of room has no text.
-        ValueRef::Null => Vec::new(),
-        text => Text::read(text)?,
+        ValueRef::Null => Raw::default(),
+        text => Text::read(text)?.into(),
     };
-    let envelope = parts(&raw, kind).unwrap_or_else(|| match jsonrpc::parse(&raw, limits.json_depth, limits.batch) {
+    let envelope = parts(&raw, kind).unwrap_or_else(|| match jsonrpc::read(&raw, limits.json_depth, limits.batch) {
         Parsed::Single(envelope) => envelope,
         Parsed::Batch(_) | Parsed::Invalid(_) => Envelope::default(),
     });
@@ -118,8 +119,8 @@ fn read(row: &Row<'_>, session: &Session, limits: &Limits) -> anyhow::Result<Mes
 }
 
 /// Where the parts of a message stand, which was read when it was saved and is not checked again; `None` where it may be none.
-fn parts(raw: &[u8], kind: Kind) -> Option<Envelope> {
-    let text = simdutf8::basic::from_utf8(raw).ok().filter(|_| kind != Kind::Invalid)?;
+fn parts(raw: &Raw<'_>, kind: Kind) -> Option<Envelope> {
+    let text = raw.text().filter(|_| kind != Kind::Invalid)?;
     let mut envelope = Envelope { kind: Some(kind), ..Envelope::default() };
     let is_whole = members(text, &mut |name, value| {
         let start = value.as_ptr() as usize - text.as_ptr() as usize;
@@ -159,7 +160,7 @@ mod tests {
             let text = format!(" {{{}}} ", members.join(","));
             if let Parsed::Single(whole) = jsonrpc::parse(text.as_bytes(), 64, 64) {
                 let kind = whole.kind.unwrap_or(Kind::Invalid);
-                if let Some(found) = parts(text.as_bytes(), kind) {
+                if let Some(found) = parts(&text.clone().into(), kind) {
                     let of = |envelope: Envelope| (envelope.kind, envelope.params, envelope.result, envelope.error, envelope.body);
                     prop_assert_eq!(of(found), of(whole), "{}", text);
                 } else {

@@ -51,7 +51,7 @@ fn message(session: u32, number: u64, raw: &[u8]) -> Message {
         id: None,
         method: None,
         tool: None,
-        raw: raw.to_vec(),
+        raw: raw.to_vec().into(),
         envelope: Envelope::default(),
         span: Span { stream: StreamId(1), start: 0, end: raw.len() as u64 },
         carrier: Carrier::RequestBody,

@@ -149,7 +149,7 @@ impl Writer {
             Event::Message(mut message) => {
                 let glance = Glance::of(&message);
                 let frames = self.packets.text(&message);
-                let raw = std::mem::take(&mut message.raw);
+                let raw = std::mem::take(&mut message.raw).into_bytes();
                 let text = match frames {
                     Some(frames) => Text::smaller(raw, frames),
                     None => self.packer.text(raw),

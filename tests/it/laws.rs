@@ -395,7 +395,7 @@ fn is_proven(what: &str, frames: &[Frame], decoded: &Decoded) -> usize {
             let bytes = ranges
                 .iter()
                 .flat_map(|range| &frames[range.packet.0 as usize - 1].data[range.start as usize..range.end as usize]);
-            assert!(bytes.eq(&message.raw), "{what}: the bytes of its packets are its own");
+            assert!(bytes.eq(message.raw.iter()), "{what}: the bytes of its packets are its own");
             proven += 1;
         }
     }

@@ -21,7 +21,7 @@ fn assert_apart(what: &str, whole: &Decoded, rest: &Decoded) {
     let homes = homes(whole);
     let mut held: BTreeMap<SessionNumber, BTreeSet<SessionNumber>> = BTreeMap::new();
     for message in rest.messages() {
-        held.entry(message.session).or_default().extend(homes.get(message.raw.as_slice()));
+        held.entry(message.session).or_default().extend(homes.get(&*message.raw));
     }
     assert!(held.values().all(|of| of.len() <= 1), "{what}: {held:?}");
 }
@@ -39,7 +39,7 @@ fn what_goes_on_where_a_capture_begins_is_read() {
             assert_subset(&what, &whole.texts(), &rest.texts());
             assert_subset(&what, &whole.pairs(), &rest.pairs());
             assert_apart(&what, &whole, &rest);
-            let said: BTreeSet<&[u8]> = rest.messages().map(|message| message.raw.as_slice()).collect();
+            let said: BTreeSet<&[u8]> = rest.messages().map(|message| &*message.raw).collect();
             let is_whole = |message: &&Message| {
                 message.carrier == Carrier::SseEvent && message.packets.iter().all(|packet| packet.0 > begin as u64)
             };
@@ -47,7 +47,7 @@ fn what_goes_on_where_a_capture_begins_is_read() {
                 events += 1;
                 let text = String::from_utf8_lossy(&event.raw);
                 // A compressed stream cannot be read from the middle.
-                assert!(name == "04_gzip" || said.contains(event.raw.as_slice()), "{what}: {text} is missing");
+                assert!(name == "04_gzip" || said.contains(&*event.raw), "{what}: {text} is missing");
             }
             if whole.sessions().len() == 1 {
                 let sessions = rest.sessions();

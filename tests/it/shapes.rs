@@ -38,8 +38,7 @@ fn fits(mismatches: &[Mismatch]) -> bool {
 fn verdict(revision: Revision, definition: &str, instance: &Value) -> Option<bool> {
     let text = instance.to_string();
     if let Some(method) = definition.split_once(' ').map(|(_, method)| method) {
-        return shape::knows(revision, method)
-            .then(|| fits(&shape::check(revision, Role::Method(method), text.as_bytes())));
+        return shape::knows(revision, method).then(|| fits(&shape::check(revision, Role::Method(method), &text)));
     }
     shape::check_definition(revision, definition, &text).map(|mismatches| fits(&mismatches))
 }
@@ -134,7 +133,7 @@ fn answers_have_the_shape_of_their_result() {
                 lines.iter().filter_map(|line| line.strip_prefix(&request)?.split('\t').next()).collect();
             for method in methods {
                 let text = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{instance}}}"#);
-                let mismatches = shape::check(revision, Role::AnswerTo(method), text.as_bytes());
+                let mismatches = shape::check(revision, Role::AnswerTo(method), &text);
                 assert_eq!(sign(fits(&mismatches)).to_string(), verdict, "{revision} {method} {instance}");
                 compared.insert(method.to_owned());
             }

@@ -126,12 +126,12 @@ fn mark(bytes: &[u8], at: usize) -> Option<usize> {
     memchr::memchr2(b'"', b'\\', bytes.get(at..)?).map(|found| at + found)
 }
 
-const fn repeated(byte: u8) -> u64 {
+pub(super) const fn repeated(byte: u8) -> u64 {
     u64::from_le_bytes([byte; 8])
 }
 
 /// The high bit of each byte that is zero, and perhaps of some above it.
-const fn zeros(word: u64) -> u64 {
+pub(super) const fn zeros(word: u64) -> u64 {
     word.wrapping_sub(repeated(1)) & !word & repeated(0x80)
 }
 

@@ -1,8 +1,7 @@
-//! The members of an object and the elements of an array, as slices of the text: serde_json checks and finds them.
+//! What serde_json says of an object that is none, and the elements of an array as slices of the text.
 //!
 //! `RawValue` keeps what a value is spelled like, so numbers of any size, lone surrogates and null come through as sent, and
-//! serde_json passes over nested values without recursion. A derived struct would not do: it refuses duplicate members,
-//! takes an array for its fields in order, and makes a null member an absent one.
+//! serde_json passes over nested values without recursion.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,28 +10,25 @@ use std::ops::Range;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// Calls `member` with each name, unescaped, and each value of an object, in order as sent.
-pub(super) fn each_member<'a>(object: &'a str, member: impl FnMut(Cow<'a, str>, &'a str)) -> serde_json::Result<()> {
-    struct Members<F>(F);
+/// What is wrong with the text of an object.
+pub(super) fn check_object(object: &str) -> serde_json::Result<()> {
+    struct Members;
 
-    impl<'a, F: FnMut(Cow<'a, str>, &'a str)> Visitor<'a> for Members<F> {
+    impl<'a> Visitor<'a> for Members {
         type Value = ();
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("an object")
         }
 
-        fn visit_map<A: MapAccess<'a>>(mut self, mut map: A) -> Result<(), A::Error> {
-            while let Some(name) = map.next_key::<&'a RawValue>()? {
-                let value = map.next_value::<&'a RawValue>()?;
-                (self.0)(unescaped(name.get()).unwrap_or_default(), value.get());
-            }
+        fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<(), A::Error> {
+            while map.next_entry::<&'a RawValue, &'a RawValue>()?.is_some() {}
             Ok(())
         }
     }
 
     let mut deserializer = serde_json::Deserializer::from_str(object);
-    deserializer.deserialize_map(Members(member))?;
+    deserializer.deserialize_map(Members)?;
     deserializer.end()
 }
 

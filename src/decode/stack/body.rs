@@ -237,8 +237,8 @@ impl Body {
                     let carrier = TextCarrier::Body(number);
                     let (connection, direction, time) = (layer.id, self.direction, self.time);
                     let provenance = &layer.shared.provenance;
-                    let bytes = bytes.into();
-                    let text = Text { connection, direction, bytes, span, provenance, time, carrier };
+                    let raw = bytes.into();
+                    let text = Text { connection, direction, raw, span, provenance, time, carrier };
                     (layer.sink)(Unit::Text(text, layer.connected));
                 }
                 _ => {}
@@ -296,8 +296,8 @@ impl Body {
                             let span = Span { stream: events, start, end: start + data.len() as u64 };
                             let id = event.id.filter(|_| event.sets_id);
                             let carrier = TextCarrier::SseEvent { exchange: number, kind: event.kind, id };
-                            let (bytes, provenance) = (data.into(), &*provenance);
-                            let text = Text { connection, direction, bytes, span, provenance, time, carrier };
+                            let (raw, provenance) = (data.into(), &*provenance);
+                            let text = Text { connection, direction, raw, span, provenance, time, carrier };
                             sink(Unit::Text(text, connected));
                         }
                         let span = Span { stream, start: event.start, end: event.end };

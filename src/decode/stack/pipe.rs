@@ -139,7 +139,7 @@ impl PipeStack {
             LineEvent::Line { number, start, bytes, end, whole } => {
                 let span = Span { stream, start, end: start + bytes.len() as u64 };
                 let carrier = TextCarrier::Line { number, whole };
-                let text = Text { connection: id, direction, bytes: bytes.into(), span, provenance, time, carrier };
+                let text = Text { connection: id, direction, raw: bytes.into(), span, provenance, time, carrier };
                 sink(Unit::Text(text, connected));
                 let length = span.len();
                 if let Some(what) = noises.of(bytes, end) {

@@ -38,7 +38,7 @@ impl Servers {
         let delivery = Delivery { connection, side, offset, piece, origin: &[], time, acknowledged };
         stacks.delivered(&delivery, &mut |unit| match unit {
             Unit::Text(text, _) if text.direction == Direction::ServerToClient => {
-                texts.push(String::from_utf8_lossy(&text.bytes).into_owned());
+                texts.push(String::from_utf8_lossy(&text.raw).into_owned());
             }
             Unit::Anomaly { anomaly, .. } => anomalies.push(anomaly),
             _ => {}

@@ -1,11 +1,11 @@
 //! What the stack gives out: texts, exchanges, events, and what is known of a connection.
 
-use std::borrow::Cow;
 use std::ops::Range;
 
 use super::Process;
 use crate::capture::{PacketNumber, Part, Provenance, Span, StreamId, Time};
 use crate::decode::exchange::{Exchange, ExchangeNumber};
+use crate::decode::raw::Raw;
 use crate::decode::stream::Stream;
 use crate::decode::tls::{Agreed, Secrecy, Step};
 use crate::decode::{Anomaly, ConnectionId, Direction, Endpoints, Side, sse};
@@ -60,7 +60,7 @@ pub struct Text<'a> {
     /// Which way.
     pub direction: Direction,
     /// The text as transmitted.
-    pub bytes: Cow<'a, [u8]>,
+    pub raw: Raw<'a>,
     /// Where it stands.
     pub span: Span,
     /// Resolves parts of `span` to packets.

@@ -93,7 +93,7 @@ impl Messages {
                 let span = Span { stream, start, end: start + bytes.len() as u64 };
                 let carrier = TextCarrier::WebSocket(self.exchange);
                 let (connection, provenance) = (layer.id, &layer.shared.provenance);
-                let text = Text { connection, direction, bytes: bytes.into(), span, provenance, time, carrier };
+                let text = Text { connection, direction, raw: bytes.into(), span, provenance, time, carrier };
                 (layer.sink)(Unit::Text(text, layer.connected));
             }
             WebSocketEvent::Anomaly { direction, anomaly } => {

@@ -30,7 +30,7 @@ fn message() -> Message {
         id: Some("1.0".to_owned()),
         method: Some("tools/call".to_owned()),
         tool: None,
-        raw: br#"{"id":1.0,"result":{}}"#.to_vec(),
+        raw: br#"{"id":1.0,"result":{}}"#.to_vec().into(),
         envelope: Envelope::default(),
         batch: Some((2, 0)),
         answers: Some(MessageNumber(5)),
@@ -80,7 +80,7 @@ fn a_line_of_a_pipe() {
         id: None,
         method: None,
         tool: None,
-        raw: b"caf\xe9".to_vec(),
+        raw: b"caf\xe9".to_vec().into(),
         batch: None,
         answers: None,
         latency: None,
@@ -300,7 +300,7 @@ prop_compose! {
             id: id.map(|id| json!(id).to_string()),
             method,
             tool: None,
-            raw,
+            raw: raw.into(),
             envelope: Envelope::default(),
             batch,
             answers: answers.map(MessageNumber),
@@ -340,7 +340,7 @@ fn expected(message: &Message) -> Value {
     put("method", json!(message.method));
     match std::str::from_utf8(&message.raw) {
         Ok(raw) => put("raw", json!(raw)),
-        Err(_) => put("raw_base64", json!(STANDARD.encode(&message.raw))),
+        Err(_) => put("raw_base64", json!(STANDARD.encode(&*message.raw))),
     }
     put("batch", message.batch.map_or(Value::Null, |(number, index)| json!({ "number": number, "index": index })));
     put("answers", json!(message.answers.map(|number| number.0)));

@@ -79,7 +79,7 @@ fn a_message() -> impl Strategy<Value = (Message, Option<String>)> {
             message.method = Some("tools/call".into());
         }
         if broken {
-            message.raw.push(0xff);
+            message.raw = [&*message.raw, b"\xff"].concat().into();
         }
         let tool = tool.filter(|_| message.method.as_deref() == Some("tools/call"));
         (message, tool)

@@ -77,11 +77,11 @@ fn a_call_and_its_answers() {
 #[test]
 fn odd_texts_have_no_values_and_can_be_searched() {
     let mut odd = message(1, "{}");
-    odd.raw = b"\xff{\"params\":1} na\xc3\xafve".to_vec();
+    odd.raw = b"\xff{\"params\":1} na\xc3\xafve".to_vec().into();
     assert!(passes("not params and not json and NAÏVE", &odd, None));
-    odd.raw = br#"{"params":{"a":1},"params":{"a":2}}"#.to_vec();
+    odd.raw = br#"{"params":{"a":1},"params":{"a":2}}"#.to_vec().into();
     assert!(passes("params.a = 2 and not params.a = 1", &odd, None));
-    odd.raw = br#"{"params":{"a":18446744073709551617}}"#.to_vec();
+    odd.raw = br#"{"params":{"a":18446744073709551617}}"#.to_vec().into();
     assert!(passes("params.a > 18446744073709551616 and not params.a > 18446744073709551617", &odd, None));
 }
 

@@ -67,7 +67,7 @@ impl Fragment {
     }
 
     fn push(&mut self, message: &Message) {
-        let line = message.raw.as_slice();
+        let line = &*message.raw;
         let is_begin = line.trim_ascii_start().first().is_some_and(|byte| matches!(byte, b'{' | b'['));
         let position = self.position.behind(line);
         let is_too_much = self.text.len().saturating_add(line.len()) > BYTES;

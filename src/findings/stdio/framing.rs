@@ -70,7 +70,7 @@ static TWO_MESSAGES: Rule = Rule {
 
 /// How many messages a line that is none begins with.
 pub(in crate::findings) fn messages_on(line: &Message) -> usize {
-    let Ok(text) = std::str::from_utf8(&line.raw) else { return 0 };
+    let Some(text) = line.raw.text() else { return 0 };
     if !text.trim_start().starts_with(['{', '[']) {
         return 0;
     }

@@ -9,21 +9,21 @@ use super::{Fault, MISMATCHES, Revision, Role, check, locate, methods};
 ///
 /// Where a law is broken.
 pub fn fuzz_shape(data: &[u8]) {
-    let text = std::str::from_utf8(data).ok();
-    let is_json = text.is_some_and(crate::decode::json::is_json);
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let is_json = crate::decode::json::is_json(text);
     for (revision, _) in Revision::NAMES {
         let asked = methods(revision, true).chain(methods(revision, false)).map(Role::Method);
         let answered = methods(revision, true).map(Role::AnswerTo);
         for role in asked.chain(answered).chain([Role::Error]) {
-            let mismatches = check(revision, role, data);
+            let mismatches = check(revision, role, text);
             assert!(mismatches.len() <= MISMATCHES, "mismatches are bounded");
             for mismatch in mismatches {
-                let value = &text.expect("only text has mismatches")[mismatch.range.clone()];
+                let value = &text[mismatch.range.clone()];
                 if is_json {
                     assert!(crate::decode::json::is_json(value), "{value} is one value");
                 }
                 let cut = mismatch.path.contains('…');
-                if let Some(there) = text.filter(|_| is_json && !cut).and_then(|text| locate(text, &mismatch.path)) {
+                if let Some(there) = locate(text, &mismatch.path).filter(|_| is_json && !cut) {
                     // A name that occurs twice leads to the first.
                     assert!(mismatch.fault == Fault::Missing || there.start <= mismatch.range.start);
                 }

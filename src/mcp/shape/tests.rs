@@ -1,7 +1,7 @@
 use super::*;
 
 fn told(revision: Revision, role: Role<'_>, text: &str) -> Vec<String> {
-    check(revision, role, text.as_bytes()).iter().map(Mismatch::to_string).collect()
+    check(revision, role, text).iter().map(Mismatch::to_string).collect()
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn mismatches_are_few_and_stand_in_the_text() {
         r#" {{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{{"name":"x","arguments":{{{}}}}}}}"#,
         (0..1000).map(|number| format!(r#""{number}é":{number}"#)).collect::<Vec<_>>().join(",")
     );
-    let mismatches = check(Revision::V2025_06_18, Role::Method("prompts/get"), text.as_bytes());
+    let mismatches = check(Revision::V2025_06_18, Role::Method("prompts/get"), &text);
     assert_eq!(mismatches.len(), MISMATCHES);
     assert_eq!(&text[mismatches[3].range.clone()], "3");
     assert_eq!(mismatches[3].path, "/params/arguments/3é");
@@ -114,10 +114,9 @@ fn unknown_methods_and_broken_texts_say_nothing() {
     assert!(told(Revision::V2026_07_28, Role::Method("initialize"), "{}").is_empty());
     for text in ["", "{", r#"{"params"#, r#"{"params":{"name":"#, r#"{"params":{"name":1"#, "]", "\"", "\u{feff}"] {
         assert!(told(Revision::V2025_11_25, Role::Method("tools/call"), text).len() <= 1, "{text}");
-        check(Revision::V2025_11_25, Role::Error, text.as_bytes());
-        check(Revision::V2025_11_25, Role::AnswerTo("tools/call"), text.as_bytes());
+        check(Revision::V2025_11_25, Role::Error, text);
+        check(Revision::V2025_11_25, Role::AnswerTo("tools/call"), text);
     }
-    assert!(check(Revision::V2025_11_25, Role::Error, b"\xff").is_empty());
 }
 
 #[test]

@@ -138,7 +138,7 @@ impl Tracker {
         sink: &mut Sink<'_>,
     ) {
         let Some(place) = self.exchanges.get(&exchange) else { return };
-        let announced = String::from_utf8_lossy(&text.bytes);
+        let announced = String::from_utf8_lossy(&text.raw);
         let target = &uri::resolved(&place.target, announced.trim());
         let server = place.server;
         let number = match self.places.announced(server, target) {

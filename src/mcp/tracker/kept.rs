@@ -1,10 +1,9 @@
 //! A text of an HTTP exchange that cannot be read yet, with all that reading it takes.
 
-use std::borrow::Cow;
-
 use super::early::Since;
 use crate::capture::{Provenance, Span, Time};
 use crate::decode::exchange::ExchangeNumber;
+use crate::decode::raw::Raw;
 use crate::decode::stack::{Connected, Text, TextCarrier};
 use crate::decode::{ConnectionId, Direction};
 
@@ -15,7 +14,7 @@ pub(super) struct Kept {
     direction: Direction,
     /// Of a server-sent event, its kind and its id.
     event: Option<[Option<String>; 2]>,
-    bytes: Vec<u8>,
+    raw: Raw<'static>,
     span: Span,
     provenance: Provenance,
     time: Time,
@@ -38,7 +37,7 @@ impl Kept {
             connection: text.connection,
             direction: text.direction,
             event,
-            bytes: text.bytes.to_vec(),
+            raw: text.raw.clone().into_owned(),
             span: text.span,
             provenance: text.provenance.extract(text.span),
             time: text.time,
@@ -49,7 +48,7 @@ impl Kept {
 
     /// Bytes of the text.
     pub fn size(&self) -> usize {
-        self.bytes.len()
+        self.raw.len()
     }
 
     /// The text as it came.
@@ -59,6 +58,6 @@ impl Kept {
             Some([kind, id]) => TextCarrier::SseEvent { exchange, kind: kind.as_deref(), id: id.as_deref() },
             None => TextCarrier::Body(exchange),
         };
-        Text { connection, direction, bytes: Cow::Borrowed(&self.bytes), span, provenance, time, carrier }
+        Text { connection, direction, raw: self.raw.borrowed(), span, provenance, time, carrier }
     }
 }

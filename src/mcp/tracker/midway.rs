@@ -46,7 +46,7 @@ impl Tracker {
     /// The session of HTTP+SSE that alone waits for this answer, which came on a stream whose request was not seen.
     fn asking(&self, place: &Place, text: &Text<'_>, envelope: Option<&Envelope>) -> Option<SessionNumber> {
         let envelope = envelope.filter(|envelope| matches!(envelope.kind, Some(Kind::Response | Kind::Error)))?;
-        let id = std::str::from_utf8(text.bytes.get(envelope.id.clone()?)?).ok()?;
+        let id = text.raw.part(envelope.id.clone()?)?;
         let asks = |state: &&State| {
             state.session.transport == Transport::HttpSse && state.pairing.awaits(Direction::ClientToServer, id)
         };

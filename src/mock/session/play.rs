@@ -77,7 +77,7 @@ impl Session {
         (play.next, play.since) = (play.next + 1, due);
         let script = &stage.part(play.era).script;
         let message = script.message(line.message);
-        let Ok(text) = std::str::from_utf8(&message.raw) else { return };
+        let Some(text) = message.raw.text() else { return };
         let text = text.trim_start_matches('\u{feff}').trim();
         let (mut post, mut text) =
             (Some(play.post).filter(|_| play.id.is_some() && !play.is_answered), text.to_owned());

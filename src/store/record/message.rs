@@ -145,7 +145,8 @@ impl MessageRow {
 
     /// The message, with its text. The envelope is read from that again.
     pub(in crate::store) fn with_text(self, raw: Vec<u8>, findings: Vec<&'static str>, limits: &Limits) -> Message {
-        let envelope = match jsonrpc::parse(&raw, limits.json_depth, limits.batch) {
+        let raw = raw.into();
+        let envelope = match jsonrpc::read(&raw, limits.json_depth, limits.batch) {
             Parsed::Single(envelope) => envelope,
             Parsed::Batch(_) | Parsed::Invalid(_) => Envelope::default(),
         };

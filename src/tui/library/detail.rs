@@ -40,7 +40,7 @@ pub(super) fn read(reader: &Reader, session: SessionNumber, number: MessageNumbe
     };
     let Some(message) = reader.message_of(session, number)? else { return Ok(None) };
     let exchange = message.exchange.map(|number| reader.exchange(capture, number)).transpose()?.flatten();
-    let text = Source { title: "JSON text".to_owned(), bytes: message.raw.clone(), packet: None };
+    let text = Source { title: "JSON text".to_owned(), bytes: message.raw.to_vec(), packet: None };
     let mut parts = Parts {
         tracer: Tracer::new(reader, capture),
         reader,
