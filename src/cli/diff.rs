@@ -1,5 +1,6 @@
 //! `mcptap diff`: two recordings of the same conversation.
 
+use std::hash::RandomState;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,16 +11,18 @@ use super::args::{Colour, Comparing, Decoding, Diff, ReportFormat};
 use super::{output, target};
 use crate::compare::text::Style;
 use crate::compare::{Report, Rules, json, junit, pairing, text};
-use crate::replay::Recording;
+use crate::replay::Compared;
 
 pub fn run(arguments: Diff, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
     let rules = rules(&arguments.comparing)?;
-    let old = load(&arguments.old, arguments.session, &arguments.decoding, db.clone())?;
-    let new = load(&arguments.new, arguments.other_session.or(arguments.session), &arguments.decoding, db)?;
-    let mut report = pairing::compare(&old.messages, &new.messages, &rules);
+    let hashes = RandomState::new();
+    let read = |target: &str, session, db| read(target, session, &arguments.decoding, db, &hashes);
+    let mut old = read(&arguments.old, arguments.session, db.clone())?;
+    let mut new = read(&arguments.new, arguments.other_session.or(arguments.session), db)?;
+    let mut answer = |side, number| if side == 0 { old.texts.answer(number) } else { new.texts.answer(number) };
+    let mut report = pairing::compare([&old.side, &new.side], &mut answer, &rules)?;
     if old.session.protocol_version != new.session.protocol_version {
-        let revision =
-            |recording: &Recording| recording.session.protocol_version.clone().unwrap_or_else(|| "unknown".into());
+        let revision = |one: &Compared| one.session.protocol_version.clone().unwrap_or_else(|| "unknown".into());
         report.notes.push(format!("revision {} before, {} now", revision(&old), revision(&new)));
     }
     (report.old, report.new) = (arguments.old, arguments.new);
@@ -27,10 +30,16 @@ pub fn run(arguments: Diff, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
 }
 
 /// The one session of a target.
-pub fn load(target: &str, session: Option<u32>, decoding: &Decoding, db: Option<PathBuf>) -> Result<Recording> {
+fn read(
+    target: &str,
+    session: Option<u32>,
+    decoding: &Decoding,
+    db: Option<PathBuf>,
+    hashes: &RandomState,
+) -> Result<Compared> {
     let opened = target::open(Some(target), session, decoding, db)?;
     let session = opened.one_session().with_context(|| format!("cannot compare {target}"))?;
-    Recording::load(&opened.reader, session)
+    Compared::read(&opened.reader, session, hashes)
 }
 
 /// What a comparison sets aside, from its options.

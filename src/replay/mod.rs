@@ -17,6 +17,7 @@
 //! What goes over the wire is recorded like any traffic: as packets, through the one decoder.
 
 pub mod capture;
+pub mod compared;
 pub mod edit;
 pub mod flow;
 pub mod follow;
@@ -38,6 +39,7 @@ pub mod transport;
 #[cfg(test)]
 pub(crate) mod talk;
 
+pub use compared::Compared;
 pub use flow::Flow;
 pub use follow::{Follower, Progress};
 pub use job::Job;

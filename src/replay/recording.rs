@@ -1,4 +1,4 @@
-//! A saved session, whole: what diff and mock work on.
+//! A saved session, whole: what mock works on.
 
 use anyhow::{Result, bail};
 

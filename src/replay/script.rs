@@ -160,11 +160,8 @@ impl Script {
         let Some(answer) = &self.plan.steps[step].answer else {
             return Answer::Nothing("no answer was recorded".to_owned());
         };
-        match texts.message(Direction::ServerToClient, answer.number) {
-            Ok(Some(message)) => Answer::of(message),
-            Ok(None) => Answer::Nothing("the recorded answer is not there any more".to_owned()),
-            Err(error) => Answer::Nothing(format!("the recorded answer cannot be read: {error:#}")),
-        }
+        let unread = |error| Answer::Nothing(format!("the recorded answer cannot be read: {error:#}"));
+        texts.answer(answer.number).unwrap_or_else(unread)
     }
 
     /// A new answer to a step.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
+use crate::compare::Answer;
 use crate::decode::Direction;
 use crate::mcp::facts::part;
 use crate::mcp::{Message, MessageNumber, Session};
@@ -69,6 +70,15 @@ impl Texts {
             *page = self.reader.conversation(&self.session, Some(side), Page::from(number, AHEAD))?;
         }
         Ok(find(page).map(|at| &page[at]))
+    }
+
+    /// An answer of the server.
+    ///
+    /// # Errors
+    /// As for [`Texts::message`].
+    pub fn answer(&mut self, number: MessageNumber) -> Result<Answer> {
+        let gone = || Answer::Nothing("the recorded answer is not there any more".to_owned());
+        Ok(self.message(Direction::ServerToClient, number)?.map_or_else(gone, Answer::of))
     }
 
     /// A member of a message, as JSON text.
