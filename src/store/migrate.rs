@@ -5,7 +5,8 @@
 
 use std::ffi::OsStr;
 use std::path::Path;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use rusqlite::config::DbConfig;
@@ -23,6 +24,9 @@ const APPLICATION_ID: i32 = i32::from_be_bytes(*b"MCPT");
 /// Measured with texts of 2 KB: twice the speed of 4,096, and files of 1.1 instead of 2 times the text.
 const PAGE_SIZE: u32 = 16_384;
 
+/// How long to wait before a locked database is tried again.
+const PAUSE: Duration = Duration::from_millis(5);
+
 /// What a file is to us.
 enum Identity {
     Empty,
@@ -35,7 +39,7 @@ pub(super) fn open_writer(place: &Place, busy_timeout: Duration) -> anyhow::Resu
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = connect(place.path().as_os_str(), place, flags, busy_timeout)?;
     let identity = identify(&connection, place)?;
-    prepare(&mut connection, identity, place.is_temporary())
+    prepare(&mut connection, identity, place.is_temporary(), busy_timeout)
         .with_context(|| format!("cannot prepare the database {}", place.path().display()))?;
     Ok(connection)
 }
@@ -93,6 +97,8 @@ fn frozen(connection: &Connection, place: &Place) -> Option<String> {
 /// Looks at the file without changing it.
 fn identify(connection: &Connection, place: &Place) -> anyhow::Result<Identity> {
     let path = place.path().display();
+    // All at one time: another program may be creating it.
+    let connection = connection.unchecked_transaction().with_context(|| format!("cannot read the database {path}"))?;
     let number = |pragma: &str| connection.pragma_query_value(None, pragma, |row| row.get::<_, i32>(0));
     let application = match number("application_id") {
         Err(rusqlite::Error::SqliteFailure(error, _)) if error.code == ErrorCode::NotADatabase => {
@@ -114,19 +120,40 @@ fn identify(connection: &Connection, place: &Place) -> anyhow::Result<Identity> 
     }
 }
 
-fn prepare(connection: &mut Connection, identity: Identity, temporary: bool) -> rusqlite::Result<()> {
+fn prepare(
+    connection: &mut Connection,
+    identity: Identity,
+    temporary: bool,
+    busy_timeout: Duration,
+) -> rusqlite::Result<()> {
     if let Identity::Empty = identity {
         // Only before the first page is written, and before WAL.
         connection.pragma_update(None, "page_size", PAGE_SIZE)?;
     }
     // Readers never wait for the writer, nor it for them; what was committed survives the death of the process.
-    connection.pragma_update(None, "journal_mode", "WAL")?;
+    patiently(busy_timeout, || connection.pragma_update(None, "journal_mode", "WAL"))?;
     // A power cut may take the last commits, but never the file. A temporary file need not survive it at all.
     connection.pragma_update(None, "synchronous", if temporary { "OFF" } else { "NORMAL" })?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     connection.set_prepared_statement_cache_capacity(64);
     migrate(connection)
+}
+
+/// Tries again while the database is locked: where two want to change its mode at once SQLite itself does not wait, since each
+/// would wait for the other.
+fn patiently(busy_timeout: Duration, attempt: impl Fn() -> rusqlite::Result<()>) -> rusqlite::Result<()> {
+    let begun = Instant::now();
+    loop {
+        match attempt() {
+            Err(rusqlite::Error::SqliteFailure(error, _))
+                if error.code == ErrorCode::DatabaseBusy && begun.elapsed() < busy_timeout =>
+            {
+                thread::sleep(PAUSE);
+            }
+            done => return done,
+        }
+    }
 }
 
 fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {

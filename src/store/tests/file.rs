@@ -198,6 +198,26 @@ fn a_locked_database_loses_nothing_until_memory_ends() {
 }
 
 #[test]
+fn a_file_may_be_made_by_several_at_once() {
+    const WRITERS: usize = 8;
+    for _ in 0..20 {
+        let directory = directory();
+        let path = directory.path().join("captures.db");
+        let begin = Barrier::new(WRITERS);
+        let create = || {
+            begin.wait();
+            Writer::create(&*path, &info(), Options::default()).map(drop)
+        };
+        let created: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..WRITERS).map(|_| scope.spawn(create)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        created.into_iter().for_each(|created| created.unwrap());
+        assert_eq!(Reader::open(&*path).unwrap().captures(Page::first(100)).unwrap().len(), WRITERS);
+    }
+}
+
+#[test]
 fn several_writers_share_a_file_and_readers_see_whole_transactions() {
     const WRITERS: u64 = 4;
     const COMMITS: u64 = 20;
