@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use rustix::fs::{Access, access, statvfs};
 
 use super::args::Colour;
@@ -104,6 +104,8 @@ fn wrap() -> Outcome {
 fn sniff() -> Outcome {
     use std::net::UdpSocket;
     use std::time::{Duration, Instant};
+
+    use anyhow::{anyhow, bail};
 
     use crate::source::live::{Live, LiveOptions, interfaces};
     use crate::source::{Item, Source};
