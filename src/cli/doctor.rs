@@ -15,7 +15,7 @@ use super::{output, target};
 use crate::decode::tls::keylog::KeyLog;
 use crate::store::{Place, Reader, Scope};
 use crate::view::paint::Tone;
-use crate::view::units;
+use crate::view::{safe, units};
 
 /// A request, and from `cat` what comes back.
 const PING: &str = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n";
@@ -60,7 +60,8 @@ pub fn run(db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
             State::Note => ("note", Tone::Warning),
             State::Bad => ("bad ", Tone::Error),
         };
-        writeln!(out, "{}  {about:<8}  {}", paint.paint(tone, word), text.replace('\n', "\n                "))?;
+        let lines: Vec<_> = text.lines().map(safe::visible).collect();
+        writeln!(out, "{}  {about:<8}  {}", paint.paint(tone, word), lines.join("\n                "))?;
         out.flush()?;
     }
     Ok(ExitCode::from(u8::from(has_failed)))
@@ -187,6 +188,7 @@ fn keys(path: Option<&Path>) -> Outcome {
     if !path.exists() {
         return Ok((State::Note, format!("{shown} is not there yet: nobody wrote secrets to it\n{how}")));
     }
+    ensure!(path.is_file(), "{shown} is no file: secrets are not read from it");
     let mut bytes = Vec::new();
     File::open(path)
         .and_then(|file| file.take(KEYS).read_to_end(&mut bytes))

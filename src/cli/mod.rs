@@ -36,6 +36,8 @@ use clap::{CommandFactory, Parser};
 
 use args::{Arguments, Command};
 
+use crate::view::safe;
+
 /// Runs the program. A closed pipe at the reader's end is success: `mcptap read x | head`.
 pub fn main() -> ExitCode {
     let arguments = match Arguments::try_parse_from(with_command(std::env::args_os().collect())) {
@@ -50,7 +52,10 @@ pub fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("mcptap: {error:#}");
+            // An error may quote what a file, a server or a configuration says.
+            let lines = format!("{error:#}");
+            let lines: Vec<_> = lines.lines().map(safe::visible).collect();
+            eprintln!("mcptap: {}", lines.join("\n"));
             ExitCode::from(2)
         }
     }

@@ -150,6 +150,13 @@ fn a_configuration_that_cannot_be_read_is_left_alone() {
     assert!(code == Some(2) && told.contains("cannot read ") && told.contains("mcp.json"), "{told}");
     assert_eq!(home.configuration(), "{ \"mcpServers\": ");
     assert_eq!(home.run(&["install", "zed"]).0, Some(2), "it is not here");
+    // A project's configuration may be anybody's: nothing in it acts on the terminal.
+    fs::write(home.path("kept.json"), r#"{"mcpServers":{"a\u001b[31m":{"command":"b\u001b[2J"}}}"#).unwrap();
+    for words in [&["install"][..], &["install", "cursor", "c"]] {
+        let (_, said, told) = home.run(words);
+        let both = said + &told;
+        assert!(both.contains("␛[31m") && !both.contains('\u{1b}'), "{both}");
+    }
     assert_eq!(home.run(&["install", "no-such-client"]).0, Some(2));
     fs::write(home.path("kept.json"), "{}").unwrap();
     assert_eq!(home.run(&["install", home.path("kept.json").to_str().unwrap()]).0, Some(1), "there is no server in it");

@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use super::Index;
-use super::scan::{blanks, repeated, zeros};
+use super::scan::{blanks, in_words, quotes, repeated};
 
 /// Why reading ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -251,19 +251,11 @@ const WORDS: usize = 6;
 
 /// The next quotation mark, backslash or control from `at` on.
 fn special(bytes: &[u8], at: usize) -> Option<usize> {
-    const WORD: usize = size_of::<u64>();
-    let mut at = at;
-    for _ in 0..WORDS {
-        let Some(word) = bytes.get(at..).and_then(<[u8]>::first_chunk::<WORD>) else { break };
-        let word = u64::from_le_bytes(*word);
-        // The lowest byte that is marked is right; one above it may not be.
-        let controls = word.wrapping_sub(repeated(0x20)) & !word & repeated(0x80);
-        let marked = zeros(word ^ repeated(b'"')) | zeros(word ^ repeated(b'\\')) | controls;
-        if marked != 0 {
-            return Some(at + marked.trailing_zeros() as usize / 8);
-        }
-        at += WORD;
-    }
+    let controls = |word: u64| word.wrapping_sub(repeated(0x20)) & !word & repeated(0x80);
+    let at = match in_words(bytes, at, WORDS, |word| quotes(word) | controls(word)) {
+        Ok(found) => return Some(found),
+        Err(at) => at,
+    };
     let rest = bytes.get(at..)?;
     let end = memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
     // Written so that it compiles to comparisons of whole vectors: hardly ever is there one.

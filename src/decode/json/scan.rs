@@ -111,19 +111,31 @@ const WORDS: usize = 4;
 
 /// The next quotation mark or backslash from `at` on.
 fn mark(bytes: &[u8], at: usize) -> Option<usize> {
+    match in_words(bytes, at, WORDS, quotes) {
+        Ok(found) => Some(found),
+        Err(at) => memchr::memchr2(b'"', b'\\', bytes.get(at..)?).map(|found| at + found),
+    }
+}
+
+/// The first byte from `at` on that `marks` finds in one of the next words, or where they end.
+pub(super) fn in_words(bytes: &[u8], at: usize, words: usize, marks: impl Fn(u64) -> u64) -> Result<usize, usize> {
     const WORD: usize = size_of::<u64>();
     let mut at = at;
-    for _ in 0..WORDS {
+    for _ in 0..words {
         let Some(word) = bytes.get(at..).and_then(<[u8]>::first_chunk::<WORD>) else { break };
-        let word = u64::from_le_bytes(*word);
         // The lowest byte that is marked is right; one above it may not be.
-        let marked = zeros(word ^ repeated(b'"')) | zeros(word ^ repeated(b'\\'));
+        let marked = marks(u64::from_le_bytes(*word));
         if marked != 0 {
-            return Some(at + marked.trailing_zeros() as usize / 8);
+            return Ok(at + marked.trailing_zeros() as usize / 8);
         }
         at += WORD;
     }
-    memchr::memchr2(b'"', b'\\', bytes.get(at..)?).map(|found| at + found)
+    Err(at)
+}
+
+/// The high bit of each quotation mark and backslash.
+pub(super) const fn quotes(word: u64) -> u64 {
+    zeros(word ^ repeated(b'"')) | zeros(word ^ repeated(b'\\'))
 }
 
 pub(super) const fn repeated(byte: u8) -> u64 {
@@ -131,7 +143,7 @@ pub(super) const fn repeated(byte: u8) -> u64 {
 }
 
 /// The high bit of each byte that is zero, and perhaps of some above it.
-pub(super) const fn zeros(word: u64) -> u64 {
+const fn zeros(word: u64) -> u64 {
     word.wrapping_sub(repeated(1)) & !word & repeated(0x80)
 }
 

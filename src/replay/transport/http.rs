@@ -28,7 +28,7 @@ use self::origin::{Hops, Origin, resolve};
 use self::reading::Part;
 use self::stream::Event;
 use self::task::{Task, What};
-use super::{Arrival, Failure, FailureKind, Next, Outgoing, Transport};
+use super::{Arrival, Failure, FailureKind, HEED, Next, Outgoing, Transport};
 use crate::capture::Limits;
 use crate::decode::jsonrpc::{self, Kind, Parsed};
 use crate::replay::translate::{Era, headers};
@@ -46,9 +46,6 @@ const RETRY_MOST: Duration = Duration::from_secs(10);
 
 /// How long the server may take to take what was said last, and to end the session.
 const GRACE: Duration = Duration::from_secs(10);
-
-/// How often it is looked, while nothing comes, whether somebody ends the replay.
-const HEED: Duration = Duration::from_millis(20);
 
 /// Bytes of an answer's body.
 const BODY: usize = 128 << 20;

@@ -5,9 +5,12 @@ pub mod http;
 pub mod stdio;
 
 use std::fmt;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
+
+/// How often it is looked, while nothing comes, whether somebody ends the replay.
+const HEED: Duration = Duration::from_millis(20);
 
 /// A message on its way to the server.
 #[derive(Clone, Debug, Default)]

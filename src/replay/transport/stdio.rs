@@ -17,7 +17,7 @@ use crossbeam_channel::{Receiver, TryRecvError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 
-use super::{Arrival, Failure, FailureKind, Next, Outgoing, Transport};
+use super::{Arrival, Failure, FailureKind, HEED, Next, Outgoing, Transport};
 use crate::capture::pipe::{Exit, Pipe};
 use crate::source::now;
 use crate::source::stdio::{self, Observations, Server, Tap};
@@ -37,9 +37,6 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// How often it is looked whether it has.
 const LOOK: Duration = Duration::from_millis(1);
-
-/// How often it is looked, while nothing comes, whether somebody ends the replay.
-const HEED: Duration = Duration::from_millis(20);
 
 /// What is noted of the server, also by the thread that listens to its stderr.
 #[derive(Debug)]
