@@ -1,8 +1,10 @@
 //! The bytes delivered last, to tell an honest retransmission from one with other content.
 //!
-//! A pool of rings of equal size, lent to the directions that deliver. When all are lent, the one lent longest ago goes
-//! to the next that asks: the memory is fixed whatever the number of connections, and a direction without a ring merely
-//! cannot compare.
+//! What is remembered of a direction is its last flight: once the peer has all of it, the next bytes take its place. So what
+//! connections that ask and answer need is short, and stays in the processor's cache.
+//!
+//! A pool of rings, lent to the directions that deliver. When all are lent, the one lent longest ago goes to the next that
+//! asks: the memory is bounded whatever the number of connections, and a direction without a ring merely cannot compare.
 
 use super::assembler::Difference;
 use super::{ConnectionId, Side};
@@ -17,10 +19,20 @@ type Owner = (ConnectionId, Side);
 #[derive(Debug)]
 struct Ring {
     owner: Owner,
+    /// Position of the byte that stands first in `bytes`.
+    base: u64,
     /// Position behind the last byte remembered, and how many bytes before it are.
     end: u64,
     filled: usize,
-    bytes: Box<[u8]>,
+    /// As long as the longest flight so far asked for, at most [`RING`].
+    bytes: Vec<u8>,
+}
+
+impl Ring {
+    /// Where the byte at `position` stands.
+    fn at(&self, position: u64) -> usize {
+        position.wrapping_sub(self.base) as usize % RING
+    }
 }
 
 /// The pool.
@@ -40,16 +52,20 @@ impl Recent {
         Recent { rings: Vec::new(), most: limits.reassembly_total / 8 / RING, oldest: 0 }
     }
 
-    /// Remembers bytes just delivered at `position`.
-    pub fn remember(&mut self, owner: Owner, hint: &mut Hint, position: u64, bytes: &[u8]) {
+    /// Remembers bytes just delivered at `position`, of a direction whose peer has everything below `acknowledged`.
+    pub fn remember(&mut self, owner: Owner, hint: &mut Hint, position: u64, acknowledged: u64, bytes: &[u8]) {
         let Some(ring) = self.ring(owner, hint) else { return };
-        if ring.end != position {
-            ring.filled = 0;
+        if ring.end != position || ring.end <= acknowledged {
+            (ring.base, ring.filled) = (position, 0);
         }
         ring.end = position + bytes.len() as u64;
         ring.filled = (ring.filled + bytes.len()).min(RING);
         let bytes = &bytes[bytes.len().saturating_sub(RING)..];
-        let at = (ring.end as usize).wrapping_sub(bytes.len()) % RING;
+        let flight = usize::try_from(ring.end - ring.base).map_or(RING, |flight| flight.min(RING));
+        if ring.bytes.len() < flight {
+            ring.bytes.resize(flight.next_power_of_two(), 0);
+        }
+        let at = ring.at(ring.end - bytes.len() as u64);
         let (low, high) = bytes.split_at(bytes.len().min(RING - at));
         ring.bytes[at..at + low.len()].copy_from_slice(low);
         ring.bytes[..high.len()].copy_from_slice(high);
@@ -65,7 +81,7 @@ impl Recent {
             return difference;
         }
         let again = &bytes[(from - position) as usize..(to - position) as usize];
-        let at = from as usize % RING;
+        let at = ring.at(from);
         let (low, high) = again.split_at(again.len().min(RING - at));
         difference.compare(from, &ring.bytes[at..at + low.len()], low);
         difference.compare(from + low.len() as u64, &ring.bytes[..high.len()], high);
@@ -77,7 +93,7 @@ impl Recent {
         if !owned {
             if self.rings.len() < self.most {
                 *hint = self.rings.len() as Hint;
-                self.rings.push(Ring { owner, end: 0, filled: 0, bytes: vec![0; RING].into() });
+                self.rings.push(Ring { owner, base: 0, end: 0, filled: 0, bytes: Vec::new() });
             } else {
                 *hint = self.oldest as Hint;
                 self.oldest = (self.oldest + 1) % self.most.max(1);
@@ -101,7 +117,7 @@ mod tests {
         let mut hint = 0;
         let bytes: Vec<u8> = (0..200_000u32).map(|at| (at % 251) as u8).collect();
         for (number, piece) in bytes.chunks(1_460).enumerate() {
-            recent.remember(OWNER, &mut hint, 1_000 + number as u64 * 1_460, piece);
+            recent.remember(OWNER, &mut hint, 1_000 + number as u64 * 1_460, 0, piece);
         }
         let end = 1_000 + bytes.len() as u64;
         let mut again = bytes[190_000..].to_vec();
@@ -118,10 +134,23 @@ mod tests {
     fn one_piece_longer_than_a_ring_leaves_its_end() {
         let mut recent = Recent::new(&Limits::default());
         let mut hint = 0;
-        recent.remember(OWNER, &mut hint, 7, &vec![1; RING + 100]);
+        recent.remember(OWNER, &mut hint, 7, 0, &vec![1; RING + 100]);
         assert_eq!(recent.compare(OWNER, hint, 107, &[1; 10]).bytes, 0);
         assert_eq!(recent.compare(OWNER, hint, 107, &[2; 10]).bytes, 10);
         assert_eq!(recent.compare(OWNER, hint, 7, &[2; 10]).bytes, 0, "forgotten");
+    }
+
+    #[test]
+    fn a_flight_that_the_peer_has_makes_room_for_the_next() {
+        let mut recent = Recent::new(&Limits::default());
+        let mut hint = 0;
+        recent.remember(OWNER, &mut hint, 10, 0, b"first");
+        recent.remember(OWNER, &mut hint, 15, 12, b"second");
+        assert_eq!(recent.compare(OWNER, hint, 10, b"f?rstse?ond").bytes, 2);
+        assert_eq!(recent.compare(OWNER, hint, 18, b"???").bytes, 3, "not before there is a next");
+        recent.remember(OWNER, &mut hint, 21, 21, b"third");
+        assert_eq!(recent.compare(OWNER, hint, 10, b"f?rstse?ondth?rd").position(), Some(23));
+        assert_eq!(recent.rings[hint as usize].bytes[..5], *b"third");
     }
 
     #[test]
@@ -129,11 +158,11 @@ mod tests {
         let limits = Limits { reassembly_total: RING * 8, ..Limits::default() };
         let mut recent = Recent::new(&limits);
         let (mut mine, mut theirs) = (0, 0);
-        recent.remember(OWNER, &mut mine, 0, b"abc");
-        recent.remember((ConnectionId(2), Side::First), &mut theirs, 0, b"xyz");
+        recent.remember(OWNER, &mut mine, 0, 0, b"abc");
+        recent.remember((ConnectionId(2), Side::First), &mut theirs, 0, 0, b"xyz");
         assert_eq!(recent.compare(OWNER, mine, 0, b"???").bytes, 0);
         assert_eq!(recent.compare((ConnectionId(2), Side::First), theirs, 0, b"?y?").bytes, 2);
         let mut none = Recent::new(&Limits { reassembly_total: 0, ..Limits::default() });
-        none.remember(OWNER, &mut mine, 0, b"abc");
+        none.remember(OWNER, &mut mine, 0, 0, b"abc");
     }
 }
