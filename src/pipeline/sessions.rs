@@ -60,6 +60,8 @@ const HELD: usize = 64;
 pub(super) struct Sessions {
     pub(super) options: Options,
     tracker: Tracker,
+    /// What it said last and is not taken in yet. Kept for its memory.
+    said: Vec<Tracked>,
     checker: Checker,
     pub(super) counts: Counts,
     names: FxHashMap<IpAddr, String>,
@@ -100,6 +102,7 @@ impl Sessions {
         Sessions {
             options,
             tracker: Tracker::new(options.limits),
+            said: Vec::new(),
             checker: Checker::new(options.limits),
             counts: Counts::default(),
             names: FxHashMap::default(),
@@ -199,15 +202,10 @@ impl Sessions {
     pub(super) fn unit(&mut self, unit: Unit<'_>, emit: &mut Emit<'_>) {
         match unit {
             Unit::Text(text, connected) => {
-                let Sessions { tracker, .. } = self;
-                let mut said = Vec::new();
-                tracker.text(text, connected, &mut |tracked| said.push(tracked));
-                said.into_iter().for_each(|tracked| self.tracked(tracked, emit));
+                self.track(emit, |tracker, say| tracker.text(text, connected, say));
             }
             Unit::Head(exchange, direction, connected) => {
-                let mut said = Vec::new();
-                self.tracker.head(exchange, direction, connected, &mut |tracked| said.push(tracked));
-                said.into_iter().for_each(|tracked| self.tracked(tracked, emit));
+                self.track(emit, |tracker, say| tracker.head(exchange, direction, connected, say));
                 let session = self.tracker.session_at(exchange.number);
                 let found = self.checker.head(exchange, direction, session);
                 say(found, emit);
@@ -227,9 +225,7 @@ impl Sessions {
                 say(found, emit);
             }
             Unit::Exchange(exchange) => {
-                let mut said = Vec::new();
-                self.tracker.exchange_over(exchange.number, &mut |tracked| said.push(tracked));
-                said.into_iter().for_each(|tracked| self.tracked(tracked, emit));
+                self.track(emit, |tracker, say| tracker.exchange_over(exchange.number, say));
                 let found = self.checker.exchange(&exchange);
                 self.counts.exchanges += 1;
                 emit(Event::Exchange(exchange));
@@ -275,15 +271,11 @@ impl Sessions {
                 say(self.checker.stated(finding), emit);
             }
         }
-        let mut said = Vec::new();
-        match &connected.process {
-            Some(process) => {
-                let time = self.counts.last.unwrap_or_default();
-                self.tracker.process(id, process, time, &mut |tracked| said.push(tracked));
-            }
-            None => self.tracker.encrypted(id, connected, &mut |tracked| said.push(tracked)),
-        }
-        said.into_iter().for_each(|tracked| self.tracked(tracked, emit));
+        let time = self.counts.last.unwrap_or_default();
+        self.track(emit, |tracker, say| match &connected.process {
+            Some(process) => tracker.process(id, process, time, say),
+            None => tracker.encrypted(id, connected, say),
+        });
     }
 
     /// Something odd in a TCP stream.
@@ -310,6 +302,14 @@ impl Sessions {
             "unknown" | "tls" if known.held.len() < HELD => known.held.push(finding),
             _ => {}
         }
+    }
+
+    /// Lets the tracker speak, then takes in what it said.
+    fn track(&mut self, emit: &mut Emit<'_>, speak: impl FnOnce(&mut Tracker, &mut dyn FnMut(Tracked))) {
+        let mut said = std::mem::take(&mut self.said);
+        speak(&mut self.tracker, &mut |tracked| said.push(tracked));
+        said.drain(..).for_each(|tracked| self.tracked(tracked, emit));
+        self.said = said;
     }
 
     /// What the tracker said.
@@ -381,9 +381,7 @@ impl Sessions {
 
     /// No message on a connection waits for its session any longer.
     pub(super) fn settle(&mut self, id: ConnectionId, emit: &mut Emit<'_>) {
-        let mut said = Vec::new();
-        self.tracker.name_on(id, &mut |tracked| said.push(tracked));
-        said.into_iter().for_each(|tracked| self.tracked(tracked, emit));
+        self.track(emit, |tracker, say| tracker.name_on(id, say));
     }
 
     /// A connection is over. What TCP knows of it counts now.
@@ -414,9 +412,7 @@ impl Sessions {
 
     /// The capture is over.
     pub(super) fn finish(&mut self, emit: &mut Emit<'_>) {
-        let mut said = Vec::new();
-        self.tracker.finish(&mut |tracked| said.push(tracked));
-        said.into_iter().for_each(|tracked| self.tracked(tracked, emit));
+        self.track(emit, |tracker, say| tracker.finish(say));
         for session in self.tracker.open_sessions() {
             let found = self.checker.ended(session, &self.tracker.unanswered(session));
             say(found, emit);
