@@ -209,22 +209,23 @@ pub const MASK: u8 = b'*';
 
 /// Whether the values of this header field are secrets, never shown nor written to disk unless asked for.
 pub fn is_secret(name: &[u8]) -> bool {
-    /// What the name of such a field contains, in lower case, by its first two letters: `Proxy-Authorization`, `Set-Cookie`,
-    /// `X-Csrf-Token`.
-    const fn parts(first: u8, second: u8) -> &'static [&'static [u8]] {
-        match [first, second] {
-            [b'a', b'u'] => &[b"authorization"],
-            [b'a', b'p'] => &[b"apikey", b"api-key", b"api_key"],
-            [b'c', b'o'] => &[b"cookie"],
-            [b'p', b'a'] => &[b"password"],
-            [b's', b'e'] => &[b"secret"],
-            [b't', b'o'] => &[b"token"],
+    /// What the name of such a field contains, in lower case, by a letter of it that is rare in names, and how far that stands from
+    /// its beginning: `Proxy-Authorization`, `Set-Cookie`, `X-Csrf-Token`.
+    const fn parts(letter: u8) -> &'static [(usize, &'static [u8])] {
+        match letter {
+            b'c' => &[(2, b"secret")],
+            b'k' => &[(3, b"apikey"), (4, b"api-key"), (4, b"api_key"), (3, b"cookie"), (2, b"token")],
+            b'w' => &[(4, b"password")],
+            b'z' => &[(7, b"authorization")],
             _ => &[],
         }
     }
-    name.windows(2).enumerate().any(|(at, letters)| {
-        let is_here = |part: &&[u8]| name[at..].get(..part.len()).is_some_and(|here| here.eq_ignore_ascii_case(part));
-        parts(letters[0].to_ascii_lowercase(), letters[1].to_ascii_lowercase()).iter().any(is_here)
+    name.iter().enumerate().any(|(at, letter)| {
+        parts(letter.to_ascii_lowercase()).iter().any(|(before, part)| {
+            let start = at.checked_sub(*before);
+            let here = start.and_then(|start| name.get(start..start + part.len()));
+            here.is_some_and(|here| here.eq_ignore_ascii_case(part))
+        })
     })
 }
 
@@ -261,10 +262,14 @@ mod tests {
 
     #[test]
     fn secrets_are_known_by_name() {
-        for name in ["Authorization", "COOKIE", "X-Goog-Api-Key", "X-Amz-Security-Token", "client-secret"] {
+        let parts =
+            ["authorization", "cookie", "token", "secret", "password", "apikey", "api-key", "api_key"].into_iter();
+        for name in
+            parts.flat_map(|part| [part.to_owned(), part.to_uppercase(), format!("X-{part}-k"), format!("k{part}")])
+        {
             assert!(is_secret(name.as_bytes()), "{name}");
         }
-        for name in ["Accept", "Mcp-Session-Id", "Content-Type", ""] {
+        for name in ["Accept", "Mcp-Session-Id", "Content-Type", "", "k", "z", "toke", "oken", "cook-ie", "api.key"] {
             assert!(!is_secret(name.as_bytes()), "{name}");
         }
     }
