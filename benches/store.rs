@@ -226,7 +226,7 @@ fn capture() -> (Vec<Told>, u64) {
                 transport: Transport::StreamableHttp,
                 direction,
                 kind: if answer { Kind::Response } else { Kind::Request },
-                id: Some(call.to_string()),
+                id: Some(call.to_string().into()),
                 method: Some("tools/call".into()),
                 tool: None,
                 raw: raw.into(),

@@ -24,7 +24,7 @@ pub struct Label {
 impl Label {
     /// Of a request or notification.
     pub fn of(message: &Message) -> Label {
-        let method = message.method.clone().unwrap_or_default();
+        let method = message.method.as_deref().unwrap_or_default().to_owned();
         Label { subject: subject(&method, part(message, "params").unwrap_or_default()), method }
     }
 }

@@ -65,7 +65,7 @@ impl Side {
                 self.ask(message);
             }
             (Direction::ServerToClient, Kind::Request | Kind::Notification) => {
-                *self.unasked.entry(message.method.clone().unwrap_or_default()).or_default() += 1;
+                *self.unasked.entry(message.method.as_deref().unwrap_or_default().to_owned()).or_default() += 1;
             }
             _ => {}
         }

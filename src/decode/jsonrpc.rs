@@ -10,6 +10,7 @@ mod tests;
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
@@ -72,7 +73,7 @@ pub struct Envelope {
     /// `method`.
     pub method: Option<Range<usize>>,
     /// `method`, unescaped, where it is a string. Half a surrogate pair, which only an escape can spell, becomes U+FFFD.
-    pub method_name: Option<String>,
+    pub method_name: Option<Arc<str>>,
     /// `params`.
     pub params: Option<Range<usize>>,
     /// `result`.
@@ -200,7 +201,7 @@ fn read_object(text: &str, json: &str, json_depth: usize) -> Result<Envelope, Fa
         }
     })?;
     let value = |range: &Option<Range<usize>>| range.clone().and_then(|range| text.get(range));
-    envelope.method_name = value(&envelope.method).and_then(unescaped).map(Cow::into_owned);
+    envelope.method_name = value(&envelope.method).and_then(unescaped).map(Arc::from);
     let kind = judge(&envelope, value(&envelope.error)).ok_or(Fault::NotAMessage)?;
     let [params, result, error] = bodies;
     envelope.body = match kind {

@@ -49,7 +49,7 @@ pub fn message(message: &Message) -> String {
     let id = message.id.as_deref().map(|id| format!("id {id}"));
     let words = [
         Some(message.number.0.to_string()),
-        message.method.clone(),
+        message.method.as_deref().map(str::to_owned),
         Some(safe::fit(&about(message, message.tool.as_deref()), ABOUT)),
         id,
         message.latency.filter(|_| message.answers.is_some()).map(units::duration),

@@ -7,6 +7,7 @@
 //! what is known.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
 
 use rustc_hash::FxBuildHasher;
 
@@ -34,7 +35,7 @@ const SESSIONS: usize = 65_536;
 #[derive(Debug)]
 struct Waiting {
     message: Box<Message>,
-    tool: Option<String>,
+    tool: Option<Arc<str>>,
     answered: bool,
     findings: Vec<&'static str>,
     severities: Vec<Severity>,
@@ -53,7 +54,7 @@ pub struct Stream {
     exchanges: HashMap<ExchangeNumber, (usize, Option<Exchange>), FxBuildHasher>,
     /// First requests of operations, as far as later messages told.
     operations: BTreeSet<MessageNumber>,
-    tools: BTreeMap<MessageNumber, String>,
+    tools: BTreeMap<MessageNumber, Arc<str>>,
     tools_bytes: usize,
 }
 
@@ -122,7 +123,7 @@ impl Stream {
     fn hold(&mut self, message: Box<Message>) {
         let tool = facts::tool(&message);
         if let Some(tool) = &tool {
-            self.remember(message.number, tool.clone());
+            self.remember(message.number, Arc::clone(tool));
         }
         let tool = tool.or_else(|| self.tools.get(&message.answers?).cloned());
         if let Some(link) = message.link
@@ -157,7 +158,7 @@ impl Stream {
         self.waiting.get_mut(position)
     }
 
-    fn remember(&mut self, call: MessageNumber, tool: String) {
+    fn remember(&mut self, call: MessageNumber, tool: Arc<str>) {
         self.tools_bytes += tool.len() + OVERHEAD;
         self.tools.insert(call, tool);
         while self.tools_bytes > HELD

@@ -1,6 +1,7 @@
 //! What an HTTP exchange carried, for the rules that hold heads and messages against each other.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use super::seen::{Facts, InForce};
 use crate::decode::exchange::{Exchange, Half};
@@ -24,9 +25,9 @@ pub struct Passed {
     /// Its method; for an answer that of its request.
     pub method: Method,
     /// The method's name as sent.
-    pub method_name: Option<String>,
+    pub method_name: Option<Arc<str>>,
     /// The JSON-RPC id, as sent.
-    pub id: Option<String>,
+    pub id: Option<Arc<str>>,
     /// For a request: `name`, `uri` or `taskId` of its params, whichever `Mcp-Name` repeats.
     pub subject: Option<String>,
     /// For a request: the revision that its `_meta` names.

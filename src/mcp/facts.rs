@@ -1,6 +1,6 @@
 //! What a message says about its call, as the pipeline, the store and the filters all mean it.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use memchr::memmem::Finder;
 
@@ -82,13 +82,12 @@ fn says_no(result: &Object<'_>) -> bool {
 const NAME: usize = 200;
 
 /// The tool that a `tools/call` calls, cut to 200 bytes; for the answer see the request that it answers.
-pub fn tool(message: &Message) -> Option<String> {
+pub fn tool(message: &Message) -> Option<Arc<str>> {
     if message.method.as_deref() != Some("tools/call") {
         return None;
     }
-    let mut name = body(message).text("name")?.into_owned();
-    name.truncate(name.floor_char_boundary(NAME));
-    Some(name)
+    let name = body(message).text("name")?;
+    Some(name[..name.floor_char_boundary(NAME)].into())
 }
 
 /// The members of `params`, `result` or `error`: of whichever makes the message what it is.

@@ -1,5 +1,7 @@
 //! A message as a record: its text as transmitted, its place, its partner.
 
+use std::sync::Arc;
+
 use super::operations::{Link, Why};
 use super::session::SessionNumber;
 use crate::capture::{PacketNumber, Span, Time};
@@ -90,11 +92,11 @@ pub struct Message {
     /// What it is.
     pub kind: Kind,
     /// The id as JSON text, exactly as sent: `1`, `1.0` and `"1"` are three.
-    pub id: Option<String>,
+    pub id: Option<Arc<str>>,
     /// The method; for an answer that of the request it answers, where known.
-    pub method: Option<String>,
+    pub method: Option<Arc<str>>,
     /// The tool that is called; for an answer that of the request it answers, where known.
-    pub tool: Option<String>,
+    pub tool: Option<Arc<str>>,
     /// The text exactly as transmitted (for a member of a batch its own; for an SSE event its data lines joined).
     pub raw: Raw<'static>,
     /// Where its members stand in `raw`.

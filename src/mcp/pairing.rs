@@ -5,6 +5,7 @@
 //! pairing is made on a guess**: where two requests fit, none is chosen.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -21,9 +22,9 @@ pub struct Pending {
     /// When it was complete.
     pub time: Time,
     /// Its method.
-    pub method: Option<String>,
+    pub method: Option<Arc<str>>,
     /// The tool that it calls.
-    pub tool: Option<String>,
+    pub tool: Option<Arc<str>>,
     /// The exchange that carried it.
     pub exchange: Option<ExchangeNumber>,
     /// Its sender asked to cancel it.

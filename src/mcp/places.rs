@@ -5,6 +5,7 @@
 //! client's address, the server and the target.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
@@ -27,15 +28,15 @@ pub struct Place {
     /// The server's address.
     pub server: SocketAddr,
     /// The request target, in origin form: path and query. Empty where the request was not seen.
-    pub target: String,
+    pub target: Arc<str>,
     /// The request method.
     pub method: String,
     /// Host of the request.
     pub host: Option<String>,
     /// `Mcp-Session-Id` of the request.
-    pub session_id: Option<String>,
+    pub session_id: Option<Arc<str>>,
     /// `MCP-Protocol-Version` of the request.
-    pub version: Option<String>,
+    pub version: Option<Arc<str>>,
     /// The request accepts `text/event-stream`.
     pub accepts_events: bool,
     /// The request resumes a stream (`Last-Event-ID`).
@@ -67,11 +68,11 @@ impl Place {
             connection: exchange.connection,
             client,
             server,
-            target: origin_form(exchange.target.as_deref().unwrap_or_default()).to_owned(),
+            target: origin_form(exchange.target.as_deref().unwrap_or_default()).into(),
             method: exchange.method.clone().unwrap_or_default(),
             host: host.filter(|host| host.parse::<IpAddr>().is_err()),
-            session_id: field("mcp-session-id").map(str::to_owned),
-            version: field("mcp-protocol-version").map(str::to_owned),
+            session_id: field("mcp-session-id").map(Arc::from),
+            version: field("mcp-protocol-version").map(Arc::from),
             accepts_events: field("accept").is_some_and(|accept| accept.contains("text/event-stream")),
             resumes: field("last-event-id").is_some(),
             status: None,
@@ -101,7 +102,7 @@ impl Place {
 
 /// A client's address, a server and a target: all there is to tell the clients of a server that keeps no session. The query counts, since the endpoints of
 /// HTTP+SSE differ in nothing else.
-type Stateless = (IpAddr, SocketAddr, String);
+type Stateless = (IpAddr, SocketAddr, Arc<str>);
 
 /// Redirected requests whose copies are awaited at once.
 const REDIRECTS: usize = 4_096;
@@ -109,8 +110,8 @@ const REDIRECTS: usize = 4_096;
 /// The ways to a session.
 #[derive(Debug, Default)]
 pub struct Places {
-    by_id: FxHashMap<(u16, String), SessionNumber>,
-    by_endpoint: FxHashMap<(SocketAddr, String), SessionNumber>,
+    by_id: FxHashMap<(u16, Arc<str>), SessionNumber>,
+    by_endpoint: FxHashMap<(SocketAddr, Arc<str>), SessionNumber>,
     by_redirect: FxHashMap<(IpAddr, u64), (SessionNumber, MessageNumber)>,
     stateless: FxHashMap<Stateless, SessionNumber>,
     by_connection: FxHashMap<ConnectionId, SessionNumber>,
@@ -204,7 +205,7 @@ impl Places {
 
     /// Whether a session named by an id that nobody assigned so far may be one that was opened here and waits for its id.
     pub fn may_be_assigned(&self, place: &Place) -> bool {
-        let Some(id) = place.session_id.as_deref().filter(|_| place.session.is_none()) else { return false };
+        let Some(id) = place.session_id.as_ref().filter(|_| place.session.is_none()) else { return false };
         self.assigned(place.server.port(), id).is_none() && self.unbound.values().any(|waiting| place.is_near(waiting))
     }
 
@@ -240,7 +241,7 @@ impl Places {
     }
 
     /// The server assigned an id: the session is found by it alone.
-    pub fn assign(&mut self, port: u16, id: String, session: SessionNumber) {
+    pub fn assign(&mut self, port: u16, id: Arc<str>, session: SessionNumber) {
         if let Some(key) = self.unbound.remove(&session) {
             self.with_id.insert(session, key);
         }
@@ -249,8 +250,8 @@ impl Places {
     }
 
     /// The session with this id.
-    pub fn assigned(&self, port: u16, id: &str) -> Option<SessionNumber> {
-        self.by_id.get(&(port, id.to_owned())).copied()
+    pub fn assigned(&self, port: u16, id: &Arc<str>) -> Option<SessionNumber> {
+        self.by_id.get(&(port, Arc::clone(id))).copied()
     }
 
     /// The answer to `initialize` came without an id: the server keeps no session. Says whether an id was waited for.
@@ -260,7 +261,7 @@ impl Places {
 
     /// The HTTP+SSE stream of an exchange announced where to post to.
     pub fn announce(&mut self, place: &Place, target: &str, session: SessionNumber) {
-        self.by_endpoint.insert((place.server, target.to_owned()), session);
+        self.by_endpoint.insert((place.server, target.into()), session);
         let paths = [&place.target, target].map(|target| path(target).to_owned());
         let stream = Stream { session, client: place.client.ip(), server: place.server, paths };
         self.streams.insert(place.exchange, stream);
@@ -283,12 +284,12 @@ impl Places {
 
     /// The session of an announced endpoint.
     pub fn announced(&self, server: SocketAddr, target: &str) -> Option<SessionNumber> {
-        self.by_endpoint.get(&(server, target.to_owned())).copied()
+        self.by_endpoint.get(&(server, target.into())).copied()
     }
 
     /// The session that this client's requests to an endpoint opened, since they were captured before the stream announced it.
     pub fn posted(&self, client: IpAddr, server: SocketAddr, target: &str) -> Option<SessionNumber> {
-        self.stateless.get(&(client, server, target.to_owned())).copied()
+        self.stateless.get(&(client, server, target.into())).copied()
     }
 
     /// The request of this exchange was redirected: its copy belongs to the same session.
@@ -301,7 +302,7 @@ impl Places {
             self.by_redirect.insert((place.client.ip(), text), (session, first));
             // The id will be assigned where it leads, and may be named there before.
             if let (Some((.., target)), Some(to)) = (self.unbound.get_mut(&session), &place.redirected_to) {
-                *target = resolved(&place.target, to);
+                *target = resolved(&place.target, to).into();
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Messages written as conversations, for tests: `-> {"id":1,"method":"ping"}`.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::capture::{Limits, Span, Time};
 use crate::decode::Direction;
@@ -14,7 +15,7 @@ pub const TICK: i64 = 1_000_000;
 /// Messages as a store gives them, paired by id.
 pub fn read(text: &str) -> Vec<Message> {
     let mut messages: Vec<Message> = Vec::new();
-    let mut open: HashMap<(Direction, String), usize> = HashMap::new();
+    let mut open: HashMap<(Direction, Arc<str>), usize> = HashMap::new();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let (arrow, raw) = line.split_at(2);
         let direction = if arrow == "->" { Direction::ClientToServer } else { Direction::ServerToClient };
@@ -51,7 +52,7 @@ pub fn message(number: u64, time: Time, direction: Direction, raw: &str) -> Mess
         transport: Transport::Stdio,
         direction,
         kind: envelope.kind.unwrap_or(Kind::Invalid),
-        id: envelope.id.clone().map(|id| raw[id].to_owned()),
+        id: envelope.id.clone().map(|id| raw[id].into()),
         method: envelope.method_name.clone(),
         tool: None,
         raw: raw.to_owned().into(),

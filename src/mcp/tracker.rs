@@ -10,6 +10,7 @@ mod state;
 
 use std::collections::VecDeque;
 use std::hash::Hasher;
+use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHasher};
 
@@ -240,7 +241,7 @@ impl Tracker {
                 };
                 let number = self.open(transport, network_peers(&place, connected), text.time, sink);
                 if let Some(state) = self.sessions.get_mut(&number) {
-                    state.session.session_id = place.session_id.clone();
+                    state.session.session_id = place.session_id.as_deref().map(str::to_owned);
                     state.begun = place.session_id.is_none() && !is_midway;
                     state.is_stray = is_midway;
                 }
@@ -256,8 +257,8 @@ impl Tracker {
         if let Some(state) = self.sessions.get_mut(&number) {
             state.is_initialized |= initialize;
             state.is_stray &= is_midway;
-            if state.session.session_id.is_none() && session_id.is_some() {
-                state.session.session_id = session_id;
+            if let (None, Some(id)) = (&state.session.session_id, session_id) {
+                state.session.session_id = Some(id.as_ref().to_owned());
                 state.changed = true;
             }
             state.stateless = state.session.session_id.is_none() && state.session.transport != Transport::HttpSse;
@@ -268,7 +269,7 @@ impl Tracker {
     }
 
     /// What a request says of the revision and of its sender (`mcp/facts`, "Recognising the era and version").
-    fn revise(&mut self, number: SessionNumber, header: Option<String>, params: Option<&[u8]>, initialize: bool) {
+    fn revise(&mut self, number: SessionNumber, header: Option<Arc<str>>, params: Option<&[u8]>, initialize: bool) {
         let Some(state) = self.sessions.get_mut(&number) else { return };
         let session = &mut state.session;
         let said = match params {
@@ -279,7 +280,7 @@ impl Tracker {
             _ => peek::Handshake::default(),
         };
         if initialize && session.protocol_version.is_none() || session.protocol_version.is_none() {
-            session.protocol_version = said.version.or(header);
+            session.protocol_version = said.version.or(header.map(|header| header.as_ref().to_owned()));
         }
         if let Some(party) = said.party {
             session.client = Some(party);
@@ -359,7 +360,7 @@ impl Tracker {
             transport: state.session.transport,
             direction: text.direction,
             kind: envelope.kind.unwrap_or(Kind::Invalid),
-            id: envelope.id.clone().and_then(|id| raw.part(id)).map(str::to_owned),
+            id: envelope.id.clone().and_then(|id| raw.part(id)).map(Arc::from),
             method: envelope.method_name.clone(),
             tool: None,
             raw,

@@ -150,7 +150,7 @@ impl Making<'_> {
         let state = json!(format!("mcptap-{}", number.0)).to_string();
         let asked = |place: &usize| {
             let message = &self.messages[*place];
-            let mut request = json!({"method": message.method});
+            let mut request = json!({"method": message.method.as_deref()});
             if let Some(params) = part(message, "params").and_then(|params| serde_json::from_str(params).ok()) {
                 request["params"] = params;
             }

@@ -223,7 +223,7 @@ impl Planner {
         self.plan.steps[step].answer = Some(Recorded { number: message.number, latency: message.latency, digest });
         self.arrived.push(step);
         self.ready = Some(message.time);
-        self.crossed.extend(message.id.clone().map(|id| (id, step)));
+        self.crossed.extend(message.id.as_deref().map(|id| (id.to_owned(), step)));
         if self.crossed.len() > CROSSED
             && let Some((id, step)) = self.crossed.pop_front()
             && self.ids.get(&id) == Some(&step)
@@ -234,7 +234,7 @@ impl Planner {
     }
 
     fn tell(&mut self, message: &Message) -> Told {
-        let method = message.method.clone().unwrap_or_default();
+        let method = message.method.as_deref().unwrap_or_default().to_owned();
         let count = self.plan.unasked.entry(method.clone()).or_default();
         *count += 1;
         let told = Told { number: message.number, method, count: *count };
@@ -280,7 +280,7 @@ impl Planner {
         }
         if is_request {
             self.open.insert(message.number, index);
-            self.ids.extend(message.id.clone().map(|id| (id, index)));
+            self.ids.extend(message.id.as_deref().map(|id| (id.to_owned(), index)));
         }
         let pause = self.ready.replace(message.time).map_or(0, |ready| message.time.since(ready).max(0));
         self.plan.steps.push(Step { number: message.number, label, is_request, pause, answer: None, after });

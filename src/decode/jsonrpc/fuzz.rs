@@ -64,7 +64,7 @@ fn check_envelope(text: &[u8], envelope: &Envelope) {
     if let Some(name) = &envelope.method_name {
         let value = method.clone().map(|range| &text[range]).unwrap_or_default();
         if let Ok(read) = serde_json::from_slice::<String>(value) {
-            assert_eq!(&read, name);
+            assert_eq!(read, **name);
         }
     }
 }

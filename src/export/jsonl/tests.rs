@@ -27,8 +27,8 @@ fn message() -> Message {
         transport: Transport::StreamableHttp,
         direction: Direction::ServerToClient,
         kind: Kind::Response,
-        id: Some("1.0".to_owned()),
-        method: Some("tools/call".to_owned()),
+        id: Some("1.0".into()),
+        method: Some("tools/call".into()),
         tool: None,
         raw: br#"{"id":1.0,"result":{}}"#.to_vec().into(),
         envelope: Envelope::default(),
@@ -108,7 +108,7 @@ fn a_line_of_a_pipe() {
 #[test]
 fn ids_stay_on_their_line() {
     let id = |id: &str| {
-        let text = line(write_message, &Message { id: Some(id.to_owned()), ..message() });
+        let text = line(write_message, &Message { id: Some(id.into()), ..message() });
         assert_eq!(text.matches('\n').count(), 1);
         text.split_once("\"id\":").and_then(|(_, rest)| rest.split_once(",\"method\"")).map(|(id, _)| id.to_owned())
     };
@@ -297,8 +297,8 @@ prop_compose! {
             transport: transport.0,
             direction: if client { Direction::ClientToServer } else { Direction::ServerToClient },
             kind: if client { Kind::Request } else { Kind::Error },
-            id: id.map(|id| json!(id).to_string()),
-            method,
+            id: id.map(|id| json!(id).to_string().into()),
+            method: method.map(Into::into),
             tool: None,
             raw: raw.into(),
             envelope: Envelope::default(),
@@ -337,7 +337,7 @@ fn expected(message: &Message) -> Value {
     put("direction", json!(message.direction.name()));
     put("kind", json!(message.kind.name()));
     put("id", message.id.as_ref().map_or(Value::Null, |id| serde_json::from_str(id).unwrap()));
-    put("method", json!(message.method));
+    put("method", json!(message.method.as_deref()));
     match std::str::from_utf8(&message.raw) {
         Ok(raw) => put("raw", json!(raw)),
         Err(_) => put("raw_base64", json!(STANDARD.encode(&*message.raw))),
@@ -442,7 +442,7 @@ proptest! {
     #[test]
     fn ids_of_any_json_keep_their_meaning(text in hostile(), number in any::<i32>()) {
         let id = format!("{:#}", json!({ "a": [text, number] }));
-        let line = line(write_message, &Message { id: Some(id.clone()), ..message() });
+        let line = line(write_message, &Message { id: Some(id.as_str().into()), ..message() });
         prop_assert!(is_safe(&line), "{line:?}");
         let read: Value = serde_json::from_str(&line).unwrap();
         prop_assert_eq!(&read["id"], &serde_json::from_str::<Value>(&id).unwrap());
@@ -462,7 +462,7 @@ fn times_at_the_ends_of_days_and_of_the_clock() {
 
 #[test]
 fn every_line_is_json_even_with_numbers_beyond_any_type() {
-    let text = line(write_message, &Message { id: Some("-1e99999".to_owned()), ..message() });
+    let text = line(write_message, &Message { id: Some("-1e99999".into()), ..message() });
     assert!(serde_json::from_str::<&RawValue>(text.trim_end()).is_ok());
 }
 

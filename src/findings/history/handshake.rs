@@ -65,7 +65,7 @@ impl Handshake {
         let declared = |declarer| capabilities().map(|declared| Capabilities::read(declarer, declared));
         match (message.kind, facts.method) {
             (Kind::Request, Method::Initialize) => {
-                let id = message.id.clone().unwrap_or_default();
+                let id = message.id.as_deref().unwrap_or_default().to_owned();
                 let initialize = Initialize { number: message.number, id, version: text("protocolVersion") };
                 let client = declared(Declarer::Client);
                 // One that repeats a handshake has a rule of its own; what that left done is done.

@@ -1,4 +1,5 @@
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 
@@ -15,7 +16,7 @@ fn links(steps: &[&str]) -> Vec<String> {
 
 fn links_of(steps: &[&str], is_shared: bool) -> Vec<String> {
     let mut operations = Operations::default();
-    let mut asked: HashMap<(Direction, String, Option<ExchangeNumber>), Message> = HashMap::new();
+    let mut asked: HashMap<(Direction, Arc<str>, Option<ExchangeNumber>), Message> = HashMap::new();
     let (mut number, mut now) = (0, 0);
     let mut found = Vec::new();
     for step in steps {

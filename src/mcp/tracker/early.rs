@@ -13,6 +13,7 @@
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use super::kept::Kept;
 use super::{Sink, Tracker};
@@ -129,7 +130,7 @@ impl Early {
 pub(super) struct Question {
     session: SessionNumber,
     sender: Direction,
-    id: String,
+    id: Arc<str>,
 }
 
 impl Question {
@@ -146,7 +147,7 @@ impl Tracker {
         let Message { session, direction: sender, id: Some(id), kind: Kind::Request, .. } = message else {
             return None;
         };
-        (!self.early.waiting.is_empty()).then(|| Question { session: *session, sender: *sender, id: id.clone() })
+        (!self.early.waiting.is_empty()).then(|| Question { session: *session, sender: *sender, id: Arc::clone(id) })
     }
 
     /// A question was told: the answer that waited for it comes right behind.
@@ -201,7 +202,7 @@ impl Tracker {
         let Some(place) = self.exchanges.get_mut(&exchange) else { return };
         let port = place.server.port();
         let met = match (id, place.status) {
-            (Some(id), _) => self.places.assigned(port, id),
+            (Some(id), _) => self.places.assigned(port, &id.into()),
             // The answer was not captured, or is on its way to where it was redirected: where one session alone lacks its beginning, this is it.
             (None, None | Some(300..=399)) => self.early.only_met_at(place),
             (None, Some(_)) => None,
@@ -212,7 +213,7 @@ impl Tracker {
             let session = state.session.number;
             state.begun = true;
             if let Some(id) = state.session.session_id.clone() {
-                self.places.assign(port, id, session);
+                self.places.assign(port, id.into(), session);
             }
             self.early.met.retain(|met| met.session != session);
         }

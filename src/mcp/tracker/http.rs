@@ -1,5 +1,7 @@
 //! What HTTP says of sessions: heads, ids, redirects, the endpoint of HTTP+SSE.
 
+use std::sync::Arc;
+
 use super::state::State;
 use super::{Sink, Tracker, network_peers};
 use crate::decode::exchange::{Exchange, ExchangeNumber};
@@ -27,7 +29,7 @@ impl Tracker {
             place.redirected_to = exchange.response.fields.get("location").map(str::to_owned);
         }
         if place.method.is_empty() {
-            place.session_id = exchange.response.fields.get("mcp-session-id").map(str::to_owned);
+            place.session_id = exchange.response.fields.get("mcp-session-id").map(Arc::from);
         }
         self.begin(exchange.number, exchange.response.fields.get("mcp-session-id"), sink);
         let Some(place) = self.exchanges.get_mut(&exchange.number) else { return };
@@ -41,7 +43,7 @@ impl Tracker {
                 state.session.session_id = Some(id.to_owned());
                 state.session.transport = Transport::StreamableHttp;
                 state.changed = true;
-                self.places.assign(place.server.port(), id.to_owned(), session);
+                self.places.assign(place.server.port(), id.into(), session);
             }
         } else if matches!(exchange.status, Some(200..=299)) {
             named = self.places.settle(session);
@@ -84,7 +86,7 @@ impl Tracker {
     /// The session that an open exchange belongs to, as far as is known.
     pub fn session_at(&mut self, exchange: ExchangeNumber) -> Option<SessionNumber> {
         let place = self.exchanges.get(&exchange)?;
-        let named = || self.places.assigned(place.server.port(), place.session_id.as_deref()?);
+        let named = || self.places.assigned(place.server.port(), place.session_id.as_ref()?);
         place.session.or_else(named).or_else(|| self.places.bodiless(place))
     }
 

@@ -61,7 +61,7 @@ impl State {
         let sender = message.direction;
         message.tool = facts::tool(message);
         match (message.kind, &message.id) {
-            (Kind::Request, Some(id)) if id == "null" => oddities.push(Oddity::NullId),
+            (Kind::Request, Some(id)) if &**id == "null" => oddities.push(Oddity::NullId),
             (Kind::Request, Some(id)) => {
                 let (number, time) = (message.number, message.time);
                 let (method, tool) = (message.method.clone(), message.tool.clone());
@@ -76,7 +76,7 @@ impl State {
                     self.pairing.cancel(sender, &id);
                 }
             }
-            (Kind::Response | Kind::Error, Some(id)) if !message.is_repeated() && id != "null" => {
+            (Kind::Response | Kind::Error, Some(id)) if !message.is_repeated() && &**id != "null" => {
                 match self.pairing.answer(sender, id, scope, limits.answered) {
                     Answered::Request(request) => {
                         message.answers = Some(request.number);

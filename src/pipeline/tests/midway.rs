@@ -35,7 +35,7 @@ fn on(connection: u32, steps: &[String]) -> Vec<String> {
 fn said(steps: &[Vec<String>]) -> Vec<(String, u32, Option<String>)> {
     let told = messages(&steps.concat());
     let pairs = pairs(&told);
-    let name = |message: &Message| message.id.clone().or(message.method.clone()).unwrap_or_default();
+    let name = |message: &Message| message.id.as_deref().or(message.method.as_deref()).unwrap_or_default().to_owned();
     told.iter().zip(&pairs).map(|(m, (_, asked))| (name(m), m.session.0, asked.map(str::to_owned))).collect()
 }
 

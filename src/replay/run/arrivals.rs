@@ -151,7 +151,7 @@ impl Runner<'_, '_> {
                 }
             }
             Some(Kind::Request) => {
-                let method = envelope.method_name.clone().unwrap_or_default();
+                let method = envelope.method_name.as_deref().unwrap_or_default().to_owned();
                 let id = of(&envelope.id).unwrap_or("null").to_owned();
                 let reply = self.reply(&method, of(&envelope.params), &id);
                 self.transport.send(Outgoing {
@@ -162,7 +162,7 @@ impl Runner<'_, '_> {
                 *self.taken.unasked.entry(method).or_default() += 1;
             }
             Some(Kind::Notification) => {
-                let method = envelope.method_name.clone().unwrap_or_default();
+                let method = envelope.method_name.as_deref().unwrap_or_default().to_owned();
                 let count = self.taken.unasked.entry(method.clone()).or_default();
                 *count += 1;
                 // The recorded one of the same method that had as many before it.

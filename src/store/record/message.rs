@@ -1,5 +1,7 @@
 //! Messages: the small columns, and what they say at a glance. The text has a table of its own.
 
+use std::sync::Arc;
+
 use rusqlite::{Row, Statement, params};
 
 use super::Columns;
@@ -158,9 +160,9 @@ impl MessageRow {
             transport: self.transport,
             direction: self.direction,
             kind: self.kind,
-            id: self.id,
-            tool: self.subject.filter(|_| called),
-            method: self.method,
+            id: self.id.map(Arc::from),
+            tool: self.subject.filter(|_| called).map(Arc::from),
+            method: self.method.map(Arc::from),
             raw,
             envelope,
             batch: self.batch,
@@ -200,7 +202,7 @@ impl Glance {
 /// features).
 fn subject(message: &Message) -> Option<String> {
     let name = match message.method.as_deref()? {
-        "tools/call" => return facts::tool(message),
+        "tools/call" => return facts::tool(message).map(|tool| tool.as_ref().to_owned()),
         "prompts/get" => "name",
         "resources/read" | "resources/subscribe" | "resources/unsubscribe" | "notifications/resources/updated" => "uri",
         _ => return None,

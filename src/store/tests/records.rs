@@ -48,7 +48,7 @@ prop_compose! {
             _ => Envelope::default(),
         };
         Message {
-            session: SessionNumber(1), number: MessageNumber(0), time: Time(time), transport, direction, kind, id, method, tool: None, raw: raw.into(),
+            session: SessionNumber(1), number: MessageNumber(0), time: Time(time), transport, direction, kind, id: id.map(Into::into), method: method.map(Into::into), tool: None, raw: raw.into(),
             envelope, batch, answers: None, answered_by: answered_by.map(MessageNumber), latency,
             span: Span { stream: StreamId(span.0), start: span.1, end: span.2 }, packets, carrier,
             exchange: exchange.map(ExchangeNumber), sse_id, line, redelivered, copies: None,

@@ -74,7 +74,7 @@ fn texts(messages: u64, bytes: usize) -> Place {
         let direction = if asks { Direction::ClientToServer } else { Direction::ServerToClient };
         writer.event(Event::Message(Box::new(Message {
             method: Some("tools/call".into()),
-            tool: Some(tool),
+            tool: Some(tool.into()),
             answers: (!asks).then_some(MessageNumber(number - 1)),
             latency: (!asks).then_some(100_000 + (id as i64 * 7_919) % 5_000_000),
             ..talk::message(number, Time(number as i64 * 100_000), direction, &raw)
