@@ -1,4 +1,6 @@
 //! `mcptap sessions`: which there are.
+//!
+//! Their state is `live`, `died` (the server ended with an error, or of a signal), or `cut` (whoever recorded it was killed: what came then is not known).
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -11,7 +13,7 @@ use super::{output, target};
 use crate::engine::saver;
 use crate::export::jsonl;
 use crate::mcp::{Peers, Session};
-use crate::store::Reader;
+use crate::store::{Capture, Reader};
 use crate::view::paint::{Paint, Tone};
 use crate::view::safe::{self, Align};
 use crate::view::units;
@@ -34,8 +36,9 @@ pub fn run(arguments: Sessions, db: Option<PathBuf>, colour: Colour) -> Result<E
     let head = row(paint, Tone::Dim, HEAD.map(str::to_owned));
     writeln!(out, "{head}")?;
     for session in &sessions {
-        let live = is_live(&opened.reader, session)?;
-        writeln!(out, "{}", row(paint, if live { Tone::Good } else { Tone::Plain }, columns(session, live)))?;
+        let state = state(&opened.reader, session)?;
+        let tone = if state == "live" { Tone::Good } else { Tone::Plain };
+        writeln!(out, "{}", row(paint, tone, columns(session, state)))?;
     }
     if sessions.is_empty() {
         writeln!(out, "no sessions: wrap a server with \"mcptap wrap\", or read a capture with --save")?;
@@ -44,10 +47,25 @@ pub fn run(arguments: Sessions, db: Option<PathBuf>, colour: Colour) -> Result<E
     Ok(ExitCode::SUCCESS)
 }
 
+/// What became of a session, in a word; nothing where all went well.
+fn state(reader: &Reader, session: &Session) -> Result<&'static str> {
+    if is_live(reader, session)? {
+        return Ok("live");
+    }
+    Ok(match session.exit {
+        Some(exit) if exit.code != Some(0) => "died",
+        None if capture(reader, session)?.is_some_and(|capture| capture.summary.is_none()) => "cut",
+        _ => "",
+    })
+}
+
 /// Whether its capture is still being written, and its server did not end.
 pub fn is_live(reader: &Reader, session: &Session) -> Result<bool> {
-    let Some(capture) = reader.capture_of(session.number)? else { return Ok(false) };
-    Ok(session.exit.is_none() && reader.capture(capture)?.is_some_and(|capture| capture.is_live(saver::now())))
+    Ok(session.exit.is_none() && capture(reader, session)?.is_some_and(|capture| capture.is_live(saver::now())))
+}
+
+fn capture(reader: &Reader, session: &Session) -> Result<Option<Capture>> {
+    reader.capture_of(session.number)?.map_or(Ok(None), |capture| reader.capture(capture))
 }
 
 const HEAD: [&str; 9] =
@@ -70,7 +88,7 @@ fn row(paint: Paint, tone: Tone, columns: [String; 9]) -> String {
     paint.paint(tone, padded.join("  ").trim_end())
 }
 
-fn columns(session: &Session, live: bool) -> [String; 9] {
+fn columns(session: &Session, state: &str) -> [String; 9] {
     let party = |party: &Option<crate::mcp::Party>| match party {
         Some(party) => format!("{} {}", party.name, party.version).trim().to_owned(),
         None => String::new(),
@@ -84,11 +102,6 @@ fn columns(session: &Session, live: bool) -> [String; 9] {
             Some(host) => format!("{host}:{}", server.port()),
             None => server.to_string(),
         },
-    };
-    let state = match (&session.exit, live) {
-        (_, true) => "live",
-        (Some(exit), _) if exit.code != Some(0) => "died",
-        _ => "",
     };
     [
         session.number.0.to_string(),

@@ -150,8 +150,8 @@ pub struct Recorder {
     rested: bool,
 }
 
-/// Times after which memory is given back: at the first one more may be on its way.
-const REST: u32 = 2;
+/// Times after which memory is given back: the first may be a pause in the midst of traffic, at the second the queue may still hold what a burst took.
+const REST: u32 = 3;
 
 impl Recorder {
     /// Records through `writer`.

@@ -74,7 +74,7 @@ fn a_silent_recorder_is_followed_as_long_as_its_process_lives() {
     wrapped.child.wait().expect("it ends");
     forget_the_last_word(&db).expect("nobody else writes");
     follower.rest();
-    assert_eq!(state(&db), "sh", "no longer live: the command follows");
+    assert_eq!(state(&db), "cut", "nobody knows what came then");
 }
 
 /// A capture that is read as it grows.
