@@ -190,6 +190,7 @@ impl tcp::Sink for Junction<'_, '_, '_> {
         sessions.holes.delivered(&delivery);
         stacks.delivered(&delivery, &mut |unit| sessions.unit(unit, self.emit));
         self.above.keep(self.emit);
+        self.above.resume(self.emit);
     }
 
     fn anomaly(&mut self, connection: ConnectionId, side: Side, packet: PacketNumber, anomaly: Anomaly) {
@@ -219,6 +220,7 @@ impl Above {
         let sessions = &mut self.sessions;
         self.stacks.piped(id, process, &content, (packet.number, packet.time), &mut |unit| sessions.unit(unit, emit));
         self.keep(emit);
+        self.resume(emit);
     }
 
     /// A process that was not seen before. Beyond the limit, the one that appeared first is given up for it.
@@ -256,15 +258,17 @@ impl Above {
 
     /// TCP is done with a connection.
     fn closed(&mut self, connection: ConnectionId, facts: &Facts, emit: &mut Emit<'_>) {
-        if !self.waits(connection) {
-            return self.over(connection, Some(facts), emit);
+        if self.waits(connection) {
+            self.waiting.push_back((connection, *facts));
+            if self.waiting.len() > WAITING
+                && let Some((oldest, facts)) = self.waiting.pop_front()
+            {
+                self.over(oldest, Some(&facts), emit);
+            }
+        } else {
+            self.over(connection, Some(facts), emit);
         }
-        self.waiting.push_back((connection, *facts));
-        if self.waiting.len() > WAITING
-            && let Some((oldest, facts)) = self.waiting.pop_front()
-        {
-            self.over(oldest, Some(&facts), emit);
-        }
+        self.resume(emit);
     }
 
     /// Whether a connection is needed yet: secrets may come for its records, or the answer that says whose its messages are.
@@ -272,12 +276,15 @@ impl Above {
         self.stacks.waits(connection) || self.sessions.waits(connection)
     }
 
-    /// Something came that is waited for: connections that need nothing more are over.
+    /// Where something came that is waited for, or is waited for no longer: connections that need nothing more are over. At once, so that it does not
+    /// matter when there was time to look.
     fn resume(&mut self, emit: &mut Emit<'_>) {
-        for (connection, facts) in std::mem::take(&mut self.waiting) {
-            match self.waits(connection) {
-                true => self.waiting.push_back((connection, facts)),
-                false => self.over(connection, Some(&facts), emit),
+        while self.stacks.released() | self.sessions.released() {
+            for (connection, facts) in std::mem::take(&mut self.waiting) {
+                match self.waits(connection) {
+                    true => self.waiting.push_back((connection, facts)),
+                    false => self.over(connection, Some(&facts), emit),
+                }
             }
         }
     }
@@ -296,7 +303,6 @@ impl Above {
 
     /// Says what changed since it was last said.
     fn refresh(&mut self, emit: &mut Emit<'_>) {
-        self.resume(emit);
         for (connection, connected) in self.stacks.open() {
             self.sessions.account(connection, connected);
         }

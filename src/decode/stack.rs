@@ -58,6 +58,8 @@ pub struct Options {
 pub struct Stacks {
     shared: Shared,
     connections: FxHashMap<ConnectionId, Connection>,
+    /// Whether records that waited for secrets were opened or given up since that was last asked.
+    released: bool,
 }
 
 /// What the stacks of all connections have in common.
@@ -131,7 +133,7 @@ impl Stacks {
             sealed: Sealed::default(),
             search_left: limits.secrets_tried,
         };
-        Stacks { shared, connections: FxHashMap::default() }
+        Stacks { shared, connections: FxHashMap::default(), released: false }
     }
 
     /// A TCP connection was opened.
@@ -153,6 +155,7 @@ impl Stacks {
             && let Some(oldest) = self.shared.sealed.holders.first().copied()
         {
             self.with(oldest, sink, TcpStack::give_up);
+            self.released = true;
             // Whatever it still holds, the next is asked.
             self.shared.sealed.holders.remove(&oldest);
         }
@@ -164,6 +167,7 @@ impl Stacks {
             for waiting in self.shared.sealed.holders.iter().copied().collect::<Vec<_>>() {
                 self.with(waiting, sink, TcpStack::retry);
             }
+            self.released = true;
         }
     }
 
@@ -210,6 +214,11 @@ impl Stacks {
     pub fn waits(&self, id: ConnectionId) -> bool {
         let stack = self.connections.get(&id).map(|connection| &connection.stack);
         matches!(stack, Some(Stack::Tcp(stack)) if stack.waits())
+    }
+
+    /// Whether records that waited for secrets were opened or given up since this was last asked.
+    pub fn released(&mut self) -> bool {
+        std::mem::take(&mut self.released)
     }
 
     /// A connection is over: whatever is open on it ends. It stays known until it is forgotten, since what ends may be what

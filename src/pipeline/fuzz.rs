@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use self::checker::Checker;
 use self::script::Observed;
-use super::{Input, Options, Pipeline};
+use super::{Input, Options, Pipeline, WAITING};
 use crate::capture::{Limits, Packet, PacketNumber, Time};
 use crate::event::{Detail, Event};
 use crate::mcp::{Session, SessionNumber};
@@ -125,8 +125,8 @@ fn run(capture: &Capture, detail: Detail, ticks: bool) -> Vec<Event> {
 
 /// Memory is bounded by what is open, and what is open by the limits.
 fn assert_bounded(pipeline: &Pipeline) {
-    let connections = pipeline.above.stacks.open().count();
-    assert!(connections <= 2 * LIMITS.connections, "{connections} connections");
+    let (connections, waiting) = (pipeline.above.stacks.open().count(), pipeline.above.waiting.len());
+    assert!(waiting <= WAITING && connections <= 2 * LIMITS.connections + waiting, "{connections} connections");
     // Both directions of a connection, and of what TLS carried on it; and of each exchange two bodies, as sent and as decoded, and the data of events.
     let most = connections * (4 + 5 * (LIMITS.pipelined + 2));
     let streams = pipeline.above.stacks.provenance().open_streams();

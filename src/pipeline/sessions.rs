@@ -379,6 +379,11 @@ impl Sessions {
         self.tracker.waits_on(id)
     }
 
+    /// Whether messages found their sessions since this was last asked.
+    pub(super) fn released(&mut self) -> bool {
+        self.tracker.released()
+    }
+
     /// No message on a connection waits for its session any longer.
     pub(super) fn settle(&mut self, id: ConnectionId, emit: &mut Emit<'_>) {
         self.track(emit, |tracker, say| tracker.name_on(id, say));

@@ -27,6 +27,8 @@ pub(super) struct Nameless {
     bytes: usize,
     /// Exchanges that are over apart from such texts.
     over: FxHashSet<ExchangeNumber>,
+    /// Whether any was read since that was last asked.
+    released: bool,
 }
 
 impl Nameless {
@@ -74,6 +76,11 @@ impl Tracker {
         self.nameless.kept.iter().any(|kept| kept.connection == connection)
     }
 
+    /// Whether something that waited was read since this was last asked.
+    pub fn released(&mut self) -> bool {
+        std::mem::take(&mut self.nameless.released)
+    }
+
     /// A connection is needed no longer: what waits on it is read as it is.
     pub fn name_on(&mut self, connection: ConnectionId, sink: &mut Sink<'_>) {
         while let Some(position) = self.nameless.kept.iter().position(|kept| kept.connection == connection) {
@@ -102,6 +109,7 @@ impl Tracker {
     fn name(&mut self, position: usize, sink: &mut Sink<'_>) {
         let Some(kept) = self.nameless.kept.remove(position) else { return };
         self.nameless.bytes -= kept.size();
+        self.nameless.released = true;
         let exchange = kept.exchange;
         self.read(kept.text(), &kept.connected, true, sink);
         if !self.nameless.holds(exchange) && self.nameless.over.remove(&exchange) {

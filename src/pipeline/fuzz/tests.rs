@@ -1,13 +1,15 @@
 use proptest::prelude::*;
 
 use super::fuzz_stack;
+use crate::decode::ConnectionId;
 use crate::event::{Detail, Event};
 
 /// A script: steps of what happens and the bytes it happens to.
-fn script(steps: &[(u8, &str)]) -> Vec<u8> {
+fn script<T: AsRef<[u8]>>(steps: &[(u8, T)]) -> Vec<u8> {
     let mut script = Vec::new();
     for (what, payload) in steps {
-        for payload in payload.as_bytes().chunks(255).chain(payload.is_empty().then_some(&[][..])) {
+        let payload = payload.as_ref();
+        for payload in payload.chunks(255).chain(payload.is_empty().then_some(&[][..])) {
             script.push(*what);
             script.push(payload.len() as u8);
             script.extend_from_slice(payload);
@@ -124,6 +126,40 @@ fn pipes_are_bounded() {
     let said = ".".repeat(40);
     let steps: Vec<(u8, &str)> = (0..said.len()).map(|length| (0x43, &said[length..])).collect();
     assert_eq!(messages(&script(&steps)).len(), steps.len());
+}
+
+/// A record of TLS.
+fn record(kind: u8, content: &[u8]) -> Vec<u8> {
+    [&[kind, 3, 3], &(content.len() as u16).to_be_bytes()[..], content].concat()
+}
+
+/// A connection that begins a quarter of a second later: both hellos of TLS 1.3, and a record for which there are no secrets.
+fn sealed(flow: u8) -> Vec<(u8, Vec<u8>)> {
+    const LATER: u8 = 0x40;
+    let hello = |kind: u8, suites: &[u8], versions: &[u8]| {
+        let extension = [&[0, 43, 0, versions.len() as u8], versions].concat();
+        let fields = [&[3, 3][..], &[7; 32], &[0], suites, &[0, extension.len() as u8], &extension].concat();
+        record(22, &[&[kind, 0, 0, fields.len() as u8][..], &fields].concat())
+    };
+    vec![
+        (SYN[0] | flow | LATER, vec![0; 255]),
+        (SYN[1] | flow, Vec::new()),
+        (SAY[0] | flow, hello(1, &[0, 2, 0x13, 2, 1, 0], &[2, 3, 4])),
+        (SAY[1] | flow, hello(2, &[0x13, 2, 0], &[3, 4])),
+        (SAY[1] | flow, record(23, &[7; 500])),
+        (FIN[0] | flow, Vec::new()),
+        (FIN[1] | flow, Vec::new()),
+    ]
+}
+
+/// What waits for secrets is given up when others wait for more: then it is over, not when there is time to look.
+#[test]
+fn a_connection_that_is_given_up_for_others_is_over_at_once() {
+    let script = script(&(0..16).flat_map(|number| sealed(number % 3)).collect::<Vec<_>>());
+    fuzz_stack(&script);
+    let events = super::run(&super::read(&script), Detail::Store, false);
+    let closed = events.iter().position(|event| *event == Event::Closed(ConnectionId(1))).unwrap();
+    assert!(events[closed..].iter().any(|event| matches!(event, Event::Segment(_))), "not at the end of the capture");
 }
 
 proptest! {
