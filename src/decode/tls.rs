@@ -162,9 +162,10 @@ pub struct Arrival<'a> {
     pub acknowledged: u64,
 }
 
-/// Whether a stream begins with a TLS record; `None` while there are too few bytes (five) to say.
+/// Whether a stream begins with a TLS record; `None` while there are too few bytes to say: five, or of a handshake six, since the first message tells
+/// whose side this is.
 pub fn sniff(bytes: &[u8]) -> Option<bool> {
-    record::sniff(bytes)
+    record::sniff(bytes).filter(|is_record| !is_record || bytes[0] != 22 || bytes.len() > 5)
 }
 
 /// Whether bytes look like a record of application data: in the middle of a connection, the only ones that are looked for.

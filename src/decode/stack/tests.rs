@@ -18,12 +18,16 @@ impl Servers {
         Servers { stacks: Stacks::new(limits, Options::default()), texts: Vec::new(), anomalies: Vec::new() }
     }
 
-    /// Opens a connection and asks.
-    fn ask(&mut self, connection: u32) {
+    fn open(&mut self, connection: u32) {
         let address = |port| std::net::SocketAddr::from(([192, 0, 2, 1], port));
         let endpoints = [address(50_000), address(80)];
         let facts = Facts { endpoints, opened: Time(0), last: Time(0), handshake: [None; 3], ends: Default::default() };
         self.stacks.opened(ConnectionId(connection), &facts);
+    }
+
+    /// Opens a connection and asks.
+    fn ask(&mut self, connection: u32) {
+        self.open(connection);
         self.piece(connection, Side::First, Piece::Data(REQUEST.as_bytes()));
     }
 
@@ -63,6 +67,36 @@ fn texts(response: &[Piece<'_>]) -> Vec<String> {
     response.iter().for_each(|piece| servers.piece(1, Side::Second, *piece));
     servers.close(1);
     servers.texts
+}
+
+/// What is recognised where a side begins with these pieces, and which side is the client.
+fn recognised<'p>(side: Side, pieces: impl Iterator<Item = &'p [u8]>) -> (&'static str, Option<Side>) {
+    let mut servers = Servers::new(Limits::default());
+    servers.open(1);
+    pieces.for_each(|piece| servers.piece(1, side, Piece::Data(piece)));
+    let connected = servers.stacks.connected(ConnectionId(1)).expect("it is open");
+    (connected.protocol, connected.client)
+}
+
+#[test]
+fn what_is_recognised_does_not_depend_on_how_it_is_cut() {
+    let hello = |kind: u8| [&[22, 3, 1, 0, 44, kind, 0, 0, 40, 3, 3][..], &[7; 38]].concat();
+    let [first, second] = [Some(Side::First), Some(Side::Second)];
+    for (bytes, protocol, clients) in [
+        (REQUEST.as_bytes(), "http/1.1", [first, second]),
+        (HEAD.as_bytes(), "http/1.1", [second, first]),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0", "http/2", [first, second]),
+        (&hello(1), "tls", [first, second]),
+        (&hello(2), "tls", [second, first]),
+    ] {
+        for (side, client) in [Side::First, Side::Second].into_iter().zip(clients) {
+            for cut in 1..bytes.len() {
+                let (begin, rest) = bytes.split_at(cut);
+                assert_eq!(recognised(side, [begin, rest].into_iter()), (protocol, client), "{protocol} cut at {cut}");
+            }
+            assert_eq!(recognised(side, bytes.chunks(1)), (protocol, client), "{protocol} byte by byte");
+        }
+    }
 }
 
 fn chunk(data: &str) -> String {
