@@ -91,18 +91,27 @@ impl Place {
     }
 
     fn stateless(&self) -> Stateless {
-        (self.client.ip(), self.server, self.target.clone())
+        let revision = self.version.as_deref().and_then(Revision::named);
+        let is_modern = revision.is_some_and(Revision::is_stateless);
+        Stateless { client: self.client.ip(), server: self.server, target: self.target.clone(), is_modern }
     }
 
     /// Whether it is between the same two, at the same path. Where a session has an id, queries only say how to answer.
-    fn is_near(&self, (client, server, target): &Stateless) -> bool {
+    fn is_near(&self, Stateless { client, server, target, .. }: &Stateless) -> bool {
         *client == self.client.ip() && *server == self.server && path(target) == path(&self.target)
     }
 }
 
 /// A client's address, a server and a target: all there is to tell the clients of a server that keeps no session. The query counts, since the endpoints of
-/// HTTP+SSE differ in nothing else.
-type Stateless = (IpAddr, SocketAddr, Arc<str>);
+/// HTTP+SSE differ in nothing else. So does the era: what names a revision without sessions in each request was not begun by an `initialize`, though a
+/// client that sends one may run beside it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Stateless {
+    client: IpAddr,
+    server: SocketAddr,
+    target: Arc<str>,
+    is_modern: bool,
+}
 
 /// Redirected requests whose copies are awaited at once.
 const REDIRECTS: usize = 4_096;
@@ -165,8 +174,13 @@ impl Places {
         }
         let key = place.stateless();
         let here = self.by_connection.get(&place.connection).copied();
-        here.filter(|session| self.is_stateless(*session, &key) || self.omits_id(*session, place, &key))
+        here.filter(|session| self.is_stateless(*session, &key) || self.omits_id(*session, &key))
             .or_else(|| self.stateless.get(&key).copied())
+    }
+
+    /// The session without an id that what this client sends to this target belongs to.
+    pub fn without_id(&self, place: &Place) -> Option<SessionNumber> {
+        self.stateless.get(&place.stateless()).copied()
     }
 
     /// The session of a GET or DELETE that names none: that to which POSTs of this client to this target belong, once one was taken. A
@@ -177,7 +191,7 @@ impl Places {
             return None;
         }
         let key = place.stateless();
-        let here = self.by_connection.get(&place.connection).filter(|session| self.omits_id(**session, place, &key));
+        let here = self.by_connection.get(&place.connection).filter(|session| self.omits_id(**session, &key));
         here.or_else(|| self.stateless.get(&key)).filter(|session| !self.unbound.contains_key(session)).copied()
     }
 
@@ -213,11 +227,9 @@ impl Places {
         self.stateless.get(key) == Some(&session) || self.unbound.get(&session) == Some(key)
     }
 
-    /// Whether a request without a session id follows others of this session on its connection: then its client forgot the id. The
-    /// stateless revisions, which have none, name themselves in each request.
-    fn omits_id(&self, session: SessionNumber, place: &Place, key: &Stateless) -> bool {
-        let is_stateless = place.version.as_deref().and_then(Revision::named).is_some_and(Revision::is_stateless);
-        !is_stateless && self.with_id.get(&session) == Some(key)
+    /// Whether a request without a session id follows others of this session on its connection: then its client forgot the id.
+    fn omits_id(&self, session: SessionNumber, key: &Stateless) -> bool {
+        self.with_id.get(&session) == Some(key)
     }
 
     /// The exchange's messages belong to this session: what it says leads there from now on.
@@ -289,7 +301,8 @@ impl Places {
 
     /// The session that this client's requests to an endpoint opened, since they were captured before the stream announced it.
     pub fn posted(&self, client: IpAddr, server: SocketAddr, target: &str) -> Option<SessionNumber> {
-        self.stateless.get(&(client, server, target.into())).copied()
+        let key = Stateless { client, server, target: target.into(), is_modern: false };
+        self.stateless.get(&key).copied()
     }
 
     /// The request of this exchange was redirected: its copy belongs to the same session.
@@ -301,7 +314,7 @@ impl Places {
             }
             self.by_redirect.insert((place.client.ip(), text), (session, first));
             // The id will be assigned where it leads, and may be named there before.
-            if let (Some((.., target)), Some(to)) = (self.unbound.get_mut(&session), &place.redirected_to) {
+            if let (Some(Stateless { target, .. }), Some(to)) = (self.unbound.get_mut(&session), &place.redirected_to) {
                 *target = resolved(&place.target, to).into();
             }
         }

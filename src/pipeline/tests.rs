@@ -3,7 +3,7 @@
 use super::{Input, Options, Pipeline};
 use crate::capture::Time;
 use crate::event::Event;
-use crate::findings::testing::{events, json, post, session};
+use crate::findings::testing::{events, json, modern, post, session};
 use crate::mcp::{Message, Transport};
 use crate::source::Dropped;
 
@@ -168,6 +168,42 @@ fn a_session_named_before_its_id_was_assigned_is_the_one_that_gets_it() {
     let told = messages(&[begun, early].concat());
     let sessions: Vec<u32> = told.iter().map(|message| message.session.0).collect();
     assert_eq!(sessions, [1, 2, 3, 3, 4]);
+}
+
+/// Two clients of one host at a server of both eras: what the one that sends no `initialize` asks is not of the session that the other begins meanwhile.
+#[test]
+fn clients_of_two_eras_behind_one_address_are_apart() {
+    let handshake = session("2025-11-25", &[]);
+    let modern = |connection: u8, id: u8| {
+        let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list","params":{}}}"#, modern(""));
+        let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"tools":[]}}}}"#);
+        [format!("@ {connection}"), post("MCP-Protocol-Version: 2026-07-28\n", &body), json(200, "", &answer)]
+    };
+    let begins = ["@ 2".into(), post("", &handshake[0][2..])];
+    let begun = ["@ 2".into(), json(200, "Mcp-Session-Id: a\n", &handshake[1][2..])];
+    let told = messages(&[&modern(1, 1)[..], &begins, &modern(1, 2), &modern(3, 3), &begun, &modern(3, 4)].concat());
+    let sessions: Vec<u32> = told.iter().map(|message| message.session.0).collect();
+    assert_eq!(sessions, [1, 1, 2, 1, 1, 1, 1, 2, 1, 1]);
+    assert_eq!(told[7].answers, Some(told[2].number));
+}
+
+/// Of two connections, that of the `initialize` may be read later, since it is not known at once where it begins. By its time it came first.
+#[test]
+fn an_initialize_that_is_told_late_begins_what_came_behind_it() {
+    let handshake = session("2025-06-18", &[]);
+    let call = [
+        "+ 1000".into(),
+        "@ 2".into(),
+        post("", r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#),
+        json(200, "", r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}"#),
+    ];
+    let begins = |later: i64| {
+        [format!("+ {later}"), "@ 1".into(), post("", &handshake[0][2..]), json(200, "", &handshake[1][2..])]
+    };
+    let sessions = |steps: &[String]| messages(steps).iter().map(|message| message.session.0).collect::<Vec<_>>();
+    assert_eq!(sessions(&[&call[..], &begins(-900)].concat()), [1, 1, 1, 1]);
+    assert_eq!(sessions(&[&call[..], &begins(0)].concat()), [1, 1, 2, 2], "it begins another");
+    assert_eq!(sessions(&[&begins(0)[..], &call, &begins(-900)].concat()), [1, 1, 1, 1, 2, 2], "the session has begun");
 }
 
 /// Streams of HTTP+SSE differ in nothing but what they announce: one whose announcement was lost is not another's.

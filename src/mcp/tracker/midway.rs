@@ -38,9 +38,17 @@ impl Tracker {
         match is_midway(place, text) {
             true => self.asking(place, text, single).or_else(found).or_else(|| self.alone_between(place, connected)),
             false if is_mute => self.asking(place, text, single).or_else(found),
-            false if initialize => found(),
+            false if initialize => found().or_else(|| self.overtaken(place, text)),
             false => found().or_else(|| self.stray_between(place)),
         }
+    }
+
+    /// The session without an id that this `initialize` begins, though what followed it on other connections was told first: whether a capture holds the
+    /// beginning of a connection is known later where it does not.
+    fn overtaken(&self, place: &Place, text: &Text<'_>) -> Option<SessionNumber> {
+        let state = self.sessions.get(&self.places.without_id(place)?)?;
+        let is_later = !state.is_initialized && state.session.session_id.is_none() && text.time < state.session.started;
+        is_later.then_some(state.session.number)
     }
 
     /// The session of HTTP+SSE that alone waits for this answer, which came on a stream whose request was not seen.
