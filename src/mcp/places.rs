@@ -33,8 +33,10 @@ pub struct Place {
     pub method: String,
     /// Host of the request.
     pub host: Option<String>,
-    /// `Mcp-Session-Id` of the request.
+    /// `Mcp-Session-Id` of the request; of the response where the request, or its text, was not seen.
     pub session_id: Option<Arc<str>>,
+    /// Whether that id is one that the response gave to a request that named none: its session begins here.
+    pub is_assigned: bool,
     /// `MCP-Protocol-Version` of the request.
     pub version: Option<Arc<str>>,
     /// The request accepts `text/event-stream`.
@@ -72,6 +74,7 @@ impl Place {
             method: exchange.method.clone().unwrap_or_default(),
             host: host.filter(|host| host.parse::<IpAddr>().is_err()),
             session_id: field("mcp-session-id").map(Arc::from),
+            is_assigned: false,
             version: field("mcp-protocol-version").map(Arc::from),
             accepts_events: field("accept").is_some_and(|accept| accept.contains("text/event-stream")),
             resumes: field("last-event-id").is_some(),
@@ -88,6 +91,11 @@ impl Place {
     /// Whether the request was not seen, or of its head only a part is known, as behind a hole in an HTTP/2 connection.
     pub fn is_unknown(&self) -> bool {
         self.method.is_empty() || self.target.is_empty()
+    }
+
+    /// Whether what the request asked was not seen: answers on its stream belong to that.
+    pub fn is_unasked(&self) -> bool {
+        self.is_unknown() || self.method == "POST" && !self.asked
     }
 
     fn stateless(&self) -> Stateless {
@@ -211,6 +219,9 @@ impl Places {
     /// A session whose id was assigned in an answer that the capture does not hold: the only one of this client, server and path that
     /// waits for its id.
     fn adopt(&self, place: &Place) -> Option<SessionNumber> {
+        if place.is_assigned {
+            return None;
+        }
         let mut waiting =
             self.unbound.iter().filter(|(_, waiting)| place.is_near(waiting)).map(|(session, _)| *session);
         let only = waiting.next()?;
@@ -219,7 +230,8 @@ impl Places {
 
     /// Whether a session named by an id that nobody assigned so far may be one that was opened here and waits for its id.
     pub fn may_be_assigned(&self, place: &Place) -> bool {
-        let Some(id) = place.session_id.as_ref().filter(|_| place.session.is_none()) else { return false };
+        let is_open = place.session.is_none() && !place.is_assigned;
+        let Some(id) = place.session_id.as_ref().filter(|_| is_open) else { return false };
         self.assigned(place.server.port(), id).is_none() && self.unbound.values().any(|waiting| place.is_near(waiting))
     }
 
@@ -237,6 +249,9 @@ impl Places {
         place.session = Some(session);
         if let Some(id) = place.session_id.clone() {
             self.assign(place.server.port(), id, session);
+            if place.is_assigned {
+                self.with_id.insert(session, place.stateless());
+            }
         } else if !self.by_endpoint.contains_key(&(place.server, place.target.clone())) && self.strayed(place).is_none()
         {
             let key = place.stateless();

@@ -245,7 +245,7 @@ impl Tracker {
                     state.begun = place.session_id.is_none() && !is_midway;
                     state.is_stray = is_midway;
                 }
-                if place.session_id.is_some() {
+                if place.session_id.is_some() && !place.is_assigned {
                     self.early.meet(number, &place, text.time);
                 }
                 number
@@ -384,11 +384,12 @@ impl Tracker {
             link: None,
             findings: Vec::new(),
         };
-        let is_midway = state.session.transport != Transport::HttpSse && place.is_some_and(Place::is_unknown);
+        let is_unasked = state.session.transport != Transport::HttpSse && place.is_some_and(Place::is_unasked);
         let scope = match (exchange, text.direction) {
             // A client's answer comes in an exchange of its own.
             (None, _) | (_, Direction::ClientToServer) => Scope::Session(None),
-            (Some(exchange), Direction::ServerToClient) if state.stateless || is_midway => Scope::Exchange(exchange),
+            // What was asked there was not seen, so nothing that was seen is it.
+            (Some(exchange), Direction::ServerToClient) if state.stateless || is_unasked => Scope::Exchange(exchange),
             (exchange, Direction::ServerToClient) => Scope::Session(exchange),
         };
         // What servers without sessions answer stands in the exchange of the question. Their questions to clients may come late all the same; since

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use mcptap::mcp::{Carrier, Message, SessionNumber};
 
 use crate::decoded::{Decoded, assert_subset, conversations, frames, name};
+use crate::rewrite::without;
 
 /// The session of each text that is in one alone.
 fn homes(decoded: &Decoded) -> BTreeMap<&[u8], SessionNumber> {
@@ -57,4 +58,29 @@ fn what_goes_on_where_a_capture_begins_is_read() {
     }
     // The samples alone have some.
     assert!(events > 40, "{events} events were whole");
+}
+
+/// Whether the text that began a session was lost makes no other session of the rest.
+#[test]
+fn a_session_is_one_without_the_text_that_began_it() {
+    let begins = |packet: &[u8]| memchr::memmem::find(packet, b"\"method\":\"initialize\"").is_some();
+    let mut lost = 0;
+    for path in conversations() {
+        let (name, frames) = (name(&path), frames(&path));
+        let kept = without(&frames, begins);
+        lost += frames.len() - kept.len();
+        let (whole, rest) = (Decoded::of(&frames), Decoded::of(&kept));
+        assert_subset(&name, &whole.texts(), &rest.texts());
+        assert_subset(&name, &whole.pairs(), &rest.pairs());
+        assert_apart(&name, &whole, &rest);
+        let homes = homes(&whole);
+        let mut parts: BTreeMap<SessionNumber, BTreeSet<SessionNumber>> = BTreeMap::new();
+        for message in rest.messages() {
+            if let Some(home) = homes.get(&*message.raw) {
+                parts.entry(*home).or_default().insert(message.session);
+            }
+        }
+        assert!(parts.values().all(|parts| parts.len() == 1), "{name}: {parts:?}");
+    }
+    assert!(lost > 3, "{lost} packets began a session");
 }

@@ -33,6 +33,11 @@ impl Tracker {
         }
         self.begin(exchange.number, exchange.response.fields.get("mcp-session-id"), sink);
         let Some(place) = self.exchanges.get_mut(&exchange.number) else { return };
+        // The text of the request was lost, or there is none: the answer says whose the exchange is all the same.
+        if !place.asked && place.session_id.is_none() {
+            place.session_id = exchange.response.fields.get("mcp-session-id").map(Arc::from);
+            place.is_assigned = place.session_id.is_some();
+        }
         let assigned = place.session_id.as_ref().and_then(|id| self.places.assigned(place.server.port(), id));
         let Some(session) = place.session.or(assigned) else { return };
         let Some(state) = self.sessions.get_mut(&session) else { return };

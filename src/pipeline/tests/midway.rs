@@ -114,3 +114,17 @@ fn an_event_of_which_the_beginning_was_not_captured_is_none() {
     let others = chunk(r#"{"id":"chatcmpl-1","object":"chat.completion.chunk","choices":[]}"#);
     assert_eq!(homes(&[on(1, &noted("a")), on(2, &[others.clone(), others, log()])]), [1, 1]);
 }
+
+/// The text of a request was lost, its head and its answer were not.
+#[test]
+fn an_answer_whose_request_was_lost_belongs_to_the_session_that_its_head_names() {
+    let handshake = session("2025-06-18", &[]);
+    let lost = on(1, &[post("", "?"), json(200, "Mcp-Session-Id: a\n", &handshake[1][2..])]);
+    assert_eq!(homes(&[lost.clone(), on(2, &noted("a"))]), [1, 1]);
+    assert_eq!(homes(&[on(2, &noted("a")), lost.clone()]), [1, 1]);
+    // Neither what another client asks with that id, nor the session that it begins.
+    let other = on(3, &[post("", &handshake[0][2..])]);
+    let told = said(&[other, lost, on(2, &noted("a"))]);
+    let note = "notifications/roots/list_changed".to_owned();
+    assert_eq!(told, [("0".into(), 1, None), ("0".into(), 2, None), (note, 2, None)]);
+}
