@@ -24,9 +24,6 @@ use crate::view::command_line;
 const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// Kibibytes of the database in memory: the program as a whole stays below 64 MB, and what one server says is written in order.
-const CACHE: u32 = 8 << 10;
-
 pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
     let recorded = if arguments.keep_secrets {
         arguments.command.iter().map(|word| word.to_string_lossy().into_owned()).collect()
@@ -55,10 +52,9 @@ fn record(mut observations: Observations, source: String, place: Place) -> Resul
 }
 
 fn create(place: &Place, info: &CaptureInfo) -> Result<Writer> {
-    let options = store::Options { cache: CACHE, ..store::Options::default() };
     let mut attempt = 1;
     loop {
-        match Writer::create(place.clone(), info, options) {
+        match Writer::create(place.clone(), info, store::Options::default()) {
             Err(_) if attempt < ATTEMPTS => attempt += 1,
             result => return result,
         }

@@ -38,7 +38,7 @@ impl Capture {
         what: &str,
     ) -> Result<Capture> {
         let info = CaptureInfo { kind, source: what.to_owned(), process: std::process::id(), started: saver::now() };
-        let writer = Writer::create(place.clone(), &info, options())?;
+        let writer = Writer::create(place.clone(), &info, store::Options::default())?;
         let id = writer.capture();
         let thread = thread::Builder::new().name("recorder".to_owned()).spawn(move || record(source, writer));
         Ok(Capture { thread: thread.context("cannot start a thread")?, place: place.clone(), id })
@@ -82,7 +82,7 @@ impl Recorded {
     /// It cannot be read, or the other place not be written.
     pub fn save(&self, place: &Place) -> Result<Option<SessionNumber>> {
         let capture = Reader::open(self.place.clone())?.capture(self.id)?.context("the replay is no longer there")?;
-        let writer = Writer::create(place.clone(), &capture.info, options())?;
+        let writer = Writer::create(place.clone(), &capture.info, store::Options::default())?;
         let id = writer.capture();
         // What was decoded once is decoded again: the same packets give the same messages.
         record(Stored::open(self.place.clone(), Selection::Capture(self.id))?, writer)?;
@@ -120,13 +120,6 @@ impl Listener for Numbers {
         }
         Ok(())
     }
-}
-
-/// Kibibytes of the database in memory: what a server says is written in order, and a replay shall take no more memory the longer it is.
-const CACHE: u32 = 8 << 10;
-
-fn options() -> store::Options {
-    store::Options { cache: CACHE, ..store::Options::default() }
 }
 
 fn record(mut source: impl Source, writer: Writer) -> Result<Numbers> {

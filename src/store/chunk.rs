@@ -18,8 +18,12 @@ use crate::decode::tcp::{Analysis, Flags};
 use crate::decode::{ConnectionId, Side};
 use crate::event::Segment;
 
-/// Bytes of packets after which a chunk is closed: enough for zstd to find what repeats, little to read for one packet.
+/// Bytes of packets after which a chunk is closed: little to read for one packet, and few rows for all of them.
 pub(super) const CHUNK: usize = 128 << 10;
+
+/// Bytes of packets that are compressed together: with more of them zstd finds little more that repeats, and each of some thousand
+/// connections may have as many waiting.
+const BLOCK: usize = 32 << 10;
 
 /// More than a chunk can grow to: one packet beyond [`CHUNK`]. Capture files bound a packet at 256 KiB to some megabytes.
 const CHUNK_MOST: usize = 256 << 20;
@@ -153,14 +157,25 @@ impl Builder {
         self.bytes.0.extend_from_slice(&packet.data[at..]);
         self.last = (packet.number, packet.time);
         self.packets += 1;
+        if self.bytes.0.len() >= BLOCK {
+            // Without memory for zstd's tables they wait for the next packet.
+            let _ = self.pack(packer);
+        }
+    }
+
+    /// Compresses what is there so far.
+    fn pack(&mut self, packer: &mut text::Packer) -> std::io::Result<()> {
+        packer.append(&self.bytes.0, &mut self.frames)?;
+        self.framed += self.bytes.0.len();
+        self.bytes.0.clear();
+        Ok(())
     }
 
     /// Compresses what is there so far, and puts a piece behind it.
     fn join(&mut self, piece: &Piece, packer: &mut text::Packer) -> std::io::Result<()> {
-        self.frames.extend(packer.frame(&self.bytes.0)?);
+        self.pack(packer)?;
         self.frames.extend_from_slice(&piece.frame);
-        self.framed += self.bytes.0.len() + piece.range.len();
-        self.bytes.0.clear();
+        self.framed += piece.range.len();
         Ok(())
     }
 
@@ -171,7 +186,9 @@ impl Builder {
         packer: &mut text::Packer,
     ) -> std::io::Result<(Chunk, Spare)> {
         let mut full = std::mem::take(self);
-        full.frames.extend(packer.frame(&full.bytes.0)?);
+        if !full.bytes.0.is_empty() {
+            full.pack(packer)?;
+        }
         let chunk = Chunk {
             connection,
             numbers: (full.first, full.last.0),
@@ -197,7 +214,7 @@ pub(super) struct Spare(Vec<u8>);
 impl Spare {
     /// Whether it is worth keeping, and not too large to be kept.
     pub(super) fn is_useful(&self) -> bool {
-        (CHUNK / 2..4 * CHUNK).contains(&self.0.capacity())
+        (BLOCK / 2..4 * BLOCK).contains(&self.0.capacity())
     }
 }
 
@@ -381,6 +398,8 @@ pub(super) mod tests {
         #[test]
         fn packets_survive_the_round_trip(
             packets in prop::collection::vec((1u64..1_000, any_packet()), 1..20), cut: prop::sample::Index,
+            // So much that a chunk is compressed in several blocks.
+            more in prop::sample::select(vec![0, BLOCK / 5]),
         ) {
             let mut builder = Builder::default();
             let mut number = 0;
@@ -388,6 +407,7 @@ pub(super) mod tests {
             let packets: Vec<_> = packets.into_iter().map(|(step, mut packet)| {
                 number += step;
                 packet.number = PacketNumber(number);
+                packet.data.resize(packet.data.len() + more, 7);
                 if let Some(segment) = &mut packet.segment {
                     segment.packet = packet.number;
                 }

@@ -16,7 +16,7 @@ use super::place::Place;
 use super::{filter, text};
 
 /// The steps from an empty file to the newest version. What was released is never changed, only added to.
-const MIGRATIONS: &[&str] = &[include_str!("schema.sql"), include_str!("schema-2.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("schema.sql"), include_str!("schema-2.sql"), include_str!("schema-3.sql")];
 
 /// `MCPT`, in the head of the file, where `file(1)` finds it.
 const APPLICATION_ID: i32 = i32::from_be_bytes(*b"MCPT");

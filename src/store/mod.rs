@@ -10,7 +10,7 @@
 //! writer gathers what it is told and writes it in one short transaction: what cannot be written now is written with the next,
 //! and what would take too much memory until then is given up and counted. The record types are those of the program.
 //!
-//! This is the only module with SQL. `schema.sql`, and `schema-2.sql` on top of it, are the guide to the file.
+//! This is the only module with SQL. `schema.sql`, and `schema-2.sql` and `schema-3.sql` on top of it, are the guide to the file.
 
 mod chunk;
 mod codec;

@@ -15,7 +15,7 @@ use crate::decode::ConnectionId;
 use crate::decode::exchange::{Exchange, ExchangeNumber, Half};
 use crate::event::{Connection, Stream};
 use crate::findings::Finding;
-use crate::mcp::{Message, Session, SessionNumber};
+use crate::mcp::{Message, MessageNumber, Session, SessionNumber};
 
 /// Bytes that may wait while the database is locked or its disk is full. Beyond, records are given up.
 const MOST: usize = 64 << 20;
@@ -26,8 +26,7 @@ pub(super) struct Pending {
     sessions: BTreeMap<SessionNumber, Session>,
     connections: BTreeMap<ConnectionId, Connection>,
     exchanges: BTreeMap<ExchangeNumber, Exchange>,
-    streams: Vec<Stream>,
-    parts: BTreeMap<StreamId, Vec<Part>>,
+    streams: BTreeMap<StreamId, Origins>,
     messages: Vec<(Message, Glance, Text)>,
     findings: Vec<Finding>,
     chunks: Vec<Chunk>,
@@ -36,6 +35,15 @@ pub(super) struct Pending {
     bytes: usize,
     rows: usize,
     lost: u64,
+    /// The last of the exchanges that were written: later ones have no earlier state to be forgotten.
+    exchanged: ExchangeNumber,
+}
+
+/// What a stream is, where that is new, and where its bytes came from.
+#[derive(Debug, Default)]
+struct Origins {
+    stream: Option<Stream>,
+    parts: Vec<Part>,
 }
 
 /// What earlier transactions wrote, so as not to ask the database for it. Forgotten when one fails.
@@ -86,13 +94,13 @@ impl Pending {
 
     pub(super) fn stream(&mut self, record: Stream) {
         if self.has_room(size_of::<Stream>()) {
-            self.streams.push(record);
+            self.streams.entry(record.id).or_default().stream = Some(record);
         }
     }
 
     pub(super) fn parts(&mut self, stream: StreamId, parts: Vec<Part>) {
         if !parts.is_empty() && self.has_room(parts.len() * size_of::<Part>()) {
-            self.parts.entry(stream).or_default().extend(parts);
+            self.streams.entry(stream).or_default().parts.extend(parts);
         }
     }
 
@@ -109,10 +117,27 @@ impl Pending {
         }
     }
 
-    pub(super) fn message(&mut self, record: Message, glance: Glance, text: Text) {
-        if self.has_room(size_of::<Message>() + text.len() + record.packets.len() * size_of::<PacketNumber>()) {
-            self.messages.push((record, glance, text));
+    pub(super) fn message(&mut self, record: Message, mut glance: Glance, text: Text) {
+        let size = size_of::<Message>() + text.len() + record.packets.len() * size_of::<PacketNumber>();
+        if !self.has_room(size) {
+            return;
         }
+        if let Some((request, asked)) = record.answers.and_then(|request| self.waiting(request)) {
+            // What the two tell each other is told before either is a row. The first answer counts.
+            if request.answered_by.is_none() {
+                (request.answered_by, request.latency) = (Some(record.number), record.latency);
+                asked.status = glance.status;
+            }
+            glance.subject = glance.subject.or_else(|| asked.subject.clone());
+            glance.request = None;
+        }
+        self.messages.push((record, glance, text));
+    }
+
+    /// A message that waits. They come in order of number; one that did not is found in the database.
+    fn waiting(&mut self, number: MessageNumber) -> Option<(&mut Message, &mut Glance)> {
+        let at = self.messages.binary_search_by_key(&number, |(message, ..)| message.number).ok()?;
+        self.messages.get_mut(at).map(|(message, glance, _)| (message, glance))
     }
 
     pub(super) fn finding(&mut self, record: Finding) {
@@ -142,7 +167,8 @@ impl Pending {
 
     /// Everything was written.
     pub(super) fn clear(&mut self) {
-        *self = Pending { lost: self.lost, ..Pending::default() };
+        let exchanged = self.exchanges.last_key_value().map_or(self.exchanged, |(last, _)| self.exchanged.max(*last));
+        *self = Pending { lost: self.lost, exchanged, ..Pending::default() };
     }
 
     /// Writes everything, inside a transaction. May be called again after that was rolled back, with `written` new.
@@ -159,20 +185,12 @@ impl Pending {
         let mut delete = db.prepare_cached(exchange::DELETE)?;
         let mut statement = db.prepare_cached(exchange::INSERT)?;
         for record in self.exchanges.values() {
-            delete.execute([Key::new(capture, record.number.0)])?;
+            if record.number <= self.exchanged {
+                delete.execute([Key::new(capture, record.number.0)])?;
+            }
             exchange::write(&mut statement, capture, record)?;
         }
-        let mut statement = db.prepare_cached(provenance::INSERT_STREAM)?;
-        for record in &self.streams {
-            provenance::write_stream(&mut statement, capture, *record)?;
-        }
-        let mut statement = db.prepare_cached(provenance::INSERT_PARTS)?;
-        for (stream, parts) in &self.parts {
-            for parts in parts.chunks(provenance::PARTS) {
-                let key = Key::new(capture, stream.0.into());
-                statement.execute(params![key, parts[0].start as i64, provenance::put_parts(parts)])?;
-            }
-        }
+        self.write_streams(db, capture)?;
         self.write_messages(db, capture, written)?;
         for record in &self.findings {
             if written.rules.insert(record.rule.id) {
@@ -196,6 +214,26 @@ impl Pending {
         Ok(())
     }
 
+    fn write_streams(&self, db: &Database, capture: CaptureId) -> rusqlite::Result<()> {
+        let mut insert = db.prepare_cached(provenance::INSERT_STREAM)?;
+        let mut insert_parts = db.prepare_cached(provenance::INSERT_PARTS)?;
+        for (id, Origins { stream, parts }) in &self.streams {
+            let mut runs = parts.chunks(provenance::PARTS).peekable();
+            // A body is told whole most often: then it is one row.
+            if let Some(stream) = stream
+                && provenance::write_stream(&mut insert, capture, *stream, runs.peek().copied().unwrap_or_default())?
+            {
+                runs.next();
+            }
+            let key = Key::new(capture, id.0.into());
+            for parts in runs {
+                let start = parts[0].start;
+                insert_parts.execute(params![key, start as i64, provenance::put_parts(start, parts)])?;
+            }
+        }
+        Ok(())
+    }
+
     fn write_messages(&self, db: &Database, capture: CaptureId, written: &mut Written) -> anyhow::Result<()> {
         let mut insert = db.prepare_cached(message::INSERT)?;
         let mut insert_text = db.prepare_cached("INSERT OR IGNORE INTO message_text (id, text) VALUES (?, ?)")?;
@@ -211,7 +249,7 @@ impl Pending {
                 message::write_link(&mut insert_link, (capture, record.number), link)?;
             }
             insert_text.execute(params![Key::new(capture, record.number.0), text])?;
-            if let Some(request) = record.answers {
+            if let Some(request) = glance.request {
                 let request = Key::new(capture, request.0);
                 let status = super::codec::Code::code(glance.status);
                 answered.execute(params![record.number.0 as i64, record.latency, status, request])?;

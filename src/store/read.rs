@@ -250,8 +250,10 @@ impl Reader {
     pub fn parts(&self, capture: CaptureId, span: Span) -> anyhow::Result<Vec<Part>> {
         let key = Key::new(capture, span.stream.0.into());
         let rows = self.select(
-            "SELECT start, parts FROM part WHERE stream = ?1 AND start < ?3 AND start >= coalesce(
-                 (SELECT max(start) FROM part WHERE stream = ?1 AND start <= ?2), 0) ORDER BY start",
+            "SELECT 0, parts FROM stream WHERE id = ?1 AND parts IS NOT NULL
+             UNION ALL SELECT * FROM (
+                 SELECT start, parts FROM part WHERE stream = ?1 AND start < ?3 AND start >= coalesce(
+                     (SELECT max(start) FROM part WHERE stream = ?1 AND start <= ?2), 0) ORDER BY start)",
             params![key, span.start as i64, span.end as i64],
             |row| {
                 let mut columns = Columns::new(row);
@@ -260,7 +262,11 @@ impl Reader {
             },
         )?;
         let inside = |part: &Part| part.end > span.start && part.start < span.end;
-        Ok(rows.into_iter().flatten().filter(inside).map(|part| ground::clip(part, span.start, span.end)).collect())
+        let cut = |part| ground::clip(part, span.start, span.end);
+        let mut parts: Vec<Part> = rows.into_iter().flatten().filter(inside).map(cut).collect();
+        // Where it became known late what the stream is, those in its row are not the first.
+        parts.sort_by_key(|part| part.start);
+        Ok(parts)
     }
 
     /// What TLS carried in `span`, in order: offset and bytes, secrets masked. Nothing for streams that did not come out of TLS.

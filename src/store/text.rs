@@ -94,13 +94,20 @@ impl Packer {
 
     /// A zstd frame of `raw`.
     pub(super) fn frame(&mut self, raw: &[u8]) -> std::io::Result<Vec<u8>> {
+        let mut frame = Vec::new();
+        self.append(raw, &mut frame)?;
+        Ok(frame)
+    }
+
+    /// Puts a zstd frame of `raw` behind others.
+    pub(super) fn append(&mut self, raw: &[u8], frames: &mut Vec<u8>) -> std::io::Result<()> {
         self.buffer.clear();
         self.buffer.reserve(zstd::zstd_safe::compress_bound(raw.len()));
         self.compressor.compress_to_buffer(raw, &mut self.buffer)?;
-        let frame = self.buffer.clone();
+        frames.extend_from_slice(&self.buffer);
         // One text of 100 MB shall not be paid for till the end.
         self.buffer.shrink_to(1 << 20);
-        Ok(frame)
+        Ok(())
     }
 }
 

@@ -18,6 +18,9 @@ use crate::event::Event;
 /// other writers.
 const BATCH: (usize, usize) = (8_192, 8 << 20);
 
+/// Kibibytes of the file that are kept in memory. Rows come in rising order: however large the file is, few pages are written to at a time.
+const CACHE: u32 = 8 << 10;
+
 /// How to write.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -27,18 +30,11 @@ pub struct Options {
     pub limits: Limits,
     /// How long a transaction waits for other writers. Those that write live hold the database for milliseconds.
     pub busy_timeout: Duration,
-    /// Kibibytes of the file that are kept in memory: by default the inner pages of every table and index of a capture of some gigabytes.
-    pub cache: u32,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options {
-            keep_secrets: false,
-            limits: Limits::default(),
-            busy_timeout: Duration::from_secs(5),
-            cache: 64 << 10,
-        }
+        Options { keep_secrets: false, limits: Limits::default(), busy_timeout: Duration::from_secs(5) }
     }
 }
 
@@ -72,7 +68,7 @@ impl Writer {
         let place = place.into();
         let db = migrate::open_writer(&place, options.busy_timeout)?;
         // A negative number is one of kibibytes.
-        db.pragma_update(None, "cache_size", -i64::from(options.cache))?;
+        db.pragma_update(None, "cache_size", -i64::from(CACHE))?;
         let capture = capture::insert(&db, info)
             .with_context(|| format!("cannot begin a capture in the database {}", place.path().display()))?;
         Ok(Writer {

@@ -1,6 +1,7 @@
 //! HTTP exchanges.
 
 use rusqlite::{Row, Statement, params};
+use serde::{Serialize, Serializer};
 
 use super::Columns;
 use crate::capture::Time;
@@ -63,8 +64,13 @@ pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<Exchange> {
 }
 
 fn put_fields(fields: &Fields) -> serde_json::Result<String> {
-    let pairs: Vec<(&str, &str)> = fields.iter().collect();
-    serde_json::to_string(&pairs)
+    struct Pairs<'a>(&'a Fields);
+    impl Serialize for Pairs<'_> {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            serializer.collect_seq(self.0.iter())
+        }
+    }
+    serde_json::to_string(&Pairs(fields))
 }
 
 fn fields(json: &[u8]) -> Result<Fields, Damaged> {

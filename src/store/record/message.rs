@@ -190,11 +190,14 @@ pub(in crate::store) struct Glance {
     pub(in crate::store) size: usize,
     pub(in crate::store) status: Status,
     pub(in crate::store) subject: Option<String>,
+    /// The request that it answers, unless that waits to be written with it.
+    pub(in crate::store) request: Option<MessageNumber>,
 }
 
 impl Glance {
     pub(in crate::store) fn of(message: &Message) -> Glance {
-        Glance { size: message.raw.len(), status: Status::of(message), subject: subject(message) }
+        let (status, subject, request) = (Status::of(message), subject(message), message.answers);
+        Glance { size: message.raw.len(), status, subject, request }
     }
 }
 
@@ -239,7 +242,7 @@ pub(in crate::store) fn write(
         message.id,
         message.method,
         glance.subject,
-        message.answers.map(|number| Key::new(capture, number.0)),
+        glance.request.map(|number| Key::new(capture, number.0)),
         glance.status.code(),
         message.latency,
         message.answers.map(|number| number.0 as i64),

@@ -10,18 +10,23 @@ use crate::event::{Stream, StreamKind};
 use crate::store::codec::{Code, Damaged, Decoder, Encoder};
 use crate::store::{CaptureId, Key};
 
+/// Bytes of a part, about.
+const PART: usize = 12;
+
 /// Parts of one row: some 700 bytes at most, so that SQLite never needs a second page for it.
 pub(in crate::store) const PARTS: usize = 64;
 
 /// Parameters as [`write_stream`] binds them. What a stream is never changes.
 pub(in crate::store) const INSERT_STREAM: &str =
-    "INSERT OR IGNORE INTO stream (id, connection, kind, which, exchange) VALUES (?, ?, ?, ?, ?)";
+    "INSERT OR IGNORE INTO stream (id, connection, kind, which, exchange, parts) VALUES (?, ?, ?, ?, ?, ?)";
 
+/// Writes what a stream is, and its first parts where they are known by now; says whether it is new.
 pub(in crate::store) fn write_stream(
     statement: &mut Statement<'_>,
     capture: CaptureId,
     stream: Stream,
-) -> rusqlite::Result<()> {
+    parts: &[Part],
+) -> rusqlite::Result<bool> {
     let (kind, which, exchange) = match stream.kind {
         StreamKind::Tcp(side) => (0, side.code(), None),
         StreamKind::Pipe(descriptor) => (1, descriptor.into(), None),
@@ -31,14 +36,15 @@ pub(in crate::store) fn write_stream(
         StreamKind::WebSocket(exchange, direction) => (5, direction.code(), Some(exchange)),
         StreamKind::Plaintext(side) => (6, side.code(), None),
     };
-    statement.execute(params![
+    let inserted = statement.execute(params![
         Key::new(capture, stream.id.0.into()),
         Key::new(capture, stream.connection.0.into()),
         kind,
         which,
         exchange.map(|number| number.0 as i64),
+        (!parts.is_empty()).then(|| put_parts(0, parts)),
     ])?;
-    Ok(())
+    Ok(inserted == 1)
 }
 
 /// Columns as [`read_stream`] takes them.
@@ -70,10 +76,9 @@ pub(in crate::store) const INSERT_PLAINTEXT: &str =
 /// Parameters: the stream's key, where the first part starts, the parts as [`put_parts`] writes them.
 pub(in crate::store) const INSERT_PARTS: &str = "INSERT OR IGNORE INTO part (stream, start, parts) VALUES (?, ?, ?)";
 
-/// Parts of one row: `(gap, length, origin)` each, the first without gap.
-pub(in crate::store) fn put_parts(parts: &[Part]) -> Vec<u8> {
-    let mut out = Encoder::default();
-    let mut end = parts.first().map_or(0, |part| part.start);
+/// Parts of one row, of which the gap before the first begins at `end`: `(gap, length, origin)` each.
+pub(in crate::store) fn put_parts(mut end: u64, parts: &[Part]) -> Vec<u8> {
+    let mut out = Encoder(Vec::with_capacity(PART * parts.len()));
     let (mut packet, mut offset) = (0, 0);
     for part in parts {
         out.step(end, part.start);
@@ -105,10 +110,9 @@ pub(in crate::store) fn put_parts(parts: &[Part]) -> Vec<u8> {
     out.0
 }
 
-/// The parts of one row whose first starts at `start`.
-pub(in crate::store) fn read_parts(start: u64, blob: &[u8]) -> Result<Vec<Part>, Damaged> {
+/// Reads what [`put_parts`] wrote.
+pub(in crate::store) fn read_parts(mut end: u64, blob: &[u8]) -> Result<Vec<Part>, Damaged> {
     let mut blob = Decoder::new(blob, "where bytes came from");
-    let mut end = start;
     let (mut packet, mut offset) = (0, 0);
     let mut parts = Vec::new();
     while !blob.is_empty() {

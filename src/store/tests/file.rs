@@ -4,6 +4,7 @@ use std::sync::Barrier;
 use std::time::Duration;
 
 use super::*;
+use crate::capture::{Origin, Part};
 use crate::findings::Severity;
 
 fn count(path: &Path) -> u64 {
@@ -37,7 +38,7 @@ fn a_file_that_is_not_ours_is_refused_and_left_alone() {
     let newer = directory.path().join("newer.db");
     drop(writer(&newer));
     rusqlite::Connection::open(&newer).unwrap().pragma_update(None, "user_version", 1_000).unwrap();
-    assert!(refusal(&newer).contains("newer mcptap (version 1000, this one knows 2)"), "{}", refusal(&newer));
+    assert!(refusal(&newer).contains("newer mcptap (version 1000, this one knows 3)"), "{}", refusal(&newer));
 }
 
 #[test]
@@ -51,7 +52,9 @@ fn a_file_of_version_1_is_brought_up_to_date_by_whoever_opens_it() {
     old.execute_batch(
         "INSERT INTO capture (kind, source, process, started, last_alive) VALUES (0, 'trace.pcapng', 4711, 7, 7);
          INSERT INTO rule VALUES ('tcp-gap', 1, 'bytes are missing', 'RFC 9293 3.4');
-         INSERT INTO finding (capture, rule, text, messages, packets) VALUES (1, 'tcp-gap', 'twelve bytes', x'', x'00');",
+         INSERT INTO finding (capture, rule, text, messages, packets) VALUES (1, 'tcp-gap', 'twelve bytes', x'', x'00');
+         INSERT INTO stream (id, connection, kind, which) VALUES (1 << 40 | 1, 1 << 40 | 1, 0, 0);
+         INSERT INTO part VALUES (1 << 40 | 1, 0, x'000c00');",
     )
     .unwrap();
     drop(old);
@@ -61,12 +64,14 @@ fn a_file_of_version_1_is_brought_up_to_date_by_whoever_opens_it() {
     assert_eq!(findings.len(), 1);
     assert_eq!((findings[0].text.as_str(), findings[0].repeated), ("twelve bytes", 0));
     assert_eq!(findings[0].severity, Severity::Warning, "as bad as its rule");
+    let parts = reader.parts(CaptureId(1), Span { stream: StreamId(1), start: 0, end: 99 }).unwrap();
+    assert_eq!(parts, [Part { start: 0, end: 12, origin: Origin::Missing }]);
 
     drop(writer(&path));
     let newest: i64 = rusqlite::Connection::open(&path)
         .and_then(|db| db.pragma_query_value(None, "user_version", |row| row.get(0)))
         .unwrap();
-    assert_eq!(newest, 2);
+    assert_eq!(newest, 3);
 }
 
 #[test]

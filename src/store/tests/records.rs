@@ -272,6 +272,7 @@ proptest! {
     fn provenance_reads_as_the_pipeline_had_it(
         steps in prop::collection::vec((0usize..5, 1u64..200, 0u8..10, any::<u16>()), 1..150),
         spans in prop::collection::vec((0usize..5, 0u64..3_000, 0u64..3_000), 1..10), commit_every in 1usize..40,
+        declared in prop::collection::vec(0usize..150, 5),
     ) {
         let directory = directory();
         let path = directory.path().join("captures.db");
@@ -288,6 +289,9 @@ proptest! {
                 (_, 1) => Origin::Derived(span),
                 _ => Origin::Copied { stream: below, offset: live.length(below).min(offset.into()) },
             };
+            for (stream, _) in streams.iter().zip(&declared).filter(|(_, at)| **at == index) {
+                writer.event(Event::Stream(declaration(*stream)));
+            }
             live.append(streams[stream], length, origin);
             handed.append(streams[stream], length, origin);
             if index % commit_every == 0 {
@@ -301,6 +305,8 @@ proptest! {
         for stream in &streams {
             let mut parts = Vec::new();
             handed.close(*stream, |part| parts.push(part));
+            // Some are told what they are for the second time, with parts behind those that are there.
+            writer.event(Event::Stream(declaration(*stream)));
             writer.event(Event::Parts(*stream, parts));
         }
         writer.commit().unwrap();
@@ -327,6 +333,33 @@ proptest! {
             prop_assert_eq!(places(reader.packet_ranges(CaptureId(1), span).unwrap()), places(live.packet_ranges(span)));
         }
     }
+}
+
+fn declaration(id: StreamId) -> Stream {
+    Stream { id, connection: ConnectionId(1), kind: StreamKind::Tcp(Side::First) }
+}
+
+#[test]
+fn the_last_that_was_said_of_an_exchange_counts() {
+    let directory = directory();
+    let path = directory.path().join("captures.db");
+    let mut writer = writer(&path);
+    let exchange = |number, status| {
+        let number = ExchangeNumber(number);
+        Box::new(Exchange { number, status, http_version: "1.1", ..Exchange::default() })
+    };
+    writer.event(Event::Head(exchange(5, None)));
+    writer.event(Event::Head(exchange(6, None)));
+    writer.commit().unwrap();
+    // An exchange may be told for the first time behind later ones.
+    writer.event(Event::Exchange(exchange(3, Some(200))));
+    writer.event(Event::Exchange(exchange(5, Some(202))));
+    writer.commit().unwrap();
+    writer.event(Event::Exchange(exchange(6, Some(404))));
+    writer.finish(&Summary::default()).unwrap();
+    let reader = Reader::open(&*path).unwrap();
+    let status = |number| reader.exchange(CaptureId(1), ExchangeNumber(number)).unwrap().unwrap().status;
+    assert_eq!([3, 5, 6].map(status), [Some(200), Some(202), Some(404)]);
 }
 
 #[test]
