@@ -22,9 +22,6 @@ impl Reader {
         let end = memchr(b'\n', bytes).map_or(bytes.len(), |end| end + 1);
         let begun = self.held.len() - self.line;
         if begun < TELLING {
-            if self.held.len() > self.limit {
-                self.forget_lines();
-            }
             let taken = end.min(TELLING - begun);
             self.held.extend_from_slice(&bytes[..taken]);
             self.advance(taken);

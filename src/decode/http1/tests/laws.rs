@@ -255,6 +255,16 @@ fn a_message_is_searched_in_one_flight_however_it_is_cut() {
     fuzz_http1(script.as_bytes());
 }
 
+#[test]
+fn a_field_of_an_event_that_is_nearly_too_long_is_held_however_its_data_are_cut() {
+    for length in 180..220 {
+        let field = format!("event: {}\n", "m".repeat(length));
+        let data = "data: {\"id\":1}\n\n";
+        let steps = [&field, data].map(|sent| [&[3, sent.len() as u8], sent.as_bytes()].concat());
+        fuzz_http1(&steps.concat());
+    }
+}
+
 /// Bytes that mean something to the decoder.
 const TOKENS: [&str; 30] = [
     "GET / HTTP/1.1\r\n\r\n",
