@@ -88,9 +88,16 @@ impl Reader {
         if self.held.is_empty() {
             self.seen = turn.seen;
         }
-        self.held.extend_from_slice(line);
-        self.advance(line.len());
-        match read(&self.held) {
+        // No byte is taken behind that which tells what the line is: it may belong to another flight.
+        let mut taken = 0;
+        let mut is = Line::Undecided;
+        while let (Line::Undecided, Some(byte)) = (&is, line.get(taken)) {
+            self.held.push(*byte);
+            taken += 1;
+            is = read(&self.held);
+        }
+        self.advance(taken);
+        match is {
             Line::Undecided => {}
             Line::Size => {
                 self.state = State::ChunkSize;
@@ -107,7 +114,7 @@ impl Reader {
                 self.again(turn);
             }
         }
-        line.len()
+        taken
     }
 }
 

@@ -256,6 +256,17 @@ fn a_message_is_searched_in_one_flight_however_it_is_cut() {
 }
 
 #[test]
+fn a_status_line_behind_events_is_cut_between_flights_however_it_comes() {
+    let steps: [(u8, &[u8]); 4] = [
+        (3, b"x\ndata: {\n\nHTTP/1"),
+        (2, b"y"),
+        (3, b".1 200 OK\nContent-Length: 1\n\nz"),
+        (3, b"HTTP/1.1 200 OK\nContent-Length: 1\n\nz"),
+    ];
+    fuzz_http1(&steps.map(|(what, bytes)| [&[what, bytes.len() as u8], bytes].concat()).concat());
+}
+
+#[test]
 fn a_field_of_an_event_that_is_nearly_too_long_is_held_however_its_data_are_cut() {
     for length in 180..220 {
         let field = format!("event: {}\n", "m".repeat(length));
