@@ -1,9 +1,6 @@
 //! The bytes delivered last, to tell an honest retransmission from one with other content.
 //!
-//! What is remembered of a direction is its last flight: once the peer has all of it, the next bytes take its place. So what
-//! connections that ask and answer need is short, and stays in the processor's cache.
-//!
-//! A pool of rings, lent to the directions that deliver. When all are lent, the one lent longest ago goes to the next that
+//! A pool of rings that grow up to one size, lent to the directions that deliver. When all are lent, the one lent longest ago goes to the next that
 //! asks: the memory is bounded whatever the number of connections, and a direction without a ring merely cannot compare.
 
 use super::assembler::Difference;
@@ -24,7 +21,7 @@ struct Ring {
     /// Position behind the last byte remembered, and how many bytes before it are.
     end: u64,
     filled: usize,
-    /// As long as the longest flight so far asked for, at most [`RING`].
+    /// As long as what was remembered so far asked for, at most [`RING`].
     bytes: Vec<u8>,
 }
 
@@ -52,18 +49,18 @@ impl Recent {
         Recent { rings: Vec::new(), most: limits.reassembly_total / 8 / RING, oldest: 0 }
     }
 
-    /// Remembers bytes just delivered at `position`, of a direction whose peer has everything below `acknowledged`.
-    pub fn remember(&mut self, owner: Owner, hint: &mut Hint, position: u64, acknowledged: u64, bytes: &[u8]) {
+    /// Remembers bytes just delivered at `position`.
+    pub fn remember(&mut self, owner: Owner, hint: &mut Hint, position: u64, bytes: &[u8]) {
         let Some(ring) = self.ring(owner, hint) else { return };
-        if ring.end != position || ring.end <= acknowledged {
+        if ring.end != position {
             (ring.base, ring.filled) = (position, 0);
         }
         ring.end = position + bytes.len() as u64;
         ring.filled = (ring.filled + bytes.len()).min(RING);
         let bytes = &bytes[bytes.len().saturating_sub(RING)..];
-        let flight = usize::try_from(ring.end - ring.base).map_or(RING, |flight| flight.min(RING));
-        if ring.bytes.len() < flight {
-            ring.bytes.resize(flight.next_power_of_two(), 0);
+        let wanted = usize::try_from(ring.end - ring.base).map_or(RING, |length| length.min(RING));
+        if ring.bytes.len() < wanted {
+            ring.bytes.resize(wanted.next_power_of_two(), 0);
         }
         let at = ring.at(ring.end - bytes.len() as u64);
         let (low, high) = bytes.split_at(bytes.len().min(RING - at));
@@ -117,7 +114,7 @@ mod tests {
         let mut hint = 0;
         let bytes: Vec<u8> = (0..200_000u32).map(|at| (at % 251) as u8).collect();
         for (number, piece) in bytes.chunks(1_460).enumerate() {
-            recent.remember(OWNER, &mut hint, 1_000 + number as u64 * 1_460, 0, piece);
+            recent.remember(OWNER, &mut hint, 1_000 + number as u64 * 1_460, piece);
         }
         let end = 1_000 + bytes.len() as u64;
         let mut again = bytes[190_000..].to_vec();
@@ -134,23 +131,22 @@ mod tests {
     fn one_piece_longer_than_a_ring_leaves_its_end() {
         let mut recent = Recent::new(&Limits::default());
         let mut hint = 0;
-        recent.remember(OWNER, &mut hint, 7, 0, &vec![1; RING + 100]);
+        recent.remember(OWNER, &mut hint, 7, &vec![1; RING + 100]);
         assert_eq!(recent.compare(OWNER, hint, 107, &[1; 10]).bytes, 0);
         assert_eq!(recent.compare(OWNER, hint, 107, &[2; 10]).bytes, 10);
         assert_eq!(recent.compare(OWNER, hint, 7, &[2; 10]).bytes, 0, "forgotten");
     }
 
     #[test]
-    fn a_flight_that_the_peer_has_makes_room_for_the_next() {
+    fn a_ring_takes_no_more_than_was_remembered() {
         let mut recent = Recent::new(&Limits::default());
         let mut hint = 0;
-        recent.remember(OWNER, &mut hint, 10, 0, b"first");
-        recent.remember(OWNER, &mut hint, 15, 12, b"second");
-        assert_eq!(recent.compare(OWNER, hint, 10, b"f?rstse?ond").bytes, 2);
-        assert_eq!(recent.compare(OWNER, hint, 18, b"???").bytes, 3, "not before there is a next");
-        recent.remember(OWNER, &mut hint, 21, 21, b"third");
-        assert_eq!(recent.compare(OWNER, hint, 10, b"f?rstse?ondth?rd").position(), Some(23));
-        assert_eq!(recent.rings[hint as usize].bytes[..5], *b"third");
+        for (position, piece) in [(10, b"request".as_slice()), (17, b"again"), (1_000, b"behind a hole")] {
+            recent.remember(OWNER, &mut hint, position, piece);
+            assert!(recent.rings[hint as usize].bytes.len() <= 16);
+        }
+        assert_eq!(recent.compare(OWNER, hint, 17, b"aga?n").bytes, 0, "what stands before a hole is forgotten");
+        assert_eq!(recent.compare(OWNER, hint, 1_007, b"a ?ole").position(), Some(1_009));
     }
 
     #[test]
@@ -158,11 +154,11 @@ mod tests {
         let limits = Limits { reassembly_total: RING * 8, ..Limits::default() };
         let mut recent = Recent::new(&limits);
         let (mut mine, mut theirs) = (0, 0);
-        recent.remember(OWNER, &mut mine, 0, 0, b"abc");
-        recent.remember((ConnectionId(2), Side::First), &mut theirs, 0, 0, b"xyz");
+        recent.remember(OWNER, &mut mine, 0, b"abc");
+        recent.remember((ConnectionId(2), Side::First), &mut theirs, 0, b"xyz");
         assert_eq!(recent.compare(OWNER, mine, 0, b"???").bytes, 0);
         assert_eq!(recent.compare((ConnectionId(2), Side::First), theirs, 0, b"?y?").bytes, 2);
         let mut none = Recent::new(&Limits { reassembly_total: 0, ..Limits::default() });
-        none.remember(OWNER, &mut mine, 0, 0, b"abc");
+        none.remember(OWNER, &mut mine, 0, b"abc");
     }
 }

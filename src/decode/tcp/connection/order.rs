@@ -74,8 +74,7 @@ impl Connection {
     pub(super) fn deliver<S: Sink>(&mut self, side: Side, run: Run<'_>, context: &mut Context<'_, S>) {
         let index = side.index();
         self.facts.ends[index].bytes += run.bytes.len() as u64;
-        let acknowledged = self.sides[index].acked();
-        context.recent.remember((self.id, side), &mut self.hints[index], run.start, acknowledged, run.bytes);
+        context.recent.remember((self.id, side), &mut self.hints[index], run.start, run.bytes);
         context.sink.delivered(Delivery {
             connection: self.id,
             side,

@@ -194,6 +194,19 @@ fn other_bytes_for_delivered_ones_are_a_conflict_and_the_first_stay() {
 }
 
 #[test]
+fn other_bytes_for_what_the_peer_has_long_had_are_a_conflict_too() {
+    let mut talk = Talk::new(NEAR_WRAP).handshake();
+    for _ in 0..3 {
+        talk = talk.say(First, 100, 100).acknowledge(Second);
+    }
+    let mut again = talk.frames[3].clone();
+    again.payload[7] ^= 1;
+    talk.frames.push(again);
+    let conflict = format!("> {:?}", Anomaly::OverlapConflict { offset: 7, length: 1 });
+    assert!(lines(&talk.goodbye()).contains(&conflict));
+}
+
+#[test]
 fn other_bytes_for_held_ones_are_a_conflict_and_the_first_stay() {
     let mut talk = Talk::new(NEAR_WRAP).handshake().say(First, 300, 100);
     let mut again = talk.frames[5].clone();
