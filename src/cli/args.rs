@@ -306,6 +306,8 @@ pub struct Export {
 pub enum Format {
     /// JSON lines: sessions, messages, exchanges, findings
     Jsonl,
+    /// HTTP exchanges with their bodies, as browsers and proxies read them (HAR 1.2)
+    Har,
     /// The packets, as a capture file
     Pcapng,
     /// A sequence diagram that code hosts draw in issues and documents

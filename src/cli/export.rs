@@ -1,45 +1,41 @@
 //! `mcptap export`: a session in another format.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
+mod file;
+
+use std::collections::BTreeSet;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
 use super::args::{Export, Format};
+use super::filter;
 use super::target::{self, Opened};
-use super::{filter, output};
+use crate::export::har::Har;
 use crate::export::{jsonl, mermaid, pcapng};
 use crate::filter::Filter;
-use crate::mcp::{Message, Session, SessionNumber};
+use crate::mcp::{Message, Session, SessionNumber, Transport};
 use crate::source::{Item, Source};
 use crate::store::{Key, Page, Scope, Selection, Stored};
+use crate::view::units;
 
 /// Rows that are read at once.
 const PAGE: usize = 1_000;
 
 pub fn run(arguments: Export, db: Option<PathBuf>) -> Result<ExitCode> {
     let filter = filter::parse(arguments.filter.as_deref())?;
-    let opened = target::open(Some(&arguments.target), arguments.session, &arguments.decoding, db)?;
-    let mut out: Box<dyn Write> = match &arguments.output {
-        None => Box::new(output::stdout()),
-        Some(path) => {
-            let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
-            Box::new(BufWriter::new(file))
-        }
-    };
-    match arguments.format {
-        Format::Jsonl => {
-            for session in opened.sessions()? {
-                lines(&opened, &session, filter.as_ref(), &mut out)?;
-            }
-        }
-        Format::Pcapng if filter.is_some() => bail!("a filter chooses messages, not packets: leave it out for pcapng"),
-        Format::Pcapng => packets(&opened, &mut out)?,
-        Format::Mermaid => diagram(&opened, filter.as_ref(), &mut out)?,
+    if arguments.format == Format::Pcapng && filter.is_some() {
+        bail!("a filter chooses messages, not packets: leave it out for pcapng");
     }
-    out.flush()?;
+    let opened = target::open(Some(&arguments.target), arguments.session, &arguments.decoding, db)?;
+    let filter = filter.as_ref();
+    file::write(arguments.output.as_deref(), |out| match arguments.format {
+        Format::Jsonl => opened.sessions()?.iter().try_for_each(|session| lines(&opened, session, filter, out)),
+        Format::Har => exchanges(&opened, filter, out),
+        Format::Pcapng => packets(&opened, out),
+        Format::Mermaid => diagram(&opened, filter, out),
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -80,6 +76,34 @@ fn lines(opened: &Opened, session: &Session, filter: Option<&Filter>, out: &mut 
     line.clear();
     jsonl::write_session(&mut line, session);
     Ok(out.write_all(&line)?)
+}
+
+/// The HTTP exchanges of the sessions; with a filter those that carried a message that fits it.
+fn exchanges(opened: &Opened, filter: Option<&Filter>, out: &mut dyn Write) -> Result<()> {
+    let sessions = opened.sessions()?;
+    let (http, stdio): (Vec<_>, Vec<_>) = sessions.iter().partition(|session| session.transport != Transport::Stdio);
+    match (http.len(), stdio.len()) {
+        (0, 1..) => bail!("a session over STDIO has no HTTP to put into a HAR file: use --format jsonl, or pcapng"),
+        (_, 0) => {}
+        (_, left_out) => {
+            eprintln!(
+                "mcptap: {} over STDIO left out: there is no HTTP in them",
+                units::count(left_out as u64, "session")
+            );
+        }
+    }
+    let mut har = Har::new(&opened.reader, out)?;
+    for session in http {
+        let mut chosen = BTreeSet::new();
+        if filter.is_some() {
+            messages(opened, session.number, Scope::Session(session.number), filter, &mut |message| {
+                chosen.extend(message.exchange);
+                Ok(())
+            })?;
+        }
+        har.session(session, &|exchange| filter.is_none() || chosen.contains(&exchange))?;
+    }
+    Ok(har.finish()?)
 }
 
 /// The messages of a scope that fit the filter, in order. The session is one of its capture.

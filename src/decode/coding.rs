@@ -9,6 +9,8 @@ mod zstd;
 
 pub use fuzz::fuzz_coding;
 
+use std::borrow::Cow;
+
 use super::Anomaly;
 use crate::capture::Limits;
 use layer::{Broken, Layer};
@@ -22,6 +24,16 @@ const FREE: u64 = 1 << 20;
 
 /// First bytes that are kept while nothing is decoded. Deflate data begins with at most some 300 bytes of code lengths.
 const UNDECODED: usize = 4 << 10;
+
+/// The codings of a content by the values of Content-Encoding and Transfer-Encoding, in the order in which they were applied.
+pub fn names<'h>(content: Option<Cow<'h, str>>, transfer: Option<&str>) -> Option<Cow<'h, str>> {
+    // "A transfer coding [...] has been (or will be) applied to the content" (RFC 9112 section 6.1) after its own codings, of which it has the names
+    // (section 7.2); "chunked" frames the message.
+    let Some(transfer) = transfer.filter(|list| list.contains(',')) else { return content };
+    let names = content.as_deref().into_iter().chain(transfer.split(',').map(str::trim));
+    let names: Vec<&str> = names.filter(|name| !name.eq_ignore_ascii_case("chunked")).collect();
+    Some(Cow::Owned(names.join(", ")))
+}
 
 /// Decodes one body.
 ///

@@ -4,10 +4,7 @@
 //! Whatever could move a terminal's cursor or turn its text around is escaped: a line is safe to look at, and says the same
 //! when parsed. Messages are most of the output, so lines are written straight into a buffer that the caller uses again.
 
-mod object;
 mod summary;
-mod text;
-mod time;
 
 #[cfg(test)]
 mod tests;
@@ -16,6 +13,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::decode::exchange::Exchange;
+use crate::export::json::{Object, write_string};
 use crate::findings::{Finding, Rule, Severity};
 use crate::mcp::capability::Declarer;
 use crate::mcp::{Message, Party, Peers, Session, SessionNumber, Transport};
@@ -26,9 +24,7 @@ use crate::view::steps::Step;
 use crate::view::times::Times;
 use crate::view::timing::{Medians, Timing};
 
-use object::Object;
 pub use summary::{Summary, write_summary};
-pub use time::write_time;
 
 /// Writes the `message` line of a message.
 pub fn write_message(out: &mut Vec<u8>, message: &Message) {
@@ -88,7 +84,7 @@ pub fn write_call(out: &mut Vec<u8>, message: &Message, timing: Option<&Timing>)
         line.truth("redelivered", true);
     }
     if !message.findings.is_empty() {
-        line.array("findings", &message.findings, |out, rule| text::write_string(out, rule));
+        line.array("findings", &message.findings, |out, rule| write_string(out, rule));
     }
     line.end_line();
 }
@@ -116,7 +112,7 @@ pub fn write_overview(out: &mut Vec<u8>, session: SessionNumber, overview: &Over
             object.end();
         });
     }
-    line.array("extensions", overview.negotiated(), text::write_string);
+    line.array("extensions", overview.negotiated(), write_string);
     line.array("lists", &overview.lists, |out, (name, listed)| {
         let mut object = Object::inside(out);
         object.word("list", name);
@@ -181,9 +177,9 @@ pub fn write_exchange(out: &mut Vec<u8>, exchange: &Exchange) {
 
 fn write_field(out: &mut Vec<u8>, (name, value): (&str, &str)) {
     out.push(b'[');
-    text::write_string(out, name);
+    write_string(out, name);
     out.push(b',');
-    text::write_string(out, value);
+    write_string(out, value);
     out.push(b']');
 }
 
@@ -229,7 +225,7 @@ fn write_peers(object: &mut Object<'_>, peers: &Peers) {
             object.maybe(host, |object, host| object.text("host", host));
         }
         Peers::Process { process, command, name } => {
-            object.array("command", command, |out, argument| text::write_string(out, argument));
+            object.array("command", command, |out, argument| write_string(out, argument));
             object.number("pid", *process);
             object.maybe(name, |object, name| object.text("name", name));
         }
@@ -302,7 +298,7 @@ pub fn write_layer(out: &mut Vec<u8>, layer: &Layer) {
     line.text("protocol", &layer.protocol);
     line.object("fields", |fields| {
         for field in &layer.fields {
-            fields.entry(&field.name, |out| text::write_string(out, &field.value));
+            fields.entry(&field.name, |out| write_string(out, &field.value));
         }
     });
     line.maybe(&layer.stream, |line, stream| line.number("stream", stream.0));

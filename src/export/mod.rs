@@ -1,5 +1,7 @@
 //! What was observed, in forms that others read: one file per format.
 
+pub mod har;
+mod json;
 pub mod jsonl;
 pub mod junit;
 pub mod mermaid;

@@ -10,6 +10,7 @@ use super::record::Columns;
 use super::record::message::{self, MessageRow};
 use super::text::Text;
 use super::{CaptureId, Key};
+use crate::decode::exchange::ExchangeNumber;
 use crate::decode::jsonrpc::Kind;
 use crate::findings;
 use crate::mcp::operations::Why;
@@ -245,6 +246,25 @@ impl Reader {
             }
         }
         Ok(low)
+    }
+
+    /// Shows to `take` which exchange carried each message of a capture, in order of message.
+    pub fn carried(
+        &self,
+        capture: CaptureId,
+        mut take: impl FnMut(ExchangeNumber, SessionNumber, MessageNumber),
+    ) -> anyhow::Result<()> {
+        let (first, last) = Key::all(capture);
+        let mut select = self.db().prepare_cached(
+            "SELECT exchange, session, id FROM message WHERE id BETWEEN ? AND ? AND exchange IS NOT NULL ORDER BY id",
+        )?;
+        let mut rows = select.query(params![first, last])?;
+        while let Some(row) = rows.next()? {
+            let mut columns = Columns::new(row);
+            let exchange = ExchangeNumber(columns.u64()?);
+            take(exchange, SessionNumber(columns.get()?), MessageNumber(columns.key()?.number()));
+        }
+        Ok(())
     }
 
     /// How many messages there are.

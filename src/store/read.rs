@@ -246,6 +246,17 @@ impl Reader {
         Ok(self.select(&sql, [Key::new(capture, id.0.into())], provenance::read_stream)?.pop())
     }
 
+    /// Shows every stream of a capture to `take`, in order.
+    pub fn streams(&self, capture: CaptureId, mut take: impl FnMut(Stream)) -> anyhow::Result<()> {
+        let sql = format!("SELECT {} FROM stream WHERE id BETWEEN ? AND ? ORDER BY id", provenance::STREAM_COLUMNS);
+        let mut select = self.db.prepare_cached(&sql)?;
+        let mut rows = select.query(params![bounds(capture).0, bounds(capture).1])?;
+        while let Some(row) = rows.next()? {
+            take(provenance::read_stream(row)?);
+        }
+        Ok(())
+    }
+
     /// One layer down: the parts that make up `span`, cut to it, in order, as `Provenance::parents`.
     pub fn parts(&self, capture: CaptureId, span: Span) -> anyhow::Result<Vec<Part>> {
         let key = Key::new(capture, span.stream.0.into());

@@ -3,6 +3,7 @@
 mod check;
 mod corpus;
 mod decoded;
+mod export;
 mod faults;
 mod first_steps;
 mod following;

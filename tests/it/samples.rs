@@ -89,3 +89,14 @@ fn findings() {
         hold(&sample.join("findings.txt"), &said);
     }
 }
+
+/// The samples whose exports are held too: one of each transport.
+#[test]
+fn exports() {
+    let kinds = [("weather", "capture.pcapng", "har"), ("helpdesk", "capture.pcapng", "har")];
+    for (sample, capture, format) in kinds {
+        let sample = root().join("samples").join(sample);
+        let said = text(&["export", "--format", format], &[sample.join(capture)]);
+        hold(&sample.join(format!("session.{format}")), &said);
+    }
+}

@@ -1,13 +1,12 @@
 //! The body of an HTTP message: content coding taken off, then whole JSON, server-sent events, or nothing for MCP.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use ring::digest;
 
 use super::{Layer, ServerSent, Text, TextCarrier, Unit};
 use crate::capture::{Limits, Origin, Span, StreamId, Time};
-use crate::decode::coding::Coding;
+use crate::decode::coding::{self, Coding};
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::http::Head;
 use crate::decode::sse::{Event, Sse, SseEvent};
@@ -63,17 +62,6 @@ impl fmt::Debug for Hash {
     }
 }
 
-/// The codings of the content, in the order in which they were applied.
-fn codings(head: &Head) -> Option<Cow<'_, str>> {
-    let content = head.list("content-encoding");
-    // "A transfer coding [...] has been (or will be) applied to the content" (RFC 9112 section 6.1) after its own codings, of which it has the names
-    // (section 7.2); "chunked" frames the message.
-    let Some(transfer) = head.list("transfer-encoding").filter(|list| list.contains(',')) else { return content };
-    let names = content.as_deref().into_iter().chain(transfer.split(',').map(str::trim));
-    let names: Vec<&str> = names.filter(|name| !name.eq_ignore_ascii_case("chunked")).collect();
-    Some(Cow::Owned(names.join(", ")))
-}
-
 /// Whether an event is one. What may be the end of one is where its data are JSON-RPC, or where it is the first of a stream of HTTP+SSE.
 fn is_event(event: &Event<'_>, limits: &Limits) -> bool {
     let certain = |data| jsonrpc::is_certain(data, limits.json_depth, limits.batch);
@@ -83,11 +71,14 @@ fn is_event(event: &Event<'_>, limits: &Limits) -> bool {
 impl Body {
     /// By the head. An unknown coding is odd; the body is then kept as sent.
     pub(super) fn new(direction: Direction, head: &Head, limits: Limits, hash: bool) -> (Body, Option<Anomaly>) {
-        let (coding, anomaly) = match codings(head).map(|codings| Coding::new(&codings, limits)) {
-            None => (None, None),
-            Some(Ok(coding)) => (coding, None),
-            Some(Err(anomaly)) => (None, Some(anomaly)),
-        };
+        let (coding, anomaly) =
+            match coding::names(head.list("content-encoding"), head.list("transfer-encoding").as_deref())
+                .map(|names| Coding::new(&names, limits))
+            {
+                None => (None, None),
+                Some(Ok(coding)) => (coding, None),
+                Some(Err(anomaly)) => (None, Some(anomaly)),
+            };
         let content = match head.media_type().as_deref() {
             _ if anomaly.is_some() => Content::Ignored,
             Some("text/event-stream") if direction == Direction::ServerToClient => {

@@ -3,9 +3,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::object::Object;
-use super::text::write_digits;
 use crate::capture::Time;
+use crate::export::json::{Object, write_digits};
 use crate::findings::Severity;
 
 /// Counts over a whole capture.

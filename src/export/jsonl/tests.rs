@@ -13,6 +13,7 @@ use crate::capture::{PacketNumber, Span, Time};
 use crate::decode::exchange::{ExchangeNumber, Half};
 use crate::decode::jsonrpc::{Envelope, Kind};
 use crate::decode::{ConnectionId, Direction};
+use crate::export::json::time::write_time;
 use crate::findings::{Rule, Severity};
 use crate::mcp::operations::{Link, Why};
 use crate::mcp::{Carrier, MessageNumber, SessionNumber};
@@ -266,7 +267,7 @@ fn characters_are_escaped_at_every_offset() {
         for before in 0..70 {
             let text = format!("{}{character}\\é", "x".repeat(before));
             let mut out = Vec::new();
-            text::write_string(&mut out, &text);
+            write_string(&mut out, &text);
             let written = String::from_utf8(out).unwrap();
             assert!(is_safe(&written), "{written:?}");
             assert_eq!(serde_json::from_str::<String>(&written).unwrap(), text);

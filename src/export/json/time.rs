@@ -8,7 +8,7 @@ const DAY: i64 = 86_400;
 /// Writes a moment in UTC, with nanoseconds: `2026-11-20T07:14:13.123456789Z`.
 ///
 /// The clock of a capture counts 64 bits of nanoseconds: years 1677 to 2262, four digits always.
-pub fn write_time(out: &mut Vec<u8>, time: Time) {
+pub(in crate::export) fn write_time(out: &mut Vec<u8>, time: Time) {
     let seconds = time.0.div_euclid(NANOSECONDS);
     let nanosecond = time.0.rem_euclid(NANOSECONDS);
     let (year, month, day) = civil(seconds.div_euclid(DAY));

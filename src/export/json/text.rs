@@ -39,7 +39,7 @@ const WRITTEN: [Written; 256] = {
 const BLOCK: usize = 32;
 
 /// Writes a JSON string, quotes included.
-pub(super) fn write_string(out: &mut Vec<u8>, text: &str) {
+pub(in crate::export) fn write_string(out: &mut Vec<u8>, text: &str) {
     let bytes = text.as_bytes();
     out.push(b'"');
     let mut at = 0;
@@ -121,7 +121,7 @@ fn write_carefully(out: &mut Vec<u8>, bytes: &[u8], mut at: usize, end: usize) -
 
 /// Writes a JSON text on one line. Outside its strings a control can only be a blank; inside, only DEL and what is no ASCII
 /// stand unescaped.
-pub(super) fn write_json(out: &mut Vec<u8>, json: &str) {
+pub(in crate::export) fn write_json(out: &mut Vec<u8>, json: &str) {
     for character in json.chars() {
         match character {
             '\n' | '\r' | '\t' => out.push(b' '),
@@ -141,7 +141,7 @@ fn write_unit(out: &mut Vec<u8>, unit: u16) {
 }
 
 /// Writes a decimal number.
-pub(super) fn write_digits(out: &mut Vec<u8>, mut number: u64) {
+pub(in crate::export) fn write_digits(out: &mut Vec<u8>, mut number: u64) {
     let mut digits = [0; 20];
     let mut start = digits.len();
     loop {

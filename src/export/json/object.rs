@@ -8,14 +8,14 @@ use super::time::write_time;
 use crate::capture::Time;
 
 /// An object being written.
-pub(super) struct Object<'a> {
+pub(in crate::export) struct Object<'a> {
     out: &'a mut Vec<u8>,
     empty: bool,
 }
 
 impl Object<'_> {
     /// Begins a line; [`Object::end_line`] ends it.
-    pub(super) fn line<'a>(out: &'a mut Vec<u8>, kind: &str) -> Object<'a> {
+    pub(in crate::export) fn line<'a>(out: &'a mut Vec<u8>, kind: &str) -> Object<'a> {
         out.push(b'{');
         let mut object = Object { out, empty: true };
         object.word("type", kind);
@@ -23,18 +23,18 @@ impl Object<'_> {
     }
 
     /// Begins an object where a value stands; [`Object::end`] ends it.
-    pub(super) fn inside(out: &mut Vec<u8>) -> Object<'_> {
+    pub(in crate::export) fn inside(out: &mut Vec<u8>) -> Object<'_> {
         out.push(b'{');
         Object { out, empty: true }
     }
 
     /// Ends the object.
-    pub(super) fn end(self) {
+    pub(in crate::export) fn end(self) {
         self.out.push(b'}');
     }
 
     /// Ends the object and its line.
-    pub(super) fn end_line(self) {
+    pub(in crate::export) fn end_line(self) {
         self.out.extend_from_slice(b"}\n");
     }
 
@@ -46,7 +46,7 @@ impl Object<'_> {
     }
 
     /// A member of any name, `write` writing its value.
-    pub(super) fn entry(&mut self, name: &str, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(in crate::export) fn entry(&mut self, name: &str, write: impl FnOnce(&mut Vec<u8>)) {
         self.comma();
         write_string(self.out, name);
         self.out.push(b':');
@@ -62,14 +62,14 @@ impl Object<'_> {
     }
 
     /// What `write` writes of a value, where there is one.
-    pub(super) fn maybe<T>(&mut self, value: &Option<T>, write: impl FnOnce(&mut Self, &T)) {
+    pub(in crate::export) fn maybe<T>(&mut self, value: &Option<T>, write: impl FnOnce(&mut Self, &T)) {
         if let Some(value) = value {
             write(self, value);
         }
     }
 
     /// A word of the program's own, which needs no escapes.
-    pub(super) fn word(&mut self, name: &'static str, word: &str) {
+    pub(in crate::export) fn word(&mut self, name: &'static str, word: &str) {
         self.name(name);
         self.out.push(b'"');
         self.out.extend_from_slice(word.as_bytes());
@@ -77,18 +77,18 @@ impl Object<'_> {
     }
 
     /// Any text.
-    pub(super) fn text(&mut self, name: &'static str, text: &str) {
+    pub(in crate::export) fn text(&mut self, name: &'static str, text: &str) {
         self.name(name);
         write_string(self.out, text);
     }
 
     /// What is shown in plain words and digits, such as an address.
-    pub(super) fn display(&mut self, name: &'static str, value: &impl Display) {
+    pub(in crate::export) fn display(&mut self, name: &'static str, value: &impl Display) {
         self.text(name, &value.to_string());
     }
 
     /// A moment.
-    pub(super) fn time(&mut self, name: &'static str, time: Time) {
+    pub(in crate::export) fn time(&mut self, name: &'static str, time: Time) {
         self.name(name);
         self.out.push(b'"');
         write_time(self.out, time);
@@ -96,7 +96,7 @@ impl Object<'_> {
     }
 
     /// A JSON text as it stands; left out where it is none.
-    pub(super) fn json(&mut self, name: &'static str, json: &str) {
+    pub(in crate::export) fn json(&mut self, name: &'static str, json: &str) {
         if serde_json::from_str::<&serde_json::value::RawValue>(json).is_ok() {
             self.name(name);
             write_json(self.out, json);
@@ -104,13 +104,13 @@ impl Object<'_> {
     }
 
     /// A count or a number of the program's own.
-    pub(super) fn number(&mut self, name: &'static str, number: impl Into<u64>) {
+    pub(in crate::export) fn number(&mut self, name: &'static str, number: impl Into<u64>) {
         self.name(name);
         write_digits(self.out, number.into());
     }
 
     /// A number that may be negative.
-    pub(super) fn signed(&mut self, name: &'static str, number: impl Into<i64>) {
+    pub(in crate::export) fn signed(&mut self, name: &'static str, number: impl Into<i64>) {
         let number = number.into();
         self.name(name);
         if number < 0 {
@@ -120,7 +120,7 @@ impl Object<'_> {
     }
 
     /// A fraction; left out where it is no number.
-    pub(super) fn float(&mut self, name: &'static str, number: f64) {
+    pub(in crate::export) fn float(&mut self, name: &'static str, number: f64) {
         if number.is_finite() {
             self.name(name);
             // Writing into a vector cannot fail.
@@ -129,13 +129,13 @@ impl Object<'_> {
     }
 
     /// True or false.
-    pub(super) fn truth(&mut self, name: &'static str, truth: bool) {
+    pub(in crate::export) fn truth(&mut self, name: &'static str, truth: bool) {
         self.name(name);
         self.out.extend_from_slice(if truth { b"true" } else { b"false" });
     }
 
     /// Bytes as hexadecimal digits.
-    pub(super) fn hexadecimal(&mut self, name: &'static str, bytes: &[u8]) {
+    pub(in crate::export) fn hexadecimal(&mut self, name: &'static str, bytes: &[u8]) {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         self.name(name);
         self.out.push(b'"');
@@ -146,12 +146,12 @@ impl Object<'_> {
     }
 
     /// A list of numbers.
-    pub(super) fn numbers(&mut self, name: &'static str, numbers: impl IntoIterator<Item = u64>) {
+    pub(in crate::export) fn numbers(&mut self, name: &'static str, numbers: impl IntoIterator<Item = u64>) {
         self.array(name, numbers, write_digits);
     }
 
     /// A list, `write` writing each element.
-    pub(super) fn array<T>(
+    pub(in crate::export) fn array<T>(
         &mut self,
         name: &'static str,
         elements: impl IntoIterator<Item = T>,
@@ -169,7 +169,7 @@ impl Object<'_> {
     }
 
     /// An object in this one, `write` writing its members.
-    pub(super) fn object(&mut self, name: &'static str, write: impl FnOnce(&mut Object<'_>)) {
+    pub(in crate::export) fn object(&mut self, name: &'static str, write: impl FnOnce(&mut Object<'_>)) {
         self.name(name);
         self.out.push(b'{');
         write(&mut Object { out: self.out, empty: true });

@@ -1,0 +1,87 @@
+//! The file that an export becomes: whole, or not there at all.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use tempfile::Builder;
+
+use crate::cli::output;
+
+/// Gives `write` standard output, or a file that takes the place of the one at `path` once all is written: nobody sees half of it, and what
+/// was there stays where something fails. A link stays one; a pipe or a device is written to as it is.
+pub(super) fn write(path: Option<&Path>, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+    let Some(path) = path else {
+        let mut out = output::stdout();
+        write(&mut out)?;
+        return Ok(out.flush()?);
+    };
+    let cannot = || format!("cannot write {}", path.display());
+    let there = fs::metadata(path).ok();
+    if there.as_ref().is_some_and(|there| !there.is_file()) {
+        let mut out = BufWriter::new(File::options().write(true).open(path).with_context(cannot)?);
+        write(&mut out)?;
+        return out.flush().with_context(cannot);
+    }
+    let path = if there.is_some() { fs::canonicalize(path).with_context(cannot)? } else { path.to_owned() };
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut builder = Builder::new();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        // As for any new file: less what the umask takes away.
+        builder.permissions(fs::Permissions::from_mode(0o666));
+    }
+    let file = builder.prefix(".mcptap-export-").tempfile_in(folder).with_context(cannot)?;
+    if let Some(there) = there {
+        file.as_file().set_permissions(there.permissions()).with_context(cannot)?;
+    }
+    let mut out = BufWriter::new(file);
+    write(&mut out)?;
+    let file = out.into_inner().map_err(|error| error.into_error()).with_context(cannot)?;
+    file.persist(&path).with_context(cannot)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::bail;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_written_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out");
+        let names = || fs::read_dir(folder.path()).unwrap().count();
+        let fails = |out: &mut dyn Write| {
+            out.write_all(&[b'x'; 100_000])?;
+            bail!("no more")
+        };
+        assert!(write(Some(&path), fails).is_err());
+        assert_eq!(names(), 0);
+        write(Some(&path), |out| Ok(out.write_all(b"first")?)).unwrap();
+        assert!(write(Some(&path), fails).is_err());
+        assert_eq!((fs::read(&path).unwrap(), names()), (b"first".to_vec(), 1));
+        write(Some(&path), |out| Ok(out.write_all(b"second")?)).unwrap();
+        assert_eq!((fs::read(&path).unwrap(), names()), (b"second".to_vec(), 1));
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn links_rights_and_devices_stay() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let (path, link) = (folder.path().join("out"), folder.path().join("link"));
+        fs::write(&path, "first").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        write(Some(&link), |out| Ok(out.write_all(b"second")?)).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"second");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        write(Some(Path::new("/dev/null")), |out| Ok(out.write_all(b"gone")?)).unwrap();
+        assert!(!fs::metadata("/dev/null").unwrap().is_file());
+    }
+}

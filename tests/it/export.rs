@@ -1,0 +1,29 @@
+//! Exports as other programs read them.
+
+mod har;
+
+use std::path::Path;
+use std::process::Output;
+
+use serde_json::Value;
+
+use crate::program::mcptap;
+
+/// `mcptap export` of a capture.
+fn export(capture: &Path, format: &str, more: &[&str]) -> Output {
+    mcptap().arg("export").arg(capture).args(["--format", format]).args(more).output().expect("mcptap runs")
+}
+
+/// What it wrote, where all went well.
+fn exported(capture: &Path, format: &str, more: &[&str]) -> String {
+    let done = export(capture, format, more);
+    assert!(done.status.success(), "{}: {}", capture.display(), String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).expect("exports are UTF-8")
+}
+
+/// The JSON lines of one type.
+fn lines(capture: &Path, kind: &str, more: &[&str]) -> Vec<Value> {
+    let lines = exported(capture, "jsonl", more);
+    let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).expect("lines are JSON"));
+    lines.filter(|line| line["type"] == kind).collect()
+}
