@@ -308,6 +308,8 @@ pub enum Format {
     Jsonl,
     /// HTTP exchanges with their bodies, as browsers and proxies read them (HAR 1.2)
     Har,
+    /// A page for a browser, in one file that fetches nothing: timeline, messages, findings
+    Html,
     /// The packets, as a capture file
     Pcapng,
     /// A sequence diagram that code hosts draw in issues and documents

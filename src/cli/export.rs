@@ -13,6 +13,7 @@ use super::args::{Export, Format};
 use super::filter;
 use super::target::{self, Opened};
 use crate::export::har::Har;
+use crate::export::html::{self, Html};
 use crate::export::{jsonl, mermaid, pcapng};
 use crate::filter::Filter;
 use crate::mcp::{Message, Session, SessionNumber, Transport};
@@ -33,6 +34,7 @@ pub fn run(arguments: Export, db: Option<PathBuf>) -> Result<ExitCode> {
     file::write(arguments.output.as_deref(), |out| match arguments.format {
         Format::Jsonl => opened.sessions()?.iter().try_for_each(|session| lines(&opened, session, filter, out)),
         Format::Har => exchanges(&opened, filter, out),
+        Format::Html => page(&opened, filter.zip(arguments.filter.as_deref()), out),
         Format::Pcapng => packets(&opened, out),
         Format::Mermaid => diagram(&opened, filter, out),
     })?;
@@ -104,6 +106,26 @@ fn exchanges(opened: &Opened, filter: Option<&Filter>, out: &mut dyn Write) -> R
         har.session(session, &|exchange| filter.is_none() || chosen.contains(&exchange))?;
     }
     Ok(har.finish()?)
+}
+
+/// The sessions as a page for a browser.
+fn page(opened: &Opened, filter: Option<(&Filter, &str)>, out: &mut dyn Write) -> Result<()> {
+    let sessions = opened.sessions()?;
+    let mut html = Html::new(&opened.reader, out, &sessions, filter.map(|(_, text)| text))?;
+    let mut shown = 0;
+    for session in &sessions {
+        html.session(session)?;
+        let scope = Scope::Session(session.number);
+        messages(opened, session.number, scope, filter.map(|(filter, _)| filter), &mut |message| {
+            shown += 1;
+            Ok(html.message(message)?)
+        })?;
+        html.end_session(session)?;
+    }
+    if shown > html::SHOWN {
+        eprintln!("mcptap: {shown} messages are much for a browser: choose with --filter or --session");
+    }
+    Ok(html.finish()?)
 }
 
 /// The messages of a scope that fit the filter, in order. The session is one of its capture.

@@ -8,7 +8,6 @@ mod doctor;
 mod export;
 mod filter;
 mod install;
-mod json_tree;
 mod layers;
 mod mock;
 mod output;

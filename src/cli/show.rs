@@ -9,20 +9,20 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 
 use super::args::{Colour, Show};
+use super::filter;
 use super::output::{self, Output};
 use super::target::{self, Opened};
-use super::{filter, json_tree};
 use crate::export::jsonl;
 use crate::filter::Filter;
 use crate::findings;
 use crate::mcp::{Message, MessageNumber, Session};
 use crate::store::{CaptureId, Key, Page, Scope};
-use crate::view::overview;
 use crate::view::paint::Tone;
 use crate::view::safe::{self, Align};
 use crate::view::times::Times;
 use crate::view::timing::{Clock, Timing};
 use crate::view::transcript::{Lines, Totals};
+use crate::view::{json_tree, overview};
 
 /// Messages of an operation that are listed with one of them: a screen.
 const OPERATION: usize = 40;

@@ -1,9 +1,12 @@
 //! What was observed, in forms that others read: one file per format.
 
 pub mod har;
+pub mod html;
 mod json;
 pub mod jsonl;
 pub mod junit;
 pub mod mermaid;
 pub mod pcapng;
 pub mod sarif;
+#[cfg(test)]
+mod testing;

@@ -1,6 +1,7 @@
 //! What people see, as plain text: rows, words and numbers, without knowing where they are shown.
 
 pub mod command_line;
+pub mod json_tree;
 pub mod latencies;
 pub mod layers;
 pub mod outcome;

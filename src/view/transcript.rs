@@ -78,12 +78,7 @@ impl Lines {
     /// A message in one line.
     pub fn message(&self, message: &Message) -> String {
         let paint = self.paint;
-        let (arrow, side) = match (message.direction, message.kind) {
-            (Direction::ClientToServer, Kind::Notification) => ("⇢", Tone::Client),
-            (Direction::ClientToServer, _) => ("→", Tone::Client),
-            (Direction::ServerToClient, Kind::Notification) => ("⇠", Tone::Server),
-            (Direction::ServerToClient, _) => ("←", Tone::Server),
-        };
+        let (arrow, side) = arrow(message);
         let look = look(facts::status(message));
         let tone = match message.kind {
             _ if let Some(tone) = look.method => tone,
@@ -92,11 +87,7 @@ impl Lines {
             Kind::Notification => Tone::Dim,
             Kind::Response | Kind::Error => Tone::Plain,
         };
-        let method = match (&message.method, message.kind) {
-            (Some(method), _) => safe::visible(method).into_owned(),
-            (None, Kind::Invalid) => "no message".to_owned(),
-            (None, _) => "(answers no request seen)".to_owned(),
-        };
+        let method = safe::visible(method(message));
         let session = if self.sessions { format!("{:>3} ", message.session.0) } else { String::new() };
         let id = message.id.as_deref().map(|id| format!("id {}", safe::visible(id))).unwrap_or_default();
         let latency = message.latency.map(duration).unwrap_or_default();
@@ -150,6 +141,25 @@ impl Lines {
             safe::visible(&finding.text),
             self.paint.paint(Tone::Dim, &packets),
         )
+    }
+}
+
+/// Which way a message goes, and the tone of its sender.
+pub fn arrow(message: &Message) -> (&'static str, Tone) {
+    match (message.direction, message.kind) {
+        (Direction::ClientToServer, Kind::Notification) => ("⇢", Tone::Client),
+        (Direction::ClientToServer, _) => ("→", Tone::Client),
+        (Direction::ServerToClient, Kind::Notification) => ("⇠", Tone::Server),
+        (Direction::ServerToClient, _) => ("←", Tone::Server),
+    }
+}
+
+/// Its method, as transmitted, or what it is without one.
+pub fn method(message: &Message) -> &str {
+    match (&message.method, message.kind) {
+        (Some(method), _) => method,
+        (None, Kind::Invalid) => "no message",
+        (None, _) => "(answers no request seen)",
     }
 }
 

@@ -1,6 +1,7 @@
 //! Exports as other programs read them.
 
 mod har;
+mod html;
 
 use std::path::Path;
 use std::process::Output;

@@ -93,7 +93,12 @@ fn findings() {
 /// The samples whose exports are held too: one of each transport.
 #[test]
 fn exports() {
-    let kinds = [("weather", "capture.pcapng", "har"), ("helpdesk", "capture.pcapng", "har")];
+    let kinds = [
+        ("weather", "capture.pcapng", "har"),
+        ("helpdesk", "capture.pcapng", "har"),
+        ("weather", "capture.pcapng", "html"),
+        ("polluted-stdout", "stdio.pcapng", "html"),
+    ];
     for (sample, capture, format) in kinds {
         let sample = root().join("samples").join(sample);
         let said = text(&["export", "--format", format], &[sample.join(capture)]);

@@ -1,6 +1,6 @@
 //! JSON over several lines, members in the order and spelling of the text, safe for a terminal.
 
-use crate::view::safe;
+use super::safe;
 
 /// Blanks for each level.
 const INDENT: usize = 2;

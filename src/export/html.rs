@@ -1,0 +1,394 @@
+//! One page that shows sessions to whoever has a browser: who talked, every message with its text, what was found, the exchanges.
+//!
+//! The page is one file that fetches nothing and runs nothing: its policy allows the one style that stands in it. What came from the
+//! network reaches it through [`Shown`] alone, so that no text of it can be anything but text.
+
+mod shown;
+
+use std::io::{self, Write};
+use std::iter;
+
+use anyhow::Result;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use ring::digest;
+
+use super::json::time::write_time;
+use crate::capture::Time;
+use crate::decode::exchange::{Exchange, ExchangeNumber};
+use crate::findings::{self, Severity};
+use crate::mcp::{Message, MessageNumber, Peers, Session, SessionNumber, facts};
+use crate::store::{FindingRow, Page, Reader, Scope};
+use crate::view::outcome::look;
+use crate::view::overview::{self, Line};
+use crate::view::paint::Tone;
+use crate::view::text::about;
+use crate::view::times::Times;
+use crate::view::transcript::{self, part_of};
+use crate::view::{json_tree, parties, units};
+
+use shown::Shown;
+
+/// Messages that a browser shows without a pause.
+pub const SHOWN: u64 = 20_000;
+
+/// Findings and exchanges that are read at once.
+const PAGE: usize = 1_000;
+
+/// Bytes of a message's text that are shown: a page of many long ones would be too much for a browser.
+const TEXT: usize = 64 << 10;
+
+/// Findings that are shown at once.
+const UNFOLDED: u64 = 20;
+
+/// The width of a latency's bar, in its own units.
+const BAR: f64 = 60.0;
+
+/// The only style that the page allows itself.
+const STYLE: &str = include_str!("html/style.css");
+
+/// A page that is being written.
+pub struct Html<'a> {
+    out: &'a mut dyn Write,
+    reader: &'a Reader,
+    /// Only some messages are on it: others are not linked to.
+    is_filtered: bool,
+    start: Time,
+}
+
+impl<'a> Html<'a> {
+    /// Begins a page about these sessions. `filter` says which of their messages are on it.
+    ///
+    /// # Errors
+    /// It cannot be written; so for all that follow.
+    pub fn new(
+        reader: &'a Reader,
+        out: &'a mut dyn Write,
+        sessions: &[Session],
+        filter: Option<&str>,
+    ) -> io::Result<Html<'a>> {
+        let title = match sessions {
+            [one] => format!("Session {}: {}", one.number.0, parties::server(one)),
+            some => units::count(some.len() as u64, "session"),
+        };
+        // The style is allowed by its hash: nothing that comes in between could add another.
+        let hash = STANDARD.encode(digest::digest(&digest::SHA256, STYLE.as_bytes()));
+        writeln!(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">")?;
+        writeln!(
+            out,
+            "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-{hash}'; base-uri 'none'; form-action 'none'\">"
+        )?;
+        writeln!(out, "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">")?;
+        writeln!(out, "<meta name=\"referrer\" content=\"no-referrer\">")?;
+        writeln!(out, "<title>{} - mcptap</title>\n<style>{STYLE}</style>\n</head>\n<body>", Shown(&title))?;
+        writeln!(out, "<header><h1>{}</h1>", Shown(&title))?;
+        if let Some(filter) = filter {
+            writeln!(out, "<p class=\"dim\">only messages that fit <code>{}</code></p>", Shown(filter))?;
+        }
+        if sessions.len() > 1 {
+            writeln!(out, "<nav><ul>")?;
+            for session in sessions {
+                let (number, server) = (session.number.0, parties::server(session));
+                let messages = units::count(session.messages, "message");
+                writeln!(
+                    out,
+                    "<li><a href=\"#s{number}\">Session {number}</a> {} <span class=\"dim\">{messages}</span></li>",
+                    Shown(&server)
+                )?;
+            }
+            writeln!(out, "</ul></nav>")?;
+        }
+        writeln!(out, "</header>")?;
+        Ok(Html { out, reader, is_filtered: filter.is_some(), start: Time::default() })
+    }
+
+    /// Ends it.
+    pub fn finish(self) -> io::Result<()> {
+        writeln!(
+            self.out,
+            "<footer class=\"dim\">written by mcptap {}</footer>\n</body>\n</html>",
+            env!("CARGO_PKG_VERSION")
+        )
+    }
+
+    /// Begins a session: what it is, and what was found. Its messages follow, then [`Html::end_session`].
+    ///
+    /// # Errors
+    /// As above, or the store cannot be read.
+    pub fn session(&mut self, session: &Session) -> Result<()> {
+        let overview = overview::read(self.reader, session)?;
+        let times = Times::read(self.reader, session)?;
+        self.start = session.started;
+        let number = session.number.0;
+        writeln!(self.out, "<section id=\"s{number}\">\n<h2>Session {number}</h2>\n<dl>")?;
+        for (name, value) in facts_of(session) {
+            writeln!(self.out, "<div><dt>{name}</dt><dd>{}</dd></div>", Shown(&value))?;
+        }
+        writeln!(self.out, "</dl>\n<details class=\"more\"><summary>More about it</summary>\n<table>")?;
+        for line in overview.lines(session).into_iter().chain(times.lines()) {
+            self.line(session.number, &line)?;
+        }
+        writeln!(self.out, "</table>\n</details>")?;
+        self.findings(session)?;
+        Ok(writeln!(self.out, "<h3>Messages</h3>\n<div class=\"timeline\">")?)
+    }
+
+    /// A line of the overview.
+    fn line(&mut self, session: SessionNumber, line: &Line) -> io::Result<()> {
+        let class = if line.depth == 0 { " class=\"head\"" } else { "" };
+        write!(self.out, "<tr{class}><th>{}</th><td>{}", Shown(&line.name), Shown(&line.value))?;
+        self.links(session, line.message.as_slice())?;
+        writeln!(self.out, "</td></tr>")
+    }
+
+    /// A message by number, which leads to it.
+    fn link(&mut self, session: SessionNumber, message: MessageNumber) -> io::Result<()> {
+        match (self.is_filtered, session.0, message.0) {
+            (true, _, number) => write!(self.out, "{number}"),
+            (false, session, number) => write!(self.out, "<a href=\"#m{session}-{number}\">{number}</a>"),
+        }
+    }
+
+    /// The messages that something is about.
+    fn links(&mut self, session: SessionNumber, messages: &[MessageNumber]) -> io::Result<()> {
+        for (message, before) in messages.iter().zip(iter::once(" · message ").chain(iter::repeat(", "))) {
+            write!(self.out, "{before}")?;
+            self.link(session, *message)?;
+        }
+        Ok(())
+    }
+
+    /// What was found, folded away where it is more than one looks through.
+    fn findings(&mut self, session: &Session) -> Result<()> {
+        let scope = Scope::Session(session.number);
+        let counts = self.reader.finding_counts(scope)?;
+        let all: u64 = counts.iter().map(|(_, count)| count).sum();
+        if all == 0 {
+            return Ok(writeln!(self.out, "<p class=\"dim\">Nothing was found that breaks a rule.</p>")?);
+        }
+        let counted = counts.iter().rev().map(|(severity, count)| match severity {
+            Severity::Info => format!("{count} info"),
+            Severity::Warning | Severity::Error => units::count(*count, severity.name()),
+        });
+        let open = if all <= UNFOLDED { " open" } else { "" };
+        let counted = counted.collect::<Vec<_>>().join(", ");
+        writeln!(self.out, "<details class=\"findings\"{open}><summary><h3>Findings: {counted}</h3></summary>")?;
+        let mut page = Page::first(PAGE);
+        loop {
+            let rows = self.reader.findings(scope, page)?;
+            let Some(last) = rows.last() else { break };
+            page = Page::from(last.number + 1, PAGE);
+            rows.iter().try_for_each(|row| self.finding(session.number, row))?;
+        }
+        Ok(writeln!(self.out, "</details>")?)
+    }
+
+    /// What was found, with the manual of its rule.
+    fn finding(&mut self, session: SessionNumber, row: &FindingRow) -> io::Result<()> {
+        let severity = row.severity.name();
+        write!(
+            self.out,
+            "<details class=\"{severity}\"><summary><b>{severity}</b> <code>{}</code> {}",
+            Shown(&row.rule),
+            Shown(&row.text)
+        )?;
+        self.links(session, &row.messages)?;
+        let packets = transcript::packets(&row.packets);
+        let repeated = if row.repeated > 1 { format!("{} times", row.repeated) } else { String::new() };
+        writeln!(self.out, " <span class=\"dim\">{packets} {repeated}</span></summary>")?;
+        if let Some(rule) = findings::rule(&row.rule) {
+            writeln!(self.out, "<p>{}</p>\n<p>{}</p>", Shown(rule.why), Shown(rule.remedy))?;
+        }
+        writeln!(self.out, "<p class=\"dim\">{}</p></details>", Shown(&row.spec))
+    }
+
+    /// A message: one line, and its text behind it.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn message(&mut self, message: &Message) -> io::Result<()> {
+        write_message(self.out, message, self.start)?;
+        let details = [
+            Some(message.carrier.name().to_owned()),
+            Some(units::size(message.raw.len() as u64)),
+            Some(transcript::packets(&message.packets)).filter(|packets| !packets.is_empty()),
+            message.sse_id.as_ref().map(|id| format!("event id {id}")),
+            message.line.map(|line| format!("line {line}")),
+        ];
+        let details: Vec<String> = details.into_iter().flatten().collect();
+        write!(self.out, "<p class=\"dim\">{}", Shown(&details.join(" · ")))?;
+        if let Some(exchange) = message.exchange {
+            write!(self.out, " · <a href=\"#x{}-{1}\">exchange {1}</a>", message.session.0, exchange.0)?;
+        }
+        for (words, partner) in [("answers", message.answers), ("answered by", message.answered_by)] {
+            if let Some(partner) = partner {
+                write!(self.out, " · {words} ")?;
+                self.link(message.session, partner)?;
+            }
+        }
+        writeln!(self.out, "</p>")?;
+        write_text(self.out, message)?;
+        writeln!(self.out, "</div></details>")
+    }
+
+    /// Ends a session with its HTTP exchanges.
+    ///
+    /// # Errors
+    /// As above, or the store cannot be read.
+    pub fn end_session(&mut self, session: &Session) -> Result<()> {
+        writeln!(self.out, "</div>")?;
+        let mut page = Page::first(PAGE);
+        let mut is_first = true;
+        loop {
+            let exchanges = self.reader.exchanges(session.number, page)?;
+            let Some(last) = exchanges.last() else { break };
+            page = Page::from(ExchangeNumber(last.number.0 + 1), PAGE);
+            if std::mem::take(&mut is_first) {
+                writeln!(self.out, "<h3>HTTP exchanges</h3>\n<div class=\"wide\"><table>")?;
+                writeln!(
+                    self.out,
+                    "<tr class=\"head\"><th>#</th><th>at</th><th>request</th><th>status</th><th>sent</th><th>received</th><th>took</th></tr>"
+                )?;
+            }
+            exchanges.iter().try_for_each(|exchange| self.exchange(session, exchange))?;
+        }
+        if !is_first {
+            writeln!(self.out, "</table></div>")?;
+        }
+        Ok(writeln!(self.out, "</section>")?)
+    }
+
+    fn exchange(&mut self, session: &Session, exchange: &Exchange) -> io::Result<()> {
+        let Exchange { request, response, .. } = exchange;
+        let started = request.started.or(response.started);
+        let at = started.map(|time| units::relative(time, session.started)).unwrap_or_default();
+        let took = started.zip(response.ended).map(|(from, to)| units::duration(to.since(from))).unwrap_or_default();
+        let words = [exchange.method.as_deref(), exchange.target.as_deref()];
+        let asked = words.map(|word| word.unwrap_or("?")).join(" ");
+        let status = match (exchange.status, &exchange.reason) {
+            (Some(status), Some(reason)) => format!("{status} {reason}"),
+            (Some(status), None) => status.to_string(),
+            (None, _) => "no response".to_owned(),
+        };
+        let incomplete =
+            if request.complete && response.complete { "" } else { " <span class=\"warning\">incomplete</span>" };
+        writeln!(
+            self.out,
+            "<tr id=\"x{}-{number}\"><td>{number}</td><td>{at}</td><td><code>{}</code></td><td>{}{incomplete}</td><td>{}</td><td>{}</td><td>{took}</td></tr>",
+            session.number.0,
+            Shown(&asked),
+            Shown(&status),
+            units::size(request.body_bytes),
+            units::size(response.body_bytes),
+            number = exchange.number.0,
+        )
+    }
+}
+
+/// What a session is, in a few facts.
+fn facts_of(session: &Session) -> Vec<(&'static str, String)> {
+    let unknown = || "unknown".to_owned();
+    let (place, at) = match &session.peers {
+        Peers::Network { client, server, host } => {
+            let host = host.as_deref().map(|host| format!("{host} ")).unwrap_or_default();
+            ("between", format!("{client} and {host}{server}"))
+        }
+        Peers::Process { process, command, .. } => ("command", format!("{} (process {process})", command.join(" "))),
+    };
+    let calls = session.responses + session.errors + session.unanswered;
+    // Never claim wholeness by rounding.
+    let complete = session.completeness() * 100.0;
+    let complete = if complete < 100.0 { complete.min(99.9) } else { complete };
+    let mut facts = vec![
+        ("client", parties::party(&session.client).unwrap_or_else(unknown)),
+        ("server", parties::party(&session.server).unwrap_or_else(unknown)),
+        ("transport", session.transport.name().to_owned()),
+        ("revision", session.protocol_version.clone().unwrap_or_else(unknown)),
+        (place, at),
+        ("began", moment(session.started)),
+        ("lasted", units::duration(session.ended.since(session.started))),
+        ("messages", session.messages.to_string()),
+        (
+            "calls",
+            format!(
+                "{calls}: {} answered, {}, {} unanswered",
+                session.responses,
+                units::count(session.errors, "error"),
+                session.unanswered
+            ),
+        ),
+        ("captured", format!("{complete:.1} % of its bytes")),
+    ];
+    facts.extend(session.session_id.iter().map(|id| ("session id", id.clone())));
+    facts
+}
+
+/// `2026-11-21 01:55:46.342 UTC`.
+fn moment(time: Time) -> String {
+    let mut text = Vec::new();
+    write_time(&mut text, time);
+    let text = String::from_utf8_lossy(&text);
+    format!("{} {} UTC", &text[..10], &text[11..23])
+}
+
+/// Opens a message with its line; what stands behind it and its end follow.
+fn write_message(out: &mut dyn Write, message: &Message, start: Time) -> io::Result<()> {
+    let (arrow, side) = transcript::arrow(message);
+    let side = if side == Tone::Client { "client" } else { "server" };
+    let look = look(facts::status(message));
+    let outcome = match look.about {
+        Some(Tone::Error) => " error",
+        Some(_) => " warning",
+        None => "",
+    };
+    let id = message.id.as_deref().map(|id| format!("id {id}")).unwrap_or_default();
+    writeln!(out, "<details><summary class=\"{side}{outcome}\"><span class=\"n\">{}</span>", message.number.0)?;
+    writeln!(
+        out,
+        "<span class=\"at\">{}</span><span class=\"arrow\">{arrow}</span>",
+        units::relative(message.time, start)
+    )?;
+    write!(out, "<span class=\"method\">{}</span>", Shown(transcript::method(message)))?;
+    let words = part_of(message.link.as_ref(), about(message, message.tool.as_deref()));
+    write!(out, "<span class=\"about\">{}", Shown(&words))?;
+    for rule in &message.findings {
+        write!(out, " <code class=\"warning\">{rule}</code>")?;
+    }
+    writeln!(out, "</span><span class=\"id\">{}</span>", Shown(&id))?;
+    let latency = message.latency.filter(|_| message.answers.is_some());
+    write!(out, "<span class=\"took\">")?;
+    if let Some(latency) = latency {
+        // From a tenth of a millisecond to a hundred seconds, each decade as wide as the next.
+        let width = (((latency.max(1) as f64).log10() - 5.0) / 6.0).clamp(0.0, 1.0) * BAR;
+        write!(
+            out,
+            "{}<svg viewBox=\"0 0 {BAR} 3\"><rect width=\"{width:.0}\" height=\"3\"></rect></svg>",
+            units::duration(latency)
+        )?;
+    }
+    let repeated = if message.redelivered { "↻" } else { "" };
+    writeln!(out, "</span><span class=\"mark\">{}{repeated}</span></summary>", look.mark)?;
+    writeln!(out, "<div class=\"text\" id=\"m{}-{}\">", message.session.0, message.number.0)
+}
+
+/// The text of a message, over several lines where it is JSON.
+fn write_text(out: &mut dyn Write, message: &Message) -> io::Result<()> {
+    let raw: &[u8] = &message.raw;
+    let shown = raw.get(..TEXT).unwrap_or(raw);
+    match (shown.len() == raw.len()).then(|| json_tree::pretty(raw)).flatten() {
+        Some(pretty) => {
+            write!(out, "<pre>")?;
+            pretty.lines().try_for_each(|line| writeln!(out, "{}", Shown(line)))?;
+        }
+        None => write!(out, "<pre>{}", Shown(&String::from_utf8_lossy(shown)))?,
+    }
+    writeln!(out, "</pre>")?;
+    if shown.len() < raw.len() {
+        let more = units::size((raw.len() - shown.len()) as u64);
+        writeln!(out, "<p class=\"dim\">and {more} more: mcptap show TARGET --message {}</p>", message.number.0)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,27 @@
+//! Text of others on a page.
+
+use std::fmt;
+
+use crate::view::safe;
+
+/// A text as text: nothing in it acts, hides, or ends what it stands in, be that an element or the value of an attribute.
+pub(super) struct Shown<'t>(pub(super) &'t str);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = safe::visible(self.0);
+        let mut rest = &*text;
+        while let Some(at) = rest.find(['&', '<', '>', '"', '\'']) {
+            f.write_str(&rest[..at])?;
+            f.write_str(match rest.as_bytes()[at] {
+                b'&' => "&amp;",
+                b'<' => "&lt;",
+                b'>' => "&gt;",
+                b'"' => "&quot;",
+                _ => "&#39;",
+            })?;
+            rest = &rest[at + 1..];
+        }
+        f.write_str(rest)
+    }
+}

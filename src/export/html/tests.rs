@@ -1,0 +1,114 @@
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::decode::ConnectionId;
+use crate::decode::exchange::Half;
+use crate::event::Event;
+use crate::export::testing::store;
+use crate::findings::Finding;
+use crate::mcp::{Party, talk};
+use crate::view::safe;
+
+/// A page on which everything that somebody else chooses is this text.
+fn page(text: &str) -> String {
+    let quoted = json!(text).to_string();
+    let said = format!(
+        r#"
+        -> {{"jsonrpc":"2.0","id":{quoted},"method":"tools/call","params":{{"name":{quoted},"arguments":{{{quoted}:{quoted}}}}}}}
+        <- {{"jsonrpc":"2.0","id":{quoted},"result":{{"content":[{{"type":"text","text":{quoted}}}]}}}}
+        -> {{"jsonrpc":"2.0","id":2,"method":{quoted}}}
+        <- {{"jsonrpc":"2.0","id":2,"error":{{"code":1,"message":{quoted}}}}}
+        <- no {quoted}
+        "#
+    );
+    let mut messages = talk::read(&said);
+    messages[1].sse_id = Some(text.to_owned());
+    messages[1].exchange = Some(ExchangeNumber(1));
+    let party = Some(Party { name: text.to_owned(), version: text.to_owned() });
+    let session = Session {
+        client: party.clone(),
+        server: party,
+        session_id: Some(text.to_owned()),
+        protocol_version: Some(text.to_owned()),
+        peers: Peers::Process { process: 7, command: vec![text.to_owned()], name: Some(text.to_owned()) },
+        connections: vec![ConnectionId(1)],
+        ..talk::session(&messages)
+    };
+    let exchange = Exchange {
+        number: ExchangeNumber(1),
+        connection: ConnectionId(1),
+        method: Some(text.to_owned()),
+        target: Some(text.to_owned()),
+        reason: Some(text.to_owned()),
+        request: Half { started: Some(Time(1)), ..Half::default() },
+        ..Exchange::default()
+    };
+    let rule = findings::rule("tools-call-unknown").expect("a rule");
+    let messages_found = vec![MessageNumber(1)];
+    let finding =
+        Finding { session: Some(session.number), messages: messages_found, text: text.to_owned(), ..Finding::of(rule) };
+    let more = [Event::Exchange(Box::new(exchange)), Event::Finding(Box::new(finding))];
+    let reader = store(&session, &messages, more);
+    let mut out = Vec::new();
+    let mut html = Html::new(&reader, &mut out, std::slice::from_ref(&session), Some(text)).unwrap();
+    html.session(&session).unwrap();
+    messages.iter().for_each(|message| html.message(message).unwrap());
+    html.end_session(&session).unwrap();
+    html.finish().unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+/// The tags of a page, without the values of their attributes: `details`, `a href`, `/a`.
+fn tags(page: &str) -> Vec<String> {
+    let tags = page.split('<').skip(1).map(|rest| rest.split_once('>').expect("tags end").0);
+    tags.map(|tag| tag.split('"').step_by(2).collect()).collect()
+}
+
+fn hostile() -> impl Strategy<Value = String> {
+    let parts = ["<", ">", "\"", "'", "&", "</pre>", "<script>", "-->", "\u{202e}", "\u{1b}[2J", "\u{2066}", "\\", "a"];
+    prop_oneof![
+        prop::collection::vec(prop::sample::select(parts.to_vec()), 1..6).prop_map(|parts| parts.concat()),
+        ".{1,30}",
+        any::<String>().prop_filter("there is none", |text| !text.is_empty()),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever others say, a page has the tags that this program wrote, and nothing on it acts or hides.
+    #[test]
+    fn what_others_say_is_text(text in hostile()) {
+        let page = page(&text);
+        prop_assert_eq!(tags(&page), tags(&self::page("a")));
+        for line in page.lines() {
+            prop_assert_eq!(safe::visible(line), line);
+        }
+    }
+}
+
+#[test]
+fn every_tag_is_closed() {
+    let mut open = Vec::new();
+    let tags = tags(&page("a"));
+    for tag in tags.iter().map(|tag| tag.split([' ', '=']).next().unwrap_or_default()) {
+        match tag.strip_prefix('/') {
+            Some(name) => assert_eq!(open.pop(), Some(name)),
+            None if ["!DOCTYPE", "meta"].contains(&tag) => {}
+            None => open.push(tag),
+        }
+    }
+    assert_eq!(open, [""; 0]);
+}
+
+#[test]
+fn a_long_text_is_cut_and_says_so() {
+    let long = format!(r#"{{"jsonrpc":"2.0","method":"x","params":{{"a":"{}"}}}}"#, "é".repeat(TEXT));
+    let message = talk::read(&format!("-> {long}")).remove(0);
+    let mut out = Vec::new();
+    write_text(&mut out, &message).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    assert!(text.len() < TEXT + 200, "{}", text.len());
+    assert!(text.contains("and 65.6 KB more: mcptap show TARGET --message 1"), "{}", &text[text.len() - 200..]);
+}
