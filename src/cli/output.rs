@@ -9,8 +9,8 @@ use crate::view::transcript::Lines;
 /// Standard output, buffered; flushed when nothing comes for the moment.
 pub type Output = BufWriter<Stdout>;
 
-/// Bytes collected before a write: a pipe takes 64 KiB at once.
-const BUFFER: usize = 64 << 10;
+/// Bytes collected before a write: few enough to be in the processor's second-level cache still when they are written over.
+const BUFFER: usize = 16 << 10;
 
 /// Standard output.
 pub fn stdout() -> Output {

@@ -220,7 +220,16 @@ pub fn is_secret(name: &[u8]) -> bool {
             _ => &[],
         }
     }
-    name.iter().enumerate().any(|(at, letter)| {
+    const RARE: [bool; 256] = {
+        let mut rare = [false; 256];
+        let mut letter = 0;
+        while letter < 256 {
+            rare[letter] = !parts((letter as u8).to_ascii_lowercase()).is_empty();
+            letter += 1;
+        }
+        rare
+    };
+    name.iter().enumerate().filter(|(_, letter)| RARE[usize::from(**letter)]).any(|(at, letter)| {
         parts(letter.to_ascii_lowercase()).iter().any(|(before, part)| {
             let start = at.checked_sub(*before);
             let here = start.and_then(|start| name.get(start..start + part.len()));

@@ -8,8 +8,8 @@
 use std::io::{self, Read};
 
 /// Bytes asked for in one read: enough for the system call to cost nothing beside the copy, few enough to stay in the processor's
-/// second-level cache until they have been looked at.
-const CHUNK: usize = 256 << 10;
+/// second-level cache, with all that is looked up for them, until the next read fills the same memory.
+const CHUNK: usize = 64 << 10;
 
 /// A view of a stream of bytes that slides over it.
 #[derive(Debug)]

@@ -21,7 +21,7 @@ struct Ring {
     /// Position behind the last byte remembered, and how many bytes before it are.
     end: u64,
     filled: usize,
-    /// As long as what was remembered so far asked for, at most [`RING`].
+    /// As long as what was remembered so far, at most [`RING`].
     bytes: Vec<u8>,
 }
 
@@ -29,6 +29,21 @@ impl Ring {
     /// Where the byte at `position` stands.
     fn at(&self, position: u64) -> usize {
         position.wrapping_sub(self.base) as usize % RING
+    }
+
+    /// Puts bytes at a place, none of them behind [`RING`].
+    fn write(&mut self, at: usize, bytes: &[u8]) {
+        let end = at + bytes.len();
+        if self.bytes.capacity() < end {
+            self.bytes.reserve_exact(end.next_power_of_two() - self.bytes.len());
+        }
+        if self.bytes.len() < at {
+            // More came at once than is remembered: what stands before this comes to an end at its wrap.
+            self.bytes.resize(at, 0);
+        }
+        let (over, behind) = bytes.split_at(bytes.len().min(self.bytes.len() - at));
+        self.bytes[at..at + over.len()].copy_from_slice(over);
+        self.bytes.extend_from_slice(behind);
     }
 }
 
@@ -58,14 +73,10 @@ impl Recent {
         ring.end = position + bytes.len() as u64;
         ring.filled = (ring.filled + bytes.len()).min(RING);
         let bytes = &bytes[bytes.len().saturating_sub(RING)..];
-        let wanted = usize::try_from(ring.end - ring.base).map_or(RING, |length| length.min(RING));
-        if ring.bytes.len() < wanted {
-            ring.bytes.resize(wanted.next_power_of_two(), 0);
-        }
         let at = ring.at(ring.end - bytes.len() as u64);
         let (low, high) = bytes.split_at(bytes.len().min(RING - at));
-        ring.bytes[at..at + low.len()].copy_from_slice(low);
-        ring.bytes[..high.len()].copy_from_slice(high);
+        ring.write(at, low);
+        ring.write(0, high);
     }
 
     /// Compares bytes that came again for `position` with those delivered, as far as they are remembered.

@@ -53,14 +53,39 @@ pub(in crate::export) fn write_string(out: &mut Vec<u8>, text: &str) {
     }
     // What is left is most often all there was: a name, an address, an id.
     let rest = &bytes[at..];
-    let mut block = [b' '; BLOCK];
-    block[..rest.len()].copy_from_slice(rest);
+    let block = padded(rest);
     if is_plain(&block) {
-        out.extend_from_slice(rest);
+        write_start(out, &block, rest.len());
     } else {
         write_block(out, bytes, at, bytes.len());
     }
     out.push(b'"');
+}
+
+/// Fewer bytes than a block, with blanks behind them. To copy as many as is known when this is compiled takes an instruction or two, and
+/// any other number a call: so they are copied from both ends, which may overlap.
+fn padded(bytes: &[u8]) -> [u8; BLOCK] {
+    let mut block = [b' '; BLOCK];
+    if !(put_ends::<16>(&mut block, bytes) || put_ends::<8>(&mut block, bytes) || put_ends::<4>(&mut block, bytes)) {
+        block.iter_mut().zip(bytes).for_each(|(to, byte)| *to = *byte);
+    }
+    block
+}
+
+/// Copies the first and the last `N` bytes, where there are so many.
+#[inline(always)]
+fn put_ends<const N: usize>(block: &mut [u8; BLOCK], bytes: &[u8]) -> bool {
+    let (Some(first), Some(last)) = (bytes.first_chunk::<N>(), bytes.last_chunk::<N>()) else { return false };
+    block[..N].copy_from_slice(first);
+    block[bytes.len() - N..bytes.len()].copy_from_slice(last);
+    true
+}
+
+/// Writes the first `length` bytes, all of them being cheaper to write than some.
+fn write_start<const N: usize>(out: &mut Vec<u8>, bytes: &[u8; N], length: usize) {
+    let end = out.len() + length;
+    out.extend_from_slice(bytes);
+    out.truncate(end);
 }
 
 /// Whether nothing in a block has to be escaped; written so that it compiles to comparisons of whole vectors.
@@ -89,7 +114,7 @@ fn write_block(out: &mut Vec<u8>, bytes: &[u8], at: usize, end: usize) -> usize 
     if careful {
         return write_carefully(out, bytes, at, end);
     }
-    out.extend_from_slice(&escaped[..length]);
+    write_start(out, &escaped, length);
     end
 }
 
