@@ -23,6 +23,7 @@ pub mod event;
 pub mod export;
 pub mod filter;
 pub mod findings;
+pub mod listen;
 pub mod mcp;
 pub mod mock;
 pub mod pipeline;

@@ -17,7 +17,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("store", &["capture", "source", "decode", "mcp", "findings", "event", "filter", "store"]),
     ("filter", &["capture", "decode", "mcp", "findings", "event", "filter"]),
     ("view", &["capture", "decode", "mcp", "findings", "event", "store", "filter", "view"]),
-    ("mock", &["capture", "decode", "mcp", "replay", "view", "compare", "mock"]),
+    ("listen", &["decode", "listen"]),
+    ("mock", &["capture", "decode", "mcp", "listen", "replay", "view", "compare", "mock"]),
     ("compare", &["capture", "decode", "mcp", "view", "compare"]),
     (
         "replay",

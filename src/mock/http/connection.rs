@@ -1,7 +1,7 @@
 //! One connection: requests in, responses out.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
@@ -10,6 +10,7 @@ use serde_json::json;
 use super::guard::Guard;
 use super::hub::{Event, Reply};
 use super::request::{Failure, Reader, Request};
+use crate::listen;
 use crate::mock::handshake::INVALID_REQUEST;
 
 /// How long a connection may lie idle.
@@ -27,9 +28,6 @@ const SILENCE: Duration = Duration::from_secs(15);
 
 /// Events on their way to the reader of a stream that is open for long. One that is so far behind does not read.
 const BEHIND: usize = 4_096;
-
-/// Bytes that are read of a request that was refused, so that the refusal is not lost with the connection.
-const DRAINED: usize = 1 << 20;
 
 /// The methods that are known.
 const METHODS: &str = "GET, POST, DELETE";
@@ -87,24 +85,11 @@ pub(super) fn serve(stream: TcpStream, events: &Sender<Event>, guard: &Guard) {
                 let body = format!("{why}\n");
                 let head = head(status, &[("Content-Type", "text/plain"), ("Connection", "close")], Some(body.len()));
                 if reader.stream.write_all(format!("{head}{body}").as_bytes()).is_ok() {
-                    drain(&mut reader.stream);
+                    listen::drain(&reader.stream.stream);
                 }
                 return;
             }
             Err(Failure::Gone) => return,
-        }
-    }
-}
-
-/// Reads what the client still sends: a connection that is closed with bytes unread is reset, and what was written to it lost.
-fn drain(timed: &mut Timed) {
-    let _ = timed.stream.shutdown(Shutdown::Write);
-    timed.until = Some(Instant::now() + Duration::from_secs(1));
-    let (mut left, mut buffer) = (DRAINED, [0; 4096]);
-    while let Ok(count @ 1..) = timed.read(&mut buffer) {
-        match left.checked_sub(count) {
-            Some(less) => left = less,
-            None => return,
         }
     }
 }

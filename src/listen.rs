@@ -1,0 +1,168 @@
+//! Listening for clients of HTTP: where, how many at once, and who may call this program by which name.
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+
+use crate::decode::uri;
+
+/// How long to wait where connections cannot be accepted (no more file descriptors): some of those that are there will end.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Bytes that are read of what a client still sends behind what was refused, and for how long.
+const DRAINED: usize = 1 << 20;
+const DRAINING: Duration = Duration::from_secs(1);
+
+/// Listens at a port, or an address and a port. A port alone is one of this machine's own.
+///
+/// # Errors
+/// It cannot be listened at.
+pub fn bind(address: &str) -> io::Result<TcpListener> {
+    let port = address.strip_prefix(':').unwrap_or(address);
+    match port.parse::<u16>() {
+        // "When running locally, servers SHOULD bind only to localhost (127.0.0.1) rather than all network interfaces" (basic/transports,
+        // "Security Warning")
+        Ok(port) => TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], port))),
+        Err(_) => TcpListener::bind(address),
+    }
+}
+
+/// Whether a `Host` field may be of somebody who knows that he speaks to this program: a page in a browser must not reach it under a name of its own (DNS
+/// rebinding). An address cannot be bound to another one, so only names are in doubt: `localhost`, and those that a person gave.
+pub fn is_own_name(host: &str, names: &[String]) -> bool {
+    let name = uri::host_name(host);
+    let is_known = |known: &str| known.eq_ignore_ascii_case(name);
+    name.parse::<IpAddr>().is_ok() || is_known("localhost") || names.iter().any(|known| is_known(known))
+}
+
+/// Those who are served, each on a thread of its own.
+#[derive(Clone, Debug)]
+pub struct Crowd {
+    open: Arc<AtomicUsize>,
+    most: usize,
+}
+
+impl Crowd {
+    /// So many at once.
+    pub fn new(most: usize) -> Crowd {
+        Crowd { open: Arc::default(), most }
+    }
+
+    /// Gives each connection a thread, until `stop` is readable; without it, until the program ends. Whoever comes when there is no room is told so.
+    pub fn serve<S>(&self, listener: &TcpListener, stop: Option<BorrowedFd<'_>>, serve: S)
+    where
+        S: Fn(TcpStream) + Clone + Send + 'static,
+    {
+        while is_readable_before(listener, stop) {
+            let Ok((stream, _)) = listener.accept() else {
+                thread::sleep(PAUSE);
+                continue;
+            };
+            if self.open.fetch_add(1, Ordering::AcqRel) >= self.most {
+                self.open.fetch_sub(1, Ordering::AcqRel);
+                turn_away(stream);
+                continue;
+            }
+            let (serve, open) = (serve.clone(), Arc::clone(&self.open));
+            let serve = move || {
+                serve(stream);
+                open.fetch_sub(1, Ordering::AcqRel);
+            };
+            if thread::Builder::new().name("connection".to_owned()).spawn(serve).is_err() {
+                self.open.fetch_sub(1, Ordering::AcqRel);
+            }
+        }
+    }
+}
+
+/// Waits for a connection; false once `stop` is readable.
+fn is_readable_before(listener: &TcpListener, stop: Option<BorrowedFd<'_>>) -> bool {
+    let Some(stop) = stop else { return true };
+    loop {
+        let mut watched = [PollFd::from_borrowed_fd(stop, PollFlags::IN), PollFd::new(listener, PollFlags::IN)];
+        match poll(&mut watched, None) {
+            Err(rustix::io::Errno::INTR) => {}
+            _ => return watched[0].revents().is_empty(),
+        }
+    }
+}
+
+fn turn_away(mut stream: TcpStream) {
+    // Whether it is heard or not, there is no room.
+    let _ = stream.set_write_timeout(Some(PAUSE));
+    let _ = stream.write_all(b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+}
+
+/// Ends a connection on which something was refused: reads what the client still sends, since one that is closed with bytes unread is reset, and what was
+/// written to it lost.
+pub fn drain(mut stream: &TcpStream) {
+    let _ = stream.shutdown(Shutdown::Write);
+    let until = Instant::now() + DRAINING;
+    let (mut read, mut buffer) = (0, [0; 4096]);
+    while read < DRAINED {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() || stream.set_read_timeout(Some(left)).is_err() {
+            return;
+        }
+        match stream.read(&mut buffer) {
+            Ok(count @ 1..) => read += count,
+            _ => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn a_port_alone_is_this_machines_own() {
+        for address in ["0", ":0", "127.0.0.1:0", "localhost:0"] {
+            assert!(bind(address).unwrap().local_addr().unwrap().ip().is_loopback(), "{address}");
+        }
+        for address in ["", ":", "65536", "127.0.0.1", "nonsense:0:0"] {
+            assert!(bind(address).is_err(), "{address}");
+        }
+    }
+
+    #[test]
+    fn names_of_others_are_refused() {
+        let names = ["Mock.internal".to_owned()];
+        for host in ["localhost", "LOCALHOST:8000", "127.0.0.1:8000", "[::1]:8000", "192.0.2.7", "mock.internal:80"] {
+            assert!(is_own_name(host, &names), "{host}");
+        }
+        for host in ["evil.example", "localhost.evil.example:8000", "127.0.0.1.evil.example", "", "[", "[evil]"] {
+            assert!(!is_own_name(host, &names), "{host}");
+        }
+    }
+
+    #[test]
+    fn who_comes_when_there_is_no_room_is_told_so() {
+        let (listener, (stop, mut signal)) = (bind("0").unwrap(), UnixStream::pair().unwrap());
+        let address = listener.local_addr().unwrap();
+        let echo = |mut stream: TcpStream| {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).and_then(|()| stream.write_all(&byte)).unwrap();
+        };
+        let serving = thread::spawn(move || Crowd::new(2).serve(&listener, Some(stop.as_fd()), echo));
+        let mut two = [(); 2].map(|()| TcpStream::connect(address).unwrap());
+        let mut told = String::new();
+        TcpStream::connect(address).unwrap().read_to_string(&mut told).unwrap();
+        assert!(told.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{told}");
+        for client in &mut two {
+            client.write_all(b"x").unwrap();
+            client.read_exact(&mut [0]).unwrap();
+        }
+        signal.write_all(b"X").unwrap();
+        serving.join().unwrap();
+    }
+}
