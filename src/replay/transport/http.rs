@@ -12,6 +12,7 @@ mod connect;
 mod lines;
 mod origin;
 mod reading;
+mod socket;
 mod stream;
 mod task;
 mod wire;
@@ -22,9 +23,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use crossbeam_channel::{Receiver, TryRecvError};
 
-use self::connect::Connector;
 use self::lines::{Heard, Lines, Number};
-use self::origin::{Hops, Origin, resolve};
+use self::origin::{Hops, resolve};
 use self::reading::Part;
 use self::stream::Event;
 use self::task::{Task, What};
@@ -34,7 +34,9 @@ use crate::decode::jsonrpc::{self, Kind, Parsed};
 use crate::replay::translate::{Era, headers};
 use crate::source::tape::Tape;
 
-pub use self::connect::Options;
+pub use self::connect::{Connected, Connector, Options};
+pub use self::origin::Origin;
+pub use self::socket::Socket;
 
 /// Times that a broken stream is taken up again for one answer.
 const RESUMPTIONS: u32 = 8;

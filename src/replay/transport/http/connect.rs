@@ -28,11 +28,11 @@ pub struct Options {
 }
 
 /// A socket, and what speaks TLS over it.
-pub(super) type Connected = (TcpStream, Option<ClientConnection>);
+pub type Connected = (TcpStream, Option<ClientConnection>);
 
 /// Makes connections to one origin.
 #[derive(Debug)]
-pub(super) struct Connector {
+pub struct Connector {
     origin: Origin,
     tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     limit: Option<Duration>,
@@ -41,7 +41,7 @@ pub(super) struct Connector {
 impl Connector {
     /// # Errors
     /// The certificates given are none, or the host's name can be none of a certificate.
-    pub(super) fn new(origin: Origin, options: &Options) -> Result<Connector> {
+    pub fn new(origin: Origin, options: &Options) -> Result<Connector> {
         let tls = if origin.is_https {
             let name =
                 ServerName::try_from(origin.host.clone()).with_context(|| format!("{:?} is no host", origin.host))?;
@@ -56,7 +56,7 @@ impl Connector {
     ///
     /// # Errors
     /// Why there is none.
-    pub(super) fn connect(&self) -> Result<Connected, String> {
+    pub fn connect(&self) -> Result<Connected, String> {
         let Origin { host, port, .. } = &self.origin;
         let addresses =
             (host.as_str(), *port).to_socket_addrs().map_err(|_| "the host's name is not known".to_owned())?;

@@ -10,19 +10,22 @@ const REDIRECTS: u32 = 3;
 
 /// Who answers at a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Origin {
-    pub(super) is_https: bool,
+pub struct Origin {
+    /// Whether TLS is spoken.
+    pub is_https: bool,
     /// Host and port as the URL has them: the `Host` field (RFC 9110 section 7.2).
-    pub(super) authority: String,
-    pub(super) host: String,
-    pub(super) port: u16,
+    pub authority: String,
+    /// The host alone.
+    pub host: String,
+    /// The port, also where the URL leaves it out.
+    pub port: u16,
     /// What stands before the host: a name and a password.
-    pub(super) user: Option<String>,
+    pub user: Option<String>,
 }
 
 impl Origin {
     /// That of a URL; `None` for what is none of HTTP.
-    pub(super) fn of(url: &str) -> Option<Origin> {
+    pub fn of(url: &str) -> Option<Origin> {
         let (scheme, rest) = uri::split_scheme(url)?;
         let is_https = scheme.eq_ignore_ascii_case("https");
         let (_, authority) = uri::authority(url)?;
