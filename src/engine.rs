@@ -148,6 +148,37 @@ impl<A: Listener, B: Listener> Listener for Both<A, B> {
     }
 }
 
+/// A listener that may be absent.
+impl<L: Listener> Listener for Option<L> {
+    fn packet(&mut self, packet: &Packet<'_>) -> Result<()> {
+        self.as_mut().map_or(Ok(()), |listener| listener.packet(packet))
+    }
+
+    fn event(&mut self, event: Event) -> Result<()> {
+        self.as_mut().map_or(Ok(()), |listener| listener.event(event))
+    }
+
+    fn hear(&mut self, event: &Event) -> Result<()> {
+        self.as_mut().map_or(Ok(()), |listener| listener.hear(event))
+    }
+
+    fn settled(&mut self) -> Result<()> {
+        self.as_mut().map_or(Ok(()), Listener::settled)
+    }
+
+    fn idle(&mut self) -> Result<()> {
+        self.as_mut().map_or(Ok(()), Listener::idle)
+    }
+
+    fn progress(&mut self, read: u64, total: Option<u64>) {
+        self.iter_mut().for_each(|listener| listener.progress(read, total));
+    }
+
+    fn is_satisfied(&self) -> bool {
+        self.as_ref().is_some_and(Listener::is_satisfied)
+    }
+}
+
 fn note(failed: &mut Option<anyhow::Error>, result: Result<()>) {
     if let (Err(error), None) = (result, &failed) {
         *failed = Some(error);

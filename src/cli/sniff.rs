@@ -69,7 +69,7 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
         waiting: Some(gauge.clone()),
     };
     let printer = Printer::new(arguments.json, colour, filter, true);
-    let mut listeners = Both(Both(printer, limit), Both(Sometimes(raw), Sometimes(saver)));
+    let mut listeners = Both(Both(printer, limit), Both(raw, saver));
     let keys = arguments.decoding.key_log(true);
     let mut source = WithKeyLog::new(queue, keys.as_deref(), true)?;
     // A signal ends the capture, and that the queue: what is in it is still decoded.
@@ -83,7 +83,7 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
         let lost = lost.into_iter().chain([(dropped, "dropped by mcptap")]).filter(|(packets, _)| *packets > 0);
         counts.skipped.extend(lost.map(|(packets, reason)| (reason, packets)));
     }
-    let Both(Both(mut printer, _), Both(Sometimes(raw), Sometimes(saver))) = listeners;
+    let Both(Both(mut printer, _), Both(raw, saver)) = listeners;
     let saved = saver.map(|saver| saver.finish(target::summary(&counts))).transpose();
     raw.map(Raw::finish).transpose()?;
     run?;
@@ -189,30 +189,5 @@ impl Listener for Raw {
 
     fn hear(&mut self, _: &Event) -> Result<()> {
         Ok(())
-    }
-}
-
-/// A listener that may be absent.
-struct Sometimes<L>(Option<L>);
-
-impl<L: Listener> Listener for Sometimes<L> {
-    fn packet(&mut self, packet: &Packet<'_>) -> Result<()> {
-        self.0.as_mut().map_or(Ok(()), |listener| listener.packet(packet))
-    }
-
-    fn event(&mut self, event: Event) -> Result<()> {
-        self.0.as_mut().map_or(Ok(()), |listener| listener.event(event))
-    }
-
-    fn hear(&mut self, event: &Event) -> Result<()> {
-        self.0.as_mut().map_or(Ok(()), |listener| listener.hear(event))
-    }
-
-    fn settled(&mut self) -> Result<()> {
-        self.0.as_mut().map_or(Ok(()), Listener::settled)
-    }
-
-    fn idle(&mut self) -> Result<()> {
-        self.0.as_mut().map_or(Ok(()), Listener::idle)
     }
 }

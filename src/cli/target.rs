@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
@@ -18,6 +20,11 @@ use crate::pipeline::{Counts, Pipeline};
 use crate::source::file::Files;
 use crate::source::keylog::WithKeyLog;
 use crate::store::{CaptureInfo, CaptureKind, Options, Page, Place, Reader, Summary, Writer};
+
+/// How often a database that cannot be opened is tried again, and how long to wait in between: another program may hold it locked. What is observed
+/// meanwhile waits in the queue.
+const ATTEMPTS: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(250);
 
 /// A target, opened.
 pub struct Opened {
@@ -136,6 +143,23 @@ pub fn import(files: &[PathBuf], place: Place, decoding: &Decoding) -> Result<Co
 /// How the store is written for a command.
 pub fn store_options(decoding: &Decoding) -> Options {
     Options { keep_secrets: decoding.keep_secrets, ..Options::default() }
+}
+
+/// Begins a capture while others may hold the database locked. Each failure is told to `goes_on`, which says whether to try again.
+pub fn create_patiently(
+    place: &Place,
+    info: &CaptureInfo,
+    options: Options,
+    mut goes_on: impl FnMut(&anyhow::Error) -> bool,
+) -> Result<Writer> {
+    let mut attempt = 1;
+    loop {
+        match Writer::create(place.clone(), info, options) {
+            Err(error) if attempt < ATTEMPTS && goes_on(&error) => attempt += 1,
+            result => return result,
+        }
+        thread::sleep(PAUSE);
+    }
 }
 
 /// What a store is told at the end.

@@ -4,8 +4,6 @@ use std::env;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
-use std::thread;
-use std::time::Duration;
 
 use anyhow::Result;
 
@@ -16,13 +14,8 @@ use crate::engine::saver::{self, Recorder};
 use crate::event::Detail;
 use crate::pipeline::{Options, Pipeline};
 use crate::source::stdio::{self, Observations, Server};
-use crate::store::{self, CaptureInfo, CaptureKind, Place, Writer};
+use crate::store::{self, CaptureInfo, CaptureKind, Place};
 use crate::view::command_line;
-
-/// How often a database that cannot be opened is tried again, and how long to wait in between: another program may hold it locked. What is observed
-/// meanwhile waits in the queue.
-const ATTEMPTS: u32 = 20;
-const PAUSE: Duration = Duration::from_millis(250);
 
 pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
     let recorded = if arguments.keep_secrets {
@@ -44,20 +37,9 @@ pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
 fn record(mut observations: Observations, source: String, place: Place) -> Result<()> {
     let (process, started) = (std::process::id(), saver::now());
     let info = CaptureInfo { kind: CaptureKind::Wrap, source, process, started };
-    let writer = create(&place, &info)?;
+    let writer = target::create_patiently(&place, &info, store::Options::default(), |_| true)?;
     let mut pipeline = Pipeline::new(Options { detail: Detail::Store, ..Options::default() });
     let mut recorder = Recorder::new(writer);
     engine::run(&mut observations, &mut pipeline, &mut recorder, &AtomicBool::new(false))?;
     recorder.finish(&target::summary(pipeline.counts()))
-}
-
-fn create(place: &Place, info: &CaptureInfo) -> Result<Writer> {
-    let mut attempt = 1;
-    loop {
-        match Writer::create(place.clone(), info, store::Options::default()) {
-            Err(_) if attempt < ATTEMPTS => attempt += 1,
-            result => return result,
-        }
-        thread::sleep(PAUSE);
-    }
 }

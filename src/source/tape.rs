@@ -1,9 +1,15 @@
 //! What this program itself sends and receives over sockets, as the packets that a capture of it would show.
 //!
-//! A replay speaks HTTP, often inside TLS, whose keys a capture would not have. So the bytes are noted where they leave for TLS and where they
+//! A replay and a proxy speak HTTP, often inside TLS, whose keys a capture would not have. So the bytes are noted where they leave for TLS and where they
 //! come from it, each piece at its time, between the real addresses; out of them a [`Spool`] makes a TCP connection: handshake, segments,
 //! end. Everything above the segments is what was sent. Everything below (sequence numbers, segment sizes, acknowledgements, the absence of
 //! TLS) is made up, and no view of it tells anything of the network.
+//!
+//! Whoever notes something on a [`Tape`] waits where the recorder is behind: a replay takes longer. Traffic of others must not wait: it is noted on a [`Track`].
+
+mod track;
+
+pub use track::{Loss, Track};
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -47,9 +53,14 @@ struct Note {
 
 #[derive(Debug)]
 enum What {
-    Open { client: SocketAddr, server: SocketAddr },
+    Open {
+        client: SocketAddr,
+        server: SocketAddr,
+    },
     Sent(Vec<u8>),
     Received(Vec<u8>),
+    /// So many bytes that the client sent and received passed unrecorded.
+    Lost([u64; 2]),
     Close,
 }
 
@@ -66,7 +77,16 @@ pub struct Tape {
 pub fn tape() -> (Tape, Spool) {
     let (notes, waiting) = bounded(WAITING);
     let tape = Tape { notes, connections: Arc::default(), attempt: Arc::default() };
-    (tape, Spool { waiting, flows: HashMap::new(), packets: VecDeque::new(), current: Vec::new(), count: 0, bytes: 0 })
+    let spool = Spool {
+        waiting,
+        flows: HashMap::new(),
+        packets: VecDeque::new(),
+        current: Vec::new(),
+        count: 0,
+        bytes: 0,
+        rest: Rest::Gathers,
+    };
+    (tape, spool)
 }
 
 impl Tape {
@@ -85,9 +105,13 @@ impl Tape {
 
     /// A connection was made, from `client` to `server`.
     pub fn open(&self, client: SocketAddr, server: SocketAddr) -> TapeConnection {
-        let connection = TapeConnection(self.connections.fetch_add(1, Ordering::Relaxed));
+        let connection = self.begin();
         self.note(connection, What::Open { client, server });
         connection
+    }
+
+    fn begin(&self) -> TapeConnection {
+        TapeConnection(self.connections.fetch_add(1, Ordering::Relaxed))
     }
 
     /// The client sent this.
@@ -141,6 +165,16 @@ pub struct Spool {
     current: Vec<u8>,
     count: u64,
     bytes: u64,
+    rest: Rest,
+}
+
+/// What a spool does when nothing waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rest {
+    /// Lets pieces gather before it says so, which has everything written out.
+    Gathers,
+    /// Says so at once, before it waits; whether it has.
+    Says(bool),
 }
 
 /// A connection: its ends, client first, and the sequence number that each sends next.
@@ -151,6 +185,11 @@ struct Flow {
 }
 
 impl Spool {
+    /// The same for a reader that hands on what it has whenever nothing more is there: it is told so at once.
+    pub fn prompt(self) -> Spool {
+        Spool { rest: Rest::Says(true), ..self }
+    }
+
     fn take(&mut self, note: Note) {
         let Note { connection, time, what } = note;
         if let What::Open { client, server } = what {
@@ -171,6 +210,12 @@ impl Spool {
             }
             What::Sent(bytes) => bytes.chunks(SEGMENT).for_each(|chunk| send(0, PSH | ACK, chunk)),
             What::Received(bytes) => bytes.chunks(SEGMENT).for_each(|chunk| send(1, PSH | ACK, chunk)),
+            // The numbers go on behind them, as in a capture that lost packets.
+            What::Lost(bytes) => {
+                for (next, lost) in flow.next.iter_mut().zip(bytes) {
+                    *next = next.wrapping_add(lost as u32);
+                }
+            }
             What::Close => {
                 send(0, FIN | ACK, b"");
                 send(1, FIN | ACK, b"");
@@ -264,11 +309,20 @@ impl Source for Spool {
     fn next(&mut self) -> anyhow::Result<Option<Item<'_>>> {
         while self.packets.is_empty() {
             if self.waiting.is_empty() {
+                if self.rest == Rest::Says(false) {
+                    self.rest = Rest::Says(true);
+                    return Ok(Some(Item::Idle));
+                }
                 // Whoever notes something need not wake anybody for each piece.
                 thread::sleep(GATHER);
             }
             match self.waiting.recv_timeout(PATIENCE) {
-                Ok(note) => self.take(note),
+                Ok(note) => {
+                    if let Rest::Says(said) = &mut self.rest {
+                        *said = false;
+                    }
+                    self.take(note);
+                }
                 Err(RecvTimeoutError::Timeout) => return Ok(Some(Item::Idle)),
                 Err(RecvTimeoutError::Disconnected) => return Ok(None),
             }

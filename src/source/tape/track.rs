@@ -1,0 +1,157 @@
+//! A connection of others on a tape: what is noted must not hold it up.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::{Note, Tape, TapeConnection, What};
+use crate::capture::Time;
+
+/// How long traffic waits for a recorder that takes nothing, because its disk hangs: once, until it takes something again.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// What all tracks of a tape share.
+#[derive(Clone, Debug, Default)]
+pub struct Loss {
+    bytes: Arc<AtomicU64>,
+    /// The recorder was waited for in vain.
+    stuck: Arc<AtomicBool>,
+}
+
+impl Loss {
+    /// Bytes that passed unrecorded.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// A connection whose bytes are noted once they have passed. What there is no room for within [`PATIENCE`] is counted, and said in its place.
+#[derive(Debug)]
+pub struct Track {
+    tape: Tape,
+    connection: TapeConnection,
+    /// Client and server, until that is on the tape.
+    ends: Option<(SocketAddr, SocketAddr)>,
+    /// Bytes that the client sent and received, and which were not noted since something was.
+    lost: [u64; 2],
+    loss: Loss,
+}
+
+impl Track {
+    /// A connection that began at this time, from `client` to `server`.
+    pub fn open(tape: &Tape, loss: &Loss, time: Time, client: SocketAddr, server: SocketAddr) -> Track {
+        let (tape, connection) = (tape.clone(), tape.begin());
+        let mut track = Track { tape, connection, ends: Some((client, server)), lost: [0; 2], loss: loss.clone() };
+        track.admit(time);
+        track
+    }
+
+    /// The client sent this, and it was passed on.
+    pub fn sent(&mut self, time: Time, bytes: &[u8]) {
+        self.data(0, time, bytes, What::Sent);
+    }
+
+    /// The client was given this.
+    pub fn received(&mut self, time: Time, bytes: &[u8]) {
+        self.data(1, time, bytes, What::Received);
+    }
+
+    fn data(&mut self, side: usize, time: Time, bytes: &[u8], what: fn(Vec<u8>) -> What) {
+        if bytes.is_empty() || (self.admit(time) && self.note(time, what(bytes.to_vec()))) {
+            return;
+        }
+        self.lost[side] += bytes.len() as u64;
+        self.loss.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+    }
+
+    /// Says what has to be said before anything else; whether that is on the tape.
+    fn admit(&mut self, time: Time) -> bool {
+        if let Some((client, server)) = self.ends {
+            if !self.note(time, What::Open { client, server }) {
+                return false;
+            }
+            self.ends = None;
+        }
+        if self.lost != [0; 2] {
+            if !self.note(time, What::Lost(self.lost)) {
+                return false;
+            }
+            self.lost = [0; 2];
+        }
+        true
+    }
+
+    fn note(&mut self, time: Time, what: What) -> bool {
+        let note = Note { connection: self.connection, time, what };
+        let is_taken = if self.loss.stuck.load(Ordering::Relaxed) {
+            self.tape.notes.try_send(note).is_ok()
+        } else {
+            self.tape.notes.send_timeout(note, PATIENCE).is_ok()
+        };
+        self.loss.stuck.store(!is_taken, Ordering::Relaxed);
+        is_taken
+    }
+}
+
+impl Drop for Track {
+    fn drop(&mut self) {
+        let time = crate::source::now();
+        if self.admit(time) {
+            self.note(time, What::Close);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::tape::{Spool, WAITING, tape};
+    use crate::source::{Item, Source};
+
+    /// The sequence number and the payload of each segment with one, IPv4.
+    fn segments(mut spool: Spool) -> Vec<(u32, Vec<u8>)> {
+        let mut segments = Vec::new();
+        while let Some(item) = spool.next().unwrap() {
+            if let Item::Packet(packet) = item
+                && packet.data.len() > 40
+            {
+                let number = u32::from_be_bytes(packet.data[24..28].try_into().unwrap());
+                segments.push((number, packet.data[40..].to_vec()));
+            }
+        }
+        segments
+    }
+
+    #[test]
+    fn nobody_waits_for_long_and_what_is_missing_is_said_in_its_place() {
+        let (tape, mut spool) = tape();
+        let (loss, address, time) = (Loss::default(), "127.0.0.1:80".parse().unwrap(), Time(7));
+        let mut track = Track::open(&tape, &loss, time, address, address);
+        // The handshake takes one place.
+        (1..WAITING).for_each(|_| track.sent(time, b"noted."));
+        (0..100_000).for_each(|_| track.sent(time, b"lost"));
+        assert_eq!(loss.bytes(), 400_000);
+        // As soon as there is room for it, the record goes on.
+        for _ in 0..10 {
+            spool.waiting.recv().map(|note| spool.take(note)).unwrap();
+        }
+        track.sent(time, b"later");
+        drop((track, tape));
+        let segments = segments(spool);
+        let (last, before) = (&segments[segments.len() - 1], &segments[segments.len() - 2]);
+        assert_eq!((segments.len(), &*last.1, &*before.1), (WAITING, &b"later"[..], &b"noted."[..]));
+        assert_eq!(last.0 - before.0, 400_000 + 6);
+        assert_eq!(loss.bytes(), 400_000);
+    }
+
+    #[test]
+    fn without_a_recorder_nothing_waits() {
+        let (tape, spool) = tape();
+        drop(spool);
+        let (loss, address) = (Loss::default(), "[::1]:80".parse().unwrap());
+        let mut track = Track::open(&tape, &loss, Time(7), address, address);
+        (0..WAITING * 2).for_each(|_| track.received(Time(7), b"x"));
+        assert_eq!(loss.bytes(), 2 * WAITING as u64);
+    }
+}
