@@ -27,6 +27,8 @@ pub mod listen;
 pub mod mcp;
 pub mod mock;
 pub mod pipeline;
+#[cfg(feature = "http")]
+pub mod proxy;
 pub mod replay;
 pub mod source;
 pub mod store;

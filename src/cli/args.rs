@@ -1,6 +1,8 @@
 //! The command line: `mcptap --help` is made from this file.
 
 mod mock;
+#[cfg(feature = "http")]
+mod proxy;
 mod replay;
 
 use std::path::PathBuf;
@@ -8,6 +10,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use mock::{Fit, Mock, MockPace};
+#[cfg(feature = "http")]
+pub use proxy::Proxy;
 pub use replay::{Comparing, Diff, Replay, ReportFormat, TransportChoice};
 
 /// Wireshark for MCP: every Model Context Protocol message on any transport, with proof down to the packet.
@@ -48,6 +52,9 @@ pub enum Command {
     Sniff(Sniff),
     /// Run an STDIO server with its pipes teed into the database, undisturbed
     Wrap(Wrap),
+    /// Stand before a server that speaks HTTP: pass on what clients say to it and it to them, print and save it
+    #[cfg(feature = "http")]
+    Proxy(Proxy),
     /// Browse a capture, a saved session or the database, live or saved
     #[cfg(feature = "tui")]
     Tui(Tui),

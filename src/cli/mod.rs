@@ -12,6 +12,8 @@ mod layers;
 mod mock;
 mod output;
 mod printer;
+#[cfg(feature = "http")]
+mod proxy;
 mod read;
 mod replay;
 mod rules;
@@ -114,6 +116,8 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         #[cfg(feature = "live")]
         Some(Command::Sniff(sniff)) => sniff::run(sniff, db, color),
         Some(Command::Wrap(wrap)) => wrap::run(wrap, db),
+        #[cfg(feature = "http")]
+        Some(Command::Proxy(proxy)) => proxy::run(proxy, db, color),
         Some(Command::Replay(replay)) => replay::run(replay, db, color),
         Some(Command::Mock(mock)) => mock::run(mock, db),
         Some(Command::Diff(diff)) => diff::run(diff, db, color),

@@ -1,5 +1,7 @@
 //! How a person ends what would go on by itself: with Ctrl-C, once for an end in good order, twice for an end at once.
 
+#[cfg(feature = "http")]
+use std::os::{fd::OwnedFd, unix::net::UnixStream};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -19,6 +21,18 @@ pub fn on_signals() -> Result<Arc<AtomicBool>> {
         end_at_once.and_then(|_| flag::register(signal, Arc::clone(&stop))).context("cannot catch signals")?;
     }
     Ok(stop)
+}
+
+/// The same, and a descriptor that is readable from then on, for those who wait for descriptors.
+#[cfg(feature = "http")]
+pub fn with_descriptor() -> Result<(Arc<AtomicBool>, OwnedFd)> {
+    let stop = on_signals()?;
+    let (read, write) = UnixStream::pair().context("cannot make a pipe")?;
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        let registered = write.try_clone().and_then(|write| low_level::pipe::register(signal, write));
+        registered.context("cannot catch signals")?;
+    }
+    Ok((stop, read.into()))
 }
 
 /// A channel on which the first signal to end arrives, for those who wait for several things at once. The second has its usual effect.

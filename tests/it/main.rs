@@ -14,6 +14,7 @@ mod mock;
 mod peers;
 mod pipes;
 mod program;
+mod proxy;
 mod public;
 mod replay;
 mod rewrite;

@@ -3,6 +3,7 @@
 //! They are installed by `tests/peers/setup.sh`; the variable `MCPTAP_PEERS` names the folder. Without it these tests say that they were not
 //! run, with it they must run.
 
+mod proxied;
 mod replayed;
 
 use std::fs;

@@ -19,6 +19,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("view", &["capture", "decode", "mcp", "findings", "event", "store", "filter", "view"]),
     ("listen", &["decode", "listen"]),
     ("mock", &["capture", "decode", "mcp", "listen", "replay", "view", "compare", "mock"]),
+    ("proxy", &["capture", "source", "decode", "listen", "replay", "view", "proxy"]),
     ("compare", &["capture", "decode", "mcp", "view", "compare"]),
     (
         "replay",

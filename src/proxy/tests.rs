@@ -1,0 +1,311 @@
+//! Conversations as bytes in and bytes out: cut anywhere, and hostile.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::conversation::Conversation;
+use super::heads::Places;
+use super::{Proxy, Record};
+use crate::decode::Direction::{self, ClientToServer, ServerToClient};
+use crate::replay::transport::http::{Options, Origin};
+use crate::source::tape::{Loss, tape};
+
+fn talk() -> Conversation {
+    let server = Origin::of("https://api.example:8443/mcp").unwrap();
+    Conversation::new(Arc::new(Places { server, names: vec!["mine.test".into()] }), "127.0.0.1:9000")
+}
+
+/// What was passed on in each direction, and the status with which it ended.
+#[derive(Debug, Default, PartialEq)]
+struct Passed {
+    said: [Vec<u8>; 2],
+    refused: Option<(u16, bool)>,
+}
+
+impl Passed {
+    fn text(&self, direction: Direction) -> &str {
+        std::str::from_utf8(&self.said[direction as usize]).unwrap()
+    }
+}
+
+/// Passes on what both sides say, in pieces of at most this size.
+fn pass(said: &[(Direction, &[u8])], size: usize) -> Passed {
+    let (mut talk, mut passed) = (talk(), Passed::default());
+    for (direction, bytes) in said {
+        for piece in bytes.chunks(size) {
+            if *direction == ClientToServer && talk.refused().is_some() {
+                break;
+            }
+            talk.push(*direction, piece);
+            talk.take(ServerToClient, &mut passed.said[1]);
+            talk.take(ClientToServer, &mut passed.said[0]);
+        }
+    }
+    talk.end();
+    talk.take(ServerToClient, &mut passed.said[1]);
+    passed.refused = talk.refused().map(|refused| (refused.refusal.status, refused.is_begun));
+    passed
+}
+
+fn request(text: &str) -> Passed {
+    pass(&[(ClientToServer, text.as_bytes())], usize::MAX)
+}
+
+/// Everything that HTTP/1 has: a length, chunks with trailers, an interim answer, pipelined requests, events, HEAD, no answer body, an upgrade.
+const LONG: &[(Direction, &str)] = &[
+    (
+        ClientToServer,
+        "\r\nPOST /mcp HTTP/1.1\r\nhOST:  localhost:9000 \r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n",
+    ),
+    (ServerToClient, "HTTP/1.1 100 Continue\r\n\r\n"),
+    (ClientToServer, "Host:GET /a HTTP/1.0\r\nX: Host: a\r\n\r\n"),
+    (
+        ServerToClient,
+        "HTTP/1.1 307 Temporary Redirect\r\nlocation: HTTPS://API.example:8443/mcp/?a#b\r\nContent-Length: 0\r\n\r\n",
+    ),
+    (
+        ServerToClient,
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1e\r\nLocation: https://api.example:\r\n0\r\nt: 1\r\n\r\n",
+    ),
+    (
+        ClientToServer,
+        "POST /b HTTP/1.1\r\nHost: [::1]:9000\r\nTransfer-Encoding: chunked\r\n\r\n3;x\r\nabc\r\n0\r\nHost: t\r\n\r\n",
+    ),
+    (
+        ClientToServer,
+        "HEAD /c HTTP/1.1\r\nHost: mine.test\r\n\r\nGET /d HTTP/1.1\r\nHost: 10.0.0.1\r\nUpgrade: websocket\r\n\r\n",
+    ),
+    (
+        ServerToClient,
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n9\r\ndata: x\n\n\r\n0\r\n\r\n",
+    ),
+    (ServerToClient, "HTTP/1.1 201 Created\r\nContent-Length: 99\r\nLocation: https://api.example:8443\r\n\r\n"),
+    (
+        ServerToClient,
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n\x01\x02HTTP/1.1 302 Found\r\nLocation: https://api.example:8443/\r\n\r\n",
+    ),
+    (ClientToServer, "\x03GET / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n"),
+];
+
+fn long() -> Vec<(Direction, &'static [u8])> {
+    LONG.iter().map(|(direction, text)| (*direction, text.as_bytes())).collect()
+}
+
+#[test]
+fn names_of_places_change_and_nothing_else() {
+    let passed = pass(&long(), usize::MAX);
+    let all =
+        |wanted| LONG.iter().filter(|(direction, _)| *direction == wanted).map(|(_, text)| *text).collect::<String>();
+    let asked = all(ClientToServer)
+        .replace("  localhost:9000 ", "  api.example:8443 ")
+        .replace("[::1]:9000", "api.example:8443")
+        .replace("mine.test", "api.example:8443")
+        .replace("10.0.0.1", "api.example:8443")
+        .replace("1.0\r\n", "1.0\r\nHost: api.example:8443\r\n");
+    // Each redirect names the proxy as the client had called it last.
+    let answered = all(ServerToClient)
+        .replace("HTTPS://API.example:8443/mcp/?a#b", "http://localhost:9000/mcp/?a#b")
+        .replacen("Location: https://api.example:8443\r\n\r\nHTTP", "Location: http://10.0.0.1\r\n\r\nHTTP", 1);
+    assert_eq!(passed.text(ClientToServer), asked);
+    assert_eq!(passed.text(ServerToClient), answered);
+    assert_eq!(passed.refused, None);
+}
+
+#[test]
+fn what_cannot_be_read_without_a_guess_is_refused() {
+    let host = "Host: localhost\r\n";
+    let long = "x".repeat(70_000);
+    let (chunked, length) = ("Transfer-Encoding: chunked\r\n", "Content-Length: 3\r\n");
+    for (status, head) in [
+        (400, format!("POST / HTTP/1.1\r\n{host}{chunked}{length}\r\nabc")),
+        (400, format!("POST / HTTP/1.1\r\n{host}{length}{length}\r\nabc")),
+        (400, format!("POST / HTTP/1.1\r\n{host}Content-Length: 3, 3\r\n\r\nabc")),
+        (400, format!("POST / HTTP/1.1\r\n{host}Content-Length: +3\r\n\r\nabc")),
+        (400, format!("POST / HTTP/1.1\r\n{host}Content-Length: 99999999999999999999999\r\n\r\n")),
+        (400, format!("POST / HTTP/1.1\r\n{host}Content-Length : 3\r\n\r\nabc")),
+        (400, format!("POST / HTTP/1.1\r\n{host}Content-Length:\r\n\r\n")),
+        (501, format!("POST / HTTP/1.1\r\n{host}Transfer-Encoding: gzip, chunked\r\n\r\n")),
+        (501, format!("POST / HTTP/1.1\r\n{host}Transfer-Encoding: \x0bchunked\r\n\r\n")),
+        (501, format!("POST / HTTP/1.1\r\n{host}Transfer-Encoding: identity\r\n\r\n")),
+        (501, format!("POST / HTTP/1.1\r\n{host}{chunked}{chunked}\r\n")),
+        (400, format!("POST / HTTP/1.0\r\n{host}{chunked}\r\n0\r\n\r\n")),
+        (400, format!("GET / HTTP/1.1\r\n{host}X: a\r\n b\r\n\r\n")),
+        (400, format!("GET / HTTP/1.1\r\n{host}X: a\rContent-Length: 3\r\n\r\n")),
+        (400, format!("GET / HTTP/1.1\r\n{host}X: a\0\r\n\r\n")),
+        (400, format!("GET / HTTP/1.1\r\n{host}nonsense\r\n\r\n")),
+        (400, format!("GET / HTTP/1.1\n{host}\r\n")),
+        (400, format!("GET / HTTP/1.1\r\n{host}\n")),
+        (400, format!("GET  / HTTP/1.1\r\n{host}\r\n")),
+        (400, format!("GET / a HTTP/1.1\r\n{host}\r\n")),
+        (400, format!("GET / HTTP/1.2\r\n{host}\r\n")),
+        (400, format!("GET /\x7f HTTP/1.1\r\n{host}\r\n")),
+        (400, format!("GET http://localhost/ HTTP/1.1\r\n{host}\r\n")),
+        (400, format!("CONNECT localhost:1 HTTP/1.1\r\n{host}\r\n")),
+        (400, "GET / HTTP/1.1\r\n\r\n".to_owned()),
+        (400, format!("GET / HTTP/1.1\r\n{host}{host}\r\n")),
+        (421, "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n".to_owned()),
+        (400, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned()),
+        (400, "\x16\x03\x01 no HTTP at all\r\n".to_owned()),
+        (431, format!("GET / HTTP/1.1\r\n{host}X: {long}\r\n\r\n")),
+    ] {
+        for size in [usize::MAX, 7, 1] {
+            // A request before it is passed on, and has its answer.
+            let first = "GET /first HTTP/1.0\r\nHost: localhost\r\n\r\n";
+            let passed = pass(&[(ClientToServer, format!("{first}{head}").as_bytes())], size);
+            assert_eq!(passed.text(ClientToServer), first.replace("localhost", "api.example:8443"), "{head:.200}");
+            assert_eq!(passed.refused, Some((status, false)), "{head:.200} {size}");
+        }
+    }
+}
+
+#[test]
+fn a_body_that_breaks_off_its_framing_is_passed_on_no_further() {
+    let head = "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
+    for (good, bad) in [("3\r\nabc\r\n", "nonsense\r\n"), ("3\r\nabc", "d\r\n0\r\n\r\n"), ("0\r\n", "no field\r\n\r\n")]
+    {
+        for size in [usize::MAX, 1] {
+            let passed = pass(&[(ClientToServer, format!("{head}{good}{bad}GET / HTTP/1.1\r\n\r\n").as_bytes())], size);
+            let wanted = format!("{head}{good}").replace("localhost", "api.example:8443");
+            assert_eq!(passed.text(ClientToServer), wanted, "{bad}");
+            assert_eq!(passed.refused, Some((400, true)), "{bad}");
+        }
+    }
+}
+
+#[test]
+fn redirects_past_the_proxy_are_told_once() {
+    for (place, away) in [
+        ("http://api.example:8443/mcp", true),
+        ("https://api.example/mcp", true),
+        ("https://other.example:8443/mcp", true),
+        ("//api.example:8443/mcp", false),
+        ("/mcp", false),
+        ("", false),
+    ] {
+        let mut talk = talk();
+        talk.push(ClientToServer, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        let answer = format!("HTTP/1.1 308 Permanent Redirect\r\nLocation: {place}\r\nContent-Length: 0\r\n\r\n");
+        talk.push(ServerToClient, answer.as_bytes());
+        let mut out = Vec::new();
+        talk.take(ServerToClient, &mut out);
+        assert_eq!(String::from_utf8_lossy(&out), answer);
+        assert_eq!(talk.away(), away.then(|| place.to_owned()));
+        assert_eq!(talk.away(), None);
+    }
+}
+
+#[test]
+fn only_heads_and_lines_of_framing_are_held() {
+    let mut talk = talk();
+    let mut taken = |direction, text: &str| {
+        talk.push(direction, text.as_bytes());
+        let mut out = Vec::new();
+        talk.take(direction, &mut out);
+        String::from_utf8(out).unwrap()
+    };
+    assert_eq!(taken(ClientToServer, "GET /sse HTTP/1.1\r\nHost: localhost\r\n"), "");
+    assert_eq!(taken(ClientToServer, "\r\n"), "GET /sse HTTP/1.1\r\nHost: api.example:8443\r\n\r\n");
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+    assert_eq!(taken(ServerToClient, head), head);
+    for text in ["8\r\n", "data", ": ", "x\n", "\r\n", "1\r\n\n"] {
+        assert_eq!(taken(ServerToClient, text), text);
+    }
+}
+
+#[test]
+fn a_server_that_is_no_http_is_for_the_client_to_judge() {
+    for said in ["\x16\x03\x01\x02\0", "SSH-2.0-x\r\n", "HTTP/1.1 200 OK\n\nno length", "HTTP/1.1 200 OK\r\nX\r\n\r\n"]
+    {
+        for size in [usize::MAX, 1] {
+            let asked = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+            let passed = pass(&[(ClientToServer, asked), (ServerToClient, said.as_bytes())], size);
+            assert_eq!(passed.text(ServerToClient), said);
+        }
+    }
+}
+
+/// What a client that sends this and no more, and keeps the connection, is told by a proxy without any patience.
+fn told(sent: &str) -> String {
+    let (listener, (tape, _spool)) = (TcpListener::bind("127.0.0.1:0").unwrap(), tape());
+    let record = Record { tape, loss: Loss::default() };
+    let mut proxy = Proxy::new("http://127.0.0.1:1/", &Options::default(), Vec::new(), record).unwrap();
+    proxy.patience = Duration::from_millis(20);
+    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    client.write_all(sent.as_bytes()).unwrap();
+    let (stop, _goes_on) = std::os::unix::net::UnixStream::pair().unwrap();
+    let relay = thread::spawn(move || proxy.relay(stop.as_fd(), listener.accept().unwrap().0));
+    let mut told = String::new();
+    client.read_to_string(&mut told).unwrap();
+    drop(client);
+    relay.join().unwrap();
+    told
+}
+
+#[test]
+fn nobody_holds_a_connection_by_being_slow() {
+    assert_eq!(told(""), "");
+    for sent in ["G", "GET / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: localhost\r\n"] {
+        let told = told(sent);
+        assert!(told.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{told}");
+    }
+}
+
+#[test]
+fn a_signal_ends_a_connection() {
+    let (listener, (tape, _spool)) = (TcpListener::bind("127.0.0.1:0").unwrap(), tape());
+    let record = Record { tape, loss: Loss::default() };
+    let proxy = Proxy::new("http://127.0.0.1:1/", &Options::default(), Vec::new(), record).unwrap();
+    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (stop, mut signal) = std::os::unix::net::UnixStream::pair().unwrap();
+    let relay = thread::spawn(move || proxy.relay(stop.as_fd(), listener.accept().unwrap().0));
+    signal.write_all(b"X").unwrap();
+    assert_eq!(client.read(&mut [0]).unwrap(), 0);
+    relay.join().unwrap();
+}
+
+/// Pieces of what clients and servers say.
+fn fragment() -> impl Strategy<Value = Vec<u8>> {
+    let known = LONG.iter().flat_map(|(_, text)| text.split_inclusive("\r\n")).map(|line| line.as_bytes().to_vec());
+    prop_oneof![
+        4 => proptest::sample::select(known.collect::<Vec<_>>()),
+        1 => proptest::collection::vec(any::<u8>(), 0..20),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn any_cutting_gives_the_same_bytes(size in 1..200usize) {
+        prop_assert_eq!(pass(&long(), size), pass(&long(), usize::MAX));
+    }
+
+    #[test]
+    fn whatever_is_said_what_passes_is_a_beginning_of_what_passes_otherwise(
+        steps in proptest::collection::vec((any::<bool>(), fragment()), 0..30),
+        size in 1..50usize,
+    ) {
+        let said: Vec<_> = steps.iter().map(|(asked, bytes)| (if *asked { ClientToServer } else { ServerToClient }, &**bytes)).collect();
+        let (whole, cut) = (pass(&said, usize::MAX), pass(&said, size));
+        prop_assert_eq!(whole.refused.map(|(status, _)| status), cut.refused.map(|(status, _)| status));
+        prop_assert!(cut.said[0].starts_with(&whole.said[0]) || whole.said[0].starts_with(&cut.said[0]));
+        // A server's bytes all come through in the end, whatever they are.
+        let sent: usize = said.iter().filter(|(direction, _)| *direction == ServerToClient).map(|(_, bytes)| bytes.len()).sum();
+        prop_assert!(memchr::memmem::find(&cut.said[1], b"http://").is_some() || cut.said[1].len() == sent);
+        prop_assert_eq!(&whole.said[1], &cut.said[1]);
+    }
+
+    /// What is passed on is read in one way by whoever reads it: passed on again it stays as it is.
+    #[test]
+    fn what_was_passed_on_passes(bytes in proptest::collection::vec(fragment(), 0..20)) {
+        let passed = request(&String::from_utf8_lossy(&bytes.concat()));
+        let mut again = talk();
+        let renamed = String::from_utf8_lossy(&passed.said[0]).replace("api.example:8443", "localhost:8443");
+        again.push(ClientToServer, renamed.as_bytes());
+        prop_assert!(again.refused().is_none());
+    }
+}

@@ -1,0 +1,569 @@
+//! `mcptap proxy` between clients and servers that do anything.
+
+use std::fs;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rusqlite::Connection;
+use rustix::net::sockopt::set_socket_linger;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::program::{mcptap, root};
+use crate::replay::scene::{Client, Scene, Served, everything, stdout};
+use crate::wrapped::{line, of_type, place, recorded, request, texts};
+
+/// A proxy that runs, at most until it is dropped.
+pub struct Proxying {
+    child: Child,
+    lines: Option<JoinHandle<String>>,
+    stderr: BufReader<ChildStderr>,
+    /// What clients are given.
+    pub url: String,
+}
+
+/// How it ended.
+pub struct Ended {
+    pub status: Option<i32>,
+    /// What it printed.
+    pub lines: Vec<Value>,
+    /// What it said behind its first line.
+    pub stderr: String,
+}
+
+impl Proxying {
+    /// One at a free port of this machine, for the server at `to`.
+    pub fn start(db: &Path, to: &str, options: &[&str]) -> Proxying {
+        Proxying::listening("0", db, to, options)
+    }
+
+    fn listening(address: &str, db: &Path, to: &str, options: &[&str]) -> Proxying {
+        let mut command = mcptap();
+        command.args(["proxy", "--json", "--listen", address, "--to", to, "--db"]).arg(db).args(options);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("mcptap runs");
+        let mut stdout = child.stdout.take().expect("a pipe");
+        let lines = thread::spawn(move || {
+            let mut lines = String::new();
+            stdout.read_to_string(&mut lines).expect("text");
+            lines
+        });
+        let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+        let said = line(&mut stderr);
+        let url = said.strip_prefix("mcptap: give clients ").and_then(|said| said.split_once(' '));
+        let Some((url, rest)) = url else { panic!("{said}") };
+        assert_eq!(rest, format!("in place of {to}; Ctrl-C ends it"));
+        Proxying { child, lines: Some(lines), stderr, url: url.to_owned() }
+    }
+
+    fn address(&self) -> &str {
+        self.url.split('/').nth(2).expect("an authority")
+    }
+
+    fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address()).expect("it listens")
+    }
+
+    /// Sends bytes on a connection of their own, and reads to its end.
+    fn raw(&self, text: &str) -> String {
+        let mut stream = self.connect();
+        stream.write_all(text.as_bytes()).expect("it reads");
+        let mut said = String::new();
+        stream.read_to_string(&mut said).expect("it answers");
+        said
+    }
+
+    /// Waits for the next thing that it says to the person.
+    fn said(&mut self) -> String {
+        line(&mut self.stderr)
+    }
+
+    /// Ctrl-C.
+    pub fn end(mut self) -> Ended {
+        let process = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a process id");
+        kill_process(process, Signal::INT).expect("it lives");
+        let mut stderr = String::new();
+        self.stderr.read_to_string(&mut stderr).expect("text");
+        let lines = self.lines.take().expect("it ends once").join().expect("it was read");
+        let lines = lines.lines().map(|line| serde_json::from_str(line).expect("lines are JSON")).collect();
+        Ended { status: self.child.wait().expect("it ends").code(), lines, stderr }
+    }
+}
+
+impl Drop for Proxying {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A server that does this with each connection; its URL.
+fn server(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let serve = serve.clone();
+            thread::spawn(move || serve(stream));
+        }
+    });
+    format!("http://{address}/mcp")
+}
+
+/// A server for one connection, which it hands over.
+fn handed_over() -> (String, Receiver<TcpStream>) {
+    let (send, connections) = channel();
+    (server(move |stream| send.send(stream).expect("it is waited for")), connections)
+}
+
+/// Reads up to an empty line.
+fn head(stream: &mut impl Read) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).expect("a head");
+        head.push(byte[0]);
+    }
+    String::from_utf8(head).expect("text")
+}
+
+/// Reads exactly this.
+fn expect(stream: &mut impl Read, text: &str) {
+    let mut read = vec![0; text.len()];
+    stream.read_exact(&mut read).expect("it comes");
+    assert_eq!(String::from_utf8_lossy(&read), text);
+}
+
+const GET: &str = "GET /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+fn post(body: &str) -> String {
+    let length = body.len();
+    format!(
+        "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+    )
+}
+
+#[test]
+fn events_pass_before_the_next_come_and_nothing_waits_for_the_end_of_anything() {
+    let (_folder, db) = place();
+    let (url, connections) = handed_over();
+    let proxying = Proxying::start(&db, &url, &[]);
+    let mut client = proxying.connect();
+    client.write_all(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n").expect("sent");
+    let mut server = connections.recv().expect("a connection");
+    assert!(head(&mut server).contains("Transfer-Encoding: chunked"));
+    // Each waits for the other, piece by piece.
+    for piece in ["5\r\n", "ab", "cde", "\r\n"] {
+        client.write_all(piece.as_bytes()).expect("sent");
+        if piece != "5\r\n" {
+            expect(&mut server, if piece == "ab" { "5\r\nab" } else { piece });
+        }
+    }
+    let answer = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+    server.write_all(answer.as_bytes()).expect("sent");
+    expect(&mut client, answer);
+    for number in 0..50 {
+        let event = format!("b\r\ndata: {number:03}\n\n\r\n");
+        server.write_all(event.as_bytes()).expect("sent");
+        expect(&mut client, &event);
+    }
+    client.write_all(b"0\r\n\r\n").expect("sent");
+    expect(&mut server, "0\r\n\r\n");
+    drop((client, server));
+    assert_eq!(proxying.end().status, Some(0));
+}
+
+#[test]
+fn a_half_that_is_closed_is_closed_on_the_other_side_only() {
+    let (_folder, db) = place();
+    let (url, connections) = handed_over();
+    let proxying = Proxying::start(&db, &url, &[]);
+    let mut client = proxying.connect();
+    client.write_all(GET.as_bytes()).expect("sent");
+    client.shutdown(Shutdown::Write).expect("half closed");
+    let mut server = connections.recv().expect("a connection");
+    let mut asked = String::new();
+    server.read_to_string(&mut asked).expect("to its end");
+    assert_eq!(asked, GET.replace("localhost", url.split('/').nth(2).expect("an authority")));
+    server.write_all(b"HTTP/1.1 200 OK\r\n\r\nuntil the end").expect("the other half is open");
+    drop(server);
+    let mut answered = String::new();
+    client.read_to_string(&mut answered).expect("to its end");
+    assert_eq!(answered, "HTTP/1.1 200 OK\r\n\r\nuntil the end");
+    assert_eq!(proxying.end().stderr, "");
+}
+
+/// Closes a connection as one that broke.
+fn reset(stream: TcpStream) {
+    set_socket_linger(&stream, Some(Duration::ZERO)).expect("a socket");
+}
+
+#[test]
+fn resets_are_passed_on() {
+    let (_folder, db) = place();
+    let (url, connections) = handed_over();
+    let proxying = Proxying::start(&db, &url, &[]);
+    let begin = || {
+        let mut client = proxying.connect();
+        client.write_all(GET.as_bytes()).expect("sent");
+        let mut server = connections.recv().expect("a connection");
+        head(&mut server);
+        server.write_all(b"HTTP/1.1 200 OK\r\n\r\n").expect("sent");
+        head(&mut client);
+        (client, server)
+    };
+    let (client, mut server) = begin();
+    reset(client);
+    assert_eq!(server.read(&mut [0]).expect_err("it broke").kind(), ErrorKind::ConnectionReset);
+    let (mut client, server) = begin();
+    reset(server);
+    assert_eq!(client.read(&mut [0]).expect_err("it broke").kind(), ErrorKind::ConnectionReset);
+    assert_eq!(proxying.end().stderr, "");
+}
+
+#[test]
+fn what_becomes_another_protocol_passes_too() {
+    let (_folder, db) = place();
+    let (url, connections) = handed_over();
+    let proxying = Proxying::start(&db, &url, &[]);
+    let mut client = proxying.connect();
+    client.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n").expect("sent");
+    let mut server = connections.recv().expect("a connection");
+    head(&mut server);
+    server.write_all(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n\0hello").expect("sent");
+    head(&mut client);
+    expect(&mut client, "\0hello");
+    client.write_all(b"\x01GET / nonsense\n").expect("sent");
+    expect(&mut server, "\x01GET / nonsense\n");
+    drop((client, server));
+    assert_eq!(proxying.end().stderr, "");
+}
+
+/// Bodies that no buffer holds, both ways at once, to a server that sends back what it gets.
+#[test]
+fn large_bodies_pass_whole_and_a_slow_reader_holds_up_its_server() {
+    const SIZE: usize = 32 << 20;
+    let (_folder, db) = place();
+    let echo = |stream: TcpStream| {
+        let (mut reader, mut writer) = (stream.try_clone().expect("a socket"), stream);
+        head(&mut reader);
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {SIZE}\r\n\r\n");
+        writer.write_all(head.as_bytes()).expect("sent");
+        std::io::copy(&mut reader.take(SIZE as u64), &mut writer).expect("sent back");
+    };
+    let proxying = Proxying::start(&db, &server(echo), &["--no-save"]);
+    let mut client = proxying.connect();
+    let body: Vec<u8> = (0..SIZE).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 13) as u8).collect();
+    let mut writer = client.try_clone().expect("a socket");
+    let sent = body.clone();
+    let writing = thread::spawn(move || {
+        let head = format!("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {SIZE}\r\n\r\n");
+        writer.write_all(head.as_bytes()).and_then(|()| writer.write_all(&sent)).expect("sent");
+    });
+    head(&mut client);
+    let mut echoed = vec![0; SIZE];
+    client.read_exact(&mut echoed).expect("all of it");
+    writing.join().expect("all was sent");
+    assert!(echoed == body);
+    let ended = proxying.end();
+    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
+    assert_eq!(ended.lines.last().expect("a summary")["exchanges"], 1);
+}
+
+#[test]
+fn heads_on_which_servers_could_disagree_never_reach_one() {
+    let (_folder, db) = place();
+    let (url, connections) = handed_over();
+    let proxying = Proxying::start(&db, &url, &[]);
+    let both = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let smuggled = format!("{both}1\r\nZ\r\n0\r\n\r\n{GET}");
+    let huge = format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(100_000));
+    let cases = [
+        (smuggled.as_str(), "400 Bad Request", "both Transfer-Encoding and Content-Length"),
+        ("GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n", "421 Misdirected Request", "--allow-host NAME"),
+        (&huge, "431 Request Header Fields Too Large", "the head is too long"),
+        ("CONNECT other:443 HTTP/1.1\r\nHost: localhost\r\n\r\n", "400 Bad Request", "takes no requests for others"),
+    ];
+    for (said, status, why) in cases {
+        let answer = proxying.raw(said);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")) && answer.contains(why), "{answer}");
+        assert!(answer.contains("\r\nConnection: close\r\n") && answer.contains("\r\n\r\nmcptap proxy: "), "{answer}");
+    }
+    // What came before it on the connection is answered first.
+    let mut client = proxying.connect();
+    client.write_all(format!("{GET}{smuggled}").as_bytes()).expect("sent");
+    let mut server = connections.recv().expect("only what is in order reaches the server");
+    head(&mut server);
+    let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    server.write_all(answer.as_bytes()).expect("sent");
+    expect(&mut client, answer);
+    assert!(head(&mut client).starts_with("HTTP/1.1 400 Bad Request\r\n"));
+    assert_eq!(server.read(&mut [0]).expect("it is closed"), 0);
+    assert!(connections.try_recv().is_err());
+    let ended = proxying.end();
+    assert_eq!(ended.stderr.lines().count(), 5, "{}", ended.stderr);
+    let statuses: Vec<_> =
+        of_type(&ended.lines, "exchange").iter().map(|exchange| exchange["status"].clone()).collect();
+    // What was refused is recorded too, with what it would have smuggled.
+    assert_eq!(statuses[..6], [json!(400), json!(421), json!(431), json!(400), json!(200), json!(400)]);
+}
+
+#[test]
+fn a_server_that_cannot_be_had_is_502_and_said() {
+    let nobody = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("an address");
+    let silent = server(|mut stream| {
+        head(&mut stream);
+        expect(&mut stream, &request(1));
+    });
+    let broken = server(|mut stream| {
+        head(&mut stream);
+        reset(stream);
+    });
+    let plain =
+        server(|mut stream| drop(stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n"))).replace("http", "https");
+    for (to, why) in [
+        (format!("http://{nobody}/mcp"), "connection refused: nobody listens there"),
+        ("http://nowhere.invalid/mcp".to_owned(), "the host's name is not known"),
+        (silent, "it closed the connection without an answer"),
+        (broken, "the connection broke without an answer"),
+        (plain, "does not speak TLS"),
+    ] {
+        let (_folder, db) = place();
+        let mut proxying = Proxying::start(&db, &to, &[]);
+        let asked = post(&request(1));
+        for _ in 0..3 {
+            let answer = proxying.raw(&asked);
+            assert!(answer.starts_with("HTTP/1.1 502 Bad Gateway\r\n") && answer.contains(why), "{to}: {answer}");
+            assert_eq!(answer.lines().skip_while(|line| !line.is_empty()).count(), 2, "one line of text: {answer}");
+        }
+        assert!(proxying.said().contains(why), "{to}");
+        let ended = proxying.end();
+        assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""), "{to}: it is said once");
+        assert_eq!(texts(&recorded(&db), "client-to-server"), [request(1), request(1), request(1)], "{to}");
+        assert_eq!(of_type(&ended.lines, "exchange")[0]["status"], 502, "{to}");
+    }
+}
+
+#[test]
+fn a_proxy_of_itself_is_found_out() {
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("an address").port();
+    let (_folder, db) = place();
+    let proxying = Proxying::listening(&port.to_string(), &db, &format!("http://localhost:{port}/mcp"), &[]);
+    assert!(proxying.raw(GET).contains("that is this proxy itself"));
+}
+
+/// A conversation over HTTP with the server of the replays, by whom it does not matter: a replay.
+fn conversation(scene: &Scene, url: &str) {
+    let done = scene.run(&["replay", "1", "--to", url, "--no-save", "--ignore=now:/**"]);
+    assert_eq!(done.status.code(), Some(0), "{}{}", stdout(&done), String::from_utf8_lossy(&done.stderr));
+}
+
+fn scene() -> Scene {
+    let scene = Scene::new();
+    scene.record(&[], everything);
+    scene
+}
+
+#[test]
+fn servers_behind_tls_are_recorded_in_the_clear() {
+    let scene = scene();
+    let pem = root().join("tests/it/replay/server.pem").display().to_string();
+    let served = Served::start(&scene, &["--tls", &pem]);
+    let to = served.url("/mcp").replace("http:", "https:");
+    let (_folder, db) = place();
+    let proxying = Proxying::start(&db, &to, &["--cacert", &pem]);
+    conversation(&scene, &proxying.url);
+    conversation(&scene, &proxying.url.replace("/mcp", "/sse"));
+    assert_eq!(proxying.end().stderr, "");
+    let lines = recorded(&db);
+    let transports: Vec<_> = of_type(&lines, "session").iter().map(|session| session["transport"].clone()).collect();
+    assert_eq!(transports, [json!("streamable-http"), json!("http-sse")]);
+    let server = to.trim_start_matches("https://").trim_end_matches("/mcp");
+    for session in of_type(&lines, "session") {
+        assert_eq!((&session["peers"]["server"], &session["unanswered"]), (&json!(server), &json!(0)));
+    }
+    // Without that certificate nobody is believed.
+    let proxying = Proxying::start(&db, &to, &[]);
+    let answer = proxying.raw(GET);
+    assert!(answer.starts_with("HTTP/1.1 502") && answer.contains("--cacert FILE"), "{answer}");
+    let mut insecure = Proxying::start(&db, &to, &["--insecure"]);
+    assert!(insecure.said().contains("whoever answers for https://"));
+    conversation(&scene, &insecure.url);
+}
+
+#[test]
+fn redirects_lead_to_the_proxy_again() {
+    let scene = scene();
+    let served = Served::start(&scene, &["--elsewhere", "http://elsewhere.invalid/mcp"]);
+    let (_folder, db) = place();
+    let at = served.url("");
+    let absolute = server(move |mut stream| {
+        head(&mut stream);
+        let (host, location) = ("api.test", stream.local_addr().expect("an address"));
+        let answer = format!(
+            "HTTP/1.1 307 Temporary Redirect\r\nX: {host}\r\nLocation: http://{location}/mcp/\r\nContent-Length: 0\r\n\r\n"
+        );
+        stream.write_all(answer.as_bytes()).expect("sent");
+    });
+    let proxying = Proxying::start(&db, &absolute, &[]);
+    let answer = proxying.raw(&GET.replace("localhost", "localhost:1234"));
+    assert!(answer.contains("\r\nLocation: http://localhost:1234/mcp/\r\n"), "{answer}");
+    assert_eq!(proxying.end().stderr, "");
+    let mut proxying = Proxying::start(&db, &format!("{at}/old"), &[]);
+    conversation(&scene, &proxying.url);
+    let mut client = proxying.connect();
+    client.write_all(post(&request(1)).replace("/mcp", "/away").as_bytes()).expect("sent");
+    assert!(head(&mut client).contains("Location: http://elsewhere.invalid/mcp\r\n"));
+    assert!(proxying.said().contains("redirected to http://elsewhere.invalid/mcp"));
+}
+
+#[test]
+fn the_database_may_be_locked_or_none_and_clients_are_served() {
+    let scene = scene();
+    let served = Served::start(&scene, &[]);
+    let (folder, db) = place();
+    let holder = Connection::open(&db).expect("the database is made");
+    holder.execute_batch("BEGIN EXCLUSIVE").expect("it is free");
+    let mut proxying = Proxying::start(&db, &served.url("/mcp"), &[]);
+    conversation(&scene, &proxying.url);
+    assert!(proxying.said().starts_with("mcptap: not recorded yet, clients are served all the same: "));
+    holder.execute_batch("COMMIT").expect("it is ours");
+    conversation(&scene, &proxying.url);
+    let ended = proxying.end();
+    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
+    assert_eq!(of_type(&recorded(&db), "session").len(), 2, "what passed meanwhile has waited");
+
+    fs::write(folder.path().join("text"), "no database, but a file of somebody's\n").expect("the file is written");
+    for db in ["text", "text/below", "."] {
+        let mut proxying = Proxying::start(&folder.path().join(db), &served.url("/mcp"), &[]);
+        conversation(&scene, &proxying.url);
+        assert!(proxying.said().contains("not recorded yet"));
+        let ended = proxying.end();
+        assert_eq!(ended.status, Some(2), "{db}");
+        assert!(ended.stderr.starts_with("mcptap: nothing was saved: "), "{}", ended.stderr);
+        assert!(of_type(&ended.lines, "message").len() > 20, "it is printed all the same");
+    }
+}
+
+#[test]
+fn two_proxies_share_a_database() {
+    let scene = scene();
+    let (_folder, db) = place();
+    let served = [Served::start(&scene, &[]), Served::start(&scene, &[])];
+    let proxies = served.each_ref().map(|served| Proxying::start(&db, &served.url("/mcp"), &[]));
+    thread::scope(|scope| {
+        for proxying in &proxies {
+            scope.spawn(|| conversation(&scene, &proxying.url));
+        }
+    });
+    for proxying in proxies {
+        let ended = proxying.end();
+        assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
+    }
+    assert_eq!(of_type(&recorded(&db), "session").len(), 2);
+}
+
+#[test]
+fn secrets_are_masked_unless_asked_otherwise() {
+    let (url, connections) = handed_over();
+    thread::spawn(move || {
+        for mut stream in connections {
+            head(&mut stream);
+            expect(&mut stream, &request(1));
+            let body = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+            let length = body.len();
+            let answer =
+                format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}");
+            stream.write_all(answer.as_bytes()).expect("sent");
+        }
+    });
+    for (options, found) in [(&[][..], false), (&["--keep-secrets"], true)] {
+        let (_folder, db) = place();
+        let proxying = Proxying::start(&db, &url, options);
+        proxying.raw(&post(&request(1)).replace("Host", "Authorization: Bearer sesame\r\nHost"));
+        let ended = proxying.end();
+        let printed = format!("{:?}", ended.lines);
+        assert_eq!((ended.status, printed.contains("sesame")), (Some(0), found));
+        let bytes = fs::read(&db).expect("the database");
+        assert_eq!(memchr::memmem::find(&bytes, b"sesame").is_some(), found);
+    }
+}
+
+#[test]
+fn nobody_reads_its_lines_and_it_goes_on() {
+    let scene = scene();
+    let served = Served::start(&scene, &[]);
+    let (_folder, db) = place();
+    let mut command = mcptap();
+    command.args(["proxy", "--listen", "127.0.0.1:0", "--to", &served.url("/mcp"), "--db"]).arg(&db);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("mcptap runs");
+    drop(child.stdout.take());
+    let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+    let mut said = String::new();
+    stderr.read_line(&mut said).expect("text");
+    let url = said.split(' ').nth(3).expect("a URL").to_owned();
+    conversation(&scene, &url);
+    conversation(&scene, &url);
+    kill_process(Pid::from_child(&child), Signal::TERM).expect("it lives");
+    said.clear();
+    stderr.read_to_string(&mut said).expect("text");
+    assert_eq!((child.wait().expect("it ends").code(), said.as_str()), (Some(0), ""));
+    assert_eq!(of_type(&recorded(&db), "session").len(), 2);
+}
+
+#[test]
+fn where_it_listens_and_what_cannot_be() {
+    let (_folder, db) = place();
+    let (url, _connections) = handed_over();
+    for (address, wanted) in [("0", "127.0.0.1:"), ("localhost:0", "127.0.0.1:"), ("127.0.0.2:0", "127.0.0.2:")] {
+        let proxying = Proxying::listening(address, &db, &url, &[]);
+        assert!(proxying.address().starts_with(wanted), "{address}: {}", proxying.url);
+        assert_eq!(proxying.end().stderr, "");
+    }
+    if TcpListener::bind("[::1]:0").is_ok() {
+        let proxying = Proxying::listening("[::1]:0", &db, &url, &[]);
+        assert!(proxying.url.starts_with("http://[::1]:") && proxying.url.ends_with("/mcp"), "{}", proxying.url);
+    } else {
+        eprintln!("not tested: there is no [::1]");
+    }
+    let mut open = Proxying::listening("0.0.0.0:0", &db, &url, &[]);
+    assert!(open.said().starts_with("mcptap: whoever reaches this machine reaches the server"));
+    let taken = open.address().replace("0.0.0.0", "127.0.0.1");
+    for (listen, to, why) in [
+        (taken.as_str(), url.as_str(), "cannot listen at"),
+        ("nonsense", &url, "cannot listen at nonsense"),
+        ("0", "ftp://x/", "a URL begins with http:// or https://"),
+        ("0", "http://user:password@x/", "each client sends its own Authorization"),
+    ] {
+        let done = mcptap().args(["proxy", "--listen", listen, "--to", to]).output().expect("mcptap runs");
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(done.status.code() == Some(2) && said.contains(why) && said.lines().count() == 1, "{said}");
+    }
+}
+
+/// A recording of a proxy is one like any other: the server can be asked again, and the same packets give the same sessions.
+#[test]
+fn a_recording_is_replayed_and_exported() {
+    let scene = scene();
+    let served = Served::start(&scene, &[]);
+    let proxying = Proxying::start(&scene.path("mcptap.db"), &served.url("/mcp"), &[]);
+    conversation(&scene, &proxying.url);
+    proxying.end();
+    let done = scene.run(&["replay", "2", "--to", &served.url("/mcp"), "--no-save", "--ignore=now:/**"]);
+    assert_eq!(done.status.code(), Some(0), "{}", stdout(&done));
+    let file = scene.path("session.pcapng").display().to_string();
+    scene.run(&["export", "2", "--format", "pcapng", "-o", &file]);
+    let done = scene.run(&["diff", "2", &file]);
+    assert_eq!(done.status.code(), Some(0), "{}", stdout(&done));
+    // The mock of what was recorded over HTTP is a server for STDIO.
+    let mut mock = scene.mcptap();
+    mock.args(["mock", "2"]).stderr(Stdio::piped());
+    let mut client = Client::start(mock);
+    client.open();
+    everything(&mut client);
+    assert_eq!(client.end().0, Some(0));
+}
