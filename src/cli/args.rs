@@ -317,6 +317,8 @@ pub enum Format {
     Har,
     /// A page for a browser, in one file that fetches nothing: timeline, messages, findings
     Html,
+    /// Traces for OpenTelemetry: a span for each request with its answer (OTLP/JSON)
+    Otlp,
     /// The packets, as a capture file
     Pcapng,
     /// A sequence diagram that code hosts draw in issues and documents

@@ -14,7 +14,7 @@ use super::filter;
 use super::target::{self, Opened};
 use crate::export::har::Har;
 use crate::export::html::{self, Html};
-use crate::export::{jsonl, mermaid, pcapng};
+use crate::export::{jsonl, mermaid, otlp, pcapng};
 use crate::filter::Filter;
 use crate::mcp::{Message, Session, SessionNumber, Transport};
 use crate::source::{Item, Source};
@@ -35,6 +35,7 @@ pub fn run(arguments: Export, db: Option<PathBuf>) -> Result<ExitCode> {
         Format::Jsonl => opened.sessions()?.iter().try_for_each(|session| lines(&opened, session, filter, out)),
         Format::Har => exchanges(&opened, filter, out),
         Format::Html => page(&opened, filter.zip(arguments.filter.as_deref()), out),
+        Format::Otlp => traces(&opened, filter, out),
         Format::Pcapng => packets(&opened, out),
         Format::Mermaid => diagram(&opened, filter, out),
     })?;
@@ -96,16 +97,36 @@ fn exchanges(opened: &Opened, filter: Option<&Filter>, out: &mut dyn Write) -> R
     }
     let mut har = Har::new(&opened.reader, out)?;
     for session in http {
-        let mut chosen = BTreeSet::new();
-        if filter.is_some() {
-            messages(opened, session.number, Scope::Session(session.number), filter, &mut |message| {
-                chosen.extend(message.exchange);
-                Ok(())
-            })?;
-        }
-        har.session(session, &|exchange| filter.is_none() || chosen.contains(&exchange))?;
+        let chosen = chosen(opened, session, filter, |message| message.exchange)?;
+        har.session(session, &|exchange| chosen.as_ref().is_none_or(|chosen| chosen.contains(&exchange)))?;
     }
     Ok(har.finish()?)
+}
+
+/// The requests of the sessions as spans; with a filter those that fit it, or whose answer does.
+fn traces(opened: &Opened, filter: Option<&Filter>, out: &mut dyn Write) -> Result<()> {
+    for session in opened.sessions()? {
+        let request = |message: &Message| message.answers.or(Some(message.number));
+        let chosen = chosen(opened, &session, filter, request)?;
+        otlp::write_session(&opened.reader, &session, chosen.as_ref(), out)?;
+    }
+    Ok(())
+}
+
+/// What the messages of a session that fit the filter name; without a filter nothing is chosen.
+fn chosen<T: Ord>(
+    opened: &Opened,
+    session: &Session,
+    filter: Option<&Filter>,
+    name: impl Fn(&Message) -> Option<T>,
+) -> Result<Option<BTreeSet<T>>> {
+    let Some(filter) = filter else { return Ok(None) };
+    let mut chosen = BTreeSet::new();
+    messages(opened, session.number, Scope::Session(session.number), Some(filter), &mut |message| {
+        chosen.extend(name(message));
+        Ok(())
+    })?;
+    Ok(Some(chosen))
 }
 
 /// The sessions as a page for a browser.

@@ -6,6 +6,7 @@ mod json;
 pub mod jsonl;
 pub mod junit;
 pub mod mermaid;
+pub mod otlp;
 pub mod pcapng;
 pub mod sarif;
 #[cfg(test)]

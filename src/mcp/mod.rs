@@ -15,6 +15,7 @@ pub mod session;
 pub mod shape;
 #[cfg(test)]
 pub(crate) mod talk;
+pub mod trace;
 pub mod tracker;
 
 pub use message::{Carrier, Message, MessageNumber, Transport};

@@ -2,6 +2,7 @@
 
 mod har;
 mod html;
+mod otlp;
 
 use std::path::Path;
 use std::process::Output;

@@ -98,6 +98,8 @@ fn exports() {
         ("helpdesk", "capture.pcapng", "har"),
         ("weather", "capture.pcapng", "html"),
         ("polluted-stdout", "stdio.pcapng", "html"),
+        ("weather", "capture.pcapng", "otlp"),
+        ("polluted-stdout", "stdio.pcapng", "otlp"),
     ];
     for (sample, capture, format) in kinds {
         let sample = root().join("samples").join(sample);
