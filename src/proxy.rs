@@ -10,7 +10,8 @@
 //!
 //! * **Bytes pass as they come.** Nothing is gathered, so events pass before the next come; bodies may have any size. Each client's connection
 //!   has one of its own to the server, so that nobody's requests mix ([`relay`]).
-//! * **Names of places change, and nothing else** ([`heads`]): the server's own name in `Host`, the proxy's in redirects to the server.
+//! * **Names of places change, and nothing else**: the server's own name in `Host`, the proxy's in redirects to the server ([`heads`]) and in the address that a stream
+//!   of HTTP+SSE announces ([`endpoint`]).
 //! * **What cannot be read without a guess is not passed on** ([`conversation`]): the server might read it otherwise.
 //! * **Recording comes second** ([`Track`]): it is bounded, and counts what it has no room for.
 //!
@@ -18,6 +19,7 @@
 //! that the proxy makes up itself (502 and the like) are recorded too.
 
 mod conversation;
+mod endpoint;
 mod heads;
 mod relay;
 #[cfg(test)]

@@ -5,11 +5,12 @@
 //! bytes for the client ◄─ as far as it is understood ◄─ decoder ◄─ held ◄─ bytes of the server
 //! ```
 //!
-//! So only heads, and lines that frame chunks, are held until they are whole; and what was passed on means to the record what it meant here.
+//! So only heads, and lines that frame chunks, are held until they are whole ([`endpoint`](super::endpoint) holds one line more); and what was passed on means to the record what it meant here.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::endpoint::{Announcement, Change};
 use super::heads::{Places, Redirect, Refusal};
 use crate::capture::Limits;
 use crate::decode::http::{Head, HttpEvent, StartLine};
@@ -43,6 +44,8 @@ struct State {
     waiting: u64,
     /// An answer has begun.
     answers: bool,
+    /// It may begin with an address at the server.
+    announcement: Option<Announcement>,
     refused: Option<Refused>,
     /// Where the server redirected past the proxy.
     away: Option<String>,
@@ -62,15 +65,15 @@ struct Way {
     /// Offset of what is held.
     start: u64,
     held: Vec<u8>,
-    /// Heads that are held, each by its offsets, and what is passed on in their place.
-    heads: VecDeque<(u64, u64, Vec<u8>)>,
-    /// Nothing is passed on from here.
+    /// What changes of it, in order.
+    changes: VecDeque<Change>,
+    /// Nothing is passed on from here, for now or for good.
     cut: u64,
 }
 
 impl Way {
     fn new() -> Way {
-        Way { start: 0, held: Vec::new(), heads: VecDeque::new(), cut: u64::MAX }
+        Way { start: 0, held: Vec::new(), changes: VecDeque::new(), cut: u64::MAX }
     }
 
     /// Appends what stands before this offset, in its new form, and lets go of it.
@@ -78,10 +81,10 @@ impl Way {
         let end = end.min(self.cut).max(self.start);
         let place = |offset: u64| (offset - self.start) as usize;
         let mut at = self.start;
-        while let Some((from, to, text)) = self.heads.pop_front_if(|(_, to, _)| *to <= end) {
-            out.extend_from_slice(&self.held[place(at)..place(from)]);
+        while let Some((range, text)) = self.changes.pop_front_if(|(range, _)| range.end <= end) {
+            out.extend_from_slice(&self.held[place(at)..place(range.start)]);
             out.extend_from_slice(&text);
-            at = to;
+            at = range.end;
         }
         out.extend_from_slice(&self.held[place(at)..place(end)]);
         self.held.drain(..place(end));
@@ -99,6 +102,7 @@ impl Conversation {
             has_more: false,
             waiting: 0,
             answers: false,
+            announcement: None,
             refused: None,
             away: None,
         };
@@ -176,6 +180,10 @@ impl State {
             HttpEvent::End { direction: Direction::ServerToClient, .. } => {
                 self.waiting = self.waiting.saturating_sub(1);
                 self.answers = false;
+                self.release();
+            }
+            HttpEvent::Content { direction: Direction::ServerToClient, offset, bytes, .. } => {
+                self.content(offset, bytes);
             }
             HttpEvent::Anomaly { direction: Direction::ClientToServer, anomaly, .. } => self.odd(&anomaly),
             // What is odd in answers is for the client to judge, as without us.
@@ -188,7 +196,7 @@ impl State {
         match self.places.request(head) {
             Ok((text, host)) => {
                 self.host = host.unwrap_or_else(|| std::mem::take(&mut self.host));
-                self.ways[0].heads.push_back((head.offset, head.end(), text));
+                self.ways[0].changes.push_back((head.offset..head.end(), text));
                 self.waiting += 1;
                 self.has_more = true;
             }
@@ -201,9 +209,28 @@ impl State {
         self.answers |= !is_interim;
         match self.places.redirect(head, &self.host) {
             Redirect::None => {}
-            Redirect::Here(text) => self.ways[1].heads.push_back((head.offset, head.end(), text)),
+            Redirect::Here(text) => self.ways[1].changes.push_back((head.offset..head.end(), text)),
             Redirect::Away(place) => self.away = Some(place),
         }
+        self.announcement = Announcement::of(head);
+        self.ways[1].cut = self.announcement.as_ref().map_or(u64::MAX, Announcement::start);
+    }
+
+    /// Content of an answer, which is looked at only at its beginning.
+    fn content(&mut self, offset: u64, bytes: &[u8]) {
+        let Some(announcement) = &mut self.announcement else { return };
+        let way = &mut self.ways[1];
+        let held = way.held.get((announcement.start() - way.start) as usize..).unwrap_or_default();
+        let renamed = |address: &str| self.places.renamed(address, &self.host);
+        if let Some(changes) = announcement.push(offset, bytes, held, renamed) {
+            way.changes.extend(changes);
+            self.release();
+        }
+    }
+
+    fn release(&mut self) {
+        self.announcement = None;
+        self.ways[1].cut = u64::MAX;
     }
 
     /// Something in what the client sent cannot be read without a guess.
@@ -213,7 +240,7 @@ impl State {
         let is_in_head = self.has_more && offset < end;
         let is_held = self.ways[0].start <= start;
         if is_in_head && is_held {
-            self.ways[0].heads.pop_back();
+            self.ways[0].changes.pop_back();
             self.waiting -= 1;
             self.refuse(Refusal::of(anomaly), start, false);
         } else {

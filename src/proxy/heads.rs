@@ -1,7 +1,7 @@
 //! What becomes of heads on their way: which requests are passed on, and the names of places that change.
 //!
 //! Each side sees the other where it believes it to be: the server is asked by its own name (`Host`), and a redirect to the server leads to the proxy
-//! (`Location`). Nothing else changes.
+//! (`Location`).
 
 use std::ops::Range;
 
@@ -93,16 +93,21 @@ impl Places {
         let location = head.fields.iter().find(|(name, _)| head.slice(name).eq_ignore_ascii_case(b"location"));
         let Some((_, value)) = location else { return Redirect::None };
         let Ok(place) = std::str::from_utf8(head.slice(value)) else { return Redirect::None };
-        let Some(to) = Origin::of(place) else { return Redirect::None };
-        if !self.is_server(&to) {
-            return Redirect::Away(place.to_owned());
+        match self.renamed(place, host) {
+            Some(here) => Redirect::Here(replaced(head, value, &here)),
+            None if Origin::of(place).is_some() => Redirect::Away(place.to_owned()),
+            None => Redirect::None,
         }
-        Redirect::Here(replaced(head, value, &here(place, host)))
     }
 
-    fn is_server(&self, origin: &Origin) -> bool {
-        let Origin { is_https, host, port, .. } = &self.server;
-        (origin.is_https, origin.port) == (*is_https, *port) && origin.host.eq_ignore_ascii_case(host)
+    /// A URL at the server, as one at the proxy that was called `host`; `None` for all else.
+    pub(super) fn renamed(&self, url: &str, host: &str) -> Option<String> {
+        let (server, origin) = (&self.server, Origin::of(url)?);
+        let is_server = (origin.is_https, origin.port) == (server.is_https, server.port)
+            && origin.host.eq_ignore_ascii_case(&server.host);
+        let (_, rest) = uri::split_scheme(url).filter(|_| is_server)?;
+        let path = rest.find(['/', '?', '#']).map_or("", |at| &rest[at..]);
+        Some(format!("http://{host}{path}"))
     }
 }
 
@@ -115,13 +120,6 @@ pub(super) enum Redirect {
     Here(Vec<u8>),
     /// To this place, past the proxy.
     Away(String),
-}
-
-/// A URL at the server, at the proxy that was called `host`.
-fn here(url: &str, host: &str) -> String {
-    let rest = uri::split_scheme(url).map_or(url, |(_, rest)| rest);
-    let path = rest.find(['/', '?', '#']).map_or("", |at| &rest[at..]);
-    format!("http://{host}{path}")
 }
 
 /// The text of a head with another value in place of this one.

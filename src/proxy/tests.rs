@@ -213,8 +213,68 @@ fn only_heads_and_lines_of_framing_are_held() {
     assert_eq!(taken(ClientToServer, "\r\n"), "GET /sse HTTP/1.1\r\nHost: api.example:8443\r\n\r\n");
     let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
     assert_eq!(taken(ServerToClient, head), head);
-    for text in ["8\r\n", "data", ": ", "x\n", "\r\n", "1\r\n\n"] {
+    // It may be told only once it is certain that no address is announced.
+    assert_eq!(taken(ServerToClient, "8\r\n"), "");
+    assert_eq!(taken(ServerToClient, "data"), "8\r\ndata");
+    for text in [": ", "x\n", "\r\n", "1\r\n", "\n", "\r\n", "f\r\n", "event: endpoint", "\r\n"] {
         assert_eq!(taken(ServerToClient, text), text);
+    }
+}
+
+/// What becomes of a stream of events, in pieces of at most this size.
+fn announced(head: &str, body: &str, size: usize) -> String {
+    let asked = b"GET /sse HTTP/1.1\r\nHost: localhost:90\r\n\r\n";
+    let answer = format!("HTTP/1.1 200 OK\r\n{head}\r\n{body}");
+    let passed = pass(&[(ClientToServer, asked), (ServerToClient, answer.as_bytes())], size);
+    passed.text(ServerToClient).split_once("\r\n\r\n").unwrap().1.to_owned()
+}
+
+fn chunk(text: &str) -> String {
+    format!("{:x};x=y\r\n{text}\r\n", text.len())
+}
+
+#[test]
+fn an_address_at_the_server_is_one_at_the_proxy() {
+    let (events, chunked) = ("Content-Type: text/event-stream\r\n", "Transfer-Encoding: chunked\r\n");
+    let whole = "https://api.example:8443/messages?a=1";
+    for (start, end) in
+        [("event: endpoint\ndata: ", "\n\n: and more"), ("event:endpoint\r\ndata:", "\r\n\r\ndata: x\r\n\r\n")]
+    {
+        let [sent, wanted] =
+            [whole, "http://localhost:90/messages?a=1"].map(|address| format!("{start}{address}{end}"));
+        let (first, rest) = sent.split_at(9);
+        for size in [1, 5, usize::MAX] {
+            assert_eq!(announced(events, &sent, size), wanted, "until the end");
+            let text = announced(&format!("{events}{chunked}"), &format!("{}0\r\n\r\n", chunk(&sent)), size);
+            assert_eq!(text, format!("{}0\r\n\r\n", chunk(&wanted)));
+            let text = announced(&format!("{events}{chunked}"), &(chunk(first) + &chunk(rest)), size);
+            assert_eq!(text, chunk(first) + &chunk(&wanted[9..]));
+        }
+    }
+}
+
+#[test]
+fn all_else_in_streams_stays() {
+    let events = "Content-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n";
+    let event = |address: &str| chunk(&format!("event: endpoint\ndata: {address}\n\n"));
+    let whole = event("https://api.example:8443/m");
+    for (head, body) in [
+        (events, event("/messages?a=1")),
+        (events, event("https://other.example/m")),
+        (events, event("")),
+        (events, event(&format!("https://api.example:8443/{}", "x".repeat(5_000)))),
+        (events, chunk(": ping\n\n") + &whole),
+        (events, chunk("event: message\n") + &whole),
+        (events, chunk("event: endpoints\ndata: https://api.example:8443/m\n\n")),
+        (events, chunk("event: endpoint\ndata: https://api.ex") + &chunk("ample:8443/m\n\n")),
+        (events, "nonsense\r\n".to_owned() + &whole),
+        (events, "15\r\nevent: endpoint\nda".to_owned()),
+        ("Content-Type: text/event-stream\r\nContent-Encoding: x\r\n", whole.clone()),
+        ("Content-Type: text/plain\r\n", whole.clone()),
+    ] {
+        for size in [1, usize::MAX] {
+            assert_eq!(announced(head, &body, size), body, "{body:.100}");
+        }
     }
 }
 

@@ -421,6 +421,20 @@ fn redirects_lead_to_the_proxy_again() {
     assert!(proxying.said().contains("redirected to http://elsewhere.invalid/mcp"));
 }
 
+/// A client that was given the proxy's URL speaks to nobody else: the replay, as the SDKs, refuses addresses at another origin.
+#[test]
+fn the_address_that_a_stream_announces_is_at_the_proxy() {
+    let scene = scene();
+    let served = Served::start(&scene, &["--whole"]);
+    let (_folder, db) = place();
+    let proxying = Proxying::start(&db, &served.url("/sse"), &[]);
+    conversation(&scene, &proxying.url);
+    assert_eq!(proxying.end().stderr, "");
+    let lines = recorded(&db);
+    let session = of_type(&lines, "session")[0];
+    assert_eq!((&session["transport"], &session["unanswered"]), (&json!("http-sse"), &json!(0)));
+}
+
 #[test]
 fn the_database_may_be_locked_or_none_and_clients_are_served() {
     let scene = scene();

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A small MCP server that can be told to behave otherwise, on STDIO or HTTP, with the standard library only.
 
-  server.py [--http FILE] [--change TOOL] [--drop TOOL] [--slow TOOL] [--die-at N] [--token SECRET] [--forget-at N] [--cut] [--hang TOOL] [--elsewhere URL] [--tls FILE]
+  server.py [--http FILE] [--change TOOL] [--drop TOOL] [--slow TOOL] [--die-at N] [--token SECRET] [--forget-at N] [--cut] [--hang TOOL] [--elsewhere URL] [--tls FILE] [--whole]
 
 --http FILE    serve /mcp (Streamable HTTP) and /sse (HTTP+SSE) on a free port of the loopback, which is written to FILE
 --change TOOL  that tool answers otherwise          --drop TOOL  that tool does not exist
@@ -12,6 +12,7 @@
 --elsewhere U  /away and /away-sse are redirected to U; /old is redirected to /mcp, /old-sse to /sse
 /stream is HTTP+SSE at an address that does not say so
 --tls FILE     HTTPS, with the key and the certificate in FILE (server.pem was made for these tests: for 127.0.0.1, until 2126)
+--whole        the address that /sse announces is a whole URL, at the Host that was asked
 --cut          streams of answers are closed before the answer, which comes to who resumes
 """
 import argparse
@@ -30,7 +31,8 @@ for name in ["--http", "--change", "--drop", "--slow", "--hang", "--token", "--e
     options.add_argument(name)
 for name in ["--die-at", "--forget-at"]:
     options.add_argument(name, type=int, default=0)
-options.add_argument("--cut", action="store_true")
+for name in ["--cut", "--whole"]:
+    options.add_argument(name, action="store_true")
 options = options.parse_args()
 
 REVISIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
@@ -265,7 +267,8 @@ class Handler(BaseHTTPRequestHandler):
         outbox = queue.Queue()
         self.sessions[name] = Session(outbox.put)
         self.open_stream()
-        self.event(f"event: endpoint\ndata: /messages?session_id={name}\n\n")
+        origin = f"http://{self.headers['Host']}" if options.whole else ""
+        self.event(f"event: endpoint\ndata: {origin}/messages?session_id={name}\n\n")
         try:
             while True:
                 self.event(f"event: message\ndata: {json.dumps(outbox.get())}\n\n")
