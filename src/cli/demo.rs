@@ -23,6 +23,7 @@ Those were recordings that mcptap brings along. Now yours:
   mcptap install CLIENT      record the STDIO servers in a client's configuration
   mcptap wrap -- CMD         record one of them
   mcptap sniff -i lo         record HTTP servers on this machine
+  mcptap proxy --help        record one without the right to capture, or behind TLS
   mcptap FILE                open a capture of tcpdump or Wireshark
   mcptap doctor              try whether all of that works here";
 

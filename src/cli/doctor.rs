@@ -123,7 +123,8 @@ fn sniff() -> Outcome {
         immediate: true,
         ..LiveOptions::default()
     };
-    let mut live = Live::open(&options).map_err(|error| anyhow!("{error:#}\n\"mcptap wrap\" needs no permission"))?;
+    let mut live = Live::open(&options)
+        .map_err(|error| anyhow!("{error:#}\n\"mcptap wrap\" and \"mcptap proxy\" need no permission"))?;
     let sent = Instant::now();
     socket.send_to(b"mcptap doctor", address)?;
     while sent.elapsed() < wait {

@@ -220,8 +220,8 @@ impl<'p> Relay<'p> {
                 self.came = now();
                 self.talk.push(ServerToClient, &self.read[..count]);
             }
-            // Many servers end TLS without a word. Between answers that harms nobody; within one the client must not take it for the end.
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof && self.talk.waiting() == 0 => self.end_of_server(),
+            // Many servers end TLS without a word. Only within an answer that matters: the client must not take it for the answer's end.
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof && !self.talk.is_answering() => self.end_of_server(),
             Err(error) if !self.talk.was_answered() => {
                 let why = format!("the connection broke without an answer: {error}");
                 return Err(Over::Answered(bad_gateway(self.proxy.named(why))));

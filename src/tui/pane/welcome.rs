@@ -16,10 +16,11 @@ use crate::view::safe;
 const WIDEST: u16 = 100;
 
 /// Commands that make sessions, and what for.
-const WAYS: [(&str, &str); 4] = [
+const WAYS: [(&str, &str); 5] = [
     ("mcptap install", "the STDIO servers of a client; alone it says which clients there are"),
     ("mcptap wrap -- python server.py", "one STDIO server: put \"mcptap wrap --\" before its command"),
     ("mcptap sniff -i lo", "servers over HTTP on this machine; capturing may need sudo"),
+    ("mcptap proxy --listen 9000 --to URL", "one server over HTTP or HTTPS: clients get the proxy's URL"),
     ("mcptap capture.pcapng", "a capture file: opens here, and nothing is saved"),
 ];
 
