@@ -89,14 +89,14 @@ fn run(arguments: &Install, db: Option<PathBuf>, order: Order) -> Result<Tally> 
     for (client, path) in &files {
         writeln!(out, "{client:<16}  {}", path.display())?;
         let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let config = Config::read(&text).with_context(|| format!("cannot read {}", path.display()))?;
+        let mut config = Config::read(path, &text).with_context(|| format!("cannot read {}", path.display()))?;
         let before = tally.changed;
         for server in config.servers() {
-            let is_meant = arguments.servers.is_empty() || arguments.servers.contains(&server.name);
-            if is_meant {
-                one(&server, &recorder, order, &mut tally, &mut out)?;
+            let name = server.name().to_owned();
+            if arguments.servers.is_empty() || arguments.servers.contains(&name) {
+                one(&mut config, &server, &recorder, order, &mut tally, &mut out)?;
             }
-            tally.names.push(server.name);
+            tally.names.push(name);
         }
         if tally.changed > before {
             changes.push((path, text, config.text()));
@@ -117,17 +117,24 @@ fn run(arguments: &Install, db: Option<PathBuf>, order: Order) -> Result<Tally> 
 }
 
 /// Does what is ordered with a server, and says so.
-fn one(server: &Server, recorder: &Recorder, order: Order, tally: &mut Tally, out: &mut Output) -> Result<()> {
+fn one(
+    config: &mut Config,
+    server: &Server,
+    recorder: &Recorder,
+    order: Order,
+    tally: &mut Tally,
+    out: &mut Output,
+) -> Result<()> {
     let launch = server.launch(&recorder.program);
     tally.recorded += u64::from(matches!(launch, Launch::Wrapped(_)));
     let state = match (&launch, order) {
         (Launch::Command(_), Order::Wrap) => {
-            server.put_in_front(&recorder.words(&server.name));
+            config.put_in_front(server, &recorder.words(server.name()));
             tally.changed += 1;
             "is recorded now"
         }
         (Launch::Wrapped(_), Order::Unwrap) => {
-            server.take_from_front();
+            config.take_from_front(server);
             tally.changed += 1;
             "is no longer recorded"
         }
@@ -144,7 +151,7 @@ fn one(server: &Server, recorder: &Recorder, order: Order, tally: &mut Tally, ou
         }
         Launch::Url | Launch::Unknown => String::new(),
     };
-    let line = format!("  {:<14}  {state:<22}  {command}", server.name);
+    let line = format!("  {:<14}  {state:<22}  {command}", server.name());
     Ok(writeln!(out, "{}", safe::visible(line.trim_end()))?)
 }
 

@@ -29,10 +29,11 @@ mod wrap;
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
+use std::ops::Range;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use clap::{CommandFactory, Parser};
 
 use args::{Arguments, Command};
@@ -60,6 +61,12 @@ pub fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// What is wrong with a text in TOML, in one line.
+fn toml_error(text: &str, message: &str, place: Option<Range<usize>>) -> anyhow::Error {
+    let before = place.and_then(|place| text.get(..place.start)).unwrap_or_default();
+    anyhow!("line {}: {}", before.matches('\n').count() + 1, message.trim_end().replace('\n', ", "))
 }
 
 /// `mcptap FILE` stands for `mcptap tui FILE`, wherever among its options the file stands; so do `mcptap latest` and `mcptap --theme light`.

@@ -142,6 +142,31 @@ fn the_servers_of_a_client_are_recorded_until_that_is_undone() {
     assert_eq!(home.run(&["uninstall"]).2, "mcptap: no server is recorded\n");
 }
 
+/// Not all clients keep their configuration in JSON.
+#[test]
+fn a_configuration_in_toml_is_changed_in_place_too() {
+    let home = Home::new();
+    let path = home.path(".codex/config.toml");
+    let before = "# mine\n[mcp_servers.echo]\ncommand = \"cat\" # says what it hears\nargs = [\"-u\"]\n";
+    fs::create_dir(home.path(".codex")).unwrap();
+    fs::write(&path, before).unwrap();
+    let db = home.path("mcptap.db");
+    let (code, _, told) = home.run(&["install", "--db", db.to_str().unwrap(), "codex"]);
+    assert!(code == Some(0) && told.starts_with("mcptap: 1 server recorded"), "{told}");
+    let wrapped = fs::read_to_string(&path).unwrap();
+    let own = env!("CARGO_BIN_EXE_mcptap");
+    let db = db.to_str().unwrap();
+    let arguments = format!(r#"["--db", "{db}", "wrap", "--name", "echo", "--", "cat", "-u"]"#);
+    let expected =
+        format!("# mine\n[mcp_servers.echo]\ncommand = \"{own}\" # says what it hears\nargs = {arguments}\n");
+    assert_eq!(wrapped, expected);
+    assert_eq!(home.run(&["uninstall", "codex"]).0, Some(0));
+    assert_eq!(fs::read_to_string(&path).unwrap(), before);
+    fs::write(&path, "a = 1\n[mcp_servers\n").unwrap();
+    let (code, _, told) = home.run(&["install", "codex"]);
+    assert!(code == Some(2) && told.contains(": line 2: ") && told.lines().count() == 1, "{told}");
+}
+
 #[test]
 fn a_configuration_that_cannot_be_read_is_left_alone() {
     let home = Home::new();

@@ -38,7 +38,8 @@ const HOMES: &[(&str, &[&str])] = &[
     ("ratatui", &["tui/"]),
     ("crossterm", &["tui/"]),
     ("clap", &["cli/args.rs", "cli/args/", "cli/mod.rs"]),
-    ("jsonc_parser", &["cli/install/config.rs"]),
+    ("jsonc_parser", &["cli/install/config/json.rs"]),
+    ("toml_edit", &["cli/install/config/toml.rs"]),
 ];
 
 fn sources() -> Vec<(PathBuf, String)> {

@@ -18,6 +18,7 @@ use serde::Deserialize;
 
 use super::fits;
 use crate::cli::args::{Check, FailOn};
+use crate::cli::toml_error;
 use crate::findings::{self, Severity};
 use crate::store::FindingRow;
 
@@ -57,13 +58,17 @@ impl Config {
         let default = super::default_config();
         let Some(path) = path.or(default) else { return Config::of(Table::default()) };
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let read = || -> Result<Config> { Config::of(toml::from_str::<File>(&text)?.check) };
-        let mut config = read().with_context(|| format!("cannot use {}", path.display()))?;
+        let mut config = Config::parse(&text).with_context(|| format!("cannot use {}", path.display()))?;
         // A path in the file is meant from where the file stands.
         if let (Some(baseline), Some(folder)) = (&config.baseline, path.parent()) {
             config.baseline = Some(folder.join(baseline));
         }
         Ok(config)
+    }
+
+    fn parse(text: &str) -> Result<Config> {
+        let file: File = toml::from_str(text).map_err(|error| toml_error(text, error.message(), error.span()))?;
+        Config::of(file.check)
     }
 
     fn of(table: Table) -> Result<Config> {
@@ -126,14 +131,10 @@ fn known<'a>(patterns: impl Iterator<Item = &'a String>) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Config> {
-        Config::of(toml::from_str::<File>(text)?.check)
-    }
-
     #[test]
     fn a_file_says_what_counts() {
         let text = "[check]\nfail-on = \"never\"\nignore = [\"http-*\"]\n[check.severity]\nerror-code-lsp = \"error\"";
-        let config = read(text).expect("a good file");
+        let config = Config::parse(text).expect("a good file");
         assert_eq!(config.fail_on, FailOn::Never);
         assert_eq!(config.severities["error-code-lsp"], Severity::Error);
     }
@@ -141,7 +142,7 @@ mod tests {
     #[test]
     fn what_is_misspelt_is_said() {
         for text in ["[check]\nfail-on = \"x\"", "[check]\nignore = [\"no-such\"]", "[check]\nignroe = []"] {
-            assert!(read(text).is_err(), "{text}");
+            assert!(Config::parse(text).is_err(), "{text}");
         }
     }
 }

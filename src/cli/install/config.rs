@@ -1,25 +1,60 @@
 //! The servers in a client's configuration. They are changed in place: comments, blanks and everything else stay as they are.
 
+mod json;
+mod toml;
+
 use std::path::Path;
 
-use anyhow::{Result, anyhow};
-use jsonc_parser::ParseOptions;
-use jsonc_parser::cst::{CstArray, CstNode, CstObject, CstObjectProp, CstRootNode};
+use anyhow::Result;
 
-/// Names of the members that list servers: of nearly all clients, of VS Code, and of Zed.
-const LISTS: [&str; 3] = ["mcpServers", "servers", "context_servers"];
+use self::json::Json;
+use self::toml::Toml;
+
+/// Names of the members that list servers: of nearly all clients, of VS Code, of Zed, and of Codex.
+const LISTS: [&str; 4] = ["mcpServers", "servers", "context_servers", "mcp_servers"];
 
 /// Objects around such a list: Claude Code has one for each project, below `projects`.
 const DEPTH: usize = 3;
 
-/// A configuration, as text that can be changed.
-pub struct Config(CstRootNode);
+/// Names of the members that say where a server is that is reached over HTTP.
+const URLS: [&str; 3] = ["url", "serverUrl", "httpUrl"];
 
-/// A server in it.
+/// A configuration, as text that can be changed.
+pub struct Config(Box<dyn Document>);
+
+/// A configuration in some format. Servers go by their place in [`Document::servers`].
+trait Document {
+    /// Its servers, in order.
+    fn servers(&self) -> Vec<Entry>;
+
+    /// Puts another command in the place of a server's.
+    fn replace_command(&mut self, server: usize, command: &str);
+
+    /// Puts words in front of a server's arguments, if it has none yet too.
+    fn add_arguments(&mut self, server: usize, words: &[String]);
+
+    /// Takes so many words away from in front of a server's arguments. Where none is left it has none any more.
+    fn remove_arguments(&mut self, server: usize, count: usize);
+
+    /// Its text as it is now.
+    fn text(&self) -> String;
+}
+
+/// What a configuration says of a server.
+struct Entry {
+    name: String,
+    /// The program that the client runs.
+    command: Option<String>,
+    /// Its arguments; `None` where they are no strings.
+    arguments: Option<Vec<String>>,
+    has_url: bool,
+}
+
+/// A server in a configuration.
 pub struct Server {
-    /// Its name.
-    pub name: String,
-    entry: CstObject,
+    /// Its place.
+    at: usize,
+    entry: Entry,
 }
 
 /// How a client gets at a server.
@@ -36,124 +71,74 @@ pub enum Launch {
 }
 
 impl Config {
-    /// Reads JSON, with comments where there are any. What is nothing yet (an empty file) has no servers.
+    /// Reads TOML where the file's name ends so, else JSON, with comments where there are any. What is nothing yet (an empty file) has no servers.
     ///
     /// # Errors
-    /// It is no JSON.
-    pub fn read(text: &str) -> Result<Config> {
-        let root = CstRootNode::parse(text, &ParseOptions::default()).map_err(|error| anyhow!("{error}"))?;
-        Ok(Config(root))
+    /// It is neither.
+    pub fn read(path: &Path, text: &str) -> Result<Config> {
+        let is_toml = path.extension().is_some_and(|extension| extension == "toml");
+        Ok(Config(if is_toml { Box::new(Toml::read(text)?) } else { Box::new(Json::read(text)?) }))
     }
 
     /// Its servers, in order.
     pub fn servers(&self) -> Vec<Server> {
-        let mut found = Vec::new();
-        if let Some(object) = self.0.object_value() {
-            collect(&object, DEPTH, &mut found);
-        }
-        found
+        self.0.servers().into_iter().enumerate().map(|(at, entry)| Server { at, entry }).collect()
     }
 
     /// Its text as it is now.
     pub fn text(&self) -> String {
-        self.0.to_string()
+        self.0.text()
     }
-}
 
-fn collect(object: &CstObject, depth: usize, found: &mut Vec<Server>) {
-    for property in object.properties() {
-        let (Some(name), Some(value)) = (property.decoded_name(), property.object_value()) else { continue };
-        if LISTS.contains(&name.as_str()) {
-            let servers = value.properties().into_iter();
-            found.extend(
-                servers
-                    .filter_map(|server| Some(Server { name: server.decoded_name()?, entry: server.object_value()? })),
-            );
-        } else if depth > 1 {
-            collect(&value, depth - 1, found);
-        }
+    /// Puts words in front of a server's command: the first is the command from now on.
+    pub fn put_in_front(&mut self, server: &Server, words: &[String]) {
+        let (Some((first, others)), Some(command)) = (words.split_first(), &server.entry.command) else { return };
+        let mut added = others.to_vec();
+        added.push(command.clone());
+        self.0.replace_command(server.at, first);
+        self.0.add_arguments(server.at, &added);
+    }
+
+    /// Takes everything up to the first `--` away from in front of a server's command.
+    pub fn take_from_front(&mut self, server: &Server) {
+        let words = server.entry.arguments.as_deref().unwrap_or_default();
+        let Some(at) = words.iter().position(|word| word == "--") else { return };
+        let Some(command) = words.get(at + 1) else { return };
+        self.0.replace_command(server.at, command);
+        self.0.remove_arguments(server.at, at + 2);
     }
 }
 
 impl Server {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.entry.name
+    }
+
     /// How the client gets at it. `program` is where this program is.
     pub fn launch(&self, program: &Path) -> Launch {
-        let Some(command) = self.entry.get("command").and_then(|command| text(&command.value()?)) else {
-            let is_remote = ["url", "serverUrl", "httpUrl"].iter().any(|name| self.entry.get(name).is_some());
-            return if is_remote { Launch::Url } else { Launch::Unknown };
-        };
-        let Some(arguments) = self.arguments() else { return Launch::Unknown };
-        let own = Path::new(&command) == program || Path::new(&command).file_name() == Some("mcptap".as_ref());
+        let Entry { command, arguments, has_url, .. } = &self.entry;
+        let Some(command) = command else { return if *has_url { Launch::Url } else { Launch::Unknown } };
+        let Some(arguments) = arguments else { return Launch::Unknown };
+        let own = Path::new(command) == program || Path::new(command).file_name() == Some("mcptap".as_ref());
         if own && arguments.iter().any(|word| word == "wrap") {
             let wrapped = arguments.iter().position(|word| word == "--").map_or(&[][..], |at| &arguments[at + 1..]);
             return if wrapped.is_empty() { Launch::Unknown } else { Launch::Wrapped(wrapped.to_vec()) };
         }
-        Launch::Command([vec![command], arguments].concat())
+        Launch::Command([vec![command.clone()], arguments.clone()].concat())
     }
-
-    /// Its arguments; `None` where they are no strings.
-    fn arguments(&self) -> Option<Vec<String>> {
-        match self.entry.get("args") {
-            None => Some(Vec::new()),
-            Some(property) => property.array_value()?.elements().iter().map(text).collect(),
-        }
-    }
-
-    /// Puts words in front of its command: the first is the command from now on.
-    pub fn put_in_front(&self, words: &[String]) {
-        let (Some((first, others)), Some(before)) = (words.split_first(), self.arguments()) else { return };
-        let Some(command) = self.replace_command(first) else { return };
-        let new = [others, &[command], &before].concat();
-        let arguments = self.entry.array_value_or_set("args");
-        if is_one_line(&arguments) {
-            arguments.replace_with(new.into());
-        } else {
-            let added = new.len() - before.len();
-            new.iter().take(added).enumerate().for_each(|(at, word)| drop(arguments.insert(at, word.as_str().into())));
-        }
-    }
-
-    /// Takes everything up to the first `--` away from in front of its command.
-    pub fn take_from_front(&self) {
-        let (Some(arguments), Some(before)) = (self.entry.array_value("args"), self.arguments()) else { return };
-        let Some(at) = before.iter().position(|word| word == "--") else { return };
-        let Some((command, after)) = before[at + 1..].split_first() else { return };
-        self.replace_command(command);
-        if after.is_empty() {
-            self.entry.get("args").into_iter().for_each(CstObjectProp::remove);
-        } else if is_one_line(&arguments) {
-            arguments.replace_with(after.to_vec().into());
-        } else {
-            arguments.elements().into_iter().take(at + 2).for_each(CstNode::remove);
-        }
-    }
-
-    /// Says what it was.
-    fn replace_command(&self, command: &str) -> Option<String> {
-        let value = self.entry.get("command")?.value()?;
-        let before = text(&value)?;
-        value.as_string_lit()?.set_raw_value(serde_json::Value::from(command).to_string());
-        Some(before)
-    }
-}
-
-fn text(node: &CstNode) -> Option<String> {
-    node.as_string_lit()?.decoded_value().ok()
-}
-
-/// Whether an array is a line of words and nothing else. Such a one is written anew: what is taken out of it would leave blanks.
-fn is_one_line(array: &CstArray) -> bool {
-    !array.children().iter().any(|child| child.is_newline() || child.is_comment())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     const PROGRAM: &str = "/usr/local/bin/mcptap";
 
     /// Comments, blanks and commas as people leave them.
-    const TEXT: &str = r#"{
+    const JSON: &str = r#"{
   // what the assistant may use
   "theme": "dark",
   "mcpServers": {
@@ -174,12 +159,62 @@ mod tests {
 }
 "#;
 
-    fn launches(config: &Config) -> Vec<(String, Launch)> {
-        config.servers().into_iter().map(|server| (server.name.clone(), server.launch(Path::new(PROGRAM)))).collect()
+    /// The same in the other format.
+    const TOML: &str = r#"# what the assistant may use
+theme = "dark"
+
+[mcp_servers.files] # mine
+command = "npx"
+args = ["-y", "@modelcontextprotocol/server-filesystem", "/tmp"]
+
+[mcp_servers.notes]
+args = [ # how it is started
+    "--verbose", # for now
+    "--root=/home",
+]
+command = 'C:\notes "2".exe' # an old one
+env = { TOKEN = "secret" }
+
+[mcp_servers]
+bare = { command = "server" }
+remote = { url = "https://example.com/mcp" }
+
+[mcp_servers.odd]
+command = "server"
+args = [1]
+
+[projects."/home/me/work".mcp_servers.own]
+command = "python"
+args = ["own.py"]
+"#;
+
+    fn read(name: &str, text: &str) -> Config {
+        Config::read(Path::new(name), text).unwrap()
+    }
+
+    /// By name: tables of TOML stand in no order of their own.
+    fn launches(config: &Config) -> BTreeMap<String, Launch> {
+        let servers = config.servers().into_iter();
+        servers.map(|server| (server.name().to_owned(), server.launch(Path::new(PROGRAM)))).collect()
     }
 
     fn words(words: &[&str]) -> Vec<String> {
         words.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    /// The configuration with each server that it can be put in front of or taken away from.
+    fn changed(name: &str, text: &str, wrap: bool) -> String {
+        let mut config = read(name, text);
+        for server in config.servers() {
+            match server.launch(Path::new(PROGRAM)) {
+                Launch::Command(_) if wrap => {
+                    config.put_in_front(&server, &words(&[PROGRAM, "wrap", "--name", server.name(), "--"]));
+                }
+                Launch::Wrapped(_) if !wrap => config.take_from_front(&server),
+                _ => {}
+            }
+        }
+        config.text()
     }
 
     #[test]
@@ -193,50 +228,58 @@ mod tests {
             ("odd", Launch::Unknown),
             ("own", own(&["python", "own.py"])),
         ];
-        let expected = expected.map(|(name, launch)| (name.to_owned(), launch));
-        assert_eq!(launches(&Config::read(TEXT).unwrap()), expected);
-        for (text, count) in
-            [("", 0), ("[]", 0), (r#"{"mcp":{"servers":{"a":{}}}}"#, 1), (r#"{"context_servers":{"a":{}}}"#, 1)]
-        {
-            assert_eq!(Config::read(text).unwrap().servers().len(), count, "{text}");
+        let expected: BTreeMap<_, _> = expected.map(|(name, launch)| (name.to_owned(), launch)).into();
+        assert_eq!(launches(&read("mcp.json", JSON)), expected);
+        assert_eq!(launches(&read("config.toml", TOML)), expected);
+        for (name, text, count) in [
+            ("a", "", 0),
+            ("a", "[]", 0),
+            ("a", r#"{"mcp":{"servers":{"a":{}}}}"#, 1),
+            ("a", r#"{"context_servers":{"a":{}}}"#, 1),
+            ("a.toml", "", 0),
+            ("a.toml", "[[mcp_servers]]\nname = 'a'", 0),
+            ("a.toml", "mcp_servers.a.command = 'b'", 1),
+        ] {
+            assert_eq!(read(name, text).servers().len(), count, "{text}");
         }
-        assert!(Config::read("{").is_err());
+        for (name, text) in [("a.json", "{"), ("a.toml", "{}"), ("a.toml", "[a\n")] {
+            assert!(Config::read(Path::new(name), text).is_err(), "{text}");
+        }
     }
 
     #[test]
     fn what_was_put_in_front_can_be_taken_away_and_leaves_no_trace() {
-        let config = Config::read(TEXT).unwrap();
-        let before = launches(&config);
-        let own = |server: &Server| server.launch(Path::new(PROGRAM));
-        for server in config.servers() {
-            if let Launch::Command(_) = own(&server) {
-                server.put_in_front(&words(&[PROGRAM, "wrap", "--name", &server.name, "--"]));
-            }
-        }
-        let wrapped = config.text();
-        assert!(
-            wrapped.contains(
-                r#"{ "command": "/usr/local/bin/mcptap", "args": ["wrap", "--name", "files", "--", "npx", "-y", "#
-            ),
-            "{wrapped}"
-        );
-        assert!(wrapped.contains(r#""C:\\notes \"2\".exe","#) && wrapped.contains("// for now"), "{wrapped}");
-        let config = Config::read(&wrapped).unwrap();
-        for ((name, launch), (_, before)) in launches(&config).into_iter().zip(&before) {
-            match (launch, before) {
-                (Launch::Wrapped(inner), Launch::Command(command)) => assert_eq!(inner, *command, "{name}"),
-                (launch, before) => assert_eq!(launch, *before, "{name}"),
-            }
-        }
-        for server in config.servers() {
-            if let Launch::Wrapped(_) = own(&server) {
-                server.take_from_front();
-            }
-        }
-        let restored = config.text();
-        assert_eq!(launches(&Config::read(&restored).unwrap()), before);
-        // Who had no arguments got a line for them.
+        // Who had no arguments gets a line for them in JSON, and keeps it.
         let bare = "\"bare\": {\n      \"command\": \"server\"\n    },";
-        assert_eq!(restored.replace(bare, r#""bare": { "command": "server" },"#), TEXT);
+        for (name, text) in [("mcp.json", JSON), ("config.toml", TOML)] {
+            let wrapped = changed(name, text, true);
+            let (before, after) = (launches(&read(name, text)), launches(&read(name, &wrapped)));
+            for ((name, before), after) in before.iter().zip(after.values()) {
+                match (after, before) {
+                    (Launch::Wrapped(inner), Launch::Command(command)) => assert_eq!(inner, command, "{name}"),
+                    (after, before) => assert_eq!(after, before, "{name}"),
+                }
+            }
+            let restored = changed(name, &wrapped, false);
+            assert_eq!(restored.replace(bare, r#""bare": { "command": "server" },"#), text);
+        }
+    }
+
+    #[test]
+    fn a_changed_configuration_looks_as_a_person_would_have_written_it() {
+        let json = changed("mcp.json", JSON, true);
+        let one_line =
+            r#"{ "command": "/usr/local/bin/mcptap", "args": ["wrap", "--name", "files", "--", "npx", "-y", "#;
+        assert!(json.contains(one_line), "{json}");
+        assert!(json.contains(r#""C:\\notes \"2\".exe","#) && json.contains("// for now"), "{json}");
+        let toml = changed("config.toml", TOML, true);
+        for part in [
+            r#"args = ["wrap", "--name", "files", "--", "npx", "-y", "@modelcontextprotocol/server-filesystem", "/tmp"]"#,
+            "args = [ # how it is started\n    \"wrap\",\n    \"--name\",\n    \"notes\",\n    \"--\",\n    'C:\\notes \"2\".exe',\n    \"--verbose\", # for now\n",
+            "command = \"/usr/local/bin/mcptap\" # an old one\n",
+            r#"bare = { command = "/usr/local/bin/mcptap", args = ["wrap", "--name", "bare", "--", "server"] }"#,
+        ] {
+            assert!(toml.contains(part), "{part}\n{toml}");
+        }
     }
 }

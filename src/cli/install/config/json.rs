@@ -1,0 +1,101 @@
+//! A configuration in JSON, with comments where there are any.
+
+use anyhow::{Result, anyhow};
+use jsonc_parser::ParseOptions;
+use jsonc_parser::cst::{CstArray, CstNode, CstObject, CstObjectProp, CstRootNode};
+
+use super::{DEPTH, Document, Entry, LISTS, URLS};
+
+/// The file, and its servers.
+pub(super) struct Json {
+    root: CstRootNode,
+    servers: Vec<(String, CstObject)>,
+}
+
+impl Json {
+    /// # Errors
+    /// It is no JSON.
+    pub(super) fn read(text: &str) -> Result<Json> {
+        let root = CstRootNode::parse(text, &ParseOptions::default()).map_err(|error| anyhow!("{error}"))?;
+        let mut servers = Vec::new();
+        if let Some(object) = root.object_value() {
+            collect(&object, DEPTH, &mut servers);
+        }
+        Ok(Json { root, servers })
+    }
+}
+
+fn collect(object: &CstObject, depth: usize, found: &mut Vec<(String, CstObject)>) {
+    for property in object.properties() {
+        let (Some(name), Some(value)) = (property.decoded_name(), property.object_value()) else { continue };
+        if LISTS.contains(&name.as_str()) {
+            let servers = value.properties().into_iter();
+            found.extend(servers.filter_map(|server| Some((server.decoded_name()?, server.object_value()?))));
+        } else if depth > 1 {
+            collect(&value, depth - 1, found);
+        }
+    }
+}
+
+impl Document for Json {
+    fn servers(&self) -> Vec<Entry> {
+        let entry = |(name, object): &(String, CstObject)| Entry {
+            name: name.clone(),
+            command: object.get("command").and_then(|command| text(&command.value()?)),
+            arguments: match object.get("args") {
+                None => Some(Vec::new()),
+                Some(arguments) => arguments.array_value().and_then(|array| words(&array)),
+            },
+            has_url: URLS.iter().any(|name| object.get(name).is_some()),
+        };
+        self.servers.iter().map(entry).collect()
+    }
+
+    fn replace_command(&mut self, server: usize, command: &str) {
+        let value = self.servers.get(server).and_then(|(_, object)| object.get("command")?.value());
+        if let Some(literal) = value.and_then(|value| value.as_string_lit()) {
+            literal.set_raw_value(serde_json::Value::from(command).to_string());
+        }
+    }
+
+    fn add_arguments(&mut self, server: usize, added: &[String]) {
+        let Some((_, object)) = self.servers.get(server) else { return };
+        let arguments = object.array_value_or_set("args");
+        if is_one_line(&arguments) {
+            let before = words(&arguments).unwrap_or_default();
+            arguments.replace_with([added, &before].concat().into());
+        } else {
+            added.iter().enumerate().for_each(|(at, word)| drop(arguments.insert(at, word.as_str().into())));
+        }
+    }
+
+    fn remove_arguments(&mut self, server: usize, count: usize) {
+        let Some((_, object)) = self.servers.get(server) else { return };
+        let Some(arguments) = object.array_value("args") else { return };
+        let after: Vec<String> = words(&arguments).unwrap_or_default().into_iter().skip(count).collect();
+        if after.is_empty() {
+            object.get("args").into_iter().for_each(CstObjectProp::remove);
+        } else if is_one_line(&arguments) {
+            arguments.replace_with(after.into());
+        } else {
+            arguments.elements().into_iter().take(count).for_each(CstNode::remove);
+        }
+    }
+
+    fn text(&self) -> String {
+        self.root.to_string()
+    }
+}
+
+fn text(node: &CstNode) -> Option<String> {
+    node.as_string_lit()?.decoded_value().ok()
+}
+
+fn words(array: &CstArray) -> Option<Vec<String>> {
+    array.elements().iter().map(text).collect()
+}
+
+/// Whether an array is a line of words and nothing else. Such a one is written anew: what is taken out of it would leave blanks.
+fn is_one_line(array: &CstArray) -> bool {
+    !array.children().iter().any(|child| child.is_newline() || child.is_comment())
+}
