@@ -319,6 +319,9 @@ pub enum Format {
     Html,
     /// Traces for OpenTelemetry: a span for each request with its answer (OTLP/JSON)
     Otlp,
+    /// Messages as a table of columns, for DuckDB, pandas and the like
+    #[cfg_attr(not(feature = "parquet"), doc = "(this mcptap was built without it)")]
+    Parquet,
     /// The packets, as a capture file
     Pcapng,
     /// A sequence diagram that code hosts draw in issues and documents

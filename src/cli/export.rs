@@ -14,6 +14,8 @@ use super::filter;
 use super::target::{self, Opened};
 use crate::export::har::Har;
 use crate::export::html::{self, Html};
+#[cfg(feature = "parquet")]
+use crate::export::parquet::Parquet;
 use crate::export::{jsonl, mermaid, otlp, pcapng};
 use crate::filter::Filter;
 use crate::mcp::{Message, Session, SessionNumber, Transport};
@@ -29,6 +31,9 @@ pub fn run(arguments: Export, db: Option<PathBuf>) -> Result<ExitCode> {
     if arguments.format == Format::Pcapng && filter.is_some() {
         bail!("a filter chooses messages, not packets: leave it out for pcapng");
     }
+    if arguments.format == Format::Parquet && cfg!(not(feature = "parquet")) {
+        bail!("this mcptap was built without Parquet: use --format jsonl, or build it with the feature parquet");
+    }
     let opened = target::open(Some(&arguments.target), arguments.session, &arguments.decoding, db)?;
     let filter = filter.as_ref();
     file::write(arguments.output.as_deref(), |out| match arguments.format {
@@ -36,6 +41,10 @@ pub fn run(arguments: Export, db: Option<PathBuf>) -> Result<ExitCode> {
         Format::Har => exchanges(&opened, filter, out),
         Format::Html => page(&opened, filter.zip(arguments.filter.as_deref()), out),
         Format::Otlp => traces(&opened, filter, out),
+        #[cfg(feature = "parquet")]
+        Format::Parquet => rows(&opened, filter, out),
+        #[cfg(not(feature = "parquet"))]
+        Format::Parquet => Ok(()),
         Format::Pcapng => packets(&opened, out),
         Format::Mermaid => diagram(&opened, filter, out),
     })?;
@@ -127,6 +136,18 @@ fn chosen<T: Ord>(
         Ok(())
     })?;
     Ok(Some(chosen))
+}
+
+/// The messages of the sessions as rows.
+#[cfg(feature = "parquet")]
+fn rows(opened: &Opened, filter: Option<&Filter>, out: &mut (dyn Write + Send)) -> Result<()> {
+    let mut parquet = Parquet::new(out)?;
+    for session in opened.sessions()? {
+        messages(opened, session.number, Scope::Session(session.number), filter, &mut |message| {
+            Ok(parquet.message(&session, message)?)
+        })?;
+    }
+    Ok(parquet.finish()?)
 }
 
 /// The sessions as a page for a browser.

@@ -9,7 +9,7 @@ mod index;
 
 use std::collections::HashSet;
 use std::io::{self, Write};
-use std::net::IpAddr;
+use std::net::SocketAddr;
 
 use anyhow::Result;
 use base64::Engine;
@@ -17,7 +17,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::json::{Object, write_string};
 use crate::capture::Time;
-use crate::decode::exchange::{Exchange, ExchangeNumber, Fields, Half};
+use crate::decode::exchange::{Exchange, ExchangeNumber, Half};
 use crate::decode::{ConnectionId, Direction, Side, uri};
 use crate::event::{Connection, ConnectionKind};
 use crate::mcp::{Session, SessionNumber};
@@ -165,7 +165,7 @@ fn write_entry(
         }
     });
     if let Some(address) = connection.and_then(server) {
-        entry.display("serverIPAddress", &address);
+        entry.display("serverIPAddress", &address.ip());
     }
     entry.display("connection", &exchange.connection.0);
     entry.object("_mcp", |object| {
@@ -191,10 +191,10 @@ fn milliseconds(nanoseconds: i64) -> f64 {
 }
 
 /// The address of the server.
-fn server(connection: &Connection) -> Option<IpAddr> {
+fn server(connection: &Connection) -> Option<SocketAddr> {
     let ConnectionKind::Tcp(facts) = &connection.kind else { return None };
     let side = connection.client.unwrap_or(Side::First).other();
-    Some(facts.endpoints[side.index()].ip())
+    Some(facts.endpoints[side.index()])
 }
 
 fn write_request(request: &mut Object<'_>, exchange: &Exchange, connection: Option<&Connection>, body: &Content) {
@@ -280,19 +280,18 @@ fn url(exchange: &Exchange, connection: Option<&Connection>) -> String {
     if uri::split_scheme(target).is_some() {
         return target.to_owned();
     }
-    let scheme = if connection.is_some_and(|connection| !connection.tls.is_empty()) { "https" } else { "http" };
+    let fields = &exchange.request.fields;
+    let address = connection.and_then(server);
+    // What was recorded above TLS shows none: its port nearly always tells.
+    let is_secret = connection.is_some_and(|connection| !connection.tls.is_empty())
+        || fields.get(":scheme") == Some("https")
+        || address.is_some_and(|address| address.port() == 443);
+    let scheme = if is_secret { "https" } else { "http" };
     if exchange.method.as_deref() == Some("CONNECT") {
         return format!("{scheme}://{target}");
     }
-    let fields: &Fields = &exchange.request.fields;
     let host = fields.get(":authority").or(fields.get("host")).map(str::to_owned);
-    let host = host.or_else(|| connection?.host.clone());
-    let host = host.or_else(|| match connection?.kind {
-        ConnectionKind::Tcp(ref facts) => {
-            Some(facts.endpoints[connection?.client.unwrap_or(Side::First).other().index()].to_string())
-        }
-        ConnectionKind::Pipe { .. } => None,
-    });
+    let host = host.or_else(|| connection?.host.clone()).or_else(|| Some(address?.to_string()));
     let slash = if target.starts_with('/') { "" } else { "/" };
     format!("{scheme}://{}{slash}{target}", host.unwrap_or_default())
 }

@@ -7,6 +7,8 @@ pub mod jsonl;
 pub mod junit;
 pub mod mermaid;
 pub mod otlp;
+#[cfg(feature = "parquet")]
+pub mod parquet;
 pub mod pcapng;
 pub mod sarif;
 #[cfg(test)]

@@ -3,6 +3,8 @@
 mod har;
 mod html;
 mod otlp;
+#[cfg(feature = "parquet")]
+mod parquet;
 
 use std::path::Path;
 use std::process::Output;

@@ -38,6 +38,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("ratatui", &["tui/"]),
     ("crossterm", &["tui/"]),
     ("clap", &["cli/args.rs", "cli/args/", "cli/mod.rs"]),
+    ("parquet", &["export/parquet.rs"]),
     ("jsonc_parser", &["cli/install/config/json.rs"]),
     ("toml_edit", &["cli/install/config/toml.rs"]),
 ];

@@ -11,7 +11,7 @@ use crate::cli::output;
 
 /// Gives `write` standard output, or a file that takes the place of the one at `path` once all is written: nobody sees half of it, and what
 /// was there stays where something fails. A link stays one; a pipe or a device is written to as it is.
-pub(super) fn write(path: Option<&Path>, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+pub(super) fn write(path: Option<&Path>, write: impl FnOnce(&mut (dyn Write + Send)) -> Result<()>) -> Result<()> {
     let Some(path) = path else {
         let mut out = output::stdout();
         write(&mut out)?;
@@ -55,7 +55,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out");
         let names = || fs::read_dir(folder.path()).unwrap().count();
-        let fails = |out: &mut dyn Write| {
+        let fails = |out: &mut (dyn Write + Send)| {
             out.write_all(&[b'x'; 100_000])?;
             bail!("no more")
         };

@@ -1,0 +1,110 @@
+use ::parquet::file::reader::{FileReader, SerializedFileReader};
+use ::parquet::record::Field;
+use proptest::prelude::*;
+
+use super::*;
+use crate::mcp::{MessageNumber, Session, talk};
+
+/// The rows of a file as this program writes it, column by column, and how many groups there are.
+fn read(session: &Session, messages: &[Message]) -> (Vec<Vec<(String, Field)>>, usize) {
+    let file = tempfile::tempfile().unwrap();
+    let mut parquet = Parquet::new(file.try_clone().unwrap()).unwrap();
+    messages.iter().for_each(|message| parquet.message(session, message).unwrap());
+    parquet.finish().unwrap();
+    let reader = SerializedFileReader::new(file).unwrap();
+    let rows = reader.get_row_iter(None).unwrap();
+    (rows.map(|row| row.unwrap().into_columns()).collect(), reader.num_row_groups())
+}
+
+fn field<'r>(row: &'r [(String, Field)], name: &str) -> &'r Field {
+    &row.iter().find(|(known, _)| known == name).expect("a column").1
+}
+
+fn text(text: &str) -> Field {
+    Field::Str(text.to_owned())
+}
+
+#[test]
+fn a_message_is_a_row() {
+    let mut messages = talk::read(
+        r#"
+        -> {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add"}}
+        <- {"jsonrpc":"2.0","id":1,"result":{"isError":true}}
+        <- {"jsonrpc":"2.0","method":"notifications/message"}
+        "#,
+    );
+    messages[1].findings = vec!["schema-result-invalid", "a"];
+    messages[2].raw = b"\xff".to_vec().into();
+    let server = Some(Party { name: "server".to_owned(), version: "2".to_owned() });
+    let (rows, _) = read(&Session { server, ..talk::session(&messages) }, &messages);
+    let [asked, answered, told] = rows.as_slice() else { panic!("three rows: {rows:?}") };
+    for (row, name, value) in [
+        (asked, "number", Field::Long(1)),
+        (asked, "kind", text("request")),
+        (asked, "id", text("1")),
+        (asked, "answered_by", Field::Long(2)),
+        (asked, "status", Field::Null),
+        (asked, "server", text("server 2")),
+        (asked, "client", Field::Null),
+        (answered, "method", text("tools/call")),
+        (answered, "status", text("tool-error")),
+        (answered, "latency_ns", Field::Long(talk::TICK)),
+        (answered, "answers", Field::Long(1)),
+        (answered, "redelivered", Field::Bool(false)),
+        (answered, "bytes", Field::Null),
+        (told, "text", Field::Null),
+        (told, "size", Field::Long(1)),
+        (told, "id", Field::Null),
+    ] {
+        assert_eq!(*field(row, name), value, "{name}");
+    }
+    assert!(matches!(field(told, "bytes"), Field::Bytes(bytes) if bytes.data() == b"\xff"));
+    let found = |row| match field(row, "findings") {
+        Field::ListInternal(list) => list.elements().to_vec(),
+        other => panic!("a list: {other:?}"),
+    };
+    assert_eq!((found(asked), found(answered)), (vec![], vec![text("schema-result-invalid"), text("a")]));
+}
+
+#[test]
+fn a_session_without_messages_is_a_file_without_rows() {
+    assert_eq!(read(&talk::session(&[]), &[]), (Vec::new(), 0));
+}
+
+#[test]
+fn long_texts_end_a_group() {
+    let long = format!(r#"-> {{"method":"x","params":{{"a":"{}"}}}}"#, "a".repeat(BYTES / 2));
+    let messages = talk::read(&[&*long, &*long, "-> {}", &*long].join("\n"));
+    let (rows, groups) = read(&talk::session(&messages), &messages);
+    assert_eq!((rows.len(), groups), (4, 2));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever is missing or empty, each row is found again whole.
+    #[test]
+    fn what_is_written_is_read_again(
+        records in prop::collection::vec((any::<Option<String>>(), any::<Option<u32>>(), any::<Vec<u8>>(), 0..4_usize), 0..40),
+    ) {
+        let mut messages = talk::read(&"-> {}\n".repeat(records.len()));
+        for (message, (method, answers, raw, findings)) in messages.iter_mut().zip(&records) {
+            message.method = method.as_deref().map(Into::into);
+            message.answers = answers.map(|number| MessageNumber(number.into()));
+            message.raw = raw.clone().into();
+            message.findings = ["a", "", "c"][..*findings % 4].to_vec();
+        }
+        let (rows, _) = read(&talk::session(&messages), &messages);
+        prop_assert_eq!(rows.len(), records.len());
+        for (row, (method, answers, raw, findings)) in rows.iter().zip(&records) {
+            prop_assert_eq!(field(row, "method"), &method.as_deref().map_or(Field::Null, text));
+            prop_assert_eq!(field(row, "answers"), &answers.map_or(Field::Null, |number| Field::Long(number.into())));
+            match std::str::from_utf8(raw) {
+                Ok(raw) => prop_assert_eq!(field(row, "text"), &text(raw)),
+                Err(_) => prop_assert!(matches!(field(row, "bytes"), Field::Bytes(bytes) if bytes.data() == raw)),
+            }
+            let Field::ListInternal(list) = field(row, "findings") else { panic!("a list") };
+            prop_assert_eq!(list.len(), *findings);
+        }
+    }
+}
