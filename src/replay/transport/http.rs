@@ -15,6 +15,7 @@ mod reading;
 mod socket;
 mod stream;
 mod task;
+mod trust;
 mod wire;
 
 use std::collections::VecDeque;

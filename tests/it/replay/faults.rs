@@ -140,6 +140,19 @@ fn tls_needs_a_certificate_that_is_trusted() {
 }
 
 #[test]
+fn a_certificate_that_is_its_own_authority_is_trusted_where_it_was_given() {
+    let scene = scene();
+    let [pem, other] = ["authority.pem", "server.pem"].map(|name| root().join("tests/it/replay").join(name));
+    let served = Served::start(&scene, &["--tls", &pem.display().to_string()]);
+    let here = served.url("/mcp").replace("http:", "https:");
+    let named = here.replace("127.0.0.1", "localhost");
+    for (url, given, status) in [(&here, &pem, 0), (&named, &pem, 2), (&here, &other, 2)] {
+        let done = scene.replay_to(url, &["--cacert", &given.display().to_string()]);
+        assert_eq!(done.status.code(), Some(status), "{}{}", stdout(&done), stderr(&done));
+    }
+}
+
+#[test]
 fn tls_to_a_server_without_it_is_said() {
     let scene = scene();
     let served = Served::start(&scene, &[]);

@@ -11,7 +11,7 @@
 --forget-at N  at the Nth request the session is unknown (404)
 --elsewhere U  /away and /away-sse are redirected to U; /old is redirected to /mcp, /old-sse to /sse
 /stream is HTTP+SSE at an address that does not say so
---tls FILE     HTTPS, with the key and the certificate in FILE (server.pem was made for these tests: for 127.0.0.1, until 2126)
+--tls FILE     HTTPS, with the key and the certificate in FILE (server.pem and authority.pem, which is its own authority, were made for these tests: for 127.0.0.1, until 2126)
 --whole        the address that /sse announces is a whole URL, at the Host that was asked
 --cut          streams of answers are closed before the answer, which comes to who resumes
 """

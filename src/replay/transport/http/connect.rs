@@ -5,14 +5,12 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use anyhow::{Context, Result};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection};
 
 use super::origin::Origin;
+use super::trust;
 
 /// How a server at a URL is reached.
 #[derive(Clone, Debug, Default)]
@@ -45,7 +43,7 @@ impl Connector {
         let tls = if origin.is_https {
             let name =
                 ServerName::try_from(origin.host.clone()).with_context(|| format!("{:?} is no host", origin.host))?;
-            Some((Arc::new(config(options)?), name))
+            Some((Arc::new(trust::config(&options.certificates, options.insecure)?), name))
         } else {
             None
         };
@@ -111,87 +109,5 @@ pub(super) fn why(error: &io::Error) -> String {
             format!("TLS: {why}{hint}")
         }
         _ => error.to_string(),
-    }
-}
-
-/// Where systems keep the certificates that they trust, as one PEM file.
-const SYSTEM_CERTIFICATES: [&str; 4] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/cert.pem",
-    "/etc/ssl/ca-bundle.pem",
-];
-
-/// How TLS is spoken.
-fn config(options: &Options) -> Result<ClientConfig> {
-    let provider = Arc::new(ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
-    let config = if options.insecure {
-        builder.dangerous().with_custom_certificate_verifier(Arc::new(Anybody(provider)))
-    } else {
-        builder.with_root_certificates(trusted(&options.certificates)?)
-    };
-    Ok(config.with_no_client_auth())
-}
-
-/// Whose word is believed of who a server is.
-fn trusted(given: &[u8]) -> Result<RootCertStore> {
-    let read = |pem: &[u8]| {
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(CertificateDer::pem_slice_iter(pem).filter_map(Result::ok));
-        roots
-    };
-    if !given.is_empty() {
-        let roots = read(given);
-        if roots.is_empty() {
-            bail!("--cacert: no certificate in PEM form in it");
-        }
-        return Ok(roots);
-    }
-    let file = std::env::var_os("SSL_CERT_FILE").map(std::path::PathBuf::from);
-    let mut files = file.into_iter().chain(SYSTEM_CERTIFICATES.into_iter().map(Into::into));
-    let roots = read(&files.find_map(|file| std::fs::read(file).ok()).unwrap_or_default());
-    // A system without such a file: the roots that Mozilla trusts.
-    let mozilla = || webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect();
-    Ok(if roots.is_empty() { mozilla() } else { roots })
-}
-
-/// Believes every certificate (`--insecure`).
-#[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Anybody {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    // Whoever may show any certificate has the key of the one that he shows.
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
     }
 }
