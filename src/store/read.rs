@@ -81,6 +81,11 @@ impl Reader {
         Ok(self.select(&sql, [id.0], capture::read)?.pop())
     }
 
+    /// Whether the packets of a capture are made up, see [`CaptureKind::is_made_up`].
+    pub fn is_made_up(&self, id: CaptureId) -> anyhow::Result<bool> {
+        Ok(self.capture(id)?.is_some_and(|capture| capture.info.kind.is_made_up()))
+    }
+
     /// The capture of a session.
     pub fn capture_of(&self, session: SessionNumber) -> anyhow::Result<Option<CaptureId>> {
         let mut statement = self.db.prepare_cached("SELECT capture FROM session WHERE id = ?")?;

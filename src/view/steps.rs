@@ -71,6 +71,12 @@ impl Step {
         let arrow = if self.direction.is_none() { "↔" } else { "→" };
         format!("{} {arrow} {}", self.from, self.to)
     }
+
+    /// The same of a connection below which nothing was seen: how long its packets took means nothing.
+    fn made_up(self) -> Step {
+        let what = self.detail.split("  ").next().unwrap_or_default();
+        Step { detail: format!("{what}  (made up: mcptap saw no network)"), ..self }
+    }
 }
 
 impl Place {

@@ -123,6 +123,8 @@ impl<'a> From<&'a MessageRow> for Sent<'a> {
 pub struct Clock<'r> {
     reader: &'r Reader,
     capture: CaptureId,
+    /// The capture saw a network; unknown until that is asked.
+    has_network: Option<bool>,
     /// Round trips from the place of the capture, by connection: to the client, to the server.
     round_trips: HashMap<ConnectionId, [Option<RoundTrip>; 2]>,
 }
@@ -130,7 +132,7 @@ pub struct Clock<'r> {
 impl<'r> Clock<'r> {
     /// For this capture.
     pub fn new(reader: &'r Reader, capture: CaptureId) -> Clock<'r> {
-        Clock { reader, capture, round_trips: HashMap::new() }
+        Clock { reader, capture, has_network: None, round_trips: HashMap::new() }
     }
 
     /// The timing of the call that a message is the request or the answer of; `None` where the other was not captured.
@@ -173,8 +175,8 @@ impl<'r> Clock<'r> {
         let waited = first.since(request.time);
         let connection = asked.map(|exchange| exchange.connection);
         let network = match connection {
-            Some(connection) => self.round_trip(connection, request.direction)?,
-            None => None,
+            Some(connection) if self.has_network()? => self.round_trip(connection, request.direction)?,
+            _ => None,
         };
         // The path may have become quicker since the handshake.
         let network = network.map(|(time, measure)| (time.min(waited), measure));
@@ -187,6 +189,15 @@ impl<'r> Clock<'r> {
             server: waited - network.map_or(0, |(time, _)| time),
             stream: answer.time.since(first).max(0),
         })
+    }
+
+    fn has_network(&mut self) -> Result<bool> {
+        let known = match self.has_network {
+            Some(known) => known,
+            None => !self.reader.is_made_up(self.capture)?,
+        };
+        self.has_network = Some(known);
+        Ok(known)
     }
 
     fn row(&self, number: MessageNumber) -> Result<Option<MessageRow>> {

@@ -386,6 +386,23 @@ fn servers_behind_tls_are_recorded_in_the_clear() {
     for session in of_type(&lines, "session") {
         assert_eq!((&session["peers"]["server"], &session["unanswered"]), (&json!(server), &json!(0)));
     }
+    // What stands below HTTP nobody has seen, and everybody is told so.
+    let shown = |command: &[&str]| {
+        let done = mcptap().args(command).args(["1", "--json", "--db"]).arg(&db).output().expect("mcptap runs");
+        stdout(&done).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect::<Vec<Value>>()
+    };
+    for step in shown(&["layers"]).iter().filter(|step| step["layer"] == "L4") {
+        assert!(step["detail"].as_str().unwrap().ends_with("  (made up: mcptap saw no network)"), "{step}");
+    }
+    let layers = shown(&["layers", "--message", "1"]);
+    for layer in &layers {
+        let is_below = ["network", "transport"].contains(&layer["layer"].as_str().unwrap());
+        assert_eq!(layer["fields"]["made up"].is_string(), is_below, "{layer}");
+        assert!(layer["fields"]["round trip of the handshake"].is_null(), "{layer}");
+    }
+    assert_eq!(layers[0]["protocol"], "IPv4");
+    let timings: Vec<Value> = shown(&["show"]).iter().filter_map(|line| line.get("timing").cloned()).collect();
+    assert!(!timings.is_empty() && timings.iter().all(|timing| timing.get("network_ns").is_none()), "{timings:?}");
     // Without that certificate nobody is believed.
     let proxying = Proxying::start(&db, &to, &[]);
     let answer = proxying.raw(GET);

@@ -28,6 +28,13 @@ pub enum CaptureKind {
     Mock,
 }
 
+impl CaptureKind {
+    /// Whether its packets below what they carry are made up: this program spoke itself, over sockets that nobody listened to.
+    pub fn is_made_up(self) -> bool {
+        matches!(self, CaptureKind::Proxy | CaptureKind::Replay | CaptureKind::Mock)
+    }
+}
+
 impl Code for CaptureKind {
     const ALL: &'static [CaptureKind] = &[
         CaptureKind::Import,

@@ -28,14 +28,18 @@ pub(super) fn of_first_packet(place: &Place<'_>, message: &Message) -> Result<Ve
         return Ok(vec![Layer { packets: message.packets.clone(), ..Layer::new("link", "packets not kept") }]);
     };
     let mut layers = of_packet(&packet);
+    let is_made_up = place.reader.is_made_up(place.capture)?;
+    if is_made_up {
+        let said = "mcptap itself read and wrote what these packets carry; it saw no network";
+        layers.iter_mut().for_each(|layer| layer.fields.insert(0, Field::new("made up", said)));
+    }
     let connection = place.reader.connection(place.capture, packet.connection)?;
     if let Some(layer) = layers.iter_mut().find(|layer| layer.layer == "transport") {
         layer.packets = message.packets.clone();
         if let Some(Connection { kind: ConnectionKind::Tcp(facts), id, .. }) = &connection {
             layer.fields.push(Field::new("connection", id));
-            layer
-                .fields
-                .extend(facts.round_trip().map(|time| Field::new("round trip of the handshake", duration(time))));
+            let round_trip = facts.round_trip().filter(|_| !is_made_up);
+            layer.fields.extend(round_trip.map(|time| Field::new("round trip of the handshake", duration(time))));
             for number in message.packets.iter().skip(1).take(ANALYSED) {
                 let other = place.reader.packet(place.capture, *number)?;
                 layer.fields.extend(other.and_then(|other| analysis(&other)));

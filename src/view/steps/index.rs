@@ -177,7 +177,8 @@ impl Index {
         if let Some((above, _)) = &self.pipes {
             return lines(reader, &record, above, first, limit);
         }
-        let mut made = Made { reader, record: &record, capture, places: HashMap::new(), exchange: None };
+        let is_made_up = reader.is_made_up(capture)?;
+        let mut made = Made { reader, record: &record, capture, is_made_up, places: HashMap::new(), exchange: None };
         let mut rows = Vec::new();
         for (at, entry) in self.order.iter().enumerate().skip(first).take(limit) {
             let bodies = |exchange| self.place_of(exchange).map_or(Bodies::default(), |at| self.bodies[at].1);
@@ -322,6 +323,8 @@ struct Made<'r> {
     reader: &'r Reader,
     record: &'r Session,
     capture: CaptureId,
+    /// There was no network, see [`CaptureKind::is_made_up`](crate::store::CaptureKind::is_made_up).
+    is_made_up: bool,
     places: HashMap<ConnectionId, Option<Place>>,
     /// The one that was asked for last: its request, its response and its events mostly follow one another.
     exchange: Option<Exchange>,
@@ -332,7 +335,8 @@ impl Made<'_> {
         let Some(connection) = id.map(|id| self.reader.connection(self.capture, *id)).transpose()?.flatten() else {
             return Ok(None);
         };
-        Ok(of_connection(self.record, &connection).into_iter().nth(nth))
+        let step = of_connection(self.record, &connection).into_iter().nth(nth);
+        Ok(if self.is_made_up { step.map(Step::made_up) } else { step })
     }
 
     fn place(&mut self, id: ConnectionId) -> Result<Option<Place>> {
