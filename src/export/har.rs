@@ -248,7 +248,7 @@ fn write_head(object: &mut Object<'_>, exchange: &Exchange, half: &Half) {
     object.array("headers", half.fields.iter(), write_pair);
 }
 
-/// Bytes as transmitted, -1 where unknown: HTTP/2 packs heads, so they have no size of their own.
+/// Bytes as transmitted, of HTTP/2 as it packs them; -1 where unknown.
 fn write_sizes(object: &mut Object<'_>, half: &Half, body: &Content) {
     let head = half.head_end.checked_sub(half.head_start).filter(|length| *length > 0);
     let size = |size: Option<u64>| size.and_then(|size| i64::try_from(size).ok()).unwrap_or(-1);
