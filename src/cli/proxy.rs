@@ -11,6 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
+use crossbeam_channel::bounded;
 
 use super::args::{self, Colour};
 use super::printer::Printer;
@@ -36,6 +37,10 @@ const CONNECTING: Duration = Duration::from_secs(10);
 /// How long connections may take to end once told to. Those that are still being made are not waited for.
 const GRACE: Duration = Duration::from_secs(1);
 
+/// How much lower the recorder's priority is: where it competes for a processor it gets about a tenth of the share of those whose messages it records.
+#[cfg(target_os = "linux")]
+const RECORDER_NICENESS: i32 = 10;
+
 pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
     let filter = filter::parse(arguments.filter.as_deref())?;
     let (tape, spool) = tape::tape();
@@ -50,14 +55,18 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     let ended = Arc::new(AtomicBool::new(false));
     let mut queue = Queue::start(spool.prompt(), Arc::clone(&ended), Overflow::new(&folder, true))?;
     let gauge = queue.gauge();
+    let (recording, recorded) = bounded::<()>(0);
     let serve = move || {
         let served = proxy.serve(&listener, &signal);
-        thread::sleep(GRACE);
+        let _ = recorded.recv_timeout(GRACE);
         ended.store(true, Ordering::Relaxed);
         served
     };
     announce(&arguments, address);
     let serving = thread::Builder::new().name("proxy".to_owned()).spawn(serve).context("cannot start a thread")?;
+    // This thread decodes and saves from here on. On Linux niceness belongs to the thread, and to those that it starts.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::nice(RECORDER_NICENESS);
 
     let writer = place.map(|place| writer(&arguments, place, &stop));
     let (writer, refused) = match writer.transpose() {
@@ -75,7 +84,7 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     if let Err(error) = &run {
         eprintln!("mcptap: nothing more is recorded: {error:#}");
     }
-    drop(queue);
+    drop((queue, recording));
     serving.join().map_err(|_| anyhow!("the proxy crashed"))??;
 
     let mut counts = pipeline.counts().clone();

@@ -80,6 +80,11 @@ impl Way {
     fn take(&mut self, end: u64, out: &mut Vec<u8>) {
         let end = end.min(self.cut).max(self.start);
         let place = |offset: u64| (offset - self.start) as usize;
+        if out.is_empty() && self.changes.is_empty() && place(end) == self.held.len() {
+            // Content, which is most of what passes, is not copied again.
+            self.start = end;
+            return std::mem::swap(out, &mut self.held);
+        }
         let mut at = self.start;
         while let Some((range, text)) = self.changes.pop_front_if(|(range, _)| range.end <= end) {
             out.extend_from_slice(&self.held[place(at)..place(range.start)]);
