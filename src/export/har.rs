@@ -106,7 +106,8 @@ impl<'a> Har<'a> {
                 let request = bodies.read(exchange, Direction::ClientToServer, side)?;
                 let response = bodies.read(exchange, Direction::ServerToClient, side.other())?;
                 self.line.clear();
-                write_entry(&mut self.line, exchange, connection, [&request, &response], &spoken);
+                let url = url(exchange, connection, index.spoke_https);
+                write_entry(&mut self.line, exchange, (&url, connection), [&request, &response], &spoken);
                 self.out.write_all(if self.is_first { b"\n" } else { b",\n" })?;
                 self.is_first = false;
                 self.out.write_all(&self.line)?;
@@ -141,7 +142,7 @@ impl<'a> Har<'a> {
 fn write_entry(
     out: &mut Vec<u8>,
     exchange: &Exchange,
-    connection: Option<&Connection>,
+    (url, connection): (&str, Option<&Connection>),
     bodies: [&Content; 2],
     spoken: &Spoken,
 ) {
@@ -153,7 +154,7 @@ fn write_entry(
     let wait = between(request.ended.or(request.started), response.started);
     let receive = between(response.started, response.ended);
     entry.float("time", milliseconds(send + wait + receive));
-    entry.object("request", |object| write_request(object, exchange, connection, bodies[0]));
+    entry.object("request", |object| write_request(object, exchange, url, bodies[0]));
     entry.object("response", |object| write_response(object, exchange, bodies[1]));
     entry.object("cache", |_| {});
     entry.object("timings", |timings| {
@@ -197,11 +198,10 @@ fn server(connection: &Connection) -> Option<SocketAddr> {
     Some(facts.endpoints[side.index()])
 }
 
-fn write_request(request: &mut Object<'_>, exchange: &Exchange, connection: Option<&Connection>, body: &Content) {
-    let url = url(exchange, connection);
+fn write_request(request: &mut Object<'_>, exchange: &Exchange, url: &str, body: &Content) {
     let query = url.split_once('?').map(|(_, query)| query.split('#').next().unwrap_or_default());
     request.text("method", exchange.method.as_deref().unwrap_or_default());
-    request.text("url", &url);
+    request.text("url", url);
     write_head(request, exchange, &exchange.request);
     let pairs = query.into_iter().flat_map(|query| query.split('&')).filter(|pair| !pair.is_empty());
     let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
@@ -275,15 +275,16 @@ fn write_text(object: &mut Object<'_>, encoding: &'static str, bytes: &[u8]) {
 }
 
 /// The absolute URL of the request.
-fn url(exchange: &Exchange, connection: Option<&Connection>) -> String {
+fn url(exchange: &Exchange, connection: Option<&Connection>, spoke_https: bool) -> String {
     let target = exchange.target.as_deref().unwrap_or("/");
     if uri::split_scheme(target).is_some() {
         return target.to_owned();
     }
     let fields = &exchange.request.fields;
     let address = connection.and_then(server);
-    // What was recorded above TLS shows none: its port nearly always tells.
-    let is_secret = connection.is_some_and(|connection| !connection.tls.is_empty())
+    // What others recorded above TLS shows none: its port nearly always tells.
+    let is_secret = spoke_https
+        || connection.is_some_and(|connection| !connection.tls.is_empty())
         || fields.get(":scheme") == Some("https")
         || address.is_some_and(|address| address.port() == 443);
     let scheme = if is_secret { "https" } else { "http" };
@@ -304,7 +305,7 @@ mod tests {
 
     fn entry(exchange: &Exchange, bodies: [&Content; 2]) -> Value {
         let mut line = Vec::new();
-        write_entry(&mut line, exchange, None, bodies, &Spoken::default());
+        write_entry(&mut line, exchange, ("http://h/", None), bodies, &Spoken::default());
         serde_json::from_slice(&line).expect("an entry is JSON")
     }
 
@@ -330,14 +331,15 @@ mod tests {
 
     #[test]
     fn a_url_is_absolute_whatever_the_target_is() {
-        let of = |method: &str, target: &str| {
+        let of = |method: &str, target: &str, https: bool| {
             let request = Half { fields: [("Host", "h:1")].into_iter().collect(), ..Half::default() };
             let (method, target) = (Some(method.to_owned()), Some(target.to_owned()));
-            url(&Exchange { method, target, request, ..Exchange::default() }, None)
+            url(&Exchange { method, target, request, ..Exchange::default() }, None, https)
         };
-        assert_eq!(of("GET", "/a?b"), "http://h:1/a?b");
-        assert_eq!(of("GET", "http://other/a"), "http://other/a");
-        assert_eq!(of("CONNECT", "other:443"), "http://other:443");
-        assert_eq!(of("OPTIONS", "*"), "http://h:1/*");
+        assert_eq!(of("GET", "/a?b", false), "http://h:1/a?b");
+        assert_eq!(of("GET", "/a", true), "https://h:1/a");
+        assert_eq!(of("GET", "http://other/a", false), "http://other/a");
+        assert_eq!(of("CONNECT", "other:443", false), "http://other:443");
+        assert_eq!(of("OPTIONS", "*", false), "http://h:1/*");
     }
 }

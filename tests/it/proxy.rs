@@ -403,6 +403,9 @@ fn servers_behind_tls_are_recorded_in_the_clear() {
     assert_eq!(layers[0]["protocol"], "IPv4");
     let timings: Vec<Value> = shown(&["show"]).iter().filter_map(|line| line.get("timing").cloned()).collect();
     assert!(!timings.is_empty() && timings.iter().all(|timing| timing.get("network_ns").is_none()), "{timings:?}");
+    let done = mcptap().args(["export", "1", "--format", "har", "--db"]).arg(&db).output().expect("mcptap runs");
+    let archive: Value = serde_json::from_str(&stdout(&done)).expect("JSON");
+    assert_eq!(archive["log"]["entries"][0]["request"]["url"], to.as_str());
     // Without that certificate nobody is believed.
     let proxying = Proxying::start(&db, &to, &[]);
     let answer = proxying.raw(GET);

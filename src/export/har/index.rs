@@ -18,6 +18,8 @@ pub(super) type Carried = (ExchangeNumber, MessageNumber, SessionNumber);
 #[derive(Debug)]
 pub(super) struct Index {
     pub(super) capture: CaptureId,
+    /// mcptap itself spoke HTTPS, and recorded what stood inside TLS.
+    pub(super) spoke_https: bool,
     /// In order.
     carried: Vec<Carried>,
     /// The streams of contents as sent, in order.
@@ -43,7 +45,9 @@ impl Index {
             StreamKind::Pipe(_) | StreamKind::Decoded(..) | StreamKind::EventData(_) | StreamKind::WebSocket(..) => {}
         })?;
         bodies.sort_unstable();
-        Ok(Index { capture, carried, bodies, channels, plaintext })
+        let info = reader.capture(capture)?.map(|capture| capture.info);
+        let spoke_https = info.is_some_and(|info| info.kind.is_made_up() && info.source.starts_with("https://"));
+        Ok(Index { capture, spoke_https, carried, bodies, channels, plaintext })
     }
 
     /// The messages that an exchange carried, in order.
