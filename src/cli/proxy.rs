@@ -26,6 +26,7 @@ use crate::listen;
 use crate::pipeline::{Options, Pipeline};
 use crate::proxy::{Proxy, Record};
 use crate::replay::transport::http;
+use crate::source;
 use crate::source::overflow::Overflow;
 use crate::source::tape::{self, Loss};
 use crate::store::{self, CaptureInfo, CaptureKind, Place, Writer};
@@ -36,10 +37,6 @@ const CONNECTING: Duration = Duration::from_secs(10);
 
 /// How long connections may take to end once told to. Those that are still being made are not waited for.
 const GRACE: Duration = Duration::from_secs(1);
-
-/// How much lower the recorder's priority is: where it competes for a processor it gets about a tenth of the share of those whose messages it records.
-#[cfg(target_os = "linux")]
-const RECORDER_NICENESS: i32 = 10;
 
 pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
     let filter = filter::parse(arguments.filter.as_deref())?;
@@ -64,9 +61,8 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     };
     announce(&arguments, address);
     let serving = thread::Builder::new().name("proxy".to_owned()).spawn(serve).context("cannot start a thread")?;
-    // This thread decodes and saves from here on. On Linux niceness belongs to the thread, and to those that it starts.
-    #[cfg(target_os = "linux")]
-    let _ = rustix::process::nice(RECORDER_NICENESS);
+    // This thread decodes and saves from here on.
+    source::give_way();
 
     let writer = place.map(|place| writer(&arguments, place, &stop));
     let (writer, refused) = match writer.transpose() {

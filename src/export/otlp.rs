@@ -42,6 +42,9 @@ const OPEN: usize = 4_096;
 /// Events of a span, as OpenTelemetry's own programs limit them (EventCountLimit); how many more there were is said.
 const EVENTS: u32 = 128;
 
+/// Bytes of the events of all open spans: those for which there is no room are counted as those above [`EVENTS`] are.
+const HELD: usize = 16 << 20;
+
 /// Bytes of spans after which a line is written.
 const LINE: usize = 256 << 10;
 
@@ -65,7 +68,7 @@ pub fn write_session(
     let Some(capture) = reader.capture_of(session.number)? else { return Ok(()) };
     let http = reader.exchanges(session.number, Page::first(1))?.first().map(|exchange| exchange.http_version);
     let resources = [Direction::ClientToServer, Direction::ServerToClient].map(|side| Resource::new(session, side));
-    let mut trace = Trace { session, seed: seed(session), http, open: BTreeMap::new(), resources, out };
+    let mut trace = Trace { session, seed: seed(session), http, open: BTreeMap::new(), resources, held: 0, out };
     let mut page = Page::first(PAGE);
     loop {
         let messages = reader.messages(Scope::Session(session.number), page)?;
@@ -107,6 +110,8 @@ struct Trace<'a> {
     open: BTreeMap<MessageNumber, Span>,
     /// Whose spans: the client's, the server's.
     resources: [Resource; 2],
+    /// Bytes of the events of those that are open.
+    held: usize,
     out: &'a mut dyn Write,
 }
 
@@ -127,7 +132,9 @@ struct Span {
     state: Option<String>,
     findings: Vec<&'static str>,
     events: Vec<u8>,
+    /// How many events there were, and how many of them are kept.
     heard: u32,
+    kept: u32,
 }
 
 impl Span {
@@ -157,6 +164,7 @@ impl Span {
             findings: request.findings.clone(),
             events: Vec::new(),
             heard: 0,
+            kept: 0,
         }
     }
 
@@ -170,10 +178,7 @@ impl Span {
 
     /// A notification that names the request, and what it says.
     fn hear(&mut self, notification: &Message, attributes: Attributes<'_>) {
-        self.heard += 1;
-        if self.heard > EVENTS {
-            return;
-        }
+        self.kept += 1;
         if !self.events.is_empty() {
             self.events.push(b',');
         }
@@ -207,8 +212,12 @@ impl Trace<'_> {
             }
             _ => None,
         };
-        if let Some(span) = span {
+        let Some(span) = span else { return };
+        span.heard = span.heard.saturating_add(1);
+        if span.kept < EVENTS && self.held < HELD {
+            let before = span.events.len();
             span.hear(notification, attributes);
+            self.held += span.events.len() - before;
         }
     }
 
@@ -221,6 +230,7 @@ impl Trace<'_> {
 
     /// Writes a span. Without an answer it lasts as long as the session waited for one.
     fn end(&mut self, span: Span, answer: Option<&Message>) -> Result<()> {
+        self.held -= span.events.len();
         let failure = answer.and_then(Failure::of);
         let attributes = self.attributes(&span, answer, failure.as_ref());
         let end = answer.map_or(self.session.ended, |answer| answer.time).max(span.start);
@@ -247,7 +257,7 @@ impl Trace<'_> {
                     out.extend_from_slice(&span.events);
                     out.push(b']');
                 });
-                object.number("droppedEventsCount", span.heard.saturating_sub(EVENTS));
+                object.number("droppedEventsCount", span.heard - span.kept);
             }
             object.maybe(&failure, |object, failure| {
                 object.object("status", |object| {

@@ -63,6 +63,7 @@ use self::lane::Lane;
 use self::signals::Signals;
 use self::wait::Waiter;
 
+use super::give_way;
 use crate::capture::pipe::{Exit, Pipe};
 
 pub use self::process::{Pipes, Server, StartError, exit, exit_code};
@@ -81,10 +82,6 @@ const LOOK: Duration = Duration::from_millis(10);
 
 /// How long the recorder lets a server start before it does anything: to open a database costs more than many a server needs for its first answer.
 const HEAD_START: Duration = Duration::from_millis(30);
-
-/// How much lower the recorder's priority is: where it competes for a processor it gets about a tenth of the server's share. What it does not come to
-/// waits on the disk.
-const RECORDER_NICENESS: i32 = 10;
 
 /// Our ends of the three pipes (or sockets, files, terminal) to the host, named as the server sees them.
 #[derive(Debug)]
@@ -238,9 +235,7 @@ where
 {
     let (done, result) = bounded(1);
     thread::Builder::new().name("recorder".into()).spawn(move || {
-        // On Linux niceness belongs to the thread. Without it recording works as well.
-        #[cfg(target_os = "linux")]
-        let _ = rustix::process::nice(RECORDER_NICENESS);
+        give_way();
         observations.hold_off(HEAD_START);
         let _ = done.send(catch_unwind(AssertUnwindSafe(|| record(observations))));
     })?;

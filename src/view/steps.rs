@@ -44,11 +44,11 @@ pub struct Step {
     pub about: String,
 }
 
-/// What a connection is by itself: its handshakes, or that there is none.
-pub fn of_connection(session: &Session, connection: &Connection) -> Vec<Step> {
+/// What a connection is by itself: its handshakes, or that there is none. Of one whose packets are made up nothing else is told of them.
+pub fn of_connection(session: &Session, connection: &Connection, is_made_up: bool) -> Vec<Step> {
     match (&connection.kind, Place::new(session.number, connection)) {
         (ConnectionKind::Tcp(facts), Some(place)) => {
-            let mut steps = handshake(facts, &place);
+            let mut steps = handshake(facts, &place, is_made_up);
             steps.extend(tls(connection, &place));
             steps
         }
@@ -70,12 +70,6 @@ impl Step {
     pub fn ends(&self) -> String {
         let arrow = if self.direction.is_none() { "↔" } else { "→" };
         format!("{} {arrow} {}", self.from, self.to)
-    }
-
-    /// The same of a connection below which nothing was seen: how long its packets took means nothing.
-    fn made_up(self) -> Step {
-        let what = self.detail.split("  ").next().unwrap_or_default();
-        Step { detail: format!("{what}  (made up: mcptap saw no network)"), ..self }
     }
 }
 
@@ -106,22 +100,23 @@ impl Place {
     }
 }
 
-fn handshake(facts: &Facts, ends: &Place) -> Vec<Step> {
+fn handshake(facts: &Facts, ends: &Place, is_made_up: bool) -> Vec<Step> {
     let [syn, syn_ack, ack] = facts.handshake;
     let offered = |side: Side| options(&facts.ends[side.index()].options);
     let mut steps = Vec::new();
+    let mut step = |side, packet, flags, told: String| {
+        let told = if is_made_up { "  (made up: mcptap saw no network)".to_owned() } else { told };
+        steps.push(ends.step("L4", side, vec![packet], format!("TCP {flags}{told}")));
+    };
     if let Some(syn) = syn {
-        let detail = format!("TCP SYN{}", offered(Side::First));
-        steps.push(ends.step("L4", Side::First, vec![syn.packet], detail));
+        step(Side::First, syn.packet, "SYN", offered(Side::First));
     }
     if let Some(syn_ack) = syn_ack {
         let round_trip = syn.map(|syn| format!("  (round trip {})", units::duration(syn_ack.time.since(syn.time))));
-        let detail = format!("TCP SYN, ACK{}{}", offered(Side::Second), round_trip.unwrap_or_default());
-        steps.push(ends.step("L4", Side::Second, vec![syn_ack.packet], detail));
+        step(Side::Second, syn_ack.packet, "SYN, ACK", offered(Side::Second) + &round_trip.unwrap_or_default());
     }
     if let Some(ack) = ack {
-        let detail = "TCP ACK  connection established".to_owned();
-        steps.push(ends.step("L4", Side::First, vec![ack.packet], detail));
+        step(Side::First, ack.packet, "ACK", "  connection established".to_owned());
     }
     steps
 }

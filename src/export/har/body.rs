@@ -88,16 +88,20 @@ impl<'a> Bodies<'a> {
         let Some(stream) = channel else { return Ok(Content { note: Some(NOT_KEPT), ..Content::default() }) };
         let mut message = Message::new(direction, &half.fields);
         // Without chunks it ends there.
-        let mut span = Span { stream, start: half.head_start, end: half.head_end.saturating_add(half.body_bytes) };
+        let whole = half.head_end.saturating_add(half.body_bytes);
+        let mut start = half.head_start;
         loop {
+            let end = if start < whole { whole.min(start + STEP) } else { start + FRAMING };
+            let span = Span { stream, start, end };
             let reached = self.packets.walk(exchange.connection, span, &mut |piece| message.push(piece))?;
-            if message.is_over || reached < span.end || message.decoding.is_full() {
+            if message.is_over || reached < end || message.decoding.is_full() {
                 break;
             }
-            span = Span { start: span.end, end: span.end + FRAMING, ..span };
+            start = end;
         }
         // Through a tunnel a connection has several such streams: the body is where the head is.
-        let is_it = message.decoding.content.bytes.len() as u64 == half.body_bytes;
+        let length = message.decoding.content.bytes.len() as u64;
+        let is_it = length == half.body_bytes || message.decoding.is_full();
         Ok(if is_it { message.decoding.content } else { Content { note: Some(NOT_KEPT), ..Content::default() } })
     }
 }
@@ -106,6 +110,8 @@ impl<'a> Bodies<'a> {
 struct Decoding {
     coding: Option<Coding>,
     content: Content,
+    /// Bytes that are taken at most: what is coded may stand for a thousand times as much.
+    most: usize,
 }
 
 impl Decoding {
@@ -114,31 +120,38 @@ impl Decoding {
         let names = coding::names(list("content-encoding"), list("transfer-encoding").as_deref());
         // What has an unknown coding stays as it was sent: the head says which.
         let coding = names.and_then(|names| Coding::new(&names, Limits::default()).ok().flatten());
-        Decoding { coding, content: Content { sent: Some(0), ..Content::default() } }
+        Decoding { coding, content: Content { sent: Some(0), ..Content::default() }, most: Limits::default().message }
     }
 
     fn push(&mut self, piece: &[u8]) {
-        let Content { bytes, sent, note } = &mut self.content;
-        *sent = sent.map(|sent| sent + piece.len() as u64);
-        let Some(coding) = &mut self.coding else { return bytes.extend_from_slice(piece) };
-        if coding.push(piece, &mut |decoded| bytes.extend_from_slice(decoded)).is_err() {
-            *note = Some(BAD_CODING);
+        self.content.sent = self.content.sent.map(|sent| sent + piece.len() as u64);
+        let Some(mut coding) = self.coding.take() else { return self.take(piece) };
+        let decoded = coding.push(piece, &mut |decoded| self.take(decoded));
+        if decoded.is_err() && self.content.bytes.is_empty() {
             // Where nothing could be decoded it is kept as sent; behind damage there is nothing to be had.
-            if bytes.is_empty() {
-                bytes.extend_from_slice(coding.undecoded());
-                bytes.extend_from_slice(piece);
-                self.coding = None;
-            }
+            self.take(coding.undecoded());
+            self.take(piece);
+        } else {
+            self.coding = Some(coding);
+        }
+        if decoded.is_err() {
+            self.content.note = Some(BAD_CODING);
         }
     }
 
-    /// Whether nothing more is taken.
-    fn is_full(&mut self) -> bool {
-        let is_full = self.content.bytes.len() > Limits::default().message;
-        if is_full {
-            self.content.note = Some(TOO_LONG);
+    /// Takes as much as there is room for.
+    fn take(&mut self, decoded: &[u8]) {
+        let Content { bytes, note, .. } = &mut self.content;
+        let room = self.most - bytes.len();
+        if decoded.len() > room {
+            *note = Some(TOO_LONG);
         }
-        is_full
+        bytes.extend_from_slice(&decoded[..decoded.len().min(room)]);
+    }
+
+    /// Whether something was left out.
+    fn is_full(&self) -> bool {
+        self.content.note == Some(TOO_LONG)
     }
 }
 
@@ -252,6 +265,22 @@ mod tests {
     use flate2::write::GzEncoder;
 
     use super::*;
+
+    #[test]
+    fn what_stands_for_more_than_is_taken_is_cut_and_said() {
+        let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+        packed.write_all(&[b'x'; 100_000]).unwrap();
+        let packed = packed.finish().unwrap();
+        let plain = [b'x'; 100_000];
+        for (fields, sent) in [(&[("Content-Encoding", "gzip")][..], &packed[..]), (&[], &plain)] {
+            for (most, note) in [(999, Some(TOO_LONG)), (100_000, None)] {
+                let mut decoding = Decoding { most, ..Decoding::new(&fields.iter().copied().collect()) };
+                sent.chunks(70).for_each(|piece| decoding.push(piece));
+                assert_eq!((decoding.content.bytes.len(), decoding.content.note), (most, note));
+                assert_eq!((decoding.is_full(), decoding.content.sent), (note.is_some(), Some(sent.len() as u64)));
+            }
+        }
+    }
 
     fn decoded(fields: &[(&str, &str)], pieces: &[&[u8]]) -> Content {
         let mut decoding = Decoding::new(&fields.iter().copied().collect());

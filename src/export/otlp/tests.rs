@@ -143,6 +143,28 @@ fn more_requests_than_are_held_are_spans_all_the_same() {
     assert_eq!(spans_of(&lines(&session, &messages, Some(&wanted))).len(), 2);
 }
 
+/// However much is said of calls that go on, memory for it is bounded, and what there was no room for is counted.
+#[test]
+fn more_events_than_are_held_are_counted() {
+    let (requests, each, text) = (150, 100, "x".repeat(LONGEST));
+    let asked = (0..requests)
+        .map(|id| format!(r#"-> {{"id":{id},"method":"ping","params":{{"_meta":{{"progressToken":{id}}}}}}}"#));
+    let said = (0..requests * each).map(|at| {
+        let (token, method) = (at % requests, "notifications/progress");
+        format!(r#"<- {{"method":"{method}","params":{{"progressToken":{token},"progress":1,"message":"{text}"}}}}"#)
+    });
+    let messages = talk::read(&asked.chain(said).collect::<Vec<_>>().join("\n"));
+    let (mut kept, mut bytes, mut dropped) = (0, 0, 0);
+    for (_, span) in spans_of(&lines(&talk::session(&messages), &messages, None)) {
+        let events = span["events"].as_array().expect("events");
+        kept += events.len();
+        bytes += events.iter().map(|event| event.to_string().len()).sum::<usize>();
+        dropped += span["droppedEventsCount"].as_u64().expect("a number") as usize;
+    }
+    assert_eq!(kept + dropped, requests * each);
+    assert!(dropped > 0 && bytes < HELD + 2 * LONGEST && bytes > HELD / 2, "{bytes}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 

@@ -154,7 +154,7 @@ impl Index {
         let Some((record, capture)) = self.place(reader)? else { return Ok(true) };
         if matches!(record.peers, Peers::Process { .. }) {
             let pipes = reader.connections(self.session, Page::<ConnectionId>::first(SLICE))?;
-            let above = pipes.iter().flat_map(|connection| of_connection(&record, connection)).collect();
+            let above = pipes.iter().flat_map(|connection| of_connection(&record, connection, false)).collect();
             self.pipes = Some((above, reader.message_count(Scope::Session(self.session))? as usize));
             return Ok(true);
         }
@@ -211,7 +211,8 @@ impl Index {
             for connection in connections {
                 let at = self.connections.len() as u32;
                 self.connections.push(connection.id);
-                let own = of_connection(record, &connection);
+                // Which there are, and where, is the same where they are made up.
+                let own = of_connection(record, &connection, false);
                 let entry = |(nth, step): (u16, &Step)| Entry::new(first(&step.packets), From::Connection { at, nth });
                 self.order.extend((0..).zip(&own).map(entry));
             }
@@ -335,8 +336,7 @@ impl Made<'_> {
         let Some(connection) = id.map(|id| self.reader.connection(self.capture, *id)).transpose()?.flatten() else {
             return Ok(None);
         };
-        let step = of_connection(self.record, &connection).into_iter().nth(nth);
-        Ok(if self.is_made_up { step.map(Step::made_up) } else { step })
+        Ok(of_connection(self.record, &connection, self.is_made_up).into_iter().nth(nth))
     }
 
     fn place(&mut self, id: ConnectionId) -> Result<Option<Place>> {

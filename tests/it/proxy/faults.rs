@@ -1,0 +1,165 @@
+//! What goes wrong before, behind and beside the proxy: what it refuses, servers that cannot be had, databases that cannot be written.
+
+use super::*;
+
+#[test]
+fn heads_on_which_servers_could_disagree_never_reach_one() {
+    let (_folder, db) = place();
+    let (url, connections) = handed_over();
+    let proxying = Proxying::start(&db, &url, &[]);
+    let both = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let smuggled = format!("{both}1\r\nZ\r\n0\r\n\r\n{GET}");
+    let huge = format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(100_000));
+    let cases = [
+        (smuggled.as_str(), "400 Bad Request", "both Transfer-Encoding and Content-Length"),
+        ("GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n", "421 Misdirected Request", "--allow-host NAME"),
+        (&huge, "431 Request Header Fields Too Large", "the head is too long"),
+        ("CONNECT other:443 HTTP/1.1\r\nHost: localhost\r\n\r\n", "400 Bad Request", "takes no requests for others"),
+    ];
+    for (said, status, why) in cases {
+        let answer = proxying.raw(said);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")) && answer.contains(why), "{answer}");
+        assert!(answer.contains("\r\nConnection: close\r\n") && answer.contains("\r\n\r\nmcptap proxy: "), "{answer}");
+    }
+    // What came before it on the connection is answered first.
+    let mut client = proxying.connect();
+    client.write_all(format!("{GET}{smuggled}").as_bytes()).expect("sent");
+    let mut server = connections.recv().expect("only what is in order reaches the server");
+    head(&mut server);
+    let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    server.write_all(answer.as_bytes()).expect("sent");
+    expect(&mut client, answer);
+    assert!(head(&mut client).starts_with("HTTP/1.1 400 Bad Request\r\n"));
+    assert_eq!(server.read(&mut [0]).expect("it is closed"), 0);
+    assert!(connections.try_recv().is_err());
+    let ended = proxying.end();
+    assert_eq!(ended.stderr.lines().count(), 5, "{}", ended.stderr);
+    let statuses: Vec<_> =
+        of_type(&ended.lines, "exchange").iter().map(|exchange| exchange["status"].clone()).collect();
+    // What was refused is recorded too, with what it would have smuggled.
+    assert_eq!(statuses[..6], [json!(400), json!(421), json!(431), json!(400), json!(200), json!(400)]);
+}
+
+#[test]
+fn a_server_that_cannot_be_had_is_502_and_said() {
+    let nobody = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("an address");
+    let silent = server(|mut stream| {
+        head(&mut stream);
+        expect(&mut stream, &request(1));
+    });
+    let broken = server(|mut stream| {
+        head(&mut stream);
+        reset(stream);
+    });
+    let plain =
+        server(|mut stream| drop(stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n"))).replace("http", "https");
+    for (to, why) in [
+        (format!("http://{nobody}/mcp"), "connection refused: nobody listens there"),
+        ("http://nowhere.invalid/mcp".to_owned(), "the host's name is not known"),
+        (silent, "it closed the connection without an answer"),
+        (broken, "the connection broke without an answer"),
+        (plain, "does not speak TLS"),
+    ] {
+        let (_folder, db) = place();
+        let mut proxying = Proxying::start(&db, &to, &[]);
+        let asked = post(&request(1));
+        for _ in 0..3 {
+            let answer = proxying.raw(&asked);
+            assert!(answer.starts_with("HTTP/1.1 502 Bad Gateway\r\n") && answer.contains(why), "{to}: {answer}");
+            assert_eq!(answer.lines().skip_while(|line| !line.is_empty()).count(), 2, "one line of text: {answer}");
+        }
+        assert!(proxying.said().contains(why), "{to}");
+        let ended = proxying.end();
+        assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""), "{to}: it is said once");
+        assert_eq!(texts(&recorded(&db), "client-to-server"), [request(1), request(1), request(1)], "{to}");
+        assert_eq!(of_type(&ended.lines, "exchange")[0]["status"], 502, "{to}");
+    }
+}
+
+#[test]
+fn a_proxy_of_itself_is_found_out() {
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("an address").port();
+    let (_folder, db) = place();
+    let proxying = Proxying::listening(&port.to_string(), &db, &format!("http://localhost:{port}/mcp"), &[]);
+    assert!(proxying.raw(GET).contains("that is this proxy itself"));
+}
+
+#[test]
+fn the_database_may_be_locked_or_none_and_clients_are_served() {
+    let scene = scene();
+    let served = Served::start(&scene, &[]);
+    let (folder, db) = place();
+    let holder = Connection::open(&db).expect("the database is made");
+    holder.execute_batch("BEGIN EXCLUSIVE").expect("it is free");
+    let mut proxying = Proxying::start(&db, &served.url("/mcp"), &[]);
+    conversation(&scene, &proxying.url);
+    assert!(proxying.said().starts_with("mcptap: not recorded yet, clients are served all the same: "));
+    holder.execute_batch("COMMIT").expect("it is ours");
+    conversation(&scene, &proxying.url);
+    let ended = proxying.end();
+    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
+    assert_eq!(of_type(&recorded(&db), "session").len(), 2, "what passed meanwhile has waited");
+
+    fs::write(folder.path().join("text"), "no database, but a file of somebody's\n").expect("the file is written");
+    for db in ["text", "text/below", "."] {
+        let mut proxying = Proxying::start(&folder.path().join(db), &served.url("/mcp"), &[]);
+        conversation(&scene, &proxying.url);
+        assert!(proxying.said().contains("not recorded yet"));
+        let ended = proxying.end();
+        assert_eq!(ended.status, Some(2), "{db}");
+        assert!(ended.stderr.starts_with("mcptap: nothing was saved: "), "{}", ended.stderr);
+        assert!(of_type(&ended.lines, "message").len() > 20, "it is printed all the same");
+    }
+}
+
+#[test]
+fn nobody_reads_its_lines_and_it_goes_on() {
+    let scene = scene();
+    let served = Served::start(&scene, &[]);
+    let (_folder, db) = place();
+    let mut command = mcptap();
+    command.args(["proxy", "--listen", "127.0.0.1:0", "--to", &served.url("/mcp"), "--db"]).arg(&db);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("mcptap runs");
+    drop(child.stdout.take());
+    let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+    let mut said = String::new();
+    stderr.read_line(&mut said).expect("text");
+    let url = said.split(' ').nth(3).expect("a URL").to_owned();
+    conversation(&scene, &url);
+    conversation(&scene, &url);
+    kill_process(Pid::from_child(&child), Signal::TERM).expect("it lives");
+    said.clear();
+    stderr.read_to_string(&mut said).expect("text");
+    assert_eq!((child.wait().expect("it ends").code(), said.as_str()), (Some(0), ""));
+    assert_eq!(of_type(&recorded(&db), "session").len(), 2);
+}
+
+#[test]
+fn where_it_listens_and_what_cannot_be() {
+    let (_folder, db) = place();
+    let (url, _connections) = handed_over();
+    for (address, wanted) in [("0", "127.0.0.1:"), ("localhost:0", "127.0.0.1:"), ("127.0.0.2:0", "127.0.0.2:")] {
+        let proxying = Proxying::listening(address, &db, &url, &[]);
+        assert!(proxying.address().starts_with(wanted), "{address}: {}", proxying.url);
+        assert_eq!(proxying.end().stderr, "");
+    }
+    if TcpListener::bind("[::1]:0").is_ok() {
+        let proxying = Proxying::listening("[::1]:0", &db, &url, &[]);
+        assert!(proxying.url.starts_with("http://[::1]:") && proxying.url.ends_with("/mcp"), "{}", proxying.url);
+    } else {
+        eprintln!("not tested: there is no [::1]");
+    }
+    let mut open = Proxying::listening("0.0.0.0:0", &db, &url, &[]);
+    assert!(open.said().starts_with("mcptap: whoever reaches this machine reaches the server"));
+    let taken = open.address().replace("0.0.0.0", "127.0.0.1");
+    for (listen, to, why) in [
+        (taken.as_str(), url.as_str(), "cannot listen at"),
+        ("nonsense", &url, "cannot listen at nonsense"),
+        ("0", "ftp://x/", "a URL begins with http:// or https://"),
+        ("0", "http://user:password@x/", "each client sends its own Authorization"),
+    ] {
+        let done = mcptap().args(["proxy", "--listen", listen, "--to", to]).output().expect("mcptap runs");
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(done.status.code() == Some(2) && said.contains(why) && said.lines().count() == 1, "{said}");
+    }
+}
