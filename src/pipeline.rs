@@ -6,6 +6,7 @@
 mod encrypted;
 mod fuzz;
 mod holes;
+mod order;
 mod sessions;
 #[cfg(test)]
 mod tests;

@@ -57,6 +57,10 @@ pub struct SegmentFact<'a> {
     pub side: Side,
     /// The packet that completed it.
     pub packet: PacketNumber,
+    /// When that was captured.
+    pub time: Time,
+    /// Whether it is still looked for where the sender's stream begins, since no SYN was captured.
+    pub is_open: bool,
     /// Offset in the sender's stream of its first payload byte (relative sequence number minus one); for a
     /// keep-alive this lies before the bytes already seen.
     pub offset: u64,

@@ -36,6 +36,10 @@ fn unknown(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     if history.requests.with_id(sender, id).is_some() {
         return;
     }
+    // On another connection the answer may be told first, and the request last.
+    if history.awaits_bytes {
+        return;
+    }
     if history.ids.contains(sender, id) {
         // "Both parties MUST handle the race condition": the answer may have been on its way.
         return report.say_as(Severity::Info, format!("the request with id {id} was answered before"));

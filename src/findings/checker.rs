@@ -126,18 +126,20 @@ impl Checker {
         }
     }
 
-    /// A message is complete. `begun` says whether the capture holds the beginning of its session, and is asked once.
-    /// The ids of the rules that it breaks are added to it.
+    /// A message is complete. `begun` says whether the capture holds the beginning of its session, and is asked once; `awaits` whether what was sent
+    /// before may be told later. The ids of the rules that it breaks are added to it.
     pub fn message(
         &mut self,
         message: &mut Message,
         oddities: &[Oddity],
         begun: impl FnOnce() -> bool,
+        awaits: bool,
     ) -> Vec<Finding> {
         let kept = self.sessions.entry(message.session).or_insert_with(|| {
             let history = History::new(message.session, message.transport, begun(), &self.limits);
             Box::new(Kept { history, said: BTreeMap::new() })
         });
+        kept.history.awaits_bytes = awaits;
         let is_elsewhere =
             oddities.contains(&Oddity::IdInFlight) && !is_in_flight_here(message, &kept.history, &self.exchanges);
         let mut carried = message.exchange.and_then(|exchange| self.exchanges.get_mut(&exchange));
@@ -204,7 +206,7 @@ impl Checker {
         exchange: ExchangeNumber,
         event: &sse::Event<'_>,
         session: Option<SessionNumber>,
-        opened: impl FnOnce(SessionNumber) -> Option<(Transport, bool)>,
+        opened: impl Fn(SessionNumber) -> Option<(Transport, bool)>,
     ) -> Vec<Finding> {
         let Some(carried) = self.exchanges.get_mut(&exchange) else { return Vec::new() };
         // Only its events tell the session of a GET for sure.
@@ -218,6 +220,10 @@ impl Checker {
                     place.insert(Box::new(Kept { history, said: BTreeMap::new() }))
                 }
             };
+            // The endpoint makes a session that requests opened before one of HTTP+SSE.
+            if let (Some("endpoint"), Some((transport, _))) = (event.kind, opened(session)) {
+                kept.history.transport = transport;
+            }
             let history = &kept.history;
             let in_force = history.in_force_at(carried);
             for (rule, look) in &TABLE.events {
@@ -263,13 +269,6 @@ impl Checker {
     pub fn piped(&mut self, session: SessionNumber, content: &Content<'_>, time: Time) {
         if let Some(kept) = self.sessions.get_mut(&session) {
             kept.history.process.observe(content, time);
-        }
-    }
-
-    /// Whether bytes of a session's connections are waited for, for the messages that come next.
-    pub fn awaits(&mut self, session: SessionNumber, awaits: bool) {
-        if let Some(kept) = self.sessions.get_mut(&session) {
-            kept.history.awaits_bytes = awaits;
         }
     }
 

@@ -71,7 +71,7 @@ pub struct History {
     pub begun: bool,
     /// Whether bytes of its connections are missing or could not be decoded: what was not seen may have been sent.
     pub has_gaps: bool,
-    /// Whether bytes of another connection are waited for at this moment: what they carry comes later than what refers to it.
+    /// Whether what was sent before may be told later at this moment: bytes of another connection are waited for, or packets of several changed places.
     pub awaits_bytes: bool,
     /// Messages of the client and of the server.
     pub messages: [u64; 2],
@@ -163,7 +163,12 @@ impl History {
 
     /// Whether all of it was seen, from its beginning on: what is not there was not sent.
     pub fn is_whole(&self) -> bool {
-        self.begun && !self.has_gaps && !self.awaits_bytes
+        self.begun && !self.may_miss()
+    }
+
+    /// Whether something that was sent before, since it began to be captured, may not have been told.
+    pub fn may_miss(&self) -> bool {
+        self.has_gaps || self.awaits_bytes
     }
 
     /// The revision in force for a message, by what it says itself, by its exchange, by the session

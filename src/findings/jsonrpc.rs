@@ -72,7 +72,7 @@ pub(super) fn judge(oddity: &Oddity, facts: &Facts<'_>, history: &History, found
                 let text = format!("the request (message {}) has the id {}, the answer {id}", asked.number.0, asked.id);
                 Report::at_message(&ids::TYPE_CHANGED, message, found).say_with(&[asked.number], text);
             }
-            _ if history.has_gaps || history.awaits_bytes => {
+            _ if history.may_miss() => {
                 let text = format!("no request with id {id} was captured; bytes of the session are missing");
                 Report::at_message(&ids::UNKNOWN, message, found).say_as(super::Severity::Warning, text);
             }

@@ -37,9 +37,9 @@ static FIRST: Rule = Rule {
     checks: &[Check::Any(ASKS, &[], first)],
 };
 
-/// Whether what follows has a handshake behind it that the capture does not hold: the header tells what was agreed on.
+/// Whether what follows may have a handshake behind it that the capture does not hold, or holds later: the header tells what was agreed on.
 fn was_negotiated_before(seen: &Seen<'_, '_>) -> bool {
-    !seen.history.begun || seen.carried.is_some_and(|carried| carried.version.is_some())
+    !seen.history.is_whole() || seen.carried.is_some_and(|carried| carried.version.is_some())
 }
 
 fn first(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
@@ -66,9 +66,10 @@ static BEFORE_READY: Rule = Rule {
     checks: &[Check::Any(ANSWERS, &[Method::Initialize], before_ready)],
 };
 
-/// Looked for when the answer comes: only then it is known that the capture would have held it before.
+/// Looked for when the answer comes: only then it is known that the capture would have held it before. On another connection it may be told before and
+/// have been captured later.
 fn before_ready(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if let Some(early) = seen.history.handshake.early.0 {
+    if let Some((early, _)) = seen.history.handshake.early.0.filter(|(_, time)| *time <= seen.message.time) {
         report.say_with(&[early], format!("message {} was sent before this answer", early.0));
     }
 }
@@ -90,7 +91,7 @@ fn server_before_initialized(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     let handshake = &seen.history.handshake;
     // A client that went on without the notification, which is said, will not send it any more.
     let is_open = handshake.initialize.is_some() && handshake.initialized.is_none() && !handshake.went_on;
-    if !seen.is_from_client() && is_open && seen.method != Method::Ping {
+    if !seen.is_from_client() && is_open && !seen.history.may_miss() && seen.method != Method::Ping {
         report.say(format!("{} came before notifications/initialized", seen.method_name()));
     }
 }
@@ -112,7 +113,8 @@ static INITIALIZED_MISSING: Rule = Rule {
 fn initialized_missing(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     let handshake = &seen.history.handshake;
     let (Some(initialize), Some(answered)) = (&handshake.initialize, handshake.answered) else { return };
-    let is_due = seen.is_from_client() && handshake.initialized.is_none() && !handshake.went_on;
+    let is_due =
+        seen.is_from_client() && handshake.initialized.is_none() && !handshake.went_on && !seen.history.may_miss();
     // With an id it is a request, which has a rule of its own.
     if is_due && !matches!(seen.method, Method::Ping | Method::Initialize | Method::Initialized) {
         report.say_with(
@@ -139,7 +141,7 @@ static INITIALIZED_EARLY: Rule = Rule {
 };
 
 fn initialized_early(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if let Some(early) = seen.history.handshake.early.1 {
+    if let Some((early, _)) = seen.history.handshake.early.1.filter(|(_, time)| *time <= seen.message.time) {
         report.say_with(&[early], format!("message {} was sent before this answer", early.0));
     }
 }

@@ -18,7 +18,7 @@ use crate::pipeline::{Input, Options, Pipeline};
 /// began: what a wrapper says at the start of a process is left out.
 /// Over HTTP (some step begins with `> POST`, `> GET` or `> DELETE`): `> POST /mcp\nName: value\n\nbody` and
 /// `< 200\nName: value\n\nbody`; `Host` and `Content-Length` are added. `>_…` and `<_…` are bytes as they are, `@ 2` goes on
-/// on the client's second connection, `+ 500` lets so many milliseconds pass.
+/// on the client's second connection, `~ 2` says that this one was open before the capture, `+ 500` lets so many milliseconds pass.
 pub fn findings<S: AsRef<str>>(steps: &[S]) -> Vec<Finding> {
     let mut found = Vec::new();
     for event in events(steps) {
@@ -184,6 +184,7 @@ fn network<S: AsRef<str>>(steps: &[S]) -> Vec<Frame> {
             ">_" => wire.send(port, 0, text),
             "<_" => wire.send(port, 1, text),
             "@ " => port = 40_000 + text.parse::<u16>().expect("a number"),
+            "~ " => drop(wire.open.insert(40_000 + text.parse::<u16>().expect("a number"), [1_000, 5_000])),
             "+ " => wire.time += text.parse::<i64>().expect("milliseconds") * MILLISECOND,
             _ => panic!("no step: {step}"),
         }

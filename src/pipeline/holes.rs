@@ -13,9 +13,9 @@ pub(super) struct Holes {
 }
 
 impl Holes {
-    /// A segment arrived; the bytes before it may not have.
+    /// A segment arrived; the bytes before it may not have, or it waits for the beginning of its stream. A single byte may be a probe, which is never delivered.
     pub(super) fn segment(&mut self, fact: &SegmentFact<'_>) {
-        if fact.analysis.has(Analysis::PREVIOUS_NOT_CAPTURED) {
+        if fact.analysis.has(Analysis::PREVIOUS_NOT_CAPTURED) || fact.is_open && fact.length > 1 {
             let side = &mut self.open.entry(fact.connection).or_default()[fact.side.index()];
             *side = (*side).max(Some(fact.offset));
         }

@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::encrypted::Encrypted;
 use super::holes::Holes;
+use super::order::Order;
 use super::{Emit, Options};
 use crate::capture::pipe::{self, Content, HEAD, Pipe};
 use crate::capture::{Packet, PacketNumber, PacketRange, Ranges, Time};
@@ -17,7 +18,7 @@ use crate::decode::{Anomaly, ConnectionId, Side, dns};
 use crate::event::{Connection, ConnectionKind, Detail, Event, Segment};
 use crate::findings::{Checker, Finding, tls, transport};
 use crate::mcp::tracker::{SESSIONS, Tracked, Tracker};
-use crate::mcp::{Peers, Session, SessionNumber};
+use crate::mcp::{Message, Peers, Session, SessionNumber};
 
 /// Figures of the capture so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,6 +75,8 @@ pub(super) struct Sessions {
     encrypted: Encrypted,
     /// Connections on which bytes are waited for.
     pub(super) holes: Holes,
+    /// Whether packets of several connections changed places.
+    order: Order,
 }
 
 /// What is known of an open connection.
@@ -111,6 +114,7 @@ impl Sessions {
             kept: Vec::new(),
             encrypted: Encrypted::default(),
             holes: Holes::default(),
+            order: Order::default(),
         }
     }
 
@@ -141,6 +145,7 @@ impl Sessions {
     /// A TCP segment arrived.
     pub(super) fn segment(&mut self, fact: &SegmentFact<'_>, emit: &mut Emit<'_>) {
         self.holes.segment(fact);
+        self.order.packet(fact.time, fact.connection);
         if self.stores() {
             emit(Event::Segment(Segment {
                 connection: fact.connection,
@@ -331,9 +336,8 @@ impl Sessions {
             }
             Tracked::Message(mut message, oddities) => {
                 let (tracker, session) = (&self.tracker, message.session);
-                let awaits = self.holes.iter().any(|id| self.carries(id, session));
-                self.checker.awaits(session, awaits);
-                let found = self.checker.message(&mut message, &oddities, || tracker.has_begun(session));
+                let awaits = self.awaits(&message);
+                let found = self.checker.message(&mut message, &oddities, || tracker.has_begun(session), awaits);
                 self.counts.messages += 1;
                 emit(Event::Message(message));
                 say(found, emit);
@@ -347,10 +351,21 @@ impl Sessions {
         }
     }
 
-    /// Whether a connection carries a session.
-    fn carries(&self, id: ConnectionId, session: SessionNumber) -> bool {
-        let known = self.connections.get(&id);
-        known.is_some_and(|known| known.sessions.iter().any(|carried| carried.session == session))
+    /// Whether what was sent before a message may be told behind it.
+    fn awaits(&self, message: &Message) -> bool {
+        let is_ahead = || self.order.is_doubtful() || self.holes.iter().any(|id| self.may_carry(id, message.session));
+        message.exchange.is_some() && is_ahead()
+    }
+
+    /// Whether a connection carries a session, or may turn out to: nothing of it was told yet, and it is between the same two.
+    fn may_carry(&self, id: ConnectionId, session: SessionNumber) -> bool {
+        let Some(known) = self.connections.get(&id) else { return false };
+        match known.record.kind {
+            ConnectionKind::Tcp(facts) if known.sessions.is_empty() => {
+                self.tracker.is_between(session, facts.endpoints)
+            }
+            _ => known.sessions.iter().any(|carried| carried.session == session),
+        }
     }
 
     /// A session whose server has a name that DNS told, where nothing better is known.

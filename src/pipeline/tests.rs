@@ -3,7 +3,7 @@
 use super::{Input, Options, Pipeline};
 use crate::capture::Time;
 use crate::event::Event;
-use crate::findings::testing::{events, json, modern, post, session};
+use crate::findings::testing::{events, findings, json, modern, post, session};
 use crate::mcp::{Message, Transport};
 use crate::source::Dropped;
 
@@ -204,6 +204,44 @@ fn an_initialize_that_is_told_late_begins_what_came_behind_it() {
     assert_eq!(sessions(&[&call[..], &begins(-900)].concat()), [1, 1, 1, 1]);
     assert_eq!(sessions(&[&call[..], &begins(0)].concat()), [1, 1, 2, 2], "it begins another");
     assert_eq!(sessions(&[&begins(0)[..], &call, &begins(-900)].concat()), [1, 1, 1, 1, 2, 2], "the session has begun");
+}
+
+/// What follows an `initialize` that is told late is not held against its client.
+#[test]
+fn what_is_told_before_its_initialize_is_not_out_of_order() {
+    let handshake = session("2025-03-26", &[]);
+    let begins = ["@ 1".into(), post("", &handshake[0][2..]), json(200, "", &handshake[1][2..])];
+    let goes_on = [
+        "@ 2".into(),
+        post("", &handshake[2][2..]),
+        "< 202".into(),
+        post("", r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#),
+        json(200, "", r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}"#),
+    ];
+    // A second later the first connection is known to have been joined midway.
+    let later = [
+        "+ 1100".into(),
+        post("", r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#),
+        json(200, "", r#"{"jsonrpc":"2.0","id":2,"result":{}}"#),
+        post("", r#"{"jsonrpc":"2.0","id":3,"method":"tools/list"}"#),
+        json(200, "", r#"{"jsonrpc":"2.0","id":3,"result":{"tools":[]}}"#),
+    ];
+    let steps = [&["~ 1".into()], &begins[..], &goes_on, &later].concat();
+    let told = messages(&steps);
+    let methods: Vec<&str> = told.iter().filter_map(|message| message.method.as_deref()).collect();
+    let initialized = "notifications/initialized";
+    let [list, begin, ping] = ["tools/list", "initialize", "ping"];
+    assert_eq!(methods, [initialized, list, list, begin, begin, ping, ping, list, list]);
+    assert!(told.iter().all(|message| message.session == told[0].session));
+    let accused = |steps: &[String]| findings(steps).into_iter().any(|found| found.rule.layer == "lifecycle");
+    assert!(!accused(&steps), "{:#?}", findings(&steps));
+    // In a session that knows its client by an id, too.
+    let named = |steps: &[String]| -> Vec<String> {
+        steps.iter().map(|step| step.replace("Accept:", "Mcp-Session-Id: a\nAccept:")).collect()
+    };
+    let assigned = ["@ 1".into(), begins[1].clone(), json(200, "Mcp-Session-Id: a\n", &handshake[1][2..])];
+    assert!(!accused(&[&["~ 1".into()], &assigned[..], &named(&goes_on), &named(&later)].concat()));
+    assert!(accused(&[&goes_on[..], &begins, &later].concat()), "it comes behind");
 }
 
 /// Streams of HTTP+SSE differ in nothing but what they announce: one whose announcement was lost is not another's.

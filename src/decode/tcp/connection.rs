@@ -252,6 +252,8 @@ impl Connection {
             connection: self.id,
             side,
             packet: segment.packet,
+            time: segment.time,
+            is_open: !own.is_settled(),
             offset: own.offset(start),
             acknowledged: acknowledged.map(|position| other.offset(position)),
             window,

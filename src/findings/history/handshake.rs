@@ -1,5 +1,6 @@
 //! The handshake of the revisions up to 2025-11-25 (basic/lifecycle "Initialization").
 
+use crate::capture::Time;
 use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
 use crate::findings::seen::{Evidence, Facts, InForce};
@@ -19,6 +20,9 @@ pub struct Initialize {
     pub version: Option<String>,
 }
 
+/// A message, and when it was captured: on another connection it may be told earlier.
+type Captured = (MessageNumber, Time);
+
 /// How far it came.
 #[derive(Debug, Default)]
 pub struct Handshake {
@@ -30,10 +34,10 @@ pub struct Handshake {
     pub given: Option<String>,
     /// The error that answered it.
     pub refused: Option<MessageNumber>,
-    /// `notifications/initialized`.
-    pub initialized: Option<MessageNumber>,
-    /// The first request of the client, and `notifications/initialized`, that came before `initialize` was answered.
-    pub early: (Option<MessageNumber>, Option<MessageNumber>),
+    /// When `notifications/initialized` was captured.
+    pub initialized: Option<Time>,
+    /// The first request of the client, and `notifications/initialized`, that came before `initialize` was answered, and when they were captured.
+    pub early: (Option<Captured>, Option<Captured>),
     /// The client sent a request behind the answer.
     pub went_on: bool,
     /// What the client declared.
@@ -68,8 +72,8 @@ impl Handshake {
                 let id = message.id.as_deref().unwrap_or_default().to_owned();
                 let initialize = Initialize { number: message.number, id, version: text("protocolVersion") };
                 let client = declared(Declarer::Client);
-                // One that repeats a handshake has a rule of its own; what that left done is done.
-                let initialized = self.initialized.filter(|_| self.answered.is_some());
+                // One that repeats a handshake has a rule of its own; what that left done is done. So is what follows one that is told late.
+                let initialized = self.initialized.filter(|time| self.answered.is_some() || *time > message.time);
                 *self = Handshake { initialize: Some(initialize), client, initialized, ..Handshake::default() };
             }
             (Kind::Response, Method::Initialize) => {
@@ -80,16 +84,16 @@ impl Handshake {
             (Kind::Error, Method::Initialize) => self.refused = Some(message.number),
             // With an id it has a rule of its own.
             (Kind::Notification | Kind::Request, Method::Initialized) => {
-                self.initialized.get_or_insert(message.number);
+                self.initialized.get_or_insert(message.time);
                 if self.answered.is_none() {
-                    self.early.1.get_or_insert(message.number);
+                    self.early.1.get_or_insert((message.number, message.time));
                 }
             }
             (Kind::Request, method) if method != Method::Ping => {
                 let from_client = message.direction == Direction::ClientToServer;
                 self.went_on |= self.answered.is_some() && from_client;
                 if from_client && self.initialize.is_some() && self.answered.is_none() {
-                    self.early.0.get_or_insert(message.number);
+                    self.early.0.get_or_insert((message.number, message.time));
                 }
             }
             _ => {}

@@ -28,7 +28,9 @@ static CONTENT_TYPE: Rule = Rule {
 
 fn content_type(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
     let has_request = carried.sent.iter().any(|sent| sent.kind == Kind::Request);
-    if !is_streamable(history) || !has_request || !is_success(exchange) {
+    // What is accepted to be answered on the stream of HTTP+SSE may be told before that stream.
+    let may_be_legacy = exchange.status == Some(202) && history.awaits_bytes;
+    if !is_streamable(history) || !has_request || !is_success(exchange) || may_be_legacy {
         return;
     }
     let named = media_type(&exchange.response);

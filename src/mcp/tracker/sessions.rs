@@ -1,5 +1,7 @@
 //! Which sessions there are: opened, carried by connections, told of changes, ended.
 
+use std::net::SocketAddr;
+
 use rustc_hash::FxHashSet;
 
 use super::state::State;
@@ -111,6 +113,16 @@ impl Tracker {
     /// How a session in memory travels.
     pub fn transport(&self, number: SessionNumber) -> Option<Transport> {
         self.sessions.get(&number).map(|state| state.session.transport)
+    }
+
+    /// Whether these are the addresses of a client's host and of a session's server.
+    pub fn is_between(&self, number: SessionNumber, [one, other]: [SocketAddr; 2]) -> bool {
+        self.sessions.get(&number).is_some_and(|state| match &state.session.peers {
+            Peers::Network { client, server, .. } => {
+                [(one, other), (other, one)].iter().any(|(from, to)| from.ip() == client.ip() && to == server)
+            }
+            Peers::Process { .. } => false,
+        })
     }
 
     /// The session of the process behind these pipes.
