@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
@@ -62,12 +63,10 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     let mut pipeline = Pipeline::new(options(&arguments.decoding, false, detail));
     let queue = Queue::start(live, Arc::clone(&stop), Overflow::new(&folder, true))?;
     let gauge = queue.gauge();
-    let limit = Limit {
-        until: arguments.duration.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds.clamp(0.0, 1e9))),
-        messages: arguments.count,
-        stop: Arc::clone(&stop),
-        waiting: Some(gauge.clone()),
-    };
+    if let Some(seconds) = arguments.duration {
+        stop_after(Duration::from_secs_f64(seconds.clamp(0.0, 1e9)), Arc::clone(&stop))?;
+    }
+    let limit = Limit { messages: arguments.count, stop: Arc::clone(&stop), waiting: Some(gauge.clone()) };
     let printer = Printer::new(arguments.json, colour, filter, true);
     let mut listeners = Both(Both(printer, limit), Both(raw, saver));
     let keys = arguments.decoding.key_log(true);
@@ -125,9 +124,18 @@ fn list() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Ends a capture after a time or a number of messages: then nothing more is captured, and what was captured before that time is decoded.
+/// Sets the flag after a time: then nothing more is captured, and what was captured before is decoded.
+fn stop_after(time: Duration, stop: Arc<AtomicBool>) -> Result<()> {
+    let wait = move || {
+        thread::sleep(time);
+        stop.store(true, Ordering::Relaxed);
+    };
+    thread::Builder::new().name("duration".to_owned()).spawn(wait).context("cannot start a thread")?;
+    Ok(())
+}
+
+/// Ends a capture after a number of messages.
 struct Limit {
-    until: Option<Instant>,
     messages: Option<u64>,
     stop: Arc<AtomicBool>,
     /// Where the capture's end may be long before that of the decoding, which the person is told once.
@@ -147,9 +155,6 @@ impl Listener for Limit {
     }
 
     fn idle(&mut self) -> Result<()> {
-        if self.until.is_some_and(|until| Instant::now() >= until) {
-            self.stop.store(true, Ordering::Relaxed);
-        }
         if self.stop.load(Ordering::Relaxed)
             && let Some(waiting) = self.waiting.take().map(|gauge| gauge.waiting()).filter(|packets| *packets > 0)
         {

@@ -14,13 +14,12 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 
 use crate::source::batch::Batch;
 use crate::source::overflow::{Block, Overflow};
+use crate::source::patience::Patience;
 use crate::source::{Dropped, Item, Source};
 
 /// Bytes of a batch, and batches that wait in memory: 64 MiB absorb seconds of a busy interface.
 const BATCH: usize = 256 << 10;
 const WAITING: usize = 256;
-/// How long the decoder waits for packets before it looks at the clock.
-const PATIENCE: Duration = Duration::from_millis(20);
 /// How long traffic without a pause may hold up what is shown and written when nothing comes: a person who watches waits no longer.
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long the capture goes on, once told to stop, for what lies in the kernel's buffer. On a busy interface it never runs empty.
@@ -62,8 +61,9 @@ pub struct Queue<S> {
     shared: Arc<Shared>,
     batch: Batch,
     given: usize,
-    /// When it was last said that nothing comes.
+    /// When it was last said that nothing comes, and how long the decoder waits for packets before that is said again.
     idle: Instant,
+    patience: Patience,
     result: Option<Ended<S>>,
 }
 
@@ -93,7 +93,8 @@ impl<S: Source + Send + 'static> Queue<S> {
         let thread =
             thread::Builder::new().name("capture".to_owned()).spawn(capture).context("cannot start a thread")?;
         let (batch, given, idle, result) = (Batch::default(), 0, Instant::now(), None);
-        Ok(Queue { batches, thread: Some(thread), shared, batch, given, idle, result })
+        let patience = Patience::default();
+        Ok(Queue { batches, thread: Some(thread), shared, batch, given, idle, patience, result })
     }
 
     /// Its counters.
@@ -129,7 +130,11 @@ impl<S: Source + Send + 'static> Source for Queue<S> {
             if self.idle.elapsed() > PAUSE {
                 return Ok(Some(self.idle()));
             }
-            match self.batches.recv_timeout(PATIENCE) {
+            let waiting = self.batches.recv_timeout(self.patience.wait());
+            if waiting.is_ok() {
+                self.patience.begin_again();
+            }
+            match waiting {
                 Ok(Waiting::Dropped(dropped)) => return Ok(Some(Item::Dropped(dropped))),
                 Ok(Waiting::Memory(batch)) => {
                     self.shared.batches.fetch_sub(1, Ordering::Relaxed);

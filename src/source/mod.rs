@@ -12,6 +12,7 @@
 //!  keylog.rs    TLS secrets from a file beside it
 //!  batch.rs     packets from one thread to another     Batch
 //!  overflow.rs  where they wait when memory is full
+//!  patience.rs  how long to wait for the next ones
 //! ```
 
 pub mod batch;
@@ -21,6 +22,7 @@ pub mod keylog;
 #[cfg(feature = "live")]
 pub mod live;
 pub mod overflow;
+pub mod patience;
 pub mod pcap;
 pub mod pcapng;
 pub mod reader;

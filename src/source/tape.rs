@@ -20,14 +20,12 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
+use super::patience::Patience;
 use super::{Item, Source, now};
 use crate::capture::{LinkType, Packet, PacketNumber, Time};
 
 /// Pieces that wait for the recorder. Whoever notes more waits: nothing of a replay is lost, it takes longer.
 const WAITING: usize = 1_024;
-
-/// How long the recorder waits for a piece before it writes out what it has.
-const PATIENCE: Duration = Duration::from_millis(20);
 
 /// How long pieces gather before the recorder takes them.
 const GATHER: Duration = Duration::from_millis(2);
@@ -85,6 +83,7 @@ pub fn tape() -> (Tape, Spool) {
         count: 0,
         bytes: 0,
         rest: Rest::Gathers,
+        patience: Patience::default(),
     };
     (tape, spool)
 }
@@ -166,6 +165,8 @@ pub struct Spool {
     count: u64,
     bytes: u64,
     rest: Rest,
+    /// How long the recorder waits for a piece before it writes out what it has.
+    patience: Patience,
 }
 
 /// What a spool does when nothing waits.
@@ -320,8 +321,9 @@ impl Source for Spool {
                 // Whoever notes something need not wake anybody for each piece.
                 thread::sleep(GATHER);
             }
-            match self.waiting.recv_timeout(PATIENCE) {
+            match self.waiting.recv_timeout(self.patience.wait()) {
                 Ok(note) => {
+                    self.patience.begin_again();
                     if let Rest::Says(said) = &mut self.rest {
                         *said = false;
                     }
