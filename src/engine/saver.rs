@@ -224,6 +224,10 @@ impl Listener for Recorder {
         }
         Ok(())
     }
+
+    fn moving(&mut self) {
+        self.writer.close();
+    }
 }
 
 fn write(mut writer: Writer, batches: &Receiver<Batch>, back: &Sender<Batch>, live: bool) -> (Counts, Result<()>) {

@@ -87,7 +87,7 @@ fn read(data: &[u8]) -> Capture {
                 capture.packets.push(Observed { time, link, original_length, data: data.to_vec() });
             }
             Item::Secrets(lines) => capture.secrets.extend_from_slice(lines),
-            Item::Damage(_) | Item::Dropped(_) | Item::Idle => {}
+            Item::Damage(_) | Item::Dropped(_) | Item::Idle | Item::Moving => {}
         }
     }
     capture

@@ -53,6 +53,8 @@ pub enum Item<'a> {
     Dropped(Dropped),
     /// Nothing now; more may come (a live interface, a growing file).
     Idle,
+    /// With the next item the source may go on in another process: what cannot be taken there is to be closed.
+    Moving,
 }
 
 /// Where and how a capture file is broken.

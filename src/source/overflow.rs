@@ -8,6 +8,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -133,6 +134,11 @@ impl Drop for Segment {
 }
 
 impl Block {
+    /// The file that it is in.
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.segment.file.as_fd()
+    }
+
     /// Reads the batch back, into the memory of one that is used up.
     ///
     /// # Errors

@@ -41,6 +41,7 @@ mod lane;
 mod process;
 mod queue;
 mod signals;
+mod successor;
 mod tap;
 #[cfg(test)]
 mod tests;
@@ -61,6 +62,7 @@ use rustix::event::{PollFd, PollFlags};
 use self::gather::Gather;
 use self::lane::Lane;
 use self::signals::Signals;
+use self::tap::Succeeded;
 use self::wait::Waiter;
 
 use super::give_way;
@@ -70,9 +72,12 @@ pub use self::process::{Pipes, Server, StartError, exit, exit_code};
 pub use self::tap::{Observations, Tap, tap};
 
 /// How long we wait, after the server's end, for a recorder that takes nothing more of what is queued: it hangs, the database is locked, or it is at a
-/// message of a hundred megabytes on a busy machine. For one that goes on we wait as long as it takes. A signal ends either wait: hosts that lose
-/// patience send one, and kill two seconds later.
+/// message of a hundred megabytes on a busy machine. For one that goes on we wait as long as it takes, unless we are told to end.
 const RECORDER_GRACE: Duration = Duration::from_secs(5);
+
+/// The same once we are told to end: hosts that lose patience send a signal, and kill two seconds later. Much that is left is handed over to a
+/// [successor](successor).
+const HAND_OVER: Duration = Duration::from_millis(750);
 
 /// How long we wait for it to commit what it has, once its queue was taken away.
 const RECORDER_END: Duration = Duration::from_secs(1);
@@ -237,7 +242,15 @@ where
     thread::Builder::new().name("recorder".into()).spawn(move || {
         give_way();
         observations.hold_off(HEAD_START);
-        let _ = done.send(catch_unwind(AssertUnwindSafe(|| record(observations))));
+        let begun_in = std::process::id();
+        let result = catch_unwind(AssertUnwindSafe(|| match record(observations) {
+            Err(error) => error.downcast::<Succeeded>().map(|_| ()),
+            Ok(()) => Ok(()),
+        }));
+        if std::process::id() != begun_in {
+            successor::end();
+        }
+        let _ = done.send(result);
     })?;
     Ok(result)
 }
@@ -256,10 +269,17 @@ fn finish_recorder(recorder: &io::Result<Receiver<Recorded>>, signals: &mut Sign
     Some(format!("recording: {why}; {} bytes passed unrecorded", tap.unrecorded()))
 }
 
-/// The recorder's result; once patience is at an end it must do without the rest.
+/// The recorder's result; once patience is at an end it must do without the rest. Told to end, we have a successor record what is much, and told again, nobody.
 fn wait_for(result: &Receiver<Recorded>, signals: &mut Signals, tap: &mut Tap) -> Result<Recorded, RecvTimeoutError> {
-    let (mut left, mut moved) = (tap.unrecorded(), Instant::now());
-    while moved.elapsed() < RECORDER_GRACE && !signals.want_us_gone() {
+    let (mut left, mut moved, mut grace) = (tap.unrecorded(), Instant::now(), RECORDER_GRACE);
+    while moved.elapsed() < grace {
+        if signals.told_to_end() {
+            if grace == HAND_OVER {
+                break;
+            }
+            (moved, grace) = (Instant::now(), HAND_OVER);
+            tap.hand_over();
+        }
         match result.recv_timeout(LOOK) {
             Err(RecvTimeoutError::Timeout) if tap.unrecorded() < left => {
                 (left, moved) = (tap.unrecorded(), Instant::now())

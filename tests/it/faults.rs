@@ -27,7 +27,7 @@ fn await_end(process: u32) {
     }
 }
 
-fn assert_sound(db: &Path) {
+pub fn assert_sound(db: &Path) {
     let db = Connection::open(db).expect("the database opens");
     let said: String = db.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("it can be checked");
     assert_eq!(said, "ok");

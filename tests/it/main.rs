@@ -22,6 +22,7 @@ mod samples;
 mod shapes;
 #[cfg(feature = "live")]
 mod sniff;
+mod successor;
 #[cfg(all(unix, feature = "tui"))]
 mod terminal;
 mod tidy;

@@ -9,11 +9,13 @@
 //! still in the processor's cache when they are written, and their memory is used again at once: the kernel clears no page for it.
 
 use std::collections::VecDeque;
+use std::io;
 use std::mem;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::successor::{self, Side};
 use crate::source::batch::Batch;
 use crate::source::overflow::{Block, Overflow};
 
@@ -75,6 +77,9 @@ pub(super) struct Waiting {
     stuck: bool,
     /// One of the two sides is gone: what is queued is all there will be.
     over: bool,
+    /// A successor is to record what is queued, and does.
+    handed_over: bool,
+    succeeded: bool,
 }
 
 impl Waiting {
@@ -86,6 +91,11 @@ impl Waiting {
     fn has_nothing(&mut self) -> bool {
         self.asleep = self.is_empty() && !self.over;
         self.asleep
+    }
+
+    /// Whether more waits than is recorded in a moment.
+    fn has_much(&self) -> bool {
+        self.moves() || self.near.len() + self.fresh.len() > 1
     }
 
     /// Whether anything waits on the disk, or is on its way there.
@@ -212,6 +222,37 @@ impl Queue {
     pub(super) fn end(&self) {
         self.lock().over = true;
         self.notify();
+    }
+
+    /// Nothing more comes, and nobody waits for the recorder: where much is left to do, a successor is to do it.
+    pub(super) fn hand_over(&self) {
+        self.lock().handed_over = true;
+        self.notify();
+    }
+
+    /// Whether a successor is to be made.
+    pub(super) fn wants_successor(&self) -> bool {
+        let waiting = self.lock();
+        waiting.handed_over && waiting.over && waiting.has_much()
+    }
+
+    /// Makes a successor that has all that waits. Where that fails nobody asks for one again.
+    pub(super) fn succeed(&self) -> io::Result<Side> {
+        let mut waiting = self.lock();
+        waiting.handed_over = false;
+        // What is on its way to the disk is in the hands of a thread that the successor does not have.
+        waiting = self.landed.wait_while(waiting, |waiting| waiting.moving).unwrap_or_else(PoisonError::into_inner);
+        let files: Vec<_> = waiting.disk.iter().map(Block::file).collect();
+        // Of the locks that the recorder takes, the only one that another thread might hold is this one.
+        let side = successor::fork(&files);
+        drop(files);
+        waiting.succeeded = side.as_ref().is_ok_and(|side| *side == Side::Predecessor);
+        side
+    }
+
+    /// Whether a successor records what was queued.
+    pub(super) fn has_successor(&self) -> bool {
+        self.lock().succeeded
     }
 
     /// Nobody will take what waits.

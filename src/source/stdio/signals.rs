@@ -1,6 +1,7 @@
 //! Signals on their way to the server.
 
 use std::io;
+use std::mem;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::process::Child;
@@ -14,30 +15,46 @@ use signal_hook::low_level::siginfo::Cause;
 /// What the server gets when we get it. Nobody else can be meant: we have no use for any of them.
 const PASSED_ON: [i32; 6] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2];
 
+/// Those that tell us and the server to end.
+const ENDS: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
+
 /// Makes signals something to poll for.
 #[derive(Debug)]
-pub(super) struct Signals(SignalDelivery<UnixStream, WithOrigin>);
+pub(super) struct Signals {
+    delivery: SignalDelivery<UnixStream, WithOrigin>,
+    /// Somebody told us to end since that was asked.
+    told: bool,
+}
 
 impl Signals {
     /// Catches the end of a child. (Where a careless host has us ignore it, the exit status would be lost.)
     pub fn new() -> io::Result<Signals> {
         let (read, write) = UnixStream::pair()?;
-        SignalDelivery::with_pipe(read, write, WithOrigin::default(), [SIGCHLD]).map(Signals)
+        let delivery = SignalDelivery::with_pipe(read, write, WithOrigin::default(), [SIGCHLD])?;
+        Ok(Signals { delivery, told: false })
     }
 
     /// Catches from now on what is to be passed on too.
     pub fn catch_all(&self) -> io::Result<()> {
-        PASSED_ON.iter().try_for_each(|&signal| self.0.handle().add_signal(signal))
+        PASSED_ON.iter().try_for_each(|&signal| self.delivery.handle().add_signal(signal))
     }
 
     /// Readable when a signal arrived.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.get_read().as_fd()
+        self.delivery.get_read().as_fd()
     }
 
     /// Whether anybody, a person at the keyboard too, wants us gone. Asked once the server is.
     pub fn want_us_gone(&mut self) -> bool {
-        self.0.pending().any(|origin| origin.signal != SIGCHLD)
+        let wanted = self.delivery.pending().any(|origin| origin.signal != SIGCHLD);
+        self.told |= wanted;
+        wanted
+    }
+
+    /// Whether anybody told us to end since this was asked the last time, be it while the server ran.
+    pub fn told_to_end(&mut self) -> bool {
+        self.want_us_gone();
+        mem::take(&mut self.told)
     }
 
     /// The signals that arrived and that the server has not got as well.
@@ -47,8 +64,10 @@ impl Signals {
     /// than not at all.
     pub fn arrived(&mut self) -> Vec<Signal> {
         let by_key = |signal| matches!(signal, SIGINT | SIGQUIT);
-        self.0
+        let told = &mut self.told;
+        self.delivery
             .pending()
+            .inspect(|origin| *told |= ENDS.contains(&origin.signal))
             .filter(|origin| origin.signal != SIGCHLD && !(by_key(origin.signal) && origin.cause == Cause::Kernel))
             .filter_map(|origin| Signal::from_named_raw(origin.signal))
             .collect()

@@ -19,6 +19,7 @@ use rustix::buffer::spare_capacity;
 
 use super::lane::BUFFER;
 use super::queue::{Queue, Wanted};
+use super::successor::Side;
 use super::wait::Load;
 use crate::capture::pipe::{self, Content, Exit, Pipe, Start};
 use crate::capture::{LinkType, Packet, PacketNumber, Time};
@@ -36,8 +37,9 @@ pub struct Tap {
     queue: Arc<Queue>,
     /// Data bytes seen.
     seen: u64,
-    /// Data bytes of each pipe that were dropped since the last that were not.
+    /// Data bytes of each pipe that were dropped since the last that were not, and of all pipes ever.
     lost: [u64; 3],
+    dropped: u64,
     /// Who should be woken once there is time for it.
     wanted: Wanted,
 }
@@ -71,11 +73,18 @@ pub struct Observations {
     bytes: u64,
     /// The last answer was [`Item::Idle`], because the queue had run empty.
     idle: bool,
+    /// The last answer was [`Item::Moving`].
+    moving: bool,
     /// Since when there was work without a pause. To write things out may take longer than [`PAUSE`]: that does not count.
     busy: Option<Instant>,
     /// `None`: nobody can be spared.
     load: Option<Load>,
 }
+
+/// Another process goes on recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("another process goes on recording")]
+pub struct Succeeded;
 
 /// A queue for what is observed of `process`; what memory has no room for waits in `folder`.
 pub fn tap(process: u32, folder: &Path) -> (Tap, Observations) {
@@ -84,9 +93,9 @@ pub fn tap(process: u32, folder: &Path) -> (Tap, Observations) {
     let (relieved, overflow) = (Arc::clone(&queue), Overflow::new(folder, false));
     // It has the lanes' priority: the recorder, which has not, is what it makes up for. Without it the queue is as large as its memory.
     let _ = thread::Builder::new().name("overflow".into()).spawn(move || relieved.relieve(overflow));
-    let tap = Tap { process, queue: Arc::clone(&queue), seen: 0, lost: [0; 3], wanted: Wanted::default() };
+    let tap = Tap { process, queue: Arc::clone(&queue), seen: 0, lost: [0; 3], dropped: 0, wanted: Wanted::default() };
     let (batch, load) = (Batch::default(), Load::new());
-    (tap, Observations { queue, batch, given: 0, packets: 0, bytes: 0, idle: false, busy: None, load })
+    (tap, Observations { queue, batch, given: 0, packets: 0, bytes: 0, idle: false, moving: false, busy: None, load })
 }
 
 impl Tap {
@@ -127,6 +136,7 @@ impl Tap {
             }
         }
         *lost += bytes;
+        self.dropped += bytes;
         chunk.batch.pop();
         self.put(chunk);
     }
@@ -180,6 +190,11 @@ impl Tap {
         self.queue.end();
     }
 
+    /// Nobody waits for the recorder any more: where much is left, a successor is to record it.
+    pub fn hand_over(&self) {
+        self.queue.hand_over();
+    }
+
     /// Lets go of what the recorder has not taken yet, so that it can come to its end.
     pub fn cut(&mut self) {
         self.queue.forget();
@@ -190,8 +205,11 @@ impl Tap {
         self.queue.nudge(&mut self.wanted);
     }
 
-    /// Data bytes that were seen and that the recorder did not take.
+    /// Data bytes that were seen and that neither the recorder took nor its successor has.
     pub fn unrecorded(&self) -> u64 {
+        if self.queue.has_successor() {
+            return self.dropped;
+        }
         self.seen.saturating_sub(self.queue.taken.load(Ordering::Relaxed))
     }
 
@@ -215,6 +233,17 @@ impl Observations {
         self.queue.hold_off(time);
     }
 
+    /// Goes on in a process of its own. In this one there is nothing more to do, which is an error.
+    fn succeed(&mut self) -> anyhow::Result<()> {
+        // It has a file open. Nobody is in the way of peers that are gone.
+        self.load = None;
+        match self.queue.succeed() {
+            Ok(Side::Predecessor) => Err(Succeeded.into()),
+            // Where no successor can be, this process goes on.
+            Ok(Side::Successor) | Err(_) => Ok(()),
+        }
+    }
+
     /// Whether the peers have all the processors they want beside us.
     fn is_in_nobodys_way(&mut self) -> bool {
         self.load.as_mut().is_some_and(|load| load.leaves_some_to_spare(Instant::now()))
@@ -227,6 +256,12 @@ impl Source for Observations {
             self.queue.rest();
         }
         if self.given == self.batch.len() {
+            if self.queue.wants_successor() {
+                if !mem::replace(&mut self.moving, true) {
+                    return Ok(Some(Item::Moving));
+                }
+                self.succeed()?;
+            }
             if self.busy.get_or_insert_with(Instant::now).elapsed() > PAUSE {
                 self.busy = None;
                 return Ok(Some(Item::Idle));
