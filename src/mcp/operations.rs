@@ -27,6 +27,9 @@ pub use link::{Link, Why};
 /// oldest are forgotten, which costs a link.
 const OPEN: usize = 256;
 
+/// Progress tokens of answered requests, of one session: to tell progress that comes late from progress that comes before its request.
+const PROGRESSED: usize = 1_024;
+
 /// Elicitations that one error may require: a person goes through all of them.
 const REQUIRED: usize = 16;
 
@@ -97,6 +100,8 @@ pub struct Operations {
     given: BTreeMap<Token, Given>,
     /// Tokens by the message that gave them first.
     by_age: BTreeSet<(MessageNumber, Token)>,
+    /// Progress tokens of requests that were answered, with who gave them.
+    progressed: BTreeSet<(Direction, Digest)>,
 }
 
 impl Operations {
@@ -196,6 +201,13 @@ impl Operations {
         let is_open = self.asked.values().any(|asked| asked.sender == asker && fits(asked));
         let given = self.get(Token::Progress(asker, token)).filter(|_| !is_open)?;
         Some(given.link(Why::Progress))
+    }
+
+    /// Whether a request of this side gave a progress token, as far as that is remembered.
+    pub fn knows_progress(&self, asker: Direction, token: &str) -> bool {
+        let token = hash_typed(token);
+        let gave = |asked: &Asked| asked.sender == asker && asked.progress == Some(token);
+        self.progressed.contains(&(asker, token)) || self.asked.len() >= OPEN || self.asked.values().any(gave)
     }
 
     /// The request that a notification cancels.
@@ -298,6 +310,12 @@ impl Operations {
     fn answer(&mut self, message: &Message) -> Option<Link> {
         let number = message.answers?;
         let asked = self.asked.remove(&number)?;
+        if let Some(token) = asked.progress {
+            if self.progressed.len() >= PROGRESSED {
+                self.progressed.clear();
+            }
+            self.progressed.insert((asked.sender, token));
+        }
         // A stream of changes ends with its answer; a subscription that was refused brings nothing.
         if let Some(token) = asked.token
             && (message.kind == Kind::Error || matches!(token, Token::Listen(..)))

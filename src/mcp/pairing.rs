@@ -95,6 +95,12 @@ impl Pairing {
         self.open.contains_key(&(sender, typed(id)))
     }
 
+    /// Whether a request of `sender` with this id waits for its answer, or was answered lately.
+    pub fn knows(&self, sender: Direction, id: &str) -> bool {
+        let key = (sender, typed(id));
+        self.open.contains_key(&key) || self.answered.contains(&key)
+    }
+
     /// Whether a request that this exchange carried waits for its answer.
     pub fn awaits_in(&self, exchange: ExchangeNumber) -> bool {
         self.open.values().flatten().any(|pending| pending.exchange == Some(exchange))

@@ -26,7 +26,7 @@ use crate::decode::jsonrpc::{self, Envelope, Fault, Kind, Parsed};
 use crate::decode::raw::Raw;
 use crate::decode::stack::{Connected, Process, Text, TextCarrier};
 use crate::decode::{ConnectionId, Direction};
-use early::Early;
+use early::{Early, Follows};
 use midway::is_midway;
 use nameless::Nameless;
 use state::State;
@@ -401,7 +401,7 @@ impl Tracker {
         self.tell(Box::new(message), scope, oddities, is_patient, sink);
     }
 
-    /// Pairs a message and tells it. While there is patience, an answer waits for its question.
+    /// Pairs a message and tells it. While there is patience, what follows a request waits for it.
     fn tell(
         &mut self,
         mut message: Box<Message>,
@@ -412,8 +412,11 @@ impl Tracker {
     ) {
         let Some(state) = self.sessions.get_mut(&message.session) else { return };
         message.number = MessageNumber(self.last_message + 1);
+        if let Some(follows) = state.names_unseen(&message).filter(|_| patient) {
+            return self.early.hold(message, follows);
+        }
         if !state.pair(&mut message, scope, &self.limits, &mut oddities, patient) {
-            return self.early.hold(message, scope);
+            return self.early.hold(message, Follows::Asked(scope));
         }
         self.last_message += 1;
         message.link = state.operations.link(&message, state.stateless);

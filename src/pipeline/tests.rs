@@ -50,6 +50,38 @@ fn an_answer_captured_before_its_question_waits_for_it() {
     assert!(told[3].packets < told[2].packets, "it was captured first");
 }
 
+/// What a request gave a token or an id for waits for it, and stands between it and its answer.
+#[test]
+fn progress_and_cancellations_captured_before_their_request_wait_for_it() {
+    let event = |body: &str| format!("<_event: message\ndata: {body}\n\n");
+    let progress = |token: &str| {
+        event(&format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":1}}}}"#
+        ))
+    };
+    let sent = |body: &str| format!("> POST /messages?session_id=a\nContent-Type: application/json\n\n{body}");
+    let call =
+        sent(r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","_meta":{"progressToken":"p"}}}"#);
+    let cancel = sent(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
+    let posted = |body: &str, connection: u8| [format!("@ {connection}"), body.to_owned(), "< 202".into()];
+    let early = [&[progress("\"p\"")], &posted(&cancel, 3)[..], &["@ 0".into(), answer(1)], &posted(&call, 2)].concat();
+    let told = messages(&opened(&[&early]));
+    let said: Vec<&str> = told.iter().skip(2).filter_map(|message| message.method.as_deref()).collect();
+    assert_eq!(said, ["tools/call", "notifications/progress", "notifications/cancelled", "tools/call"]);
+    assert!(told.iter().skip(3).all(|message| message.packets < told[2].packets), "they were captured first");
+    assert_eq!(told[5].answers, Some(told[2].number));
+    let operations: Vec<_> = told[3..].iter().map(|message| message.operation).collect();
+    assert_eq!(operations, [Some(told[2].number); 3]);
+
+    // What names nothing that was told, or comes, is told as it is; what was answered is known.
+    let unknown = [&posted(&call, 2)[..], &["@ 0".into(), answer(1), progress("\"p\""), progress("7")]].concat();
+    let told = messages(&opened(&[&unknown, &posted(&sent(r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#), 2)]));
+    let said: Vec<&str> = told.iter().skip(2).filter_map(|message| message.method.as_deref()).collect();
+    let progress = "notifications/progress";
+    assert_eq!(said, ["tools/call", "tools/call", progress, "ping", progress]);
+    assert!(told[4].raw.ends_with(br#""progressToken":"p","progress":1}}"#));
+}
+
 #[test]
 fn an_answer_to_nothing_is_told_alone_and_a_second_one_at_once() {
     let second = [answer(0), "@ 2".into(), ask(0, "ping"), "< 202".into()];

@@ -191,8 +191,8 @@ fn not_primed(
 fn closed_without_retry(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
     let is_stream = media_type(&exchange.response).as_deref() == Some("text/event-stream");
     let is_closed = is_stream && is_success(exchange) && exchange.response.complete && !carried.is_cut();
-    // A request that was cancelled, or whose session was ended, is not answered.
-    let is_open = carried.request().is_some_and(|request| history.awaits(request.number));
+    // A request that was cancelled, or whose session was ended, is not answered. What says so may be told later.
+    let is_open = carried.request().is_some_and(|request| history.awaits(request.number)) && !history.awaits_bytes;
     let served = carried.served;
     if is_streamable(history) && is_closed && is_open && served.has_ids && !served.has_retry {
         report.say("the stream was closed before the answer, and no event had retry");

@@ -1,11 +1,12 @@
-//! What was captured before what it follows: answers before their questions, requests of a session before its `initialize`.
+//! What was captured before what it follows: answers, progress and cancellations before their requests, requests of a session before its `initialize`.
 //!
 //! TCP delivers nothing before what it acknowledges, so within a connection a question comes first. Between connections only the order of the
 //! capture tells, and that may be wrong: queues of a network card are read in turns, files of two interfaces are merged. A client's answer, or one
 //! on the stream of HTTP+SSE, then comes before its question. Such an answer waits, so that whoever reads the events meets questions first.
 //!
 //! This is no guess: the question must have the answer's session, the other sender and its typed id, the session's beginning must have been captured, and
-//! this id must not have been seen before, so that no other question fits.
+//! this id must not have been seen before, so that no other question fits. Progress and cancellations wait in the same way for the request that gives
+//! the token, or has the id, which they name.
 //!
 //! A request that names a session id nobody assigned so far opens its session at once: mostly the capture began later than the session. But an
 //! `initialize` that comes soon after, from the same client to the same server, may be that session's. It waits for the head of its answer, which
@@ -22,6 +23,7 @@ use crate::decode::Direction;
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::jsonrpc::Kind;
 use crate::decode::stack::{Connected, Text};
+use crate::mcp::facts;
 use crate::mcp::message::Message;
 use crate::mcp::pairing::{self, Scope};
 use crate::mcp::places::Place;
@@ -40,7 +42,7 @@ const BYTES: usize = 16 << 20;
 /// Sessions whose beginning is looked for at once, and each `initialize` that may be it: they are held against each other.
 const MET: usize = 64;
 
-/// Answers whose questions may still come, in the order in which they came.
+/// What names a request that may still come, in the order in which it came.
 #[derive(Debug, Default)]
 pub(super) struct Early {
     waiting: VecDeque<Waiting>,
@@ -57,9 +59,20 @@ pub(super) struct Early {
 
 #[derive(Debug)]
 struct Waiting {
-    answer: Box<Message>,
-    scope: Scope,
+    message: Box<Message>,
+    follows: Follows,
     since: Since,
+}
+
+/// The request that something follows.
+#[derive(Debug)]
+pub(super) enum Follows {
+    /// An answer follows the other side's request with its id.
+    Asked(Scope),
+    /// A cancellation follows the request of its own side with this id.
+    Cancelled(String),
+    /// Progress follows the other side's request that gave this token.
+    Progress(String),
 }
 
 /// What was told, and the clock, when something came.
@@ -80,11 +93,11 @@ impl Met {
 }
 
 impl Early {
-    /// An answer for which there is no question yet.
-    pub(super) fn hold(&mut self, answer: Box<Message>, scope: Scope) {
-        let since = self.now(answer.time);
-        self.bytes += answer.raw.len();
-        self.waiting.push_back(Waiting { answer, scope, since });
+    /// A message for which there is no request yet.
+    pub(super) fn hold(&mut self, message: Box<Message>, follows: Follows) {
+        let since = self.now(message.time);
+        self.bytes += message.raw.len();
+        self.waiting.push_back(Waiting { message, follows, since });
     }
 
     pub(super) fn now(&mut self, time: Time) -> Since {
@@ -120,24 +133,33 @@ impl Early {
 
     fn take(&mut self, position: usize) -> Option<Waiting> {
         let waiting = self.waiting.remove(position)?;
-        self.bytes -= waiting.answer.raw.len();
+        self.bytes -= waiting.message.raw.len();
         Some(waiting)
     }
 }
 
-/// A request, as far as its answer may wait for it.
+/// A request, as far as others may wait for it.
 #[derive(Debug)]
 pub(super) struct Question {
     session: SessionNumber,
     sender: Direction,
     id: Arc<str>,
+    /// `_meta.progressToken`.
+    token: Option<String>,
 }
 
 impl Question {
-    fn is_answered_by(&self, answer: &Message) -> bool {
-        answer.session == self.session
-            && answer.direction != self.sender
-            && answer.id.as_deref().is_some_and(|id| pairing::is_same_id(id, &self.id))
+    fn is_followed_by(&self, Waiting { message, follows, .. }: &Waiting) -> bool {
+        let is_own = message.direction == self.sender;
+        let names = |id: &str| pairing::is_same_id(id, &self.id);
+        message.session == self.session
+            && match follows {
+                Follows::Asked(_) => !is_own && message.id.as_deref().is_some_and(names),
+                Follows::Cancelled(id) => is_own && names(id),
+                Follows::Progress(token) => {
+                    !is_own && self.token.as_deref().is_some_and(|given| pairing::is_same_id(given, token))
+                }
+            }
     }
 }
 
@@ -147,14 +169,20 @@ impl Tracker {
         let Message { session, direction: sender, id: Some(id), kind: Kind::Request, .. } = message else {
             return None;
         };
-        (!self.early.waiting.is_empty()).then(|| Question { session: *session, sender: *sender, id: Arc::clone(id) })
+        (!self.early.waiting.is_empty()).then(|| {
+            let token = facts::body(message).object("_meta").get("progressToken").map(str::to_owned);
+            Question { session: *session, sender: *sender, id: Arc::clone(id), token }
+        })
     }
 
-    /// A question was told: the answer that waited for it comes right behind.
+    /// A question was told: what waited for it comes right behind, up to the answer. A second answer waits for another question.
     pub(super) fn asked(&mut self, question: &Question, sink: &mut Sink<'_>) {
-        let position = self.early.waiting.iter().position(|waiting| question.is_answered_by(&waiting.answer));
-        if let Some(position) = position {
+        while let Some(position) = self.early.waiting.iter().position(|waiting| question.is_followed_by(waiting)) {
+            let is_answer = matches!(self.early.waiting[position].follows, Follows::Asked(_));
             self.conclude(position, sink);
+            if is_answer {
+                break;
+            }
         }
     }
 
@@ -221,15 +249,15 @@ impl Tracker {
 
     /// These answers wait no longer.
     pub(super) fn give_up_where(&mut self, these: impl Fn(&Message) -> bool, sink: &mut Sink<'_>) {
-        while let Some(position) = self.early.waiting.iter().position(|waiting| these(&waiting.answer)) {
+        while let Some(position) = self.early.waiting.iter().position(|waiting| these(&waiting.message)) {
             self.conclude(position, sink);
         }
     }
 
     fn conclude(&mut self, position: usize, sink: &mut Sink<'_>) {
-        if let Some(Waiting { answer, scope, .. }) = self.early.take(position) {
-            self.tell(answer, scope, Vec::new(), false, sink);
-        }
+        let Some(Waiting { message, follows, .. }) = self.early.take(position) else { return };
+        let scope = if let Follows::Asked(scope) = follows { scope } else { Scope::Session(None) };
+        self.tell(message, scope, Vec::new(), false, sink);
     }
 
     /// The capture is over: no question comes any more.

@@ -3,10 +3,13 @@
 use rustc_hash::FxHashSet;
 
 use super::Oddity;
+use super::early::Follows;
 use crate::capture::Limits;
+use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::facts;
 use crate::mcp::message::Message;
+use crate::mcp::method::Method;
 use crate::mcp::operations::Operations;
 use crate::mcp::pairing::{Answered, Pairing, Pending, Scope};
 use crate::mcp::peek;
@@ -96,6 +99,28 @@ impl State {
             _ => {}
         }
         true
+    }
+
+    /// The request that a notification names, where none like it was told so far.
+    pub(super) fn names_unseen(&self, message: &Message) -> Option<Follows> {
+        if message.kind != Kind::Notification || message.is_repeated() {
+            return None;
+        }
+        match Method::named(message.method.as_deref()?) {
+            Method::Cancelled => {
+                let id = facts::body(message).get("requestId")?;
+                // Since 2026-07-28 servers cancel what clients asked for, too.
+                let is_known = |sender| self.pairing.knows(sender, id);
+                let is_unseen = !is_known(Direction::ClientToServer) && !is_known(Direction::ServerToClient);
+                is_unseen.then(|| Follows::Cancelled(id.to_owned()))
+            }
+            Method::Progress => {
+                let token = facts::body(message).get("progressToken")?;
+                let is_unseen = !self.operations.knows_progress(message.direction.reversed(), token);
+                is_unseen.then(|| Follows::Progress(token.to_owned()))
+            }
+            _ => None,
+        }
     }
 
     /// What an answer says of the revision and of the server.
