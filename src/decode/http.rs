@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::{Anomaly, Direction, Ending};
+use super::{Anomaly, Direction, Ending, secrets};
 
 /// The request line or status line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,15 +95,34 @@ impl Head {
         self.offset + self.length
     }
 
-    /// Puts the mask in place of the values of secret fields, and says where each stands in the text.
+    /// Puts the mask in place of the values of secret fields, and of secrets in the URIs of HTTP/1, and says where each stands in the text.
     pub fn mask(&mut self, mut secret: impl FnMut(&Range<u32>)) {
-        let Head { text, fields, .. } = self;
-        for (name, value) in fields {
-            if text.get(name.start as usize..name.end as usize).is_some_and(is_secret)
-                && let Some(bytes) = text.get_mut(value.start as usize..value.end as usize)
-            {
+        let mut mask = |text: &mut [u8], place: Range<u32>| {
+            if let Some(bytes) = text.get_mut(place.start as usize..place.end as usize) {
                 bytes.fill(MASK);
-                secret(value);
+                secret(&place);
+            }
+        };
+        let Head { text, fields, start, version, .. } = self;
+        // What HTTP/2 codes can be masked as a whole only.
+        let has_uris = *version != "2";
+        if let (StartLine::Request { target, .. }, true) = (start, has_uris)
+            && let secrets = secrets::in_uri(target.as_bytes())
+            && !secrets.is_empty()
+            && let Some(at) = memchr::memmem::find(text, target.as_bytes())
+        {
+            *target = secrets::masked_uri(target).into_owned();
+            secrets.into_iter().for_each(|place| mask(text, (at + place.start) as u32..(at + place.end) as u32));
+        }
+        for (name, value) in fields {
+            let Some(named) = text.get(name.start as usize..name.end as usize) else { continue };
+            if is_secret(named) {
+                mask(text, value.clone());
+            } else if has_uris && is_uri(named) {
+                let uri = text.get(value.start as usize..value.end as usize).unwrap_or_default();
+                for place in secrets::in_uri(uri) {
+                    mask(text, value.start + place.start as u32..value.start + place.end as u32);
+                }
             }
         }
     }
@@ -207,6 +226,13 @@ pub enum HttpEvent<'a> {
 /// What is put in place of every byte of a secret value, so that lengths and offsets stay true.
 pub const MASK: u8 = b'*';
 
+/// Whether the value of this header field is a URI, in which a client may be given a secret or repeat one.
+fn is_uri(name: &[u8]) -> bool {
+    // Most names are told apart by their length.
+    (name.len() == 8 && name.eq_ignore_ascii_case(b"location"))
+        || (name.len() == 7 && name.eq_ignore_ascii_case(b"referer"))
+}
+
 /// Whether the values of this header field are secrets, never shown nor written to disk unless asked for.
 pub fn is_secret(name: &[u8]) -> bool {
     /// What the name of such a field contains, in lower case, by a letter of it that is rare in names, and how far that stands from
@@ -262,6 +288,27 @@ mod tests {
         assert_eq!(head.values("X").collect::<Vec<_>>(), [b"1", b"2"]);
         assert_eq!(head.value("y"), None);
         assert_eq!(head.end(), 10 + text.len() as u64);
+    }
+
+    #[test]
+    fn secrets_of_fields_and_uris_are_masked() {
+        let text =
+            "GET /cb?code=abc&state=1 HTTP/1.1\r\nCookie: x\r\nReferer: http://h/?token=t#x\r\nX: ?code=1\r\n\r\n";
+        let place = |part: &str| text.find(part).map_or(0..0, |at| at as u32..(at + part.len()) as u32);
+        let fields = [("Cookie", "x"), ("Referer", "http://h/?token=t#x"), ("X", "?code=1")];
+        let mut head = head(text, &fields.map(|(name, value)| (place(name), place(value))));
+        head.start = StartLine::Request { method: "GET".into(), target: "/cb?code=abc&state=1".into() };
+        let mut secret = Vec::new();
+        head.mask(|place| secret.push(place.clone()));
+        let masked = text.replace("abc", "***").replace("Cookie: x", "Cookie: *").replace("token=t", "token=*");
+        assert_eq!(std::str::from_utf8(&head.text), Ok(masked.as_str()));
+        assert_eq!(head.start, StartLine::Request { method: "GET".into(), target: "/cb?code=***&state=1".into() });
+        assert_eq!(secret.len(), 3);
+        // Those of HTTP/2 stand in packets as they are coded.
+        head.version = "2";
+        head.start = StartLine::Request { method: "GET".into(), target: "/?code=abc".into() };
+        head.mask(|_| {});
+        assert_eq!(head.start, StartLine::Request { method: "GET".into(), target: "/?code=abc".into() });
     }
 
     #[test]

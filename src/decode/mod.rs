@@ -16,6 +16,7 @@ pub mod lines;
 pub mod packet;
 pub mod quic;
 pub mod raw;
+pub mod secrets;
 pub mod sse;
 pub mod stack;
 pub mod stream;

@@ -18,6 +18,7 @@ mod http;
 mod kept;
 mod pipe;
 mod plaintext;
+mod suspect;
 mod tcp;
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::seen::{Facts, InForce};
 use crate::decode::exchange::{Exchange, Half};
 use crate::decode::jsonrpc::Kind;
+use crate::decode::secrets::masked_uri;
 use crate::decode::uri::origin_form;
 use crate::decode::{ConnectionId, Direction, sse};
 use crate::mcp::meta;
@@ -104,7 +105,7 @@ impl Carried {
             is_get: exchange.method.as_deref() == Some("GET"),
             resumes: exchange.request.fields.get("last-event-id").is_some(),
             last_event_id: exchange.request.fields.get("last-event-id").map(str::to_owned),
-            target: origin_form(exchange.target.as_deref().unwrap_or_default()).to_owned(),
+            target: masked_uri(origin_form(exchange.target.as_deref().unwrap_or_default())).into_owned(),
             host: exchange.request.fields.get("host").map(str::to_owned),
             params: exchange.request.fields.iter().filter_map(param).take(REMEMBERED).collect(),
             names_session: exchange.request.fields.get("mcp-session-id").is_some(),

@@ -14,6 +14,7 @@ use super::revision::Revision;
 use super::session::SessionNumber;
 use crate::decode::ConnectionId;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
+use crate::decode::secrets::masked_uri;
 use crate::decode::uri::{host_name, origin_form, resolved};
 
 /// What an HTTP exchange says of where its messages belong.
@@ -27,7 +28,7 @@ pub struct Place {
     pub client: SocketAddr,
     /// The server's address.
     pub server: SocketAddr,
-    /// The request target, in origin form: path and query. Empty where the request was not seen.
+    /// The request target, in origin form: path and query, without secrets, which are masked in what is stored. Empty where the request was not seen.
     pub target: Arc<str>,
     /// The request method.
     pub method: String,
@@ -70,7 +71,7 @@ impl Place {
             connection: exchange.connection,
             client,
             server,
-            target: origin_form(exchange.target.as_deref().unwrap_or_default()).into(),
+            target: masked_uri(origin_form(exchange.target.as_deref().unwrap_or_default())).into(),
             method: exchange.method.clone().unwrap_or_default(),
             host: host.filter(|host| host.parse::<IpAddr>().is_err()),
             session_id: field("mcp-session-id").map(Arc::from),
@@ -330,7 +331,7 @@ impl Places {
             self.by_redirect.insert((place.client.ip(), text), (session, first));
             // The id will be assigned where it leads, and may be named there before.
             if let (Some(Stateless { target, .. }), Some(to)) = (self.unbound.get_mut(&session), &place.redirected_to) {
-                *target = resolved(&place.target, to).into();
+                *target = masked_uri(&resolved(&place.target, to)).into();
             }
         }
     }

@@ -19,6 +19,7 @@ mod public;
 mod replay;
 mod rewrite;
 mod samples;
+mod secrets;
 mod shapes;
 #[cfg(feature = "live")]
 mod sniff;

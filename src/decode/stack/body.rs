@@ -4,11 +4,12 @@ use std::fmt;
 
 use ring::digest;
 
-use super::{Layer, ServerSent, Text, TextCarrier, Unit};
+use super::suspect::Suspect;
+use super::{Layer, Options, ServerSent, Text, TextCarrier, Unit};
 use crate::capture::{Limits, Origin, Span, StreamId, Time};
 use crate::decode::coding::{self, Coding};
 use crate::decode::exchange::ExchangeNumber;
-use crate::decode::http::Head;
+use crate::decode::http::{Head, MASK};
 use crate::decode::sse::{Event, Sse, SseEvent};
 use crate::decode::stream::StreamKind;
 use crate::decode::{Anomaly, Direction, Ending, Piece, jsonrpc};
@@ -31,6 +32,8 @@ pub(super) struct Body {
     /// The head was not seen: content may be the end of something else, and tells what it is only where it is certainly JSON-RPC.
     is_torn: bool,
     hash: Option<Hash>,
+    /// For a store, while secrets may stand in it.
+    suspect: Option<Box<Suspect>>,
     /// Bytes as decoded.
     bytes: u64,
     /// Time of the last byte.
@@ -70,7 +73,7 @@ fn is_event(event: &Event<'_>, limits: &Limits) -> bool {
 
 impl Body {
     /// By the head. An unknown coding is odd; the body is then kept as sent.
-    pub(super) fn new(direction: Direction, head: &Head, limits: Limits, hash: bool) -> (Body, Option<Anomaly>) {
+    pub(super) fn new(direction: Direction, head: &Head, limits: Limits, options: Options) -> (Body, Option<Anomaly>) {
         let (coding, anomaly) =
             match coding::names(head.list("content-encoding"), head.list("transfer-encoding").as_deref())
                 .map(|names| Coding::new(&names, limits))
@@ -91,9 +94,17 @@ impl Body {
             Some(_) => Content::Ignored,
         };
         let is_torn = head.is_unseen();
-        let hash = hash.then(|| Hash(digest::Context::new(&digest::SHA256)));
+        let hash = options.hash.then(|| Hash(digest::Context::new(&digest::SHA256)));
+        let masks = options.store && !options.keep_secrets;
+        let is_text = matches!(content, Content::Json(_) | Content::Undecided { .. });
+        let suspect = (masks && is_text).then(|| Box::new(Suspect::new(coding.is_some())));
         let (streams, bytes, time, floor) = (None, 0, Time::default(), None);
-        (Body { direction, coding, streams, content, is_torn, hash, bytes, time, floor }, anomaly)
+        (Body { direction, coding, streams, content, is_torn, hash, suspect, bytes, time, floor }, anomaly)
+    }
+
+    /// Where in the connection's stream the bytes begin that may be secrets and were not said to be.
+    pub(super) fn suspected(&self) -> Option<u64> {
+        self.suspect.as_ref().and_then(|suspect| suspect.start())
     }
 
     /// See [`Body::floor`] (the field).
@@ -129,6 +140,23 @@ impl Body {
                 _ => Content::Ignored,
             };
         }
+        if let Some(suspect) = &mut self.suspect {
+            let before = suspect.held();
+            suspect.sent(below.start..below.end);
+            if self.coding.is_none() {
+                suspect.decoded(bytes);
+            }
+            layer.shared.collected = layer.shared.collected + suspect.held() - before;
+        }
+        self.content_read(layer, number, below, bytes);
+        let is_stream = matches!(self.content, Content::Events(..));
+        let is_much = layer.shared.collected > layer.shared.limits.messages_total;
+        if self.suspect.as_ref().is_some_and(|suspect| is_stream || is_much || suspect.is_too_much()) {
+            self.clear(layer);
+        }
+    }
+
+    fn content_read(&mut self, layer: &mut Layer<'_, '_>, number: ExchangeNumber, below: Span, bytes: &[u8]) {
         if matches!(self.content, Content::Ignored) && self.coding.is_none() {
             return self.count(bytes);
         }
@@ -145,6 +173,7 @@ impl Body {
             None => self.decoded(layer, number, decoded, Piece::Data(bytes)),
             Some(mut coding) => {
                 let result = coding.push(bytes, &mut |bytes| {
+                    self.suspect_decoded(layer, bytes);
                     layer.shared.provenance.append(decoded, bytes.len() as u64, Origin::Derived(from));
                     self.decoded(layer, number, decoded, Piece::Data(bytes));
                 });
@@ -168,8 +197,12 @@ impl Body {
                 layer.close(decoded);
                 self.streams = Some((sent, sent));
             }
-            pieces.into_iter().for_each(|bytes| self.decoded(layer, number, from.stream, Piece::Data(bytes)));
+            for bytes in pieces {
+                self.suspect_decoded(layer, bytes);
+                self.decoded(layer, number, from.stream, Piece::Data(bytes));
+            }
         } else {
+            self.suspect_decoded(layer, pieces[1]);
             self.ignore(layer);
             self.count(pieces[1]);
         }
@@ -178,6 +211,9 @@ impl Body {
     /// Content that was never seen.
     pub(super) fn gap(&mut self, layer: &mut Layer<'_, '_>, number: ExchangeNumber, length: Option<u64>, time: Time) {
         self.time = self.time.max(time);
+        if let Some(suspect) = &mut self.suspect {
+            suspect.torn();
+        }
         // Loss that cannot be measured is still loss: one byte stands for it, or what follows would be joined to what was before.
         let length = length.unwrap_or(1);
         if matches!(self.content, Content::Ignored) {
@@ -208,6 +244,7 @@ impl Body {
             let end = layer.shared.provenance.length(sent);
             let from = Span { stream: sent, start: end.saturating_sub(1), end };
             let result = coding.finish(&mut |bytes| {
+                self.suspect_decoded(layer, bytes);
                 layer.shared.provenance.append(decoded, bytes.len() as u64, Origin::Derived(from));
                 self.decoded(layer, number, decoded, Piece::Data(bytes));
             });
@@ -215,6 +252,7 @@ impl Body {
                 layer.anomaly(Some(self.direction), Some(number), Some(from), anomaly);
             }
         }
+        self.clear(layer);
         let limits = layer.shared.limits;
         let certain = |text: &[u8]| jsonrpc::is_certain(text, limits.json_depth, limits.batch);
         if let Some((_, decoded)) = self.streams {
@@ -350,6 +388,25 @@ impl Body {
         layer.forget(decoded, low);
         if sent != decoded {
             layer.forget(sent, sent_low);
+        }
+    }
+
+    /// Bytes that a coding hid.
+    fn suspect_decoded(&mut self, layer: &mut Layer<'_, '_>, bytes: &[u8]) {
+        if let Some(suspect) = &mut self.suspect {
+            let before = suspect.held();
+            suspect.decoded(bytes);
+            layer.shared.collected = layer.shared.collected + suspect.held() - before;
+        }
+    }
+
+    /// The body is over, or is no longer looked at for secrets: those that were found are said.
+    fn clear(&mut self, layer: &mut Layer<'_, '_>) {
+        let Some(suspect) = self.suspect.take() else { return };
+        layer.shared.collected -= suspect.held();
+        let side = layer.connected.sender(self.direction);
+        for secret in suspect.secrets(&layer.shared.limits) {
+            (layer.sink)(Unit::Secret(layer.id, side, secret, MASK));
         }
     }
 

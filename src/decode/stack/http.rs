@@ -122,7 +122,7 @@ impl HttpStack {
             Piece::Gap(length) => length,
             Piece::End(_) => 0,
         };
-        let done = self.cleared(direction);
+        let done = self.done(direction);
         self.exchanges.comes(direction, length, done, time);
         let HttpStack { decoder, exchanges } = self;
         let passed = match decoder {
@@ -138,7 +138,7 @@ impl HttpStack {
             Decoder::WebSocket(messages) => return messages.push(layer, direction, piece, time),
         };
         exchanges.pass(layer, direction, passed);
-        let done = self.cleared(direction);
+        let done = self.done(direction);
         self.exchanges.read(direction, done);
         self.switch(layer, time);
     }
@@ -184,11 +184,17 @@ impl HttpStack {
     /// The lowest offset of this direction that may still be asked for.
     pub(super) fn low_water(&self, direction: Direction) -> u64 {
         let bodies = self.exchanges.open.values().filter_map(|open| open.bodies[direction as usize].as_ref());
-        bodies.filter_map(Body::floor).min().unwrap_or(u64::MAX).min(self.cleared(direction))
+        bodies.filter_map(Body::floor).min().unwrap_or(u64::MAX).min(self.done(direction))
     }
 
     /// Everything below this offset of this direction was seen for what it is: its secrets were said.
     pub(super) fn cleared(&self, direction: Direction) -> u64 {
+        let done = self.done(direction);
+        self.exchanges.suspected(direction).map_or(done, |suspected| suspected.min(done))
+    }
+
+    /// The decoder has done with everything below this offset of this direction.
+    fn done(&self, direction: Direction) -> u64 {
         match &self.decoder {
             Decoder::Http1(http) => http.low_water(direction),
             Decoder::Http2(http) => http.low_water(direction),

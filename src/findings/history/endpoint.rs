@@ -3,6 +3,7 @@
 use crate::capture::Time;
 use crate::decode::ConnectionId;
 use crate::decode::exchange::Exchange;
+use crate::decode::secrets::masked_uri;
 use crate::decode::tcp::Facts;
 use crate::decode::uri::resolved;
 use crate::findings::carried::is_success;
@@ -66,7 +67,7 @@ impl Endpoint {
 
     /// A stream that was asked for at `target` says where messages are to be posted.
     pub(in crate::findings) fn announce(&mut self, target: &str, said: &str) {
-        self.announced = Some(resolved(target, said.trim()));
+        self.announced = Some(masked_uri(&resolved(target, said.trim())).into_owned());
     }
 
     /// A connection of the session is over.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::state::State;
 use super::{Sink, Tracker, network_peers};
 use crate::decode::exchange::{Exchange, ExchangeNumber};
+use crate::decode::secrets::masked_uri;
 use crate::decode::stack::{Connected, Text, TextCarrier};
 use crate::decode::uri;
 use crate::decode::{ConnectionId, Direction};
@@ -146,7 +147,7 @@ impl Tracker {
     ) {
         let Some(place) = self.exchanges.get(&exchange) else { return };
         let announced = String::from_utf8_lossy(&text.raw);
-        let target = &uri::resolved(&place.target, announced.trim());
+        let target = &*masked_uri(&uri::resolved(&place.target, announced.trim())).into_owned();
         let server = place.server;
         let number = match self.places.announced(server, target) {
             Some(number) => number,

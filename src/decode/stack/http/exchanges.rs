@@ -191,7 +191,7 @@ impl Exchanges {
             // exchange shows the final one.
             return;
         }
-        let (body, anomaly) = Body::new(direction, &head, layer.shared.limits, layer.shared.options.hash);
+        let (body, anomaly) = Body::new(direction, &head, layer.shared.limits, layer.shared.options);
         let span = Span { stream, start: head.offset, end: head.end() };
         half.started = Some(started);
         half.head_packets = packets;
@@ -233,6 +233,12 @@ impl Exchanges {
         half.body_bytes = end.bytes;
         half.complete = complete && half.head_end > half.head_start;
         half.body_sha256 = end.sha256.filter(|_| half.complete);
+    }
+
+    /// Where the first body of a direction begins in which secrets may still be found.
+    pub(super) fn suspected(&self, direction: Direction) -> Option<u64> {
+        let bodies = self.open.values().filter_map(|open| open.bodies[direction as usize].as_ref());
+        bodies.filter_map(Body::suspected).min()
     }
 
     /// The exchange is over.

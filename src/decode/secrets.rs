@@ -1,0 +1,167 @@
+//! Secrets that have a name: parameters and members of OAuth requests and answers (RFC 6749, 7009, 7521, 7523, 7591, 7636, 8628 and 8693; OpenID
+//! Connect), and keys that servers take in the query.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use super::http::MASK;
+
+/// The parameters and members whose values are secrets.
+const NAMES: &[&str] = &[
+    "access_token",
+    "actor_token",
+    "api-key",
+    "api_key",
+    "apikey",
+    "assertion",
+    "client_assertion",
+    "client_secret",
+    "code",
+    "code_verifier",
+    "device_code",
+    "id_token",
+    "id_token_hint",
+    "password",
+    "refresh_token",
+    "registration_access_token",
+    "subject_token",
+    "token",
+];
+
+fn is_named(name: &[u8]) -> bool {
+    NAMES.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+}
+
+/// Where secret values stand in a body: JSON, or parameters as forms send them.
+pub fn in_body(text: &[u8]) -> Vec<Range<usize>> {
+    match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        Some(b'{' | b'[') => in_json(text),
+        _ => in_parameters(text, 0),
+    }
+}
+
+/// Where they stand in the query and the fragment of a URI.
+pub fn in_uri(uri: &[u8]) -> Vec<Range<usize>> {
+    memchr::memchr2(b'?', b'#', uri).map(|mark| in_parameters(uri, mark + 1)).unwrap_or_default()
+}
+
+/// A URI without them.
+pub fn masked_uri(uri: &str) -> Cow<'_, str> {
+    let secrets = in_uri(uri.as_bytes());
+    if secrets.is_empty() {
+        return Cow::Borrowed(uri);
+    }
+    let mut bytes = uri.as_bytes().to_vec();
+    secrets.into_iter().for_each(|secret| bytes[secret].fill(MASK));
+    Cow::Owned(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// `name=value&name=value` from `start` on.
+fn in_parameters(text: &[u8], start: usize) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut begin = start;
+    while begin < text.len() {
+        let rest = &text[begin..];
+        let end =
+            begin + rest.iter().position(|byte| matches!(byte, b'&' | b'#' | b'\r' | b'\n')).unwrap_or(rest.len());
+        if let Some(equals) = memchr::memchr(b'=', &text[begin..end])
+            && is_named(&text[begin..begin + equals])
+        {
+            found.push(begin + equals + 1..end);
+        }
+        begin = end + 1;
+    }
+    found
+}
+
+/// Strings that are members of these names, at any depth. A text that ends within one counts up to its end.
+fn in_json(text: &[u8]) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some((string, behind)) = next_string(text, at) {
+        at = behind;
+        let is_member = |colon: &usize| text[*colon] == b':' && is_named(&text[string.clone()]);
+        if let Some(colon) = next(text, behind).filter(is_member)
+            && let Some(quote) = next(text, colon + 1).filter(|quote| text[*quote] == b'"')
+            && let Some((value, behind)) = next_string(text, quote)
+        {
+            found.push(value);
+            at = behind;
+        }
+    }
+    found
+}
+
+/// The first byte from here on that is no blank.
+fn next(text: &[u8], from: usize) -> Option<usize> {
+    text.get(from..)?.iter().position(|byte| !byte.is_ascii_whitespace()).map(|at| from + at)
+}
+
+/// The next string: what stands between its quotation marks, and where the text goes on.
+fn next_string(text: &[u8], from: usize) -> Option<(Range<usize>, usize)> {
+    let start = from + memchr::memchr(b'"', text.get(from..)?)? + 1;
+    let mut at = start;
+    while let Some(found) = memchr::memchr2(b'"', b'\\', text.get(at..)?) {
+        at += found;
+        if text[at] == b'"' {
+            return Some((start..at, at + 1));
+        }
+        // Whatever is escaped.
+        at += 2;
+    }
+    Some((start..text.len(), text.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn masked(text: &str) -> String {
+        let mut bytes = text.as_bytes().to_vec();
+        in_body(text.as_bytes()).into_iter().for_each(|secret| bytes[secret].fill(MASK));
+        String::from_utf8(bytes).expect("text")
+    }
+
+    #[test]
+    fn what_is_posted_for_a_token_is_found() {
+        assert_eq!(
+            masked("grant_type=authorization_code&code=abc&code_verifier=xyz&client_id=me&redirect_uri=http%3A%2F%2Fx"),
+            "grant_type=authorization_code&code=***&code_verifier=***&client_id=me&redirect_uri=http%3A%2F%2Fx"
+        );
+        assert_eq!(masked("refresh_token=abc"), "refresh_token=***");
+        assert_eq!(masked("codes=1&token_type=x&=y&code"), "codes=1&token_type=x&=y&code");
+    }
+
+    #[test]
+    fn tokens_are_found_in_json() {
+        assert_eq!(
+            masked(r#"{"access_token":"a\"b","token_type":"Bearer", "Refresh_Token" : "c", "expires_in":3600}"#),
+            r#"{"access_token":"****","token_type":"Bearer", "Refresh_Token" : "*", "expires_in":3600}"#
+        );
+        assert_eq!(
+            masked(r#"[{"code":-32600,"x":{"client_secret":"s"}},"token"]"#),
+            r#"[{"code":-32600,"x":{"client_secret":"*"}},"token"]"#
+        );
+        assert_eq!(masked(r#"{"password":"cut"#), r#"{"password":"***"#);
+        assert_eq!(masked(r#"{"say":"\"token\":\"no\""}"#), r#"{"say":"\"token\":\"no\""}"#);
+    }
+
+    #[test]
+    fn a_uri_is_masked_behind_its_path() {
+        assert_eq!(masked_uri("/cb?code=ab&state=1#access_token=x"), "/cb?code=**&state=1#access_token=*");
+        assert_eq!(masked_uri("/token=1/code?x=token"), "/token=1/code?x=token");
+        assert!(matches!(masked_uri("/mcp?session_id=1"), Cow::Borrowed(_)));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_searched(text: Vec<u8>) {
+            for found in [in_json(&text), in_parameters(&text, 0), in_uri(&text)] {
+                prop_assert!(found.iter().all(|range| range.end <= text.len()));
+                prop_assert!(found.windows(2).all(|two| two[0].end <= two[1].start));
+            }
+        }
+    }
+}

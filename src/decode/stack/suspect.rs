@@ -1,0 +1,171 @@
+//! A body in which secrets may stand that are no header: what a client posts for an OAuth token, and the token.
+//!
+//! A server that is its own authorization server gives tokens on connections whose packets are kept for the MCP that they carry. Whether a body is a
+//! message, which stays as it is, shows when it is over. Until then its bytes do not count as looked at, so that no packet of it is written.
+
+use std::ops::Range;
+
+use crate::capture::Limits;
+use crate::decode::jsonrpc::{self, Parsed};
+use crate::decode::secrets;
+
+/// Bytes of a body that are looked at, as decoded or as sent: those of token requests and answers are a tenth of that at most.
+const MOST: usize = 64 << 10;
+
+/// What a run of bytes takes beside them.
+const RUN: usize = size_of::<Range<u64>>();
+
+/// A body as far as it came.
+#[derive(Debug, Default)]
+pub(super) struct Suspect {
+    /// As decoded.
+    text: Vec<u8>,
+    /// Where it stands in the connection's stream, as sent.
+    sent: Vec<Range<u64>>,
+    sent_bytes: usize,
+    /// The text is not what was sent.
+    is_coded: bool,
+    /// Part of it was lost.
+    is_torn: bool,
+}
+
+impl Suspect {
+    /// At the head of the body.
+    pub(super) fn new(is_coded: bool) -> Suspect {
+        Suspect { is_coded, ..Suspect::default() }
+    }
+
+    /// Where it begins in the connection's stream, once it does.
+    pub(super) fn start(&self) -> Option<u64> {
+        self.sent.first().map(|run| run.start)
+    }
+
+    /// Bytes of memory that it takes.
+    pub(super) fn held(&self) -> usize {
+        self.text.len() + self.sent.len() * RUN
+    }
+
+    /// Whether it is more than is looked at.
+    pub(super) fn is_too_much(&self) -> bool {
+        self.text.len() > MOST || self.sent_bytes > MOST || self.sent.len() * RUN > MOST
+    }
+
+    /// The next bytes as sent.
+    pub(super) fn sent(&mut self, run: Range<u64>) {
+        self.sent_bytes += (run.end - run.start) as usize;
+        match self.sent.last_mut().filter(|last| last.end == run.start) {
+            Some(last) => last.end = run.end,
+            None => self.sent.push(run),
+        }
+    }
+
+    /// The next bytes as decoded.
+    pub(super) fn decoded(&mut self, bytes: &[u8]) {
+        self.text.extend_from_slice(&bytes[..bytes.len().min(MOST + 1)]);
+    }
+
+    /// Part of it was lost: what follows may belong to a name that is not there.
+    pub(super) fn torn(&mut self) {
+        self.is_torn = true;
+    }
+
+    /// The secrets of it, as ranges of the connection's stream; of a message there are none. Where it is not known where they stand, all of it is one.
+    pub(super) fn secrets(self, limits: &Limits) -> Vec<Range<u64>> {
+        let found = secrets::in_body(&self.text);
+        if found.is_empty() && !self.is_torn || self.is_message(limits) {
+            return Vec::new();
+        }
+        if self.is_coded || self.is_torn {
+            return self.sent;
+        }
+        found.into_iter().flat_map(|secret| self.in_stream(secret)).collect()
+    }
+
+    /// Part of the text, where it was sent.
+    fn in_stream(&self, part: Range<usize>) -> Vec<Range<u64>> {
+        let (start, end) = (part.start as u64, part.end as u64);
+        let mut before = 0;
+        let mut found = Vec::new();
+        for run in &self.sent {
+            let length = run.end - run.start;
+            let (from, to) =
+                (start.clamp(before, before + length) - before, end.clamp(before, before + length) - before);
+            if from < to {
+                found.push(run.start + from..run.start + to);
+            }
+            before += length;
+        }
+        found
+    }
+
+    /// Whether it is JSON-RPC, or part of that.
+    fn is_message(&self, limits: &Limits) -> bool {
+        let names = |member: &str| memchr::memmem::find(&self.text, member.as_bytes()).is_some();
+        names("\"jsonrpc\"")
+            || self.is_torn && ["\"method\"", "\"result\""].into_iter().any(names)
+            || match jsonrpc::parse(&self.text, limits.json_depth, limits.batch) {
+                Parsed::Single(_) => true,
+                Parsed::Batch(members) => members.iter().any(|(_, member)| member.is_ok()),
+                Parsed::Invalid(_) => false,
+            }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GRANT: &[u8] = b"code=abc&token=de";
+
+    /// What is secret of a body that was sent in these runs; `text` is what it says.
+    fn secrets(mut suspect: Suspect, runs: &[(u64, u64)], text: &[u8]) -> Vec<(u64, u64)> {
+        runs.iter().for_each(|(start, end)| suspect.sent(*start..*end));
+        suspect.decoded(text);
+        suspect.secrets(&Limits::default()).into_iter().map(|secret| (secret.start, secret.end)).collect()
+    }
+
+    #[test]
+    fn secrets_stand_where_they_were_sent() {
+        assert_eq!(secrets(Suspect::default(), &[(100, 117)], GRANT), [(105, 108), (115, 117)]);
+        // In chunks of which the first ends within a value.
+        assert_eq!(secrets(Suspect::default(), &[(100, 107), (110, 120)], GRANT), [(105, 107), (110, 111), (118, 120)]);
+        assert_eq!(secrets(Suspect::new(true), &[(100, 104), (104, 110)], GRANT), [(100, 110)], "coded, it is one");
+        assert_eq!(secrets(Suspect::default(), &[(100, 117)], b"code:abc&tokens=de"), []);
+    }
+
+    #[test]
+    fn messages_have_none() {
+        for message in [
+            r#"{"method":"x","params":{"token":"t"},"id":1}"#,
+            r#"{"params":{"token":"t"},"jsonrpc":"2.0","#,
+            r#"[1,{"method":"x","params":{"token":"t"}}]"#,
+        ] {
+            assert_eq!(secrets(Suspect::default(), &[(0, 99)], message.as_bytes()), [], "{message}");
+        }
+        assert_eq!(secrets(Suspect::default(), &[(0, 20)], br#"{"id":1,"token":"t"}"#), [(17, 18)]);
+    }
+
+    #[test]
+    fn what_is_torn_is_one_secret_unless_it_is_of_a_message() {
+        let torn = || {
+            let mut suspect = Suspect::default();
+            suspect.torn();
+            suspect
+        };
+        assert_eq!(secrets(torn(), &[(0, 5), (9, 20)], b"abcde"), [(0, 5), (9, 20)]);
+        assert_eq!(secrets(torn(), &[(0, 99)], br#"{"method":"x","params":{"token":"t"#), []);
+    }
+
+    #[test]
+    fn little_is_held() {
+        let mut suspect = Suspect::default();
+        assert_eq!(suspect.start(), None);
+        suspect.sent(7..9);
+        suspect.decoded(&vec![b'x'; 10 * MOST]);
+        assert!(suspect.is_too_much() && suspect.held() <= MOST + 1 + RUN);
+        assert_eq!(suspect.start(), Some(7));
+        let mut pieces = Suspect::default();
+        (0..MOST as u64).for_each(|at| pieces.sent(2 * at..2 * at + 1));
+        assert!(pieces.is_too_much());
+    }
+}
