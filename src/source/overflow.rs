@@ -119,9 +119,7 @@ impl Overflow {
     fn begin(&self) -> io::Result<(Arc<Segment>, Written)> {
         let file = nameless(&self.folder)?;
         let key = self.sealed.then(key).transpose()?;
-        let disk = rustix::fs::fstatvfs(&file)?;
-        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-        let most = SEGMENT.min(free.saturating_sub(self.used.load(Ordering::Relaxed)) / 2);
+        let most = SEGMENT.min(free(&file)?.saturating_sub(self.used.load(Ordering::Relaxed)) / 2);
         let segment = Segment { file, key, used: AtomicU64::new(0), total: Arc::clone(&self.used) };
         Ok((Arc::new(segment), Written { end: 0, reserved: 0, most }))
     }
@@ -158,6 +156,12 @@ impl Block {
         }
         Batch::from_block(bytes).ok_or_else(changed)
     }
+}
+
+/// What the disk has free that a file is on.
+pub(super) fn free(file: &File) -> io::Result<u64> {
+    let disk = rustix::fs::fstatvfs(file)?;
+    Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
 fn key() -> io::Result<LessSafeKey> {

@@ -21,6 +21,7 @@
 //!   moves what a recorder far behind leaves there to the disk. A recorder that is that far behind leaves the
 //!   processors to peers that want them all. Peers that outrun even the disk are slowed to its pace. Where it is full or
 //!   hangs the copy is dropped, counted, and the record says so at that place. A recorder that fails, crashes or hangs costs the record, not the server.
+//!   A host that has us end does not wait for it either: what is left is recorded by a [`successor`], a process of its own.
 //! * **The server's end is ours**: the same exit status, or 128 plus the number of the signal that ended it.
 //!
 //! **Signals.** The server stays in our process group, as without us: what a terminal or a host sends to the group reaches
@@ -40,6 +41,7 @@ mod gather;
 mod lane;
 mod process;
 mod queue;
+mod sequel;
 mod signals;
 mod successor;
 mod tap;
@@ -199,6 +201,9 @@ fn forward(child: &mut Child, mut lanes: [Lane; 3], signals: &mut Signals, tap: 
         if signalled && ended.is_none() {
             // Signals go first: before `try_wait` has reaped the server its process id is its own.
             signals.arrived().into_iter().for_each(|signal| signals::pass_on(signal, child));
+            if signals.told() {
+                tap.hand_over();
+            }
             ended = child.try_wait()?;
             if ended.is_some() {
                 let [stdin, stdout, stderr] = &mut lanes;
@@ -273,7 +278,7 @@ fn finish_recorder(recorder: &io::Result<Receiver<Recorded>>, signals: &mut Sign
 fn wait_for(result: &Receiver<Recorded>, signals: &mut Signals, tap: &mut Tap) -> Result<Recorded, RecvTimeoutError> {
     let (mut left, mut moved, mut grace) = (tap.unrecorded(), Instant::now(), RECORDER_GRACE);
     while moved.elapsed() < grace {
-        if signals.told_to_end() {
+        if signals.take_told() {
             if grace == HAND_OVER {
                 break;
             }

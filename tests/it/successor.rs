@@ -1,7 +1,7 @@
 //! What becomes of the record of a flood when the host loses patience: it ends the wrapper before all is recorded, as the official SDKs do.
 
 use std::ops::Range;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::Command;
 
@@ -18,9 +18,12 @@ const LINES: Range<usize> = 1..40_001;
 
 /// A server in the language of `sh` that says so much at once, and then does something else.
 fn floods(then: &str) -> String {
-    let (format, last) =
-        (format!(r#"{{"method":"m","params":{{"n":%.0f,"text":"{}"}}}}"#, "x".repeat(1_000)), LINES.end - 1);
-    format!("seq -f '{format}' {last}; {then}")
+    format!("{}; {then}", says(LINES))
+}
+
+fn says(lines: Range<usize>) -> String {
+    let format = format!(r#"{{"method":"m","params":{{"n":%.0f,"text":"{}"}}}}"#, "x".repeat(1_000));
+    format!("seq -f '{format}' {} {}", lines.start, lines.end - 1)
 }
 
 fn said(n: usize) -> String {
@@ -37,13 +40,13 @@ fn start(db: &Path, script: &str) -> (Wrapped, Pid) {
 }
 
 /// Waits until the record is at its end, and holds it against what the host heard.
-fn assert_all_recorded(db: &Path, wrapper: Pid, exit: &Value) {
+fn assert_all_recorded(db: &Path, wrapper: Pid, lines: Range<usize>, exit: &Value) {
     await_session(db);
     Follower::start(db).rest();
     assert_sound(db);
-    let lines = recorded(db);
-    assert!(texts(&lines, "server-to-client").into_iter().eq(LINES.map(said)), "each line once and in order");
-    assert_eq!(of_type(&lines, "session")[0]["exit"], *exit);
+    let record = recorded(db);
+    assert!(texts(&record, "server-to-client").into_iter().eq(lines.map(said)), "each line once and in order");
+    assert_eq!(of_type(&record, "session")[0]["exit"], *exit);
     let (writer, ended): (i32, Option<i64>) = Connection::open(db)
         .and_then(|db| db.query_row("SELECT process, ended FROM capture", [], |row| Ok((row.get(0)?, row.get(1)?))))
         .expect("a capture");
@@ -62,7 +65,7 @@ fn what_a_server_said_before_it_was_ended_with_its_wrapper_is_recorded() {
     let ended = wrapped.end();
     assert_eq!((ended.status.code(), ended.stdout.as_str(), ended.stderr.as_str()), (Some(143), "", ""));
     assert!(kill_process_group(group, Signal::KILL).is_err(), "nobody is left of the group");
-    assert_all_recorded(&db, group, &json!({ "signal": 15 }));
+    assert_all_recorded(&db, group, LINES, &json!({ "signal": 15 }));
 }
 
 #[test]
@@ -75,7 +78,25 @@ fn a_wrapper_that_waits_for_its_record_leaves_it_to_a_successor_when_told_to_end
     kill_process_group(group, Signal::TERM).expect("it lives");
     let ended = wrapped.end();
     assert_eq!((ended.status.code(), ended.stderr.as_str()), (Some(3), ""));
-    assert_all_recorded(&db, group, &json!({ "code": 3 }));
+    assert_all_recorded(&db, group, LINES, &json!({ "code": 3 }));
+}
+
+#[test]
+fn what_a_server_goes_on_to_say_until_it_is_killed_is_recorded_too() {
+    let (_folder, db) = place();
+    let more = LINES.end..LINES.end + 20_000;
+    let goes_on = format!("read x; {}; read x", says(more.clone()));
+    let (mut wrapped, group) = start(&db, &format!("trap '' TERM; {}", floods(&goes_on)));
+    LINES.for_each(|n| assert_eq!(wrapped.hear(), said(n)));
+    kill_process_group(group, Signal::TERM).expect("it lives");
+    wrapped.say("go on");
+    more.clone().for_each(|n| assert_eq!(wrapped.hear(), said(n)));
+    await_session(&db);
+    // By then the rest has long passed, and is still to be recorded.
+    Follower::start(&db).await_message(more.start + 100);
+    kill_process_group(group, Signal::KILL).expect("it lives");
+    assert_eq!(wrapped.end().status.signal(), Some(9));
+    assert_all_recorded(&db, group, LINES.start..more.end, &Value::Null);
 }
 
 /// Nobody outlives the first process of a container: it records as long as it is let.

@@ -8,14 +8,15 @@
 //! Near batches are the oldest, then come those on the disk, the fresh, and the one that is being filled. So a flood passes through few fresh batches, which are
 //! still in the processor's cache when they are written, and their memory is used again at once: the kernel clears no page for it.
 
+mod succession;
+
 use std::collections::VecDeque;
-use std::io;
 use std::mem;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::successor::{self, Side};
+use super::sequel::Writer;
 use crate::source::batch::Batch;
 use crate::source::overflow::{Block, Overflow};
 
@@ -48,7 +49,7 @@ pub(super) const GATHER: Duration = Duration::from_millis(20);
 const STAND_BACK: Duration = Duration::from_millis(250);
 
 /// How long an idle recorder sleeps at most before it is asked again.
-const IDLE: Duration = Duration::from_secs(1);
+pub(super) const IDLE: Duration = Duration::from_secs(1);
 
 /// What waits.
 #[derive(Debug, Default)]
@@ -77,9 +78,12 @@ pub(super) struct Waiting {
     stuck: bool,
     /// One of the two sides is gone: what is queued is all there will be.
     over: bool,
-    /// A successor is to record what is queued, and does.
+    /// A successor is to record what is queued.
     handed_over: bool,
+    /// It does.
     succeeded: bool,
+    /// Where whoever relieves the queue is to bring it what follows.
+    sequel: Option<Writer>,
 }
 
 impl Waiting {
@@ -116,6 +120,14 @@ impl Waiting {
         }
     }
 
+    /// Lets go of all that waits.
+    fn forget(&mut self) {
+        self.disk.clear();
+        let batches: Vec<_> =
+            self.near.drain(..).chain(self.fresh.drain(..)).chain([mem::take(&mut self.open)]).collect();
+        batches.into_iter().for_each(|batch| self.release(batch));
+    }
+
     /// A batch's memory is free again: for the next, unless that is too much or too little.
     fn release(&mut self, mut batch: Batch) {
         self.size -= batch.size();
@@ -147,6 +159,8 @@ pub(super) struct Queue {
     landed: Condvar,
     /// Data bytes that the recorder has taken.
     pub(super) taken: AtomicU64,
+    /// Data bytes that could not be brought to a successor.
+    lost: AtomicU64,
 }
 
 impl Queue {
@@ -224,45 +238,11 @@ impl Queue {
         self.notify();
     }
 
-    /// Nothing more comes, and nobody waits for the recorder: where much is left to do, a successor is to do it.
-    pub(super) fn hand_over(&self) {
-        self.lock().handed_over = true;
-        self.notify();
-    }
-
-    /// Whether a successor is to be made.
-    pub(super) fn wants_successor(&self) -> bool {
-        let waiting = self.lock();
-        waiting.handed_over && waiting.over && waiting.has_much()
-    }
-
-    /// Makes a successor that has all that waits. Where that fails nobody asks for one again.
-    pub(super) fn succeed(&self) -> io::Result<Side> {
-        let mut waiting = self.lock();
-        waiting.handed_over = false;
-        // What is on its way to the disk is in the hands of a thread that the successor does not have.
-        waiting = self.landed.wait_while(waiting, |waiting| waiting.moving).unwrap_or_else(PoisonError::into_inner);
-        let files: Vec<_> = waiting.disk.iter().map(Block::file).collect();
-        // Of the locks that the recorder takes, the only one that another thread might hold is this one.
-        let side = successor::fork(&files);
-        drop(files);
-        waiting.succeeded = side.as_ref().is_ok_and(|side| *side == Side::Predecessor);
-        side
-    }
-
-    /// Whether a successor records what was queued.
-    pub(super) fn has_successor(&self) -> bool {
-        self.lock().succeeded
-    }
-
     /// Nobody will take what waits.
     pub(super) fn forget(&self) {
         let mut waiting = self.lock();
         waiting.over = true;
-        waiting.near.clear();
-        waiting.disk.clear();
-        waiting.fresh.clear();
-        waiting.open = Batch::default();
+        waiting.forget();
         drop(waiting);
         self.notify();
     }
@@ -350,11 +330,11 @@ impl Queue {
         Ok((batch, waiting.over && waiting.is_empty()))
     }
 
-    /// Moves fresh batches to the disk while there are many, until nothing more comes.
+    /// Moves fresh batches to the disk while there are many, until nothing more comes; and brings a successor what follows.
     pub(super) fn relieve(&self, mut overflow: Overflow) {
         let mut waiting = self.lock();
         loop {
-            while (waiting.fresh.len() < MOVED || waiting.stuck) && !waiting.over {
+            while (waiting.fresh.len() < MOVED || waiting.stuck) && !waiting.over && waiting.sequel.is_none() {
                 if waiting.disk.is_empty() {
                     overflow.rest();
                 }
@@ -362,6 +342,10 @@ impl Queue {
                 waiting = self.full.wait(waiting).unwrap_or_else(PoisonError::into_inner);
             }
             waiting.relief = false;
+            if let Some(sequel) = waiting.sequel.take() {
+                drop(waiting);
+                return self.deliver(sequel);
+            }
             if waiting.over {
                 return;
             }
@@ -397,7 +381,7 @@ impl Queue {
         (waiting.size, waiting.moves())
     }
 
-    #[cfg(test)]
+    /// Whether nothing waits.
     pub(super) fn is_empty(&self) -> bool {
         self.lock().is_empty()
     }

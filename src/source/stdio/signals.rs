@@ -51,8 +51,13 @@ impl Signals {
         wanted
     }
 
-    /// Whether anybody told us to end since this was asked the last time, be it while the server ran.
-    pub fn told_to_end(&mut self) -> bool {
+    /// Whether anybody told us to end, while the server runs.
+    pub fn told(&self) -> bool {
+        self.told
+    }
+
+    /// Whether anybody told us to end since this was asked the last time, be it while the server ran. Asked once it does no more.
+    pub fn take_told(&mut self) -> bool {
         self.want_us_gone();
         mem::take(&mut self.told)
     }

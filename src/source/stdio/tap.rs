@@ -9,16 +9,17 @@
 
 use std::mem;
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
 
 use super::lane::BUFFER;
-use super::queue::{Queue, Wanted};
+use super::queue::{IDLE, Queue, Wanted};
+use super::sequel::Reader;
 use super::successor::Side;
 use super::wait::Load;
 use crate::capture::pipe::{self, Content, Exit, Pipe, Start};
@@ -75,6 +76,11 @@ pub struct Observations {
     idle: bool,
     /// The last answer was [`Item::Moving`].
     moving: bool,
+    /// In a successor: what follows what is queued.
+    sequel: Option<Reader>,
+    /// Whoever relieves the queue, and where files are made for that.
+    relief: Option<JoinHandle<()>>,
+    folder: PathBuf,
     /// Since when there was work without a pause. To write things out may take longer than [`PAUSE`]: that does not count.
     busy: Option<Instant>,
     /// `None`: nobody can be spared.
@@ -92,10 +98,24 @@ pub fn tap(process: u32, folder: &Path) -> (Tap, Observations) {
     // Messages of a pipe are saved as they are: there is nothing to seal.
     let (relieved, overflow) = (Arc::clone(&queue), Overflow::new(folder, false));
     // It has the lanes' priority: the recorder, which has not, is what it makes up for. Without it the queue is as large as its memory.
-    let _ = thread::Builder::new().name("overflow".into()).spawn(move || relieved.relieve(overflow));
+    let relief = thread::Builder::new().name("overflow".into()).spawn(move || relieved.relieve(overflow)).ok();
     let tap = Tap { process, queue: Arc::clone(&queue), seen: 0, lost: [0; 3], dropped: 0, wanted: Wanted::default() };
     let (batch, load) = (Batch::default(), Load::new());
-    (tap, Observations { queue, batch, given: 0, packets: 0, bytes: 0, idle: false, moving: false, busy: None, load })
+    let observations = Observations {
+        queue,
+        batch,
+        given: 0,
+        packets: 0,
+        bytes: 0,
+        idle: false,
+        moving: false,
+        sequel: None,
+        relief,
+        folder: folder.to_owned(),
+        busy: None,
+        load,
+    };
+    (tap, observations)
 }
 
 impl Tap {
@@ -190,7 +210,7 @@ impl Tap {
         self.queue.end();
     }
 
-    /// Nobody waits for the recorder any more: where much is left, a successor is to record it.
+    /// We are told to end: where much is left, a successor is to record it.
     pub fn hand_over(&self) {
         self.queue.hand_over();
     }
@@ -205,12 +225,12 @@ impl Tap {
         self.queue.nudge(&mut self.wanted);
     }
 
-    /// Data bytes that were seen and that neither the recorder took nor its successor has.
+    /// Data bytes that were seen and that neither the recorder took nor a successor has.
     pub fn unrecorded(&self) -> u64 {
-        if self.queue.has_successor() {
-            return self.dropped;
+        match self.queue.lost() {
+            Some(lost) => self.dropped + lost,
+            None => self.seen.saturating_sub(self.queue.taken.load(Ordering::Relaxed)),
         }
-        self.seen.saturating_sub(self.queue.taken.load(Ordering::Relaxed))
     }
 
     fn admit_loss(&mut self, pipe: Pipe) {
@@ -233,14 +253,27 @@ impl Observations {
         self.queue.hold_off(time);
     }
 
-    /// Goes on in a process of its own. In this one there is nothing more to do, which is an error.
+    /// Goes on in a process of its own. In this one there is nothing more to do once that has all, which is an error.
     fn succeed(&mut self) -> anyhow::Result<()> {
-        // It has a file open. Nobody is in the way of peers that are gone.
+        // It has a file open, which the successor will not have.
         self.load = None;
-        match self.queue.succeed() {
-            Ok(Side::Predecessor) => Err(Succeeded.into()),
-            // Where no successor can be, this process goes on.
-            Ok(Side::Successor) | Err(_) => Ok(()),
+        self.given = 0;
+        match self.queue.succeed(mem::take(&mut self.batch), &self.folder) {
+            Ok((Side::Successor, sequel)) => {
+                self.sequel = sequel;
+                Ok(())
+            }
+            Ok((Side::Predecessor, _)) => {
+                match self.relief.take() {
+                    Some(relief) => drop(relief.join()),
+                    None => self.queue.relieve(Overflow::new(&self.folder, false)),
+                }
+                Err(Succeeded.into())
+            }
+            Err(_) => {
+                (self.load, self.moving) = (Load::new(), false);
+                Ok(())
+            }
         }
     }
 
@@ -253,7 +286,10 @@ impl Observations {
 impl Source for Observations {
     fn next(&mut self) -> anyhow::Result<Option<Item<'_>>> {
         if mem::take(&mut self.idle) {
-            self.queue.rest();
+            match &mut self.sequel {
+                Some(sequel) => sequel.rest(IDLE),
+                None => self.queue.rest(),
+            }
         }
         if self.given == self.batch.len() {
             if self.queue.wants_successor() {
@@ -269,7 +305,11 @@ impl Source for Observations {
             if self.queue.is_outrun() && !self.is_in_nobodys_way() {
                 self.queue.stand_back();
             }
-            let (batch, last) = self.queue.turn(mem::take(&mut self.batch))?;
+            let used = mem::take(&mut self.batch);
+            let (batch, last) = match &mut self.sequel {
+                Some(sequel) if self.queue.is_empty() => sequel.turn(used)?,
+                _ => self.queue.turn(used)?,
+            };
             (self.batch, self.given) = (batch, 0);
             if self.batch.is_empty() {
                 self.idle = !last;
