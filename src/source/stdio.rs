@@ -252,6 +252,7 @@ where
             Err(error) => error.downcast::<Succeeded>().map(|_| ()),
             Ok(()) => Ok(()),
         }));
+        // In a successor nobody waits for the result: it is the recorder, and nothing else.
         if std::process::id() != begun_in {
             successor::end();
         }
