@@ -4,6 +4,7 @@
 //! what it is sent holds up the other, not the program. Ends and resets are passed on too.
 
 use std::io::{self, ErrorKind};
+use std::mem;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -194,7 +195,7 @@ impl<'p> Relay<'p> {
                 match made {
                     Ok(server) => none.insert(server),
                     Err(why) => {
-                        track.sent(self.came, &self.out);
+                        track.sent(self.came, mem::take(&mut self.out));
                         return Err(Over::Answered(bad_gateway(why)));
                     }
                 }
@@ -202,7 +203,7 @@ impl<'p> Relay<'p> {
         };
         self.is_deaf |= server.send(&self.out).is_err();
         if let Some(track) = &mut self.track {
-            track.sent(self.came, &self.out);
+            track.sent(self.came, mem::take(&mut self.out));
         }
         Ok(())
     }
@@ -247,7 +248,7 @@ impl<'p> Relay<'p> {
         if !self.out.is_empty() {
             self.client.send(&self.out).map_err(|_| Over::Broken)?;
             if let Some(track) = &mut self.track {
-                track.received(self.came, &self.out);
+                track.received(self.came, mem::take(&mut self.out));
             }
         }
         if self.ended.1 {
@@ -321,8 +322,8 @@ impl<'p> Relay<'p> {
         );
         let time = now();
         let mut track = self.track.take().unwrap_or_else(|| self.proxy.record.track(time, client, own));
-        track.sent(time, self.talk.held());
-        track.received(time, format!("{head}{body}").as_bytes());
+        track.sent(time, self.talk.held().to_vec());
+        track.received(time, format!("{head}{body}").into_bytes());
         drop(self.server.take());
         let socket = self.client.socket();
         let ready = socket.set_nonblocking(false).and_then(|()| socket.set_write_timeout(Some(UNREAD)));

@@ -33,6 +33,10 @@ const GATHER: Duration = Duration::from_millis(2);
 /// Bytes of one segment: what fits an IP packet (RFC 791 section 3.1: total length of 16 bits) with its headers.
 const SEGMENT: usize = 60_000;
 
+/// Bytes of the headers: TCP's without options, and IPv6's, which is the longer of the two.
+const TCP: usize = 20;
+const IPV6: usize = 40;
+
 const SYN: u8 = 0x02;
 const PSH: u8 = 0x08;
 const ACK: u8 = 0x10;
@@ -232,53 +236,55 @@ impl Flow {
     /// The next segment of one side, as an IP packet. What the other side sent so far is acknowledged.
     fn segment(&mut self, sender: usize, flags: u8, bytes: &[u8]) -> (LinkType, Vec<u8>) {
         let (from, to) = (self.ends[sender], self.ends[1 - sender]);
-        let mut tcp = Vec::with_capacity(20 + bytes.len());
-        tcp.extend_from_slice(&from.port().to_be_bytes());
-        tcp.extend_from_slice(&to.port().to_be_bytes());
-        tcp.extend_from_slice(&self.next[sender].to_be_bytes());
+        let length = TCP + bytes.len();
+        let mut packet = Vec::with_capacity(IPV6 + length);
+        let link = put_ip(from.ip(), to.ip(), length, &mut packet);
+        let start = packet.len();
+        packet.extend_from_slice(&from.port().to_be_bytes());
+        packet.extend_from_slice(&to.port().to_be_bytes());
+        packet.extend_from_slice(&self.next[sender].to_be_bytes());
         let acknowledged = if flags & ACK != 0 { self.next[1 - sender] } else { 0 };
-        tcp.extend_from_slice(&acknowledged.to_be_bytes());
+        packet.extend_from_slice(&acknowledged.to_be_bytes());
         // Five words of header; the widest window, no urgent data; the checksum stands in the middle.
-        tcp.extend_from_slice(&[5 << 4, flags, 0xff, 0xff, 0, 0, 0, 0]);
-        tcp.extend_from_slice(bytes);
-        let sum = checksum(pseudo_header(from.ip(), to.ip(), tcp.len()), &tcp);
+        packet.extend_from_slice(&[5 << 4, flags, 0xff, 0xff, 0, 0, 0, 0]);
+        packet.extend_from_slice(bytes);
+        let tcp = &mut packet[start..];
+        let sum = checksum(pseudo_header(from.ip(), to.ip(), length), tcp);
         tcp[16..18].copy_from_slice(&sum.to_be_bytes());
         // RFC 9293 section 3.4: SYN and FIN take a number each.
         let taken = bytes.len() as u32 + u32::from(flags & (SYN | FIN) != 0);
         self.next[sender] = self.next[sender].wrapping_add(taken);
-        packet(from.ip(), to.ip(), &tcp)
+        (link, packet)
     }
 }
 
-/// RFC 791 section 3.1, RFC 8200 section 3.
-fn packet(from: IpAddr, to: IpAddr, tcp: &[u8]) -> (LinkType, Vec<u8>) {
-    let mut packet = Vec::with_capacity(40 + tcp.len());
+/// The header of an IP packet with so many bytes behind it: RFC 791 section 3.1, RFC 8200 section 3.
+fn put_ip(from: IpAddr, to: IpAddr, length: usize, out: &mut Vec<u8>) -> LinkType {
     match (from, to) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
-            let length = u16::try_from(20 + tcp.len()).unwrap_or(u16::MAX);
-            packet.extend_from_slice(&[0x45, 0]);
-            packet.extend_from_slice(&length.to_be_bytes());
+            let start = out.len();
+            let length = u16::try_from(20 + length).unwrap_or(u16::MAX);
+            out.extend_from_slice(&[0x45, 0]);
+            out.extend_from_slice(&length.to_be_bytes());
             // Not to be fragmented; sixty-four hops; TCP.
-            packet.extend_from_slice(&[0, 0, 0x40, 0, 64, 6, 0, 0]);
-            packet.extend_from_slice(&from.octets());
-            packet.extend_from_slice(&to.octets());
-            let sum = checksum(0, &packet);
-            packet[10..12].copy_from_slice(&sum.to_be_bytes());
-            packet.extend_from_slice(tcp);
-            (LinkType::IPV4, packet)
+            out.extend_from_slice(&[0, 0, 0x40, 0, 64, 6, 0, 0]);
+            out.extend_from_slice(&from.octets());
+            out.extend_from_slice(&to.octets());
+            let sum = checksum(0, &out[start..]);
+            out[start + 10..start + 12].copy_from_slice(&sum.to_be_bytes());
+            LinkType::IPV4
         }
         (from, to) => {
             let octets = |address| match address {
                 IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
                 IpAddr::V6(address) => address.octets(),
             };
-            packet.extend_from_slice(&[0x60, 0, 0, 0]);
-            packet.extend_from_slice(&u16::try_from(tcp.len()).unwrap_or(u16::MAX).to_be_bytes());
-            packet.extend_from_slice(&[6, 64]);
-            packet.extend_from_slice(&octets(from));
-            packet.extend_from_slice(&octets(to));
-            packet.extend_from_slice(tcp);
-            (LinkType::IPV6, packet)
+            out.extend_from_slice(&[0x60, 0, 0, 0]);
+            out.extend_from_slice(&u16::try_from(length).unwrap_or(u16::MAX).to_be_bytes());
+            out.extend_from_slice(&[6, 64]);
+            out.extend_from_slice(&octets(from));
+            out.extend_from_slice(&octets(to));
+            LinkType::IPV6
         }
     }
 }

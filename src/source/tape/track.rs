@@ -48,21 +48,22 @@ impl Track {
     }
 
     /// The client sent this, and it was passed on.
-    pub fn sent(&mut self, time: Time, bytes: &[u8]) {
+    pub fn sent(&mut self, time: Time, bytes: Vec<u8>) {
         self.data(0, time, bytes, What::Sent);
     }
 
     /// The client was given this.
-    pub fn received(&mut self, time: Time, bytes: &[u8]) {
+    pub fn received(&mut self, time: Time, bytes: Vec<u8>) {
         self.data(1, time, bytes, What::Received);
     }
 
-    fn data(&mut self, side: usize, time: Time, bytes: &[u8], what: fn(Vec<u8>) -> What) {
-        if bytes.is_empty() || (self.admit(time) && self.note(time, what(bytes.to_vec()))) {
+    fn data(&mut self, side: usize, time: Time, bytes: Vec<u8>, what: fn(Vec<u8>) -> What) {
+        let length = bytes.len() as u64;
+        if bytes.is_empty() || (self.admit(time) && self.note(time, what(bytes))) {
             return;
         }
-        self.lost[side] += bytes.len() as u64;
-        self.loss.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        self.lost[side] += length;
+        self.loss.bytes.fetch_add(length, Ordering::Relaxed);
     }
 
     /// Says what has to be said before anything else; whether that is on the tape.
@@ -129,14 +130,14 @@ mod tests {
         let (loss, address, time) = (Loss::default(), "127.0.0.1:80".parse().unwrap(), Time(7));
         let mut track = Track::open(&tape, &loss, time, address, address);
         // The handshake takes one place.
-        (1..WAITING).for_each(|_| track.sent(time, b"noted."));
-        (0..100_000).for_each(|_| track.sent(time, b"lost"));
+        (1..WAITING).for_each(|_| track.sent(time, b"noted.".to_vec()));
+        (0..100_000).for_each(|_| track.sent(time, b"lost".to_vec()));
         assert_eq!(loss.bytes(), 400_000);
         // As soon as there is room for it, the record goes on.
         for _ in 0..10 {
             spool.waiting.recv().map(|note| spool.take(note)).unwrap();
         }
-        track.sent(time, b"later");
+        track.sent(time, b"later".to_vec());
         drop((track, tape));
         let segments = segments(spool);
         let (last, before) = (&segments[segments.len() - 1], &segments[segments.len() - 2]);
@@ -151,7 +152,7 @@ mod tests {
         drop(spool);
         let (loss, address) = (Loss::default(), "[::1]:80".parse().unwrap());
         let mut track = Track::open(&tape, &loss, Time(7), address, address);
-        (0..WAITING * 2).for_each(|_| track.received(Time(7), b"x"));
+        (0..WAITING * 2).for_each(|_| track.received(Time(7), b"x".to_vec()));
         assert_eq!(loss.bytes(), 2 * WAITING as u64);
     }
 }
