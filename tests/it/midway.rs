@@ -85,3 +85,28 @@ fn a_session_is_one_without_the_text_that_began_it() {
     // The samples alone have two.
     assert!(lost > 1, "{lost} packets began a session");
 }
+
+/// A response of JSON is read where its head was lost, as a body that is a packet of its own is sent.
+#[test]
+fn a_body_of_json_is_read_without_its_head() {
+    let mut read = 0;
+    for path in conversations() {
+        let (name, frames) = (name(&path), frames(&path));
+        let begins =
+            |packet: &[u8]| memchr::memmem::find(packet, b"HTTP/1.1 200").is_some() && packet.ends_with(b"\r\n\r\n");
+        let kept = without(&frames, begins);
+        let (whole, rest) = (Decoded::of(&frames), Decoded::of(&kept));
+        assert_subset(&name, &whole.texts(), &rest.texts());
+        assert_subset(&name, &whole.pairs(), &rest.pairs());
+        assert_apart(&name, &whole, &rest);
+        let exchanges = rest.exchanges();
+        let is_without = |message: &&Message| {
+            let exchange = message.exchange.and_then(|number| exchanges.get(&number.0));
+            message.carrier == Carrier::ResponseBody && exchange.is_some_and(|exchange| exchange.status.is_none())
+        };
+        let found = rest.messages().filter(is_without).count();
+        println!("{name}: {found} of {} lost heads", frames.len() - kept.len());
+        read += found;
+    }
+    assert!(read > 10, "{read} bodies were read");
+}

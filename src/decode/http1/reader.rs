@@ -12,14 +12,17 @@
 //!           ▼                              ▼
 //!        Lost ⇄ Candidate ─► (a whole head: as Head)
 //!           │
-//!           └─► Events ─► (the size of a chunk: as ChunkSize)
+//!           ├─► Events ─► (the size of a chunk: as ChunkSize)
+//!           └─► (a body of JSON-RPC)
 //! ```
 
 mod chunks;
 mod events;
 mod heads;
 mod search;
+mod value;
 
+use self::value::Value;
 use super::grammar::Fields;
 use super::pairing::Pairing;
 use crate::capture::Limits;
@@ -106,6 +109,8 @@ pub(super) struct Reader {
     held: Vec<u8>,
     /// Where in `held` the last line begins.
     line: usize,
+    /// While a message is searched, what the last line may begin with.
+    value: Value,
     /// What the sender had seen when it sent the first byte of the head.
     seen: u64,
     /// What it had seen when it sent the last byte of the head so far, and where in `held` the bytes begin that it sent then.
@@ -124,6 +129,7 @@ impl Reader {
             offset: 0,
             held: Vec::new(),
             line: 0,
+            value: Value::default(),
             seen: 0,
             flight: (0, 0),
             message: Message::new(Index(0), 0),

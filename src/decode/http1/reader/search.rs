@@ -21,12 +21,15 @@ impl Reader {
         }
         let end = memchr(b'\n', bytes).map_or(bytes.len(), |end| end + 1);
         let begun = self.held.len() - self.line;
+        let end = if begun < TELLING { end.min(TELLING - begun) } else { end };
+        let value_end = self.value_end(&bytes[..end]);
+        // No byte is taken behind a value: it may belong to another flight.
+        let end = value_end.unwrap_or(end);
         if begun < TELLING {
-            let taken = end.min(TELLING - begun);
-            self.held.extend_from_slice(&bytes[..taken]);
-            self.advance(taken);
+            self.held.extend_from_slice(&bytes[..end]);
+            self.advance(end);
             self.search_line(turn);
-            return taken;
+            return end;
         }
         self.advance(end);
         let kept = &bytes[end.saturating_sub(self.limit)..end];
@@ -36,7 +39,9 @@ impl Reader {
             self.line = self.line.saturating_sub(excess);
         }
         self.held.extend_from_slice(kept);
-        self.line_over();
+        if value_end.is_none() || !self.tell_value(turn) {
+            self.line_over();
+        }
         end
     }
 

@@ -319,3 +319,29 @@ fn gaps_beyond_all_measure() {
         ],
     );
 }
+
+#[test]
+fn a_body_of_json_rpc_whose_head_was_lost_is_told() {
+    let body = r#"{"jsonrpc":"2.0","id":1,"result":{"text":"a\"}\\"}}"#;
+    let length = body.len();
+    // The gap ends with the head, within it, and before the size of a chunk; what follows is the next head, or ends a chunk.
+    for (before, behind) in
+        [("", ""), ("", "\r\n0\r\n\r\n"), ("gth: 51\r\nX: y\r\n\r\n", ""), ("33\r\n", "\r\n0\r\n\r\n")]
+    {
+        let (start, skipped) = (before.len(), behind.len());
+        let mut expected = vec!["> 0 GET /".to_owned(), "> 0 complete Finished".to_owned()];
+        if start > 0 {
+            expected.push(format!("< ! skipped 9+{start}"));
+        }
+        expected.push("< 0 0".to_owned());
+        expected.push(format!("< 0 content @{} {}", 9 + start, body.escape_debug()));
+        expected.push("< 0 complete Finished".to_owned());
+        if skipped > 0 {
+            expected.push(format!("< ! skipped {}+{skipped}", 9 + start + length));
+        }
+        expected.extend(["< 1 200 OK".to_owned(), "< ! not asked for".to_owned(), "< 1 complete Finished".to_owned()]);
+        let after = format!("{before}{body}{behind}HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        let steps = [client(GET), server_lost(9), server_raw(&after), server_ends(Ending::Finished)];
+        check(&steps, &expected.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+}

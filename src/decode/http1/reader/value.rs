@@ -1,0 +1,118 @@
+//! JSON-RPC whose head was not seen: the body of a response of which the beginning was lost.
+//!
+//! While a message is searched, a line that begins with a JSON value which names JSON-RPC is taken for such a body when the value ends. Whether it is a
+//! message is for others to say. It is held until then, so no more than a head may have is read; nor is what spans lines, or might be part of a
+//! response that was torn before.
+
+use super::{Message, Reader, Turn};
+use crate::decode::http::{Head, HttpEvent};
+use crate::decode::{Direction, Ending};
+
+/// How far the value is read with which a line begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Value {
+    /// Offset of the line.
+    line: u64,
+    /// Bytes of it so far.
+    length: usize,
+    /// Open objects and arrays.
+    depth: u32,
+    in_string: bool,
+    is_escaped: bool,
+    /// The line begins with none, or goes on behind it.
+    is_over: bool,
+}
+
+impl Value {
+    /// Reads on, up to `most` bytes in all. Says where it ends in these bytes, behind its last one.
+    fn read(&mut self, bytes: &[u8], most: usize) -> Option<usize> {
+        for (byte, at) in bytes.iter().zip(1..) {
+            if self.is_over {
+                return None;
+            }
+            let is_first = self.length == 0;
+            self.length += 1;
+            match byte {
+                b'\n' => self.is_over = true,
+                _ if self.in_string => {
+                    self.in_string = self.is_escaped || *byte != b'"';
+                    self.is_escaped = !self.is_escaped && *byte == b'\\';
+                }
+                b'{' | b'[' => self.depth += 1,
+                _ if is_first => self.is_over = true,
+                b'"' => self.in_string = true,
+                b'}' | b']' => self.depth -= 1,
+                _ => {}
+            }
+            self.is_over |= self.depth == 0 || self.length > most;
+            if self.depth == 0 && !is_first && *byte != b'\n' {
+                return Some(at);
+            }
+        }
+        None
+    }
+}
+
+impl Reader {
+    /// Where in these bytes, which come next in the line that is searched, the value ends with which it begins.
+    pub(super) fn value_end(&mut self, bytes: &[u8]) -> Option<usize> {
+        if self.direction == Direction::ClientToServer || self.message.is_torn {
+            return None;
+        }
+        let begun = self.held.len() - self.line;
+        let line = self.offset - begun as u64;
+        if self.value.line != line || self.value.length < begun && !self.value.is_over {
+            // What is held of it was read as something else.
+            self.value = Value { line, is_over: begun > 0, ..Value::default() };
+        }
+        self.value.read(bytes, self.limit)
+    }
+
+    /// The value held, which is whole, is told as a body where it names JSON-RPC. Says whether it was.
+    pub(super) fn tell_value<S: FnMut(HttpEvent<'_>)>(&mut self, turn: &mut Turn<'_, S>) -> bool {
+        let value = &self.held[self.line..];
+        if memchr::memmem::find(value, b"\"jsonrpc\"").is_none() {
+            return false;
+        }
+        let bytes = value.to_vec();
+        let offset = self.offset - bytes.len() as u64;
+        self.skipped(self.passed_over(), offset, turn);
+        self.held.clear();
+        turn.pairing.lose_responses(offset);
+        let answer = turn.pairing.answer_unseen(offset, self.seen);
+        let (exchange, direction) = (answer.exchange, self.direction);
+        self.message = Message { paired: answer.paired, ..Message::new(exchange, offset) };
+        let head = Box::new(Head::unseen(direction, offset, "1.1"));
+        (turn.sink)(HttpEvent::Head { exchange, direction, stream: None, head });
+        (turn.sink)(HttpEvent::Content { exchange, direction, offset, bytes: &bytes });
+        self.end(true, Ending::Finished, turn);
+        // How it was framed is not known: the next head is searched.
+        self.lose(self.offset, turn);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_ends_with_what_closes_it() {
+        let end = |text: &str| Value::default().read(text.as_bytes(), 40);
+        assert_eq!(end(r#"{"a":"}\"]","b":[{}]}HTTP/1.1 200 OK"#), Some(21));
+        assert_eq!(end("[{}] "), Some(4));
+        assert_eq!(end("{}"), Some(2));
+        for none in ["", "a{}", " {}", "\"{}\"", "]", "{\n}", "\n", "{\"a", &format!("[{}]", "1".repeat(40))] {
+            assert_eq!(end(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn where_it_is_cut_makes_no_difference() {
+        let text = r#"{"a":"\\","b":[{"c":"}"}]} {}"#;
+        let mut value = Value::default();
+        let ends: Vec<usize> =
+            (0..text.len()).filter(|at| value.read(&text.as_bytes()[*at..=*at], 99).is_some()).collect();
+        assert_eq!(ends, [text.len() - 4]);
+    }
+}
