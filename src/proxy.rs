@@ -20,6 +20,7 @@
 
 mod conversation;
 mod endpoint;
+mod fuzz;
 mod heads;
 mod relay;
 #[cfg(test)]
@@ -39,6 +40,8 @@ use crate::listen::Crowd;
 use crate::replay::transport::http::{Connector, Options, Origin, Socket};
 use crate::source::tape::{Loss, Tape, Track};
 use crate::view::safe;
+
+pub use self::fuzz::fuzz_proxy;
 
 /// Clients' connections at once: each has a thread and holds some 200 KB while much passes. A client of the SDKs has two or three.
 const CONNECTIONS: usize = 512;

@@ -105,6 +105,7 @@ def conversation(pieces):
     seed("mock_request", b"".join(piece for side, piece in pieces if side in asks)[:4096])
     whole = script(pieces, lambda side: 2 | side)
     seed("http1", whole[:4096])
+    seed("proxy", script(pieces, lambda side: int(side not in asks))[:4096])
     opened = b"\x10\0\x14\0"
     seed("stack", (opened + script(pieces, lambda side: side << 2))[:4000] + b"\x18\0\x1c\0")
     texts = []
