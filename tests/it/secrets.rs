@@ -57,9 +57,10 @@ fn conversation() -> Wire {
     let mcp = post(&format!("/mcp?api_key={query}"));
     say(Sender::Client, &mcp, json, initialize);
     say(Sender::Server, ok, json, initialized);
-    // The member that makes it a message comes last, as in what the Python SDK sends.
+    // The member that makes it a message comes last, as in what the Python SDK sends, behind more than is looked at.
+    let long = "x".repeat(80_000);
     let call = format!(
-        r#"{{"method":"tools/call","params":{{"name":"t","arguments":{{"password":"{SAID}"}}}},"jsonrpc":"2.0","id":1}}"#
+        r#"{{"method":"tools/call","params":{{"name":"t","arguments":{{"password":"{SAID}","text":"{long}"}}}},"jsonrpc":"2.0","id":1}}"#
     );
     say(Sender::Client, &mcp, json, &call);
     let answer =

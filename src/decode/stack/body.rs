@@ -148,7 +148,7 @@ impl Body {
             }
             layer.shared.collected = layer.shared.collected + suspect.held() - before;
         }
-        self.content_read(layer, number, below, bytes);
+        self.read(layer, number, below, bytes);
         let is_stream = matches!(self.content, Content::Events(..));
         let is_much = layer.shared.collected > layer.shared.limits.messages_total;
         if self.suspect.as_ref().is_some_and(|suspect| is_stream || is_much || suspect.is_too_much()) {
@@ -156,7 +156,8 @@ impl Body {
         }
     }
 
-    fn content_read(&mut self, layer: &mut Layer<'_, '_>, number: ExchangeNumber, below: Span, bytes: &[u8]) {
+    /// The same, once it is known what they are.
+    fn read(&mut self, layer: &mut Layer<'_, '_>, number: ExchangeNumber, below: Span, bytes: &[u8]) {
         if matches!(self.content, Content::Ignored) && self.coding.is_none() {
             return self.count(bytes);
         }
@@ -400,12 +401,15 @@ impl Body {
         }
     }
 
-    /// The body is over, or is no longer looked at for secrets: those that were found are said.
+    /// The body is over, or is no longer looked at for secrets: those that were found are said. Events carry messages.
     fn clear(&mut self, layer: &mut Layer<'_, '_>) {
         let Some(suspect) = self.suspect.take() else { return };
         layer.shared.collected -= suspect.held();
+        if let Content::Events(..) = self.content {
+            return;
+        }
         let side = layer.connected.sender(self.direction);
-        for secret in suspect.secrets(&layer.shared.limits) {
+        for secret in suspect.secrets() {
             (layer.sink)(Unit::Secret(layer.id, side, secret, MASK));
         }
     }

@@ -5,8 +5,6 @@
 
 use std::ops::Range;
 
-use crate::capture::Limits;
-use crate::decode::jsonrpc::{self, Parsed};
 use crate::decode::secrets;
 
 /// Bytes of a body that are looked at, as decoded or as sent: those of token requests and answers are a tenth of that at most.
@@ -61,7 +59,8 @@ impl Suspect {
 
     /// The next bytes as decoded.
     pub(super) fn decoded(&mut self, bytes: &[u8]) {
-        self.text.extend_from_slice(&bytes[..bytes.len().min(MOST + 1)]);
+        let room = MOST + 1 - self.text.len();
+        self.text.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 
     /// Part of it was lost: what follows may belong to a name that is not there.
@@ -70,9 +69,9 @@ impl Suspect {
     }
 
     /// The secrets of it, as ranges of the connection's stream; of a message there are none. Where it is not known where they stand, all of it is one.
-    pub(super) fn secrets(self, limits: &Limits) -> Vec<Range<u64>> {
+    pub(super) fn secrets(self) -> Vec<Range<u64>> {
         let found = secrets::in_body(&self.text);
-        if found.is_empty() && !self.is_torn || self.is_message(limits) {
+        if found.is_empty() && !self.is_torn || self.is_message() {
             return Vec::new();
         }
         if self.is_coded || self.is_torn {
@@ -98,16 +97,10 @@ impl Suspect {
         found
     }
 
-    /// Whether it is JSON-RPC, or part of that.
-    fn is_message(&self, limits: &Limits) -> bool {
-        let names = |member: &str| memchr::memmem::find(&self.text, member.as_bytes()).is_some();
-        names("\"jsonrpc\"")
-            || self.is_torn && ["\"method\"", "\"result\""].into_iter().any(names)
-            || match jsonrpc::parse(&self.text, limits.json_depth, limits.batch) {
-                Parsed::Single(_) => true,
-                Parsed::Batch(members) => members.iter().any(|(_, member)| member.is_ok()),
-                Parsed::Invalid(_) => false,
-            }
+    /// Whether it is JSON-RPC, or part of that: clients of the Python SDK name `jsonrpc` behind the params, which may not have come.
+    fn is_message(&self) -> bool {
+        let names = |member: &&str| memchr::memmem::find(&self.text, member.as_bytes()).is_some();
+        [r#""jsonrpc""#, r#""method""#, r#""result""#].iter().any(names)
     }
 }
 
@@ -121,7 +114,7 @@ mod tests {
     fn secrets(mut suspect: Suspect, runs: &[(u64, u64)], text: &[u8]) -> Vec<(u64, u64)> {
         runs.iter().for_each(|(start, end)| suspect.sent(*start..*end));
         suspect.decoded(text);
-        suspect.secrets(&Limits::default()).into_iter().map(|secret| (secret.start, secret.end)).collect()
+        suspect.secrets().into_iter().map(|secret| (secret.start, secret.end)).collect()
     }
 
     #[test]
@@ -139,6 +132,7 @@ mod tests {
             r#"{"method":"x","params":{"token":"t"},"id":1}"#,
             r#"{"params":{"token":"t"},"jsonrpc":"2.0","#,
             r#"[1,{"method":"x","params":{"token":"t"}}]"#,
+            r#"{"method":"tools/call","params":{"arguments":{"token":"t"#,
         ] {
             assert_eq!(secrets(Suspect::default(), &[(0, 99)], message.as_bytes()), [], "{message}");
         }
