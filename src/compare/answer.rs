@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::difference::{Change, Difference, differences};
 use super::report::Outcome;
-use super::rules::Rules;
+use super::rules::{Rules, VARIES};
 use crate::decode::json::{member, string};
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::Message;
@@ -200,11 +200,38 @@ fn values(label: &Label, old: &Value, new: &Value, rules: &Rules) -> Verdict {
         return Verdict::new(Outcome::Same, None);
     }
     let (mut old, mut new) = (old.clone(), new.clone());
-    rules.apply(label, &mut old);
-    rules.apply(label, &mut new);
+    for side in [&mut old, &mut new] {
+        rules.apply(label, side);
+        set_times_aside(side);
+    }
     let differences = differences(&old, &new, &|path| rules.is_unordered(label, path));
     let outcome = if differences.is_empty() { Outcome::Same } else { Outcome::Different };
     Verdict { outcome, differences, why: None }
+}
+
+/// Sets aside when tasks were created and last changed (utilities/tasks "Task"; the extension of 2026): no two runs agree about that. A result is
+/// a task, has one, or lists some.
+fn set_times_aside(result: &mut Value) {
+    let is_task = |value: &Value| value.get("taskId").is_some_and(Value::is_string);
+    let mut listed = Vec::new();
+    if is_task(result) {
+        listed.push(result);
+    } else if let Value::Object(members) = result {
+        for (name, value) in members {
+            match (name.as_str(), value) {
+                ("task", value) => listed.push(value),
+                ("tasks", Value::Array(tasks)) => listed.extend(tasks),
+                _ => {}
+            }
+        }
+    }
+    for task in listed.into_iter().filter(|value| is_task(value)) {
+        for name in ["createdAt", "lastUpdatedAt"] {
+            if let Some(time) = task.get_mut(name) {
+                *time = Value::from(VARIES);
+            }
+        }
+    }
 }
 
 fn texts(old: &Answer, new: &Answer) -> Verdict {
@@ -253,5 +280,22 @@ mod tests {
         assert_eq!(unknown(-32601, -32000), Outcome::Same, "both do not know it");
         assert_eq!(unknown(-32601, -32022), Outcome::Different, "one speaks another revision of that era");
         assert_eq!(outcome(&Answer::Unreadable("[1]".into()), &result(json!([1]))), Outcome::Same);
+    }
+
+    #[test]
+    fn when_a_task_was_created_is_no_difference() {
+        let task =
+            |at: &str, status: &str| json!({"taskId": "1", "status": status, "createdAt": at, "lastUpdatedAt": at});
+        let shapes: [fn(Value) -> Value; 3] =
+            [|task| task, |task| json!({"task": task}), |task| json!({"tasks": [{"taskId": "0"}, task]})];
+        for within in shapes {
+            let answer = |at, status| Answer::Result(within(task(at, status)));
+            assert_eq!(outcome(&answer("10:00", "working"), &answer("11:00", "working")), Outcome::Same);
+            assert_eq!(outcome(&answer("10:00", "working"), &answer("10:00", "failed")), Outcome::Different);
+        }
+        let without = Answer::Result(json!({"task": {"taskId": "1", "status": "working"}}));
+        assert_eq!(outcome(&Answer::Result(json!({"task": task("", "working")})), &without), Outcome::Different);
+        let ticket = |at: &str| Answer::Result(json!({"ticket": {"taskId": "1", "createdAt": at}}));
+        assert_eq!(outcome(&ticket("10:00"), &ticket("11:00")), Outcome::Different, "what tools say is compared");
     }
 }

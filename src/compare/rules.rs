@@ -132,8 +132,8 @@ pub struct Rules {
     pub unordered: Vec<Rule>,
 }
 
-/// What stands for the words of a text that vary.
-const VARIES: &str = "…";
+/// What stands for what varies.
+pub(super) const VARIES: &str = "…";
 
 impl Rules {
     /// The value without what is set aside.

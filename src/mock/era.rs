@@ -94,7 +94,7 @@ impl Making<'_> {
 
     /// For clients of 2026-07-28.
     fn modern(&mut self) {
-        let mut dialect = Dialect::new(Era::Legacy, MODERN, Client::default());
+        let mut dialect = Dialect::new(LEGACY, MODERN, Client::default());
         for (at, turn) in self.script.turns.iter().enumerate() {
             if turn.label.method == "initialize" {
                 self.discover(turn);
@@ -176,7 +176,7 @@ impl Making<'_> {
     fn legacy(&mut self) {
         let continued = continued(self.script);
         let is_continuation: Vec<TurnIndex> = continued.values().copied().collect();
-        let mut dialect = Dialect::new(Era::Modern, LEGACY, Client::default());
+        let mut dialect = Dialect::new(MODERN, LEGACY, Client::default());
         self.opening = self.script.opening.clone();
         for (at, turn) in self.script.turns.iter().enumerate() {
             let mut is_said = || dialect.translate(&turn.label, turn.is_request, self.script.params(at));

@@ -221,7 +221,7 @@ pub fn planned(script: &Script, settings: &Settings, show: &mut dyn FnMut(Planne
     let mut texts = script.texts()?;
     // Which revision the server speaks is known beforehand only where it is forced.
     let revision = settings.revision.as_deref().unwrap_or(&script.revision);
-    let mut dialect = Dialect::new(script.era(), revision, script.client.clone());
+    let mut dialect = Dialect::new(&script.revision, revision, script.client.clone());
     for (index, step) in script.plan.steps.iter().enumerate() {
         let number = |step: StepIndex| script.plan.steps[step].number;
         let uses = script.flow.uses.get(&index).into_iter().flatten();

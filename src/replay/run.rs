@@ -180,7 +180,7 @@ pub fn run(
         settings,
         transport,
         follower,
-        dialect: Dialect::new(script.era(), revision, script.client.clone()),
+        dialect: Dialect::new(&script.revision, revision, script.client.clone()),
         done: vec![None; script.plan.steps.len()],
         pending: BTreeMap::new(),
         handshakes: HashMap::new(),

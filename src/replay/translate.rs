@@ -88,7 +88,7 @@ impl Client {
 #[derive(Clone, Debug, Default)]
 pub struct Dialect {
     /// The revision of the recording.
-    pub from: Era,
+    recorded: String,
     /// The revision that is spoken.
     pub revision: String,
     /// Who the client is.
@@ -109,9 +109,9 @@ pub enum Translated {
 }
 
 impl Dialect {
-    /// From a recording of an era to a revision.
-    pub fn new(from: Era, revision: &str, client: Client) -> Dialect {
-        Dialect { from, revision: revision.to_owned(), client, log_level: None }
+    /// From a recording of one revision to another.
+    pub fn new(recorded: &str, revision: &str, client: Client) -> Dialect {
+        Dialect { recorded: recorded.to_owned(), revision: revision.to_owned(), client, log_level: None }
     }
 
     /// The era that is spoken.
@@ -121,14 +121,14 @@ impl Dialect {
 
     /// Whether a recording without handshake is sent to a server with one.
     pub fn is_back(&self) -> bool {
-        (self.from, self.era()) == (Era::Modern, Era::Legacy)
+        (Era::of(&self.recorded), self.era()) == (Era::Modern, Era::Legacy)
     }
 
     /// One message of the client.
     pub fn translate(&mut self, label: &Label, is_request: bool, params: Option<&str>) -> Translated {
-        match (self.from, self.era()) {
+        match (Era::of(&self.recorded), self.era()) {
             (Era::Legacy, Era::Legacy) => Translated::Send(params.map(str::to_owned)),
-            (Era::Modern, Era::Modern) => Translated::Send(Some(self.with_meta(params.unwrap_or("{}"), is_request))),
+            (Era::Modern, Era::Modern) => Translated::Send(params.map(|params| self.in_revision(params))),
             (Era::Legacy, Era::Modern) => self.modern(&label.method, is_request, params.unwrap_or("{}")),
             (Era::Modern, Era::Legacy) => legacy(&label.method, params),
         }
@@ -154,19 +154,33 @@ impl Dialect {
                 Translated::Refused("2026-07-28 has no notification of changed roots")
             }
             "notifications/progress" => Translated::Refused("in 2026-07-28 only servers report progress"),
-            _ => Translated::Send(Some(self.with_meta(params, is_request))),
+            _ if is_request => Translated::Send(Some(self.with_meta(params))),
+            _ => Translated::Send(Some(params.to_owned())),
         }
     }
 
-    /// Basic/index "_meta": every request carries the revision and the client's capabilities.
-    fn with_meta(&self, params: &str, is_request: bool) -> String {
-        if !is_request {
+    /// A request that says what it needs as it was recorded, for each may say something else, or too little; but of the revision that is
+    /// spoken, where it named that of the recording.
+    fn in_revision(&self, params: &str) -> String {
+        let meta = member(params, "_meta").unwrap_or_default();
+        let named = member(meta, meta::VERSION).and_then(string);
+        if self.recorded == self.revision || named.is_none_or(|named| named != self.recorded) {
             return params.to_owned();
         }
+        let revision = Value::from(self.revision.as_str()).to_string();
+        with_member(params, "_meta", &with_member(meta, meta::VERSION, &revision))
+    }
+
+    /// A request that says all that the server has to know. Basic/index "_meta": every request carries the revision and the client's
+    /// capabilities.
+    pub fn with_meta(&self, params: &str) -> String {
         let mut meta = member(params, "_meta").unwrap_or("{}").to_owned();
         let revision = Value::from(self.revision.as_str()).to_string();
-        meta = with_member(&meta, meta::CAPABILITIES, &self.client.capabilities);
-        meta = with_member(&meta, meta::CLIENT, &self.client.info);
+        for (name, value) in [(meta::CAPABILITIES, &self.client.capabilities), (meta::CLIENT, &self.client.info)] {
+            if member(&meta, name).is_none() {
+                meta = with_member(&meta, name, value);
+            }
+        }
         meta = with_member(&meta, meta::VERSION, &revision);
         if let Some(level) = &self.log_level {
             meta = with_member(&meta, meta::LOG_LEVEL, level);
@@ -309,7 +323,7 @@ mod tests {
     #[test]
     fn a_request_of_the_old_era_says_in_the_new_one_who_it_is() {
         let client = Client::of(r#"{"clientInfo":{"name":"x"},"capabilities":{"roots":{}}}"#).unwrap();
-        let mut dialect = Dialect::new(Era::Legacy, MODERN, client);
+        let mut dialect = Dialect::new(LEGACY, MODERN, client);
         assert!(matches!(dialect.translate(&label("initialize"), true, None), Translated::Said(_)));
         assert!(matches!(dialect.translate(&label("ping"), true, None), Translated::Refused(_)));
         let level = dialect.translate(&label("logging/setLevel"), true, Some(r#"{"level":"debug"}"#));
@@ -323,12 +337,33 @@ mod tests {
 
     #[test]
     fn and_the_other_way_round() {
-        let mut dialect = Dialect::new(Era::Modern, LEGACY, Client::default());
+        let mut dialect = Dialect::new(MODERN, LEGACY, Client::default());
         let params = format!(r#"{{"name":"a","_meta":{{"{}":"2026-07-28","x":1}}}}"#, meta::VERSION);
         let sent = dialect.translate(&label("tools/call"), true, Some(&params));
         assert_eq!(sent, Translated::Send(Some(r#"{"name":"a","_meta":{"x":1}}"#.into())));
         let again = dialect.translate(&label("tools/call"), true, Some(r#"{"inputResponses":{}}"#));
         assert!(matches!(again, Translated::Refused(_)));
+    }
+
+    #[test]
+    fn what_a_request_says_of_itself_stays_as_it_was_recorded() {
+        let request = |revision: &str, more: &str| {
+            format!(r#"{{"name":"a","_meta":{{"{}":"{revision}","{}":{more}}}}}"#, meta::VERSION, meta::CAPABILITIES)
+        };
+        let client = || Client::of(r#"{"capabilities":{"roots":{}}}"#).unwrap();
+        let mut same = Dialect::new(MODERN, MODERN, client());
+        let mut next = Dialect::new(MODERN, "2027-01-01", client());
+        for (recorded, spoken) in [
+            (request(MODERN, r#"{"sampling":{}}"#), request("2027-01-01", r#"{"sampling":{}}"#)),
+            // What asks for an error is to be answered with one again.
+            (request("v999", "{}"), request("v999", "{}")),
+            (r#"{"name":"a"}"#.to_owned(), r#"{"name":"a"}"#.to_owned()),
+        ] {
+            let sent = same.translate(&label("tools/call"), true, Some(&recorded));
+            assert_eq!(sent, Translated::Send(Some(recorded.clone())));
+            assert_eq!(next.translate(&label("tools/call"), true, Some(&recorded)), Translated::Send(Some(spoken)));
+        }
+        assert_eq!(same.translate(&label("server/discover"), true, None), Translated::Send(None));
     }
 
     #[test]

@@ -3,12 +3,12 @@
 use serde_json::Value;
 
 use super::{Fate, Runner};
-use crate::compare::{Answer, Label};
+use crate::compare::Answer;
 use crate::decode::Direction;
 use crate::replay::edit::with_member;
 use crate::replay::follow::Progress;
 use crate::replay::plan::{Step, StepIndex};
-use crate::replay::translate::{Era, LEGACY, MODERN, Translated};
+use crate::replay::translate::{Era, LEGACY, MODERN};
 use crate::replay::transport::{Failure, FailureKind};
 
 impl Runner<'_, '_> {
@@ -81,14 +81,8 @@ impl Runner<'_, '_> {
             };
             self.request(step, method, Some(params), 0)
         } else {
-            let label = Label { method: method.to_owned(), subject: None };
-            let mut dialect = self.dialect.clone();
-            dialect.from = Era::Modern;
-            let params = match dialect.translate(&label, true, recorded.as_deref()) {
-                Translated::Send(params) => params,
-                Translated::Said(_) | Translated::Refused(_) => None,
-            };
-            self.request(step, method, params, 0)
+            let params = self.dialect.with_meta(recorded.as_deref().unwrap_or("{}"));
+            self.request(step, method, Some(params), 0)
         };
         if let Some(step) = step {
             self.ids[step] = id;
