@@ -6,6 +6,7 @@
 
 mod arrivals;
 mod handshake;
+mod polls;
 mod questions;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use self::polls::Poll;
 use super::edit::replaced;
 use super::flow::Use;
 use super::follow::{Follower, Progress};
@@ -148,6 +150,7 @@ const REOPENED: u32 = 3;
 /// How long a server may take to start and to answer the first request, where others may take less.
 const START: Duration = Duration::from_secs(10);
 
+#[derive(Clone)]
 struct Pending {
     /// The step; `None` for a handshake that the recording does not have.
     step: Option<StepIndex>,
@@ -183,6 +186,7 @@ pub fn run(
         dialect: Dialect::new(&script.revision, revision, script.client.clone()),
         done: vec![None; script.plan.steps.len()],
         pending: BTreeMap::new(),
+        polls: Vec::new(),
         handshakes: HashMap::new(),
         ids: vec![0; script.plan.steps.len()],
         next: 1,
@@ -213,6 +217,8 @@ struct Runner<'a, 'f> {
     done: Vec<Option<Done>>,
     /// By id, which is the order in which they were sent.
     pending: BTreeMap<u64, Pending>,
+    /// What is to be asked again, later.
+    polls: Vec<Poll>,
     /// Answers to handshakes of our own.
     handshakes: HashMap<u64, Held>,
     /// By step: the id with which it was sent last; 0: it was not.
@@ -276,7 +282,8 @@ impl Runner<'_, '_> {
                 return;
             }
         }
-        self.wait(None, |runner| runner.pending.values().any(|pending| runner.is_expected(pending)));
+        let is_awaited = |runner: &Self| runner.pending.values().any(|pending| runner.is_expected(pending));
+        self.wait(None, |runner| is_awaited(runner) || !runner.polls.is_empty());
         self.wait(Some(Instant::now() + LINGER), |runner| !runner.pending.is_empty());
     }
 
@@ -379,18 +386,24 @@ impl Runner<'_, '_> {
 
     /// Sends a request; its answer becomes that of the step.
     fn request(&mut self, step: Option<StepIndex>, method: &str, params: Option<String>, rounds: u32) -> u64 {
-        let id = self.next;
-        self.next += 1;
-        let text = compose(Some(id), method, params.as_deref());
         let sent = Instant::now();
-        let fields = self.fields(method, params.as_deref());
         let opens = matches!(method, "initialize" | "server/discover");
         let deadline = sent + if opens { self.settings.timeout.max(START) } else { self.settings.timeout };
-        self.pending.insert(id, Pending { step, sent, deadline, method: method.to_owned(), params, rounds });
-        self.transport.send(Outgoing { text, id: Some(id), in_order: false, fields });
+        let id = self.ask(Pending { step, sent, deadline, method: method.to_owned(), params, rounds });
         if let Some(step) = step {
             self.follower.tell(Progress::Sent(step));
         }
+        id
+    }
+
+    /// Puts a request on its way, under an id of its own.
+    fn ask(&mut self, pending: Pending) -> u64 {
+        let id = self.next;
+        self.next += 1;
+        let text = compose(Some(id), &pending.method, pending.params.as_deref());
+        let fields = self.fields(&pending.method, pending.params.as_deref());
+        self.pending.insert(id, pending);
+        self.transport.send(Outgoing { text, id: Some(id), in_order: false, fields });
         id
     }
 

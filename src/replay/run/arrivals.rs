@@ -53,10 +53,17 @@ impl Runner<'_, '_> {
     /// Takes what arrives for as long as `going` says, at most until a moment or the end of the server.
     pub(super) fn wait(&mut self, until: Option<Instant>, going: impl Fn(&Self) -> bool) {
         while self.over.is_none() && going(self) {
+            self.poll();
             // All have the same time to be answered, so the first that was sent is the first to be given up.
             let first = self.pending.values().next().map(|pending| pending.deadline);
+            let polls = self.polls.iter().map(|poll| poll.at);
             // Something is awaited, so there is a deadline; the timeout stands in where that should ever be untrue.
-            let next = first.into_iter().chain(until).min().unwrap_or_else(|| Instant::now() + self.settings.timeout);
+            let next = first
+                .into_iter()
+                .chain(polls)
+                .chain(until)
+                .min()
+                .unwrap_or_else(|| Instant::now() + self.settings.timeout);
             match self.transport.next(next, &self.follower.stop) {
                 Next::Arrived(arrival) => self.arrive(arrival),
                 Next::Stopped => self.over = Some(Failure::new(FailureKind::Server, "ended on request")),
@@ -146,7 +153,7 @@ impl Runner<'_, '_> {
                     Ok(result) if result.get("isError") == Some(&Value::Bool(true)) => Answer::ToolError(result),
                     Ok(result) => Answer::Result(result),
                 };
-                if !self.ask_again(&pending, &answer) {
+                if !self.ask_again(&pending, &answer) && !self.asks_later(&pending, &answer) {
                     self.settle(id, pending, &answer, value, at);
                 }
             }

@@ -20,6 +20,8 @@ const RECORDED: &str = r#"
 /// A server that answers everything with one result, and tells of itself what it is to tell once it is waited for.
 struct Fake {
     result: &'static str,
+    /// So often a task is at work before that is what it is.
+    at_work: u32,
     /// Asked before the call is answered in whose text this stands.
     question: Option<(&'static str, &'static str)>,
     arrived: VecDeque<Arrival>,
@@ -35,7 +37,10 @@ impl Transport for Fake {
         let question = self.question.take_if(|(call, _)| message.text.contains(*call));
         self.arrived.extend(question.map(|(_, text)| Arrival::Text(text.into(), Instant::now())));
         if let Some(id) = message.id {
-            let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{}}}"#, self.result);
+            let is_at_work = sent["method"] == "tasks/get" && self.at_work > 0;
+            self.at_work -= u32::from(is_at_work);
+            let result = if is_at_work { r#"{"taskId":"1","status":"working","pollInterval":1}"# } else { self.result };
+            let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#);
             self.arrived.push_back(Arrival::Text(answer.into(), Instant::now()));
         }
     }
@@ -69,7 +74,7 @@ impl Fake {
     ) -> (Vec<String>, Vec<String>) {
         let log = Arc::default();
         let (arrived, untold) = (VecDeque::new(), untold.iter().copied().collect());
-        let fake = Fake { result, question, arrived, untold, log: Arc::clone(&log) };
+        let fake = Fake { result, at_work: 2, question, arrived, untold, log: Arc::clone(&log) };
         let settings = Settings { timeout: Duration::from_millis(50), ..Settings::default() };
         let script = talk::script(recorded);
         let mut texts = script.texts().unwrap();
@@ -104,6 +109,27 @@ fn a_question_is_answered_with_the_values_of_the_new_server() {
     let (said, notes) = Fake::said(r#"{"ticket":"T-9"}"#, Some(("close", question)), &[], recorded);
     let answer = r#"{"id":"q","jsonrpc":"2.0","result":{"action":"accept","content":{"ticket":"T-9"}}}"#;
     assert_eq!((said, notes), (vec!["tools/call".to_owned(), "tools/call".to_owned(), answer.to_owned()], vec![]));
+}
+
+#[test]
+fn a_task_that_was_over_is_asked_about_until_it_is_and_one_that_was_not_once() {
+    let over = r#"{"taskId":"1","status":"completed"}"#;
+    let recorded = |first: &str| {
+        let second = if first == over { r#"{"taskId":"1","status":"working"}"# } else { over };
+        format!(
+            r#"
+            -> {{"id":1,"method":"initialize","params":{{}}}}
+            <- {{"id":1,"result":{{}}}}
+            -> {{"id":2,"method":"tasks/get","params":{{"taskId":"1"}}}}
+            <- {{"id":2,"result":{first}}}
+            -> {{"id":3,"method":"tools/call","params":{{"name":"next"}}}}
+            <- {{"id":3,"result":{second}}}
+        "#
+        )
+    };
+    let said = |first| Fake::said(over, None, &[], &recorded(first)).0.join(", ");
+    assert_eq!(said(over), "tasks/get, tasks/get, tasks/get, tools/call", "twice at work");
+    assert_eq!(said(r#"{"taskId":"1","status":"working"}"#), "tasks/get, tools/call");
 }
 
 #[test]

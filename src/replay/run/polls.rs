@@ -1,0 +1,56 @@
+//! Tasks that are at work for longer than they were: what is asked about one is asked again, as a client would.
+
+use std::mem;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::{Pending, Runner};
+use crate::compare::Answer;
+
+/// Time between two questions where the server wants none.
+const INTERVAL: Duration = Duration::from_millis(200);
+
+/// A question that is to be asked again.
+pub(super) struct Poll {
+    pub(super) at: Instant,
+    pending: Pending,
+}
+
+impl Runner<'_, '_> {
+    /// Whether a task is at work that was not when it was recorded (2025-11-25 basic/utilities/tasks "Getting Tasks"; ext-tasks): then it is asked
+    /// about again after the time that the server wants, for as long as an answer may take.
+    pub(super) fn asks_later(&mut self, pending: &Pending, answer: &Answer) -> bool {
+        let (Some(step), Answer::Result(task)) = (pending.step.filter(|_| pending.method == "tasks/get"), answer)
+        else {
+            return false;
+        };
+        let is_at_work = |task: &Value| task.get("status").and_then(Value::as_str) == Some("working");
+        if !is_at_work(task) {
+            return false;
+        }
+        let was_at_work = match self.script.answer(self.texts, step) {
+            Answer::Result(task) => is_at_work(&task),
+            _ => true,
+        };
+        let interval = ["pollInterval", "pollIntervalMs"].iter().find_map(|name| task.get(name)?.as_u64());
+        let at = Instant::now() + interval.map_or(INTERVAL, Duration::from_millis).min(self.settings.timeout);
+        let again = !was_at_work && at < pending.deadline;
+        if again {
+            self.polls.push(Poll { at, pending: pending.clone() });
+        }
+        again
+    }
+
+    /// Asks what it is time to ask again.
+    pub(super) fn poll(&mut self) {
+        let now = Instant::now();
+        let (due, later) = mem::take(&mut self.polls).into_iter().partition(|poll| poll.at <= now);
+        self.polls = later;
+        for Poll { pending, .. } in due {
+            let step = pending.step;
+            let id = self.ask(pending);
+            step.into_iter().for_each(|step| self.ids[step] = id);
+        }
+    }
+}
