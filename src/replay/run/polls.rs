@@ -49,7 +49,7 @@ impl Runner<'_, '_> {
         self.polls = later;
         for Poll { pending, .. } in due {
             let step = pending.step;
-            let id = self.ask(pending);
+            let id = self.ask(Pending { sent: now, ..pending });
             step.into_iter().for_each(|step| self.ids[step] = id);
         }
     }
