@@ -87,9 +87,9 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     raw.map(Raw::finish).transpose()?;
     run?;
     printer.finish(&counts)?;
-    let Statistics { received, dropped: by_kernel, dropped_by_interface: by_interface } = statistics?;
+    let Statistics { captured, dropped: by_kernel, dropped_by_interface: by_interface } = statistics?;
     eprintln!(
-        "mcptap: {received} packets received, {by_kernel} dropped by the kernel, {by_interface} by the interface, {dropped} by mcptap"
+        "mcptap: {captured} packets captured, {by_kernel} dropped by the kernel, {by_interface} by the interface, {dropped} by mcptap"
     );
     if let Some((first, last)) = times {
         eprintln!(

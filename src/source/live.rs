@@ -79,11 +79,11 @@ pub struct Interface {
     pub loopback: bool,
 }
 
-/// Counts since the capture began, as far as the system keeps them.
+/// Counts since the capture began; of what was dropped as far as the system keeps them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Packets that passed the filter.
-    pub received: u64,
+    /// Packets that were taken. What libpcap calls received counts packets of the loopback interface twice: as they leave, and as they come.
+    pub captured: u64,
     /// Packets dropped because the kernel's buffer was full.
     pub dropped: u64,
     /// Packets dropped by the interface or its driver.
@@ -132,12 +132,12 @@ impl Live {
         self.link
     }
 
-    /// Packets received and dropped so far.
+    /// Packets captured and dropped so far.
     pub fn statistics(&mut self) -> anyhow::Result<Statistics> {
         let statistics =
             self.capture.stats().with_context(|| format!("cannot read the counters of {}", self.interface))?;
         Ok(Statistics {
-            received: statistics.received.into(),
+            captured: self.packets,
             dropped: statistics.dropped.into(),
             dropped_by_interface: statistics.if_dropped.into(),
         })
