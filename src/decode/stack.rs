@@ -72,6 +72,8 @@ struct Shared {
     exchanges: u64,
     /// Bytes of messages being collected, over all connections.
     collected: usize,
+    /// Bytes of bodies in which secrets may stand, over all connections: not of the others, or a store would be told of other limits than a printer.
+    suspected: usize,
     /// TLS secrets.
     keys: Arc<KeyLog>,
     sealed: Sealed,
@@ -130,6 +132,7 @@ impl Stacks {
             provenance: Provenance::default(),
             exchanges: 0,
             collected: 0,
+            suspected: 0,
             keys: Arc::default(),
             sealed: Sealed::default(),
             search_left: limits.secrets_tried,

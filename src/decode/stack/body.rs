@@ -4,7 +4,7 @@ use std::fmt;
 
 use ring::digest;
 
-use super::suspect::Suspect;
+use super::suspect::{self, Suspect};
 use super::{Layer, Options, ServerSent, Text, TextCarrier, Unit};
 use crate::capture::{Limits, Origin, Span, StreamId, Time};
 use crate::decode::coding::{self, Coding};
@@ -146,11 +146,11 @@ impl Body {
             if self.coding.is_none() {
                 suspect.decoded(bytes);
             }
-            layer.shared.collected = layer.shared.collected + suspect.held() - before;
+            layer.shared.suspected = layer.shared.suspected + suspect.held() - before;
         }
         self.read(layer, number, below, bytes);
         let is_stream = matches!(self.content, Content::Events(..));
-        let is_much = layer.shared.collected > layer.shared.limits.messages_total;
+        let is_much = layer.shared.suspected > suspect::TOTAL;
         if self.suspect.as_ref().is_some_and(|suspect| is_stream || is_much || suspect.is_too_much()) {
             self.clear(layer);
         }
@@ -397,14 +397,14 @@ impl Body {
         if let Some(suspect) = &mut self.suspect {
             let before = suspect.held();
             suspect.decoded(bytes);
-            layer.shared.collected = layer.shared.collected + suspect.held() - before;
+            layer.shared.suspected = layer.shared.suspected + suspect.held() - before;
         }
     }
 
     /// The body is over, or is no longer looked at for secrets: those that were found are said. Events carry messages.
     fn clear(&mut self, layer: &mut Layer<'_, '_>) {
         let Some(suspect) = self.suspect.take() else { return };
-        layer.shared.collected -= suspect.held();
+        layer.shared.suspected -= suspect.held();
         if let Content::Events(..) = self.content {
             return;
         }

@@ -10,6 +10,9 @@ use crate::decode::secrets;
 /// Bytes of a body that are looked at, as decoded or as sent: those of token requests and answers are a tenth of that at most.
 const MOST: usize = 64 << 10;
 
+/// Bytes of memory of all such bodies: beyond, what comes is no longer looked at.
+pub(super) const TOTAL: usize = 32 << 20;
+
 /// What a run of bytes takes beside them.
 const RUN: usize = size_of::<Range<u64>>();
 

@@ -15,7 +15,11 @@ struct Servers {
 
 impl Servers {
     fn new(limits: Limits) -> Servers {
-        Servers { stacks: Stacks::new(limits, Options::default()), texts: Vec::new(), anomalies: Vec::new() }
+        Servers::with(limits, Options::default())
+    }
+
+    fn with(limits: Limits, options: Options) -> Servers {
+        Servers { stacks: Stacks::new(limits, options), texts: Vec::new(), anomalies: Vec::new() }
     }
 
     fn open(&mut self, connection: u32) {
@@ -142,6 +146,24 @@ fn events_that_never_end_are_collected_up_to_the_limit_of_all() {
     assert_eq!(servers.texts, ["{}"]);
     servers.close(21);
     assert_eq!(servers.stacks.provenance().open_streams(), 0);
+}
+
+#[test]
+fn what_a_store_looks_at_for_secrets_brings_no_limit_nearer() {
+    let limits = Limits { messages_total: 10_000, ..Limits::default() };
+    let anomalies = [false, true].map(|store| {
+        let mut servers = Servers::with(limits, Options { store, ..Options::default() });
+        for connection in 1..=20 {
+            servers.ask(connection);
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2000\r\n\r\n";
+            servers.answer(connection, format!("{head}{{{}", "x".repeat(999)));
+        }
+        (1..=20).for_each(|connection| servers.close(connection));
+        servers.anomalies
+    });
+    let limit = |anomaly: &&Anomaly| matches!(anomaly, Anomaly::LimitReached { limit: "messages_total", .. });
+    assert_eq!(anomalies[0].iter().filter(limit).count(), 20, "of ten connections the request and the answer");
+    assert_eq!(anomalies[0], anomalies[1]);
 }
 
 #[test]
