@@ -101,7 +101,7 @@ fn next(text: &[u8], from: usize) -> Option<usize> {
 fn next_string(text: &[u8], from: usize) -> Option<(Range<usize>, usize)> {
     let start = from + memchr::memchr(b'"', text.get(from..)?)? + 1;
     let mut at = start;
-    while let Some(found) = memchr::memchr2(b'"', b'\\', text.get(at..)?) {
+    while let Some(found) = text.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
         at += found;
         if text[at] == b'"' {
             return Some((start..at, at + 1));
@@ -145,6 +145,7 @@ mod tests {
             r#"[{"code":-32600,"x":{"client_secret":"*"}},"token"]"#
         );
         assert_eq!(masked(r#"{"password":"cut"#), r#"{"password":"***"#);
+        assert_eq!(masked(r#"{"password":"cut\"#), r#"{"password":"****"#);
         assert_eq!(masked(r#"{"say":"\"token\":\"no\""}"#), r#"{"say":"\"token\":\"no\""}"#);
     }
 

@@ -11,6 +11,9 @@ use crate::compare::Answer;
 /// Time between two questions where the server wants none.
 const INTERVAL: Duration = Duration::from_millis(200);
 
+/// The least that is waited, whatever the server wants: it may want to be asked without a pause.
+const LEAST: Duration = Duration::from_millis(10);
+
 /// A question that is to be asked again.
 pub(super) struct Poll {
     pub(super) at: Instant,
@@ -34,7 +37,8 @@ impl Runner<'_, '_> {
             _ => true,
         };
         let interval = ["pollInterval", "pollIntervalMs"].iter().find_map(|name| task.get(name)?.as_u64());
-        let at = Instant::now() + interval.map_or(INTERVAL, Duration::from_millis).min(self.settings.timeout);
+        let interval = interval.map_or(INTERVAL, Duration::from_millis).max(LEAST);
+        let at = Instant::now() + interval.min(self.settings.timeout);
         let again = !was_at_work && at < pending.deadline;
         if again {
             self.polls.push(Poll { at, pending: pending.clone() });

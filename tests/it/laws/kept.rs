@@ -1,0 +1,87 @@
+//! What is kept, in a database or in a file, says the same as what was captured.
+
+use mcptap::capture::Time;
+use mcptap::export::pcapng;
+use mcptap::pipeline::{Input, Options};
+use mcptap::source::file::Files;
+use mcptap::store::{self, CaptureInfo, CaptureKind, Place, Selection, Stored, Summary, Writer};
+
+use super::assert_same_events;
+use crate::decoded::{ALL, Decoded, Order, assert_same, conversations, frames, frames_of, name};
+use crate::rewrite::Frame;
+
+/// Imports packets into a database.
+fn import(place: &Place, frames: &[Frame]) -> store::CaptureId {
+    let info = CaptureInfo { kind: CaptureKind::Import, source: "laws".into(), process: 1, started: Time(0) };
+    let mut writer = Writer::create(place, &info, store::Options::default()).expect("a writer");
+    let mut pipeline = mcptap::pipeline::Pipeline::new(Options { ..ALL() });
+    for (frame, number) in frames.iter().zip(1..) {
+        writer.packet(&frame.packet(number));
+        pipeline.push(Input::Packet(frame.packet(number)), &mut |event| writer.event(event));
+    }
+    pipeline.push(Input::End, &mut |event| writer.event(event));
+    writer.finish(&Summary::default()).expect("the capture is written");
+    assert_eq!(writer.counts().lost, 0, "nothing was given up");
+    writer.capture()
+}
+
+#[test]
+fn what_is_stored_decodes_to_the_same() {
+    for path in conversations() {
+        let frames = frames(&path);
+        let wanted = Decoded::of(&frames);
+        let place = Place::temporary().expect("a temporary database");
+        let capture = import(&place, &frames);
+        let mut stored = Stored::open(&place, Selection::Capture(capture)).expect("it opens");
+        let mut again = Vec::new();
+        let mut pipeline = mcptap::pipeline::Pipeline::new(ALL());
+        while let Some(mcptap::source::Item::Packet(packet)) =
+            mcptap::source::Source::next(&mut stored).expect("it reads")
+        {
+            pipeline.push(Input::Packet(packet), &mut |event| again.push(event));
+        }
+        pipeline.push(Input::End, &mut |event| again.push(event));
+        let again = Decoded { events: again };
+        let what = name(&path);
+        let [before, after] = [&wanted, &again].map(|decoded| decoded.session_texts(Order::Capture).concat());
+        assert_same(&format!("{what}, stored"), &before, &after);
+        // Packets keep their numbers and times.
+        let places = |decoded: &Decoded| decoded.messages().map(|m| (m.time, m.packets.clone())).collect::<Vec<_>>();
+        assert_eq!(places(&wanted), places(&again), "{what}: packets");
+        // And of the messages, as they were written, a reader finds the packets.
+        let reader = store::Reader::open(&place).expect("a reader");
+        for message in wanted.messages() {
+            let mut packets: Vec<_> = Vec::new();
+            for range in reader.packet_ranges(capture, message.span).expect("provenance is readable") {
+                if !packets.contains(&range.packet) {
+                    packets.push(range.packet);
+                }
+            }
+            assert_eq!(message.packets, packets, "{what}: message {}", message.number.0);
+        }
+    }
+}
+
+#[test]
+fn what_is_exported_decodes_to_the_same() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let write = |name: &str, frames: &[Frame]| {
+        let path = folder.path().join(name);
+        let mut writer = pcapng::Writer::new(Vec::new()).expect("memory takes it");
+        frames.iter().for_each(|frame| writer.packet(&frame.packet(0), None).expect("memory takes it"));
+        std::fs::write(&path, writer.finish().expect("memory takes it")).expect("the file is written");
+        path
+    };
+    for path in conversations() {
+        let frames = frames(&path);
+        let whole = frames_of(&mut Files::open(&[write("whole.pcapng", &frames)], false).expect("it opens"));
+        assert_same_events(&format!("{}, exported", name(&path)), Decoded::of(&frames), Decoded::of(&whole));
+        // A rotating capture tool leaves several files; they are put in order by their first packets.
+        let (first, second) = frames.split_at(frames.len() / 2);
+        if first.first().map(|frame| frame.time) < second.first().map(|frame| frame.time) {
+            let parts = [write("later.pcapng", second), write("sooner.pcapng", first)];
+            let parts = frames_of(&mut Files::open(&parts, false).expect("they open"));
+            assert_same_events(&format!("{}, in two files", name(&path)), Decoded::of(&frames), Decoded::of(&parts));
+        }
+    }
+}
