@@ -22,6 +22,10 @@ pub struct Limits {
     pub loss_segments: u32,
     /// Capture time, in nanoseconds, after which such bytes count as lost however quiet it is.
     pub loss_quiet: i64,
+    /// Capture time, in nanoseconds, for which a side of a connection is waited for of which nothing was seen: another clock may have told its times, or
+    /// another file hold its packets. In a file as long as memory lasts; where packets come as they are captured, somebody waits for what the other
+    /// side says.
+    pub unseen_time: i64,
     /// Capture time, in nanoseconds, for which a closed connection is remembered, for late retransmissions.
     pub linger_time: i64,
     /// Closed connections remembered at once, those closed first forgotten first: a busy client closes hundreds a second, and
@@ -77,6 +81,7 @@ impl Default for Limits {
             loss_time: 1_000_000_000,
             loss_segments: 64,
             loss_quiet: 64_000_000_000,
+            unseen_time: i64::MAX,
             linger_time: 10_000_000_000,
             lingering: 1_024,
             datagrams: 256,
@@ -98,5 +103,13 @@ impl Default for Limits {
             secrets_tried: 4 << 30,
             undecided: 256 << 10,
         }
+    }
+}
+
+impl Limits {
+    /// Bounds for packets that come as they are captured.
+    pub fn live() -> Limits {
+        let limits = Limits::default();
+        Limits { unseen_time: limits.loss_time, ..limits }
     }
 }

@@ -20,10 +20,11 @@ use crate::store::{CaptureInfo, CaptureKind, Place, Writer};
 pub fn run(arguments: Read, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
     let filter = filter::parse(arguments.filter.as_deref())?;
     let files = Files::open(&arguments.files, arguments.follow)?;
+    let limits = if files.is_live() { Limits::live() } else { Limits::default() };
     let keys = arguments.decoding.key_log(arguments.follow);
     let mut source = WithKeyLog::new(files, keys.as_deref(), arguments.follow)?;
     let detail = if arguments.save { Detail::Store } else { Detail::Messages };
-    let mut pipeline = Pipeline::new(options(&arguments.decoding, arguments.hash, detail));
+    let mut pipeline = Pipeline::new(Options { limits, ..options(&arguments.decoding, arguments.hash, detail) });
     let mut printer = Printer::new(arguments.json, colour, filter, arguments.follow);
     let stop = stop::on_signals()?;
     if arguments.save {

@@ -16,13 +16,13 @@ use super::args::{Colour, Sniff};
 use super::printer::Printer;
 use super::read::options;
 use super::{filter, output, stop, target};
-use crate::capture::Packet;
+use crate::capture::{Limits, Packet};
 use crate::engine::queue::{Gauge, Queue};
 use crate::engine::saver::{self, Saver};
 use crate::engine::{self, Both, Listener};
 use crate::event::{Detail, Event};
 use crate::export::pcapng;
-use crate::pipeline::Pipeline;
+use crate::pipeline::{Options, Pipeline};
 use crate::source::keylog::WithKeyLog;
 use crate::source::live::{self, Live, LiveOptions, Statistics};
 use crate::source::overflow::Overflow;
@@ -60,7 +60,8 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     };
     eprintln!("mcptap: capturing on {interface}; Ctrl-C ends it");
     let detail = if saver.is_some() { Detail::Store } else { Detail::Messages };
-    let mut pipeline = Pipeline::new(options(&arguments.decoding, false, detail));
+    let options = Options { limits: Limits::live(), ..options(&arguments.decoding, false, detail) };
+    let mut pipeline = Pipeline::new(options);
     let queue = Queue::start(live, Arc::clone(&stop), Overflow::new(&folder, true))?;
     let gauge = queue.gauge();
     if let Some(seconds) = arguments.duration {

@@ -17,7 +17,8 @@
 //!
 //! **Time** is capture time, and the clock is the latest time seen: it neither goes back nor, where one packet claims to be
 //! years ahead, does more than expire once what was waiting. A deadline acts as of its own moment, so it does not matter
-//! whether a packet or a tick makes it noticed.
+//! whether a packet or a tick makes it noticed. Where the times of packets go back, by what the clock of another tap says or because packets changed places,
+//! every term is as much longer.
 //!
 //! **Memory** is bounded by `Limits`: the connections, the bytes ahead of holes of one direction and of all, and a fixed
 //! pool of bytes delivered last (`recent.rs`) to recognise retransmissions that say something else.
@@ -37,6 +38,7 @@ mod tests;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 
+use self::assembler::Captured;
 use self::connection::{Connection, Context};
 use self::recent::Recent;
 use self::table::{FlowKey, Slot, Table};
@@ -61,6 +63,8 @@ pub struct SegmentFact<'a> {
     pub time: Time,
     /// Whether it is still looked for where the sender's stream begins, since no SYN was captured.
     pub is_open: bool,
+    /// Nanoseconds by which packets may stand behind what was captured after them, as far as the capture has shown so far.
+    pub late: i64,
     /// Offset in the sender's stream of its first payload byte (relative sequence number minus one); for a
     /// keep-alive this lies before the bytes already seen.
     pub offset: u64,
@@ -125,6 +129,8 @@ pub struct Tcp {
     latest: Time,
     /// The latest time of all, ticks included; deadlines up to then have passed.
     clock: Time,
+    /// Nanoseconds by which the times of packets went back so far: as long as that, what is missing may stand further on.
+    disorder: i64,
     deadlines: BinaryHeap<Reverse<(Time, ConnectionId, Slot)>>,
     /// Connections that hold bytes, the one that has held some for longest first.
     holders: BTreeSet<(u64, Slot)>,
@@ -144,6 +150,7 @@ impl Tcp {
             segments: 0,
             latest: Time(i64::MIN),
             clock: Time(i64::MIN),
+            disorder: 0,
             deadlines: BinaryHeap::new(),
             holders: BTreeSet::new(),
             holds: 0,
@@ -158,6 +165,7 @@ impl Tcp {
         self.advance(segment.time, sink);
         self.segments += 1;
         self.latest = self.latest.max(segment.time);
+        self.disorder = self.disorder.max(self.latest.since(segment.time));
         let key = FlowKey::of(segment);
         let (slot, side, reused) = self.connection_of(key, segment, sink);
         self.with(slot, self.latest, sink, |connection, context| connection.push(side, segment, reused, context));
@@ -175,7 +183,9 @@ impl Tcp {
         while self.held > self.limits.reassembly_total {
             let Some(&(_, slot)) = self.holders.first() else { break };
             self.with(slot, self.latest, sink, |connection, context| {
-                connection.report_limit("reassembly_total", context);
+                if !connection.stop_awaiting() {
+                    connection.report_limit("reassembly_total", context);
+                }
                 connection.release(context);
             });
         }
@@ -204,6 +214,7 @@ impl Tcp {
 
     /// The capture is over: everything held is delivered, every connection closed.
     pub fn finish(&mut self, sink: &mut impl Sink) {
+        self.release_all(sink);
         for slot in self.table.in_order_of_appearance() {
             self.close(slot, self.latest, sink);
         }
@@ -237,7 +248,7 @@ impl Tcp {
         // The receiver of a SYN+ACK is the one that opened the connection.
         let answers = segment.flags.has(Flags::SYN) && segment.flags.has(Flags::ACK);
         let side = if answers { Side::Second } else { Side::First };
-        let slot = self.table.insert(key, |id| Connection::new(id, side, segment));
+        let slot = self.table.insert(key, |id| Connection::new(id, side, segment, self.latest));
         if let Some(entry) = self.table.entry(slot) {
             sink.opened(entry.connection.id, &entry.connection.facts);
         }
@@ -254,8 +265,8 @@ impl Tcp {
     ) -> Option<T> {
         let entry = self.table.entry(slot)?;
         let before = entry.connection.cost();
-        let (limits, opens, segments) = (&self.limits, self.opens, self.segments);
-        let mut context = Context { limits, recent: &mut self.recent, sink, opens, now, segments };
+        let (limits, opens, segments, disorder) = (&self.limits, self.opens, self.segments, self.disorder);
+        let mut context = Context { limits, recent: &mut self.recent, sink, opens, now, segments, disorder };
         let result = work(&mut entry.connection, &mut context);
         let after = entry.connection.cost();
         self.held = self.held - before + after;
@@ -271,7 +282,7 @@ impl Tcp {
             }
             _ => {}
         }
-        if let Some(due) = entry.connection.deadline(now, &self.limits)
+        if let Some(due) = entry.connection.deadline(now, disorder, &self.limits)
             && entry.deadline.is_none_or(|noted| due < noted)
         {
             entry.deadline = Some(due);
@@ -282,6 +293,19 @@ impl Tcp {
             }
         }
         Some(result)
+    }
+
+    /// Delivers what all connections hold, in the order in which it was captured.
+    fn release_all(&mut self, sink: &mut impl Sink) {
+        let slots = self.table.in_order_of_appearance();
+        let held = |slot: Slot| Some(Reverse((self.table.entry(slot)?.connection.holds_from()?, slot)));
+        let mut holders: BinaryHeap<Reverse<(Captured, Slot)>> = slots.into_iter().filter_map(held).collect();
+        while let Some(Reverse((_, slot))) = holders.pop() {
+            let until = holders.peek().map(|Reverse((next, _))| *next);
+            let next =
+                self.with(slot, self.latest, sink, |connection, context| connection.release_until(until, context));
+            holders.extend(next.flatten().map(|next| Reverse((next, slot))));
+        }
     }
 
     /// Closes the connection that has been over for longest.

@@ -6,7 +6,9 @@ use super::report::Report;
 use super::rule::{ANSWERS, ASKS, NOTIFICATIONS, REQUESTS, RESULTS};
 use super::seen::Seen;
 use super::{Check, Rule, Severity};
+use crate::capture::Time;
 use crate::decode::Direction;
+use crate::mcp::message::MessageNumber;
 use crate::mcp::meta;
 use crate::mcp::method::Method;
 use crate::mcp::revision::{Revision, Revisions};
@@ -69,7 +71,13 @@ static BEFORE_READY: Rule = Rule {
 /// Looked for when the answer comes: only then it is known that the capture would have held it before. On another connection it may be told before and
 /// have been captured later.
 fn before_ready(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if let Some((early, _)) = seen.history.handshake.early.0.filter(|(_, time)| *time <= seen.message.time) {
+    say_early(seen.history.handshake.early.0, seen, report);
+}
+
+/// Where clocks differ, or packets changed places, times do not say what was sent first.
+fn say_early(early: Option<(MessageNumber, Time)>, seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let is_early = |time: Time| time <= seen.message.time && !seen.history.awaits_bytes;
+    if let Some((early, _)) = early.filter(|(_, time)| is_early(*time)) {
         report.say_with(&[early], format!("message {} was sent before this answer", early.0));
     }
 }
@@ -141,9 +149,7 @@ static INITIALIZED_EARLY: Rule = Rule {
 };
 
 fn initialized_early(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if let Some((early, _)) = seen.history.handshake.early.1.filter(|(_, time)| *time <= seen.message.time) {
-        report.say_with(&[early], format!("message {} was sent before this answer", early.0));
-    }
+    say_early(seen.history.handshake.early.1, seen, report);
 }
 
 fn initialized_anyway(seen: &Seen<'_, '_>, report: &mut Report<'_>) {

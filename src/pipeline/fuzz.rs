@@ -26,6 +26,7 @@ const LIMITS: Limits = Limits {
     loss_time: 50_000_000,
     loss_segments: 4,
     loss_quiet: 150_000_000,
+    unseen_time: 5_000_000_000,
     linger_time: 200_000_000,
     lingering: 4,
     answered: 4,

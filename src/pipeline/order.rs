@@ -6,6 +6,7 @@
 
 use crate::capture::Time;
 use crate::decode::ConnectionId;
+use crate::decode::tcp::SegmentFact;
 
 /// Nanoseconds by which packets may stand behind later ones of other connections and nothing is meant by it: the processors that fill one
 /// buffer take turns within microseconds, and what a message causes comes later than that.
@@ -13,6 +14,10 @@ const TOLERANCE: i64 = 100_000;
 
 /// Capture time, in nanoseconds, for which such a packet makes the order of others doubtful: as long as an answer waits for its question.
 const DOUBT: i64 = 10_000_000_000;
+
+/// Nanoseconds by which packets may be late (see [`SegmentFact::late`]) and nothing is meant by it: the first answer of a connection that the capture joined
+/// comes as late as that.
+const LATE: i64 = 100_000_000;
 
 /// What the packets so far tell of it.
 #[derive(Debug, Default)]
@@ -22,11 +27,18 @@ pub(super) struct Order {
     before: Option<Time>,
     /// When a packet last stood behind later ones of other connections.
     broken: Option<Time>,
+    /// Nanoseconds by which packets may be late.
+    late: i64,
 }
 
 impl Order {
     /// A packet of a connection.
-    pub(super) fn packet(&mut self, time: Time, connection: ConnectionId) {
+    pub(super) fn segment(&mut self, fact: &SegmentFact<'_>) {
+        self.late = self.late.max(fact.late);
+        self.packet(fact.time, fact.connection);
+    }
+
+    fn packet(&mut self, time: Time, connection: ConnectionId) {
         let Some((latest, of)) = self.latest else {
             self.latest = Some((time, connection));
             return;
@@ -47,7 +59,7 @@ impl Order {
     /// Whether something that was sent before may still come.
     pub(super) fn is_doubtful(&self) -> bool {
         let since = |broken: Time| self.latest.is_some_and(|(latest, _)| latest.since(broken) < DOUBT);
-        self.broken.is_some_and(since)
+        self.late > LATE || self.broken.is_some_and(since)
     }
 }
 
@@ -74,6 +86,16 @@ mod tests {
         assert!(is_doubtful(&[(5, 1), (9, 2), (7, 2), (4, 2)]), "4 behind 5");
         assert!(is_doubtful(&[(5, 1), (3, 2), (10_004, 2)]));
         assert!(!is_doubtful(&[(5, 1), (3, 2), (10_006, 2)]));
+    }
+
+    #[test]
+    fn a_clock_that_is_late_makes_doubt_for_good() {
+        let mut order = Order { late: LATE, ..Order::default() };
+        assert!(!order.is_doubtful());
+        order.late += 1;
+        order.packet(Time(0), ConnectionId(1));
+        order.packet(Time(3 * DOUBT), ConnectionId(1));
+        assert!(order.is_doubtful());
     }
 
     #[test]

@@ -145,7 +145,8 @@ impl Sessions {
     /// A TCP segment arrived.
     pub(super) fn segment(&mut self, fact: &SegmentFact<'_>, emit: &mut Emit<'_>) {
         self.holes.segment(fact);
-        self.order.packet(fact.time, fact.connection);
+        self.order.segment(fact);
+        self.tracker.may_be_late(fact.late);
         if self.stores() {
             emit(Event::Segment(Segment {
                 connection: fact.connection,

@@ -73,6 +73,11 @@ impl Files {
         })
     }
 
+    /// Whether packets may come as they are captured: through a pipe, or in a file that grows.
+    pub fn is_live(&self) -> bool {
+        self.total.is_none()
+    }
+
     /// Takes leave of a file that has ended, and begins the next; `false` where there is none.
     fn turn(&mut self) -> anyhow::Result<bool> {
         if let Some(reader) = self.current.take() {

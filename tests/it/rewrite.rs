@@ -203,6 +203,16 @@ fn connection(frame: &Frame) -> Option<Flow> {
     Some(if source < destination { (source, destination) } else { (destination, source) })
 }
 
+/// What a tap for each direction captures: what clients sent, and what servers sent, which are known by their ports.
+pub fn directions(frames: &[Frame]) -> [Vec<Frame>; 2] {
+    let is_answer = |frame: &&Frame| {
+        let ports = frame.tcp().and_then(|tcp| Some((frame.u16(tcp.header)?, frame.u16(tcp.header + 2)?)));
+        ports.is_some_and(|(source, destination)| source < destination)
+    };
+    let (servers, clients) = frames.iter().partition::<Vec<&Frame>, _>(is_answer);
+    [clients, servers].map(|direction| direction.into_iter().cloned().collect())
+}
+
 /// Packets that follow each other and belong to one connection together, others each for itself.
 pub fn runs(frames: &[Frame]) -> Vec<&[Frame]> {
     frames.chunk_by(|before, frame| connection(before).is_some() && connection(before) == connection(frame)).collect()

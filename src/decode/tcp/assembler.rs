@@ -50,6 +50,15 @@ pub(super) struct Head {
     pub sighting: Sighting,
 }
 
+/// The place of a packet among all: its time, then its number.
+pub(super) type Captured = (Time, PacketNumber);
+
+impl Head {
+    pub fn captured(&self) -> Captured {
+        (self.sighting.time, self.sighting.packet)
+    }
+}
+
 /// Bytes of two copies that differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Difference {
@@ -254,6 +263,13 @@ impl Assembler {
                 *lowest = Some(lowest.map_or(position, |lowest| lowest.min(position)));
             }
             _ => {}
+        }
+    }
+
+    /// The search for offset 0 begins: so far others only named it.
+    pub fn search_from(&mut self, now: Stamp) {
+        if let Start::Open { since, .. } = &mut self.start {
+            *since = now;
         }
     }
 

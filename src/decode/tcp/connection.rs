@@ -28,6 +28,8 @@ pub(super) struct Context<'a, S> {
     pub now: Time,
     /// Segments seen so far, of all connections.
     pub segments: u64,
+    /// Nanoseconds by which the times of packets went back so far.
+    pub disorder: i64,
 }
 
 /// One connection.
@@ -47,11 +49,17 @@ pub(super) struct Connection {
     /// Of each side, the segment furthest along its stream: the position behind it and the one it acknowledged.
     furthest: [(u64, u64); 2],
     reset: bool,
+    /// The capture clock at its first packet.
+    opened: Time,
+    /// Whether a side of which nothing was seen is waited for.
+    awaits_both: bool,
+    /// How late one side's packets may stand behind what the other says of them, in nanoseconds.
+    late: i64,
 }
 
 impl Connection {
-    /// A connection opened by `segment`, sent by `side`.
-    pub fn new(id: ConnectionId, side: Side, segment: &Segment<'_>) -> Connection {
+    /// A connection opened by `segment`, sent by `side`, when the capture clock says `now`.
+    pub fn new(id: ConnectionId, side: Side, segment: &Segment<'_>, now: Time) -> Connection {
         Connection {
             id,
             facts: Facts::new(segment, side),
@@ -64,6 +72,9 @@ impl Connection {
             windows: [MAXIMUM_WINDOW; 2],
             furthest: [(0, 0); 2],
             reset: false,
+            opened: now,
+            awaits_both: true,
+            late: 0,
         }
     }
 
@@ -108,6 +119,9 @@ impl Connection {
         self.packets += 1;
         (self.last_packet, self.last_time) = (segment.packet, context.now);
         let now = self.stamp(context);
+        if self.is_awaiting() {
+            self.meet(side, now);
+        }
         self.facts.note(side, segment);
         let is_reset = segment.flags.has(Flags::RST);
         let valid = !is_reset || self.accepts_reset(side, segment);
@@ -174,21 +188,21 @@ impl Connection {
     pub fn expire<S: Sink>(&mut self, context: &mut Context<'_, S>) -> bool {
         let now = self.stamp(context);
         self.give_up(now, context);
-        self.lingers() && context.now.since(self.last_time) >= context.limits.linger_time
+        self.forgotten_at(context.limits).is_some_and(|due| due <= context.now)
     }
 
     /// When [`Connection::expire`] has something to do next after `now`, if nothing arrives before.
-    pub fn deadline(&self, now: Time, limits: &Limits) -> Option<Time> {
-        let linger = self.lingers().then(|| after(self.last_time, limits.linger_time)).flatten();
+    pub fn deadline(&self, now: Time, disorder: i64, limits: &Limits) -> Option<Time> {
+        let linger = self.forgotten_at(limits);
         if self.is_idle() {
             return linger;
         }
-        SIDES.into_iter().filter_map(|side| self.due(side, now, limits)).chain(linger).min()
+        SIDES.into_iter().filter_map(|side| self.due(side, now, disorder, limits)).chain(linger).min()
     }
 
     /// Whether both streams have ended and nothing is waited for: what comes now comes late.
     pub fn is_over(&self) -> bool {
-        self.lingers() && self.is_idle()
+        self.lingers() && self.is_idle() && !self.is_half_seen()
     }
 
     /// Ends the connection: delivers all that is held, ends both streams.
@@ -227,6 +241,17 @@ impl Connection {
         self.reset || self.sides.iter().all(|side| side.ended || side.end().is_some())
     }
 
+    /// Whether one side said something and the other, of which nothing was seen, is waited for.
+    fn is_half_seen(&self) -> bool {
+        self.is_awaiting() && (self.cost() > 0 || self.facts.ends.iter().any(|end| end.bytes > 0))
+    }
+
+    /// Until when it lingers, if nothing arrives before.
+    fn forgotten_at(&self, limits: &Limits) -> Option<Time> {
+        let due = after(self.last_time, limits.linger_time.saturating_add(self.late)).filter(|_| self.lingers())?;
+        if self.is_half_seen() { Some(due.max(after(self.opened, limits.unseen_time)?)) } else { Some(due) }
+    }
+
     /// Names the segment, counts it and tells the sink.
     fn report<S: Sink>(
         &mut self,
@@ -254,6 +279,7 @@ impl Connection {
             packet: segment.packet,
             time: segment.time,
             is_open: !own.is_settled(),
+            late: self.late.saturating_add(context.disorder),
             offset: own.offset(start),
             acknowledged: acknowledged.map(|position| other.offset(position)),
             window,

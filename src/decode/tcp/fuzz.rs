@@ -25,6 +25,7 @@ pub fn fuzz_tcp(data: &[u8]) {
         loss_time: 50,
         loss_segments: 4,
         loss_quiet: 150,
+        unseen_time: data.first().map_or(0, |first| i64::from(*first)),
         linger_time: 200,
         ..Limits::default()
     };

@@ -33,31 +33,38 @@ pub(super) enum Patience {
     Short,
     /// The same, but in a quiet capture longer: packets may have changed places across a pause.
     Long,
+    /// The same, but of packets there may be any number: those of one direction stand behind those of the other.
+    Late,
     /// Until `Limits::loss_time` has gone: packets prove nothing.
     Time,
 }
 
 impl Stamp {
-    /// Whether what is waited for since this moment does not come any more.
-    pub fn has_aged(self, now: Stamp, patience: Patience, limits: &Limits) -> bool {
-        let time = now.time.since(self.time);
+    /// Whether what is waited for since this moment does not come any more. Packets may stand `late` nanoseconds behind where they belong: until then
+    /// time proves nothing.
+    pub fn has_aged(self, now: Stamp, patience: Patience, late: i64, limits: &Limits) -> bool {
+        let time = now.time.since(self.time).saturating_sub(late);
         let packets = now.packets.saturating_sub(self.packets) >= u64::from(limits.loss_packets);
         let busy = now.segments.saturating_sub(self.segments) >= u64::from(limits.loss_segments);
+        let long = (time >= limits.loss_time && busy) || time >= limits.loss_quiet;
         match patience {
             Patience::Short => packets || time >= limits.loss_time,
-            Patience::Long => packets || (time >= limits.loss_time && busy) || time >= limits.loss_quiet,
+            Patience::Long => packets || long,
+            Patience::Late => long,
             Patience::Time => time >= limits.loss_time,
         }
     }
 
     /// The next moment at which time alone may end the waiting, after `now`. Those moments depend on nothing but this one, so that it does not
     /// matter when the clock is looked at; they double, so that a clock that jumps passes few.
-    pub fn due(self, now: Time, patience: Patience, limits: &Limits) -> Option<Time> {
+    pub fn due(self, now: Time, patience: Patience, late: i64, limits: &Limits) -> Option<Time> {
+        let since = after(self.time, late)?;
+        let is_long = matches!(patience, Patience::Long | Patience::Late);
         let mut term = limits.loss_time.max(1);
-        while patience == Patience::Long && term < limits.loss_quiet && after(self.time, term)? <= now {
+        while is_long && term < limits.loss_quiet && after(since, term)? <= now {
             term = term.saturating_mul(2).min(limits.loss_quiet);
         }
-        after(self.time, term)
+        after(since, term)
     }
 }
 

@@ -103,7 +103,11 @@ static TERMINATED_STATUS: Rule = Rule {
 fn is_late(exchange: &Exchange, carried: &Carried, history: &History) -> bool {
     let ended = history.endpoint.terminated.as_ref().map(|terminated| terminated.time);
     let sent = exchange.request.started;
-    carried.names_session && is_streamable(history) && ended.zip(sent).is_some_and(|(ended, sent)| sent > ended)
+    let is_ordered = !history.awaits_bytes;
+    carried.names_session
+        && is_ordered
+        && is_streamable(history)
+        && ended.zip(sent).is_some_and(|(ended, sent)| sent > ended)
 }
 
 fn terminated_status(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {

@@ -31,13 +31,16 @@ use crate::mcp::session::SessionNumber;
 
 /// Messages after which an answer waits no longer. What changes places in a capture are packets close to each other, and few of them
 /// complete a message, but one may complete a batch.
-const MESSAGES: u64 = 256;
+const MESSAGES: u64 = 1_024;
 
 /// Capture time, in nanoseconds, after which an answer waits no longer. A window of packets that change places may hold a pause.
 const PATIENCE: i64 = 10_000_000_000;
 
 /// Bytes of answers that wait: in an orderly capture there are none. Beyond, those that wait for longest go first.
 const BYTES: usize = 16 << 20;
+
+/// Answers that wait, where those of a clock that is ahead may wait for any number of messages. Beyond, too, those that wait for longest go first.
+const WAITING: usize = 16_384;
 
 /// Sessions whose beginning is looked for at once, and each `initialize` that may be it: they are held against each other.
 const MET: usize = 64;
@@ -55,6 +58,8 @@ pub(super) struct Early {
     told: u64,
     /// The latest time of a text.
     clock: Option<Time>,
+    /// Nanoseconds by which packets may stand behind what was captured after them.
+    late: i64,
 }
 
 #[derive(Debug)]
@@ -123,7 +128,8 @@ impl Early {
     }
 
     pub(super) fn is_due(&self, (told, time): Since, clock: Time) -> bool {
-        self.told - told >= MESSAGES || clock.since(time) >= PATIENCE
+        let waited = clock.since(time).saturating_sub(self.late);
+        self.told - told >= MESSAGES && waited >= 0 || waited >= PATIENCE
     }
 
     /// A message was told.
@@ -164,6 +170,11 @@ impl Question {
 }
 
 impl Tracker {
+    /// Packets may stand so many nanoseconds behind what was captured after them: as much longer is waited for what belongs before.
+    pub fn may_be_late(&mut self, nanoseconds: i64) {
+        self.early.late = self.early.late.max(nanoseconds);
+    }
+
     /// The question that a message is, where answers wait for any.
     pub(super) fn question(&self, message: &Message) -> Option<Question> {
         let Message { session, direction: sender, id: Some(id), kind: Kind::Request, .. } = message else {
@@ -202,7 +213,7 @@ impl Tracker {
         }
         self.name_due(clock, sink);
         while let Some(first) = self.early.waiting.front()
-            && (self.early.bytes > BYTES || self.early.is_due(first.since, clock))
+            && (self.early.bytes > BYTES || self.early.waiting.len() > WAITING || self.early.is_due(first.since, clock))
         {
             self.conclude(0, sink);
         }

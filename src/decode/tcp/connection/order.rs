@@ -7,13 +7,15 @@
 //! 3. the other direction was delivered up to the piece's acknowledgment number, for what the sender had seen came before
 //!    what it said. So no response precedes its request, in whatever order the capture holds them.
 //!
+//! Of a connection of which one side was not seen yet nothing waits on a term: that side may be late as a whole, for `Limits::unseen_time`.
+//!
 //! What waits on one of the three is held, and what it waits for is missing. Missing bytes count as lost when the peer has
 //! acknowledged them and `Limits::loss_packets` further packets of the connection, or `Limits::loss_time` with `Limits::loss_segments` of
 //! all connections, or `Limits::loss_quiet`, have gone; when a memory limit is reached; and when the connection closes. Two pieces that wait for each other mean that one was sent twice and only the
 //! second sending was captured: it knew more than the first did.
 
-use super::super::assembler::{Assembler, Head, Sighting};
-use super::super::sequence::{Patience, Stamp};
+use super::super::assembler::{Assembler, Captured, Head, Sighting};
+use super::super::sequence::{Patience, Stamp, after};
 use super::super::{Anomaly, Delivery, Ending, Piece, Side, Sink};
 use super::{Connection, Context, SIDES};
 use crate::capture::{Limits, PacketRange, Time};
@@ -30,23 +32,46 @@ pub(super) struct Run<'a> {
 impl Connection {
     /// Delivers all that is held, in causal order, declaring lost what is missing before it.
     pub fn release<S: Sink>(&mut self, context: &mut Context<'_, S>) {
+        self.release_until(None, context);
+    }
+
+    /// The same, up to what was captured at `until`. Says when that was captured which comes next.
+    pub fn release_until<S: Sink>(
+        &mut self,
+        until: Option<Captured>,
+        context: &mut Context<'_, S>,
+    ) -> Option<Captured> {
+        self.stop_awaiting();
         self.sides.iter_mut().for_each(Assembler::settle);
-        self.drain(context);
-        while let Some(side) = self.first_waiting() {
-            self.force(side, context);
-            self.drain(context);
+        loop {
+            let ready = self.first_ready();
+            let (side, next) = ready.or_else(|| self.first_waiting())?;
+            if until.is_some_and(|until| until < next) {
+                return Some(next);
+            }
+            match ready {
+                Some(_) => self.deliver_head(side, context),
+                None => self.force(side, context),
+            }
         }
+    }
+
+    /// When that was captured which is told first of what is held.
+    pub fn holds_from(&self) -> Option<Captured> {
+        self.first_waiting().map(|(_, captured)| captured)
     }
 
     /// Delivers held pieces and FINs that wait for nothing, those seen first in the capture first.
     pub(super) fn drain<S: Sink>(&mut self, context: &mut Context<'_, S>) {
-        let ready = |connection: &Connection| {
-            let ready = SIDES.into_iter().filter_map(|side| connection.head_if_ready(side).map(|head| (side, head)));
-            ready.min_by_key(|(_, head)| (head.sighting.time, head.sighting.packet)).map(|(side, _)| side)
-        };
-        while let Some(side) = ready(self) {
+        while let Some((side, _)) = self.first_ready() {
             self.deliver_head(side, context);
         }
+    }
+
+    /// The side whose next piece was captured first, of those that wait for nothing.
+    fn first_ready(&self) -> Option<(Side, Captured)> {
+        let ready = SIDES.into_iter().filter_map(|side| Some((side, self.head_if_ready(side)?.captured())));
+        ready.min_by_key(|(_, captured)| *captured)
     }
 
     fn head_if_ready(&self, side: Side) -> Option<Head> {
@@ -143,17 +168,45 @@ impl Connection {
 
     /// Stops waiting for what has been missing for too long.
     pub(super) fn give_up<S: Sink>(&mut self, now: Stamp, context: &mut Context<'_, S>) {
+        let Context { limits, disorder, .. } = *context;
+        if self.is_awaiting() && now.time.since(self.opened) >= limits.unseen_time {
+            self.stop_awaiting();
+        }
         for side in SIDES {
-            let own = &mut self.sides[side.index()];
-            if own.open_since().is_some_and(|since| since.has_aged(now, Patience::Short, context.limits)) {
-                own.settle();
+            if self.search_since(side).is_some_and(|since| since.has_aged(now, Patience::Short, disorder, limits)) {
+                self.sides[side.index()].settle();
             }
         }
         self.drain(context);
-        while let Some(side) = SIDES.into_iter().find(|side| self.is_overdue(*side, now, context.limits)) {
+        while let Some(side) = SIDES.into_iter().find(|side| self.is_overdue(*side, now, disorder, limits)) {
             self.force(side, context);
             self.drain(context);
         }
+    }
+
+    /// Whether one side was not seen so far, and is waited for.
+    pub(super) fn is_awaiting(&self) -> bool {
+        self.awaits_both && self.facts.ends.iter().any(|end| end.packets == 0)
+    }
+
+    /// A segment of `side` comes, and so far there were none of one of the two. If this is the first, and the other side spoke of it before, it stands so
+    /// late behind that, or its whole direction does: another tap's clock, another file. What comes first may be less late than what
+    /// follows, so twice as long is waited from now on.
+    pub(super) fn meet(&mut self, side: Side, now: Stamp) {
+        if self.facts.ends[side.index()].packets == 0 && !self.sides[side.index()].is_unseen() {
+            self.late = now.time.since(self.opened).saturating_mul(2);
+            self.sides.iter_mut().for_each(|side| side.search_from(now));
+        }
+    }
+
+    /// Stops waiting for a side of which nothing was seen. Says whether there was one.
+    pub fn stop_awaiting(&mut self) -> bool {
+        std::mem::take(&mut self.awaits_both) && self.facts.ends.iter().any(|end| end.packets == 0)
+    }
+
+    /// Since when it is looked for where the stream of `side` begins. While a side is awaited there is no hurry.
+    fn search_since(&self, side: Side) -> Option<Stamp> {
+        self.sides[side.index()].open_since().filter(|_| !self.is_awaiting())
     }
 
     /// Since when `side` waits for something, and how long; `None` where it waits without a term: bytes that nobody acknowledged may
@@ -164,25 +217,36 @@ impl Connection {
         let Sighting { arrived, needed, .. } = head.sighting;
         // In a capture of one direction nothing is ever acknowledged, and nothing of the other comes.
         let one_sided = self.facts.ends[side.other().index()].packets == 0;
-        if head.start == own.next() {
-            return Some((arrived, if one_sided { Patience::Short } else { Patience::Long }));
+        let long = if self.late > 0 { Patience::Late } else { Patience::Long };
+        if self.is_awaiting() || self.search_since(side.other()).is_some() {
+            return None;
         }
-        needed.map(|since| (since, Patience::Long)).or(one_sided.then_some((arrived, Patience::Time)))
+        if head.start == own.next() {
+            return Some((arrived, if one_sided { Patience::Short } else { long }));
+        }
+        needed.map(|since| (since, long)).or(one_sided.then_some((arrived, Patience::Time)))
     }
 
-    fn is_overdue(&self, side: Side, now: Stamp, limits: &Limits) -> bool {
-        self.waits_since(side).is_some_and(|(since, patience)| since.has_aged(now, patience, limits))
+    fn is_overdue(&self, side: Side, now: Stamp, disorder: i64, limits: &Limits) -> bool {
+        let late = self.late.saturating_add(disorder);
+        self.waits_since(side).is_some_and(|(since, patience)| since.has_aged(now, patience, late, limits))
     }
 
-    pub(super) fn due(&self, side: Side, now: Time, limits: &Limits) -> Option<Time> {
-        let open = self.sides[side.index()].open_since().map(|since| (since, Patience::Short));
-        open.or(self.waits_since(side)).and_then(|(since, patience)| since.due(now, patience, limits))
+    pub(super) fn due(&self, side: Side, now: Time, disorder: i64, limits: &Limits) -> Option<Time> {
+        if self.is_awaiting() {
+            return after(self.opened, limits.unseen_time);
+        }
+        if let Some(since) = self.search_since(side) {
+            return since.due(now, Patience::Short, disorder, limits);
+        }
+        let (since, patience) = self.waits_since(side)?;
+        since.due(now, patience, self.late.saturating_add(disorder), limits)
     }
 
     /// The side whose next piece was captured first, of those that wait.
-    fn first_waiting(&self) -> Option<Side> {
-        let waiting = SIDES.into_iter().filter_map(|side| self.sides[side.index()].head().map(|head| (side, head)));
-        waiting.min_by_key(|(_, head)| (head.sighting.time, head.sighting.packet)).map(|(side, _)| side)
+    fn first_waiting(&self) -> Option<(Side, Captured)> {
+        let waiting = SIDES.into_iter().filter_map(|side| Some((side, self.sides[side.index()].head()?.captured())));
+        waiting.min_by_key(|(_, captured)| *captured)
     }
 
     /// Goes on without what the next piece of `side` waits for. Both directions are settled.
@@ -196,8 +260,7 @@ impl Connection {
         match other.head() {
             // Each waits for the other: the one captured later was sent again, knowing more than the first time.
             Some(theirs) if theirs.start == other.next() => {
-                let order = |head: &Head| (head.sighting.time, head.sighting.packet);
-                let again = if order(&theirs) > order(&head) { side.other() } else { side };
+                let again = if theirs.captured() > head.captured() { side.other() } else { side };
                 self.deliver_head(again, context);
             }
             Some(theirs) => self.lose(side.other(), theirs.start.min(acknowledged), Some(theirs), context),
@@ -210,6 +273,9 @@ impl Connection {
     /// Holds no more than one direction may.
     pub(super) fn keep_within_limit<S: Sink>(&mut self, side: Side, context: &mut Context<'_, S>) {
         let most = context.limits.reassembly_per_direction;
+        if self.sides[side.index()].cost() > most && self.stop_awaiting() {
+            self.give_up(self.stamp(context), context);
+        }
         if self.sides[side.index()].cost() <= most {
             return;
         }

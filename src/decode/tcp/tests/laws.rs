@@ -47,6 +47,27 @@ proptest! {
         prop_assert_eq!(told(&run(&frames)), whole(&turns));
     }
 
+    /// One direction was captured by a clock of its own, or into a file of its own; a tap may also have mixed up its packets.
+    #[test]
+    fn a_direction_behind_the_other_is_waited_for(
+        (turns, talk) in talk(),
+        late in prop_oneof![Just(First), Just(Second)],
+        (slow, by) in (1..3_000i64, 0..200_000i64),
+        // Less than `loss_time` together.
+        window in 1..30usize,
+        in_files in any::<bool>(),
+        places in prop::collection::vec(any::<u8>(), 61),
+    ) {
+        let mut frames: Vec<Frame> = talk.frames;
+        for frame in &mut frames {
+            frame.time = frame.time * slow.min(9_000 / window as i64) + if frame.side == late { by * 1_000_000 } else { 0 };
+        }
+        frames.sort_by_key(|frame| if in_files { i64::from(frame.side == late) } else { frame.time });
+        let mut placed: Vec<(&u8, &Frame)> = places.iter().cycle().zip(&frames).collect();
+        placed.chunks_mut(window).for_each(|window| window.sort_by_key(|(place, _)| **place));
+        prop_assert_eq!(told(&run(placed.into_iter().map(|(_, frame)| frame))), whole(&turns));
+    }
+
     #[test]
     fn duplicates_and_overlaps_change_nothing(
         (turns, talk) in talk(),
