@@ -133,7 +133,7 @@ impl Recorder {
         self.packet += 1;
         self.told.push(Told::Packet { time: Time(self.packet as i64 * 10_007), data: vec![0; HEAD] });
         self.segment(side.other(), PacketNumber(self.packet), 0, Vec::new());
-        self.event(Event::Parts(sender.stream, parts));
+        parts.into_iter().for_each(|part| self.event(Event::Part(sender.stream, part)));
         packets
     }
 
@@ -200,7 +200,7 @@ fn capture() -> (Vec<Told>, u64) {
             recorder.event(Event::Stream(Stream { id: body, connection: ConnectionId(1), kind }));
             let end = raw.len() as u64;
             let origin = Origin::Copied { stream: sender.stream, offset: head_start + head.len() as u64 };
-            recorder.event(Event::Parts(body, vec![Part { start: 0, end, origin }]));
+            recorder.event(Event::Part(body, Part { start: 0, end, origin }));
             let half = Half {
                 fields: [
                     ("Content-Type", "application/json"),
@@ -257,7 +257,7 @@ fn capture() -> (Vec<Told>, u64) {
 fn is_told(event: &Event, part: &str) -> bool {
     match event {
         Event::Message(_) | Event::Session(_) => part == "messages",
-        Event::Exchange(_) | Event::Stream(_) | Event::Parts(..) => part == "exchanges and provenance",
+        Event::Exchange(_) | Event::Stream(_) | Event::Part(..) => part == "exchanges and provenance",
         _ => part == "packets",
     }
 }

@@ -27,7 +27,8 @@ pub enum Event {
     Ended(SessionNumber),
 
     // For a store.
-    /// An exchange as far as it went when a head of it was complete: it may stay open for hours. `Exchange` replaces it.
+    /// An exchange that is open when the clock is told, as far as it went, where a head of it came since the last time: it may stay open for hours.
+    /// `Exchange` replaces it.
     Head(Box<Exchange>),
     /// A connection, its facts so far. First of all that is said of it.
     Connection(Box<Connection>),
@@ -61,8 +62,8 @@ pub enum Event {
     },
     /// A stream that a kept connection's messages stand in.
     Stream(Stream),
-    /// Parts of a stream that will not be asked for again.
-    Parts(StreamId, Vec<Part>),
+    /// Part of a stream that will not be asked for again.
+    Part(StreamId, Part),
     /// Bytes of a stream that TLS carried, from an offset on, secrets masked: nothing else keeps them, since the keys are not kept.
     Plaintext(StreamId, u64, Vec<u8>),
     /// The TLS secrets of a connection, as lines of a key log; only where secrets are to be kept.

@@ -307,6 +307,7 @@ impl Above {
         for (connection, connected) in self.stacks.open() {
             self.sessions.account(connection, connected);
         }
+        self.stacks.headed(&mut |exchange| emit(Event::Head(Box::new(exchange.clone()))));
         self.sessions.refresh(emit);
     }
 

@@ -29,9 +29,9 @@ mod websocket;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::exchange::ExchangeNumber;
+use super::exchange::{Exchange, ExchangeNumber};
 use super::stream::{Stream, StreamKind};
 use super::tcp::{Delivery, Facts};
 use super::tls::keylog::KeyLog;
@@ -72,6 +72,8 @@ struct Shared {
     exchanges: u64,
     /// Bytes of messages being collected, over all connections.
     collected: usize,
+    /// Connections of whose exchanges a head came that was not said of one that is kept, for a store.
+    headed: FxHashSet<ConnectionId>,
     /// Bytes of bodies in which secrets may stand, over all connections: not of the others, or a store would be told of other limits than a printer.
     suspected: usize,
     /// TLS secrets.
@@ -132,6 +134,7 @@ impl Stacks {
             provenance: Provenance::default(),
             exchanges: 0,
             collected: 0,
+            headed: FxHashSet::default(),
             suspected: 0,
             keys: Arc::default(),
             sealed: Sealed::default(),
@@ -241,6 +244,19 @@ impl Stacks {
     /// Nothing more is asked of a connection that is over.
     pub fn forget(&mut self, id: ConnectionId) {
         self.connections.remove(&id);
+        self.shared.headed.remove(&id);
+    }
+
+    /// Shows the open exchanges of kept connections of which a head came since this was last asked.
+    pub fn headed(&mut self, show: &mut dyn FnMut(&Exchange)) {
+        let connections = &mut self.connections;
+        self.shared.headed.retain(|id| match connections.get_mut(id) {
+            Some(Connection { stack: Stack::Tcp(stack), kept, .. }) if kept.is_kept() => {
+                stack.headed(show);
+                false
+            }
+            other => other.is_some(),
+        });
     }
 
     /// What is known of an open connection.
@@ -286,26 +302,24 @@ impl Layer<'_, '_> {
 
     /// Forgets what stands before `before`, handing it to the store.
     fn forget(&mut self, stream: StreamId, before: u64) {
-        let mut parts = Vec::new();
-        let store = self.shared.options.store;
-        self.shared.provenance.forget(stream, before, |part| {
+        let Layer { shared, kept, sink, .. } = self;
+        let store = shared.options.store;
+        shared.provenance.forget(stream, before, |part| {
             if store {
-                parts.push(part);
+                kept.part(stream, part, sink);
             }
         });
-        self.kept.parts(stream, parts, self.sink);
     }
 
     /// Closes a stream, handing what is left of it to the store.
     fn close(&mut self, stream: StreamId) {
-        let mut parts = Vec::new();
-        let store = self.shared.options.store;
-        self.shared.provenance.close(stream, |part| {
+        let Layer { shared, kept, sink, .. } = self;
+        let store = shared.options.store;
+        shared.provenance.close(stream, |part| {
             if store {
-                parts.push(part);
+                kept.part(stream, part, sink);
             }
         });
-        self.kept.parts(stream, parts, self.sink);
     }
 
     fn anomaly(

@@ -8,7 +8,6 @@ use std::thread::{self, JoinHandle};
 
 use anyhow::{Result, anyhow};
 use crossbeam_channel::{Receiver, Sender, bounded};
-use rustc_hash::FxHashMap;
 
 use super::{Listener, memory};
 use crate::capture::{LinkType, Packet, PacketNumber, Time};
@@ -34,6 +33,11 @@ struct Batch {
 }
 
 impl Batch {
+    fn new() -> Batch {
+        let (entries, bytes) = (Vec::with_capacity(BATCH.0), Vec::with_capacity(BATCH.1));
+        Batch { entries, bytes, ..Batch::default() }
+    }
+
     /// Empties it. What one large packet or message took is given back.
     fn recycle(&mut self) {
         self.entries.clear();
@@ -54,8 +58,6 @@ enum Entry {
 pub struct Saver {
     queue: Option<Sender<Batch>>,
     batch: Batch,
-    /// What was said of exchanges that are not over.
-    heads: FxHashMap<u64, Event>,
     /// Batches that were written, to be filled again: their memory stays on the side that needs it.
     written: Receiver<Batch>,
     thread: Option<JoinHandle<(Counts, Result<()>)>>,
@@ -70,21 +72,11 @@ impl Saver {
         let thread =
             thread::Builder::new().name("store".to_owned()).spawn(move || write(writer, &batches, &back, live));
         // Without a thread nothing is saved, and finish() says so.
-        Saver {
-            queue: Some(queue),
-            batch: Batch::default(),
-            heads: FxHashMap::default(),
-            written,
-            thread: thread.ok(),
-            live,
-        }
+        Saver { queue: Some(queue), batch: Batch::new(), written, thread: thread.ok(), live }
     }
 
     fn send(&mut self, commit: bool) -> Result<()> {
-        if commit {
-            self.batch.entries.extend(self.heads.drain().map(|(_, head)| Entry::Event(head)));
-        }
-        let empty = self.written.try_recv().unwrap_or_default();
+        let empty = self.written.try_recv().unwrap_or_else(|_| Batch::new());
         let batch = Batch { commit, ..mem::replace(&mut self.batch, empty) };
         match self.queue.as_ref().map(|queue| queue.send(batch)) {
             Some(Ok(())) => Ok(()),
@@ -132,15 +124,6 @@ impl Listener for Saver {
     }
 
     fn event(&mut self, event: Event) -> Result<()> {
-        match &event {
-            // Most exchanges are over in a moment, and then only that counts: what is said of open ones waits for a pause.
-            Event::Head(exchange) => {
-                self.heads.insert(exchange.number.0, event);
-                return Ok(());
-            }
-            Event::Exchange(exchange) => drop(self.heads.remove(&exchange.number.0)),
-            _ => {}
-        }
         if let Event::Message(message) = &event
             && message.raw.len() > BATCH.1
         {
@@ -259,34 +242,4 @@ fn write(mut writer: Writer, batches: &Receiver<Batch>, back: &Sender<Batch>, li
         let _ = back.try_send(batch);
     }
     (writer.counts(), result)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::{CaptureInfo, CaptureKind, Options, Place, Reader};
-
-    #[test]
-    fn what_was_said_last_of_an_exchange_is_saved_whether_it_was_over_or_not() {
-        for (paused, over) in [(false, false), (true, false), (false, true), (true, true)] {
-            let place = Place::temporary().unwrap();
-            let info = CaptureInfo { kind: CaptureKind::Import, source: String::new(), process: 1, started: Time(7) };
-            let writer = Writer::create(&place, &info, Options::default()).unwrap();
-            let (capture, mut saver) = (writer.capture(), Saver::new(writer, false));
-            let mut exchange = Box::default();
-            saver.event(Event::Head(Box::clone(&exchange))).unwrap();
-            exchange.method = Some("POST".to_owned());
-            saver.event(Event::Head(Box::clone(&exchange))).unwrap();
-            if paused {
-                saver.idle().unwrap();
-            }
-            exchange.status = Some(202);
-            if over {
-                saver.event(Event::Exchange(Box::clone(&exchange))).unwrap();
-            }
-            saver.finish(Summary::default()).unwrap();
-            let saved = Reader::open(&place).unwrap().exchange(capture, exchange.number).unwrap().unwrap();
-            assert_eq!((saved.method.as_deref(), saved.status), (Some("POST"), over.then_some(202)));
-        }
-    }
 }

@@ -31,16 +31,24 @@ pub fn findings<S: AsRef<str>>(steps: &[S]) -> Vec<Finding> {
 
 /// What the pipeline says of a conversation.
 pub fn events<S: AsRef<str>>(steps: &[S]) -> Vec<Event> {
+    told(steps, Options::default(), false)
+}
+
+/// The same with these options; `ticks`: the clock is told behind every packet.
+pub fn told<S: AsRef<str>>(steps: &[S], options: Options, ticks: bool) -> Vec<Event> {
     let over_http =
         steps.iter().any(|step| ["> POST", "> GET", "> DELETE"].iter().any(|verb| step.as_ref().starts_with(verb)));
     let packets = if over_http { network(steps) } else { pipes(steps) };
-    let mut pipeline = Pipeline::new(Options::default());
+    let mut pipeline = Pipeline::new(options);
     let mut events = Vec::new();
     for ((time, link, data), number) in packets.iter().zip(1..) {
         let original_length = data.len() as u32;
         let (number, time, link) = (PacketNumber(number), Time(*time), *link);
         let packet = Packet { number, time, link, interface: 0, original_length, data };
         pipeline.push(Input::Packet(packet), &mut |event| events.push(event));
+        if ticks {
+            pipeline.push(Input::Tick(time), &mut |event| events.push(event));
+        }
     }
     pipeline.push(Input::End, &mut |event| events.push(event));
     events

@@ -134,13 +134,14 @@ fn assert_bounded(pipeline: &Pipeline) {
     assert!(streams <= most, "{streams} streams of {connections} connections");
 }
 
-/// The events, and the last record of each session: how often a session is said, ticks decide.
+/// The events, and the last record of each session: how often a session is said, and what of exchanges that are open, ticks decide.
 fn settled(events: &[Event]) -> (Vec<&Event>, BTreeMap<SessionNumber, &Session>) {
     let mut sessions = BTreeMap::new();
     let mut others = Vec::new();
     for event in events {
         match event {
             Event::Session(session) => _ = sessions.insert(session.number, &**session),
+            Event::Head(_) => {}
             other => others.push(other),
         }
     }

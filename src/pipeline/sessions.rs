@@ -215,9 +215,6 @@ impl Sessions {
                 let session = self.tracker.session_at(exchange.number);
                 let found = self.checker.head(exchange, direction, session);
                 say(found, emit);
-                if self.stores() && self.connections.get(&exchange.connection).is_some_and(|k| !k.sessions.is_empty()) {
-                    emit(Event::Head(Box::new(exchange.clone())));
-                }
             }
             Unit::Event(sent) => {
                 let session = self.tracker.session_at(sent.exchange);
@@ -248,7 +245,7 @@ impl Sessions {
             }
             Unit::Cleared(connection, side, offset) => emit(Event::Cleared { connection, side, offset }),
             Unit::Stream(stream) => emit(Event::Stream(stream)),
-            Unit::Parts(stream, parts) => emit(Event::Parts(stream, parts)),
+            Unit::Part(stream, part) => emit(Event::Part(stream, part)),
             Unit::Plaintext(stream, start, bytes) => emit(Event::Plaintext(stream, start, bytes)),
             Unit::Keys(connection, lines) if self.is_kept(connection) => emit(Event::Keys(connection, lines)),
             Unit::Keys(..) => {}

@@ -2,8 +2,8 @@
 
 use super::{Input, Options, Pipeline};
 use crate::capture::Time;
-use crate::event::Event;
-use crate::findings::testing::{events, findings, json, modern, post, session};
+use crate::event::{Detail, Event};
+use crate::findings::testing::{events, findings, json, modern, post, session, told};
 use crate::mcp::{Message, Transport};
 use crate::source::Dropped;
 
@@ -80,6 +80,27 @@ fn progress_and_cancellations_captured_before_their_request_wait_for_it() {
     let progress = "notifications/progress";
     assert_eq!(said, ["tools/call", "tools/call", progress, "ping", progress]);
     assert!(told[4].raw.ends_with(br#""progressToken":"p","progress":1}}"#));
+}
+
+/// A stream may stay open for hours, and whoever looks into the store meanwhile is to see it.
+#[test]
+fn an_exchange_that_is_open_when_the_clock_is_told_is_told_to_a_store_as_far_as_it_went() {
+    let steps = opened(&[&["@ 2".into(), ask(1, "ping"), "< 202".into(), "@ 0".into(), answer(1)]]);
+    let said = |detail, ticks| {
+        let events = told(&steps, Options { detail, ..Options::default() }, ticks);
+        let exchange = |event: Event| match event {
+            Event::Head(open) => Some((open.number.0, true, open.status)),
+            Event::Exchange(over) => Some((over.number.0, false, over.status)),
+            _ => None,
+        };
+        events.into_iter().filter_map(exchange).collect::<Vec<_>>()
+    };
+    let ends = [(2, false, Some(202)), (3, false, Some(202)), (1, false, Some(200))];
+    assert_eq!(said(Detail::Store, false), ends, "without a clock what is over counts");
+    assert_eq!(said(Detail::Messages, true), ends);
+    let mut open = said(Detail::Store, true);
+    open.retain(|(number, is_open, _)| *number == 1 || !is_open);
+    assert_eq!(open, [&[(1, true, Some(200))], &ends[..]].concat(), "once for all that came of it");
 }
 
 #[test]

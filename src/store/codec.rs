@@ -161,7 +161,8 @@ impl<'a> Decoder<'a> {
 
 /// A blob that is one list of packet numbers.
 pub(super) fn packet_list(packets: &[PacketNumber]) -> Vec<u8> {
-    let mut encoder = Encoder::default();
+    // A number as large as they get, and steps of at most two bytes.
+    let mut encoder = Encoder(Vec::with_capacity(8 + 2 * packets.len()));
     encoder.packets(packets);
     encoder.0
 }

@@ -41,6 +41,9 @@ const OPEN_TOTAL: usize = 32 << 20;
 /// Packets nobody has claimed yet, for the fragments of a datagram: fragments of one datagram are sent back to back.
 const RECENT: (usize, usize) = (1_024, 4 << 20);
 
+/// Buffers of packets that are kept to be used again, and how large each may be: some more than an Ethernet frame.
+const BUFFERS: (usize, usize) = (64, 4 << 10);
+
 /// What became of the packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketCounts {
@@ -73,6 +76,8 @@ struct Output {
     ready: Vec<Chunk>,
     /// One is enough for a connection at a time, and many chunks are closed at once only to be committed.
     spare: Option<Spare>,
+    /// The memory of packets that went out: most wait for a moment only.
+    buffers: Vec<Vec<u8>>,
     /// The long line of a pipe that ended in the last packet.
     line: Option<(Direction, Whole)>,
     counts: PacketCounts,
@@ -85,6 +90,7 @@ impl Packets {
             packer: Packer::new()?,
             ready: Vec::new(),
             spare: None,
+            buffers: Vec::new(),
             line: None,
             counts: PacketCounts::default(),
         };
@@ -104,7 +110,8 @@ impl Packets {
     /// A packet was observed; what it is, is said next.
     pub(super) fn observe(&mut self, packet: &Packet<'_>) {
         self.out.line = None;
-        if let Some(unclaimed) = self.last.replace(KeptPacket::new(packet)) {
+        if let Some(unclaimed) = self.last.replace(KeptPacket::new(packet, self.out.buffers.pop().unwrap_or_default()))
+        {
             self.recent_bytes += unclaimed.size();
             self.recent.push_back(unclaimed);
             while self.recent.len() > RECENT.0 || self.recent_bytes > RECENT.1 {
@@ -268,6 +275,7 @@ impl Packets {
     pub(super) fn rest(&mut self) {
         self.out.packer.rest();
         self.out.spare = None;
+        self.out.buffers = Vec::new();
         self.out.line = None;
     }
 
@@ -329,6 +337,13 @@ impl Output {
             *range = range.start + pipe::HEAD..range.end + pipe::HEAD;
         }
         pieces
+    }
+
+    /// Keeps the memory of a packet that went out.
+    fn reuse(&mut self, buffer: Vec<u8>) {
+        if self.buffers.len() < BUFFERS.0 && buffer.capacity() <= BUFFERS.1 {
+            self.buffers.push(buffer);
+        }
     }
 
     fn close(&mut self, connection: ConnectionId, chunk: &mut Builder) -> std::io::Result<()> {

@@ -20,13 +20,18 @@ use crate::mcp::{Message, MessageNumber, Session, SessionNumber};
 /// Bytes that may wait while the database is locked or its disk is full. Beyond, records are given up.
 const MOST: usize = 64 << 20;
 
+/// Records of a list for which memory is kept: as many as there are in a transaction.
+const LISTED: usize = 8 << 10;
+
 /// Records that were told and not yet written. Of one that came again only the last state waits.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     sessions: BTreeMap<SessionNumber, Session>,
     connections: BTreeMap<ConnectionId, Connection>,
     exchanges: BTreeMap<ExchangeNumber, Exchange>,
-    streams: BTreeMap<StreamId, Origins>,
+    streams: Vec<Stream>,
+    /// Where the bytes of streams came from, those of one stream in their order.
+    parts: Vec<(StreamId, Part)>,
     messages: Vec<(Message, Glance, Text)>,
     findings: Vec<Finding>,
     chunks: Vec<Chunk>,
@@ -37,13 +42,8 @@ pub(super) struct Pending {
     lost: u64,
     /// The last of the exchanges that were written: later ones have no earlier state to be forgotten.
     exchanged: ExchangeNumber,
-}
-
-/// What a stream is, where that is new, and where its bytes came from.
-#[derive(Debug, Default)]
-struct Origins {
-    stream: Option<Stream>,
-    parts: Vec<Part>,
+    /// The last of the streams that were written: none of the later ones is there.
+    streamed: StreamId,
 }
 
 /// What earlier transactions wrote, so as not to ask the database for it. Forgotten when one fails.
@@ -94,13 +94,13 @@ impl Pending {
 
     pub(super) fn stream(&mut self, record: Stream) {
         if self.has_room(size_of::<Stream>()) {
-            self.streams.entry(record.id).or_default().stream = Some(record);
+            self.streams.push(record);
         }
     }
 
-    pub(super) fn parts(&mut self, stream: StreamId, parts: Vec<Part>) {
-        if !parts.is_empty() && self.has_room(parts.len() * size_of::<Part>()) {
-            self.streams.entry(stream).or_default().parts.extend(parts);
+    pub(super) fn part(&mut self, stream: StreamId, part: Part) {
+        if self.has_room(size_of::<(StreamId, Part)>()) {
+            self.parts.push((stream, part));
         }
     }
 
@@ -153,6 +153,13 @@ impl Pending {
         }
     }
 
+    /// Gives up memory that is kept to be used again.
+    pub(super) fn rest(&mut self) {
+        self.streams.shrink_to_fit();
+        self.parts.shrink_to_fit();
+        self.messages.shrink_to_fit();
+    }
+
     /// Takes in a record of this size, or counts it as lost.
     fn has_room(&mut self, size: usize) -> bool {
         let room = self.bytes < MOST;
@@ -168,11 +175,15 @@ impl Pending {
     /// Everything was written.
     pub(super) fn clear(&mut self) {
         let exchanged = self.exchanges.last_key_value().map_or(self.exchanged, |(last, _)| self.exchanged.max(*last));
-        *self = Pending { lost: self.lost, exchanged, ..Pending::default() };
+        let streamed = self.streams.last().map_or(self.streamed, |last| self.streamed.max(last.id));
+        // The longest lists are filled again: to let them grow would move them a dozen times.
+        let (streams, parts, messages) =
+            (emptied(&mut self.streams), emptied(&mut self.parts), emptied(&mut self.messages));
+        *self = Pending { lost: self.lost, exchanged, streamed, streams, parts, messages, ..Pending::default() };
     }
 
     /// Writes everything, inside a transaction. May be called again after that was rolled back, with `written` new.
-    pub(super) fn write(&self, db: &Database, capture: CaptureId, written: &mut Written) -> anyhow::Result<()> {
+    pub(super) fn write(&mut self, db: &Database, capture: CaptureId, written: &mut Written) -> anyhow::Result<()> {
         for (number, record) in &self.sessions {
             let id = written.session(db, capture, *number)?.0;
             session::update(db, id, record)?;
@@ -214,29 +225,37 @@ impl Pending {
         Ok(())
     }
 
-    fn write_streams(&self, db: &Database, capture: CaptureId) -> rusqlite::Result<()> {
-        let mut insert = db.prepare_cached(provenance::INSERT_STREAM)?;
-        let mut insert_parts = db.prepare_cached(provenance::INSERT_PARTS)?;
-        for (id, Origins { stream, parts }) in &self.streams {
-            let mut runs = parts.chunks(provenance::PARTS).peekable();
+    fn write_streams(&mut self, db: &Database, capture: CaptureId) -> rusqlite::Result<()> {
+        // Stable: parts of a stream stay in their order.
+        self.streams.sort_by_key(|stream| stream.id);
+        self.streams.dedup_by_key(|stream| stream.id);
+        self.parts.sort_by_key(|(stream, _)| *stream);
+        let mut streams = self.streams.iter().copied().peekable();
+        let (mut whole, mut later) = (Vec::new(), Vec::new());
+        for parts in self.parts.chunk_by(|(one, _), (other, _)| one == other) {
+            let id = parts[0].0;
+            whole.extend(std::iter::from_fn(|| streams.next_if(|stream| stream.id < id)).map(|stream| (stream, None)));
+            let mut runs = parts.chunks(provenance::PARTS);
             // A body is told whole most often: then it is one row.
-            if let Some(stream) = stream
-                && provenance::write_stream(&mut insert, capture, *stream, runs.peek().copied().unwrap_or_default())?
-            {
-                runs.next();
+            if let Some(stream) = streams.next_if(|stream| stream.id == id) {
+                let row = (stream, runs.next());
+                if id > self.streamed {
+                    whole.push(row);
+                } else if provenance::STREAM_ROWS.all(db, &[row], |row| provenance::stream_row(capture, *row))? == 0 {
+                    runs = parts.chunks(provenance::PARTS);
+                }
             }
-            let key = Key::new(capture, id.0.into());
-            for parts in runs {
-                let start = parts[0].start;
-                insert_parts.execute(params![key, start as i64, provenance::put_parts(start, parts)])?;
-            }
+            later.extend(runs.map(|run| (Key::new(capture, id.0.into()), run)));
         }
+        whole.extend(streams.map(|stream| (stream, None)));
+        provenance::STREAM_ROWS.all(db, &whole, |row| provenance::stream_row(capture, *row))?;
+        provenance::PART_ROWS.all(db, &later, |row| provenance::part_row(*row))?;
         Ok(())
     }
 
     fn write_messages(&self, db: &Database, capture: CaptureId, written: &mut Written) -> anyhow::Result<()> {
         let mut insert = db.prepare_cached(message::INSERT)?;
-        let mut insert_text = db.prepare_cached("INSERT OR IGNORE INTO message_text (id, text) VALUES (?, ?)")?;
+        let mut texts = Vec::with_capacity(self.messages.len());
         let mut insert_link = db.prepare_cached(message::INSERT_LINK)?;
         let mut answered = db.prepare_cached(message::ANSWERED)?;
         for (record, glance, text) in &self.messages {
@@ -248,15 +267,23 @@ impl Pending {
             if let Some(link) = &record.link {
                 message::write_link(&mut insert_link, (capture, record.number), link)?;
             }
-            insert_text.execute(params![Key::new(capture, record.number.0), text])?;
+            texts.push((Key::new(capture, record.number.0), text));
             if let Some(request) = glance.request {
                 let request = Key::new(capture, request.0);
                 let status = super::codec::Code::code(glance.status);
                 answered.execute(params![record.number.0 as i64, record.latency, status, request])?;
             }
         }
+        message::TEXT_ROWS.all(db, &texts, |(key, text)| [key.0.into(), text.column()])?;
         Ok(())
     }
+}
+
+/// The memory of a list, unless it grew while nothing could be written.
+fn emptied<T>(list: &mut Vec<T>) -> Vec<T> {
+    list.clear();
+    list.shrink_to(LISTED);
+    std::mem::take(list)
 }
 
 impl Written {

@@ -7,6 +7,7 @@ pub(super) mod finding;
 pub(super) mod message;
 pub(super) mod packet;
 pub(super) mod provenance;
+pub(super) mod rows;
 pub(super) mod session;
 
 use rusqlite::Row;

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use rusqlite::functions::{Context, FunctionFlags};
-use rusqlite::types::{ToSql, ToSqlOutput, Value, ValueRef};
+use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, Error};
 use zstd::bulk::{Compressor, Decompressor};
 
@@ -43,6 +43,14 @@ impl Text {
         }
     }
 
+    /// As its column holds it.
+    pub(super) fn column(&self) -> ToSqlOutput<'_> {
+        ToSqlOutput::Borrowed(match self {
+            Text::Plain(bytes) => ValueRef::Text(bytes),
+            Text::Packed(bytes) => ValueRef::Blob(bytes),
+        })
+    }
+
     /// The text as it was transmitted.
     pub(super) fn read(column: ValueRef<'_>) -> Result<Vec<u8>, Damaged> {
         match column {
@@ -50,15 +58,6 @@ impl Text {
             ValueRef::Blob(frame) => unpack(frame, Limits::default().message),
             _ => Err(Damaged("the text of a message")),
         }
-    }
-}
-
-impl ToSql for Text {
-    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        Ok(ToSqlOutput::Borrowed(match self {
-            Text::Plain(bytes) => ValueRef::Text(bytes),
-            Text::Packed(bytes) => ValueRef::Blob(bytes),
-        }))
     }
 }
 
@@ -181,10 +180,10 @@ mod tests {
         for (raw, packed) in [(&b"{}\0\xc3\xbc"[..], false), (b"", false), (b"\xff", true), (&long, true)] {
             let text = stored(raw);
             assert_eq!(matches!(text, Text::Packed(_)), packed, "{raw:?}");
-            let bytes: Vec<u8> = connection.query_row("SELECT unzstd(?)", [&text], |row| row.get(0)).unwrap();
+            let bytes: Vec<u8> = connection.query_row("SELECT unzstd(?)", [text.column()], |row| row.get(0)).unwrap();
             assert_eq!(bytes, raw);
         }
-        let text: String = connection.query_row("SELECT text(?)", [stored(&long)], |row| row.get(0)).unwrap();
+        let text: String = connection.query_row("SELECT text(?)", [stored(&long).column()], |row| row.get(0)).unwrap();
         assert_eq!(text.as_bytes(), long);
     }
 

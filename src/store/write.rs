@@ -157,7 +157,7 @@ impl Writer {
             Event::Finding(finding) => self.pending.finding(*finding),
             Event::Connection(connection) => self.pending.connection(*connection),
             Event::Stream(stream) => self.pending.stream(stream),
-            Event::Parts(stream, parts) => self.pending.parts(stream, parts),
+            Event::Part(stream, part) => self.pending.part(stream, part),
             Event::Plaintext(stream, start, bytes) => match self.packer.frame(&bytes) {
                 Ok(frame) => self.pending.plaintext(stream, start, frame),
                 Err(_) => self.counts.lost += 1,
@@ -192,6 +192,7 @@ impl Writer {
     pub fn rest(&mut self) {
         // Whatever that fails at, it costs some memory.
         let _ = self.db.as_ref().map(Connection::release_memory);
+        self.pending.rest();
         self.packer.rest();
         self.packets.rest();
     }

@@ -6,6 +6,7 @@ mod taps;
 use std::collections::{BTreeMap, HashMap};
 
 use mcptap::capture::{Origin, PacketRange, Part, Span, StreamId, Time};
+use mcptap::decode::exchange::{Exchange, ExchangeNumber};
 use mcptap::event::Event;
 use mcptap::mcp::{Carrier, SessionNumber};
 use mcptap::pipeline::Input;
@@ -286,7 +287,9 @@ fn a_head_lost_in_http2_costs_no_later_answer() {
 /// Events without the records of sessions, which come again whenever they changed; and the last of those.
 fn events(decoded: Decoded) -> (Vec<Event>, BTreeMap<SessionNumber, String>) {
     let sessions = decoded.sessions().into_iter().map(|(number, session)| (number, format!("{session:?}"))).collect();
-    let rest = decoded.events.into_iter().filter(|event| !matches!(event, Event::Session(_))).collect();
+    // What is said of an exchange that is open is as much as was there when the clock was told.
+    let of_a_moment = |event: &Event| matches!(event, Event::Session(_) | Event::Head(_));
+    let rest = decoded.events.into_iter().filter(|event| !of_a_moment(event)).collect();
     (rest, sessions)
 }
 
@@ -297,6 +300,26 @@ fn assert_same_events(what: &str, wanted: Decoded, said: Decoded) {
     }
     assert_eq!(wanted.len(), said.len(), "{what}: as many events");
     assert_eq!(wanted_sessions, said_sessions, "{what}: the sessions");
+}
+
+/// What was said of an exchange while it was open is the beginning of what is said of it at its end.
+fn assert_heads_are_of_exchanges(what: &str, events: &[Event]) {
+    let mut open: HashMap<ExchangeNumber, Vec<&Exchange>> = HashMap::new();
+    for event in events {
+        match event {
+            Event::Head(exchange) => open.entry(exchange.number).or_default().push(exchange),
+            Event::Exchange(over) => {
+                for head in open.remove(&over.number).unwrap_or_default() {
+                    assert_eq!((&head.method, &head.target), (&over.method, &over.target), "{what}");
+                    assert!(head.status.is_none() || head.status == over.status, "{what}: {head:?}, then {over:?}");
+                    let (before, after) = (&head.response.packets, &over.response.packets);
+                    assert!(after.starts_with(before), "{what}: {before:?}, then {after:?}");
+                }
+            }
+            _ => {}
+        }
+    }
+    assert!(open.is_empty(), "{what}: exchanges that never ended: {open:?}");
 }
 
 #[test]
@@ -317,6 +340,7 @@ fn live_equals_offline() {
             inputs.push(Input::Tick(clock));
         }
         let live = Decoded::from(&mut inputs.into_iter(), ALL());
+        assert_heads_are_of_exchanges(&name(&path), &live.events);
         assert_same_events(&name(&path), Decoded::of(&frames), live);
     }
 }
@@ -349,19 +373,17 @@ impl Parts {
                 Event::Stream(stream) => {
                     assert!(streams.insert(stream.id, Vec::new()).is_none(), "{what}: {:?} is said once", stream.id);
                 }
-                Event::Parts(stream, parts) => {
+                Event::Part(stream, part) => {
                     let known = streams.get_mut(stream).unwrap_or_else(|| panic!("{what}: {stream:?} was said"));
-                    for part in parts {
-                        let end = known.last().map_or(0, |last| last.end);
-                        assert_eq!(part.start, end, "{what}: parts of {stream:?} follow each other");
-                        assert!(part.end > part.start, "{what}: {part:?} holds something");
-                        if let Origin::Copied { stream: below, .. } | Origin::Derived(Span { stream: below, .. }) =
-                            part.origin
-                        {
-                            assert!(below < *stream, "{what}: {stream:?} is made of {below:?}");
-                        }
-                        known.push(*part);
+                    let end = known.last().map_or(0, |last| last.end);
+                    assert_eq!(part.start, end, "{what}: parts of {stream:?} follow each other");
+                    assert!(part.end > part.start, "{what}: {part:?} holds something");
+                    if let Origin::Copied { stream: below, .. } | Origin::Derived(Span { stream: below, .. }) =
+                        part.origin
+                    {
+                        assert!(below < *stream, "{what}: {stream:?} is made of {below:?}");
                     }
+                    known.push(*part);
                 }
                 _ => {}
             }

@@ -6,6 +6,7 @@ use super::http::{HttpStack, Tunnel, Version};
 use super::tls::TlsStack;
 use super::{Layer, Unit};
 use crate::capture::{Span, StreamId, Time};
+use crate::decode::exchange::Exchange;
 use crate::decode::http::MASK;
 use crate::decode::http1::{self, Seen};
 use crate::decode::http2;
@@ -101,6 +102,15 @@ impl Channel {
     pub(super) fn give_up(&mut self, layer: &mut Layer<'_, '_>) {
         if let Protocol::Tls(tls) = &mut self.protocol {
             tls.give_up(layer);
+        }
+    }
+
+    /// Shows the open exchanges of which a head came since this was last asked.
+    pub(super) fn headed(&mut self, show: &mut dyn FnMut(&Exchange)) {
+        match &mut self.protocol {
+            Protocol::Http(http) => http.headed(show),
+            Protocol::Tls(tls) => tls.headed(show),
+            Protocol::Unknown(_) => {}
         }
     }
 

@@ -7,6 +7,7 @@ use super::body::Body;
 use super::websocket::WebSocketStack;
 use super::{Layer, Unit};
 use crate::capture::{Limits, StreamId, Time};
+use crate::decode::exchange::Exchange;
 use crate::decode::http::{Head, Index, StartLine};
 use crate::decode::http1::{Http1, Seen};
 use crate::decode::http2::Http2;
@@ -179,6 +180,11 @@ impl HttpStack {
                 self.push(layer, direction, Piece::Data(&bytes), Seen::default(), time);
             }
         }
+    }
+
+    /// Shows the open exchanges of which a head came since this was last asked.
+    pub(super) fn headed(&mut self, show: &mut dyn FnMut(&Exchange)) {
+        self.exchanges.open.values_mut().filter_map(|open| open.headed()).for_each(show);
     }
 
     /// The lowest offset of this direction that may still be asked for.

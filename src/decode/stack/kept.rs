@@ -13,16 +13,24 @@ use crate::decode::stream::{Stream, StreamKind};
 pub(super) struct Kept {
     kept: bool,
     streams: VecDeque<Stream>,
-    parts: VecDeque<(StreamId, Vec<Part>)>,
+    parts: VecDeque<(StreamId, Part)>,
     plaintext: VecDeque<(StreamId, u64, Vec<u8>)>,
     /// Bytes of that.
     plaintext_bytes: usize,
 }
 
 impl Kept {
-    /// Streams, and runs of parts, held for a connection that no session claimed yet: those of some hundred exchanges. Beyond,
-    /// the oldest are forgotten: what may be a message stands in the latest.
+    /// Streams held for a connection that no session claimed yet: those of some hundred exchanges. Beyond, the oldest are forgotten: what may be a
+    /// message stands in the latest.
     const HELD: usize = 1_024;
+
+    /// Their parts that are held.
+    const PARTS: usize = 4 * Self::HELD;
+
+    /// Whether a session claims the connection.
+    pub(super) fn is_kept(&self) -> bool {
+        self.kept
+    }
 
     pub(super) fn stream(&mut self, stream: Stream, sink: &mut Sink<'_>) {
         if self.kept {
@@ -39,17 +47,14 @@ impl Kept {
         self.streams.push_back(stream);
     }
 
-    pub(super) fn parts(&mut self, stream: StreamId, parts: Vec<Part>, sink: &mut Sink<'_>) {
-        if parts.is_empty() {
-            return;
-        }
+    pub(super) fn part(&mut self, stream: StreamId, part: Part, sink: &mut Sink<'_>) {
         if self.kept {
-            return sink(Unit::Parts(stream, parts));
+            return sink(Unit::Part(stream, part));
         }
-        if self.parts.len() >= Self::HELD {
+        if self.parts.len() >= Self::PARTS {
             self.parts.pop_front();
         }
-        self.parts.push_back((stream, parts));
+        self.parts.push_back((stream, part));
     }
 
     /// Bytes that TLS carried; of a connection that no session claimed yet the latest, `most` bytes of them.
@@ -69,8 +74,8 @@ impl Kept {
         self.kept = true;
         let known: FxHashSet<StreamId> = self.streams.iter().map(|stream| stream.id).collect();
         self.streams.drain(..).for_each(|stream| sink(Unit::Stream(stream)));
-        for (stream, parts) in self.parts.drain(..).filter(|(stream, _)| known.contains(stream)) {
-            sink(Unit::Parts(stream, parts));
+        for (stream, part) in self.parts.drain(..).filter(|(stream, _)| known.contains(stream)) {
+            sink(Unit::Part(stream, part));
         }
         self.plaintext_bytes = 0;
         for (stream, start, bytes) in self.plaintext.drain(..).filter(|(stream, ..)| known.contains(stream)) {

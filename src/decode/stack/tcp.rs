@@ -4,6 +4,7 @@ use super::channel::Channel;
 use super::{Layer, Unit};
 use crate::capture::Origin;
 use crate::decode::Piece;
+use crate::decode::exchange::Exchange;
 use crate::decode::stream::StreamKind;
 use crate::decode::tcp::Delivery;
 use crate::decode::tls::Arrival;
@@ -57,6 +58,11 @@ impl TcpStack {
     /// Memory is needed elsewhere.
     pub(super) fn give_up(&mut self, layer: &mut Layer<'_, '_>) {
         self.channel.give_up(layer);
+    }
+
+    /// Shows the open exchanges of which a head came since this was last asked.
+    pub(super) fn headed(&mut self, show: &mut dyn FnMut(&Exchange)) {
+        self.channel.headed(show);
     }
 
     /// The connection is over.

@@ -7,6 +7,7 @@ use super::channel::{Channel, direction};
 use super::plaintext::Plaintext;
 use super::{Layer, Unit};
 use crate::capture::{Origin, Span, StreamId};
+use crate::decode::exchange::Exchange;
 use crate::decode::stream::StreamKind;
 use crate::decode::tls::{Arrival, Tls, TlsEvent};
 use crate::decode::{Direction, Piece, Side};
@@ -107,6 +108,11 @@ impl TlsStack {
     /// Whether records wait for secrets that may still come.
     pub(super) fn waits(&self) -> bool {
         self.tls.waits()
+    }
+
+    /// Shows the open exchanges of which a head came since this was last asked.
+    pub(super) fn headed(&mut self, show: &mut dyn FnMut(&Exchange)) {
+        self.inner.channel.headed(show);
     }
 
     /// Memory is needed elsewhere.

@@ -44,8 +44,8 @@ pub enum Unit<'a> {
     Cleared(ConnectionId, Side, u64),
     /// A stream of a kept connection.
     Stream(Stream),
-    /// Parts of such a stream that will not be asked for again.
-    Parts(StreamId, Vec<Part>),
+    /// Part of such a stream that will not be asked for again.
+    Part(StreamId, Part),
     /// Bytes of such a stream that TLS carried, from this offset on, secrets masked.
     Plaintext(StreamId, u64, Vec<u8>),
     /// The TLS secrets that opened a kept connection, as lines of a key log; only where secrets are to be kept.

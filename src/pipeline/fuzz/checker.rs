@@ -116,10 +116,7 @@ impl<'c> Checker<'c> {
                 assert!(self.open(*connection).kept, "a stream nobody asked for: {event:?}");
                 assert!(self.streams.insert(*id, Vec::new()).is_none(), "said twice: {event:?}");
             }
-            Event::Parts(stream, parts) => {
-                assert!(!parts.is_empty());
-                parts.iter().for_each(|part| self.part(*stream, *part));
-            }
+            Event::Part(stream, part) => self.part(*stream, *part),
             Event::Plaintext(stream, start, bytes) => {
                 assert!(self.streams.contains_key(stream), "bytes of a stream that was not said: {event:?}");
                 assert!(start.checked_add(bytes.len() as u64).is_some());

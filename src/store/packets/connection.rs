@@ -93,6 +93,7 @@ impl Connection {
             }
             self.bytes -= front.packet.size();
             out.push(&front.packet, &mut sent.line, &mut self.chunk)?;
+            out.reuse(front.packet.data);
         }
         Ok(())
     }

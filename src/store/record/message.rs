@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rusqlite::{Row, Statement, params};
 
 use super::Columns;
+use super::rows::Insert;
 use crate::capture::{Limits, PacketNumber, Span, StreamId, Time};
 use crate::decode::Direction;
 use crate::decode::exchange::ExchangeNumber;
@@ -262,6 +263,9 @@ pub(in crate::store) fn write(
     ])?;
     Ok(inserted == 1)
 }
+
+/// Parameters: the key, the text.
+pub(in crate::store) const TEXT_ROWS: Insert<2> = Insert("INSERT OR IGNORE INTO message_text (id, text)");
 
 /// Parameters as [`write_link`] binds them.
 pub(in crate::store) const INSERT_LINK: &str =

@@ -1,8 +1,10 @@
 //! Streams, and where their bytes came from.
 
-use rusqlite::{Row, Statement, params};
+use rusqlite::Row;
+use rusqlite::types::ToSqlOutput;
 
 use super::Columns;
+use super::rows::Insert;
 use crate::capture::{Origin, PacketNumber, Part, Span, StreamId};
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::{ConnectionId, Direction, Side};
@@ -16,18 +18,16 @@ const PART: usize = 12;
 /// Parts of one row: some 700 bytes at most, so that SQLite never needs a second page for it.
 pub(in crate::store) const PARTS: usize = 64;
 
-/// Parameters as [`write_stream`] binds them. What a stream is never changes.
-pub(in crate::store) const INSERT_STREAM: &str =
-    "INSERT OR IGNORE INTO stream (id, connection, kind, which, exchange, parts) VALUES (?, ?, ?, ?, ?, ?)";
+/// Columns as [`stream_row`] gives them. What a stream is never changes.
+pub(in crate::store) const STREAM_ROWS: Insert<6> =
+    Insert("INSERT OR IGNORE INTO stream (id, connection, kind, which, exchange, parts)");
 
-/// Writes what a stream is, and its first parts where they are known by now; says whether it is new.
-pub(in crate::store) fn write_stream(
-    statement: &mut Statement<'_>,
+/// What a stream is, and its first parts where they are known by now.
+pub(in crate::store) fn stream_row(
     capture: CaptureId,
-    stream: Stream,
-    parts: &[Part],
-) -> rusqlite::Result<bool> {
-    let (kind, which, exchange) = match stream.kind {
+    (stream, parts): (Stream, Option<&[(StreamId, Part)]>),
+) -> [ToSqlOutput<'static>; 6] {
+    let (kind, which, exchange): (i64, i64, _) = match stream.kind {
         StreamKind::Tcp(side) => (0, side.code(), None),
         StreamKind::Pipe(descriptor) => (1, descriptor.into(), None),
         StreamKind::Body(exchange, direction) => (2, direction.code(), Some(exchange)),
@@ -36,15 +36,14 @@ pub(in crate::store) fn write_stream(
         StreamKind::WebSocket(exchange, direction) => (5, direction.code(), Some(exchange)),
         StreamKind::Plaintext(side) => (6, side.code(), None),
     };
-    let inserted = statement.execute(params![
-        Key::new(capture, stream.id.0.into()),
-        Key::new(capture, stream.connection.0.into()),
-        kind,
-        which,
-        exchange.map(|number| number.0 as i64),
-        (!parts.is_empty()).then(|| put_parts(0, parts)),
-    ])?;
-    Ok(inserted == 1)
+    [
+        Key::new(capture, stream.id.0.into()).0.into(),
+        Key::new(capture, stream.connection.0.into()).0.into(),
+        kind.into(),
+        which.into(),
+        ToSqlOutput::Owned(exchange.map(|number| number.0 as i64).into()),
+        ToSqlOutput::Owned(parts.map(|parts| put_parts(0, parts)).into()),
+    ]
 }
 
 /// Columns as [`read_stream`] takes them.
@@ -73,14 +72,20 @@ pub(in crate::store) fn read_stream(row: &Row<'_>) -> anyhow::Result<Stream> {
 pub(in crate::store) const INSERT_PLAINTEXT: &str =
     "INSERT OR IGNORE INTO plaintext (stream, start, data) VALUES (?, ?, ?)";
 
-/// Parameters: the stream's key, where the first part starts, the parts as [`put_parts`] writes them.
-pub(in crate::store) const INSERT_PARTS: &str = "INSERT OR IGNORE INTO part (stream, start, parts) VALUES (?, ?, ?)";
+/// Columns as [`part_row`] gives them.
+pub(in crate::store) const PART_ROWS: Insert<3> = Insert("INSERT OR IGNORE INTO part (stream, start, parts)");
+
+/// Parts of a stream that come later, which has this key.
+pub(in crate::store) fn part_row((stream, parts): (Key, &[(StreamId, Part)])) -> [ToSqlOutput<'static>; 3] {
+    let start = parts.first().map_or(0, |(_, part)| part.start);
+    [stream.0.into(), (start as i64).into(), ToSqlOutput::Owned(put_parts(start, parts).into())]
+}
 
 /// Parts of one row, of which the gap before the first begins at `end`: `(gap, length, origin)` each.
-pub(in crate::store) fn put_parts(mut end: u64, parts: &[Part]) -> Vec<u8> {
+fn put_parts(mut end: u64, parts: &[(StreamId, Part)]) -> Vec<u8> {
     let mut out = Encoder(Vec::with_capacity(PART * parts.len()));
     let (mut packet, mut offset) = (0, 0);
-    for part in parts {
+    for (_, part) in parts {
         out.step(end, part.start);
         out.u64(part.end.saturating_sub(part.start));
         end = part.end;

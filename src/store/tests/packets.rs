@@ -320,7 +320,7 @@ pub(super) fn record_a_session(writer: &mut Writer) {
         message.packets = vec![packet];
         let part =
             Part { start: message.span.start, end: message.span.end, origin: Origin::Packet { packet, offset: 6 } };
-        wire.writer.event(Event::Parts(StreamId(1), vec![part]));
+        wire.writer.event(Event::Part(StreamId(1), part));
         wire.writer.told_message(message);
         let exchange = Exchange { number: ExchangeNumber(number), connection: ConnectionId(1), ..Exchange::default() };
         wire.writer.event(Event::Exchange(Box::new(exchange)));

@@ -296,18 +296,15 @@ proptest! {
             handed.append(streams[stream], length, origin);
             if index % commit_every == 0 {
                 // The pipeline hands over what it forgets, a stream at a time.
-                let mut parts = Vec::new();
-                handed.forget(streams[stream], handed.length(streams[stream]) / 2, |part| parts.push(part));
-                writer.event(Event::Parts(streams[stream], parts));
+                let id = streams[stream];
+                handed.forget(id, handed.length(id) / 2, |part| writer.event(Event::Part(id, part)));
                 writer.commit().unwrap();
             }
         }
         for stream in &streams {
-            let mut parts = Vec::new();
-            handed.close(*stream, |part| parts.push(part));
             // Some are told what they are for the second time, with parts behind those that are there.
             writer.event(Event::Stream(declaration(*stream)));
-            writer.event(Event::Parts(*stream, parts));
+            handed.close(*stream, |part| writer.event(Event::Part(*stream, part)));
         }
         writer.commit().unwrap();
 
@@ -370,7 +367,7 @@ fn a_walk_that_goes_round_in_a_circle_is_refused() {
     let whole = |stream| Span { stream: StreamId(stream), start: 0, end: 10 };
     for (stream, below) in [(1, 2), (2, 1)] {
         let origin = Origin::Copied { stream: StreamId(below), offset: 0 };
-        writer.event(Event::Parts(StreamId(stream), vec![Part { start: 0, end: 10, origin }]));
+        writer.event(Event::Part(StreamId(stream), Part { start: 0, end: 10, origin }));
     }
     writer.commit().unwrap();
     let reader = Reader::open(&*path).unwrap();

@@ -42,6 +42,15 @@ pub(super) struct Open {
     ended: [bool; 2],
     /// Whether it was said that not all packets of a direction are listed.
     listed: [bool; 2],
+    /// A head came since that was last asked.
+    headed: bool,
+}
+
+impl Open {
+    /// The exchange, where a head of it came since this was last asked.
+    pub(super) fn headed(&mut self) -> Option<&Exchange> {
+        std::mem::take(&mut self.headed).then_some(&self.exchange)
+    }
 }
 
 impl Exchanges {
@@ -151,7 +160,7 @@ impl Exchanges {
             let number = ExchangeNumber(shared.exchanges);
             let exchange =
                 Exchange { number, connection: id, h2_stream, http_version: head.version, ..Exchange::default() };
-            Box::new(Open { exchange, bodies: [None, None], ended: [false; 2], listed: [false; 2] })
+            Box::new(Open { exchange, bodies: [None, None], ended: [false; 2], listed: [false; 2], headed: false })
         });
         if !keep_secrets {
             let (side, offset) = (layer.connected.sender(direction), head.offset);
@@ -208,6 +217,10 @@ impl Exchanges {
             }
         }
         open.bodies[direction as usize] = Some(body);
+        open.headed = true;
+        if layer.shared.options.store {
+            layer.shared.headed.insert(layer.id);
+        }
         (layer.sink)(Unit::Head(exchange, direction, layer.connected));
         if let Some(anomaly) = anomaly {
             layer.anomaly(Some(direction), Some(exchange.number), Some(span), anomaly);
