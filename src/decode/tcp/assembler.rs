@@ -348,6 +348,8 @@ impl Assembler {
         if let Some((_, behind)) = self.held.range(end..).next() {
             sighting.acknowledged = sighting.acknowledged.min(behind.sighting.acknowledged);
         }
+        self.split_what_knew_more(start, sighting.acknowledged);
+        self.split_what_knew_more(end, sighting.acknowledged);
         let mut difference = Difference::default();
         let first = match self.held.range(..=start).next_back() {
             Some((before, piece)) if before + piece.bytes.len() as u64 > start => *before,
@@ -446,6 +448,15 @@ impl Assembler {
         }
         while let Some((&start, _)) = self.held.range(position..).next_back() {
             self.remove(start);
+        }
+    }
+
+    /// Makes two pieces of the one around `border`, where a segment begins or ends whose sender had seen less than that of the piece:
+    /// what came again later, with other borders, is told apart by what it came again from.
+    fn split_what_knew_more(&mut self, border: u64, acknowledged: u64) {
+        let around = self.held.range(..border).next_back();
+        if let Some((&start, _)) = around.filter(|(_, piece)| piece.sighting.acknowledged > acknowledged) {
+            self.split(start, border);
         }
     }
 

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::super::fuzz::{Said, fuzz_tcp};
+use super::super::Flags;
 use super::talk::{Bench, Frame, Talk, bytes, run, told, whole};
 use crate::capture::{Limits, Time};
 use crate::decode::Side::{self, First, Second};
@@ -89,6 +90,40 @@ proptest! {
                 copy.payload = bytes(copy.side, start, length);
             }
             frames.insert(place.max(original + 1).min(frames.len()), copy);
+        }
+        prop_assert_eq!(told(&run(&frames)), whole(&turns));
+    }
+
+    /// What its sender sends again, cut elsewhere, knows all that was said since; the capture holds it before the first sending, or behind.
+    #[test]
+    fn copies_that_know_more_in_any_order_change_nothing(
+        ((turns, talk), again) in (talk(), prop::collection::vec((any::<prop::sample::Index>(), 0..900usize, 2..900usize), 1..12)),
+        places in prop::collection::vec(any::<prop::sample::Index>(), 250),
+    ) {
+        let mut frames = talk.frames.clone();
+        let handshake = 3;
+        for (which, before, length) in again {
+            // A copy of bytes up to the end of this frame and a part of those before it, sent at the end of the conversation.
+            let of = which.get(&talk.frames[handshake..]);
+            let last = talk.frames.iter().rev().find(|frame| frame.side == of.side && frame.flags & Flags::FIN == 0);
+            let Some(last) = last.filter(|_| !of.payload.is_empty()) else { continue };
+            let initial = talk.frames.iter().find(|frame| frame.side == of.side).map_or(0, |frame| frame.sequence);
+            let first = initial.wrapping_add(1);
+            let end = of.sequence.wrapping_sub(first) as usize + of.payload.len();
+            let end = end - before.min(of.payload.len() - 1);
+            let start = end.saturating_sub(length);
+            frames.push(Frame {
+                sequence: first.wrapping_add(start as u32),
+                payload: bytes(of.side, start as u64, end - start),
+                acknowledgment: last.acknowledgment,
+                flags: Flags::ACK | Flags::PSH,
+                time: talk.frames.last().map_or(0, |frame| frame.time),
+                ..of.clone()
+            });
+        }
+        prop_assume!(frames.len() < 250);
+        for at in (handshake + 1..frames.len()).rev() {
+            frames.swap(at, handshake + places[at].index(at + 1 - handshake));
         }
         prop_assert_eq!(told(&run(&frames)), whole(&turns));
     }
