@@ -24,7 +24,7 @@ pub struct Arguments {
     #[command(subcommand)]
     pub command: Option<Command>,
     /// Where sessions are saved [default: $MCPTAP_DB, else mcptap/mcptap.db in the XDG data directory]
-    #[arg(long, global = true, value_name = "PATH", env = "MCPTAP_DB", hide_env = true)]
+    #[arg(long, global = true, value_name = "PATH")]
     pub db: Option<PathBuf>,
     /// Colour: on a terminal unless NO_COLOR is set, always, or never
     #[arg(long, global = true, value_enum, default_value_t = Colour::Auto, value_name = "WHEN")]

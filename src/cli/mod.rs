@@ -30,7 +30,7 @@ mod wrap;
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
@@ -108,6 +108,8 @@ fn is_target(word: &str) -> bool {
 
 fn run(arguments: Arguments) -> Result<ExitCode> {
     let Arguments { command, db, color } = arguments;
+    // Read here: where clap reads it, an error's usage line says that `--db` is required.
+    let db = db.or_else(|| std::env::var_os("MCPTAP_DB").filter(|path| !path.is_empty()).map(PathBuf::from));
     match command {
         Some(Command::Read(read)) => read::run(read, db, color),
         #[cfg(feature = "tui")]

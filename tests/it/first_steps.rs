@@ -19,6 +19,22 @@ fn the_demo_shows_its_recordings_and_says_what_to_do_next() {
     assert!(next.contains("mcptap wrap -- CMD"), "{next}");
 }
 
+/// The database of the environment is where `--db` would be, and no part of what a command wants.
+#[test]
+fn the_database_may_stand_in_the_environment() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let database = folder.path().join("elsewhere.db");
+    let said = |words: &[&str]| {
+        let done = mcptap().env("MCPTAP_DB", &database).args(words).output().expect("mcptap runs");
+        (done.status.code(), String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned())
+    };
+    let (code, error) = said(&["show"]);
+    assert!(code == Some(2) && error.contains("Usage: mcptap show <TARGET>"), "{error}");
+    let capture = root().join("samples/weather/capture.pcapng");
+    assert_eq!(said(&["read", "--save", &capture.to_string_lossy()]).0, Some(0));
+    assert!(database.is_file() && said(&["sessions"]).1.contains("weather-sample"));
+}
+
 #[test]
 fn the_doctor_tries_everything() {
     let folder = tempfile::tempdir().unwrap();
