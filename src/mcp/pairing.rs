@@ -38,6 +38,8 @@ pub enum Scope {
     Session(Option<ExchangeNumber>),
     /// Only in this exchange: there is no other link between the two (stateless servers).
     Exchange(ExchangeNumber),
+    /// Nowhere: what was asked was not captured, so nothing that was is it.
+    Unseen,
 }
 
 /// What became of an answer.
@@ -47,6 +49,8 @@ pub enum Answered {
     Request(Pending),
     /// No request of the other side has this id.
     Unknown,
+    /// Its request was not captured.
+    Unseen,
     /// The request with this id was answered before.
     Again,
     /// Several requests with this id are open.
@@ -132,11 +136,12 @@ impl Pairing {
         let exchange = match scope {
             Scope::Exchange(exchange) => Some(exchange),
             Scope::Session(exchange) => exchange,
+            Scope::Unseen => return Answered::Unseen,
         };
         let in_exchange = |pending: &Pending| exchange.is_some() && pending.exchange == exchange;
         let position = match (same.iter().position(in_exchange), scope) {
             (Some(position), _) => Some(position),
-            (None, Scope::Exchange(_)) => None,
+            (None, Scope::Exchange(_) | Scope::Unseen) => None,
             (None, Scope::Session(_)) => match same {
                 [] => None,
                 [_] => Some(0),

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use super::message::Transport;
 use crate::capture::Time;
 use crate::capture::pipe::Exit;
-use crate::decode::ConnectionId;
+use crate::decode::{ConnectionId, Endpoints};
 
 /// The number of a session, 1-based in order of appearance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,6 +41,11 @@ pub enum Peers {
         /// The name the person gave it.
         name: Option<String>,
     },
+}
+
+/// Whether a connection between these ends is one of the client's host to the server.
+pub fn are_between([one, other]: Endpoints, client: SocketAddr, server: SocketAddr) -> bool {
+    [(one, other), (other, one)].iter().any(|(from, to)| from.ip() == client.ip() && *to == server)
 }
 
 /// One MCP conversation.

@@ -138,6 +138,7 @@ impl Tracker {
     pub fn text(&mut self, text: Text<'_>, connected: &Connected, sink: &mut Sink<'_>) {
         self.give_up_due(text.time, sink);
         self.read(text, connected, false, sink);
+        self.name_known(sink);
     }
 
     /// Reads a text; one that was kept back before is not again.
@@ -227,7 +228,7 @@ impl Tracker {
             place.first_message = Some(MessageNumber(self.last_message + 1));
         }
         let place = self.exchanges.get(&exchange)?;
-        let is_midway = is_midway(place, text);
+        let is_midway = is_midway(place, text.direction);
         let number = match self.home(place, text, single, initialize, connected) {
             Some(number) => number,
             None => {
@@ -257,6 +258,8 @@ impl Tracker {
         if let Some(state) = self.sessions.get_mut(&number) {
             state.is_initialized |= initialize;
             state.is_stray &= is_midway;
+            // A stream that began before the capture is of a session that did.
+            state.begun &= state.is_initialized || !(is_midway && connected.is_midway);
             if let (None, Some(id)) = (&state.session.session_id, session_id) {
                 state.session.session_id = Some(id.as_ref().to_owned());
                 state.changed = true;
@@ -384,10 +387,13 @@ impl Tracker {
             link: None,
             findings: Vec::new(),
         };
-        let is_unasked = state.session.transport != Transport::HttpSse && place.is_some_and(Place::is_unasked);
+        let answers_here = state.session.transport != Transport::HttpSse;
+        let is_unasked = answers_here && place.is_some_and(Place::is_unasked);
+        let is_unseen = answers_here && place.is_some_and(|place| place.is_unknown() && !place.asked);
         let scope = match (exchange, text.direction) {
             // A client's answer comes in an exchange of its own.
             (None, _) | (_, Direction::ClientToServer) => Scope::Session(None),
+            (Some(_), Direction::ServerToClient) if is_unseen => Scope::Unseen,
             // What was asked there was not seen, so nothing that was seen is it.
             (Some(exchange), Direction::ServerToClient) if state.stateless || is_unasked => Scope::Exchange(exchange),
             (exchange, Direction::ServerToClient) => Scope::Session(exchange),
@@ -397,7 +403,11 @@ impl Tracker {
         let version = state.session.protocol_version.as_deref().and_then(Revision::named);
         let asks = !version.is_some_and(Revision::is_stateless);
         let elsewhere = !state.stateless || (asks && text.direction == Direction::ClientToServer);
-        let is_patient = text.is_http() && elsewhere && (state.begun || self.early.may_begin(number));
+        let may_follow = || {
+            let waits = |place| self.nameless.waits_beside(place, text.connection);
+            state.begun || self.early.may_begin(number) || place.is_some_and(waits)
+        };
+        let is_patient = text.is_http() && elsewhere && may_follow();
         self.tell(Box::new(message), scope, oddities, is_patient, sink);
     }
 

@@ -14,7 +14,7 @@ use crate::capture::{Packet, PacketNumber, PacketRange, Ranges, Time};
 use crate::decode::stack::{Connected, Unit};
 use crate::decode::tcp::{Analysis, Facts, Flags, SegmentFact};
 use crate::decode::tls::Secrecy;
-use crate::decode::{Anomaly, ConnectionId, Side, dns};
+use crate::decode::{Anomaly, ConnectionId, Endpoints, Side, dns};
 use crate::event::{Connection, ConnectionKind, Detail, Event, Segment};
 use crate::findings::{Checker, Finding, tls, transport};
 use crate::mcp::tracker::{SESSIONS, Tracked, Tracker};
@@ -55,6 +55,9 @@ impl Counts {
 
 /// Anomalies held for a connection until it is known what runs on it.
 const HELD: usize = 64;
+
+/// Connections whose beginning is looked for that the tracker is told of: each text is held against them.
+const BEGINNING: usize = 256;
 
 /// Sessions, and what is known of the connections that carry them.
 #[derive(Debug)]
@@ -208,6 +211,7 @@ impl Sessions {
     pub(super) fn unit(&mut self, unit: Unit<'_>, emit: &mut Emit<'_>) {
         match unit {
             Unit::Text(text, connected) => {
+                self.tracker.beginning(self.beginning());
                 self.track(emit, |tracker, say| tracker.text(text, connected, say));
             }
             Unit::Head(exchange, direction, connected) => {
@@ -364,6 +368,15 @@ impl Sessions {
             }
             _ => known.sessions.iter().any(|carried| carried.session == session),
         }
+    }
+
+    /// The connections whose beginning is looked for, and those of which not all was told that came meanwhile, with their ends.
+    fn beginning(&self) -> Vec<(ConnectionId, Endpoints)> {
+        let ends = |id| match self.connections.get(&id)?.record.kind {
+            ConnectionKind::Tcp(facts) => Some((id, facts.endpoints)),
+            ConnectionKind::Pipe { .. } => None,
+        };
+        self.holes.beginning().take(BEGINNING).filter_map(ends).collect()
     }
 
     /// A session whose server has a name that DNS told, where nothing better is known.

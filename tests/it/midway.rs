@@ -27,6 +27,22 @@ fn assert_apart(what: &str, whole: &Decoded, rest: &Decoded) {
     assert!(held.values().all(|of| of.len() <= 1), "{what}: {held:?}");
 }
 
+/// A question and its answer that are both there are known to be that, whichever connection was read first.
+fn assert_paired(what: &str, whole: &Decoded, rest: &Decoded) {
+    let (texts, told, paired) = (whole.texts(), rest.texts(), rest.pairs());
+    for pair in whole.pairs().keys() {
+        let ends = pair.split("\n  answered by ");
+        let are_told = ends.into_iter().all(|text| texts.get(text) == Some(&1) && told.contains_key(text));
+        assert!(!are_told || paired.contains_key(pair), "{what}: {pair}");
+    }
+}
+
+/// Answers of which it is said that nobody asked.
+fn unknown_ids(decoded: &Decoded) -> usize {
+    let messages = decoded.messages();
+    messages.filter(|message| message.findings.contains(&"jsonrpc-response-unknown-id")).count()
+}
+
 /// Events need no head: all of which every packet is behind the beginning are there, in the only session that there is.
 #[test]
 fn what_goes_on_where_a_capture_begins_is_read() {
@@ -54,6 +70,8 @@ fn what_goes_on_where_a_capture_begins_is_read() {
                 let sessions = rest.sessions();
                 assert!(sessions.len() <= 1, "{what}: {sessions:#?}");
             }
+            assert_paired(&what, &whole, &rest);
+            assert!(unknown_ids(&rest) <= unknown_ids(&whole), "{what}: what an answer answers was sent before");
         }
     }
     // The samples alone have some.

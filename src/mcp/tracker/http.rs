@@ -61,6 +61,7 @@ impl Tracker {
             state.session.transport = Transport::HttpSse;
             state.session.session_id = id_of_endpoint(&place.target);
             state.stateless = false;
+            state.begun = state.is_initialized;
             state.changed = true;
             if state.session.session_id.is_some() {
                 self.places.post_to(place, session);

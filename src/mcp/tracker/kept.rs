@@ -11,7 +11,7 @@ use crate::decode::{ConnectionId, Direction};
 pub(super) struct Kept {
     pub exchange: ExchangeNumber,
     pub connection: ConnectionId,
-    direction: Direction,
+    pub direction: Direction,
     /// Of a server-sent event, its kind and its id.
     event: Option<[Option<String>; 2]>,
     raw: Raw<'static>,

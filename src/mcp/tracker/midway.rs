@@ -17,9 +17,9 @@ use crate::mcp::message::Transport;
 use crate::mcp::places::Place;
 use crate::mcp::session::{Peers, SessionNumber};
 
-/// Whether a text came on a stream whose request was not seen.
-pub(super) fn is_midway(place: &Place, text: &Text<'_>) -> bool {
-    place.is_unknown() && text.direction == Direction::ServerToClient
+/// Whether what goes in a direction came on a stream whose request was not seen.
+pub(super) fn is_midway(place: &Place, direction: Direction) -> bool {
+    place.is_unknown() && direction == Direction::ServerToClient
 }
 
 impl Tracker {
@@ -35,7 +35,7 @@ impl Tracker {
         let found = || self.places.find(place, initialize).filter(|number| self.sessions.contains_key(number));
         // The announcement of the stream may have been lost.
         let is_mute = place.method == "GET" && place.session_id.is_none() && !self.places.has_announced(place.exchange);
-        match is_midway(place, text) {
+        match is_midway(place, text.direction) {
             true => self.asking(place, text, single).or_else(found).or_else(|| self.alone_between(place, connected)),
             false if is_mute => self.asking(place, text, single).or_else(found),
             false if initialize => found().or_else(|| self.overtaken(place, text)),

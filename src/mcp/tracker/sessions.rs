@@ -1,17 +1,15 @@
 //! Which sessions there are: opened, carried by connections, told of changes, ended.
 
-use std::net::SocketAddr;
-
 use rustc_hash::FxHashSet;
 
 use super::state::State;
 use super::{SESSIONS, Sink, Tracked, Tracker};
 use crate::capture::Time;
-use crate::decode::ConnectionId;
+use crate::decode::{ConnectionId, Endpoints};
 use crate::mcp::message::Transport;
 use crate::mcp::operations::Operations;
 use crate::mcp::pairing::{Pairing, Pending};
-use crate::mcp::session::{Peers, Session, SessionNumber};
+use crate::mcp::session::{Peers, Session, SessionNumber, are_between};
 
 impl Tracker {
     pub(super) fn open(
@@ -116,11 +114,9 @@ impl Tracker {
     }
 
     /// Whether these are the addresses of a client's host and of a session's server.
-    pub fn is_between(&self, number: SessionNumber, [one, other]: [SocketAddr; 2]) -> bool {
+    pub fn is_between(&self, number: SessionNumber, ends: Endpoints) -> bool {
         self.sessions.get(&number).is_some_and(|state| match &state.session.peers {
-            Peers::Network { client, server, .. } => {
-                [(one, other), (other, one)].iter().any(|(from, to)| from.ip() == client.ip() && to == server)
-            }
+            Peers::Network { client, server, .. } => are_between(ends, *client, *server),
             Peers::Process { .. } => false,
         })
     }

@@ -91,7 +91,7 @@ impl State {
                     // In one exchange, and where requests are known by their exchange alone, a request comes first.
                     Answered::Unknown if patient && matches!(scope, Scope::Session(_)) => return false,
                     Answered::Unknown if self.begun => oddities.push(Oddity::UnknownId),
-                    Answered::Unknown => {}
+                    Answered::Unknown | Answered::Unseen => {}
                     Answered::Again => oddities.push(Oddity::AnsweredAgain),
                     Answered::Ambiguous => oddities.push(Oddity::Ambiguous),
                 }

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 
-use super::super::fuzz::{Said, fuzz_tcp};
 use super::super::Flags;
+use super::super::fuzz::{Said, fuzz_tcp};
 use super::talk::{Bench, Frame, Talk, bytes, run, told, whole};
 use crate::capture::{Limits, Time};
 use crate::decode::Side::{self, First, Second};
