@@ -124,7 +124,7 @@ impl Pairing {
             self.take(&oldest, 0);
         }
         if self.order.len() > 2 * self.count + 64 {
-            self.order.retain(|key| self.open.contains_key(key));
+            self.forget_answered();
         }
         in_flight
     }
@@ -182,6 +182,20 @@ impl Pairing {
             self.count -= before - same.len();
             !same.is_empty()
         });
+    }
+
+    /// Drops from the order what waits no longer. Clients that always ask with the same id have it there many times: it stays once for each request that
+    /// is open.
+    fn forget_answered(&mut self) {
+        let mut left: FxHashMap<&Key, usize> = self.open.iter().map(|(key, same)| (key, same.len())).collect();
+        let mut kept = VecDeque::with_capacity(self.count);
+        for key in std::mem::take(&mut self.order).into_iter().rev() {
+            if let Some(left) = left.get_mut(&key).filter(|left| **left > 0) {
+                *left -= 1;
+                kept.push_front(key);
+            }
+        }
+        self.order = kept;
     }
 
     fn take(&mut self, key: &Key, position: usize) -> Option<Pending> {
@@ -245,6 +259,18 @@ mod tests {
         assert_eq!(answer(&mut pairing, S2C, "1", Scope::Session(None)), Ok(1));
         assert_eq!(answer(&mut pairing, S2C, "1", Scope::Session(None)), Err(Answered::Again));
         assert_eq!(pairing.open(), 0);
+    }
+
+    #[test]
+    fn one_id_for_all_requests_leaves_nothing_behind() {
+        let mut pairing = Pairing::default();
+        request(&mut pairing, C2S, "2", 1, None);
+        for number in 2..1_000 {
+            request(&mut pairing, C2S, "1", number, None);
+            assert_eq!(answer(&mut pairing, S2C, "1", Scope::Session(None)), Ok(number));
+            assert!(pairing.order.len() <= 70, "{} keys", pairing.order.len());
+        }
+        assert_eq!(answer(&mut pairing, S2C, "2", Scope::Session(None)), Ok(1));
     }
 
     #[test]

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use crate::decode::tcp::{Analysis, Delivery, SegmentFact};
 use crate::decode::{ConnectionId, Piece};
 
+/// Connections with holes that are looked at one by one for each message. Where there are more, anything may still come.
+const MANY: usize = 256;
+
 /// The holes of all connections. Their number is bounded by that of the connections.
 #[derive(Debug, Default)]
 pub(super) struct Holes {
@@ -56,8 +59,13 @@ impl Holes {
         self.open.keys().copied()
     }
 
-    /// Those on which all waits, or waited and is being delivered, since their beginning was looked for.
+    /// Whether there are too many of them to look at each.
+    pub(super) fn are_many(&self) -> bool {
+        self.open.len() > MANY
+    }
+
+    /// Of the first of them those on which all waits, or waited and is being delivered, since their beginning was looked for.
     pub(super) fn beginning(&self) -> impl Iterator<Item = ConnectionId> {
-        self.open.iter().filter(|(_, waiting)| waiting.begins).map(|(id, _)| *id)
+        self.open.iter().take(MANY).filter(|(_, waiting)| waiting.begins).map(|(id, _)| *id)
     }
 }

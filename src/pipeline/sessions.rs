@@ -56,9 +56,6 @@ impl Counts {
 /// Anomalies held for a connection until it is known what runs on it.
 const HELD: usize = 64;
 
-/// Connections whose beginning is looked for that the tracker is told of: each text is held against them.
-const BEGINNING: usize = 256;
-
 /// Sessions, and what is known of the connections that carry them.
 #[derive(Debug)]
 pub(super) struct Sessions {
@@ -355,7 +352,8 @@ impl Sessions {
 
     /// Whether what was sent before a message may be told behind it.
     fn awaits(&self, message: &Message) -> bool {
-        let is_ahead = || self.order.is_doubtful() || self.holes.iter().any(|id| self.may_carry(id, message.session));
+        let may_carry = |id| self.may_carry(id, message.session);
+        let is_ahead = || self.order.is_doubtful() || self.holes.are_many() || self.holes.iter().any(may_carry);
         message.exchange.is_some() && is_ahead()
     }
 
@@ -376,7 +374,7 @@ impl Sessions {
             ConnectionKind::Tcp(facts) => Some((id, facts.endpoints)),
             ConnectionKind::Pipe { .. } => None,
         };
-        self.holes.beginning().take(BEGINNING).filter_map(ends).collect()
+        self.holes.beginning().filter_map(ends).collect()
     }
 
     /// A session whose server has a name that DNS told, where nothing better is known.

@@ -1,6 +1,6 @@
 //! Invariant 6: whatever comes, what is held stays under `Limits`, and what was given up is said.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::io::Write as _;
 
@@ -156,6 +156,7 @@ fn an_attacker_fills_nothing() {
     let mut inputs = frames.iter().zip(1..).map(|(frame, number)| Input::Packet(frame.packet(number)));
     let decoded = Decoded::from(&mut inputs, Options { limits, ..ALL() });
     let mut open = BTreeSet::new();
+    let mut asked: BTreeMap<ConnectionId, BTreeSet<u64>> = BTreeMap::new();
     let mut reached = BTreeSet::new();
     for event in &decoded.events {
         match event {
@@ -171,7 +172,14 @@ fn an_attacker_fills_nothing() {
                 assert!(members <= limits.batch, "message {}: {members} members", message.number.0);
             }
             Event::Session(session) => assert!(session.unanswered <= limits.unanswered as u64, "{session:?}"),
+            Event::Head(exchange) => {
+                let waiting = asked.entry(exchange.connection).or_default();
+                waiting.insert(exchange.number.0);
+                // The one that is asked now, for which another goes.
+                assert!(waiting.len() <= limits.pipelined + 1, "{} exchanges are open", waiting.len());
+            }
             Event::Exchange(exchange) => {
+                asked.entry(exchange.connection).or_default().remove(&exchange.number.0);
                 for half in [&exchange.request, &exchange.response] {
                     assert!(half.packets.len() <= limits.packets_listed, "exchange {}", exchange.number.0);
                     assert!(half.head_end - half.head_start <= limits.head as u64, "exchange {}", exchange.number.0);

@@ -225,6 +225,22 @@ impl Exchanges {
         if let Some(anomaly) = anomaly {
             layer.anomaly(Some(direction), Some(exchange.number), Some(span), anomaly);
         }
+        if direction == Direction::ClientToServer {
+            self.forget_unanswered(layer);
+        }
+    }
+
+    /// Where too many exchanges are open, the one is over that has waited for its response for longest: that was lost, or its request was forgotten.
+    fn forget_unanswered(&mut self, layer: &mut Layer<'_, '_>) {
+        if self.open.len() <= layer.shared.limits.pipelined {
+            return;
+        }
+        let waits = |open: &Open| {
+            open.ended[Direction::ClientToServer as usize] && open.bodies[Direction::ServerToClient as usize].is_none()
+        };
+        if let Some(longest) = self.open.iter().find(|(_, open)| waits(open)).map(|(index, _)| *index) {
+            self.finish(layer, longest);
+        }
     }
 
     pub(super) fn end_body(
