@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use super::args::{Colour, Layers};
 use super::output::{self, Output};
 use super::target::{self, Opened};
+use crate::capture::PacketNumber;
 use crate::export::jsonl;
 use crate::mcp::{MessageNumber, Session};
 use crate::view::layers::{self, Place};
@@ -99,22 +100,32 @@ fn table(opened: &Opened, session: &Session, json: bool, colour: Colour, out: &m
 struct Columns {
     ends: usize,
     packets: usize,
+    /// Packets of a step that are listed one by one.
+    listed: usize,
     detail: usize,
 }
+
+/// Columns of a terminal on which the packets of a step may be listed one by one, and so many of them.
+const WIDE: usize = 160;
+const LISTED: usize = 12;
+/// How many on one that is narrower: the details say more.
+const LISTED_NARROW: usize = 3;
 
 impl Columns {
     fn fitting(steps: &[Step]) -> Columns {
         let widest = |column: &dyn Fn(&Step) -> String, least: usize| {
             steps.iter().map(|step| safe::width(&column(step))).max().unwrap_or(0).max(least)
         };
-        let (ends, packets) = (widest(&Step::ends, 9), widest(&packets, 7).min(48));
+        let terminal = output::terminal_width();
+        let listed = if terminal.is_some_and(|width| width < WIDE) { LISTED_NARROW } else { LISTED };
+        let (ends, packets) = (widest(&Step::ends, 9), widest(&|step| packets(&step.packets, listed), 7).min(48));
         let roles = widest(&role, 0).min(40);
         // On a terminal the details give way; in a file nothing has to.
-        let room = output::terminal_width().map_or(usize::MAX, |width| {
+        let room = terminal.map_or(usize::MAX, |width| {
             width.saturating_sub(4 + 2 + 5 + 2 + ends + 2 + 5 + 2 + packets + 2 + 2 + roles)
         });
         let detail = widest(&|step| step.detail.clone(), 6).min(room.max(24));
-        Columns { ends, packets, detail }
+        Columns { ends, packets, listed, detail }
     }
 
     fn head(&self) -> String {
@@ -136,7 +147,7 @@ impl Columns {
             step.number,
             step.layer,
             safe::pad(&step.ends(), self.ends, Align::Left),
-            safe::pad(&packets(step), self.packets, Align::Left),
+            safe::pad(&packets(&step.packets, self.listed), self.packets, Align::Left),
             safe::pad(&step.detail, self.detail, Align::Left),
             role(step),
         )
@@ -147,12 +158,24 @@ fn role(step: &Step) -> String {
     step.role.map_or("-".to_owned(), |role| format!("{role}: {}", step.about))
 }
 
-/// The packets in a column: all of them up to twelve, else the first and last.
-fn packets(step: &Step) -> String {
-    match &step.packets[..] {
+/// The packets in a column: all of them up to `listed`, else the first and last.
+fn packets(packets: &[PacketNumber], listed: usize) -> String {
+    match packets {
         [] => "-".to_owned(),
-        few if few.len() <= 12 => few.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
-        [first, .., last] => format!("{first}…{last} ({})", step.packets.len()),
+        few if few.len() <= listed => few.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
+        [first, .., last] => format!("{first}…{last} ({})", packets.len()),
         [one] => one.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_narrow_terminal_names_the_first_and_the_last_of_many_packets() {
+        let said = |last, listed| packets(&(1..=last).map(PacketNumber).collect::<Vec<_>>(), listed);
+        assert_eq!([said(0, 3), said(1, 3), said(3, 3), said(4, 3)], ["-", "1", "1,2,3", "1…4 (4)"]);
+        assert_eq!([said(4, 12), said(13, 12)], ["1,2,3,4", "1…13 (13)"]);
     }
 }

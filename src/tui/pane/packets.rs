@@ -141,14 +141,14 @@ fn tcp(facts: &Facts, client: Side) -> Vec<String> {
     for (side, arrow) in [(client, "→"), (client.other(), "←")] {
         let end = &facts.ends[side.index()];
         let mut counted = vec![format!("{arrow} {}, {}", units::count(end.packets, "packet"), units::size(end.bytes))];
-        for (count, what) in [
-            (end.retransmissions, "sent again"),
-            (end.duplicate_acks, "duplicate ACKs"),
-            (end.zero_windows, "zero windows"),
-            (end.keep_alives, "keep-alives"),
-        ] {
-            if count > 0 {
-                counted.push(format!("{count} {what}"));
+        if end.retransmissions > 0 {
+            counted.push(format!("{} sent again", end.retransmissions));
+        }
+        for (times, what) in
+            [(end.duplicate_acks, "duplicate ACK"), (end.zero_windows, "zero window"), (end.keep_alives, "keep-alive")]
+        {
+            if times > 0 {
+                counted.push(units::count(times.into(), what));
             }
         }
         if end.lost > 0 {

@@ -7,7 +7,7 @@ use crate::capture::{Span, StreamId};
 use crate::decode::exchange::Exchange;
 use crate::decode::stream::StreamKind;
 use crate::mcp::{Carrier, Message};
-use crate::view::units::{duration, size};
+use crate::view::units::{count, duration, size};
 
 /// The head of the request or response that carried the message.
 pub(super) fn http(place: &Place<'_>, exchange: &Exchange, message: &Message) -> Result<Layer> {
@@ -71,9 +71,8 @@ pub(super) fn frames(place: &Place<'_>, exchange: &Exchange, message: &Message) 
                 let bytes = format!("{} of its payload, bytes {}..{}", size(part.len()), part.start, part.end);
                 fields.push(Field::new(format!("frame {}", index + 1), bytes).at(At::Stream(*part)));
             }
-            let count = crate::view::units::count(parts.len() as u64, "frame");
             return Ok(Some(Layer {
-                summary: count,
+                summary: count(parts.len() as u64, "frame"),
                 fields,
                 stream: Some(first.stream),
                 range: Some((first.start, last.end)),
@@ -106,7 +105,7 @@ pub(super) fn sse(place: &Place<'_>, message: &Message) -> Result<Layer> {
     let body = below(place, message.span)?;
     let range = body.first().zip(body.last()).map(|(first, last)| (first.start, last.end));
     let length = size(message.span.len());
-    let mut fields = vec![Field::new("data", format!("{length} in {} line(s)", body.len().max(1)))];
+    let mut fields = vec![Field::new("data", format!("{length} in {}", count(body.len().max(1) as u64, "line")))];
     fields.extend(message.sse_id.as_ref().map(|id| Field::new("id", id)));
     if message.redelivered {
         fields.push(Field::new("redelivered", "the event was delivered before").odd());

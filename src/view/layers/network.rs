@@ -12,7 +12,7 @@ use crate::decode::tls::Agreed;
 use crate::event::{Connection, ConnectionKind};
 use crate::mcp::{Carrier, Message};
 use crate::store::KeptPacket;
-use crate::view::units::{duration, size};
+use crate::view::units::{count, duration, size};
 
 use super::At;
 
@@ -102,13 +102,13 @@ fn trouble(facts: &Facts) -> Vec<Field> {
     for side in [Side::First, Side::Second] {
         let end = facts.ends[side.index()];
         let counts = [
-            (end.retransmissions, "retransmissions"),
-            (end.duplicate_acks, "duplicate ACKs"),
-            (end.zero_windows, "zero windows"),
-            (end.keep_alives, "keep-alives"),
+            (end.retransmissions, "retransmission"),
+            (end.duplicate_acks, "duplicate ACK"),
+            (end.zero_windows, "zero window"),
+            (end.keep_alives, "keep-alive"),
         ];
-        let mut odd: Vec<String> =
-            counts.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+        let counted = counts.into_iter().filter(|(times, _)| *times > 0);
+        let mut odd: Vec<String> = counted.map(|(times, what)| count(times.into(), what)).collect();
         if end.lost > 0 {
             odd.push(format!("{} not captured", size(end.lost)));
         }
