@@ -353,7 +353,7 @@ fn is_in_flight_here(message: &Message, history: &History, exchanges: &FxHashMap
     let connection = |exchange| exchanges.get(&exchange).map(|carried: &Carried| carried.connection);
     let Some(here) = message.exchange.map(connection) else { return true };
     let id = message.id.as_deref().unwrap_or_default();
-    let mut same = history.requests.iter().filter(|asked| asked.sender == message.direction && asked.id == id);
+    let mut same = history.requests.each_with_id(message.direction, id);
     same.any(|asked| asked.refused.is_none() && asked.exchange.map(connection) == Some(here))
 }
 

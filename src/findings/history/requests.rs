@@ -169,9 +169,14 @@ impl Requests {
         self.open.values().map(Box::as_ref)
     }
 
-    /// The latest open request of this side with this id.
+    /// The open requests of this side with this id, the latest first.
+    pub fn each_with_id(&self, sender: Direction, id: &str) -> impl Iterator<Item = &Asked> {
+        self.iter().rev().take(LOOKED_AT).filter(move |asked| asked.sender == sender && asked.id == id)
+    }
+
+    /// The latest of them.
     pub fn with_id(&self, sender: Direction, id: &str) -> Option<&Asked> {
-        self.iter().rev().take(LOOKED_AT).find(|asked| asked.sender == sender && asked.id == id)
+        self.each_with_id(sender, id).next()
     }
 
     /// The open request that an answer which matches none was meant for: it has the same id but for its type, or is the only one of the
