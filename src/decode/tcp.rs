@@ -165,7 +165,8 @@ impl Tcp {
         self.advance(segment.time, sink);
         self.segments += 1;
         self.latest = self.latest.max(segment.time);
-        self.disorder = self.disorder.max(self.latest.since(segment.time));
+        // A live clock that is set back by an hour is no hour of packets in disorder.
+        self.disorder = self.disorder.max(self.latest.since(segment.time).min(self.limits.unseen_time));
         let key = FlowKey::of(segment);
         let (slot, side, reused) = self.connection_of(key, segment, sink);
         self.with(slot, self.latest, sink, |connection, context| connection.push(side, segment, reused, context));

@@ -187,6 +187,20 @@ fn a_capture_that_starts_in_the_middle_is_live_after_a_second() {
 }
 
 #[test]
+fn a_live_clock_that_is_set_back_delays_nothing_by_more_than_a_second() {
+    let mut talk = Talk::new(NEAR_WRAP).handshake().say(First, 300, 100).acknowledge(Second);
+    talk.frames.remove(4);
+    let hour = 3_600_000_000_000;
+    talk.frames[..3].iter_mut().for_each(|frame| frame.time += hour);
+    let limits = Limits::live();
+    let mut bench = open_within(&talk, limits);
+    assert_eq!(told(&bench.checker.said), ["opened", "> 0..100"]);
+    let due = talk.frames[2].time + limits.loss_quiet + limits.unseen_time;
+    bench.tcp.advance(Time(due), &mut bench.checker);
+    assert_eq!(told(&bench.checker.said), ["opened", "> 0..100", "> gap 100..200", "> 200..300"]);
+}
+
+#[test]
 fn a_handshake_without_its_syns_is_live_at_once() {
     let talk = Talk::new(NEAR_WRAP).handshake().say(First, 100, 100).say(Second, 300, 100);
     let mut bench = Bench::new(Limits::default());
