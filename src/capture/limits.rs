@@ -77,9 +77,9 @@ impl Default for Limits {
             connections: 65_536,
             reassembly_per_direction: 16 << 20,
             reassembly_total: 64 << 20,
-            loss_packets: 256,
+            loss_packets: 1_024,
             loss_time: 1_000_000_000,
-            loss_segments: 64,
+            loss_segments: 1_024,
             loss_quiet: 64_000_000_000,
             unseen_time: i64::MAX,
             linger_time: 10_000_000_000,
@@ -107,9 +107,9 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Bounds for packets that come as they are captured.
+    /// Bounds for packets that come as they are captured: one clock stamps them, they change places little, and somebody waits for what they say.
     pub fn live() -> Limits {
         let limits = Limits::default();
-        Limits { unseen_time: limits.loss_time, ..limits }
+        Limits { unseen_time: limits.loss_time, loss_packets: 256, loss_segments: 64, ..limits }
     }
 }

@@ -271,14 +271,18 @@ fn what_is_told_before_its_initialize_is_not_out_of_order() {
         post("", r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#),
         json(200, "", r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}"#),
     ];
-    // A second later the first connection is known to have been joined midway.
+    // Some seconds, and segments in order, later the first connection is known to have been joined midway.
+    let [asked, answered] = ["> GET /".to_owned(), "< 204".to_owned()];
+    let elsewhere = ["@ 9".into(), asked.clone(), answered.clone(), asked, answered];
     let later = [
-        "+ 1100".into(),
+        "@ 2".into(),
+        "+ 8100".into(),
         post("", r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#),
         json(200, "", r#"{"jsonrpc":"2.0","id":2,"result":{}}"#),
         post("", r#"{"jsonrpc":"2.0","id":3,"method":"tools/list"}"#),
         json(200, "", r#"{"jsonrpc":"2.0","id":3,"result":{"tools":[]}}"#),
     ];
+    let goes_on = [&goes_on[..], &elsewhere].concat();
     let steps = [&["~ 1".into()], &begins[..], &goes_on, &later].concat();
     let told = messages(&steps);
     let methods: Vec<&str> = told.iter().filter_map(|message| message.method.as_deref()).collect();

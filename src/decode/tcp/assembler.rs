@@ -205,6 +205,11 @@ impl Assembler {
         matches!(self.start, Start::Open { lowest: None, .. }) && self.base == position
     }
 
+    /// Whether nothing is known of this side before `position`, and where it begins is open.
+    pub fn begins_at(&self, position: u64) -> bool {
+        matches!(self.start, Start::Open { lowest: Some(lowest), .. } if lowest == position)
+    }
+
     /// Whether nothing waits here: no piece, no FIN, no open start.
     pub fn is_idle(&self) -> bool {
         self.held.is_empty() && (self.fin.is_none() || self.ended) && self.open_since().is_none()

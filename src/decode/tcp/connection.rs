@@ -55,6 +55,8 @@ pub(super) struct Connection {
     awaits_both: bool,
     /// How late one side's packets may stand behind what the other says of them, in nanoseconds.
     late: i64,
+    /// Where one side seems to begin, whose handshake was not captured, as long as nothing was seen of the other; 0 where nowhere.
+    greeting: u64,
 }
 
 impl Connection {
@@ -75,6 +77,7 @@ impl Connection {
             opened: now,
             awaits_both: true,
             late: 0,
+            greeting: 0,
         }
     }
 
@@ -134,6 +137,7 @@ impl Connection {
         let first = segment.sequence.wrapping_add(u32::from(segment.flags.has(Flags::SYN)));
         let start = own.position(first);
         let follows_ack = segment.length() > 0 && own.was_announced_at(start);
+        let is_next = self.facts.ends[side.index()].packets == 1 && own.begins_at(start);
         if valid && !is_reset && !own.is_settled() {
             own.observe(start, segment.length() > 0 && !segment.could_be_probe(), now);
         }
@@ -157,9 +161,13 @@ impl Connection {
                     && self.facts.ends[side.other().index()].packets == 0
                     && (context.opens)(segment.payload)
                 {
-                    self.sides.iter_mut().for_each(Assembler::settle);
+                    self.greeting = start;
                 }
             }
+        }
+        // The other side goes on where that ACK said, and nothing from before it came meanwhile.
+        if is_next && self.sides[side.other().index()].begins_at(self.greeting) {
+            self.sides.iter_mut().for_each(Assembler::settle);
         }
 
         self.report(side, segment, start, acknowledged, reused, context);

@@ -31,7 +31,10 @@ pub(super) struct Stamp {
 pub(super) enum Patience {
     /// Until `Limits::loss_packets` of the connection or `Limits::loss_time` have gone.
     Short,
-    /// The same, but in a quiet capture longer: packets may have changed places across a pause.
+    /// The same, but in a quiet capture an eighth of `Limits::loss_quiet`: a SYN may stand behind a pause, and what it begins should not stay behind
+    /// what other connections say. A few segments are waited for: where packets changed places, they show it.
+    Start,
+    /// The same, but in a quiet capture `Limits::loss_quiet`: packets may have changed places across a pause.
     Long,
     /// The same, but of packets there may be any number: those of one direction stand behind those of the other.
     Late,
@@ -39,30 +42,39 @@ pub(super) enum Patience {
     Time,
 }
 
+/// Segments whose times hardly all go forward where packets changed places.
+const FEW: u64 = 8;
+
+impl Patience {
+    /// How long is waited at most.
+    fn longest(self, limits: &Limits) -> i64 {
+        match self {
+            Patience::Short | Patience::Time => limits.loss_time,
+            Patience::Start | Patience::Long | Patience::Late => limits.loss_quiet,
+        }
+    }
+}
+
 impl Stamp {
     /// Whether what is waited for since this moment does not come any more. Packets may stand `late` nanoseconds behind where they belong: until then
     /// time proves nothing.
     pub fn has_aged(self, now: Stamp, patience: Patience, late: i64, limits: &Limits) -> bool {
         let time = now.time.since(self.time).saturating_sub(late);
-        let packets = now.packets.saturating_sub(self.packets) >= u64::from(limits.loss_packets);
-        let busy = now.segments.saturating_sub(self.segments) >= u64::from(limits.loss_segments);
-        let long = (time >= limits.loss_time && busy) || time >= limits.loss_quiet;
-        match patience {
-            Patience::Short => packets || time >= limits.loss_time,
-            Patience::Long => packets || long,
-            Patience::Late => long,
-            Patience::Time => time >= limits.loss_time,
-        }
+        let packets = now.packets.saturating_sub(self.packets) >= u64::from(limits.loss_packets)
+            && !matches!(patience, Patience::Late | Patience::Time);
+        let segments = now.segments.saturating_sub(self.segments);
+        let busy = time >= limits.loss_time && segments >= u64::from(limits.loss_segments);
+        let orderly = patience == Patience::Start && time >= limits.loss_quiet / 8 && segments >= FEW;
+        packets || busy || orderly || time >= patience.longest(limits)
     }
 
     /// The next moment at which time alone may end the waiting, after `now`. Those moments depend on nothing but this one, so that it does not
     /// matter when the clock is looked at; they double, so that a clock that jumps passes few.
     pub fn due(self, now: Time, patience: Patience, late: i64, limits: &Limits) -> Option<Time> {
-        let since = after(self.time, late)?;
-        let is_long = matches!(patience, Patience::Long | Patience::Late);
+        let (since, most) = (after(self.time, late)?, patience.longest(limits));
         let mut term = limits.loss_time.max(1);
-        while is_long && term < limits.loss_quiet && after(since, term)? <= now {
-            term = term.saturating_mul(2).min(limits.loss_quiet);
+        while term < most && after(since, term)? <= now {
+            term = term.saturating_mul(2).min(most);
         }
         after(since, term)
     }

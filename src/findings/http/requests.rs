@@ -120,8 +120,13 @@ fn is_behind_handshake(carried: &Carried, history: &History) -> bool {
     is_modern || (history.handshake.answered.is_some() && !is_initialize)
 }
 
+/// What was agreed on may be told later where packets changed places.
 fn version_missing(_: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
-    if is_streamable(history) && carried.version.is_none() && is_behind_handshake(carried, history) {
+    if is_streamable(history)
+        && !history.awaits_bytes
+        && carried.version.is_none()
+        && is_behind_handshake(carried, history)
+    {
         let what = carried.sent.first().and_then(|sent| sent.method_name.as_deref());
         report.say(format!("{} came without it", what.unwrap_or(if carried.is_get { "a GET" } else { "a request" })));
     }

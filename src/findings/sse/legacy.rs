@@ -110,8 +110,8 @@ fn deprecated(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
 /// At the first request of a session that agrees on no revision: for whoever looks at it today, the transport was replaced.
 fn deprecated_without_handshake(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     let history = seen.history;
-    let is_first = seen.is_from_client() && history.messages[Direction::ClientToServer as usize] == 0 && history.begun;
-    if is_first && history.transport == Transport::HttpSse && seen.method != Method::Initialize {
+    let is_first = seen.is_from_client() && history.messages[Direction::ClientToServer as usize] == 0;
+    if is_first && history.is_whole() && history.transport == Transport::HttpSse && seen.method != Method::Initialize {
         report.say("HTTP+SSE, which 2025-03-26 replaced, and no revision was agreed on");
     }
 }

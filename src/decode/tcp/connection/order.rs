@@ -29,6 +29,11 @@ pub(super) struct Run<'a> {
     pub acknowledged: u64,
 }
 
+/// How long an earlier start is looked for: in a file a SYN may stand behind packets that came long after it.
+fn search_patience(limits: &Limits) -> Patience {
+    if limits.unseen_time > limits.loss_time { Patience::Start } else { Patience::Short }
+}
+
 impl Connection {
     /// Delivers all that is held, in causal order, declaring lost what is missing before it.
     pub fn release<S: Sink>(&mut self, context: &mut Context<'_, S>) {
@@ -173,7 +178,10 @@ impl Connection {
             self.stop_awaiting();
         }
         for side in SIDES {
-            if self.search_since(side).is_some_and(|since| since.has_aged(now, Patience::Short, disorder, limits)) {
+            if self
+                .search_since(side)
+                .is_some_and(|since| since.has_aged(now, search_patience(limits), disorder, limits))
+            {
                 self.sides[side.index()].settle();
             }
         }
@@ -237,7 +245,7 @@ impl Connection {
             return after(self.opened, limits.unseen_time);
         }
         if let Some(since) = self.search_since(side) {
-            return since.due(now, Patience::Short, disorder, limits);
+            return since.due(now, search_patience(limits), disorder, limits);
         }
         let (since, patience) = self.waits_since(side)?;
         since.due(now, patience, self.late.saturating_add(disorder), limits)
@@ -274,6 +282,7 @@ impl Connection {
     pub(super) fn keep_within_limit<S: Sink>(&mut self, side: Side, context: &mut Context<'_, S>) {
         let most = context.limits.reassembly_per_direction;
         if self.sides[side.index()].cost() > most && self.stop_awaiting() {
+            self.sides.iter_mut().for_each(Assembler::settle);
             self.give_up(self.stamp(context), context);
         }
         if self.sides[side.index()].cost() <= most {

@@ -208,6 +208,34 @@ fn a_handshake_without_its_syns_is_live_at_once() {
     assert_eq!(told(&bench.checker.said), ["opened", "> 0..100", "< 0..300"]);
 }
 
+/// Where packets changed places, some of another connection may have come seconds later and stand before.
+#[test]
+fn a_syn_behind_a_pause_still_begins_its_connection() {
+    let talk = Talk::new(NEAR_WRAP).handshake().say(First, 100, 100).say(Second, 50, 50);
+    let mut reset = talk.clone();
+    reset.frame(First, Flags::RST, 0);
+    for talk in [talk, reset] {
+        let (syn, behind) = talk.frames.split_first().expect("a handshake");
+        let mut bench = Bench::new(Limits::default());
+        behind.iter().rev().for_each(|frame| bench.push(frame));
+        let last = behind.last().expect("more than a SYN");
+        bench.push_on(&Frame { time: syn.time + 9_000_000_000, ..last.clone() }, 50_001);
+        assert_eq!(told(&bench.checker.said), ["opened", "opened"]);
+        bench.push(syn);
+        assert_eq!(told(&bench.checker.said)[..4], ["opened", "opened", "> 0..100", "< 0..50"]);
+    }
+}
+
+/// A client's second request behind the ACK before it looks like the end of a handshake.
+#[test]
+fn an_ack_and_a_request_alone_are_no_handshake() {
+    let talk = Talk::new(NEAR_WRAP).handshake().say(First, 100, 100).say(Second, 50, 50);
+    let talk = talk.acknowledge(First).say(First, 60, 60).say(Second, 40, 40);
+    let mut bench = Bench::new(Limits::default());
+    [5, 6, 3, 4, 7, 1, 2, 0].into_iter().for_each(|at: usize| bench.push(&talk.frames[at]));
+    assert_eq!(told(&bench.checker.said), ["opened", "> 0..100", "< 0..50", "> 100..160", "< 50..90"]);
+}
+
 #[test]
 fn an_answer_behind_its_ack_is_no_handshake_whose_syns_are_missing() {
     let talk = Talk::new(NEAR_WRAP).handshake().say(First, 100, 100).acknowledge(Second).say(Second, 50, 50);

@@ -34,7 +34,7 @@ pub fn bytes(side: Side, start: u64, length: usize) -> Vec<u8> {
 }
 
 /// Two ends that speak in turn, each having seen all that the other said before.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Talk {
     pub frames: Vec<Frame>,
     initial: [u32; 2],
