@@ -7,6 +7,7 @@ use crate::findings::carried::{Carried, is_success, media_type};
 use crate::findings::history::History;
 use crate::findings::report::Report;
 use crate::findings::{Check, Rule, Severity};
+use crate::mcp::Transport;
 use crate::mcp::revision::Revision::{V2025_03_26, V2025_06_18, V2025_11_25};
 use crate::mcp::revision::Revisions;
 
@@ -28,8 +29,9 @@ static CONTENT_TYPE: Rule = Rule {
 
 fn content_type(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
     let has_request = carried.sent.iter().any(|sent| sent.kind == Kind::Request);
-    // What is accepted to be answered on the stream of HTTP+SSE may be told before that stream.
-    let may_be_legacy = exchange.status == Some(202) && history.awaits_bytes;
+    // What is accepted to be answered on the stream of HTTP+SSE may be told before that stream, and the capture may begin behind the stream's.
+    let is_undecided = history.awaits_bytes || history.transport == Transport::Http;
+    let may_be_legacy = exchange.status == Some(202) && is_undecided;
     if !is_streamable(history) || !has_request || !is_success(exchange) || may_be_legacy {
         return;
     }
@@ -126,7 +128,7 @@ fn no_challenge(exchange: &Exchange, _: &Carried, _: &History, report: &mut Repo
 
 #[cfg(test)]
 mod tests {
-    use crate::findings::testing::{fires, header, http_session, json, post, silent};
+    use crate::findings::testing::{fires, header, http_session, json, post, session, silent};
 
     const VERSION: &str = "2025-06-18";
 
@@ -139,6 +141,13 @@ mod tests {
         let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
         fires("http-response-content-type", &asked(ping, "< 200\nContent-Type: text/plain\n\nhello"));
         silent("http-response-content-type", &asked(ping, &json(200, "", r#"{"jsonrpc":"2.0","id":1,"result":{}}"#)));
+        // What begins like this may be HTTP+SSE, whose stream was open before the capture.
+        let initialize = &session(VERSION, &[])[0][2..];
+        let begun =
+            |answer: &str| [format!("> POST /mcp\nContent-Type: application/json\n\n{initialize}"), answer.to_owned()];
+        silent("http-response-content-type", &begun("< 202\n\n"));
+        fires("http-response-content-type", &begun("< 200\nContent-Type: text/plain\n\nhello"));
+        fires("http-response-content-type", &asked(ping, "< 202\n\n"));
         fires("http-401-no-challenge", &asked(ping, "< 401\n\n"));
         silent("http-401-no-challenge", &asked(ping, "< 401\nWWW-Authenticate: Bearer\n\n"));
     }
