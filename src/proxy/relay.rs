@@ -201,10 +201,11 @@ impl<'p> Relay<'p> {
                 }
             }
         };
-        self.is_deaf |= server.send(&self.out).is_err();
+        // Noted before it is passed on: what it leads to may come on another connection, and must not be noted before.
         if let Some(track) = &mut self.track {
-            track.sent(self.came, mem::take(&mut self.out));
+            track.sent(self.came, self.out.clone());
         }
+        self.is_deaf |= server.send(&self.out).is_err();
         Ok(())
     }
 
@@ -246,10 +247,10 @@ impl<'p> Relay<'p> {
             self.proxy.say(&format!("clients are redirected to {place}: what they say there does not pass here"));
         }
         if !self.out.is_empty() {
-            self.client.send(&self.out).map_err(|_| Over::Broken)?;
             if let Some(track) = &mut self.track {
-                track.received(self.came, mem::take(&mut self.out));
+                track.received(self.came, self.out.clone());
             }
+            self.client.send(&self.out).map_err(|_| Over::Broken)?;
         }
         if self.ended.1 {
             if !self.talk.was_answered() && self.talk.waiting() > 0 {
