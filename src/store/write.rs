@@ -185,14 +185,16 @@ impl Writer {
     /// again. Only beyond 64 MiB that wait are records given up and counted, see [`Counts::lost`].
     pub fn commit(&mut self) -> anyhow::Result<()> {
         self.close_chunks();
-        self.write(None)
+        let result = self.write(None);
+        // A moment without packets: the next may be long, and what then waits is little.
+        self.pending.rest();
+        result
     }
 
     /// Nothing comes for a while: gives up memory that is kept to be used again.
     pub fn rest(&mut self) {
         // Whatever that fails at, it costs some memory.
         let _ = self.db.as_ref().map(Connection::release_memory);
-        self.pending.rest();
         self.packer.rest();
         self.packets.rest();
     }
