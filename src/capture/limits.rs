@@ -112,4 +112,9 @@ impl Limits {
         let limits = Limits::default();
         Limits { unseen_time: limits.loss_time, loss_packets: 256, loss_segments: 64, ..limits }
     }
+
+    /// Whether nothing is waited for longer than somebody who watches would.
+    pub fn is_live(&self) -> bool {
+        self.unseen_time <= self.loss_time
+    }
 }

@@ -16,7 +16,7 @@ use crossbeam_channel::bounded;
 use super::args::{self, Colour};
 use super::printer::Printer;
 use super::{filter, stop, target};
-use crate::capture::Packet;
+use crate::capture::{Limits, Packet};
 use crate::decode::uri;
 use crate::engine::queue::Queue;
 use crate::engine::saver::{self, Saver};
@@ -71,7 +71,8 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     };
     let saver = writer.map(|writer| Saver::new(writer, true));
     let detail = if saver.is_some() { Detail::Store } else { Detail::Messages };
-    let options = Options { detail, keep_secrets: arguments.keep_secrets, ..Options::default() };
+    let options =
+        Options { limits: Limits::live(), detail, keep_secrets: arguments.keep_secrets, ..Options::default() };
     let mut pipeline = Pipeline::new(options);
     let printer = Printer::new(arguments.json, colour, filter, true);
     let mut listeners = Both(Watched(Some(printer)), saver);

@@ -31,7 +31,7 @@ pub(super) struct Run<'a> {
 
 /// How long an earlier start is looked for: in a file a SYN may stand behind packets that came long after it.
 fn search_patience(limits: &Limits) -> Patience {
-    if limits.unseen_time > limits.loss_time { Patience::Start } else { Patience::Short }
+    if limits.is_live() { Patience::Short } else { Patience::Start }
 }
 
 impl Connection {
@@ -178,10 +178,8 @@ impl Connection {
             self.stop_awaiting();
         }
         for side in SIDES {
-            if self
-                .search_since(side)
-                .is_some_and(|since| since.has_aged(now, search_patience(limits), disorder, limits))
-            {
+            let since = self.search_since(side);
+            if since.is_some_and(|since| since.has_aged(now, search_patience(limits), disorder, limits)) {
                 self.sides[side.index()].settle();
             }
         }
