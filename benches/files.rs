@@ -2,7 +2,7 @@
 
 use divan::Bencher;
 use divan::counter::{BytesCount, ItemsCount};
-use mcptap::capture::{LinkType, Packet, PacketNumber, Time};
+use mcptap_core::internal::capture::{LinkType, Packet, PacketNumber, Time};
 use mcptap::export::pcapng::Writer;
 use mcptap::source::reader::Reader;
 use mcptap::source::{Item, Source};

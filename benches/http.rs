@@ -2,11 +2,11 @@
 
 use divan::counter::BytesCount;
 use divan::{Bencher, black_box};
-use mcptap::capture::Limits;
-use mcptap::decode::http1::{Http1, Seen};
-use mcptap::decode::lines::Lines;
-use mcptap::decode::sse::Sse;
-use mcptap::decode::{Direction, Piece};
+use mcptap_core::internal::capture::Limits;
+use mcptap_core::internal::decode::http1::{Http1, Seen};
+use mcptap_core::internal::decode::lines::Lines;
+use mcptap_core::internal::decode::sse::Sse;
+use mcptap_core::internal::decode::{Direction, Piece};
 
 fn main() {
     divan::main();

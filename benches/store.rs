@@ -6,13 +6,13 @@
 use std::sync::Mutex;
 
 use divan::counter::BytesCount;
-use mcptap::capture::{LinkType, Origin, Packet, PacketNumber, PacketRange, Part, Span, StreamId, Time};
-use mcptap::decode::exchange::{Exchange, ExchangeNumber, Half};
-use mcptap::decode::jsonrpc::{Envelope, Kind};
-use mcptap::decode::tcp::{Analysis, Flags};
-use mcptap::decode::{ConnectionId, Direction, Side};
-use mcptap::event::{Event, Segment, Stream, StreamKind};
-use mcptap::mcp::{Carrier, Message, MessageNumber, Peers, Session, SessionNumber, Transport};
+use mcptap_core::internal::capture::{LinkType, Origin, Packet, PacketNumber, PacketRange, Part, Span, StreamId, Time};
+use mcptap_core::internal::decode::exchange::{Exchange, ExchangeNumber, Half};
+use mcptap_core::internal::decode::jsonrpc::{Envelope, Kind};
+use mcptap_core::internal::decode::tcp::{Analysis, Flags};
+use mcptap_core::internal::decode::{ConnectionId, Direction, Side};
+use mcptap_core::internal::event::{Event, Segment, Stream, StreamKind};
+use mcptap_core::internal::mcp::{Carrier, Message, MessageNumber, Peers, Session, SessionNumber, Transport};
 use mcptap::source::Source;
 use mcptap::store::{
     CaptureId, CaptureInfo, CaptureKind, Key, Options, Page, Place, Reader, Scope, Selection, Stored, Summary, Writer,

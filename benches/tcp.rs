@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 
 use divan::counter::{BytesCount, ItemsCount};
-use mcptap::capture::{Limits, PacketNumber, PacketRange, Time};
-use mcptap::decode::tcp::{Delivery, Facts, Flags, Segment, SegmentFact, Sink, Tcp};
-use mcptap::decode::{Anomaly, ConnectionId, Piece, Side};
+use mcptap_core::internal::capture::{Limits, PacketNumber, PacketRange, Time};
+use mcptap_core::internal::decode::tcp::{Delivery, Facts, Flags, Segment, SegmentFact, Sink, Tcp};
+use mcptap_core::internal::decode::{Anomaly, ConnectionId, Piece, Side};
 
 /// Counts bytes, so that nothing is optimised away.
 #[derive(Default)]

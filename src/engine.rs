@@ -1,5 +1,6 @@
 //! The one file that joins a source to the pipeline and to those who listen.
 
+pub mod fuzz;
 mod memory;
 pub mod queue;
 pub mod saver;

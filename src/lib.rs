@@ -14,19 +14,15 @@
 //!
 //! Modules in reading order. `docs/architecture.md` is the guide.
 
-pub mod capture;
+use mcptap_core::internal::{capture, decode, event, findings, mcp, pipeline};
+
 pub mod cli;
 pub mod compare;
-pub mod decode;
 pub mod engine;
-pub mod event;
 pub mod export;
 pub mod filter;
-pub mod findings;
 pub mod listen;
-pub mod mcp;
 pub mod mock;
-pub mod pipeline;
 #[cfg(feature = "http")]
 pub mod proxy;
 pub mod replay;
@@ -34,4 +30,7 @@ pub mod source;
 pub mod store;
 #[cfg(feature = "tui")]
 pub mod tui;
+#[cfg(test)]
+#[path = "core/mcp/talk.rs"]
+mod talk;
 pub mod view;

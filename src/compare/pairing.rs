@@ -206,7 +206,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::mcp::talk::read;
+    use crate::talk::read;
 
     /// The report on two conversations, with the numbers of the answers that were read for it.
     fn compared(talks: [&str; 2]) -> (Report, Vec<(usize, u64)>) {

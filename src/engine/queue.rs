@@ -15,7 +15,8 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use crate::source::batch::Batch;
 use crate::source::overflow::{Block, Overflow};
 use crate::source::patience::Patience;
-use crate::source::{Dropped, Item, Source};
+use crate::capture::Dropped;
+use crate::source::{Item, Source};
 
 /// Bytes of a batch, and batches that wait in memory: 64 MiB absorb seconds of a busy interface.
 const BATCH: usize = 256 << 10;

@@ -10,7 +10,8 @@ use crate::capture::{PacketNumber, Time};
 use crate::decode::Direction;
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::jsonrpc::Kind;
-use crate::mcp::{Carrier, MessageNumber, Peers, SessionNumber, Transport, talk};
+use crate::mcp::{Carrier, MessageNumber, Peers, SessionNumber, Transport};
+use crate::talk;
 
 /// A message with this text, its kind and members read off it.
 pub(crate) fn message(number: u64, raw: &str) -> Message {

@@ -4,13 +4,13 @@ use super::{Recording, Script};
 use crate::capture::Time;
 use crate::event::Event;
 use crate::mcp::Message;
-pub use crate::mcp::talk::{TICK, read};
+pub use crate::talk::{TICK, read};
 use crate::store::{CaptureInfo, CaptureKind, Options, Place, Reader, Summary, Writer};
 
 /// A recording of those messages.
 pub fn recording(text: &str) -> Recording {
     let messages = read(text);
-    Recording { session: crate::mcp::talk::session(&messages), messages }
+    Recording { session: crate::talk::session(&messages), messages }
 }
 
 /// The same, saved and read for replay.
@@ -23,7 +23,7 @@ pub fn recorded(messages: &[Message]) -> Script {
     let place = Place::temporary().unwrap();
     let info = CaptureInfo { kind: CaptureKind::Import, source: String::new(), process: 1, started: Time(0) };
     let mut writer = Writer::create(place.clone(), &info, Options::default()).unwrap();
-    writer.event(Event::Session(Box::new(crate::mcp::talk::session(messages))));
+    writer.event(Event::Session(Box::new(crate::talk::session(messages))));
     messages.iter().for_each(|message| writer.event(Event::Message(Box::new(message.clone()))));
     writer.finish(&Summary::default()).unwrap();
     let reader = Reader::open(place).unwrap();

@@ -38,7 +38,7 @@ mod tests;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::capture::{Packet, Time};
+use crate::capture::{Damage, Dropped, Packet, Time};
 
 /// What a source yields.
 #[derive(Debug)]
@@ -55,33 +55,6 @@ pub enum Item<'a> {
     Idle,
     /// With the next item the source may go on in another process: what cannot be taken there is to be closed.
     Moving,
-}
-
-/// Where and how a capture file is broken.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damage {
-    /// The file.
-    pub file: String,
-    /// Offset in it (in the decompressed bytes of a compressed one).
-    pub offset: u64,
-    /// What is wrong, in words that follow "byte N: ".
-    pub reason: String,
-}
-
-/// Packets that neither memory nor disk had room for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Dropped {
-    /// How many.
-    pub packets: u64,
-    /// When the first and the last of them were captured.
-    pub times: (Time, Time),
-}
-
-impl Dropped {
-    /// These, and later ones.
-    pub fn and(self, later: Dropped) -> Dropped {
-        Dropped { packets: self.packets + later.packets, times: (self.times.0, later.times.1) }
-    }
 }
 
 /// The wall clock, which a record needs to be compared with other logs.

@@ -8,7 +8,8 @@ use anyhow::anyhow;
 
 use super::unit::{Captured, Content, Step};
 use super::window::Window;
-use super::{Damage, Item, Source, pcap, pcapng};
+use super::{Item, Source, pcap, pcapng};
+use crate::capture::Damage;
 use crate::capture::{Packet, PacketNumber};
 
 /// Reads a pcap or pcapng file; which of them, its first bytes tell.

@@ -14,7 +14,8 @@ use crate::capture::{Span, StreamId, Time};
 use crate::decode::jsonrpc::{Envelope, Kind};
 use crate::decode::{ConnectionId, Direction};
 use crate::event::Event;
-use crate::mcp::{Carrier, Message, MessageNumber, Peers, Session, SessionNumber, Transport, talk};
+use crate::mcp::{Carrier, Message, MessageNumber, Peers, Session, SessionNumber, Transport};
+use crate::talk;
 
 fn directory() -> TempDir {
     tempfile::tempdir().expect("a temporary directory")

@@ -288,7 +288,8 @@ mod tests {
     use super::*;
     use crate::capture::Time;
     use crate::event::Event;
-    use crate::mcp::{Message, Transport, talk};
+    use crate::mcp::{Message, Transport};
+use crate::talk;
     use crate::store::{CaptureInfo, CaptureKind, Key, Options as StoreOptions, Page, Place as StorePlace};
     use crate::store::{Reader, Scope, Summary, Writer};
 

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use mcptap::capture::Time;
-use mcptap::decode::ConnectionId;
-use mcptap::decode::exchange::{Exchange, Half};
-use mcptap::event::{Connection, ConnectionKind, Detail, Event};
-use mcptap::mcp::{Message, MessageNumber, Session, SessionNumber};
-use mcptap::pipeline::{Input, Options, Pipeline};
+use mcptap_core::internal::capture::Time;
+use mcptap_core::internal::decode::ConnectionId;
+use mcptap_core::internal::decode::exchange::{Exchange, Half};
+use mcptap_core::internal::event::{Connection, ConnectionKind, Detail, Event};
+use mcptap_core::internal::mcp::{Message, MessageNumber, Session, SessionNumber};
+use mcptap_core::internal::pipeline::{Input, Options, Pipeline};
 use mcptap::source::file::Files;
 use mcptap::source::{Item, Source};
 

@@ -5,11 +5,11 @@ mod taps;
 
 use std::collections::{BTreeMap, HashMap};
 
-use mcptap::capture::{Origin, PacketRange, Part, Span, StreamId, Time};
-use mcptap::decode::exchange::{Exchange, ExchangeNumber};
-use mcptap::event::Event;
-use mcptap::mcp::{Carrier, SessionNumber};
-use mcptap::pipeline::Input;
+use mcptap_core::internal::capture::{Origin, PacketRange, Part, Span, StreamId, Time};
+use mcptap_core::internal::decode::exchange::{Exchange, ExchangeNumber};
+use mcptap_core::internal::event::Event;
+use mcptap_core::internal::mcp::{Carrier, SessionNumber};
+use mcptap_core::internal::pipeline::Input;
 
 use crate::decoded::{ALL, Decoded, Order, assert_same, assert_subset, between, captures, conversations, frames, name};
 use crate::program::shared;

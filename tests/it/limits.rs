@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::io::Write as _;
 
-use mcptap::capture::{Limits, LinkType, Packet, Time};
-use mcptap::decode::packet::{Decoded as Found, Packets};
-use mcptap::decode::stack::{self, Stacks};
-use mcptap::decode::tcp::{self, Delivery, Facts, SegmentFact, Tcp};
-use mcptap::decode::{Anomaly, ConnectionId, Side};
-use mcptap::event::Event;
-use mcptap::pipeline::{Input, Options};
+use mcptap_core::internal::capture::{Limits, LinkType, Packet, Time};
+use mcptap_core::internal::decode::packet::{Decoded as Found, Packets};
+use mcptap_core::internal::decode::stack::{self, Stacks};
+use mcptap_core::internal::decode::tcp::{self, Delivery, Facts, SegmentFact, Tcp};
+use mcptap_core::internal::decode::{Anomaly, ConnectionId, Side};
+use mcptap_core::internal::event::Event;
+use mcptap_core::internal::pipeline::{Input, Options};
 
 use crate::decoded::{ALL, Decoded};
 use crate::rewrite::Frame;
@@ -225,7 +225,7 @@ impl tcp::Sink for Held {
         );
     }
 
-    fn anomaly(&mut self, _: ConnectionId, _: Side, _: mcptap::capture::PacketNumber, _: Anomaly) {}
+    fn anomaly(&mut self, _: ConnectionId, _: Side, _: mcptap_core::internal::capture::PacketNumber, _: Anomaly) {}
 
     fn closed(&mut self, connection: ConnectionId, _: &Facts) {
         self.open -= 1;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mcptap::mcp::{Carrier, Message, SessionNumber};
+use mcptap_core::internal::mcp::{Carrier, Message, SessionNumber};
 
 use crate::decoded::{Decoded, assert_subset, conversations, frames, name};
 use crate::rewrite::without;

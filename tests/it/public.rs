@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use mcptap::decode::exchange::{Exchange, Half};
-use mcptap::event::{Connection, ConnectionKind, Detail, Event};
-use mcptap::pipeline::{Input, Options, Pipeline};
+use mcptap_core::internal::decode::exchange::{Exchange, Half};
+use mcptap_core::internal::event::{Connection, ConnectionKind, Detail, Event};
+use mcptap_core::internal::pipeline::{Input, Options, Pipeline};
 use mcptap::source::file::Files;
 use mcptap::source::{Item, Source};
 use serde_json::Value;

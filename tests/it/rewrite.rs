@@ -5,7 +5,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use mcptap::capture::{LinkType, Packet, PacketNumber, Time};
+use mcptap_core::internal::capture::{LinkType, Packet, PacketNumber, Time};
 
 /// A packet that owns its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]

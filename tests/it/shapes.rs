@@ -17,8 +17,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use mcptap::mcp::Revision;
-use mcptap::mcp::shape::{self, Fault, Mismatch, Role};
+use mcptap_core::internal::mcp::Revision;
+use mcptap_core::internal::mcp::shape::{self, Fault, Mismatch, Role};
 use serde_json::Value;
 
 /// What each place of an instance is changed to; the first change removes it.

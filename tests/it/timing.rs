@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use mcptap::capture::pipe::{Content, Pipe, Start};
+use mcptap_core::internal::capture::pipe::{Content, Pipe, Start};
 use serde_json::{Value, json};
 
 use crate::program::mcptap;

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use mcptap::event::Event;
-use mcptap::mcp::Message;
-use mcptap::pipeline::{Input, Options};
+use mcptap_core::internal::event::Event;
+use mcptap_core::internal::mcp::Message;
+use mcptap_core::internal::pipeline::{Input, Options};
 use serde_json::Value;
 
 use crate::decoded::{Decoded, frames};

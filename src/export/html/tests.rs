@@ -7,7 +7,8 @@ use crate::decode::exchange::Half;
 use crate::event::Event;
 use crate::export::testing::store;
 use crate::findings::Finding;
-use crate::mcp::{Party, talk};
+use crate::mcp::{Party};
+use crate::talk;
 use crate::view::safe;
 
 /// A page on which everything that somebody else chooses is this text.

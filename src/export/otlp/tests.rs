@@ -3,7 +3,8 @@ use serde_json::json;
 
 use super::*;
 use crate::export::testing::store;
-use crate::mcp::{SessionNumber, talk};
+use crate::mcp::{SessionNumber};
+use crate::talk;
 
 /// The lines of a conversation.
 fn lines(session: &Session, messages: &[Message], wanted: Option<&BTreeSet<MessageNumber>>) -> Vec<serde_json::Value> {

@@ -3,7 +3,8 @@ use ::parquet::record::Field;
 use proptest::prelude::*;
 
 use super::*;
-use crate::mcp::{MessageNumber, Session, talk};
+use crate::mcp::{MessageNumber, Session};
+use crate::talk;
 
 /// The rows of a file as this program writes it, column by column, and how many groups there are.
 fn read(session: &Session, messages: &[Message]) -> (Vec<Vec<(String, Field)>>, usize) {

@@ -6,7 +6,7 @@ use rusqlite::{Connection, Row, params};
 
 use super::Columns;
 use crate::capture::Time;
-use crate::source::Damage;
+use crate::capture::Damage;
 use crate::store::codec::{Code, Damaged};
 use crate::store::packets::PacketCounts;
 use crate::store::{CaptureId, process};

@@ -15,7 +15,7 @@ use crate::event::{Connection, ConnectionKind, Stream, StreamKind};
 use crate::findings::{Finding, Rule, Severity};
 use crate::mcp::Party;
 use crate::mcp::operations::Link;
-use crate::source::Damage;
+use crate::capture::Damage;
 
 fn packets() -> impl Strategy<Value = Vec<PacketNumber>> {
     prop::collection::vec(any::<u64>().prop_map(PacketNumber), 0..5)

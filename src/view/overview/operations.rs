@@ -64,7 +64,8 @@ mod tests {
     use crate::decode::Direction;
     use crate::event::Event;
     use crate::mcp::operations::Link;
-    use crate::mcp::{Message, Peers, Session, Transport, talk};
+    use crate::mcp::{Message, Peers, Session, Transport};
+use crate::talk;
     use crate::store::{CaptureInfo, CaptureKind, Options, Place, Summary, Writer};
 
     /// A store of one session; each message is linked to these.

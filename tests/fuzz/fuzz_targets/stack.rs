@@ -2,4 +2,4 @@
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| mcptap::pipeline::fuzz_stack(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| mcptap::engine::fuzz::fuzz_stack(data));

@@ -1,8 +1,8 @@
 //! What is kept, in a database or in a file, says the same as what was captured.
 
-use mcptap::capture::Time;
+use mcptap_core::internal::capture::Time;
 use mcptap::export::pcapng;
-use mcptap::pipeline::{Input, Options};
+use mcptap_core::internal::pipeline::{Input, Options};
 use mcptap::source::file::Files;
 use mcptap::store::{self, CaptureInfo, CaptureKind, Place, Selection, Stored, Summary, Writer};
 
@@ -14,7 +14,7 @@ use crate::rewrite::Frame;
 fn import(place: &Place, frames: &[Frame]) -> store::CaptureId {
     let info = CaptureInfo { kind: CaptureKind::Import, source: "laws".into(), process: 1, started: Time(0) };
     let mut writer = Writer::create(place, &info, store::Options::default()).expect("a writer");
-    let mut pipeline = mcptap::pipeline::Pipeline::new(Options { ..ALL() });
+    let mut pipeline = mcptap_core::internal::pipeline::Pipeline::new(Options { ..ALL() });
     for (frame, number) in frames.iter().zip(1..) {
         writer.packet(&frame.packet(number));
         pipeline.push(Input::Packet(frame.packet(number)), &mut |event| writer.event(event));
@@ -34,7 +34,7 @@ fn what_is_stored_decodes_to_the_same() {
         let capture = import(&place, &frames);
         let mut stored = Stored::open(&place, Selection::Capture(capture)).expect("it opens");
         let mut again = Vec::new();
-        let mut pipeline = mcptap::pipeline::Pipeline::new(ALL());
+        let mut pipeline = mcptap_core::internal::pipeline::Pipeline::new(ALL());
         while let Some(mcptap::source::Item::Packet(packet)) =
             mcptap::source::Source::next(&mut stored).expect("it reads")
         {

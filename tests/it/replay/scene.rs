@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 
-use mcptap::mcp::SessionNumber;
+use mcptap_core::internal::mcp::SessionNumber;
 use mcptap::replay::Script;
 use mcptap::store::{Place, Reader};
 use serde_json::{Value, json};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use mcptap::mcp::Revision;
-use mcptap::mcp::shape;
+use mcptap_core::internal::mcp::Revision;
+use mcptap_core::internal::mcp::shape;
 use serde_json::{Map, Value, json};
 
 use super::{CHANGES, changed, sign};

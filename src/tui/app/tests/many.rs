@@ -11,7 +11,8 @@ use crate::capture::PacketNumber;
 use crate::decode::exchange::{Exchange, ExchangeNumber, Half};
 use crate::decode::{ConnectionId, Direction};
 use crate::event::Event;
-use crate::mcp::{Carrier, Message, Peers, Session, Transport, talk};
+use crate::mcp::{Carrier, Message, Peers, Session, Transport};
+use crate::talk;
 use crate::store::{CaptureInfo, CaptureKind, Options, Summary, Writer};
 use crate::tui::data::{Answer, PAGE, Request, Rows};
 

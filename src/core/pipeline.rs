@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, VecDeque};
 use rustc_hash::FxHashMap;
 
 use crate::capture::pipe::{self, Content};
-use crate::capture::{Limits, Packet, PacketNumber, Time};
+use crate::capture::{Damage, Dropped, Limits, Packet, PacketNumber, Time};
 use crate::decode::packet::{Decoded, Packets};
 use crate::decode::quic::Quic;
 use crate::decode::stack::{self, Options as StackOptions, Stacks};
@@ -24,10 +24,9 @@ use crate::decode::tcp::{self, Delivery, Facts, SegmentFact, Tcp};
 use crate::decode::{Anomaly, ConnectionId, Side};
 use crate::event::{ConnectionKind, Detail, Event};
 use crate::findings::{Finding, http2, transport};
-use crate::source::{Damage, Dropped};
 use sessions::Sessions;
 
-pub use fuzz::fuzz_stack;
+pub use fuzz::{Observed, fuzz_packets, fuzz_stack};
 pub use sessions::Counts;
 
 /// Where events go.

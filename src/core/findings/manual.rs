@@ -18,7 +18,7 @@ pub fn revisions(rule: &Rule) -> String {
 pub fn document() -> String {
     let mut text = String::from(
         "# Findings\n\n\
-         <!-- Made from the rules: UPDATE_EXPECT=1 cargo test --lib findings::manual -->\n\n\
+         <!-- Made from the rules: UPDATE_EXPECT=1 cargo test -p mcptap-core findings::manual -->\n\n\
          What mcptap says about a conversation, rule by rule. `mcptap check` groups findings by rule, `mcptap rules RULE` prints one \
          page of this manual.\n\n\
          ## How rules look\n\n\
@@ -73,12 +73,12 @@ mod tests {
 
     #[test]
     fn the_document_is_fresh() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/findings.md");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/findings.md");
         let document = document();
         if std::env::var_os("UPDATE_EXPECT").is_some() {
             std::fs::write(path, &document).expect("the document is written");
         }
         let written = std::fs::read_to_string(path).unwrap_or_default();
-        assert!(written == document, "docs/findings.md is stale: UPDATE_EXPECT=1 cargo test --lib findings::manual");
+        assert!(written == document, "docs/findings.md is stale: UPDATE_EXPECT=1 cargo test -p mcptap-core findings::manual");
     }
 }

@@ -7,7 +7,7 @@
 //! To add a rule: declare a `static` in the file of its topic, name it in that file's `RULES`, write the function, and two tests:
 //! one that fires it and one that must not. To add a topic: a file with `RULES`, and its line in [`FAMILIES`]. What several
 //! rules need to know of the past belongs into `history/`, a noun a file. `docs/findings.md` is made from the rules
-//! (`UPDATE_EXPECT=1 cargo test --lib findings::manual`).
+//! (`UPDATE_EXPECT=1 cargo test -p mcptap-core findings::manual`).
 
 pub mod baseline;
 mod caching;

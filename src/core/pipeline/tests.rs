@@ -5,7 +5,7 @@ use crate::capture::Time;
 use crate::event::{Detail, Event};
 use crate::findings::testing::{events, findings, json, modern, post, session, told};
 use crate::mcp::{Message, Transport};
-use crate::source::Dropped;
+use crate::capture::Dropped;
 
 mod midway;
 

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::fuzz_stack;
+use super::{Capture, fuzz_stack};
 use crate::decode::ConnectionId;
 use crate::event::{Detail, Event};
 
@@ -18,10 +18,16 @@ fn script<T: AsRef<[u8]>>(steps: &[(u8, T)]) -> Vec<u8> {
     script
 }
 
+/// The events of a script.
+fn events_of(script: &[u8], detail: Detail) -> Vec<Event> {
+    let packets = super::script::packets(script);
+    super::run(&Capture { packets: &packets, secrets: &[] }, detail, false)
+}
+
 /// What a script makes the pipeline say of messages.
 fn messages(script: &[u8]) -> Vec<String> {
     fuzz_stack(script);
-    let events = super::run(&super::read(script), Detail::Messages, false);
+    let events = events_of(script, Detail::Messages);
     let text = |event: Event| match event {
         Event::Message(message) => Some(String::from_utf8_lossy(&message.raw).into_owned()),
         _ => None,
@@ -63,28 +69,6 @@ fn piped() -> Vec<u8> {
 fn a_script_is_a_conversation() {
     assert_eq!(messages(&call()), [PING, PONG]);
     assert_eq!(messages(&piped()), [PING, PONG]);
-}
-
-#[test]
-fn samples_keep_every_promise() {
-    let samples = concat!(env!("CARGO_MANIFEST_DIR"), "/samples");
-    for sample in std::fs::read_dir(samples).expect("samples is readable") {
-        let capture = sample.expect("samples is readable").path().join("capture.pcapng");
-        if let Ok(bytes) = std::fs::read(capture) {
-            assert!(!messages(&bytes).is_empty());
-        }
-    }
-}
-
-#[test]
-fn a_capture_may_end_in_a_handshake() {
-    let capture = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/samples/tls/capture.pcapng")).unwrap();
-    let mut end = 0;
-    for _ in 0..24 {
-        let length = &capture[end + 4..end + 8];
-        end += u32::from_le_bytes(length.try_into().unwrap()) as usize;
-        fuzz_stack(&capture[..end]);
-    }
 }
 
 #[test]
@@ -157,7 +141,7 @@ fn sealed(flow: u8) -> Vec<(u8, Vec<u8>)> {
 fn a_connection_that_is_given_up_for_others_is_over_at_once() {
     let script = script(&(0..16).flat_map(|number| sealed(number % 3)).collect::<Vec<_>>());
     fuzz_stack(&script);
-    let events = super::run(&super::read(&script), Detail::Store, false);
+    let events = events_of(&script, Detail::Store);
     let closed = events.iter().position(|event| *event == Event::Closed(ConnectionId(1))).unwrap();
     assert!(events[closed..].iter().any(|event| matches!(event, Event::Segment(_))), "not at the end of the capture");
 }

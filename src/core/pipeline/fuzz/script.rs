@@ -19,9 +19,13 @@ use crate::capture::{LinkType, Time};
 /// A packet of a capture.
 #[derive(Clone, Debug)]
 pub struct Observed {
+    /// When it was captured.
     pub time: Time,
+    /// Its link type.
     pub link: LinkType,
+    /// Its length on the wire.
     pub original_length: u32,
+    /// What was captured of it.
     pub data: Vec<u8>,
 }
 

@@ -8,13 +8,11 @@ mod tests;
 use std::collections::BTreeMap;
 
 use self::checker::Checker;
-use self::script::Observed;
+pub use self::script::Observed;
 use super::{Input, Options, Pipeline, WAITING};
 use crate::capture::{Limits, Packet, PacketNumber, Time};
 use crate::event::{Detail, Event};
 use crate::mcp::{Session, SessionNumber};
-use crate::source::reader::Reader;
-use crate::source::{Item, Source, pcap, pcapng};
 
 /// Bounds so low that a few kilobytes meet them.
 const LIMITS: Limits = Limits {
@@ -48,8 +46,17 @@ const LIMITS: Limits = Limits {
     undecided: 1_024,
 };
 
-/// Any bytes through the whole pipeline: where they begin like a capture file they are read as one, otherwise they are a
-/// script of the packets of three TCP connections and of the pipes of processes (`script.rs`).
+/// Any bytes through the whole pipeline, as a script of the packets of three TCP connections and of the pipes of processes
+/// (`script.rs`). Checks what [`fuzz_packets`] checks.
+///
+/// # Panics
+///
+/// Where a promise does not hold.
+pub fn fuzz_stack(data: &[u8]) {
+    fuzz_packets(&script::packets(data), &[]);
+}
+
+/// Packets, and the TLS secrets that are known from the start, through the whole pipeline.
 ///
 /// What the pipeline says keeps its promises (`checker.rs`); ticks change nothing of it; a store is told the messages, exchanges and
 /// findings that a printer is told; memory is bounded; at the end nothing is open any more.
@@ -57,8 +64,8 @@ const LIMITS: Limits = Limits {
 /// # Panics
 ///
 /// Where that is not so.
-pub fn fuzz_stack(data: &[u8]) {
-    let capture = read(data);
+pub fn fuzz_packets(packets: &[Observed], secrets: &[u8]) {
+    let capture = Capture { packets, secrets };
     let told = run(&capture, Detail::Store, false);
     assert_same(&settled(&told), &settled(&run(&capture, Detail::Store, true)), "ticks changed something");
     let shown = |event: &&Event| matches!(event, Event::Message(_) | Event::Exchange(_) | Event::Finding(_));
@@ -68,39 +75,19 @@ pub fn fuzz_stack(data: &[u8]) {
     assert_same(&told, &printed, "a store was told something else than a printer");
 }
 
-/// What `data` stands for.
-#[derive(Default)]
-struct Capture {
-    packets: Vec<Observed>,
-    /// TLS secrets that are in it.
-    secrets: Vec<u8>,
-}
-
-fn read(data: &[u8]) -> Capture {
-    if !pcap::recognises(data) && !pcapng::recognises(data) {
-        return Capture { packets: script::packets(data), secrets: Vec::new() };
-    }
-    let mut capture = Capture::default();
-    let mut reader = Reader::new("fuzz", data);
-    while let Ok(Some(item)) = reader.next() {
-        match item {
-            Item::Packet(Packet { time, link, original_length, data, .. }) => {
-                capture.packets.push(Observed { time, link, original_length, data: data.to_vec() });
-            }
-            Item::Secrets(lines) => capture.secrets.extend_from_slice(lines),
-            Item::Damage(_) | Item::Dropped(_) | Item::Idle | Item::Moving => {}
-        }
-    }
-    capture
+/// A whole capture.
+struct Capture<'c> {
+    packets: &'c [Observed],
+    secrets: &'c [u8],
 }
 
 /// What the pipeline says of a capture, checked as it comes; with `ticks`, as if there was time to look between any two
 /// packets.
-fn run(capture: &Capture, detail: Detail, ticks: bool) -> Vec<Event> {
+fn run(capture: &Capture<'_>, detail: Detail, ticks: bool) -> Vec<Event> {
     let mut pipeline = Pipeline::new(Options { limits: LIMITS, detail, hash: true, keep_secrets: false });
-    let mut checker = Checker::new(&capture.packets, detail);
+    let mut checker = Checker::new(capture.packets, detail);
     let mut latest: Option<Time> = None;
-    pipeline.push(Input::Secrets(&capture.secrets), &mut |event| checker.event(event));
+    pipeline.push(Input::Secrets(capture.secrets), &mut |event| checker.event(event));
     for (observed, number) in capture.packets.iter().zip(1..) {
         let before = latest.unwrap_or(observed.time);
         let now = before.max(observed.time);

@@ -148,7 +148,7 @@ fn hex(text: &str) -> Vec<u8> {
 /// The captures that can be read, each with its segments.
 static READ: LazyLock<Vec<(&'static str, Vec<Row>)>> = LazyLock::new(|| {
     let read = CAPTURES.into_iter().filter_map(|name| {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared").join(name);
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared").join(name);
         let mut command = Command::new("tshark");
         command.arg("-r").arg(path).args(["-Y", "ip && tcp && !icmp", "-T", "fields", "-E", "occurrence=f"]);
         command.args(FIELDS.iter().flat_map(|field| ["-e", field]));
