@@ -1,8 +1,11 @@
 //! What the pipeline says, in order. The store, the live printer and the tests read the same events.
 
-use crate::capture::{PacketNumber, Part, Ranges, StreamId, Time};
+use std::ops::Range;
+
+use crate::capture::pipe::{HEAD, Pipe};
+use crate::capture::{Packet, PacketNumber, PacketRange, Part, Ranges, StreamId, Time};
 use crate::decode::exchange::Exchange;
-use crate::decode::tcp::{Analysis, Facts, Flags};
+use crate::decode::tcp::{Analysis, Facts, Flags, SegmentFact};
 use crate::decode::{ConnectionId, Side};
 use crate::findings::Finding;
 use crate::mcp::{Message, Session, SessionNumber};
@@ -137,4 +140,46 @@ pub struct Segment {
     pub analysis: Analysis,
     /// Where the payload stands in packets: usually the packet itself, several for fragments.
     pub origin: Ranges,
+}
+
+impl Segment {
+    /// By what the reassembler says of it.
+    pub(crate) fn of(fact: &SegmentFact<'_>) -> Segment {
+        Segment {
+            connection: fact.connection,
+            side: fact.side,
+            packet: fact.packet,
+            offset: fact.offset,
+            length: fact.length,
+            acknowledged: fact.acknowledged,
+            window: fact.window,
+            flags: fact.flags,
+            analysis: fact.analysis,
+            origin: fact.origin.into(),
+        }
+    }
+
+    /// A chunk of a pipe, at these offsets of its stream.
+    pub(crate) fn of_pipe(
+        connection: ConnectionId,
+        pipe: Pipe,
+        packet: &Packet<'_>,
+        offsets: Range<u64>,
+        is_captured: bool,
+    ) -> Segment {
+        let (start, end) = (HEAD as u32, packet.data.len() as u32);
+        let whole = Ranges::One(PacketRange { packet: packet.number, start, end });
+        Segment {
+            connection,
+            side: if pipe == Pipe::Stdin { Side::First } else { Side::Second },
+            packet: packet.number,
+            offset: offsets.start,
+            length: u32::try_from(offsets.end - offsets.start).unwrap_or(u32::MAX),
+            acknowledged: None,
+            window: 0,
+            flags: Flags::default(),
+            analysis: Analysis::default(),
+            origin: if is_captured { whole } else { Ranges::default() },
+        }
+    }
 }

@@ -3,15 +3,17 @@
 //! A file, a live interface, a wrapped server and a saved session are the same thing to it, so live gives exactly what offline gives, and every
 //! test is a plain function call.
 
+mod arrivals;
+mod counts;
 mod encrypted;
 mod fuzz;
-mod holes;
-mod order;
+mod known;
 mod sessions;
 #[cfg(test)]
 mod tests;
+mod unclaimed;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
@@ -26,8 +28,8 @@ use crate::event::{ConnectionKind, Detail, Event};
 use crate::findings::{Finding, http2, transport};
 use sessions::Sessions;
 
+pub use counts::Counts;
 pub use fuzz::{Observed, fuzz_packets, fuzz_stack};
-pub use sessions::Counts;
 
 /// Where events go.
 pub type Emit<'e> = dyn FnMut(Event) + 'e;
@@ -79,14 +81,7 @@ struct Above {
     /// Connections of wrapped processes, by process id, and the other way round: in order of appearance, latest first.
     pipes: FxHashMap<u32, ConnectionId>,
     processes: BTreeMap<ConnectionId, u32>,
-    /// Connections that TCP is done with and that are needed yet, in order of their ends: TLS whose secrets may still come, which a capture tool may
-    /// write behind the packets, and messages that wait for the answer that says whose they are.
-    waiting: VecDeque<(ConnectionId, Facts)>,
 }
-
-/// Such connections kept at once. What they hold of TLS is bounded by [`Limits::sealed_total`], and a store holds
-/// [`Limits::undecided`] bytes of packets for each.
-const WAITING: usize = 256;
 
 /// Ids of pipes count down from the top, so that they never meet those of TCP connections.
 const FIRST_PIPE: u32 = u32::MAX - 1;
@@ -106,7 +101,6 @@ impl Pipeline {
                 sessions: Sessions::new(options),
                 pipes: FxHashMap::default(),
                 processes: BTreeMap::new(),
-                waiting: VecDeque::new(),
             },
         }
     }
@@ -118,8 +112,6 @@ impl Pipeline {
             Input::Secrets(lines) => {
                 let Above { stacks, sessions, .. } = &mut self.above;
                 stacks.secrets(lines, &mut |unit| sessions.unit(unit, emit));
-                self.above.keep(emit);
-                self.above.resume(emit);
             }
             Input::Damage(damage) => {
                 let finding = transport::damaged(&damage.file, damage.offset, &damage.reason);
@@ -187,10 +179,8 @@ impl tcp::Sink for Junction<'_, '_, '_> {
 
     fn delivered(&mut self, delivery: Delivery<'_>) {
         let Above { stacks, sessions, .. } = self.above;
-        sessions.holes.delivered(&delivery);
+        sessions.arrivals.delivered(&delivery);
         stacks.delivered(&delivery, &mut |unit| sessions.unit(unit, self.emit));
-        self.above.keep(self.emit);
-        self.above.resume(self.emit);
     }
 
     fn anomaly(&mut self, connection: ConnectionId, side: Side, packet: PacketNumber, anomaly: Anomaly) {
@@ -198,7 +188,8 @@ impl tcp::Sink for Junction<'_, '_, '_> {
     }
 
     fn closed(&mut self, connection: ConnectionId, facts: &Facts) {
-        self.above.closed(connection, facts, self.emit);
+        let Above { stacks, sessions, .. } = self.above;
+        stacks.closed(connection, Some(*facts), &mut |unit| sessions.unit(unit, self.emit));
     }
 }
 
@@ -219,8 +210,6 @@ impl Above {
         self.sessions.piped(id, &content, packet, emit);
         let sessions = &mut self.sessions;
         self.stacks.piped(id, process, &content, (packet.number, packet.time), &mut |unit| sessions.unit(unit, emit));
-        self.keep(emit);
-        self.resume(emit);
     }
 
     /// A process that was not seen before. Beyond the limit, the one that appeared first is given up for it.
@@ -244,61 +233,9 @@ impl Above {
     fn pipe_closed(&mut self, id: ConnectionId, emit: &mut Emit<'_>) {
         if let Some(process) = self.processes.remove(&id) {
             self.pipes.remove(&process);
-            self.over(id, None, emit);
-        }
-    }
-
-    /// Connections that turned out to carry a session: their streams are wanted from now on.
-    fn keep(&mut self, emit: &mut Emit<'_>) {
-        for connection in std::mem::take(&mut self.sessions.kept) {
             let sessions = &mut self.sessions;
-            self.stacks.keep(connection, &mut |unit| sessions.unit(unit, emit));
+            self.stacks.closed(id, None, &mut |unit| sessions.unit(unit, emit));
         }
-    }
-
-    /// TCP is done with a connection.
-    fn closed(&mut self, connection: ConnectionId, facts: &Facts, emit: &mut Emit<'_>) {
-        if self.waits(connection) {
-            self.waiting.push_back((connection, *facts));
-            if self.waiting.len() > WAITING
-                && let Some((oldest, facts)) = self.waiting.pop_front()
-            {
-                self.over(oldest, Some(&facts), emit);
-            }
-        } else {
-            self.over(connection, Some(facts), emit);
-        }
-        self.resume(emit);
-    }
-
-    /// Whether a connection is needed yet: secrets may come for its records, or the answer that says whose its messages are.
-    fn waits(&self, connection: ConnectionId) -> bool {
-        self.stacks.waits(connection) || self.sessions.waits(connection)
-    }
-
-    /// Where something came that is waited for, or is waited for no longer: connections that need nothing more are over. At once, so that it does not
-    /// matter when there was time to look.
-    fn resume(&mut self, emit: &mut Emit<'_>) {
-        while self.stacks.released() | self.sessions.released() {
-            for (connection, facts) in std::mem::take(&mut self.waiting) {
-                match self.waits(connection) {
-                    true => self.waiting.push_back((connection, facts)),
-                    false => self.over(connection, Some(&facts), emit),
-                }
-            }
-        }
-    }
-
-    fn over(&mut self, connection: ConnectionId, facts: Option<&Facts>, emit: &mut Emit<'_>) {
-        let Above { stacks, sessions, .. } = self;
-        stacks.closed(connection, &mut |unit| sessions.unit(unit, emit));
-        sessions.settle(connection, emit);
-        self.keep(emit);
-        if let Some(connected) = self.stacks.connected(connection) {
-            self.sessions.account(connection, connected);
-        }
-        self.stacks.forget(connection);
-        self.sessions.closed(connection, facts, emit);
     }
 
     /// Says what changed since it was last said.
@@ -306,17 +243,17 @@ impl Above {
         for (connection, connected) in self.stacks.open() {
             self.sessions.account(connection, connected);
         }
-        self.stacks.headed(&mut |exchange| emit(Event::Head(Box::new(exchange.clone()))));
-        self.sessions.refresh(emit);
+        let sessions = &mut self.sessions;
+        self.stacks.headed(|id| sessions.is_kept(id), &mut |exchange| emit(Event::Head(Box::new(exchange.clone()))));
+        sessions.refresh(emit);
     }
 
     fn finish(&mut self, emit: &mut Emit<'_>) {
         while let Some((id, _)) = self.processes.last_key_value() {
             self.pipe_closed(*id, emit);
         }
-        while let Some((connection, facts)) = self.waiting.pop_front() {
-            self.over(connection, Some(&facts), emit);
-        }
-        self.sessions.finish(emit);
+        let sessions = &mut self.sessions;
+        self.stacks.finish(&mut |unit| sessions.unit(unit, emit));
+        sessions.finish(emit);
     }
 }

@@ -15,7 +15,6 @@
 mod body;
 mod channel;
 mod http;
-mod kept;
 mod pipe;
 mod plaintext;
 mod suspect;
@@ -26,7 +25,7 @@ mod tls;
 mod unit;
 mod websocket;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -38,10 +37,13 @@ use super::tls::keylog::KeyLog;
 use super::{Anomaly, ConnectionId, Direction, Side, http1, http2};
 use crate::capture::{Limits, PacketNumber, Provenance, Span, StreamId, Time};
 
-use kept::Kept;
 pub use pipe::Process;
 use tcp::TcpStack;
 pub use unit::{Connected, ServerSent, Text, TextCarrier, Unit};
+
+/// Connections that may wait for secrets after their end. What they hold of TLS is bounded by [`Limits::sealed_total`], and a store holds
+/// [`Limits::undecided`] bytes of packets for each.
+pub const LINGERING: usize = 256;
 
 /// How much the stack does.
 #[derive(Clone, Copy, Debug, Default)]
@@ -59,8 +61,8 @@ pub struct Options {
 pub struct Stacks {
     shared: Shared,
     connections: FxHashMap<ConnectionId, Connection>,
-    /// Whether records that waited for secrets were opened or given up since that was last asked.
-    released: bool,
+    /// Connections that are over but for TLS records whose secrets may still come, in order of their ends.
+    lingering: VecDeque<(ConnectionId, Option<Facts>)>,
 }
 
 /// What the stacks of all connections have in common.
@@ -72,7 +74,7 @@ struct Shared {
     exchanges: u64,
     /// Bytes of messages being collected, over all connections.
     collected: usize,
-    /// Connections of whose exchanges a head came that was not said of one that is kept, for a store.
+    /// Connections with open exchanges of which a head came since they were last shown, for a store.
     headed: FxHashSet<ConnectionId>,
     /// Bytes of bodies in which secrets may stand, over all connections: not of the others, or a store would be told of other limits than a printer.
     suspected: usize,
@@ -112,7 +114,6 @@ impl Sealed {
 struct Connection {
     id: ConnectionId,
     connected: Connected,
-    kept: Kept,
     stack: Stack,
 }
 
@@ -140,31 +141,35 @@ impl Stacks {
             sealed: Sealed::default(),
             search_left: limits.secrets_tried,
         };
-        Stacks { shared, connections: FxHashMap::default(), released: false }
+        Stacks { shared, connections: FxHashMap::default(), lingering: VecDeque::new() }
     }
 
     /// A TCP connection was opened.
     pub fn opened(&mut self, id: ConnectionId, facts: &Facts) {
         let connected = Connected { endpoints: Some(facts.endpoints), protocol: "unknown", ..Connected::default() };
         let stack = Stack::Tcp(Box::new(TcpStack::new()));
-        self.connections.insert(id, Connection { id, connected, kept: Kept::default(), stack });
+        self.connections.insert(id, Connection { id, connected, stack });
     }
 
     /// The next piece of a TCP connection.
     pub fn delivered(&mut self, delivery: &Delivery<'_>, sink: &mut Sink<'_>) {
         if let Some(connection) = self.connections.get_mut(&delivery.connection) {
-            let Connection { id, connected, kept, stack } = connection;
+            let Connection { id, connected, stack } = connection;
             if let Stack::Tcp(stack) = stack {
-                stack.push(&mut Layer { id: *id, shared: &mut self.shared, connected, kept, sink }, delivery);
+                stack.push(&mut Layer { id: *id, shared: &mut self.shared, connected, sink }, delivery);
             }
         }
+        let mut gave_up = false;
         while self.shared.sealed.bytes > self.shared.limits.sealed_total
             && let Some(oldest) = self.shared.sealed.holders.first().copied()
         {
             self.with(oldest, sink, TcpStack::give_up);
-            self.released = true;
+            gave_up = true;
             // Whatever it still holds, the next is asked.
             self.shared.sealed.holders.remove(&oldest);
+        }
+        if gave_up {
+            self.settle(sink);
         }
     }
 
@@ -174,13 +179,13 @@ impl Stacks {
             for waiting in self.shared.sealed.holders.iter().copied().collect::<Vec<_>>() {
                 self.with(waiting, sink, TcpStack::retry);
             }
-            self.released = true;
+            self.settle(sink);
         }
     }
 
     fn with(&mut self, id: ConnectionId, sink: &mut Sink<'_>, act: impl FnOnce(&mut TcpStack, &mut Layer<'_, '_>)) {
-        if let Some(Connection { id, connected, kept, stack: Stack::Tcp(stack) }) = self.connections.get_mut(&id) {
-            act(stack, &mut Layer { id: *id, shared: &mut self.shared, connected, kept, sink });
+        if let Some(Connection { id, connected, stack: Stack::Tcp(stack) }) = self.connections.get_mut(&id) {
+            act(stack, &mut Layer { id: *id, shared: &mut self.shared, connected, sink });
         }
     }
 
@@ -202,66 +207,78 @@ impl Stacks {
                 ..Connected::default()
             };
             let stack = Stack::Pipe(Box::new(pipe::PipeStack::new(shared)));
-            Connection { id, connected, kept: Kept::default(), stack }
+            Connection { id, connected, stack }
         });
-        let Connection { id, connected, kept, stack } = connection;
+        let Connection { id, connected, stack } = connection;
         if let Stack::Pipe(stack) = stack {
-            stack.push(&mut Layer { id: *id, shared, connected, kept, sink }, content, packet);
+            stack.push(&mut Layer { id: *id, shared, connected, sink }, content, packet);
         }
     }
 
-    /// A connection belongs to a session: its streams are said from now on, those so far at once.
-    pub fn keep(&mut self, id: ConnectionId, sink: &mut Sink<'_>) {
-        if let Some(connection) = self.connections.get_mut(&id) {
-            connection.kept.keep(sink);
+    /// TCP, or the process, is done with a connection. It ends at once, unless TLS records wait for secrets that may still come: a capture tool may write
+    /// them behind the packets. At most [`LINGERING`] such connections wait; beyond, the oldest end without.
+    pub fn closed(&mut self, id: ConnectionId, facts: Option<Facts>, sink: &mut Sink<'_>) {
+        if !self.waits(id) {
+            return self.end(id, facts, sink);
+        }
+        self.lingering.push_back((id, facts));
+        if self.lingering.len() > LINGERING
+            && let Some((oldest, facts)) = self.lingering.pop_front()
+        {
+            self.end(oldest, facts, sink);
         }
     }
 
-    /// Whether a connection holds TLS records whose secrets may still come.
-    pub fn waits(&self, id: ConnectionId) -> bool {
-        let stack = self.connections.get(&id).map(|connection| &connection.stack);
-        matches!(stack, Some(Stack::Tcp(stack)) if stack.waits())
+    /// The capture is over: no secrets come any more.
+    pub fn finish(&mut self, sink: &mut Sink<'_>) {
+        while let Some((id, facts)) = self.lingering.pop_front() {
+            self.end(id, facts, sink);
+        }
     }
 
-    /// Whether records that waited for secrets were opened or given up since this was last asked.
-    pub fn released(&mut self) -> bool {
-        std::mem::take(&mut self.released)
+    /// Connections that wait for secrets after their end.
+    pub fn lingering(&self) -> usize {
+        self.lingering.len()
     }
 
-    /// A connection is over: whatever is open on it ends. It stays known until it is forgotten, since what ends may be what
-    /// tells that it is to be kept.
-    pub fn closed(&mut self, id: ConnectionId, sink: &mut Sink<'_>) {
-        if let Some(connection) = self.connections.get_mut(&id) {
-            let Connection { id, connected, kept, stack } = connection;
-            let layer = &mut Layer { id: *id, shared: &mut self.shared, connected, kept, sink };
-            match stack {
-                Stack::Tcp(stack) => stack.close(layer),
-                Stack::Pipe(stack) => stack.close(layer),
+    /// Ends the lingering connections that wait no longer. At once, so that it does not matter when there was time to look.
+    fn settle(&mut self, sink: &mut Sink<'_>) {
+        for (id, facts) in std::mem::take(&mut self.lingering) {
+            match self.waits(id) {
+                true => self.lingering.push_back((id, facts)),
+                false => self.end(id, facts, sink),
             }
         }
     }
 
-    /// Nothing more is asked of a connection that is over.
-    pub fn forget(&mut self, id: ConnectionId) {
-        self.connections.remove(&id);
-        self.shared.headed.remove(&id);
+    /// Whether a connection holds TLS records whose secrets may still come.
+    fn waits(&self, id: ConnectionId) -> bool {
+        let stack = self.connections.get(&id).map(|connection| &connection.stack);
+        matches!(stack, Some(Stack::Tcp(stack)) if stack.waits())
     }
 
-    /// Shows the open exchanges of kept connections of which a head came since this was last asked.
-    pub fn headed(&mut self, show: &mut dyn FnMut(&Exchange)) {
+    /// Ends whatever is open on a connection, and forgets it.
+    fn end(&mut self, id: ConnectionId, facts: Option<Facts>, sink: &mut Sink<'_>) {
+        self.shared.headed.remove(&id);
+        let Some(Connection { id, mut connected, stack }) = self.connections.remove(&id) else { return };
+        let layer = &mut Layer { id, shared: &mut self.shared, connected: &mut connected, sink };
+        match stack {
+            Stack::Tcp(mut stack) => stack.close(layer),
+            Stack::Pipe(mut stack) => stack.close(layer),
+        }
+        sink(Unit::Closed(id, &connected, facts));
+    }
+
+    /// Shows the open exchanges of which a head came since this was last asked, on the connections that `shows` names.
+    pub fn headed(&mut self, shows: impl Fn(ConnectionId) -> bool, show: &mut dyn FnMut(&Exchange)) {
         let connections = &mut self.connections;
         self.shared.headed.retain(|id| match connections.get_mut(id) {
-            Some(Connection { stack: Stack::Tcp(stack), kept, .. }) if kept.is_kept() => {
+            Some(Connection { stack: Stack::Tcp(stack), .. }) if shows(*id) => {
                 stack.headed(show);
                 false
             }
             other => other.is_some(),
         });
-    }
-
-    /// What is known of an open connection.
-    pub fn connected(&self, id: ConnectionId) -> Option<&Connected> {
-        self.connections.get(&id).map(|connection| &connection.connected)
     }
 
     /// The connections that are open.
@@ -286,7 +303,6 @@ struct Layer<'l, 's> {
     id: ConnectionId,
     shared: &'l mut Shared,
     connected: &'l mut Connected,
-    kept: &'l mut Kept,
     sink: &'l mut Sink<'s>,
 }
 
@@ -295,29 +311,29 @@ impl Layer<'_, '_> {
     fn open(&mut self, kind: StreamKind) -> StreamId {
         let id = self.shared.provenance.open();
         if self.shared.options.store {
-            self.kept.stream(Stream { id, connection: self.id, kind }, self.sink);
+            (self.sink)(Unit::Stream(Stream { id, connection: self.id, kind }));
         }
         id
     }
 
     /// Forgets what stands before `before`, handing it to the store.
     fn forget(&mut self, stream: StreamId, before: u64) {
-        let Layer { shared, kept, sink, .. } = self;
+        let Layer { id, shared, sink, .. } = self;
         let store = shared.options.store;
         shared.provenance.forget(stream, before, |part| {
             if store {
-                kept.part(stream, part, sink);
+                sink(Unit::Part(*id, stream, part));
             }
         });
     }
 
     /// Closes a stream, handing what is left of it to the store.
     fn close(&mut self, stream: StreamId) {
-        let Layer { shared, kept, sink, .. } = self;
+        let Layer { id, shared, sink, .. } = self;
         let store = shared.options.store;
         shared.provenance.close(stream, |part| {
             if store {
-                kept.part(stream, part, sink);
+                sink(Unit::Part(*id, stream, part));
             }
         });
     }

@@ -14,6 +14,7 @@ pub mod revision;
 pub mod session;
 pub mod shape;
 #[cfg(test)]
+#[expect(dead_code, reason = "the tests of the program include this file too and use the rest")]
 pub(crate) mod talk;
 pub mod trace;
 pub mod tracker;

@@ -9,13 +9,14 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::message::MessageNumber;
+use super::message::{MessageNumber, Transport};
+use super::pairing::Scope;
 use super::revision::Revision;
 use super::session::SessionNumber;
-use crate::decode::ConnectionId;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::secrets::masked_uri;
 use crate::decode::uri::{host_name, origin_form, resolved};
+use crate::decode::{ConnectionId, Direction};
 
 /// What an HTTP exchange says of where its messages belong.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,6 +47,8 @@ pub struct Place {
     pub resumes: bool,
     /// Status of the response, once seen.
     pub status: Option<u16>,
+    /// `Mcp-Session-Id` of the response, once seen.
+    pub assigned_id: Option<Arc<str>>,
     /// Where the response redirects to, once seen.
     pub redirected_to: Option<String>,
     /// The session of a redirected request with the same text, of which this is the copy, and the number of its first message.
@@ -80,6 +83,7 @@ impl Place {
             accepts_events: field("accept").is_some_and(|accept| accept.contains("text/event-stream")),
             resumes: field("last-event-id").is_some(),
             status: None,
+            assigned_id: None,
             redirected_to: None,
             copy_of: None,
             first_message: None,
@@ -97,6 +101,21 @@ impl Place {
     /// Whether what the request asked was not seen: answers on its stream belong to that.
     pub fn is_unasked(&self) -> bool {
         self.is_unknown() || self.method == "POST" && !self.asked
+    }
+
+    /// Where a response that travels in a direction of this exchange looks for its request.
+    pub fn scope(&self, direction: Direction, transport: Transport, is_stateless: bool) -> Scope {
+        let answers_here = transport != Transport::HttpSse;
+        match direction {
+            // A client's response comes in an exchange of its own.
+            Direction::ClientToServer => Scope::Session(None),
+            Direction::ServerToClient if answers_here && self.is_unknown() && !self.asked => Scope::Unseen,
+            // What was asked there was not seen, so nothing that was seen is it.
+            Direction::ServerToClient if is_stateless || answers_here && self.is_unasked() => {
+                Scope::Exchange(self.exchange)
+            }
+            Direction::ServerToClient => Scope::Session(Some(self.exchange)),
+        }
     }
 
     fn stateless(&self) -> Stateless {
@@ -282,9 +301,9 @@ impl Places {
         self.by_id.get(&(port, Arc::clone(id))).copied()
     }
 
-    /// The answer to `initialize` came without an id: the server keeps no session. Says whether an id was waited for.
-    pub fn settle(&mut self, session: SessionNumber) -> bool {
-        self.unbound.remove(&session).is_some()
+    /// The answer to `initialize` came without an id: the server keeps no session.
+    pub fn settle(&mut self, session: SessionNumber) {
+        self.unbound.remove(&session);
     }
 
     /// The HTTP+SSE stream of an exchange announced where to post to.
@@ -334,6 +353,11 @@ impl Places {
                 *target = masked_uri(&resolved(&place.target, to)).into();
             }
         }
+    }
+
+    /// Whether a text of this exchange repeats a redirected request.
+    pub fn is_copy(&self, place: &Place, text: u64) -> bool {
+        self.by_redirect.contains_key(&(place.client.ip(), text))
     }
 
     /// The redirected request that this one repeats: its session and its first message. Told once.

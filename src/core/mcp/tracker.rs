@@ -1,10 +1,8 @@
 //! From texts to messages: each in its session, each answer with its request.
 
-mod early;
+mod home;
 mod http;
-mod kept;
-mod midway;
-mod nameless;
+mod lacks;
 mod sessions;
 mod state;
 
@@ -18,17 +16,16 @@ use super::message::{Carrier, Message, MessageNumber, Transport};
 use super::pairing::{Pending, Scope};
 use super::peek;
 use super::places::{Place, Places};
-use super::revision::Revision;
 use super::session::{Peers, Session, SessionNumber};
-use crate::capture::{Limits, Span};
+use crate::capture::{Limits, Span, Time};
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::jsonrpc::{self, Envelope, Fault, Kind, Parsed};
 use crate::decode::raw::Raw;
 use crate::decode::stack::{Connected, Process, Text, TextCarrier};
 use crate::decode::{ConnectionId, Direction};
-use early::{Early, Follows};
-use midway::is_midway;
-use nameless::Nameless;
+use home::is_midway;
+use lacks::Unbegun;
+pub use lacks::{Follows, Moment, Outlook};
 use state::State;
 
 /// Something odd about a message; `findings/` words it.
@@ -54,6 +51,21 @@ pub enum Oddity {
     AnsweredAgain,
     /// An answer that fits several requests.
     Ambiguous,
+}
+
+/// A text, parsed.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    parsed: Parsed,
+    /// Whether it is, or holds, an `initialize`.
+    begins_session: bool,
+}
+
+impl Reading {
+    /// The only message of a text that is no batch.
+    fn single(&self) -> Option<&Envelope> {
+        if let Parsed::Single(envelope) = &self.parsed { Some(envelope) } else { None }
+    }
 }
 
 /// What the tracker says.
@@ -85,8 +97,9 @@ pub struct Tracker {
     pipes: FxHashMap<ConnectionId, SessionNumber>,
     /// The sessions that each open connection carries; a proxy's carries many.
     carried: FxHashMap<ConnectionId, VecDeque<SessionNumber>>,
-    early: Early,
-    nameless: Nameless,
+    unbegun: Unbegun,
+    /// The latest time of a text.
+    clock: Option<Time>,
     last_session: u32,
     last_message: u64,
     last_batch: u64,
@@ -102,8 +115,8 @@ impl Tracker {
             places: Places::default(),
             pipes: FxHashMap::default(),
             carried: FxHashMap::default(),
-            early: Early::default(),
-            nameless: Nameless::default(),
+            unbegun: Unbegun::default(),
+            clock: None,
             last_session: 0,
             last_message: 0,
             last_batch: 0,
@@ -118,13 +131,7 @@ impl Tracker {
     }
 
     /// What is known of a wrapped process changed. The first word of it opens its session.
-    pub fn process(
-        &mut self,
-        connection: ConnectionId,
-        process: &Process,
-        time: crate::capture::Time,
-        sink: &mut Sink<'_>,
-    ) {
+    pub fn process(&mut self, connection: ConnectionId, process: &Process, time: Time, sink: &mut Sink<'_>) {
         let number = self.pipe_session(connection, process, time, sink);
         if let Some(state) = self.sessions.get_mut(&number) {
             state.session.peers = process_peers(process);
@@ -134,45 +141,47 @@ impl Tracker {
         }
     }
 
-    /// A text that may be JSON-RPC.
-    pub fn text(&mut self, text: Text<'_>, connected: &Connected, sink: &mut Sink<'_>) {
-        self.give_up_due(text.time, sink);
-        self.read(text, connected, false, sink);
-        self.name_known(sink);
+    /// A text was captured at this time.
+    pub fn advance(&mut self, time: Time) {
+        self.clock = Some(self.clock.map_or(time, |clock| clock.max(time)));
     }
 
-    /// Reads a text; one that was kept back before is not again.
-    fn read(&mut self, mut text: Text<'_>, connected: &Connected, was_kept: bool, sink: &mut Sink<'_>) {
-        if let TextCarrier::SseEvent { kind: Some("endpoint"), exchange, .. } = text.carrier {
-            return self.endpoint(exchange, &text, connected, sink);
-        }
+    /// This moment.
+    pub fn now(&self) -> Moment {
+        (MessageNumber(self.last_message), self.clock.unwrap_or_default())
+    }
+
+    /// Parses a text that may be JSON-RPC. `None` where its carrier and its content say that it is somebody else's.
+    pub fn parse(&self, text: &Text<'_>) -> Option<Reading> {
         let parsed = match text.carrier {
-            TextCarrier::Line { .. } if text.raw.iter().all(u8::is_ascii_whitespace) => return,
+            TextCarrier::SseEvent { kind: Some("endpoint"), .. } => Parsed::Invalid(Fault::NotAMessage),
+            TextCarrier::Line { .. } if text.raw.iter().all(u8::is_ascii_whitespace) => return None,
             TextCarrier::Line { whole: false, .. } => Parsed::Invalid(Fault::NotAMessage),
             _ => match jsonrpc::read(&text.raw, self.limits.json_depth, self.limits.batch) {
                 // "an Array with at least one value" (JSON-RPC 2.0 section 6).
                 Parsed::Batch(members) if members.is_empty() => Parsed::Invalid(Fault::NotAMessage),
+                // An array of anything else is somebody else's JSON.
+                Parsed::Batch(members) if text.is_http() && members.iter().all(|(_, member)| member.is_err()) => {
+                    return None;
+                }
                 parsed => parsed,
             },
         };
-        let initialize = match &parsed {
+        let begins_session = match &parsed {
             Parsed::Single(envelope) => is_initialize(envelope),
-            Parsed::Batch(members) => {
-                // An array of anything else is somebody else's JSON.
-                if text.is_http() && !members.iter().any(|(_, member)| member.is_ok()) {
-                    return;
-                }
-                members.iter().any(|(_, member)| member.as_ref().is_ok_and(is_initialize))
-            }
-            Parsed::Invalid(_) if !self.expects_message(&text) => return,
+            Parsed::Batch(members) => members.iter().any(|(_, member)| member.as_ref().is_ok_and(is_initialize)),
             Parsed::Invalid(_) => false,
         };
-        if let Some(exchange) = text.exchange().filter(|_| !was_kept)
-            && match initialize {
-                true => self.keeps_back(exchange, &text, connected),
-                false => self.waits_for_id(exchange, &text, connected),
-            }
-        {
+        Some(Reading { parsed, begins_session })
+    }
+
+    /// A text that lacks nothing, or for which nothing is waited any longer.
+    pub fn text(&mut self, mut text: Text<'_>, reading: Reading, connected: &Connected, sink: &mut Sink<'_>) {
+        if let TextCarrier::SseEvent { kind: Some("endpoint"), exchange, .. } = text.carrier {
+            return self.endpoint(exchange, &text, connected, sink);
+        }
+        let Reading { parsed, begins_session: initialize } = reading;
+        if matches!(parsed, Parsed::Invalid(_)) && !self.expects_message(&text) {
             return;
         }
         let single = if let Parsed::Single(envelope) = &parsed { Some(envelope) } else { None };
@@ -228,8 +237,9 @@ impl Tracker {
             place.first_message = Some(MessageNumber(self.last_message + 1));
         }
         let place = self.exchanges.get(&exchange)?;
+        let begun = if initialize { self.unbegun_at(place) } else { None };
         let is_midway = is_midway(place, text.direction);
-        let number = match self.home(place, text, single, initialize, connected) {
+        let number = match begun.or_else(|| self.home(place, text, single, initialize, connected)) {
             Some(number) => number,
             None => {
                 let place = place.clone();
@@ -247,7 +257,7 @@ impl Tracker {
                     state.is_stray = is_midway;
                 }
                 if place.session_id.is_some() && !place.is_assigned {
-                    self.early.meet(number, &place, text.time);
+                    self.unbegun.push(number, &place, self.now());
                 }
                 number
             }
@@ -265,6 +275,9 @@ impl Tracker {
                 state.changed = true;
             }
             state.stateless = state.session.session_id.is_none() && state.session.transport != Transport::HttpSse;
+        }
+        if begun.is_some() {
+            self.begun(exchange, number);
         }
         self.revise(number, version, params, initialize);
         self.carries(text.connection, number, sink);
@@ -295,7 +308,7 @@ impl Tracker {
         &mut self,
         connection: ConnectionId,
         process: &Process,
-        time: crate::capture::Time,
+        time: Time,
         sink: &mut Sink<'_>,
     ) -> SessionNumber {
         if let Some(number) = self.pipes.get(&connection) {
@@ -387,63 +400,24 @@ impl Tracker {
             link: None,
             findings: Vec::new(),
         };
-        let answers_here = state.session.transport != Transport::HttpSse;
-        let is_unasked = answers_here && place.is_some_and(Place::is_unasked);
-        let is_unseen = answers_here && place.is_some_and(|place| place.is_unknown() && !place.asked);
-        let scope = match (exchange, text.direction) {
-            // A client's answer comes in an exchange of its own.
-            (None, _) | (_, Direction::ClientToServer) => Scope::Session(None),
-            (Some(_), Direction::ServerToClient) if is_unseen => Scope::Unseen,
-            // What was asked there was not seen, so nothing that was seen is it.
-            (Some(exchange), Direction::ServerToClient) if state.stateless || is_unasked => Scope::Exchange(exchange),
-            (exchange, Direction::ServerToClient) => Scope::Session(exchange),
+        let scope = match place {
+            Some(place) => place.scope(text.direction, state.session.transport, state.stateless),
+            None => Scope::Session(None),
         };
-        // What servers without sessions answer stands in the exchange of the question. Their questions to clients may come late all the same; since
-        // 2026-07-28 there are none.
-        let version = state.session.protocol_version.as_deref().and_then(Revision::named);
-        let asks = !version.is_some_and(Revision::is_stateless);
-        let elsewhere = !state.stateless || (asks && text.direction == Direction::ClientToServer);
-        let may_follow = || {
-            let waits = |place| self.nameless.waits_beside(place, text.connection);
-            state.begun || self.early.may_begin(number) || place.is_some_and(waits)
-        };
-        let is_patient = text.is_http() && elsewhere && may_follow();
-        self.tell(Box::new(message), scope, oddities, is_patient, sink);
-    }
-
-    /// Pairs a message and tells it. While there is patience, what follows a request waits for it.
-    fn tell(
-        &mut self,
-        mut message: Box<Message>,
-        scope: Scope,
-        mut oddities: Vec<Oddity>,
-        patient: bool,
-        sink: &mut Sink<'_>,
-    ) {
-        let Some(state) = self.sessions.get_mut(&message.session) else { return };
+        let mut message = Box::new(message);
         message.number = MessageNumber(self.last_message + 1);
-        if let Some(follows) = state.names_unseen(&message).filter(|_| patient) {
-            return self.early.hold(message, follows);
-        }
-        if !state.pair(&mut message, scope, &self.limits, &mut oddities, patient) {
-            return self.early.hold(message, Follows::Asked(scope));
-        }
         self.last_message += 1;
+        state.pair(&mut message, scope, &self.limits, &mut oddities);
         message.link = state.operations.link(&message, state.stateless);
         message.operation = message.link.map(|link| link.operation);
         state.count(&message);
-        let question = self.question(&message);
-        self.early.count();
         sink(Tracked::Message(message, oddities));
-        if let Some(question) = question {
-            self.asked(&question, sink);
-        }
     }
 }
 
 impl Text<'_> {
     /// The exchange, where it came over HTTP.
-    fn exchange(&self) -> Option<ExchangeNumber> {
+    pub fn exchange(&self) -> Option<ExchangeNumber> {
         match self.carrier {
             TextCarrier::Body(exchange) | TextCarrier::WebSocket(exchange) | TextCarrier::SseEvent { exchange, .. } => {
                 Some(exchange)

@@ -1,6 +1,6 @@
 //! TLS connections whose content was not seen: said once for all of them, with what to do about it.
 
-use super::sessions::Known;
+use super::known::Known;
 use crate::capture::PacketNumber;
 use crate::decode::tls::Secrecy;
 use crate::findings::{Finding, tls};

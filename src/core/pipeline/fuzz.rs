@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 
 use self::checker::Checker;
 pub use self::script::Observed;
-use super::{Input, Options, Pipeline, WAITING};
+use super::{Input, Options, Pipeline};
 use crate::capture::{Limits, Packet, PacketNumber, Time};
+use crate::decode::stack::LINGERING;
 use crate::event::{Detail, Event};
 use crate::mcp::{Session, SessionNumber};
 
@@ -113,8 +114,8 @@ fn run(capture: &Capture<'_>, detail: Detail, ticks: bool) -> Vec<Event> {
 
 /// Memory is bounded by what is open, and what is open by the limits.
 fn assert_bounded(pipeline: &Pipeline) {
-    let (connections, waiting) = (pipeline.above.stacks.open().count(), pipeline.above.waiting.len());
-    assert!(waiting <= WAITING && connections <= 2 * LIMITS.connections + waiting, "{connections} connections");
+    let (connections, waiting) = (pipeline.above.stacks.open().count(), pipeline.above.stacks.lingering());
+    assert!(waiting <= LINGERING && connections <= 2 * LIMITS.connections + waiting, "{connections} connections");
     // Both directions of a connection, and of what TLS carried on it; and of each exchange two bodies, as sent and as decoded, and the data of events.
     let most = connections * (4 + 5 * (LIMITS.pipelined + 2));
     let streams = pipeline.above.stacks.provenance().open_streams();

@@ -1,60 +1,27 @@
 //! From what the stacks found to events: sessions, messages, findings, and what a store needs.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use rustc_hash::FxHashMap;
 
+use super::arrivals::held::{Ended, HeldEvent, Item};
+use super::arrivals::{Arrivals, Ends};
+use super::counts::Counts;
 use super::encrypted::Encrypted;
-use super::holes::Holes;
-use super::order::Order;
+use super::known::{Known, ends};
+use super::unclaimed::Unclaimed;
 use super::{Emit, Options};
-use crate::capture::pipe::{self, Content, HEAD, Pipe};
-use crate::capture::{Packet, PacketNumber, PacketRange, Ranges, Time};
-use crate::decode::stack::{Connected, Unit};
-use crate::decode::tcp::{Analysis, Facts, Flags, SegmentFact};
+use crate::capture::pipe::{self, Content, Pipe};
+use crate::capture::{Packet, PacketNumber};
+use crate::decode::exchange::Exchange;
+use crate::decode::stack::{Connected, ServerSent, Text, Unit};
+use crate::decode::tcp::{Facts, SegmentFact};
 use crate::decode::tls::Secrecy;
-use crate::decode::{Anomaly, ConnectionId, Endpoints, Side, dns};
+use crate::decode::{Anomaly, ConnectionId, Direction, Endpoints, Side, dns};
 use crate::event::{Connection, ConnectionKind, Detail, Event, Segment};
 use crate::findings::{Checker, Finding, tls, transport};
 use crate::mcp::tracker::{SESSIONS, Tracked, Tracker};
 use crate::mcp::{Message, Peers, Session, SessionNumber};
-
-/// Figures of the capture so far.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Packets.
-    pub packets: u64,
-    /// Captured bytes.
-    pub bytes: u64,
-    /// Packets that hold nothing for mcptap, by reason.
-    pub skipped: BTreeMap<&'static str, u64>,
-    /// TCP connections.
-    pub tcp_connections: u64,
-    /// HTTP exchanges that are over.
-    pub exchanges: u64,
-    /// Messages.
-    pub messages: u64,
-    /// Time of the earliest packet.
-    pub first: Option<Time>,
-    /// Time of the latest packet.
-    pub last: Option<Time>,
-    /// TCP segments that the snap length cut.
-    pub cut: u64,
-}
-
-impl Counts {
-    /// One more packet.
-    pub(super) fn packet(&mut self, packet: &Packet<'_>) {
-        self.packets += 1;
-        self.bytes += packet.data.len() as u64;
-        self.first = Some(self.first.map_or(packet.time, |first| first.min(packet.time)));
-        self.last = Some(self.last.map_or(packet.time, |last| last.max(packet.time)));
-    }
-}
-
-/// Anomalies held for a connection until it is known what runs on it.
-const HELD: usize = 64;
 
 /// Sessions, and what is known of the connections that carry them.
 #[derive(Debug)]
@@ -69,35 +36,10 @@ pub(super) struct Sessions {
     connections: FxHashMap<ConnectionId, Known>,
     /// Pipes seen so far.
     pub(super) pipes: u32,
-    /// Connections to be kept, for the stacks to be told.
-    pub(super) kept: Vec<ConnectionId>,
     /// TLS connections whose content was not seen.
     encrypted: Encrypted,
-    /// Connections on which bytes are waited for.
-    pub(super) holes: Holes,
-    /// Whether packets of several connections changed places.
-    order: Order,
-}
-
-/// What is known of an open connection.
-#[derive(Debug)]
-pub(super) struct Known {
-    pub(super) record: Connection,
-    sessions: Vec<Carried>,
-    /// Findings that wait until it is known what runs on the connection.
-    held: Vec<Finding>,
-    /// Offsets in the streams of pipes, which no reassembler counts.
-    offsets: [u64; 3],
-    /// Whether TLS could be opened on it.
-    pub(super) secrecy: Secrecy,
-}
-
-/// A session on a connection.
-#[derive(Clone, Copy, Debug)]
-struct Carried {
-    session: SessionNumber,
-    /// Bytes of the connection, seen and lost, that it was told of.
-    told: (u64, u64),
+    /// Texts that lack something which may still come.
+    pub(super) arrivals: Arrivals,
 }
 
 impl Sessions {
@@ -111,10 +53,8 @@ impl Sessions {
             names: FxHashMap::default(),
             connections: FxHashMap::default(),
             pipes: 0,
-            kept: Vec::new(),
             encrypted: Encrypted::default(),
-            holes: Holes::default(),
-            order: Order::default(),
+            arrivals: Arrivals::default(),
         }
     }
 
@@ -123,7 +63,7 @@ impl Sessions {
     }
 
     /// Whether a connection carries a session and is stored.
-    fn is_kept(&self, id: ConnectionId) -> bool {
+    pub(super) fn is_kept(&self, id: ConnectionId) -> bool {
         self.stores() && self.connections.get(&id).is_some_and(|known| !known.sessions.is_empty())
     }
 
@@ -137,29 +77,14 @@ impl Sessions {
         if self.stores() {
             emit(Event::Connection(Box::new(record.clone())));
         }
-        let known =
-            Known { record, sessions: Vec::new(), held: Vec::new(), offsets: [0; 3], secrecy: Secrecy::default() };
-        self.connections.insert(id, known);
+        self.connections.insert(id, Known::new(record));
     }
 
     /// A TCP segment arrived.
     pub(super) fn segment(&mut self, fact: &SegmentFact<'_>, emit: &mut Emit<'_>) {
-        self.holes.segment(fact);
-        self.order.segment(fact);
-        self.tracker.may_be_late(fact.late);
+        self.arrivals.segment(fact);
         if self.stores() {
-            emit(Event::Segment(Segment {
-                connection: fact.connection,
-                side: fact.side,
-                packet: fact.packet,
-                offset: fact.offset,
-                length: fact.length,
-                acknowledged: fact.acknowledged,
-                window: fact.window,
-                flags: fact.flags,
-                analysis: fact.analysis,
-                origin: fact.origin.into(),
-            }));
+            emit(Event::Segment(Segment::of(fact)));
         }
     }
 
@@ -178,20 +103,8 @@ impl Sessions {
         let offset = known.offsets[pipe as usize];
         known.offsets[pipe as usize] += length;
         if stores {
-            let (start, end) = (HEAD as u32, packet.data.len() as u32);
-            let whole = Ranges::One(PacketRange { packet: packet.number, start, end });
-            emit(Event::Segment(Segment {
-                connection: id,
-                side: if pipe == Pipe::Stdin { Side::First } else { Side::Second },
-                packet: packet.number,
-                offset,
-                length: u32::try_from(length).unwrap_or(u32::MAX),
-                acknowledged: None,
-                window: 0,
-                flags: Flags::default(),
-                analysis: Analysis::default(),
-                origin: if matches!(content, Content::Data(..)) { whole } else { Ranges::default() },
-            }));
+            let is_captured = matches!(content, Content::Data(..));
+            emit(Event::Segment(Segment::of_pipe(id, pipe, packet, offset..offset + length, is_captured)));
         }
     }
 
@@ -207,33 +120,45 @@ impl Sessions {
     /// What a stack found.
     pub(super) fn unit(&mut self, unit: Unit<'_>, emit: &mut Emit<'_>) {
         match unit {
-            Unit::Text(text, connected) => {
-                self.tracker.beginning(self.beginning());
-                self.track(emit, |tracker, say| tracker.text(text, connected, say));
-            }
+            Unit::Text(text, connected) => self.arrived(text, connected, emit),
             Unit::Head(exchange, direction, connected) => {
-                self.track(emit, |tracker, say| tracker.head(exchange, direction, connected, say));
+                self.tracker.head(exchange, direction, connected);
+                if direction == Direction::ServerToClient {
+                    self.release(emit);
+                    self.tracker.responded(exchange);
+                    self.release(emit);
+                }
                 let session = self.tracker.session_at(exchange.number);
                 let found = self.checker.head(exchange, direction, session);
                 say(found, emit);
             }
-            Unit::Event(sent) => {
-                let session = self.tracker.session_at(sent.exchange);
-                let tracker = &self.tracker;
-                let opened = |session| Some((tracker.transport(session)?, tracker.has_begun(session)));
-                let mut found = self.checker.event(sent.exchange, sent.event, session, opened);
-                for finding in &mut found {
-                    finding.packets = sent.provenance.packets(sent.span);
-                    finding.span = Some(sent.span);
-                }
-                say(found, emit);
+            Unit::Event(sent) if self.arrivals.is_behind(sent.exchange) => {
+                self.arrivals.hold_event(HeldEvent::new(&sent), self.tracker.now());
             }
+            Unit::Event(sent) => self.event(&sent, emit),
             Unit::Exchange(exchange) => {
-                self.track(emit, |tracker, say| tracker.exchange_over(exchange.number, say));
-                let found = self.checker.exchange(&exchange);
-                self.counts.exchanges += 1;
-                emit(Event::Exchange(exchange));
-                say(found, emit);
+                while let Some(item) = self.arrivals.next_of_exchange(exchange.number, &self.tracker) {
+                    self.take(item, emit);
+                    self.release(emit);
+                }
+                match self.arrivals.holds(exchange.number) {
+                    true => self.arrivals.hold_end(Ended::Exchange(exchange)),
+                    false => self.exchange_over(exchange, emit),
+                }
+            }
+            Unit::Closed(id, connected, facts) => {
+                self.arrivals.closed(id);
+                match self.arrivals.holds_on(id) {
+                    true => {
+                        let connected = Box::new(connected.clone());
+                        self.arrivals.hold_end(Ended::Connection(id, connected, facts.map(Box::new)));
+                        while let Some(item) = self.arrivals.next_of_closed() {
+                            self.take(item, emit);
+                            self.release(emit);
+                        }
+                    }
+                    false => self.closed(id, connected, facts.as_ref(), emit),
+                }
             }
             Unit::Anomaly { connection, packets, span, anomaly, .. } => {
                 let (rule, text) = transport::judge(&anomaly);
@@ -245,12 +170,108 @@ impl Sessions {
                 emit(Event::Secret { connection, side, start: range.start, end: range.end, mask });
             }
             Unit::Cleared(connection, side, offset) => emit(Event::Cleared { connection, side, offset }),
-            Unit::Stream(stream) => emit(Event::Stream(stream)),
-            Unit::Part(stream, part) => emit(Event::Part(stream, part)),
-            Unit::Plaintext(stream, start, bytes) => emit(Event::Plaintext(stream, start, bytes)),
+            Unit::Stream(stream) => match self.unclaimed(stream.connection) {
+                Some(unclaimed) => unclaimed.stream(stream),
+                None => emit(Event::Stream(stream)),
+            },
+            Unit::Part(connection, stream, part) => match self.unclaimed(connection) {
+                Some(unclaimed) => unclaimed.part(stream, part),
+                None => emit(Event::Part(stream, part)),
+            },
+            Unit::Plaintext(connection, stream, start, bytes) => {
+                let most = self.options.limits.undecided;
+                match self.unclaimed(connection) {
+                    Some(unclaimed) => unclaimed.plaintext(stream, start, bytes, most),
+                    None => emit(Event::Plaintext(stream, start, bytes)),
+                }
+            }
             Unit::Keys(connection, lines) if self.is_kept(connection) => emit(Event::Keys(connection, lines)),
             Unit::Keys(..) => {}
         }
+    }
+
+    /// Holds what a store may want of a connection that no session claims so far.
+    fn unclaimed(&mut self, id: ConnectionId) -> Option<&mut Unclaimed> {
+        let known = self.connections.get_mut(&id)?;
+        known.sessions.is_empty().then_some(&mut known.unclaimed)
+    }
+
+    /// A text arrived from a connection.
+    fn arrived(&mut self, text: Text<'_>, connected: &Connected, emit: &mut Emit<'_>) {
+        self.tracker.advance(text.time);
+        let now = self.tracker.now();
+        let arrivals = &self.arrivals;
+        self.tracker.forget_unbegun(|since| arrivals.is_due(since, now));
+        while let Some(item) = self.next(Arrivals::next_due) {
+            self.take(item, emit);
+            self.release(emit);
+        }
+        let Some(reading) = self.tracker.parse(&text) else { return };
+        let admitted = self.arrivals.admit(text, reading, connected, &self.tracker, &ends(&self.connections));
+        if let Some((text, reading)) = admitted {
+            self.track(emit, |tracker, say| tracker.text(text, reading, connected, say));
+            self.release(emit);
+        }
+        let surplus = self.tracker.surplus();
+        if !surplus.is_empty() {
+            while let Some(item) = self.arrivals.next_of_sessions(&self.tracker, |session| surplus.contains(&session)) {
+                self.take(item, emit);
+            }
+            self.track(emit, |tracker, say| tracker.end(&surplus, say));
+        }
+    }
+
+    fn next(&mut self, which: fn(&mut Arrivals, &Tracker, &Ends<'_>) -> Option<Item>) -> Option<Item> {
+        which(&mut self.arrivals, &self.tracker, &ends(&self.connections))
+    }
+
+    /// Takes what was held and lacks nothing any more.
+    fn release(&mut self, emit: &mut Emit<'_>) {
+        if self.arrivals.is_empty() {
+            return;
+        }
+        while let Some(item) = self.next(Arrivals::next_complete) {
+            self.take(item, emit);
+        }
+        while let Some(ended) = self.arrivals.next_ended() {
+            match ended {
+                Ended::Exchange(exchange) => self.exchange_over(exchange, emit),
+                Ended::Connection(id, connected, facts) => self.closed(id, &connected, facts.as_deref(), emit),
+            }
+        }
+    }
+
+    /// Takes what was held.
+    fn take(&mut self, item: Item, emit: &mut Emit<'_>) {
+        match item {
+            Item::Text(held) => {
+                let reading = held.reading.clone();
+                self.track(emit, |tracker, say| tracker.text(held.text(), reading, &held.connected, say));
+            }
+            Item::Event(held) => held.with(|sent| self.event(&sent, emit)),
+        }
+    }
+
+    /// A server-sent event.
+    fn event(&mut self, sent: &ServerSent<'_>, emit: &mut Emit<'_>) {
+        let session = self.tracker.session_at(sent.exchange);
+        let tracker = &self.tracker;
+        let opened = |session| Some((tracker.transport(session)?, tracker.has_begun(session)));
+        let mut found = self.checker.event(sent.exchange, sent.event, session, opened);
+        for finding in &mut found {
+            finding.packets = sent.provenance.packets(sent.span);
+            finding.span = Some(sent.span);
+        }
+        say(found, emit);
+    }
+
+    /// An exchange is over, and all its messages were told.
+    fn exchange_over(&mut self, exchange: Box<Exchange>, emit: &mut Emit<'_>) {
+        self.tracker.exchange_over(exchange.number);
+        let found = self.checker.exchange(&exchange);
+        self.counts.exchanges += 1;
+        emit(Event::Exchange(exchange));
+        say(found, emit);
     }
 
     /// What runs on a connection, or who is at its ends, became known.
@@ -303,7 +324,7 @@ impl Sessions {
             "http/1.1" | "http/2" | "websocket" | "pipe" => say(self.checker.stated(finding), emit),
             "tls" if tls::RULES.contains(&finding.rule) => say(self.checker.stated(finding), emit),
             // What TLS carries may still turn out to be HTTP.
-            "unknown" | "tls" if known.held.len() < HELD => known.held.push(finding),
+            "unknown" | "tls" => known.hold(finding),
             _ => {}
         }
     }
@@ -324,16 +345,13 @@ impl Sessions {
                 if let Some(known) = self.connections.get_mut(&connection) {
                     if known.sessions.is_empty() && self.options.detail == Detail::Store {
                         emit(Event::Keep(connection));
-                        self.kept.push(connection);
+                        known.unclaimed.claim(emit);
                     }
-                    // Whatever the connection carried before counts for it too.
-                    if known.sessions.len() == SESSIONS {
-                        known.sessions.remove(0);
-                    }
-                    known.sessions.push(Carried { session, told: (0, 0) });
+                    known.carries(session);
                 }
             }
             Tracked::Message(mut message, oddities) => {
+                self.arrivals.told(&message);
                 let (tracker, session) = (&self.tracker, message.session);
                 let awaits = self.awaits(&message);
                 let found = self.checker.message(&mut message, &oddities, || tracker.has_begun(session), awaits);
@@ -353,8 +371,7 @@ impl Sessions {
     /// Whether what was sent before a message may be told behind it.
     fn awaits(&self, message: &Message) -> bool {
         let may_carry = |id| self.may_carry(id, message.session);
-        let is_ahead = || self.order.is_doubtful() || self.holes.are_many() || self.holes.iter().any(may_carry);
-        message.exchange.is_some() && is_ahead()
+        message.exchange.is_some() && self.arrivals.is_ahead(may_carry)
     }
 
     /// Whether a connection carries a session, or may turn out to: nothing of it was told yet, and it is between the same two.
@@ -366,15 +383,6 @@ impl Sessions {
             }
             _ => known.sessions.iter().any(|carried| carried.session == session),
         }
-    }
-
-    /// The connections whose beginning is looked for, and those of which not all was told that came meanwhile, with their ends.
-    fn beginning(&self) -> Vec<(ConnectionId, Endpoints)> {
-        let ends = |id| match self.connections.get(&id)?.record.kind {
-            ConnectionKind::Tcp(facts) => Some((id, facts.endpoints)),
-            ConnectionKind::Pipe { .. } => None,
-        };
-        self.holes.beginning().filter_map(ends).collect()
     }
 
     /// A session whose server has a name that DNS told, where nothing better is known.
@@ -391,34 +399,17 @@ impl Sessions {
         let Some(known) = self.connections.get_mut(&id) else { return };
         let [seen, lost] = [connected.seen, connected.lost]
             .map(|sides| sides.iter().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes)));
-        let now = (seen, lost);
-        for Carried { session, told } in &mut known.sessions {
-            self.tracker.traffic(*session, now.0 - told.0, now.1 - told.1);
-            *told = now;
+        for (session, seen, lost) in known.traffic((seen, lost)) {
+            self.tracker.traffic(session, seen, lost);
         }
     }
 
-    /// Whether a message on a connection waits for its session.
-    pub(super) fn waits(&self, id: ConnectionId) -> bool {
-        self.tracker.waits_on(id)
-    }
-
-    /// Whether messages found their sessions since this was last asked.
-    pub(super) fn released(&mut self) -> bool {
-        self.tracker.released()
-    }
-
-    /// No message on a connection waits for its session any longer.
-    pub(super) fn settle(&mut self, id: ConnectionId, emit: &mut Emit<'_>) {
-        self.track(emit, |tracker, say| tracker.name_on(id, say));
-    }
-
     /// A connection is over. What TCP knows of it counts now.
-    pub(super) fn closed(&mut self, id: ConnectionId, facts: Option<&Facts>, emit: &mut Emit<'_>) {
+    fn closed(&mut self, id: ConnectionId, connected: &Connected, facts: Option<&Facts>, emit: &mut Emit<'_>) {
+        self.account(id, connected);
         self.tracker.connection_over(id);
         let Some(mut known) = self.connections.remove(&id) else { return };
         self.encrypted.count(&known);
-        self.holes.closed(id);
         if let Some(facts) = facts {
             self.checker.closed(id, facts);
         }
@@ -441,7 +432,10 @@ impl Sessions {
 
     /// The capture is over.
     pub(super) fn finish(&mut self, emit: &mut Emit<'_>) {
-        self.track(emit, |tracker, say| tracker.finish(say));
+        while let Some(item) = self.next(Arrivals::next_at_end) {
+            self.take(item, emit);
+            self.release(emit);
+        }
         for session in self.tracker.open_sessions() {
             let found = self.checker.ended(session, &self.tracker.unanswered(session));
             say(found, emit);

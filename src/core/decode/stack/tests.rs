@@ -54,7 +54,7 @@ impl Servers {
     }
 
     fn close(&mut self, connection: u32) {
-        self.stacks.closed(ConnectionId(connection), &mut |_| ());
+        self.stacks.closed(ConnectionId(connection), None, &mut |_| ());
     }
 
     /// Parts of all streams that are remembered.
@@ -78,7 +78,7 @@ fn recognised<'p>(side: Side, pieces: impl Iterator<Item = &'p [u8]>) -> (&'stat
     let mut servers = Servers::new(Limits::default());
     servers.open(1);
     pieces.for_each(|piece| servers.piece(1, side, Piece::Data(piece)));
-    let connected = servers.stacks.connected(ConnectionId(1)).expect("it is open");
+    let (_, connected) = servers.stacks.open().next().expect("it is open");
     (connected.protocol, connected.client)
 }
 

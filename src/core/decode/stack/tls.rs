@@ -229,12 +229,12 @@ impl Inner {
     /// Lets the channel work. What it says of secrets is about the plaintext: no packet shows them.
     fn within(&mut self, layer: &mut Layer<'_, '_>, work: impl FnOnce(&mut Channel, &mut Layer<'_, '_>)) {
         let Inner { channel, plaintext, .. } = self;
-        let Layer { id, shared, connected, kept, sink } = layer;
+        let Layer { id, shared, connected, sink } = layer;
         let mut said = |unit: Unit<'_>| match unit {
             Unit::Secret(_, side, range, mask) => plaintext[side.index()].secret(range, mask),
             other => sink(other),
         };
-        work(channel, &mut Layer { id: *id, shared, connected, kept, sink: &mut said });
+        work(channel, &mut Layer { id: *id, shared, connected, sink: &mut said });
     }
 
     /// Hands a store what was looked at for secrets; with `all`, the rest, too. Where nothing was recognised, a secret may stand anywhere.
@@ -244,8 +244,7 @@ impl Inner {
         let cleared = if unknown { 0 } else { self.channel.cleared(layer, side) };
         let keep_secrets = layer.shared.options.keep_secrets;
         if let Some((start, bytes)) = self.plaintext[side.index()].take(cleared, all, keep_secrets) {
-            let most = layer.shared.limits.undecided;
-            layer.kept.plaintext(stream, start, bytes, most, layer.sink);
+            (layer.sink)(Unit::Plaintext(layer.id, stream, start, bytes));
         }
     }
 

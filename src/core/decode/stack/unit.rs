@@ -7,6 +7,7 @@ use crate::capture::{PacketNumber, Part, Provenance, Span, StreamId, Time};
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::raw::Raw;
 use crate::decode::stream::Stream;
+use crate::decode::tcp::Facts;
 use crate::decode::tls::{Agreed, Secrecy, Step};
 use crate::decode::{Anomaly, ConnectionId, Direction, Endpoints, Side, sse};
 
@@ -42,14 +43,16 @@ pub enum Unit<'a> {
     Secret(ConnectionId, Side, Range<u64>, u8),
     /// Bytes of one side below this offset were looked at for secrets.
     Cleared(ConnectionId, Side, u64),
-    /// A stream of a kept connection.
+    /// A stream was opened. For a store.
     Stream(Stream),
-    /// Part of such a stream that will not be asked for again.
-    Part(StreamId, Part),
-    /// Bytes of such a stream that TLS carried, from this offset on, secrets masked.
-    Plaintext(StreamId, u64, Vec<u8>),
-    /// The TLS secrets that opened a kept connection, as lines of a key log; only where secrets are to be kept.
+    /// Part of such a stream that nothing asks for again. For a store.
+    Part(ConnectionId, StreamId, Part),
+    /// Bytes of such a stream that TLS carried, from this offset on, secrets masked. For a store.
+    Plaintext(ConnectionId, StreamId, u64, Vec<u8>),
+    /// The TLS secrets that opened a connection, as lines of a key log; only where secrets are to be kept.
     Keys(ConnectionId, String),
+    /// A connection is over. The last unit of it.
+    Closed(ConnectionId, &'a Connected, Option<Facts>),
 }
 
 /// A text that may be JSON-RPC, and what carried it.

@@ -3,56 +3,57 @@
 use std::sync::Arc;
 
 use super::state::State;
-use super::{Sink, Tracker, network_peers};
+use super::{Reading, Sink, Tracker, network_peers};
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::secrets::masked_uri;
 use crate::decode::stack::{Connected, Text, TextCarrier};
 use crate::decode::uri;
 use crate::decode::{ConnectionId, Direction};
-use crate::mcp::message::{Message, Transport};
+use crate::mcp::message::Transport;
 use crate::mcp::places::Place;
 use crate::mcp::session::SessionNumber;
 
 impl Tracker {
-    /// A head of an HTTP exchange is complete.
-    pub fn head(&mut self, exchange: &Exchange, direction: Direction, connected: &Connected, sink: &mut Sink<'_>) {
+    /// A head of an HTTP exchange is complete: what it says of the exchange itself. A text that waits for it may be taken then.
+    pub fn head(&mut self, exchange: &Exchange, direction: Direction, connected: &Connected) {
         let Some(endpoints) = connected.endpoints else { return };
         let place = self.exchanges.entry(exchange.number).or_insert_with(|| {
             let client = endpoints[connected.sender(Direction::ClientToServer).index()];
             let server = endpoints[connected.sender(Direction::ServerToClient).index()];
             Place::new(exchange, client, server)
         });
-        if direction == Direction::ClientToServer {
-            return;
+        if direction == Direction::ServerToClient {
+            place.status = exchange.status;
+            place.assigned_id = exchange.response.fields.get("mcp-session-id").map(Arc::from);
+            if matches!(exchange.status, Some(301 | 302 | 307 | 308)) {
+                place.redirected_to = exchange.response.fields.get("location").map(str::to_owned);
+            }
+            if place.method.is_empty() {
+                place.session_id = place.assigned_id.clone();
+            }
         }
-        place.status = exchange.status;
-        if matches!(exchange.status, Some(301 | 302 | 307 | 308)) {
-            place.redirected_to = exchange.response.fields.get("location").map(str::to_owned);
-        }
-        if place.method.is_empty() {
-            place.session_id = exchange.response.fields.get("mcp-session-id").map(Arc::from);
-        }
-        self.begin(exchange.number, exchange.response.fields.get("mcp-session-id"), sink);
+    }
+
+    /// What the head of a response says of sessions: after the texts of its request.
+    pub fn responded(&mut self, exchange: &Exchange) {
         let Some(place) = self.exchanges.get_mut(&exchange.number) else { return };
         // The text of the request was lost, or there is none: the answer says whose the exchange is all the same.
         if !place.asked && place.session_id.is_none() {
-            place.session_id = exchange.response.fields.get("mcp-session-id").map(Arc::from);
+            place.session_id = place.assigned_id.clone();
             place.is_assigned = place.session_id.is_some();
         }
         let assigned = place.session_id.as_ref().and_then(|id| self.places.assigned(place.server.port(), id));
         let Some(session) = place.session.or(assigned) else { return };
         let Some(state) = self.sessions.get_mut(&session) else { return };
-        let mut named = false;
-        if let Some(id) = exchange.response.fields.get("mcp-session-id") {
+        if let Some(id) = &place.assigned_id {
             if state.session.session_id.is_none() {
-                named = true;
-                state.session.session_id = Some(id.to_owned());
+                state.session.session_id = Some(id.as_ref().to_owned());
                 state.session.transport = Transport::StreamableHttp;
                 state.changed = true;
-                self.places.assign(place.server.port(), id.into(), session);
+                self.places.assign(place.server.port(), Arc::clone(id), session);
             }
         } else if matches!(exchange.status, Some(200..=299)) {
-            named = self.places.settle(session);
+            self.places.settle(session);
         }
         // A request that is accepted has its answer elsewhere, which without a session id happens on the stream of HTTP+SSE alone. The capture may begin
         // within that.
@@ -73,9 +74,6 @@ impl Tracker {
             state.changed = true;
         }
         self.redirect(exchange.number);
-        if named {
-            self.name_known(sink);
-        }
     }
 
     /// The exchange was redirected, and what it asked is known: it was not taken and will be asked again, in the same session. A server may redirect
@@ -97,19 +95,33 @@ impl Tracker {
         place.session.or_else(named).or_else(|| self.places.bodiless(place))
     }
 
-    /// An exchange is over. What its response carried is told while it is known what carried it; an answer that a client sent may still wait, and one
-    /// on the stream of HTTP+SSE, which carries the answers to all exchanges.
-    pub fn exchange_over(&mut self, exchange: ExchangeNumber, sink: &mut Sink<'_>) {
-        self.begin(exchange, None, sink);
-        let here = |answer: &Message| {
-            answer.exchange == Some(exchange)
-                && answer.direction == Direction::ServerToClient
-                && answer.transport != Transport::HttpSse
-        };
-        self.give_up_where(here, sink);
+    /// An exchange is over, and no text of it is held.
+    pub fn exchange_over(&mut self, exchange: ExchangeNumber) {
         self.places.over(exchange);
-        if !self.is_over_later(exchange) {
-            self.exchanges.remove(&exchange);
+        self.exchanges.remove(&exchange);
+    }
+
+    /// The session that a text would join now, and how that travels.
+    pub fn session_of_text(
+        &self,
+        text: &Text<'_>,
+        reading: &Reading,
+        connected: &Connected,
+    ) -> Option<(SessionNumber, Transport)> {
+        let place = self.exchanges.get(&text.exchange()?)?;
+        let number = self.home(place, text, reading.single(), reading.begins_session, connected)?;
+        Some((number, self.transport(number)?))
+    }
+
+    /// The `initialize` of this exchange begins a session that was opened before by the id which its response assigns.
+    pub(super) fn begun(&mut self, exchange: ExchangeNumber, session: SessionNumber) {
+        self.unbegun.begun(session);
+        let (Some(place), Some(state)) = (self.exchanges.get(&exchange), self.sessions.get_mut(&session)) else {
+            return;
+        };
+        state.begun = true;
+        if let Some(id) = state.session.session_id.clone() {
+            self.places.assign(place.server.port(), id.into(), session);
         }
     }
 

@@ -36,25 +36,28 @@ impl Tracker {
             changed: true,
         };
         self.sessions.insert(number, state);
-        if self.sessions.len() > SESSIONS {
-            for ended in self.end_idle(sink) {
-                let pending = waiting(&ended.pairing).into_iter().cloned().collect();
-                sink(Tracked::Ended(Box::new(ended.fresh()), pending));
-            }
-        }
         number
     }
 
-    /// Ends the half of the sessions that were idle longest.
-    fn end_idle(&mut self, sink: &mut Sink<'_>) -> Vec<State> {
+    /// The sessions to be ended to make room for others: where there are too many, the half that was idle longest.
+    pub fn surplus(&self) -> FxHashSet<SessionNumber> {
+        if self.sessions.len() <= SESSIONS {
+            return FxHashSet::default();
+        }
         let mut by_age: Vec<_> = self.sessions.values().map(|s| (s.session.ended, s.session.number)).collect();
         by_age.sort_unstable();
-        let gone: FxHashSet<SessionNumber> = by_age[..by_age.len() / 2].iter().map(|(_, number)| *number).collect();
-        self.give_up_where(|answer| gone.contains(&answer.session), sink);
+        by_age[..by_age.len() / 2].iter().map(|(_, number)| *number).collect()
+    }
+
+    /// Ends these sessions.
+    pub fn end(&mut self, gone: &FxHashSet<SessionNumber>, sink: &mut Sink<'_>) {
         self.places.forget(|session| gone.contains(&session));
         let mut ended: Vec<State> = gone.iter().filter_map(|number| self.sessions.remove(number)).collect();
         ended.sort_by_key(|state| state.session.number);
-        ended
+        for ended in ended {
+            let pending = waiting(&ended.pairing).into_iter().cloned().collect();
+            sink(Tracked::Ended(Box::new(ended.fresh()), pending));
+        }
     }
 
     pub(super) fn carries(&mut self, connection: ConnectionId, number: SessionNumber, sink: &mut Sink<'_>) {

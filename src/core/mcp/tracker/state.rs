@@ -3,13 +3,10 @@
 use rustc_hash::FxHashSet;
 
 use super::Oddity;
-use super::early::Follows;
 use crate::capture::Limits;
-use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::facts;
 use crate::mcp::message::Message;
-use crate::mcp::method::Method;
 use crate::mcp::operations::Operations;
 use crate::mcp::pairing::{Answered, Pairing, Pending, Scope};
 use crate::mcp::peek;
@@ -38,16 +35,8 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Finds the request of an answer, remembers a request. Says `false`, with nothing done, of an answer that no request asked for so far, where
-    /// there is patience to wait for one.
-    pub(super) fn pair(
-        &mut self,
-        message: &mut Message,
-        scope: Scope,
-        limits: &Limits,
-        oddities: &mut Vec<Oddity>,
-        patient: bool,
-    ) -> bool {
+    /// Finds the request of a response, remembers a request.
+    pub(super) fn pair(&mut self, message: &mut Message, scope: Scope, limits: &Limits, oddities: &mut Vec<Oddity>) {
         let envelope = &message.envelope;
         if envelope.kind.is_some() {
             let version = envelope.jsonrpc.clone().and_then(|range| message.raw.get(range));
@@ -88,8 +77,6 @@ impl State {
                         message.tool = request.tool;
                         self.learn(message);
                     }
-                    // In one exchange, and where requests are known by their exchange alone, a request comes first.
-                    Answered::Unknown if patient && matches!(scope, Scope::Session(_)) => return false,
                     Answered::Unknown if self.begun => oddities.push(Oddity::UnknownId),
                     Answered::Unknown | Answered::Unseen => {}
                     Answered::Again => oddities.push(Oddity::AnsweredAgain),
@@ -97,29 +84,6 @@ impl State {
                 }
             }
             _ => {}
-        }
-        true
-    }
-
-    /// The request that a notification names, where none like it was told so far.
-    pub(super) fn names_unseen(&self, message: &Message) -> Option<Follows> {
-        if message.kind != Kind::Notification || message.is_repeated() {
-            return None;
-        }
-        match Method::named(message.method.as_deref()?) {
-            Method::Cancelled => {
-                let id = facts::body(message).get("requestId")?;
-                // Since 2026-07-28 servers cancel what clients asked for, too.
-                let is_known = |sender| self.pairing.knows(sender, id);
-                let is_unseen = !is_known(Direction::ClientToServer) && !is_known(Direction::ServerToClient);
-                is_unseen.then(|| Follows::Cancelled(id.to_owned()))
-            }
-            Method::Progress => {
-                let token = facts::body(message).get("progressToken")?;
-                let is_unseen = !self.operations.knows_progress(message.direction.reversed(), token);
-                is_unseen.then(|| Follows::Progress(token.to_owned()))
-            }
-            _ => None,
         }
     }
 

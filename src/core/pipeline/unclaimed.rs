@@ -1,0 +1,69 @@
+//! What a store may want of a connection, until it is known whether a session claims it.
+
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashSet;
+
+use super::Emit;
+use crate::capture::{Part, StreamId};
+use crate::event::{Event, Stream, StreamKind};
+
+/// Streams of a connection that no session claims so far, and their parts.
+#[derive(Debug, Default)]
+pub(super) struct Unclaimed {
+    streams: VecDeque<Stream>,
+    parts: VecDeque<(StreamId, Part)>,
+    plaintext: VecDeque<(StreamId, u64, Vec<u8>)>,
+    /// Bytes of that.
+    plaintext_bytes: usize,
+}
+
+impl Unclaimed {
+    /// Streams held: those of some hundred exchanges. Beyond, the oldest are forgotten: what may be a message stands in the latest.
+    const STREAMS: usize = 1_024;
+
+    /// Their parts that are held.
+    const PARTS: usize = 4 * Self::STREAMS;
+
+    pub(super) fn stream(&mut self, stream: Stream) {
+        if self.streams.len() >= Self::STREAMS {
+            // The streams below stay: what stands in the others stands in them, too.
+            let is_above = |stream: &Stream| {
+                !matches!(stream.kind, StreamKind::Tcp(_) | StreamKind::Plaintext(_) | StreamKind::Pipe(_))
+            };
+            let oldest = self.streams.iter().position(is_above);
+            oldest.and_then(|oldest| self.streams.remove(oldest));
+        }
+        self.streams.push_back(stream);
+    }
+
+    pub(super) fn part(&mut self, stream: StreamId, part: Part) {
+        if self.parts.len() >= Self::PARTS {
+            self.parts.pop_front();
+        }
+        self.parts.push_back((stream, part));
+    }
+
+    /// Bytes that TLS carried; the latest, `most` bytes of them.
+    pub(super) fn plaintext(&mut self, stream: StreamId, start: u64, bytes: Vec<u8>, most: usize) {
+        self.plaintext_bytes += bytes.len();
+        self.plaintext.push_back((stream, start, bytes));
+        while self.plaintext_bytes > most || self.plaintext.len() > Self::STREAMS {
+            let Some((_, _, oldest)) = self.plaintext.pop_front() else { break };
+            self.plaintext_bytes -= oldest.len();
+        }
+    }
+
+    /// A session claims the connection.
+    pub(super) fn claim(&mut self, emit: &mut Emit<'_>) {
+        let Unclaimed { streams, parts, plaintext, .. } = std::mem::take(self);
+        let known: FxHashSet<StreamId> = streams.iter().map(|stream| stream.id).collect();
+        streams.into_iter().for_each(|stream| emit(Event::Stream(stream)));
+        for (stream, part) in parts.into_iter().filter(|(stream, _)| known.contains(stream)) {
+            emit(Event::Part(stream, part));
+        }
+        for (stream, start, bytes) in plaintext.into_iter().filter(|(stream, ..)| known.contains(stream)) {
+            emit(Event::Plaintext(stream, start, bytes));
+        }
+    }
+}
