@@ -229,7 +229,7 @@ impl tcp::Sink for Held {
 
     fn closed(&mut self, connection: ConnectionId, _: &Facts) {
         self.open -= 1;
-        self.stacks.closed(connection, &mut |_| ());
+        self.stacks.closed(connection, None, &mut |_| ());
     }
 }
 

@@ -16,11 +16,10 @@ use crate::capture::{Packet, PacketNumber};
 use crate::decode::exchange::Exchange;
 use crate::decode::stack::{Connected, ServerSent, Text, Unit};
 use crate::decode::tcp::{Facts, SegmentFact};
-use crate::decode::tls::Secrecy;
-use crate::decode::{Anomaly, ConnectionId, Direction, Endpoints, Side, dns};
+use crate::decode::{Anomaly, ConnectionId, Direction, Side, dns};
 use crate::event::{Connection, ConnectionKind, Detail, Event, Segment};
 use crate::findings::{Checker, Finding, tls, transport};
-use crate::mcp::tracker::{SESSIONS, Tracked, Tracker};
+use crate::mcp::tracker::{Tracked, Tracker};
 use crate::mcp::{Message, Peers, Session, SessionNumber};
 
 /// Sessions, and what is known of the connections that carry them.

@@ -256,10 +256,15 @@ impl<'a> Follows<'a> {
 }
 
 impl Reading {
-    /// The messages of the text that name a request.
+    /// The messages of the text that name a request. None where the text holds a request itself: others may wait for that.
     pub fn following<'a>(&'a self, raw: &'a [u8]) -> impl Iterator<Item = Follows<'a>> {
         let single = self.single().and_then(|envelope| Follows::of(raw, envelope));
-        let members = if let Parsed::Batch(members) = &self.parsed { members.as_slice() } else { &[] };
+        let is_request =
+            |member: &Result<Envelope, _>| matches!(member, Ok(Envelope { kind: Some(Kind::Request), .. }));
+        let members = match &self.parsed {
+            Parsed::Batch(members) if !members.iter().any(|(_, member)| is_request(member)) => members.as_slice(),
+            _ => &[],
+        };
         let members =
             members.iter().filter_map(|(range, member)| Follows::of(raw.get(range.clone())?, member.as_ref().ok()?));
         single.into_iter().chain(members)
