@@ -154,3 +154,23 @@ fn nothing_is_left_undone() {
         .collect();
     assert!(left.is_empty(), "{}", left.join("\n"));
 }
+
+/// `internal` is no second façade: whoever adds to it does so here, too, where a review sees it.
+#[test]
+fn internal_lists_what_the_program_uses_of_the_core() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = fs::read_to_string(root.join("src/core/internal.rs")).expect("internal.rs");
+    let mut names = BTreeSet::new();
+    for rest in text.split("pub use crate::").skip(1) {
+        let (used, _) = rest.split_once(';').expect("the end of a use");
+        let (path, last) = used.rsplit_once("::{").or_else(|| used.rsplit_once("::")).expect("a path");
+        let items = last.trim_end_matches('}').split(',').map(str::trim).filter(|item| !item.is_empty());
+        names.extend(items.map(|item| format!("{path}::{item}")));
+    }
+    assert!(!names.iter().any(|name| name.ends_with('*')), "names are listed one by one");
+    let listed = fs::read_to_string(root.join("tests/it/internal.txt")).expect("internal.txt");
+    let listed: BTreeSet<String> = listed.lines().map(str::to_owned).collect();
+    let added: Vec<&String> = names.difference(&listed).collect();
+    let gone: Vec<&String> = listed.difference(&names).collect();
+    assert!(added.is_empty() && gone.is_empty(), "tests/it/internal.txt: added {added:#?}, gone {gone:#?}");
+}
