@@ -108,8 +108,9 @@ fn code(text: &str) -> &str {
     text.split("#[cfg(test)]\nmod ").next().unwrap_or(text)
 }
 
+/// Tests, and what only they use.
 fn is_test(path: &Path) -> bool {
-    path.components().any(|part| part.as_os_str().to_string_lossy().starts_with("test"))
+    path.ends_with("talk.rs") || path.iter().any(|part| part.to_string_lossy().starts_with("test"))
 }
 
 /// The words that follow `prefix` in the code.
