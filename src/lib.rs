@@ -15,6 +15,11 @@
 //! The crate `mcptap-core` makes events of packets. This crate is the program around it: where packets come from, and what people do with events. `docs/architecture.md` is
 //! the guide.
 
+#![allow(
+    rustdoc::private_intra_doc_links,
+    reason = "this library is the program's own: its pages are for those who change it"
+)]
+
 use mcptap_core::internal::{capture, decode, event, findings, mcp, pipeline};
 
 pub mod cli;

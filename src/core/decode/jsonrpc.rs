@@ -84,7 +84,7 @@ pub struct Envelope {
     #[doc(hidden)]
     pub body: Index,
     /// A top-level member name occurs twice (the last one counts, as in JavaScript and Python). Of the names that JSON-RPC
-    /// does not define the first [`NAMES_COMPARED`] are compared.
+    /// does not define the first `NAMES_COMPARED` are compared.
     pub duplicate: bool,
     /// Members that JSON-RPC does not define.
     pub unknown: u32,
