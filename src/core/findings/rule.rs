@@ -54,8 +54,7 @@ pub struct Rule {
     /// What to do.
     pub remedy: &'static str,
     /// How it is looked for; empty for what a decoder or the tracker states by itself.
-    #[doc(hidden)]
-    pub checks: &'static [Check],
+    pub(crate) checks: &'static [Check],
 }
 
 impl Rule {
