@@ -5,14 +5,20 @@
 //! **finding** is something odd at a place.
 //!
 //! ```text
-//!  source/            decode/                                        mcp/              what people do with it
+//!  source/            the crate mcptap-core                                            what people do with it
 //!  file ─┐
 //!  iface ┼─ Packet ─► packet ─► tcp ─► tls │ http1 ─► coding ─► sse ─┐
 //!  stdio ┘               │                                           ├─► jsonrpc ─► session ─► findings ─► store ─► cli tui export
 //!                        └──────────── lines (pipe) ─────────────────┘
 //! ```
 //!
-//! Modules in reading order. `docs/architecture.md` is the guide.
+//! The crate `mcptap-core` makes events of packets. This crate is the program around it: where packets come from, and what people do with events. `docs/architecture.md` is
+//! the guide.
+
+#![allow(
+    rustdoc::private_intra_doc_links,
+    reason = "this library is the program's own: its pages are for those who change it"
+)]
 
 use mcptap_core::internal::{capture, decode, event, findings, mcp, pipeline};
 

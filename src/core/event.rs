@@ -12,10 +12,9 @@ use crate::mcp::{Message, Session, SessionNumber};
 
 pub use crate::decode::stream::{Stream, StreamKind};
 
-/// One event. Records (`Session`, `Connection`, `Head`) come again when they changed: the last one counts.
-///
-/// The variants under "for a store" come only when the pipeline was asked for them ([`Detail::Store`]).
+/// One event. A session comes again when it changed: the last record counts.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Event {
     /// A session was opened or changed.
     Session(Box<Session>),
@@ -29,19 +28,25 @@ pub enum Event {
     /// A session was ended to make room for others: nothing more is said of it, and its last record was the one before.
     Ended(SessionNumber),
 
-    // For a store.
+    // The rest is for a store. It comes only when the pipeline was asked for it (`Detail::Store`), and is no part of the façade.
     /// An exchange that is open when the clock is told, as far as it went, where a head of it came since the last time: it may stay open for hours.
     /// `Exchange` replaces it.
+    #[doc(hidden)]
     Head(Box<Exchange>),
     /// A connection, its facts so far. First of all that is said of it.
+    #[doc(hidden)]
     Connection(Box<Connection>),
     /// This connection belongs to a session: its packets are to be kept, those before this moment too.
+    #[doc(hidden)]
     Keep(ConnectionId),
     /// A connection is over; nothing more is said of it.
+    #[doc(hidden)]
     Closed(ConnectionId),
     /// The packet just pushed belongs to a connection.
+    #[doc(hidden)]
     Segment(Segment),
     /// Bytes `start..end` of one side's stream are a secret: to be masked in every packet that carries them.
+    #[doc(hidden)]
     Secret {
         /// The connection.
         connection: ConnectionId,
@@ -55,6 +60,7 @@ pub enum Event {
         mask: u8,
     },
     /// Everything below `offset` of one side's stream has been looked at for secrets: packets up to there may be written.
+    #[doc(hidden)]
     Cleared {
         /// The connection.
         connection: ConnectionId,
@@ -64,12 +70,16 @@ pub enum Event {
         offset: u64,
     },
     /// A stream that a kept connection's messages stand in.
+    #[doc(hidden)]
     Stream(Stream),
     /// Part of a stream that will not be asked for again.
+    #[doc(hidden)]
     Part(StreamId, Part),
     /// Bytes of a stream that TLS carried, from an offset on, secrets masked: nothing else keeps them, since the keys are not kept.
+    #[doc(hidden)]
     Plaintext(StreamId, u64, Vec<u8>),
     /// The TLS secrets of a connection, as lines of a key log; only where secrets are to be kept.
+    #[doc(hidden)]
     Keys(ConnectionId, String),
 }
 

@@ -1,6 +1,6 @@
-//! What the `mcptap` program uses of this crate, beyond its façade. Not covered by semantic versioning.
+//! Names that the `mcptap` program, its tests, benches and fuzz targets use beyond the façade. Not covered by semantic versioning.
 //!
-//! The list is explicit, so that the compiler reports what nobody uses. `internal.txt` beside this file counts it: a test fails when it grows.
+//! Each name is listed, so the compiler reports what nobody uses. `tests/it/internal.txt` holds the same list: a test fails when this one grows.
 
 /// Packets, provenance, limits.
 pub mod capture {
@@ -9,83 +9,137 @@ pub mod capture {
         Time,
     };
     pub mod pipe {
-        pub use crate::capture::pipe::*;
+        pub use crate::capture::pipe::{Content, Exit, HEAD, Pipe, Start, decode, encode};
     }
     pub mod provenance {
-        pub use crate::capture::provenance::*;
+        pub use crate::capture::provenance::clip;
     }
 }
 
-/// Decoders.
+/// Decoders, one protocol a module.
 pub mod decode {
     pub use crate::decode::{Anomaly, ConnectionId, Direction, Ending, Endpoints, Piece, Side};
     pub mod coding {
-        pub use crate::decode::coding::*;
-    }
-    pub mod dns {
-        pub use crate::decode::dns::*;
+        pub use crate::decode::coding::{Coding, names};
     }
     pub mod exchange {
-        pub use crate::decode::exchange::*;
+        pub use crate::decode::exchange::{Exchange, ExchangeNumber, Fields, Half};
     }
     pub mod http {
-        pub use crate::decode::http::*;
+        pub use crate::decode::http::{Head, HttpEvent, MASK, StartLine, is_secret};
     }
     pub mod http1 {
-        pub use crate::decode::http1::*;
-    }
-    pub mod http2 {
-        pub use crate::decode::http2::*;
+        pub use crate::decode::http1::{Http1, Seen};
     }
     pub mod json {
-        pub use crate::decode::json::*;
+        pub use crate::decode::json::{BLANK, Index, Object, array, elements, is, is_json, member, members, string};
     }
     pub mod jsonrpc {
-        pub use crate::decode::jsonrpc::*;
+        pub use crate::decode::jsonrpc::{Envelope, Fault, Kind, Parsed, parse, read};
     }
     pub mod lines {
-        pub use crate::decode::lines::*;
+        pub use crate::decode::lines::Lines;
     }
     pub mod packet {
-        pub use crate::decode::packet::*;
-    }
-    pub mod quic {
-        pub use crate::decode::quic::*;
+        pub use crate::decode::packet::{Decoded, Header, Packets, headers};
     }
     pub mod raw {
-        pub use crate::decode::raw::*;
+        pub use crate::decode::raw::Raw;
     }
     pub mod sse {
-        pub use crate::decode::sse::*;
+        pub use crate::decode::sse::{Sse, SseEvent};
     }
     pub mod stack {
-        pub use crate::decode::stack::*;
+        pub use crate::decode::stack::{Options, Stacks};
     }
     pub mod stream {
-        pub use crate::decode::stream::*;
+        pub use crate::decode::stream::StreamKind;
     }
     pub mod tcp {
-        pub use crate::decode::tcp::*;
+        pub use crate::decode::tcp::{
+            Analysis, Delivery, End, Facts, Flags, Options, Segment, SegmentFact, Sink, Step, Tcp,
+        };
     }
     pub mod tls {
-        pub use crate::decode::tls::*;
+        pub use crate::decode::tls::{Agreed, Step, StepKind};
+        pub mod keylog {
+            pub use crate::decode::tls::keylog::KeyLog;
+        }
     }
     pub mod uri {
-        pub use crate::decode::uri::*;
-    }
-    pub mod websocket {
-        pub use crate::decode::websocket::*;
+        pub use crate::decode::uri::{authority, host_name, origin_form, resolved, split_scheme};
     }
 }
+
+/// Events of the pipeline.
 pub mod event {
-    pub use crate::event::*;
+    pub use crate::event::{Connection, ConnectionKind, Detail, Event, Segment, Stream, StreamKind};
 }
+
+/// Rules and what breaks them.
 pub mod findings {
-    pub use crate::findings::*;
+    pub use crate::findings::{Finding, Rule, Severity, all, rule};
+    pub mod baseline {
+        pub use crate::findings::baseline::{Drift, compare};
+    }
+    pub mod manual {
+        pub use crate::findings::manual::revisions;
+    }
 }
+
+/// Messages, sessions, and what the specification says of them.
 pub mod mcp {
-    pub use crate::mcp::*;
+    pub use crate::mcp::{Carrier, Message, MessageNumber, Party, Peers, Revision, Session, SessionNumber, Transport};
+    pub mod capability {
+        pub use crate::mcp::capability::{Capabilities, Capability, Declarer};
+    }
+    pub mod contract {
+        pub use crate::mcp::contract::{Checker, TOOLS, Verdict};
+    }
+    pub mod facts {
+        pub use crate::mcp::facts::{Status, body, part, status, tool};
+    }
+    pub mod meta {
+        pub use crate::mcp::meta::{
+            CAPABILITIES, CLIENT, LOG_LEVEL, PREFIX, RELATED_TASK, SERVER, SUBSCRIPTION, VERSION,
+        };
+    }
+    pub mod method {
+        pub use crate::mcp::method::Method;
+    }
+    pub mod operations {
+        pub use crate::mcp::operations::{Link, Why};
+    }
+    pub mod revision {
+        pub use crate::mcp::revision::{Revision, Revisions};
+    }
+    pub mod shape {
+        pub use crate::mcp::shape::{Fault, Mismatch, Role, check, check_definition, knows};
+    }
+    pub mod trace {
+        pub use crate::mcp::trace::TraceParent;
+    }
 }
+
+/// Packets to events.
 pub mod pipeline {
-    pub use crate::pipeline::*;
+    pub use crate::pipeline::{Counts, Input, Options, Pipeline};
+}
+
+/// Bodies of the fuzz targets.
+pub mod fuzz {
+    pub use crate::decode::coding::fuzz_coding;
+    pub use crate::decode::dns::fuzz_dns;
+    pub use crate::decode::http1::fuzz_http1;
+    pub use crate::decode::http2::{fuzz_hpack, fuzz_http2};
+    pub use crate::decode::jsonrpc::fuzz_jsonrpc;
+    pub use crate::decode::lines::fuzz_lines;
+    pub use crate::decode::packet::fuzz_packet;
+    pub use crate::decode::quic::fuzz_quic;
+    pub use crate::decode::sse::fuzz_sse;
+    pub use crate::decode::tcp::fuzz_tcp;
+    pub use crate::decode::tls::{fuzz_keylog, fuzz_tls};
+    pub use crate::decode::websocket::fuzz_websocket;
+    pub use crate::mcp::shape::fuzz_shape;
+    pub use crate::pipeline::{Observed, fuzz_packets, fuzz_stack};
 }

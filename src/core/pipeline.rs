@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 
 use crate::capture::pipe::{self, Content};
-use crate::capture::{Damage, Dropped, Limits, Packet, PacketNumber, Time};
+use crate::capture::{Damage, Dropped, Limits, Packet, PacketNumber, Provenance, Time};
 use crate::decode::packet::{Decoded, Packets};
 use crate::decode::quic::Quic;
 use crate::decode::stack::{self, Options as StackOptions, Stacks};
@@ -34,8 +34,9 @@ pub use fuzz::{Observed, fuzz_packets, fuzz_stack};
 /// Where events go.
 pub type Emit<'e> = dyn FnMut(Event) + 'e;
 
-/// What the pipeline is fed.
+/// What is decoded: packets, and what else is known of a capture.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Input<'a> {
     /// A packet.
     Packet(Packet<'a>),
@@ -129,6 +130,16 @@ impl Pipeline {
                 self.above.finish(emit);
             }
         }
+    }
+
+    /// Retains this many of the latest parts of streams that decoding needs no longer, for queries.
+    pub(crate) fn retain_parts(&mut self, most: usize) {
+        self.above.stacks.retain_parts(most);
+    }
+
+    /// Where bytes of streams came from, as far as is known.
+    pub(crate) fn provenance(&self) -> &Provenance {
+        self.above.stacks.provenance()
     }
 
     /// Figures of the capture so far.

@@ -1,19 +1,20 @@
 //! The body of the fuzz target for everything between a capture file and events.
 
+use mcptap_core::internal::fuzz::{self, Observed};
+
 use crate::capture::Packet;
-use crate::pipeline::{Observed, fuzz_packets};
 use crate::source::reader::Reader;
 use crate::source::{Item, Source, pcap, pcapng};
 
 /// Any bytes through the whole pipeline: where they begin like a capture file they are read as one, otherwise they are a script of packets
-/// ([`crate::pipeline::fuzz_stack`]).
+/// ([`fuzz::fuzz_stack`]).
 ///
 /// # Panics
 ///
 /// Where a promise of the pipeline does not hold.
 pub fn fuzz_stack(data: &[u8]) {
     if !pcap::recognises(data) && !pcapng::recognises(data) {
-        return crate::pipeline::fuzz_stack(data);
+        return fuzz::fuzz_stack(data);
     }
     let (mut packets, mut secrets) = (Vec::new(), Vec::new());
     let mut reader = Reader::new("fuzz", data);
@@ -26,7 +27,7 @@ pub fn fuzz_stack(data: &[u8]) {
             Item::Damage(_) | Item::Dropped(_) | Item::Idle | Item::Moving => {}
         }
     }
-    fuzz_packets(&packets, &secrets);
+    fuzz::fuzz_packets(&packets, &secrets);
 }
 
 #[cfg(test)]

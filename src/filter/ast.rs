@@ -55,7 +55,7 @@ pub enum Comparison {
 }
 
 impl Comparison {
-    /// As written in a filter and in SQL alike.
+    /// As written in a filter. SQL writes it the same way.
     pub fn symbol(self) -> &'static str {
         match self {
             Comparison::Equal => "=",

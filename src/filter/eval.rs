@@ -39,8 +39,7 @@ impl Expr {
         }
     }
 
-    /// Judges one term by its subject alone: for a path or a search the text of the message, else a value of the field
-    /// as stored. The SQL function is this, so that both ways to run a filter share the code that decides.
+    /// See [`Filter::matches_subject`](super::Filter::matches_subject).
     pub(super) fn matches_subject(&self, subject: &[u8]) -> bool {
         let (field, test) = match self {
             Expr::Text(search) => return search.is_match(subject),
@@ -65,7 +64,7 @@ impl Expr {
 
 impl Test {
     /// Whether one of a field's words passes: where there are few values, each can be asked beforehand.
-    pub(super) fn passes_word(&self, word: &str) -> bool {
+    pub(crate) fn passes_word(&self, word: &str) -> bool {
         passes(Datum::Text(word), self)
     }
 }

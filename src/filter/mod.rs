@@ -8,9 +8,9 @@
 //! ```
 //!
 //! `docs/filter.md` is the manual. One table ([`fields`]) says which fields there are; [`parse`](Filter::parse) makes a
-//! tree of a text; the tree is either evaluated on a message with what is known around it ([`Row`]) or becomes a
-//! condition of SQL ([`Condition`]). Both give the same answer for the same records. [`Stream`] is for messages that
-//! pass by once: it holds them until the records that a filter asks for are there.
+//! tree of a text, which is evaluated on a message with what is known around it ([`Row`]). [`Stream`] is for messages that
+//! pass by once: it holds them until the records that a filter asks for are there. The store makes its own condition of the tree
+//! (`store/filter/`), which lets the same messages through.
 
 mod ast;
 mod complete;
@@ -21,7 +21,6 @@ mod lex;
 mod literal;
 mod parse;
 mod path;
-mod sql;
 mod stream;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -34,7 +33,6 @@ pub use complete::{Completion, complete};
 pub use error::FilterError;
 pub use fields::{FIELDS, Field, Settled};
 pub use path::{Path, Step};
-pub use sql::{Condition, FUNCTION, Parameter, TEXT_FUNCTION, Term};
 pub use stream::Stream;
 
 use crate::decode::exchange::Exchange;
@@ -46,7 +44,7 @@ use crate::mcp::{Message, Session};
 pub struct Row<'a> {
     /// The message.
     pub message: &'a Message,
-    /// The tool that is called: [`facts::tool`] of the request, for the request and for its answer.
+    /// The tool that is called: [`facts::tool`](crate::mcp::facts::tool) of the request, for the request and for its answer.
     pub tool: Option<&'a str>,
     /// Whether an answer to it is known.
     pub answered: bool,
@@ -82,14 +80,10 @@ impl Filter {
         self.expression.matches(row)
     }
 
-    /// The same as a condition of SQL, whose parameters are numbered from `first` on.
-    pub fn condition(&self, first: usize) -> Condition {
-        Condition::new(&self.expression, first)
-    }
-
-    /// A condition on `message_text` that every message passes which the filter lets through, where it searches for words.
-    pub fn text_condition(&self, first: usize) -> Option<Condition> {
-        Condition::of_text(&self.expression, first)
+    /// Judges a filter of one term by its subject alone: for a path or a search the text of the message, else a value of the field as
+    /// stored. The store asks for what it cannot compare itself, so that both ways to run a filter share the code that decides.
+    pub fn matches_subject(&self, subject: &[u8]) -> bool {
+        self.expression.matches_subject(subject)
     }
 
     /// When the last fact that the filter rests on is known; before that its answer may still change.
@@ -140,8 +134,6 @@ pub fn fuzz_filter(data: &[u8]) {
                 Ok(again) => assert_eq!(again, filter, "{printed}"),
                 Err(error) => assert!(printed.len() > parse::LENGTH, "{printed}: {error}"),
             }
-            let condition = filter.condition(1);
-            assert_eq!(condition.sql.matches('?').count(), condition.parameters.len(), "{}", condition.sql);
         }
         Err(error) => {
             assert!((1..=characters + 1).contains(&error.column), "{error}");

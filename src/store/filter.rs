@@ -1,5 +1,9 @@
 //! The display filter as SQL: the functions it needs, and the pages of what it lets through.
 
+mod condition;
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use rusqlite::functions::{Context, FunctionFlags};
@@ -11,25 +15,26 @@ use super::query::Page;
 use super::read::Reader;
 use super::record::message::{self, MessageRow};
 use super::{Key, Scope, text};
-use crate::filter::{FUNCTION, Filter, Parameter, TEXT_FUNCTION, Term};
+use crate::filter::Filter;
+use condition::{Condition, FUNCTION, TEXT_FUNCTION};
 
-/// Gives SQL `mcptap_filter(value, term)`, `mcptap_text(text, term)` and `numbers(packets)` (see `filter/sql.rs`).
+/// Gives SQL `mcptap_filter(value, term)`, `mcptap_text(text, term)` and `numbers(packets)` (see `filter/condition.rs`).
 pub(super) fn register(connection: &Connection) -> rusqlite::Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_INNOCUOUS;
     connection.create_scalar_function(FUNCTION, 2, flags, |context| {
         let term = term(context)?;
         Ok(match context.get_raw(0) {
-            ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(term.matches(bytes)),
+            ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(term.matches_subject(bytes)),
             _ => None,
         })
     })?;
     connection.create_scalar_function(TEXT_FUNCTION, 2, flags, |context| {
         let term = term(context)?;
         Ok(match context.get_raw(0) {
-            ValueRef::Text(bytes) => Some(term.matches(bytes)),
+            ValueRef::Text(bytes) => Some(term.matches_subject(bytes)),
             ValueRef::Null => None,
             ValueRef::Blob(frame) => {
-                let seen = text::look_at(frame, |text| term.matches(text));
+                let seen = text::look_at(frame, |text| term.matches_subject(text));
                 Some(seen.map_err(|damaged| Error::UserFunctionError(Box::new(damaged)))?)
             }
             ValueRef::Integer(_) | ValueRef::Real(_) => {
@@ -49,9 +54,10 @@ pub(super) fn register(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 /// The term of a filter, the second argument: read once for a statement.
-fn term(context: &Context<'_>) -> rusqlite::Result<Arc<Term>> {
-    context
-        .get_or_create_aux(1, |value| Ok::<_, Box<dyn std::error::Error + Send + Sync>>(Term::parse(value.as_str()?)?))
+fn term(context: &Context<'_>) -> rusqlite::Result<Arc<Filter>> {
+    context.get_or_create_aux(1, |value| {
+        Ok::<_, Box<dyn std::error::Error + Send + Sync>>(Filter::parse(value.as_str()?)?)
+    })
 }
 
 impl Reader {
@@ -93,12 +99,12 @@ impl Reader {
         // The plus keeps SQLite from the index on the session where a range of keys is given: it would read all of the session
         // for every slice of it.
         let plus = if keys == super::query::ALL { "" } else { "+" };
-        let condition = filter.condition(5);
+        let condition = Condition::new(filter, 5);
         let mut parameters = condition.parameters;
         let mut which = "id BETWEEN ?2 AND ?3".to_owned();
         // A slice is run through whole, so its texts are, in the order in which they are kept. Of all messages only a page is wanted.
         if keys != super::query::ALL
-            && let Some(text) = filter.text_condition(5 + parameters.len())
+            && let Some(text) = Condition::of_text(filter, 5 + parameters.len())
         {
             which = format!("id IN (SELECT id FROM message_text WHERE id BETWEEN ?2 AND ?3 AND {})", text.sql);
             parameters.extend(text.parameters);
@@ -110,10 +116,6 @@ impl Reader {
             page.order.sql(),
         );
         let own = [scope, first, last, page.limit()].map(Value::Integer);
-        let parameters = own.into_iter().chain(parameters.into_iter().map(|parameter| match parameter {
-            Parameter::Integer(number) => Value::Integer(number),
-            Parameter::Text(text) => Value::Text(text),
-        }));
-        self.select(&sql, params_from_iter(parameters), message::read)
+        self.select(&sql, params_from_iter(own.into_iter().chain(parameters)), message::read)
     }
 }

@@ -81,7 +81,7 @@ impl Reader {
         Ok(self.select(&sql, [id.0], capture::read)?.pop())
     }
 
-    /// Whether the packets of a capture are made up, see [`CaptureKind::is_made_up`].
+    /// Whether the packets of a capture are made up, see `CaptureKind::is_made_up`.
     pub fn is_made_up(&self, id: CaptureId) -> anyhow::Result<bool> {
         Ok(self.capture(id)?.is_some_and(|capture| capture.info.kind.is_made_up()))
     }

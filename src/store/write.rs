@@ -163,12 +163,7 @@ impl Writer {
                 Err(_) => self.counts.lost += 1,
             },
             Event::Keys(connection, lines) => self.pending.keys(connection, lines),
-            Event::Ended(_)
-            | Event::Keep(_)
-            | Event::Closed(_)
-            | Event::Segment(_)
-            | Event::Secret { .. }
-            | Event::Cleared { .. } => {}
+            _ => {}
         }
     }
 

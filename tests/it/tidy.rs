@@ -1,18 +1,19 @@
 //! The invariants of `docs/architecture.md`, held by reading the source.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A layer, and what its files may use of the crate.
+/// A layer, and what its files may use of the two crates.
 const LAYERS: &[(&str, &[&str])] = &[
-    ("capture", &["capture"]),
+    ("core/capture", &["capture"]),
+    ("core/decode", &["capture", "decode"]),
+    ("core/mcp", &["capture", "decode", "mcp"]),
+    ("core/findings", &["capture", "decode", "mcp", "findings"]),
+    ("core/event", &["capture", "decode", "mcp", "findings"]),
+    ("core/pipeline", &["capture", "decode", "mcp", "findings", "event", "pipeline"]),
+    ("core/decoder", &["capture", "event", "pipeline"]),
     ("source", &["capture", "source"]),
-    ("decode", &["capture", "decode"]),
-    ("mcp", &["capture", "decode", "mcp"]),
-    ("findings", &["capture", "decode", "mcp", "findings"]),
-    ("event", &["capture", "decode", "mcp", "findings"]),
-    ("pipeline", &["capture", "source", "decode", "mcp", "findings", "event", "pipeline"]),
     ("engine", &["capture", "source", "event", "pipeline", "store", "engine"]),
     ("store", &["capture", "source", "decode", "mcp", "findings", "event", "filter", "store"]),
     ("filter", &["capture", "decode", "mcp", "findings", "event", "filter"]),
@@ -29,6 +30,46 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("export", &["capture", "decode", "mcp", "findings", "event", "store", "view", "export"]),
+];
+
+/// What the core may not use: it does no input or output, starts no thread and reads no clock.
+const NOT_IN_THE_CORE: &[&str] = &[
+    "std::env",
+    "std::fs",
+    "std::io",
+    "std::net::Tcp",
+    "std::net::Udp",
+    "std::os",
+    "std::process",
+    "std::thread",
+    "Instant",
+    "SystemTime",
+    "print!(",
+    "println!(",
+    "::now(",
+];
+
+/// What the core may depend on: crates that compute, and no others.
+const CORE_DEPENDS_ON: &[&str] = &[
+    "aes",
+    "base64",
+    "brotli-decompressor",
+    "cbc",
+    "ccm",
+    "etherparse",
+    "flate2",
+    "jiff",
+    "jsonschema",
+    "loona-hpack",
+    "memchr",
+    "nom",
+    "regex",
+    "ring",
+    "rustc-hash",
+    "serde",
+    "serde_json",
+    "simdutf8",
+    "zstd",
 ];
 
 /// A crate with one home: where its name may stand.
@@ -67,8 +108,9 @@ fn code(text: &str) -> &str {
     text.split("#[cfg(test)]\nmod ").next().unwrap_or(text)
 }
 
+/// Tests, and what only they use.
 fn is_test(path: &Path) -> bool {
-    path.components().any(|part| part.as_os_str().to_string_lossy().starts_with("test"))
+    path.ends_with("talk.rs") || path.iter().any(|part| part.to_string_lossy().starts_with("test"))
 }
 
 /// The words that follow `prefix` in the code.
@@ -79,22 +121,85 @@ fn words_after<'t>(text: &'t str, prefix: &'t str) -> impl Iterator<Item = &'t s
     })
 }
 
+/// The module of its crate that a file is or belongs to; that of the core begins with `core/`.
+fn module(path: &Path) -> String {
+    let mut names = path.iter().map(|name| name.to_string_lossy());
+    let first = names.next().expect("a name");
+    let name = match first.as_ref() {
+        "core" => format!("core/{}", names.next().expect("a name")),
+        _ => first.into_owned(),
+    };
+    name.trim_end_matches(".rs").to_owned()
+}
+
+/// The modules of its crate that a file without its tests uses, with the line.
+fn used_modules(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let lines = code(text).lines().filter(|line| !line.trim_start().starts_with("//"));
+    lines.flat_map(|line| words_after(line, "crate::").map(move |used| (used, line.trim())))
+}
+
 #[test]
 fn layers_use_what_is_below_them() {
     let mut wrong = Vec::new();
     for (path, text) in sources().iter().filter(|(path, _)| !is_test(path)) {
-        let layer = path.components().next().expect("a name").as_os_str().to_string_lossy().into_owned();
-        let layer = layer.trim_end_matches(".rs");
+        let layer = module(path);
         let Some((_, allowed)) = LAYERS.iter().find(|(name, _)| *name == layer) else { continue };
-        for line in code(text).lines().filter(|line| !line.trim_start().starts_with("//")) {
-            for used in words_after(line, "crate::") {
-                if !used.is_empty() && !allowed.contains(&used) {
-                    wrong.push(format!("{}: {}", path.display(), line.trim()));
-                }
-            }
-        }
+        wrong.extend(
+            used_modules(text)
+                .filter(|(used, _)| !allowed.contains(used))
+                .map(|(_, line)| format!("{}: {line}", path.display())),
+        );
     }
     assert!(wrong.is_empty(), "the dependency table of docs/architecture.md does not hold:\n{}", wrong.join("\n"));
+}
+
+/// The layers are one reason that there are none. The others hold for modules that no layer is named for, too.
+#[test]
+fn modules_do_not_use_each_other_in_circles() {
+    let sources = sources();
+    let modules: BTreeSet<String> = sources.iter().map(|(path, _)| module(path)).collect();
+    let mut uses: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (path, text) in sources.iter().filter(|(path, _)| !is_test(path)) {
+        let user = module(path);
+        let folder = if user.starts_with("core/") { "core/" } else { "" };
+        let used = used_modules(text).map(|(used, _)| format!("{folder}{used}"));
+        let used = used.filter(|used| *used != user && modules.contains(used));
+        uses.entry(user.clone()).or_default().extend(used);
+    }
+    assert!(uses["core/pipeline"].contains("core/findings") && uses["tui"].contains("view"), "uses were found");
+    // What uses only modules that are in no circle is in none. What is left are circles, and what uses them.
+    loop {
+        let done: Vec<String> = uses
+            .iter()
+            .filter(|(_, used)| !used.iter().any(|used| uses.contains_key(used)))
+            .map(|(name, _)| name.clone())
+            .collect();
+        if done.is_empty() {
+            break;
+        }
+        uses.retain(|name, _| !done.contains(name));
+    }
+    assert!(uses.is_empty(), "these use each other in circles: {uses:#?}");
+}
+
+#[test]
+fn the_core_only_computes() {
+    let mut wrong = Vec::new();
+    let sources = sources();
+    for (path, text) in sources.iter().filter(|(path, _)| path.starts_with("core") && !is_test(path)) {
+        let lines = code(text).lines().filter(|line| !line.trim_start().starts_with("//"));
+        let found = lines.filter(|line| NOT_IN_THE_CORE.iter().any(|name| line.contains(name)));
+        wrong.extend(found.map(|line| format!("{}: {}", path.display(), line.trim())));
+    }
+    assert!(wrong.is_empty(), "the core does no input or output:\n{}", wrong.join("\n"));
+    let manifest = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/core/Cargo.toml"));
+    let manifest = manifest.expect("the core's manifest");
+    assert!(!manifest.contains("[build-dependencies") && !manifest.contains("[target."), "one table of dependencies");
+    let (_, table) = manifest.split_once("\n[dependencies]\n").expect("dependencies");
+    let table = table.split_once("\n[").map_or(table, |(table, _)| table);
+    let names = table.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name.trim());
+    let new: Vec<&str> = names.filter(|name| !CORE_DEPENDS_ON.contains(name) && !name.starts_with('#')).collect();
+    assert!(new.is_empty(), "{new:?}: the core takes crates that compute, and no others");
 }
 
 #[test]
@@ -135,11 +240,8 @@ fn files_stay_short_enough_to_read() {
 #[test]
 fn the_map_names_every_module() {
     let map = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/architecture.md")).expect("the map");
-    let missing: BTreeSet<String> = sources()
-        .iter()
-        .filter_map(|(path, _)| path.components().next().map(|first| first.as_os_str().to_string_lossy().into_owned()))
-        .filter(|first| !map.contains(first.as_str()))
-        .collect();
+    let missing: BTreeSet<String> =
+        sources().iter().map(|(path, _)| module(path)).filter(|module| !map.contains(module.as_str())).collect();
     assert!(missing.is_empty(), "docs/architecture.md does not name {missing:?}");
 }
 
@@ -153,4 +255,24 @@ fn nothing_is_left_undone() {
         })
         .collect();
     assert!(left.is_empty(), "{}", left.join("\n"));
+}
+
+/// `internal` is no second façade: whoever adds to it does so here, too, where a review sees it.
+#[test]
+fn internal_lists_what_the_program_uses_of_the_core() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = fs::read_to_string(root.join("src/core/internal.rs")).expect("internal.rs");
+    let mut names = BTreeSet::new();
+    for rest in text.split("pub use crate::").skip(1) {
+        let (used, _) = rest.split_once(';').expect("the end of a use");
+        let (path, last) = used.rsplit_once("::{").or_else(|| used.rsplit_once("::")).expect("a path");
+        let items = last.trim_end_matches('}').split(',').map(str::trim).filter(|item| !item.is_empty());
+        names.extend(items.map(|item| format!("{path}::{item}")));
+    }
+    assert!(!names.iter().any(|name| name.ends_with('*')), "names are listed one by one");
+    let listed = fs::read_to_string(root.join("tests/it/internal.txt")).expect("internal.txt");
+    let listed: BTreeSet<String> = listed.lines().map(str::to_owned).collect();
+    let added: Vec<&String> = names.difference(&listed).collect();
+    let gone: Vec<&String> = listed.difference(&names).collect();
+    assert!(added.is_empty() && gone.is_empty(), "tests/it/internal.txt: added {added:#?}, gone {gone:#?}");
 }

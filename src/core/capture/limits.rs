@@ -69,6 +69,9 @@ pub struct Limits {
     pub secrets_tried: u64,
     /// Bytes of packets held for a connection until it is known whether it carries MCP.
     pub undecided: usize,
+    /// Parts of streams that a [`Decoder`](crate::Decoder) retains for queries when decoding needs them no longer, the oldest forgotten first. A part takes
+    /// some 50 bytes; a TCP segment makes about one.
+    pub retained_parts: usize,
 }
 
 impl Default for Limits {
@@ -102,6 +105,7 @@ impl Default for Limits {
             sealed_total: 64 << 20,
             secrets_tried: 4 << 30,
             undecided: 256 << 10,
+            retained_parts: 1 << 20,
         }
     }
 }

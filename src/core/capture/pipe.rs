@@ -85,7 +85,7 @@ pub enum Content<'a> {
 const FAR: u64 = 1 << 62;
 
 /// How many of `lost` bytes count as missing behind `offset` bytes of a pipe.
-pub fn gap(offset: u64, lost: u64) -> u64 {
+pub(crate) fn gap(offset: u64, lost: u64) -> u64 {
     lost.min(FAR.saturating_sub(offset))
 }
 

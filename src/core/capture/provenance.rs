@@ -10,7 +10,8 @@
 //!   TCP direction  stream 3      1204 ────── 1418                      Packet 14 │ Packet 15 │ Packet 17
 //! ```
 //!
-//! Parts are forgotten as soon as nothing open needs them; a store that keeps them is handed each part as it goes.
+//! Parts are forgotten as soon as nothing open needs them; a store that keeps them is handed each part as it goes. Where somebody asks
+//! later, the latest of them are retained.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -119,14 +120,48 @@ struct Record {
     parts: VecDeque<Part>,
 }
 
+/// Parts that were forgotten and are retained for queries, up to a number of them.
+#[derive(Debug, Default)]
+struct Retained {
+    most: usize,
+    streams: HashMap<StreamId, VecDeque<Part>, FxBuildHasher>,
+    /// The stream of each part, oldest first.
+    order: VecDeque<StreamId>,
+}
+
+impl Retained {
+    fn push(&mut self, stream: StreamId, part: Part) {
+        if self.most == 0 {
+            return;
+        }
+        if self.order.len() >= self.most
+            && let Some(oldest) = self.order.pop_front()
+            && let Some(parts) = self.streams.get_mut(&oldest)
+        {
+            parts.pop_front();
+            if parts.is_empty() {
+                self.streams.remove(&oldest);
+            }
+        }
+        self.streams.entry(stream).or_default().push_back(part);
+        self.order.push_back(stream);
+    }
+}
+
 /// The parts of all open streams.
 #[derive(Debug, Default)]
 pub struct Provenance {
     streams: HashMap<StreamId, Record, FxBuildHasher>,
     last: u32,
+    retained: Retained,
 }
 
 impl Provenance {
+    /// Retains this many of the latest parts that are forgotten, for queries.
+    pub fn retain(&mut self, parts: usize) {
+        self.retained.most = parts;
+    }
+
     /// Opens a stream.
     pub fn open(&mut self) -> StreamId {
         self.last += 1;
@@ -159,11 +194,12 @@ impl Provenance {
 
     /// One layer down: the parts that make up `span`, cut to it, in order. Empty where they were forgotten.
     pub fn parents(&self, span: Span) -> impl Iterator<Item = Part> + '_ {
-        let record = self.streams.get(&span.stream);
-        let first = record.map_or(0, |record| record.parts.partition_point(|part| part.end <= span.start));
-        record
+        let retained = self.retained.streams.get(&span.stream);
+        let open = self.streams.get(&span.stream).map(|record| &record.parts);
+        retained
             .into_iter()
-            .flat_map(move |record| record.parts.range(first..))
+            .chain(open)
+            .flat_map(move |parts| parts.range(parts.partition_point(|part| part.end <= span.start)..))
             .take_while(move |part| part.start < span.end)
             .map(move |part| clip(*part, span.start, span.end))
     }
@@ -232,22 +268,25 @@ impl Provenance {
             }
         }
         let record = |parts: BTreeMap<u64, Part>| Record { length: 0, parts: parts.into_values().collect() };
-        Provenance { streams: found.into_iter().map(|(stream, parts)| (stream, record(parts))).collect(), last: 0 }
+        let streams = found.into_iter().map(|(stream, parts)| (stream, record(parts))).collect();
+        Provenance { streams, ..Provenance::default() }
     }
 
     /// Forgets the parts of `stream` that end at or before `before`, handing each to `keep`.
     pub fn forget(&mut self, stream: StreamId, before: u64, mut keep: impl FnMut(Part)) {
         if let Some(record) = self.streams.get_mut(&stream) {
-            while record.parts.front().is_some_and(|part| part.end <= before) {
-                keep(record.parts.pop_front().expect("front was there"));
+            while let Some(part) = record.parts.pop_front_if(|part| part.end <= before) {
+                self.retained.push(stream, part);
+                keep(part);
             }
         }
     }
 
     /// Closes `stream`, handing its remaining parts to `keep`.
-    pub fn close(&mut self, stream: StreamId, keep: impl FnMut(Part)) {
-        if let Some(record) = self.streams.remove(&stream) {
-            record.parts.into_iter().for_each(keep);
+    pub fn close(&mut self, stream: StreamId, mut keep: impl FnMut(Part)) {
+        for part in self.streams.remove(&stream).into_iter().flat_map(|record| record.parts) {
+            self.retained.push(stream, part);
+            keep(part);
         }
     }
 
@@ -306,6 +345,23 @@ mod tests {
         [tcp, body, plain].into_iter().for_each(|stream| provenance.close(stream, |_| {}));
         assert_eq!([kept[0].packets(part), kept[1].packets(whole)], wanted);
         assert_eq!(kept[0].packets(Span { start: 65, ..part }), [PacketNumber(17)]);
+    }
+
+    #[test]
+    fn the_latest_forgotten_parts_are_retained() {
+        let (mut provenance, tcp, body) = two_chunks();
+        provenance.retain(4);
+        let span = Span { stream: body, start: 10, end: 70 };
+        let ranges = provenance.packet_ranges(span);
+        provenance.forget(tcp, 100, |_| {});
+        assert_eq!(provenance.packet_ranges(span), ranges, "some parts are open and some retained");
+        provenance.close(tcp, |_| {});
+        provenance.append(body, 10, Origin::Missing);
+        provenance.forget(body, 40, |_| {});
+        assert_eq!(provenance.packet_ranges(span), ranges);
+        assert_eq!(provenance.open_streams(), 1);
+        provenance.forget(body, 100, |_| {});
+        assert_eq!(provenance.packet_ranges(span), ranges[1..], "the oldest part had to go");
     }
 
     #[test]

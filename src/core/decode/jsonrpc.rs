@@ -81,9 +81,10 @@ pub struct Envelope {
     /// `error`.
     pub error: Option<Range<usize>>,
     /// The members of `params`, of the `result` or of the `error`: whichever makes the message what it is.
+    #[doc(hidden)]
     pub body: Index,
     /// A top-level member name occurs twice (the last one counts, as in JavaScript and Python). Of the names that JSON-RPC
-    /// does not define the first [`NAMES_COMPARED`] are compared.
+    /// does not define the first `NAMES_COMPARED` are compared.
     pub duplicate: bool,
     /// Members that JSON-RPC does not define.
     pub unknown: u32,

@@ -44,7 +44,7 @@ pub enum Decoded<'a> {
     Tcp(Segment<'a>),
     /// A DNS message over UDP: the payload, for `dns.rs`.
     Dns(&'a [u8]),
-    /// A datagram that begins with an Initial packet of QUIC, for [`super::quic::Quic`], and who sent it to whom.
+    /// A datagram that begins with an Initial packet of QUIC, for `quic::Quic`, and who sent it to whom.
     Quic(SocketAddr, SocketAddr, &'a [u8]),
     /// A chunk of a pipe, for [`crate::capture::pipe::decode`].
     Pipe,

@@ -290,6 +290,11 @@ impl Stacks {
     pub fn provenance(&self) -> &Provenance {
         &self.shared.provenance
     }
+
+    /// Retains this many of the latest parts that decoding needs no longer, for queries.
+    pub fn retain_parts(&mut self, most: usize) {
+        self.shared.provenance.retain(most);
+    }
 }
 
 /// Whether bytes are what a client begins a connection with, in any of the protocols that are looked for.

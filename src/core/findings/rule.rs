@@ -32,7 +32,7 @@ impl Severity {
     }
 }
 
-/// A rule: what its findings share, and how they are found.
+/// A rule and its manual: what its findings share.
 #[derive(Debug)]
 pub struct Rule {
     /// Its id, as in the JSON lines. Never changed once released: people suppress rules by it.
@@ -54,11 +54,12 @@ pub struct Rule {
     /// What to do.
     pub remedy: &'static str,
     /// How it is looked for; empty for what a decoder or the tracker states by itself.
-    pub checks: &'static [Check],
+    pub(crate) checks: &'static [Check],
 }
 
 impl Rule {
     /// A rule of all revisions that nothing looks for: what a declaration fills in.
+    #[doc(hidden)]
     pub const BLANK: Rule = Rule {
         id: "",
         severity: Severity::Info,

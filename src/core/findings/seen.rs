@@ -33,20 +33,6 @@ pub enum Evidence {
     None,
 }
 
-impl Evidence {
-    /// In words.
-    pub fn name(self) -> &'static str {
-        match self {
-            Evidence::Meta => "the request's _meta says it",
-            Evidence::Negotiated => "the answer to initialize said it",
-            Evidence::Requested => "initialize asked for it",
-            Evidence::Header => "MCP-Protocol-Version says it",
-            Evidence::Era => "the session's other traffic says its era",
-            Evidence::None => "nothing says it",
-        }
-    }
-}
-
 /// The revisions that may be in force for a message, and why these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InForce {

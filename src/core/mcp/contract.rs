@@ -118,7 +118,7 @@ impl Tools {
 pub enum Verdict {
     /// The value holds.
     Holds,
-    /// It does not: the first [`VIOLATIONS`].
+    /// It does not: the first `VIOLATIONS`.
     Broken(Vec<Violation>),
     /// The schema itself is none: what is wrong with it.
     NoSchema(String),

@@ -17,7 +17,7 @@ pub enum Status {
     Error,
     /// With a result that says that the tool failed (`isError`).
     ToolError,
-    /// With a result of a tool that did its work and says no: a member of its data that is `false` ([`NO`]).
+    /// With a result of a tool that did its work and says no: a member of its data that is `false` (`NO`).
     Negative,
 }
 

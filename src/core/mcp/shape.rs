@@ -90,7 +90,7 @@ impl fmt::Display for Mismatch {
 /// How a message differs from its shape in this revision. Empty for a method that the revision does not know.
 ///
 /// `text` is one JSON-RPC message, already known to be JSON: of another text nothing is said. Where a member name occurs
-/// twice, both values are held against the shape. The cost is linear, at most [`MISMATCHES`] are reported, and for a valid
+/// twice, both values are held against the shape. The cost is linear, at most `MISMATCHES` are reported, and for a valid
 /// message nothing is allocated.
 pub fn check(revision: Revision, role: Role<'_>, text: &str) -> Vec<Mismatch> {
     let start = scan::blanks(text, if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 });

@@ -45,6 +45,7 @@ const LIMITS: Limits = Limits {
     sealed_per_connection: 4_096,
     sealed_total: 8_192,
     undecided: 1_024,
+    retained_parts: 0,
 };
 
 /// Any bytes through the whole pipeline, as a script of the packets of three TCP connections and of the pipes of processes

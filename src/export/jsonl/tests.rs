@@ -14,7 +14,7 @@ use crate::decode::exchange::{ExchangeNumber, Half};
 use crate::decode::jsonrpc::{Envelope, Kind};
 use crate::decode::{ConnectionId, Direction};
 use crate::export::json::time::write_time;
-use crate::findings::{Rule, Severity};
+use crate::findings::{Severity, rule};
 use crate::mcp::operations::{Link, Why};
 use crate::mcp::{Carrier, MessageNumber, SessionNumber};
 
@@ -205,22 +205,19 @@ fn complete_means_whole() {
     assert_eq!(rounded_share(0.0), 0.0);
 }
 
-static RULE: Rule =
-    Rule { id: "tcp-loss", severity: Severity::Error, title: "Lost", spec: "RFC 9293 section 3.8", ..Rule::BLANK };
-
 #[test]
 fn a_finding() {
     let finding = Finding {
         session: Some(SessionNumber(1)),
         messages: vec![MessageNumber(4), MessageNumber(5)],
         text: "41 bytes lost.".to_owned(),
-        ..Finding::of(&RULE)
+        ..Finding::of(rule("tcp-bytes-lost").expect("a rule"))
     };
     assert_eq!(
         line(write_finding, &finding),
         concat!(
-            r#"{"type":"finding","rule":"tcp-loss","severity":"error","session":1,"messages":[4,5],"#,
-            r#""text":"41 bytes lost.","spec":"RFC 9293 section 3.8"}"#,
+            r#"{"type":"finding","rule":"tcp-bytes-lost","severity":"warning","session":1,"messages":[4,5],"#,
+            r#""text":"41 bytes lost.","spec":"RFC 9293 section 3.4"}"#,
             "\n"
         )
     );
@@ -395,7 +392,11 @@ fn records_parse_and_are_safe(texts: [String; 6], figures: [u64; 4], time: i64) 
     prop_assert_eq!((&read["server"], &read["session_id"]), (&json!({ "name": d, "version": e }), &json!(f)));
     prop_assert!((0.0..=1.0).contains(&read["completeness"].as_f64().unwrap()));
 
-    let finding = Finding { packets: vec![PacketNumber(figures[3])], text: a.clone(), ..Finding::of(&RULE) };
+    let finding = Finding {
+        packets: vec![PacketNumber(figures[3])],
+        text: a.clone(),
+        ..Finding::of(rule("tcp-bytes-lost").expect("a rule"))
+    };
     let line_of_finding = line(write_finding, &finding);
     prop_assert_eq!(&serde_json::from_str::<Value>(&line_of_finding).unwrap()["text"], &json!(a));
 

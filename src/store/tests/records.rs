@@ -13,7 +13,7 @@ use crate::decode::jsonrpc::{self, Parsed};
 use crate::decode::tcp::{End, Facts, Options as TcpOptions, Step};
 use crate::decode::{Side, tls};
 use crate::event::{Connection, ConnectionKind, Stream, StreamKind};
-use crate::findings::{Finding, Rule, Severity};
+use crate::findings::{Finding, Severity, rule};
 use crate::mcp::Party;
 use crate::mcp::operations::Link;
 
@@ -154,9 +154,6 @@ prop_compose! {
     }
 }
 
-static RULE: Rule =
-    Rule { id: "test-only", severity: Severity::Warning, title: "Only a test", spec: "nowhere", ..Rule::BLANK };
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
@@ -226,7 +223,7 @@ proptest! {
         let finding = Finding {
             session: Some(SessionNumber(1)), messages: finding.0.into_iter().map(MessageNumber).collect(),
             packets: finding.1, span: finding.2.map(|(stream, start, end)| Span { stream: StreamId(stream), start, end }),
-            text: finding.3, severity: Severity::Info, repeated: 3, ..Finding::of(&RULE)
+            text: finding.3, severity: Severity::Info, repeated: 3, ..Finding::of(rule("tcp-bytes-lost").expect("a rule"))
         };
         writer.event(Event::Finding(Box::new(finding.clone())));
         writer.finish(&Summary::default()).unwrap();
@@ -254,7 +251,8 @@ proptest! {
 
         let rows = reader.findings(Scope::Session(number), Page::first(10)).unwrap();
         let expected = FindingRow {
-            number: 1, capture, rule: RULE.id.into(), severity: Severity::Info, title: RULE.title.into(), spec: RULE.spec.into(),
+            number: 1, capture, rule: "tcp-bytes-lost".into(), severity: Severity::Info,
+            title: "Bytes of a connection are missing from the capture".into(), spec: "RFC 9293 section 3.4".into(),
             session: Some(number), messages: finding.messages, packets: finding.packets, span: finding.span, text: finding.text,
             repeated: 3,
         };

@@ -4,62 +4,27 @@
 //! query over that. What SQLite can compare itself it compares, with its indexes; everything else (regular expressions,
 //! paths, ids, searches) is one function of two arguments, [`FUNCTION`]: a value, and the term of the filter as text.
 //! The function reads the term with the same parser and judges it with the same code as a filter on a stream.
-//!
-//! The store offers it two more, [`TEXT_FUNCTION`], the same for a `message_text.text`, which may be packed, and `numbers(x)`, the
-//! numbers of a `packets` blob as a JSON array, and registers ours once for each connection:
-//!
-//! ```text
-//! create_scalar_function(FUNCTION, 2, UTF8 | DETERMINISTIC, |context| {
-//!     let term = context.get_or_create_aux(1, |value| Term::parse(value.as_str()?))?;
-//!     NULL for NULL, else term.matches(bytes of argument 0)
-//! })
-//! ```
 
-use super::ast::{Comparison, Expr, Test, Value};
-use super::fields::{Field, Key, Type};
-use super::{FilterError, parse};
+use rusqlite::types::Value as Parameter;
+
+use crate::filter::fields::{Field, Key, Type};
+use crate::filter::{Comparison, Expr, Filter, Test, Value};
 
 /// The name of the SQL function: `mcptap_filter(value, term)`.
-pub const FUNCTION: &str = "mcptap_filter";
+pub(super) const FUNCTION: &str = "mcptap_filter";
 
 /// The name of the same for a `message_text.text`, which may be packed: `mcptap_text(text, term)`.
-pub const TEXT_FUNCTION: &str = "mcptap_text";
-
-/// A value for one parameter of a condition.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Parameter {
-    /// INTEGER
-    Integer(i64),
-    /// TEXT
-    Text(String),
-}
+pub(super) const TEXT_FUNCTION: &str = "mcptap_text";
 
 /// A condition for `WHERE`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Condition {
+pub(super) struct Condition {
     /// The text; true, false or NULL for a message, NULL meaning false. Parameters are numbered (`?1`), so that it can stand
     /// anywhere among others.
     pub sql: String,
     /// The number of the first parameter.
-    pub first: usize,
+    first: usize,
     /// The parameters in order of their numbers.
     pub parameters: Vec<Parameter>,
-}
-
-/// One term of a filter, as the second argument of the SQL function.
-#[derive(Clone, Debug)]
-pub struct Term(Expr);
-
-impl Term {
-    /// Reads a term that a [`Condition`] holds as a parameter.
-    pub fn parse(text: &str) -> Result<Term, FilterError> {
-        parse::filter(text).map(Term)
-    }
-
-    /// Judges the first argument: the bytes of a TEXT or BLOB.
-    pub fn matches(&self, value: &[u8]) -> bool {
-        self.0.matches_subject(value)
-    }
 }
 
 /// Where a field stands in the store.
@@ -157,16 +122,17 @@ fn column(key: Key) -> Column {
 }
 
 impl Condition {
-    /// The condition that is true for exactly the messages that the filter lets through.
-    pub(super) fn new(expression: &Expr, first: usize) -> Condition {
+    /// The condition that is true for exactly the messages that the filter lets through. Its parameters are numbered from `first` on.
+    pub fn new(filter: &Filter, first: usize) -> Condition {
         let mut condition = Condition { sql: String::new(), first, parameters: Vec::new() };
-        condition.expression(expression);
+        condition.expression(filter.expression());
         condition
     }
 
     /// A condition on `message_text` without which the filter lets nothing through: one of the words that it searches for. Where
     /// there is one, texts are run through first, and the rest is asked of those few that have the word.
-    pub(super) fn of_text(expression: &Expr, first: usize) -> Option<Condition> {
+    pub fn of_text(filter: &Filter, first: usize) -> Option<Condition> {
+        let expression = filter.expression();
         let word = match expression {
             Expr::Text(_) => expression,
             Expr::All(terms) => terms.iter().find(|term| matches!(term, Expr::Text(_)))?,
