@@ -49,9 +49,6 @@ pub mod decode {
     pub mod packet {
         pub use crate::decode::packet::*;
     }
-    pub mod quic {
-        pub use crate::decode::quic::*;
-    }
     pub mod raw {
         pub use crate::decode::raw::*;
     }
