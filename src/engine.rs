@@ -40,9 +40,6 @@ pub trait Listener {
         Ok(())
     }
 
-    /// It may be in another process that the next packet comes: what cannot be taken there has to be closed.
-    fn moving(&mut self) {}
-
     /// Called now and then with the bytes read, and those there are.
     fn progress(&mut self, _read: u64, _total: Option<u64>) {}
 
@@ -95,10 +92,6 @@ pub fn run(
                 listener.idle()?;
                 continue;
             }
-            Some(Item::Moving) => {
-                listener.moving();
-                continue;
-            }
         };
         pipeline.push(input, &mut |event| note(&mut failed, listener.event(event)));
         listener.settled()?;
@@ -146,11 +139,6 @@ impl<A: Listener, B: Listener> Listener for Both<A, B> {
         self.1.idle()
     }
 
-    fn moving(&mut self) {
-        self.0.moving();
-        self.1.moving();
-    }
-
     fn progress(&mut self, read: u64, total: Option<u64>) {
         self.0.progress(read, total);
         self.1.progress(read, total);
@@ -181,10 +169,6 @@ impl<L: Listener> Listener for Option<L> {
 
     fn idle(&mut self) -> Result<()> {
         self.as_mut().map_or(Ok(()), Listener::idle)
-    }
-
-    fn moving(&mut self) {
-        self.iter_mut().for_each(Listener::moving);
     }
 
     fn progress(&mut self, read: u64, total: Option<u64>) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Record one JSON-RPC exchange under every cipher suite that mcptap opens, and the odd handshakes, with `openssl`.
+"""Record one JSON-RPC exchange under each of many cipher suites, and the odd handshakes, with `openssl`.
 
     record.py OUT.pcapng
 

@@ -243,7 +243,7 @@ fn packets(opened: &Opened, out: &mut dyn Write) -> Result<()> {
                 Item::Packet(packet) => writer.packet(&packet, None)?,
                 // There are some only where secrets were kept.
                 Item::Secrets(lines) => writer.secrets(lines)?,
-                Item::Damage(_) | Item::Dropped(_) | Item::Idle | Item::Moving => {}
+                Item::Damage(_) | Item::Dropped(_) | Item::Idle => {}
             }
         }
     }

@@ -157,10 +157,11 @@ impl Pipeline {
                 self.tcp.push(&segment, &mut junction);
             }
             Decoded::Dns(message) => junction.above.sessions.names(message),
-            Decoded::Quic(client, server, datagram) => {
+            Decoded::Quic(source, destination, version) => {
                 *junction.above.sessions.counts.skipped.entry("QUIC").or_default() += 1;
-                if let Some(asked) = self.quic.push(client, server, datagram) {
-                    let (rule, text) = http2::not_decoded(&asked);
+                if let Some((client, server)) = self.quic.push(source, destination) {
+                    let name = junction.above.sessions.name_of(server.ip());
+                    let (rule, text) = http2::not_decoded(client, server, name, version);
                     let packets = vec![packet.number];
                     (junction.emit)(Event::Finding(Box::new(Finding { packets, text, ..Finding::of(rule) })));
                 }

@@ -24,7 +24,7 @@ pub fn fuzz_stack(data: &[u8]) {
                 packets.push(Observed { time, link, original_length, data: data.to_vec() });
             }
             Item::Secrets(lines) => secrets.extend_from_slice(lines),
-            Item::Damage(_) | Item::Dropped(_) | Item::Idle | Item::Moving => {}
+            Item::Damage(_) | Item::Dropped(_) | Item::Idle => {}
         }
     }
     fuzz::fuzz_packets(&packets, &secrets);

@@ -172,7 +172,7 @@ fn capture<S: Source>(mut source: S, stop: &AtomicBool, mut outlet: Outlet) -> E
             // Told to stop, and nothing is left.
             Ok(Some(Item::Idle)) if stopped.is_some() => break,
             Ok(Some(Item::Idle)) => true,
-            Ok(Some(Item::Secrets(_) | Item::Damage(_) | Item::Dropped(_) | Item::Moving)) => false,
+            Ok(Some(Item::Secrets(_) | Item::Damage(_) | Item::Dropped(_))) => false,
             Ok(None) => break,
             Err(error) => {
                 outlet.send(&mut batch, true);

@@ -207,10 +207,6 @@ impl Listener for Recorder {
         }
         Ok(())
     }
-
-    fn moving(&mut self) {
-        self.writer.close();
-    }
 }
 
 fn write(mut writer: Writer, batches: &Receiver<Batch>, back: &Sender<Batch>, live: bool) -> (Counts, Result<()>) {

@@ -53,8 +53,6 @@ pub enum Item<'a> {
     Dropped(Dropped),
     /// Nothing now; more may come (a live interface, a growing file).
     Idle,
-    /// With the next item the source may go on in another process: what cannot be taken there is to be closed.
-    Moving,
 }
 
 /// The wall clock, which a record needs to be compared with other logs.

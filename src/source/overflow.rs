@@ -8,7 +8,6 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -132,11 +131,6 @@ impl Drop for Segment {
 }
 
 impl Block {
-    /// The file that it is in.
-    pub fn file(&self) -> BorrowedFd<'_> {
-        self.segment.file.as_fd()
-    }
-
     /// Reads the batch back, into the memory of one that is used up.
     ///
     /// # Errors
@@ -159,7 +153,7 @@ impl Block {
 }
 
 /// What the disk has free that a file is on.
-pub(super) fn free(file: &File) -> io::Result<u64> {
+fn free(file: &File) -> io::Result<u64> {
     let disk = rustix::fs::fstatvfs(file)?;
     Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
 }

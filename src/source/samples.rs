@@ -28,7 +28,7 @@ impl Seen {
             Item::Secrets(lines) => Seen::Secrets(lines.to_vec()),
             Item::Damage(damage) => Seen::Damage { offset: damage.offset, reason: damage.reason },
             Item::Dropped(dropped) => unreachable!("files drop nothing: {dropped:?}"),
-            Item::Idle | Item::Moving => Seen::Idle,
+            Item::Idle => Seen::Idle,
         }
     }
 

@@ -21,7 +21,7 @@
 //!   moves what a recorder far behind leaves there to the disk. A recorder that is that far behind leaves the
 //!   processors to peers that want them all. Peers that outrun even the disk are slowed to its pace. Where it is full or
 //!   hangs the copy is dropped, counted, and the record says so at that place. A recorder that fails, crashes or hangs costs the record, not the server.
-//!   A host that has us end does not wait for it either: what is left is recorded by a [`successor`], a process of its own.
+//!   A host that tells us to end does not wait for it either: what is not recorded within [`PATIENCE`](signals::PATIENCE) is counted and left out.
 //! * **The server's end is ours**: the same exit status, or 128 plus the number of the signal that ended it.
 //!
 //! **Signals.** The server stays in our process group, as without us: what a terminal or a host sends to the group reaches
@@ -41,9 +41,7 @@ mod gather;
 mod lane;
 mod process;
 mod queue;
-mod sequel;
 mod signals;
-mod successor;
 mod tap;
 #[cfg(test)]
 mod tests;
@@ -64,7 +62,6 @@ use rustix::event::{PollFd, PollFlags};
 use self::gather::Gather;
 use self::lane::Lane;
 use self::signals::Signals;
-use self::tap::Succeeded;
 use self::wait::Waiter;
 
 use super::give_way;
@@ -76,10 +73,6 @@ pub use self::tap::{Observations, Tap, tap};
 /// How long we wait, after the server's end, for a recorder that takes nothing more of what is queued: it hangs, the database is locked, or it is at a
 /// message of a hundred megabytes on a busy machine. For one that goes on we wait as long as it takes, unless we are told to end.
 const RECORDER_GRACE: Duration = Duration::from_secs(5);
-
-/// The same once we are told to end: hosts that lose patience send a signal, and kill two seconds later. Much that is left is handed over to a
-/// [successor](successor).
-const HAND_OVER: Duration = Duration::from_millis(750);
 
 /// How long we wait for it to commit what it has, once its queue was taken away.
 const RECORDER_END: Duration = Duration::from_secs(1);
@@ -201,9 +194,6 @@ fn forward(child: &mut Child, mut lanes: [Lane; 3], signals: &mut Signals, tap: 
         if signalled && ended.is_none() {
             // Signals go first: before `try_wait` has reaped the server its process id is its own.
             signals.arrived().into_iter().for_each(|signal| signals::pass_on(signal, child));
-            if signals.told() {
-                tap.hand_over();
-            }
             ended = child.try_wait()?;
             if ended.is_some() {
                 let [stdin, stdout, stderr] = &mut lanes;
@@ -247,16 +237,7 @@ where
     thread::Builder::new().name("recorder".into()).spawn(move || {
         give_way();
         observations.hold_off(HEAD_START);
-        let begun_in = std::process::id();
-        let result = catch_unwind(AssertUnwindSafe(|| match record(observations) {
-            Err(error) => error.downcast::<Succeeded>().map(|_| ()),
-            Ok(()) => Ok(()),
-        }));
-        // In a successor nobody waits for the result: it is the recorder, and nothing else.
-        if std::process::id() != begun_in {
-            successor::end();
-        }
-        let _ = done.send(result);
+        let _ = done.send(catch_unwind(AssertUnwindSafe(|| record(observations))));
     })?;
     Ok(result)
 }
@@ -275,17 +256,10 @@ fn finish_recorder(recorder: &io::Result<Receiver<Recorded>>, signals: &mut Sign
     Some(format!("recording: {why}; {} bytes passed unrecorded", tap.unrecorded()))
 }
 
-/// The recorder's result; once patience is at an end it must do without the rest. Told to end, we have a successor record what is much, and told again, nobody.
+/// The recorder's result. Once our patience is at an end, or that of our host, the recorder must do without the rest.
 fn wait_for(result: &Receiver<Recorded>, signals: &mut Signals, tap: &mut Tap) -> Result<Recorded, RecvTimeoutError> {
-    let (mut left, mut moved, mut grace) = (tap.unrecorded(), Instant::now(), RECORDER_GRACE);
-    while moved.elapsed() < grace {
-        if signals.take_told() {
-            if grace == HAND_OVER {
-                break;
-            }
-            (moved, grace) = (Instant::now(), HAND_OVER);
-            tap.hand_over();
-        }
+    let (mut left, mut moved) = (tap.unrecorded(), Instant::now());
+    while moved.elapsed() < RECORDER_GRACE && !signals.press() {
         match result.recv_timeout(LOOK) {
             Err(RecvTimeoutError::Timeout) if tap.unrecorded() < left => {
                 (left, moved) = (tap.unrecorded(), Instant::now())

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use rusqlite::config::DbConfig;
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::packets::Packets;
@@ -43,10 +42,9 @@ impl Default for Options {
 ///
 /// Dropped without [`Writer::finish`], what was committed stays, and the capture stays unfinished.
 pub struct Writer {
-    // Closed before the place is given up, which may remove the file. `None`: to be opened for the next transaction.
-    db: Option<Connection>,
+    // Closed before the place is given up, which may remove the file.
+    db: Connection,
     place: Place,
-    busy_timeout: Duration,
     capture: CaptureId,
     pending: Pending,
     written: Written,
@@ -68,13 +66,14 @@ impl Writer {
     /// the timeout.
     pub fn create(place: impl Into<Place>, info: &CaptureInfo, options: Options) -> anyhow::Result<Writer> {
         let place = place.into();
-        let db = open(&place, options.busy_timeout)?;
+        let db = migrate::open_writer(&place, options.busy_timeout)?;
+        // A negative number is one of kibibytes.
+        db.pragma_update(None, "cache_size", -i64::from(CACHE))?;
         let capture = capture::insert(&db, info)
             .with_context(|| format!("cannot begin a capture in the database {}", place.path().display()))?;
         Ok(Writer {
-            db: Some(db),
+            db,
             place,
-            busy_timeout: options.busy_timeout,
             capture,
             pending: Pending::default(),
             written: Written::default(),
@@ -189,7 +188,7 @@ impl Writer {
     /// Nothing comes for a while: gives up memory that is kept to be used again.
     pub fn rest(&mut self) {
         // Whatever that fails at, it costs some memory.
-        let _ = self.db.as_ref().map(Connection::release_memory);
+        let _ = self.db.release_memory();
         self.packer.rest();
         self.packets.rest();
     }
@@ -204,15 +203,6 @@ impl Writer {
         }
         self.gather_chunks();
         self.write(Some(summary))
-    }
-
-    /// Closes the database; what waits is written to it when it is opened again, with the next transaction. SQLite's connections and locks belong to a process
-    /// and must not be carried into another (sqlite.org/howtocorrupt.html, section 2.6).
-    pub fn close(&mut self) {
-        if let Some(db) = self.db.take() {
-            // The last one to close moves the log into the database, which may take long: whoever comes next can do that.
-            let _ = db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
-        }
     }
 
     fn close_chunks(&mut self) {
@@ -249,16 +239,8 @@ impl Writer {
     }
 
     fn transact(&mut self, (counts, alive): (Counts, Time), summary: Option<&Summary>) -> anyhow::Result<()> {
-        let db = match &mut self.db {
-            Some(db) => db,
-            closed => {
-                let db = open(&self.place, self.busy_timeout)?;
-                capture::hand_over(&db, self.capture, std::process::id())?;
-                closed.insert(db)
-            }
-        };
         // Immediate: a transaction that begins by reading cannot wait for another writer once it comes to write.
-        let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
         self.pending.write(&transaction, self.capture, &mut self.written)?;
         capture::update(&transaction, self.capture, &counts, alive)?;
         if let Some(summary) = summary {
@@ -266,11 +248,4 @@ impl Writer {
         }
         Ok(transaction.commit()?)
     }
-}
-
-fn open(place: &Place, busy_timeout: Duration) -> anyhow::Result<Connection> {
-    let db = migrate::open_writer(place, busy_timeout)?;
-    // A negative number is one of kibibytes.
-    db.pragma_update(None, "cache_size", -i64::from(CACHE))?;
-    Ok(db)
 }

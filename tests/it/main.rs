@@ -7,6 +7,7 @@ mod export;
 mod faults;
 mod first_steps;
 mod following;
+mod impatient;
 mod laws;
 mod limits;
 mod midway;
@@ -23,7 +24,6 @@ mod secrets;
 mod shapes;
 #[cfg(feature = "live")]
 mod sniff;
-mod successor;
 #[cfg(all(unix, feature = "tui"))]
 mod terminal;
 mod tidy;

@@ -41,7 +41,7 @@ fn read(path: &Path) -> Read {
                 Item::Packet(packet) => pipeline.push(Input::Packet(packet), &mut emit),
                 Item::Secrets(secrets) => pipeline.push(Input::Secrets(secrets), &mut emit),
                 Item::Damage(damage) => pipeline.push(Input::Damage(&damage), &mut emit),
-                Item::Dropped(_) | Item::Idle | Item::Moving => {}
+                Item::Dropped(_) | Item::Idle => {}
             }
         }
         Ok(())

@@ -44,8 +44,8 @@ pub enum Decoded<'a> {
     Tcp(Segment<'a>),
     /// A DNS message over UDP: the payload, for `dns.rs`.
     Dns(&'a [u8]),
-    /// A datagram that begins with an Initial packet of QUIC, for `quic::Quic`, and who sent it to whom.
-    Quic(SocketAddr, SocketAddr, &'a [u8]),
+    /// An Initial packet of QUIC, for `quic::Quic`: who sent it to whom, and the version.
+    Quic(SocketAddr, SocketAddr, u8),
     /// A chunk of a pipe, for [`crate::capture::pipe::decode`].
     Pipe,
     /// A fragment, held until its datagram is complete.
@@ -91,7 +91,7 @@ impl Packets {
                 Decoded::Tcp(tcp.segment(packet, &self.origin))
             }
             Ok(Found::Dns(message)) => Decoded::Dns(message),
-            Ok(Found::Quic(source, destination, datagram)) => Decoded::Quic(source, destination, datagram),
+            Ok(Found::Quic(source, destination, version)) => Decoded::Quic(source, destination, version),
             Ok(Found::Fragment(fragment)) => self.fragment(packet, &fragment),
             Err(reason) => Decoded::Skipped(reason),
         }
@@ -125,7 +125,7 @@ impl Packets {
                 Decoded::Tcp(tcp.segment(packet, &self.origin))
             }
             Ok(Found::Dns(message)) => Decoded::Dns(message),
-            Ok(Found::Quic(source, destination, datagram)) => Decoded::Quic(source, destination, datagram),
+            Ok(Found::Quic(source, destination, version)) => Decoded::Quic(source, destination, version),
             Ok(Found::Fragment(_)) => Decoded::Skipped("fragment inside a fragment"),
             Err(reason) => Decoded::Skipped(reason),
         }
@@ -136,7 +136,7 @@ impl Packets {
 enum Found<'a> {
     Tcp(Tcp<'a>),
     Dns(&'a [u8]),
-    Quic(SocketAddr, SocketAddr, &'a [u8]),
+    Quic(SocketAddr, SocketAddr, u8),
     Fragment(ip::Fragment<'a>),
 }
 
@@ -206,10 +206,10 @@ fn decode<'a>(mut carried: Carried<'a>, trace: &mut impl Trace) -> Result<Found<
             ip_number::TCP => return Tcp::read(datagram, trace).map(Found::Tcp),
             ip_number::UDP => match udp(datagram.payload, trace)? {
                 Udp::Dns(message) => return Ok(Found::Dns(message)),
-                Udp::Quic(ports, message) => {
+                Udp::Quic(ports, version) => {
                     let end = |address, port| SocketAddr::new(address, port);
                     let Ends { source, destination } = datagram.ends;
-                    return Ok(Found::Quic(end(source, ports[0]), end(destination, ports[1]), message));
+                    return Ok(Found::Quic(end(source, ports[0]), end(destination, ports[1]), version));
                 }
                 Udp::Tunnel(view) => view,
             },
@@ -231,8 +231,8 @@ fn decode<'a>(mut carried: Carried<'a>, trace: &mut impl Trace) -> Result<Found<
 /// What a UDP datagram carries that is of interest.
 enum Udp<'a> {
     Dns(&'a [u8]),
-    /// Ports, and the payload.
-    Quic([u16; 2], &'a [u8]),
+    /// Ports, and the version.
+    Quic([u16; 2], u8),
     Tunnel(View<'a>),
 }
 
@@ -255,7 +255,9 @@ fn udp<'a>(view: View<'a>, trace: &mut impl Trace) -> Result<Udp<'a>, &'static s
         (DNS | MULTICAST_DNS, _) | (_, DNS | MULTICAST_DNS) => Ok(Udp::Dns(payload.rest())),
         (_, tunnel::VXLAN_PORT) => tunnel::vxlan(payload, trace).map(Udp::Tunnel),
         (_, tunnel::GENEVE_PORT) => tunnel::geneve(payload, trace).map(Udp::Tunnel),
-        (source, destination) if quic::sniff(payload.rest()) => Ok(Udp::Quic([source, destination], payload.rest())),
+        (source, destination) if let Some(version) = quic::version(payload.rest()) => {
+            Ok(Udp::Quic([source, destination], version))
+        }
         // RFC 9000 section 17: in every packet of this version the fixed bit is set.
         (HTTPS, _) | (_, HTTPS) if payload.rest().first().is_some_and(|first| first & 0x40 != 0) => Err("QUIC"),
         _ => Err("UDP"),

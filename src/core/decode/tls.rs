@@ -16,7 +16,6 @@
 mod early;
 mod fuzz;
 mod handshake;
-mod ja4;
 pub mod keylog;
 mod opening;
 mod protect;
@@ -77,8 +76,6 @@ pub struct Agreed {
     pub server_name: Option<String>,
     /// The protocol chosen (ALPN, RFC 7301).
     pub alpn: Option<String>,
-    /// The fingerprint of the ClientHello (JA4).
-    pub fingerprint: Option<String>,
     /// An earlier session was resumed.
     pub resumed: bool,
 }
@@ -171,11 +168,6 @@ pub fn sniff(bytes: &[u8]) -> Option<bool> {
 /// Whether bytes look like a record of application data: in the middle of a connection, the only ones that are looked for.
 pub fn sniff_application_data(bytes: &[u8]) -> bool {
     bytes.starts_with(&[23, 3, 3]) && record::sniff(bytes) == Some(true)
-}
-
-/// What the ClientHello offers that a handshake begins with, once it is whole: the server's name (SNI), and protocols (ALPN).
-pub fn client_hello(handshake: &[u8]) -> Option<(Option<String>, Vec<String>)> {
-    handshake::offer(handshake)
 }
 
 /// Whether a TLS record that begins here holds a ClientHello (RFC 8446 section 4: msg_type 1 behind the five bytes of the record).

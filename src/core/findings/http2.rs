@@ -1,7 +1,8 @@
 //! Rules about HTTP/2, and about what else runs in the place of HTTP/1: WebSocket, QUIC.
 
+use std::net::SocketAddr;
+
 use super::{Rule, Severity};
-use crate::decode::quic::Asked;
 
 /// The rules of this file.
 pub const RULES: &[&Rule] = &[&UNKNOWN_FIELDS, &STREAM_RESET, &GOING_AWAY, &WEBSOCKET_MALFORMED, &QUIC];
@@ -77,11 +78,14 @@ pub(super) fn hides_messages(rule: &Rule) -> bool {
 }
 
 /// What is said of a server that was asked over QUIC.
-pub fn not_decoded(asked: &Asked) -> (&'static Rule, String) {
-    let Asked { client, server, version, name, protocols } = asked;
-    let name = name.as_deref().unwrap_or("no name");
-    let protocols = if protocols.is_empty() { "no protocol".to_owned() } else { protocols.join(", ") };
-    (&QUIC, format!("{client} speaks QUIC v{version} to {server} ({name}; {protocols}): not decoded"))
+pub fn not_decoded(
+    client: SocketAddr,
+    server: SocketAddr,
+    name: Option<&str>,
+    version: u8,
+) -> (&'static Rule, String) {
+    let name = name.map(|name| format!(" ({name})")).unwrap_or_default();
+    (&QUIC, format!("{client} speaks QUIC v{version} to {server}{name}: not decoded"))
 }
 
 /// The name of an error code (RFC 9113 section 7).

@@ -55,8 +55,8 @@ pub static UNSUPPORTED: Rule = Rule {
     title: "TLS records are protected in a way that mcptap does not open",
     spec: "RFC 8446 section 9.1",
     why: "What stands in these records is not shown, though their secrets are at hand.",
-    example: "TLS 1.0, or a suite with Camellia or ARIA",
-    remedy: "Make one of the two sides use TLS 1.2 or 1.3 with AES or ChaCha20.",
+    example: "TLS 1.0, or a suite with CBC or CCM",
+    remedy: "Make one of the two sides use TLS 1.2 or 1.3 with AES-GCM or ChaCha20-Poly1305.",
     ..Rule::BLANK
 };
 

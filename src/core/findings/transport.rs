@@ -60,7 +60,7 @@ static CAPTURE_DROPPED: Rule = Rule {
 /// So many packets, captured between these times, were dropped.
 pub fn dropped(packets: u64, (first, last): (Time, Time)) -> Finding {
     let [first, last] = [first, last].map(|time| Timestamp::from_nanosecond(time.0.into()).unwrap_or_default());
-    let text = format!("{packets} packets captured from {first} to {last} found no room");
+    let text = format!("{packets} packets captured from {first} to {last} were not recorded");
     Finding { text, ..Finding::of(&CAPTURE_DROPPED) }
 }
 

@@ -384,6 +384,11 @@ impl Sessions {
         }
     }
 
+    /// The name that DNS gave to an address.
+    pub(super) fn name_of(&self, address: IpAddr) -> Option<&str> {
+        self.names.get(&address).map(String::as_str)
+    }
+
     /// A session whose server has a name that DNS told, where nothing better is known.
     fn named(&self, mut session: Session) -> Session {
         if let Peers::Network { server, host: host @ None, .. } = &mut session.peers {

@@ -321,6 +321,6 @@ fn packets_that_were_dropped_are_told_of_with_their_times() {
             told.push((finding.rule.id, finding.text));
         }
     });
-    let text = "7 packets captured from 1970-01-01T00:00:00Z to 1970-01-01T00:00:01.5Z found no room".to_owned();
+    let text = "7 packets captured from 1970-01-01T00:00:00Z to 1970-01-01T00:00:01.5Z were not recorded".to_owned();
     assert_eq!(told, [("capture-dropped", text)]);
 }

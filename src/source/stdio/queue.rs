@@ -8,15 +8,13 @@
 //! Near batches are the oldest, then come those on the disk, the fresh, and the one that is being filled. So a flood passes through few fresh batches, which are
 //! still in the processor's cache when they are written, and their memory is used again at once: the kernel clears no page for it.
 
-mod succession;
-
 use std::collections::VecDeque;
 use std::mem;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::sequel::Writer;
+use crate::capture::pipe::Exit;
 use crate::source::batch::Batch;
 use crate::source::overflow::{Block, Overflow};
 
@@ -49,7 +47,7 @@ pub(super) const GATHER: Duration = Duration::from_millis(20);
 const STAND_BACK: Duration = Duration::from_millis(250);
 
 /// How long an idle recorder sleeps at most before it is asked again.
-pub(super) const IDLE: Duration = Duration::from_secs(1);
+const IDLE: Duration = Duration::from_secs(1);
 
 /// What waits.
 #[derive(Debug, Default)]
@@ -78,12 +76,19 @@ pub(super) struct Waiting {
     stuck: bool,
     /// One of the two sides is gone: what is queued is all there will be.
     over: bool,
-    /// A successor is to record what is queued.
-    handed_over: bool,
-    /// It does.
-    succeeded: bool,
-    /// Where whoever relieves the queue is to bring it what follows.
-    sequel: Option<Writer>,
+    /// What passed in all, once the server has ended.
+    passed: Option<Passed>,
+    /// What waited was discarded.
+    cut: bool,
+}
+
+/// What passed through the pipes of a server in all, and how it ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Passed {
+    pub chunks: u64,
+    /// By pipe.
+    pub bytes: [u64; 3],
+    pub exit: Exit,
 }
 
 impl Waiting {
@@ -95,11 +100,6 @@ impl Waiting {
     fn has_nothing(&mut self) -> bool {
         self.asleep = self.is_empty() && !self.over;
         self.asleep
-    }
-
-    /// Whether more waits than is recorded in a moment.
-    fn has_much(&self) -> bool {
-        self.moves() || self.near.len() + self.fresh.len() > 1
     }
 
     /// Whether anything waits on the disk, or is on its way there.
@@ -118,14 +118,6 @@ impl Waiting {
         } else {
             self.fresh.push_back(batch);
         }
-    }
-
-    /// Lets go of all that waits.
-    fn forget(&mut self) {
-        self.disk.clear();
-        let batches: Vec<_> =
-            self.near.drain(..).chain(self.fresh.drain(..)).chain([mem::take(&mut self.open)]).collect();
-        batches.into_iter().for_each(|batch| self.release(batch));
     }
 
     /// A batch's memory is free again: for the next, unless that is too much or too little.
@@ -159,8 +151,6 @@ pub(super) struct Queue {
     landed: Condvar,
     /// Data bytes that the recorder has taken.
     pub(super) taken: AtomicU64,
-    /// Data bytes that could not be brought to a successor.
-    lost: AtomicU64,
 }
 
 impl Queue {
@@ -238,13 +228,37 @@ impl Queue {
         self.notify();
     }
 
-    /// Nobody will take what waits.
-    pub(super) fn forget(&self) {
+    /// The server has ended: nothing more comes, and this is all that came.
+    pub(super) fn end_with(&self, passed: Passed) {
+        self.lock().passed = Some(passed);
+        self.end();
+    }
+
+    /// What passed in all, once the server has ended.
+    pub(super) fn passed(&self) -> Option<Passed> {
+        self.lock().passed
+    }
+
+    /// Discards all that waits but the oldest batch, so that the recorder comes to its end soon. The first batch of all says which server it was.
+    pub(super) fn cut(&self) {
         let mut waiting = self.lock();
-        waiting.over = true;
-        waiting.forget();
+        if waiting.near.is_empty() && !waiting.moves() {
+            let oldest = waiting.fresh.pop_front().unwrap_or_else(|| mem::take(&mut waiting.open));
+            waiting.near.push_back(oldest);
+        }
+        (waiting.over, waiting.cut) = (true, true);
+        waiting.near.truncate(1);
+        waiting.disk.clear();
+        waiting.fresh.clear();
+        waiting.open = Batch::default();
         drop(waiting);
         self.notify();
+    }
+
+    /// Nobody will take what waits.
+    pub(super) fn forget(&self) {
+        self.cut();
+        self.lock().near.clear();
     }
 
     fn notify(&self) {
@@ -330,11 +344,11 @@ impl Queue {
         Ok((batch, waiting.over && waiting.is_empty()))
     }
 
-    /// Moves fresh batches to the disk while there are many, until nothing more comes; and brings a successor what follows.
+    /// Moves fresh batches to the disk while there are many, until nothing more comes.
     pub(super) fn relieve(&self, mut overflow: Overflow) {
         let mut waiting = self.lock();
         loop {
-            while (waiting.fresh.len() < MOVED || waiting.stuck) && !waiting.over && waiting.sequel.is_none() {
+            while (waiting.fresh.len() < MOVED || waiting.stuck) && !waiting.over {
                 if waiting.disk.is_empty() {
                     overflow.rest();
                 }
@@ -342,10 +356,6 @@ impl Queue {
                 waiting = self.full.wait(waiting).unwrap_or_else(PoisonError::into_inner);
             }
             waiting.relief = false;
-            if let Some(sequel) = waiting.sequel.take() {
-                drop(waiting);
-                return self.deliver(sequel);
-            }
             if waiting.over {
                 return;
             }
@@ -356,6 +366,8 @@ impl Queue {
                 waiting = self.lock();
                 waiting.moving = false;
                 match block {
+                    // What stood before it is gone.
+                    _ if waiting.cut => return self.landed.notify_one(),
                     Ok(block) => {
                         waiting.disk.push_back(block);
                         waiting.release(batch);
@@ -381,7 +393,7 @@ impl Queue {
         (waiting.size, waiting.moves())
     }
 
-    /// Whether nothing waits.
+    #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.lock().is_empty()
     }

@@ -1,10 +1,10 @@
 //! Signals on their way to the server.
 
 use std::io;
-use std::mem;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::process::Child;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -18,12 +18,16 @@ const PASSED_ON: [i32; 6] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2]
 /// Those that tell us and the server to end.
 const ENDS: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 
+/// How long we go on recording once we are told to end, counted from the first signal. Hosts made with the official SDKs kill two seconds after
+/// it: the other second is for saving what was decoded.
+pub(super) const PATIENCE: Duration = Duration::from_secs(1);
+
 /// Makes signals something to poll for.
 #[derive(Debug)]
 pub(super) struct Signals {
     delivery: SignalDelivery<UnixStream, WithOrigin>,
-    /// Somebody told us to end since that was asked.
-    told: bool,
+    /// When somebody first told us to end.
+    told: Option<Instant>,
 }
 
 impl Signals {
@@ -31,7 +35,7 @@ impl Signals {
     pub fn new() -> io::Result<Signals> {
         let (read, write) = UnixStream::pair()?;
         let delivery = SignalDelivery::with_pipe(read, write, WithOrigin::default(), [SIGCHLD])?;
-        Ok(Signals { delivery, told: false })
+        Ok(Signals { delivery, told: None })
     }
 
     /// Catches from now on what is to be passed on too.
@@ -47,19 +51,17 @@ impl Signals {
     /// Whether anybody, a person at the keyboard too, wants us gone. Asked once the server is.
     pub fn want_us_gone(&mut self) -> bool {
         let wanted = self.delivery.pending().any(|origin| origin.signal != SIGCHLD);
-        self.told |= wanted;
+        if wanted {
+            self.told.get_or_insert_with(Instant::now);
+        }
         wanted
     }
 
-    /// Whether anybody told us to end, while the server runs.
-    pub fn told(&self) -> bool {
-        self.told
-    }
-
-    /// Whether anybody told us to end since this was asked the last time, be it while the server ran. Asked once it does no more.
-    pub fn take_told(&mut self) -> bool {
-        self.want_us_gone();
-        mem::take(&mut self.told)
+    /// Whether the record must come to its end now: somebody told us to end, and that was [`PATIENCE`] ago or is said again. Asked once the
+    /// server has ended.
+    pub fn press(&mut self) -> bool {
+        let told = self.told;
+        self.want_us_gone() && told.is_some() || told.is_some_and(|told| told.elapsed() >= PATIENCE)
     }
 
     /// The signals that arrived and that the server has not got as well.
@@ -72,7 +74,11 @@ impl Signals {
         let told = &mut self.told;
         self.delivery
             .pending()
-            .inspect(|origin| *told |= ENDS.contains(&origin.signal))
+            .inspect(|origin| {
+                if ENDS.contains(&origin.signal) {
+                    told.get_or_insert_with(Instant::now);
+                }
+            })
             .filter(|origin| origin.signal != SIGCHLD && !(by_key(origin.signal) && origin.cause == Cause::Kernel))
             .filter_map(|origin| Signal::from_named_raw(origin.signal))
             .collect()

@@ -9,21 +9,19 @@
 
 use std::mem;
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
 
 use super::lane::BUFFER;
-use super::queue::{IDLE, Queue, Wanted};
-use super::sequel::Reader;
-use super::successor::Side;
+use super::queue::{Passed, Queue, Wanted};
 use super::wait::Load;
 use crate::capture::pipe::{self, Content, Exit, Pipe, Start};
-use crate::capture::{LinkType, Packet, PacketNumber, Time};
+use crate::capture::{Dropped, LinkType, Packet, PacketNumber, Time};
 use crate::source::batch::Batch;
 use crate::source::overflow::Overflow;
 use crate::source::{Item, Source, now};
@@ -36,11 +34,11 @@ const PAUSE: Duration = Duration::from_millis(40);
 pub struct Tap {
     process: u32,
     queue: Arc<Queue>,
-    /// Data bytes seen.
-    seen: u64,
-    /// Data bytes of each pipe that were dropped since the last that were not, and of all pipes ever.
+    /// Chunks of data that passed, and bytes of each pipe.
+    chunks: u64,
+    seen: [u64; 3],
+    /// Data bytes of each pipe that were dropped since the last that were not.
     lost: [u64; 3],
-    dropped: u64,
     /// Who should be woken once there is time for it.
     wanted: Wanted,
 }
@@ -62,35 +60,31 @@ impl Chunk {
 
 /// What was observed of a wrapped server, in order: a [`Source`] of packets of link type [`LinkType::PIPE`].
 ///
-/// Begins with [`Content::Start`] and ends with [`Content::Exit`]. `next` answers [`Item::Idle`] at once when the queue has run
+/// Begins with [`Content::Start`] and ends with [`Content::Exit`], before which stands what was [cut](Tap::cut). `next` answers [`Item::Idle`] at once when the queue has run
 /// empty, which is the moment to write things out, and then waits.
 #[derive(Debug)]
 pub struct Observations {
+    process: u32,
     queue: Arc<Queue>,
     /// What is being handed out, and how many of its chunks were.
     batch: Batch,
     given: usize,
     packets: u64,
     bytes: u64,
+    /// Time of the last packet.
+    last: Time,
+    /// Chunks of data that were handed out, and bytes of each pipe that were, or are known to be lost.
+    chunks: u64,
+    accounted: [u64; 3],
+    /// The server's end was handed out.
+    ended: bool,
     /// The last answer was [`Item::Idle`], because the queue had run empty.
     idle: bool,
-    /// The last answer was [`Item::Moving`].
-    moving: bool,
-    /// In a successor: what follows what is queued.
-    sequel: Option<Reader>,
-    /// Whoever relieves the queue, and where files are made for that.
-    relief: Option<JoinHandle<()>>,
-    folder: PathBuf,
     /// Since when there was work without a pause. To write things out may take longer than [`PAUSE`]: that does not count.
     busy: Option<Instant>,
     /// `None`: nobody can be spared.
     load: Option<Load>,
 }
-
-/// Another process goes on recording.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("another process goes on recording")]
-pub struct Succeeded;
 
 /// A queue for what is observed of `process`; what memory has no room for waits in `folder`.
 pub fn tap(process: u32, folder: &Path) -> (Tap, Observations) {
@@ -98,20 +92,22 @@ pub fn tap(process: u32, folder: &Path) -> (Tap, Observations) {
     // Messages of a pipe are saved as they are: there is nothing to seal.
     let (relieved, overflow) = (Arc::clone(&queue), Overflow::new(folder, false));
     // It has the lanes' priority: the recorder, which has not, is what it makes up for. Without it the queue is as large as its memory.
-    let relief = thread::Builder::new().name("overflow".into()).spawn(move || relieved.relieve(overflow)).ok();
-    let tap = Tap { process, queue: Arc::clone(&queue), seen: 0, lost: [0; 3], dropped: 0, wanted: Wanted::default() };
+    let _ = thread::Builder::new().name("overflow".into()).spawn(move || relieved.relieve(overflow));
+    let (chunks, seen, lost, wanted) = (0, [0; 3], [0; 3], Wanted::default());
+    let tap = Tap { process, queue: Arc::clone(&queue), chunks, seen, lost, wanted };
     let (batch, load) = (Batch::default(), Load::new());
     let observations = Observations {
+        process,
         queue,
         batch,
         given: 0,
         packets: 0,
         bytes: 0,
+        last: Time::default(),
+        chunks: 0,
+        accounted: [0; 3],
+        ended: false,
         idle: false,
-        moving: false,
-        sequel: None,
-        relief,
-        folder: folder.to_owned(),
         busy: None,
         load,
     };
@@ -147,7 +143,8 @@ impl Tap {
     /// What was read passed. Waits where there is no room for it, within bounds.
     pub(super) fn keep(&mut self, mut chunk: Chunk) {
         let (lost, bytes) = (&mut self.lost[chunk.pipe as usize], chunk.bytes().len() as u64);
-        self.seen += bytes;
+        self.seen[chunk.pipe as usize] += bytes;
+        self.chunks += 1;
         if *lost == 0 {
             let added = chunk.batch.size() - chunk.before;
             match self.queue.put_with_patience(chunk.batch, added, &mut self.wanted) {
@@ -156,7 +153,6 @@ impl Tap {
             }
         }
         *lost += bytes;
-        self.dropped += bytes;
         chunk.batch.pop();
         self.put(chunk);
     }
@@ -207,17 +203,12 @@ impl Tap {
             self.admit_loss(pipe);
         }
         self.note(&Content::Exit(exit));
-        self.queue.end();
+        self.queue.end_with(Passed { chunks: self.chunks, bytes: self.seen, exit });
     }
 
-    /// We are told to end: where much is left, a successor is to record it.
-    pub fn hand_over(&self) {
-        self.queue.hand_over();
-    }
-
-    /// Lets go of what the recorder has not taken yet, so that it can come to its end.
+    /// Discards what the recorder has not taken yet, so that it can come to its end: instead it is handed how much that was.
     pub fn cut(&mut self) {
-        self.queue.forget();
+        self.queue.cut();
     }
 
     /// Wakes the recorder if it sleeps and there is something for it, or far too much.
@@ -225,12 +216,9 @@ impl Tap {
         self.queue.nudge(&mut self.wanted);
     }
 
-    /// Data bytes that were seen and that neither the recorder took nor a successor has.
+    /// Data bytes that were seen and that the recorder did not take.
     pub fn unrecorded(&self) -> u64 {
-        match self.queue.lost() {
-            Some(lost) => self.dropped + lost,
-            None => self.seen.saturating_sub(self.queue.taken.load(Ordering::Relaxed)),
-        }
+        self.seen.iter().sum::<u64>().saturating_sub(self.queue.taken.load(Ordering::Relaxed))
     }
 
     fn admit_loss(&mut self, pipe: Pipe) {
@@ -253,28 +241,25 @@ impl Observations {
         self.queue.hold_off(time);
     }
 
-    /// Goes on in a process of its own. In this one there is nothing more to do once that has all, which is an error.
-    fn succeed(&mut self) -> anyhow::Result<()> {
-        // It has a file open, which the successor will not have.
-        self.load = None;
-        self.given = 0;
-        match self.queue.succeed(mem::take(&mut self.batch), &self.folder) {
-            Ok((Side::Successor, sequel)) => {
-                self.sequel = sequel;
-                Ok(())
-            }
-            Ok((Side::Predecessor, _)) => {
-                match self.relief.take() {
-                    Some(relief) => drop(relief.join()),
-                    None => self.queue.relieve(Overflow::new(&self.folder, false)),
-                }
-                Err(Succeeded.into())
-            }
-            Err(_) => {
-                (self.load, self.moving) = (Load::new(), false);
-                Ok(())
+    /// The end of a record that was [cut](Tap::cut): how much is missing of each pipe, and how the server ended.
+    fn conclude(&mut self, passed: &Passed) -> Item<'_> {
+        let time = now();
+        for pipe in [Pipe::Stdin, Pipe::Stdout, Pipe::Stderr] {
+            match passed.bytes[pipe as usize] - self.accounted[pipe as usize] {
+                0 => {}
+                lost => self.append(time, &Content::Lost(pipe, lost)),
             }
         }
+        self.append(time, &Content::Exit(passed.exit));
+        match passed.chunks - self.chunks {
+            0 => Item::Idle,
+            packets => Item::Dropped(Dropped { packets, times: (self.last, time) }),
+        }
+    }
+
+    fn append(&mut self, time: Time, content: &Content<'_>) {
+        let process = self.process;
+        self.batch.write(PacketNumber(0), time, LinkType::PIPE, |out| pipe::encode(process, content, out));
     }
 
     /// Whether the peers have all the processors they want beside us.
@@ -286,18 +271,9 @@ impl Observations {
 impl Source for Observations {
     fn next(&mut self) -> anyhow::Result<Option<Item<'_>>> {
         if mem::take(&mut self.idle) {
-            match &mut self.sequel {
-                Some(sequel) => sequel.rest(IDLE),
-                None => self.queue.rest(),
-            }
+            self.queue.rest();
         }
         if self.given == self.batch.len() {
-            if self.queue.wants_successor() {
-                if !mem::replace(&mut self.moving, true) {
-                    return Ok(Some(Item::Moving));
-                }
-                self.succeed()?;
-            }
             if self.busy.get_or_insert_with(Instant::now).elapsed() > PAUSE {
                 self.busy = None;
                 return Ok(Some(Item::Idle));
@@ -305,13 +281,12 @@ impl Source for Observations {
             if self.queue.is_outrun() && !self.is_in_nobodys_way() {
                 self.queue.stand_back();
             }
-            let used = mem::take(&mut self.batch);
-            let (batch, last) = match &mut self.sequel {
-                Some(sequel) if self.queue.is_empty() => sequel.turn(used)?,
-                _ => self.queue.turn(used)?,
-            };
+            let (batch, last) = self.queue.turn(mem::take(&mut self.batch))?;
             (self.batch, self.given) = (batch, 0);
             if self.batch.is_empty() {
+                if let Some(passed) = self.queue.passed().filter(|_| last && !self.ended) {
+                    return Ok(Some(self.conclude(&passed)));
+                }
                 self.idle = !last;
                 self.busy = None;
                 return Ok(self.idle.then_some(Item::Idle));
@@ -321,8 +296,16 @@ impl Source for Observations {
         self.packets += 1;
         let Some(packet) = self.batch.get(self.given - 1) else { return Ok(Some(Item::Idle)) };
         self.bytes += packet.data.len() as u64;
-        if let Some((_, Content::Data(_, bytes))) = pipe::decode(packet.data) {
-            self.queue.taken.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        self.last = packet.time;
+        match pipe::decode(packet.data) {
+            Some((_, Content::Data(pipe, bytes))) => {
+                self.chunks += 1;
+                self.accounted[pipe as usize] += bytes.len() as u64;
+                self.queue.taken.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            }
+            Some((_, Content::Lost(pipe, bytes))) => self.accounted[pipe as usize] += bytes,
+            Some((_, Content::Exit(_))) => self.ended = true,
+            _ => {}
         }
         Ok(Some(Item::Packet(Packet { number: PacketNumber(self.packets), ..packet })))
     }
@@ -353,6 +336,8 @@ mod tests {
         numbers: Vec<u64>,
         bytes: u64,
         lost: u64,
+        /// Chunks.
+        dropped: u64,
         ended: bool,
     }
 
@@ -360,7 +345,14 @@ mod tests {
         /// Takes the next item; false at the end.
         fn take(&mut self, observations: &mut Observations) -> bool {
             let Some(item) = observations.next().expect("the disk can be read") else { return false };
-            let Item::Packet(packet) = item else { return true };
+            let packet = match item {
+                Item::Packet(packet) => packet,
+                Item::Dropped(dropped) => {
+                    self.dropped += dropped.packets;
+                    return true;
+                }
+                _ => return true,
+            };
             match pipe::decode(packet.data).expect("a packet of a pipe").1 {
                 Content::Data(_, bytes) => {
                     self.numbers.push(u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes")));
@@ -431,7 +423,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(24))]
         #[test]
         fn everything_comes_out_in_order_or_is_counted(
-            bursts in prop::collection::vec((1u64..200, 8..BUFFER, 0usize..400), 1..8), disk: bool,
+            bursts in prop::collection::vec((1u64..200, 8..BUFFER, 0usize..400), 1..8), disk: bool, cut: bool,
         ) {
             let folder = tempfile::tempdir().expect("a temporary directory");
             let place = if disk { folder.path().to_owned() } else { folder.path().join("missing") };
@@ -450,11 +442,17 @@ mod tests {
                 }
             }
             tap.exit(Exit::default());
+            if cut {
+                tap.cut();
+            }
             let record = record.take_all(&mut observations);
             prop_assert!(record.ended && record.numbers.is_sorted_by(|before, after| before < after));
             prop_assert_eq!(tap.unrecorded(), record.lost);
-            prop_assert_eq!(record.bytes + record.lost, tap.seen);
-            if disk {
+            prop_assert_eq!(record.bytes + record.lost, tap.seen[Pipe::Stdout as usize]);
+            if record.dropped > 0 {
+                prop_assert_eq!(record.numbers.len() as u64 + record.dropped, number);
+            }
+            if disk && !cut {
                 prop_assert_eq!(record.numbers, (0..number).collect::<Vec<_>>());
             }
         }

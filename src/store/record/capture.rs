@@ -105,9 +105,7 @@ impl Capture {
     /// Whether it is still being written: not finished, and heard of within ten seconds before `now` or by a process that still runs.
     pub fn is_live(&self, now: Time) -> bool {
         let heard = || now.since(self.last_alive) < 10_000_000_000;
-        // The process that began it may have left the rest to one that began later.
-        let runs = || process::runs_since(self.info.process, self.info.started.max(self.last_alive));
-        self.summary.is_none() && (heard() || runs())
+        self.summary.is_none() && (heard() || process::runs_since(self.info.process, self.info.started))
     }
 }
 
@@ -140,11 +138,6 @@ pub(in crate::store) fn update(
         id.0,
     ])?;
     Ok(())
-}
-
-/// Another process writes it from now on.
-pub(in crate::store) fn hand_over(db: &Connection, id: CaptureId, process: u32) -> rusqlite::Result<()> {
-    db.execute("UPDATE capture SET process = ? WHERE id = ?", params![process, id.0]).map(drop)
 }
 
 pub(in crate::store) fn finish(db: &Connection, id: CaptureId, summary: &Summary) -> anyhow::Result<()> {

@@ -82,8 +82,9 @@ pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<Connection> {
 }
 
 fn put_agreed(out: &mut Encoder, agreed: &tls::Agreed) {
-    let tls::Agreed { version, cipher_suite, server_name, alpn, fingerprint, resumed } = agreed;
-    for text in [version, cipher_suite, server_name, alpn, fingerprint] {
+    let tls::Agreed { version, cipher_suite, server_name, alpn, resumed } = agreed;
+    // Earlier versions of this program write a fingerprint of the client in the fifth place.
+    for text in [version, cipher_suite, server_name, alpn, &None] {
         out.option(text.as_ref(), |out, text| out.bytes(text.as_bytes()));
     }
     out.u64((*resumed).into());
@@ -91,14 +92,8 @@ fn put_agreed(out: &mut Encoder, agreed: &tls::Agreed) {
 
 fn agreed(blob: &mut Decoder<'_>) -> Result<tls::Agreed, Damaged> {
     let mut text = || blob.option(Decoder::string);
-    Ok(tls::Agreed {
-        version: text()?,
-        cipher_suite: text()?,
-        server_name: text()?,
-        alpn: text()?,
-        fingerprint: text()?,
-        resumed: blob.u64()? != 0,
-    })
+    let [version, cipher_suite, server_name, alpn, _] = [text()?, text()?, text()?, text()?, text()?];
+    Ok(tls::Agreed { version, cipher_suite, server_name, alpn, resumed: blob.u64()? != 0 })
 }
 
 /// The names of protocols are the program's own words; one that only another version knows is `unknown`.

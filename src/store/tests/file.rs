@@ -168,28 +168,6 @@ fn what_was_committed_stays_when_the_writer_dies() {
 }
 
 #[test]
-fn a_database_that_is_closed_in_between_holds_the_same_and_says_who_writes_it() {
-    let directory = directory();
-    let path = directory.path().join("captures.db");
-    let mut writer = writer(&path);
-    writer.told_session(session(1, &[]));
-    writer.told_message(message(1, 1, b"one"));
-    writer.commit().unwrap();
-    writer.told_message(message(1, 2, b"two"));
-    writer.close();
-    writer.close();
-    writer.rest();
-    writer.told_message(message(1, 3, b"three"));
-    assert_eq!(count(&path), 1, "what waits still waits");
-    writer.commit().unwrap();
-    writer.told_message(message(1, 4, b"four"));
-    writer.finish(&Summary::default()).unwrap();
-    assert_eq!(count(&path), 4);
-    let capture = Reader::open(&*path).unwrap().capture(CaptureId(1)).unwrap().unwrap();
-    assert_eq!((capture.info.process, capture.summary), (std::process::id(), Some(Summary::default())));
-}
-
-#[test]
 fn a_locked_database_loses_nothing_until_memory_ends() {
     let directory = directory();
     let path = directory.path().join("captures.db");

@@ -133,7 +133,7 @@ prop_compose! {
         ends in (any_end(), any_end()), pipe: Option<u32>, client: Option<bool>,
         protocol in prop::sample::select(&["http/1.1", "tls", "pipe", "unknown"][..]), host: Option<String>,
         tls in prop::collection::vec((one_of(), any::<i64>(), packets(), any::<String>()), 0..3),
-        agreed in any::<Option<([Option<String>; 5], bool)>>(),
+        agreed in any::<Option<([Option<String>; 4], bool)>>(),
     ) -> Connection {
         let step = |step: Option<(u64, i64)>| step.map(|(packet, time)| Step { packet: PacketNumber(packet), time: Time(time) });
         Connection {
@@ -147,8 +147,8 @@ prop_compose! {
             },
             client: client.map(|second| if second { Side::Second } else { Side::First }),
             tls: tls.into_iter().map(|(kind, time, packets, detail)| tls::Step { kind, time: Time(time), packets, detail }).collect(),
-            agreed: agreed.map(|([version, cipher_suite, server_name, alpn, fingerprint], resumed)| {
-                tls::Agreed { version, cipher_suite, server_name, alpn, fingerprint, resumed }
+            agreed: agreed.map(|([version, cipher_suite, server_name, alpn], resumed)| {
+                tls::Agreed { version, cipher_suite, server_name, alpn, resumed }
             }),
         }
     }

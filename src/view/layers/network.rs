@@ -160,7 +160,6 @@ fn agreed_fields(agreed: &Agreed) -> Vec<Field> {
         ("cipher suite", &agreed.cipher_suite),
         ("server name", &agreed.server_name),
         ("ALPN", &agreed.alpn),
-        ("fingerprint of the client (JA4)", &agreed.fingerprint),
     ];
     let mut fields: Vec<Field> =
         named.into_iter().filter_map(|(name, value)| Some(Field::new(name, value.as_ref()?))).collect();

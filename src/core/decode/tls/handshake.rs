@@ -6,7 +6,6 @@ use nom::multi::{fold_many0, length_data, many0};
 use nom::number::complete::{be_u8, be_u16, be_u24};
 use nom::{IResult, Parser};
 
-use super::ja4;
 use super::keylog::Random;
 
 /// Bytes of one message that are buffered; what is longer is passed over. Chains of certificates, the longest messages,
@@ -39,8 +38,6 @@ pub(super) struct ClientHello {
     pub random: Random,
     /// Data may follow at once, under a key of an earlier session (RFC 8446 section 4.2.10).
     pub early_data: bool,
-    /// See `ja4.rs`.
-    pub fingerprint: String,
     pub server_name: Option<String>,
     pub alpn: Vec<String>,
     /// Best first, as sent; without the reserved ones (RFC 8701).
@@ -56,8 +53,6 @@ pub(super) struct ServerHello {
     pub version: Version,
     pub cipher_suite: u16,
     pub alpn: Option<String>,
-    /// The MAC of CBC suites is that of the ciphertext (RFC 7366).
-    pub encrypt_then_mac: bool,
     /// An earlier session is resumed by one of its keys (RFC 8446 section 4.2.11).
     pub resumed: bool,
 }
@@ -127,16 +122,6 @@ impl Messages {
     }
 }
 
-/// What the ClientHello offers that a handshake begins with, once it is whole: the server's name, and protocols.
-pub(super) fn offer(handshake: &[u8]) -> Option<(Option<String>, Vec<String>)> {
-    let mut messages = Messages::default();
-    messages.push(handshake);
-    match messages.next()? {
-        Message::ClientHello(hello) => Some((hello.server_name, hello.alpn)),
-        _ => None,
-    }
-}
-
 fn message_header(input: &[u8]) -> IResult<&[u8], (u8, u32)> {
     (be_u8, be_u24).parse(input)
 }
@@ -169,19 +154,18 @@ fn read(kind: u8, body: &[u8]) -> Option<Message> {
 
 const SERVER_NAME: u16 = 0;
 const ALPN: u16 = 16;
-const ENCRYPT_THEN_MAC: u16 = 22;
 const PRE_SHARED_KEY: u16 = 41;
 const EARLY_DATA: u16 = 42;
 const SUPPORTED_VERSIONS: u16 = 43;
 
 /// `legacy_version random legacy_session_id cipher_suites legacy_compression_methods extensions`
 fn client_hello(input: &[u8]) -> IResult<&[u8], ClientHello> {
-    let (input, (legacy, random, _session, suites, _compression)) =
+    let (input, (legacy, random, _session, _suites, _compression)) =
         (be_u16, take(32usize), length_data(be_u8), length_data(be_u16), length_data(be_u8)).parse(input)?;
     let mut hello = ClientHello { random: fixed(random), versions: vec![Version(legacy)], ..ClientHello::default() };
     let (input, extensions) = extensions(input)?;
-    for (kind, data) in &extensions {
-        match *kind {
+    for (kind, data) in extensions {
+        match kind {
             EARLY_DATA => hello.early_data = true,
             SERVER_NAME => hello.server_name = server_name(data).ok().and_then(|(_, name)| name),
             ALPN => hello.alpn = alpn(data).map_or_else(|_| Vec::new(), |(_, names)| names),
@@ -193,7 +177,6 @@ fn client_hello(input: &[u8]) -> IResult<&[u8], ClientHello> {
             _ => {}
         }
     }
-    hello.fingerprint = ja4::fingerprint(&hello.versions, suites, &extensions);
     Ok((input, hello))
 }
 
@@ -213,13 +196,11 @@ fn server_hello(input: &[u8]) -> IResult<&[u8], ServerHello> {
         version: Version(legacy),
         cipher_suite,
         alpn: None,
-        encrypt_then_mac: false,
         resumed: false,
     };
     let (input, extensions) = extensions(input)?;
     for (kind, data) in extensions {
         match kind {
-            ENCRYPT_THEN_MAC => hello.encrypt_then_mac = true,
             PRE_SHARED_KEY => hello.resumed = true,
             ALPN => hello.alpn = alpn(data).ok().and_then(|(_, names)| names.into_iter().next()),
             SUPPORTED_VERSIONS => {

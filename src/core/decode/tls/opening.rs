@@ -78,7 +78,7 @@ pub(super) struct Skipped {
     pub records: u64,
     /// Where in the stream they began.
     pub start: u64,
-    /// The bytes that stood in them: exact for the AEADs, unless padding was added.
+    /// The bytes that stood in them: exact, unless padding was added.
     pub content: u64,
 }
 
@@ -303,8 +303,7 @@ impl Keys {
         let suite = Suite::of(negotiation.cipher_suite?)?;
         let secret = *secrets.get(Label::Master)?;
         let server = negotiation.server_random?;
-        let openers = Opener::of_master(suite, &secret, client, &server, negotiation.encrypt_then_mac)?;
-        let [to_server, to_client] = openers;
+        let [to_server, to_client] = Opener::of_master(suite, &secret, client, &server)?;
         let opener = if direction == Direction::ClientToServer { to_server } else { to_client };
         Some(Keys { epoch: Epoch::Application, suite, secret, opener, number: 0 })
     }

@@ -18,7 +18,7 @@ use super::keylog::{KeyLog, Label, Random, Secrets};
 use super::opening::{Epoch, Keys};
 use super::record::Record;
 use super::steps::Negotiation;
-use super::suite::{Cipher, Suite};
+use super::suite::Suite;
 use crate::decode::Direction;
 
 /// Numbers that are tried of every record with all keys: a flight of the handshake has few records, and where it ends numbers begin anew.
@@ -181,10 +181,9 @@ fn candidates<'a>(
 }
 
 impl Candidate<'_> {
-    /// Whether higher numbers are tried: those of application data, of suites that are in use.
+    /// Whether higher numbers are tried: those of application data.
     fn is_deep(&self) -> bool {
-        let is_rare = self.suite.is_some_and(|suite| matches!(suite.cipher, Cipher::Aes128Ccm | Cipher::Aes128Ccm8));
-        self.epoch == Epoch::Application && !is_rare
+        self.epoch == Epoch::Application
     }
 
     fn keys(&self, negotiation: &Negotiation) -> Option<Keys> {

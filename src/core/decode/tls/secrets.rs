@@ -12,14 +12,12 @@ pub(super) struct Keys {
     pub key: [u8; 32],
     /// TLS 1.3 and ChaCha20 in 1.2: twelve bytes; the other AEADs of 1.2: the four that do not change.
     pub iv: [u8; 12],
-    /// The MAC key of a CBC suite, as long as its hash.
-    pub mac: [u8; 48],
 }
 
 /// RFC 8446 section 7.3: the keys of records under a traffic secret.
 pub(super) fn traffic_keys(suite: Suite, secret: &Secret) -> Keys {
-    let mut keys = Keys { key: [0; 32], iv: [0; 12], mac: [0; 48] };
-    expand_label(suite.hash, secret, "key", &mut keys.key[..suite.cipher.key_length()]);
+    let mut keys = Keys { key: [0; 32], iv: [0; 12] };
+    expand_label(suite.hash, secret, "key", &mut keys.key[..suite.cipher.algorithm().key_len()]);
     expand_label(suite.hash, secret, "iv", &mut keys.iv);
     keys
 }
@@ -53,21 +51,20 @@ pub(super) fn key_block(
     master: &Secret,
     client_random: &[u8; 32],
     server_random: &[u8; 32],
-    [mac, key, iv]: [usize; 3],
+    [key, iv]: [usize; 2],
 ) -> [Keys; 2] {
     let seed = [server_random.as_slice(), client_random].concat();
-    // Two MAC keys, two keys and two IVs, none longer than here.
-    let mut block = [0; 2 * (48 + 32 + 12)];
-    prf(suite.hash, master, "key expansion", &seed, &mut block[..2 * (mac + key + iv)]);
-    let mut keys = [Keys { key: [0; 32], iv: [0; 12], mac: [0; 48] }; 2];
+    // Two keys and two IVs, none longer than here.
+    let mut block = [0; 2 * (32 + 12)];
+    prf(suite.hash, master, "key expansion", &seed, &mut block[..2 * (key + iv)]);
+    let mut keys = [Keys { key: [0; 32], iv: [0; 12] }; 2];
     let mut rest = block.as_slice();
     let mut take = |out: &mut [u8]| {
         let (taken, behind) = rest.split_at(out.len());
         out.copy_from_slice(taken);
         rest = behind;
     };
-    // "client_write_MAC_key, server_write_MAC_key, client_write_key, server_write_key, client_write_IV, server_write_IV".
-    keys.iter_mut().for_each(|side| take(&mut side.mac[..mac]));
+    // "client_write_key, server_write_key, client_write_IV, server_write_IV": AEADs have no MAC keys.
     keys.iter_mut().for_each(|side| take(&mut side.key[..key]));
     keys.iter_mut().for_each(|side| take(&mut side.iv[..iv]));
     keys

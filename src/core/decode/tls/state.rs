@@ -118,7 +118,6 @@ impl State {
             cipher_suite: negotiation.cipher_suite.map(suite::name),
             server_name: negotiation.server_name.clone(),
             alpn: negotiation.alpn.clone(),
-            fingerprint: negotiation.fingerprint.clone(),
             resumed: negotiation.resumed,
         }
     }
@@ -141,8 +140,7 @@ impl State {
             (_, Direction::ClientToServer) => Label::ClientTraffic,
             (_, Direction::ServerToClient) => Label::ServerTraffic,
         };
-        let known = keys.get(random).is_some_and(|secrets| secrets.get(label).is_some());
-        !known && !self.is_unsupported()
+        keys.get(random).is_none_or(|secrets| secrets.get(label).is_none())
     }
 
     /// Bytes of a direction were missed.
@@ -229,6 +227,7 @@ impl State {
         keys: Option<&KeyLog>,
         sink: &mut Sink<'_>,
     ) -> Option<Content> {
+        let unsupported = self.is_unsupported();
         let State { halves, negotiation, scratch, .. } = self;
         let Some(random) = negotiation.client_random else {
             self.secrecy = Secrecy::Late;
@@ -268,7 +267,10 @@ impl State {
                 Some(content)
             }
             None => {
-                if half.opening.failures >= FAILURES && !std::mem::replace(&mut half.complained, true) {
+                let hopeless = unsupported || half.opening.failures >= FAILURES;
+                if hopeless && !std::mem::replace(&mut half.complained, true) {
+                    // What is not supported is so in both directions.
+                    self.half(direction.reversed()).complained |= unsupported;
                     self.complain(direction, record, sink);
                 }
                 None
@@ -449,7 +451,6 @@ impl State {
         negotiation.server_name = hello.server_name.or(negotiation.server_name.take());
         negotiation.offered_versions = hello.versions;
         negotiation.offered_alpn = hello.alpn;
-        negotiation.fingerprint = Some(hello.fingerprint);
         if hello.early_data {
             self.half(Direction::ClientToServer).opening.begin_early();
         }
@@ -464,7 +465,6 @@ impl State {
             return "HelloRetryRequest";
         }
         negotiation.server_random = Some(hello.random);
-        negotiation.encrypt_then_mac = hello.encrypt_then_mac;
         negotiation.resumed = hello.resumed;
         self.round_trip = self.asked.map(|asked| time.since(asked));
         if hello.version >= Version::TLS_1_3 {

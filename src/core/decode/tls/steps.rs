@@ -14,10 +14,8 @@ use crate::decode::Direction;
 pub(super) struct Negotiation {
     pub client_random: Option<Random>,
     pub server_random: Option<Random>,
-    pub encrypt_then_mac: bool,
     pub early_data: bool,
     pub resumed: bool,
-    pub fingerprint: Option<String>,
     pub server_name: Option<String>,
     pub offered_versions: Vec<Version>,
     pub offered_alpn: Vec<String>,

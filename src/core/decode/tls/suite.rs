@@ -1,5 +1,7 @@
 //! Cipher suites: their names in the IANA registry, and what it takes to open a record of each.
 
+use ring::aead;
+
 /// The hash of a suite's key derivation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hash {
@@ -17,46 +19,20 @@ impl Hash {
     }
 }
 
-/// The MAC of a CBC suite.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mac {
-    Sha1,
-    Sha256,
-    Sha384,
-}
-
 /// How a suite protects records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cipher {
     Aes128Gcm,
     Aes256Gcm,
     ChaCha20Poly1305,
-    Aes128Ccm,
-    Aes256Ccm,
-    Aes128Ccm8,
-    Aes256Ccm8,
-    Aes128Cbc(Mac),
-    Aes256Cbc(Mac),
 }
 
 impl Cipher {
-    /// Bytes of its key.
-    pub fn key_length(self) -> usize {
+    pub fn algorithm(self) -> &'static aead::Algorithm {
         match self {
-            Cipher::Aes128Gcm | Cipher::Aes128Ccm | Cipher::Aes128Ccm8 | Cipher::Aes128Cbc(_) => 16,
-            Cipher::Aes256Gcm
-            | Cipher::ChaCha20Poly1305
-            | Cipher::Aes256Ccm
-            | Cipher::Aes256Ccm8
-            | Cipher::Aes256Cbc(_) => 32,
-        }
-    }
-
-    /// Bytes of the tag that an AEAD adds.
-    pub fn tag_length(self) -> usize {
-        match self {
-            Cipher::Aes128Ccm8 | Cipher::Aes256Ccm8 => 8,
-            _ => 16,
+            Cipher::Aes128Gcm => &aead::AES_128_GCM,
+            Cipher::Aes256Gcm => &aead::AES_256_GCM,
+            Cipher::ChaCha20Poly1305 => &aead::CHACHA20_POLY1305,
         }
     }
 }
@@ -69,18 +45,14 @@ pub(super) struct Suite {
     pub cipher: Cipher,
 }
 
-use Cipher::{
-    Aes128Cbc, Aes128Ccm, Aes128Ccm8, Aes128Gcm, Aes256Cbc, Aes256Ccm, Aes256Ccm8, Aes256Gcm, ChaCha20Poly1305,
-};
+use Cipher::{Aes128Gcm, Aes256Gcm, ChaCha20Poly1305};
 use Hash::{Sha256, Sha384};
 
-/// Number, name, hash of the key derivation (RFC 5246 section 5: SHA-256 unless the suite says otherwise), cipher.
+/// The suites that are opened: number, name, hash of the key derivation (RFC 5246 section 5: SHA-256 unless the suite says otherwise), cipher.
 const SUITES: &[(u16, &str, Hash, Cipher)] = &[
     (0x1301, "TLS_AES_128_GCM_SHA256", Sha256, Aes128Gcm),
     (0x1302, "TLS_AES_256_GCM_SHA384", Sha384, Aes256Gcm),
     (0x1303, "TLS_CHACHA20_POLY1305_SHA256", Sha256, ChaCha20Poly1305),
-    (0x1304, "TLS_AES_128_CCM_SHA256", Sha256, Aes128Ccm),
-    (0x1305, "TLS_AES_128_CCM_8_SHA256", Sha256, Aes128Ccm8),
     (0xc02b, "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", Sha256, Aes128Gcm),
     (0xc02c, "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", Sha384, Aes256Gcm),
     (0xc02f, "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", Sha256, Aes128Gcm),
@@ -90,44 +62,50 @@ const SUITES: &[(u16, &str, Hash, Cipher)] = &[
     (0xccaa, "TLS_DHE_RSA_WITH_CHACHA20_POLY1305_SHA256", Sha256, ChaCha20Poly1305),
     (0xccab, "TLS_PSK_WITH_CHACHA20_POLY1305_SHA256", Sha256, ChaCha20Poly1305),
     (0xccac, "TLS_ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256", Sha256, ChaCha20Poly1305),
-    (0xc009, "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA", Sha256, Aes128Cbc(Mac::Sha1)),
-    (0xc00a, "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA", Sha256, Aes256Cbc(Mac::Sha1)),
-    (0xc013, "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA", Sha256, Aes128Cbc(Mac::Sha1)),
-    (0xc014, "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA", Sha256, Aes256Cbc(Mac::Sha1)),
-    (0xc023, "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256", Sha256, Aes128Cbc(Mac::Sha256)),
-    (0xc024, "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA384", Sha384, Aes256Cbc(Mac::Sha384)),
-    (0xc027, "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256", Sha256, Aes128Cbc(Mac::Sha256)),
-    (0xc028, "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA384", Sha384, Aes256Cbc(Mac::Sha384)),
-    (0xc09c, "TLS_RSA_WITH_AES_128_CCM", Sha256, Aes128Ccm),
-    (0xc09d, "TLS_RSA_WITH_AES_256_CCM", Sha256, Aes256Ccm),
-    (0xc09e, "TLS_DHE_RSA_WITH_AES_128_CCM", Sha256, Aes128Ccm),
-    (0xc09f, "TLS_DHE_RSA_WITH_AES_256_CCM", Sha256, Aes256Ccm),
-    (0xc0a0, "TLS_RSA_WITH_AES_128_CCM_8", Sha256, Aes128Ccm8),
-    (0xc0a1, "TLS_RSA_WITH_AES_256_CCM_8", Sha256, Aes256Ccm8),
-    (0xc0a2, "TLS_DHE_RSA_WITH_AES_128_CCM_8", Sha256, Aes128Ccm8),
-    (0xc0a3, "TLS_DHE_RSA_WITH_AES_256_CCM_8", Sha256, Aes256Ccm8),
-    (0xc0a4, "TLS_PSK_WITH_AES_128_CCM", Sha256, Aes128Ccm),
-    (0xc0a5, "TLS_PSK_WITH_AES_256_CCM", Sha256, Aes256Ccm),
-    (0xc0a8, "TLS_PSK_WITH_AES_128_CCM_8", Sha256, Aes128Ccm8),
-    (0xc0a9, "TLS_PSK_WITH_AES_256_CCM_8", Sha256, Aes256Ccm8),
-    (0xc0ac, "TLS_ECDHE_ECDSA_WITH_AES_128_CCM", Sha256, Aes128Ccm),
-    (0xc0ad, "TLS_ECDHE_ECDSA_WITH_AES_256_CCM", Sha256, Aes256Ccm),
-    (0xc0ae, "TLS_ECDHE_ECDSA_WITH_AES_128_CCM_8", Sha256, Aes128Ccm8),
-    (0xc0af, "TLS_ECDHE_ECDSA_WITH_AES_256_CCM_8", Sha256, Aes256Ccm8),
     (0x009c, "TLS_RSA_WITH_AES_128_GCM_SHA256", Sha256, Aes128Gcm),
     (0x009d, "TLS_RSA_WITH_AES_256_GCM_SHA384", Sha384, Aes256Gcm),
     (0x009e, "TLS_DHE_RSA_WITH_AES_128_GCM_SHA256", Sha256, Aes128Gcm),
     (0x009f, "TLS_DHE_RSA_WITH_AES_256_GCM_SHA384", Sha384, Aes256Gcm),
     (0x00a8, "TLS_PSK_WITH_AES_128_GCM_SHA256", Sha256, Aes128Gcm),
     (0x00a9, "TLS_PSK_WITH_AES_256_GCM_SHA384", Sha384, Aes256Gcm),
-    (0x002f, "TLS_RSA_WITH_AES_128_CBC_SHA", Sha256, Aes128Cbc(Mac::Sha1)),
-    (0x0033, "TLS_DHE_RSA_WITH_AES_128_CBC_SHA", Sha256, Aes128Cbc(Mac::Sha1)),
-    (0x0035, "TLS_RSA_WITH_AES_256_CBC_SHA", Sha256, Aes256Cbc(Mac::Sha1)),
-    (0x0039, "TLS_DHE_RSA_WITH_AES_256_CBC_SHA", Sha256, Aes256Cbc(Mac::Sha1)),
-    (0x003c, "TLS_RSA_WITH_AES_128_CBC_SHA256", Sha256, Aes128Cbc(Mac::Sha256)),
-    (0x003d, "TLS_RSA_WITH_AES_256_CBC_SHA256", Sha256, Aes256Cbc(Mac::Sha256)),
-    (0x0067, "TLS_DHE_RSA_WITH_AES_128_CBC_SHA256", Sha256, Aes128Cbc(Mac::Sha256)),
-    (0x006b, "TLS_DHE_RSA_WITH_AES_256_CBC_SHA256", Sha256, Aes256Cbc(Mac::Sha256)),
+];
+
+/// Suites that are not opened (`docs/decisions/0026-tls-is-opened-by-three-ciphers.md`): number and name.
+const NOT_OPENED: &[(u16, &str)] = &[
+    (0x1304, "TLS_AES_128_CCM_SHA256"),
+    (0x1305, "TLS_AES_128_CCM_8_SHA256"),
+    (0xc009, "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA"),
+    (0xc00a, "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA"),
+    (0xc013, "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA"),
+    (0xc014, "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA"),
+    (0xc023, "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256"),
+    (0xc024, "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA384"),
+    (0xc027, "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256"),
+    (0xc028, "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA384"),
+    (0xc09c, "TLS_RSA_WITH_AES_128_CCM"),
+    (0xc09d, "TLS_RSA_WITH_AES_256_CCM"),
+    (0xc09e, "TLS_DHE_RSA_WITH_AES_128_CCM"),
+    (0xc09f, "TLS_DHE_RSA_WITH_AES_256_CCM"),
+    (0xc0a0, "TLS_RSA_WITH_AES_128_CCM_8"),
+    (0xc0a1, "TLS_RSA_WITH_AES_256_CCM_8"),
+    (0xc0a2, "TLS_DHE_RSA_WITH_AES_128_CCM_8"),
+    (0xc0a3, "TLS_DHE_RSA_WITH_AES_256_CCM_8"),
+    (0xc0a4, "TLS_PSK_WITH_AES_128_CCM"),
+    (0xc0a5, "TLS_PSK_WITH_AES_256_CCM"),
+    (0xc0a8, "TLS_PSK_WITH_AES_128_CCM_8"),
+    (0xc0a9, "TLS_PSK_WITH_AES_256_CCM_8"),
+    (0xc0ac, "TLS_ECDHE_ECDSA_WITH_AES_128_CCM"),
+    (0xc0ad, "TLS_ECDHE_ECDSA_WITH_AES_256_CCM"),
+    (0xc0ae, "TLS_ECDHE_ECDSA_WITH_AES_128_CCM_8"),
+    (0xc0af, "TLS_ECDHE_ECDSA_WITH_AES_256_CCM_8"),
+    (0x002f, "TLS_RSA_WITH_AES_128_CBC_SHA"),
+    (0x0033, "TLS_DHE_RSA_WITH_AES_128_CBC_SHA"),
+    (0x0035, "TLS_RSA_WITH_AES_256_CBC_SHA"),
+    (0x0039, "TLS_DHE_RSA_WITH_AES_256_CBC_SHA"),
+    (0x003c, "TLS_RSA_WITH_AES_128_CBC_SHA256"),
+    (0x003d, "TLS_RSA_WITH_AES_256_CBC_SHA256"),
+    (0x0067, "TLS_DHE_RSA_WITH_AES_128_CBC_SHA256"),
+    (0x006b, "TLS_DHE_RSA_WITH_AES_256_CBC_SHA256"),
 ];
 
 impl Suite {
@@ -137,16 +115,18 @@ impl Suite {
         Some(Suite { number, hash, cipher })
     }
 
-    /// The suites of TLS 1.3 (RFC 8446 appendix B.4), whose names say nothing of the key exchange.
+    /// The suites of TLS 1.3 (RFC 8446 appendix B.4) that are opened.
     pub fn newest() -> impl Iterator<Item = Suite> {
-        (0x1301..=0x1305).filter_map(Suite::of)
+        (0x1301..=0x1303).filter_map(Suite::of)
     }
 }
 
 /// The name of a cipher suite in the IANA registry, as far as it is still in use.
 pub(super) fn name(number: u16) -> String {
-    match SUITES.iter().find(|(known, ..)| *known == number) {
-        Some((_, name, ..)) => (*name).to_owned(),
+    let opened = SUITES.iter().map(|(known, name, ..)| (*known, *name));
+    let mut known = opened.chain(NOT_OPENED.iter().copied());
+    match known.find(|(known, _)| *known == number) {
+        Some((_, name)) => name.to_owned(),
         None => format!("cipher suite {number:#06x}"),
     }
 }

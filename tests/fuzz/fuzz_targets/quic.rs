@@ -1,5 +1,0 @@
-//! Any QUIC datagrams of a client.
-
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| mcptap_core::internal::fuzz::fuzz_quic(data));
