@@ -176,7 +176,7 @@ impl Requests {
     ///
     /// # Errors
     /// It is refused, and nothing behind it can be read.
-    pub fn next(&mut self) -> Result<Option<Request>, Refusal> {
+    pub fn take(&mut self) -> Result<Option<Request>, Refusal> {
         if self.ahead.is_empty() {
             return Ok(None);
         }
@@ -233,7 +233,7 @@ fn read(bytes: &[u8], size: usize) -> (Vec<Request>, Option<Refusal>) {
     for piece in bytes.chunks(size) {
         requests.push(piece);
         loop {
-            match requests.next() {
+            match requests.take() {
                 Ok(Some(request)) => found.push(request),
                 Ok(None) => break,
                 Err(refusal) => return (found, Some(refusal)),
@@ -296,10 +296,10 @@ mod tests {
     fn whoever_waits_for_a_word_before_the_body_gets_it_once() {
         let mut requests = Requests::default();
         requests.push(b"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-Continue\r\nContent-Length: 2\r\n\r\n");
-        assert!(requests.next().unwrap().is_none());
+        assert!(requests.take().unwrap().is_none());
         assert!(requests.awaits_continue() && !requests.awaits_continue());
         requests.push(b"{}GET");
-        let request = requests.next().unwrap().unwrap();
+        let request = requests.take().unwrap().unwrap();
         assert_eq!((request.method(), request.target(), request.field("HOST")), ("POST", "/", Some("a")));
         assert!(requests.is_begun() && !requests.awaits_continue());
     }
@@ -339,7 +339,7 @@ mod tests {
         let chunk = [b"100000\r\n".as_slice(), &vec![b' '; 1 << 20], b"\r\n"].concat();
         let refused = (0..64).find_map(|count| {
             requests.push(&chunk);
-            requests.next().err().map(|refusal| (count, refusal.status))
+            requests.take().err().map(|refusal| (count, refusal.status))
         });
         assert_eq!(refused, Some((BODY >> 20, 413)));
     }

@@ -67,7 +67,7 @@ pub(super) fn serve(mut stream: TcpStream, events: &Sender<Event>, guard: &Guard
 fn next(stream: &mut TcpStream, requests: &mut Requests) -> Result<Option<Request>, Refusal> {
     let (mut until, mut buffer) = (None, [0; PIECE]);
     loop {
-        if let Some(request) = requests.next()? {
+        if let Some(request) = requests.take()? {
             return Ok(Some(request));
         }
         if requests.is_begun() {
