@@ -27,7 +27,7 @@ pub mod compare;
 pub mod engine;
 pub mod export;
 pub mod filter;
-pub mod listen;
+pub mod http;
 pub mod mock;
 #[cfg(feature = "http")]
 pub mod proxy;

@@ -36,8 +36,10 @@ use anyhow::{Context, Result, bail};
 use self::heads::Places;
 use self::relay::Relay;
 use crate::capture::Time;
-use crate::listen::Crowd;
-use crate::replay::transport::http::{Connector, Options, Origin, Socket};
+use crate::http::connect::{Connector, Options};
+use crate::http::listen::Crowd;
+use crate::http::origin::Origin;
+use crate::http::socket::Socket;
 use crate::source::tape::{Loss, Tape, Track};
 use crate::view::safe;
 

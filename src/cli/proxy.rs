@@ -22,10 +22,9 @@ use crate::engine::queue::Queue;
 use crate::engine::saver::{self, Saver};
 use crate::engine::{self, Both, Listener};
 use crate::event::{Detail, Event};
-use crate::listen;
+use crate::http::{connect, listen};
 use crate::pipeline::{Options, Pipeline};
 use crate::proxy::{Proxy, Record};
-use crate::replay::transport::http;
 use crate::source;
 use crate::source::overflow::Overflow;
 use crate::source::tape::{self, Loss};
@@ -106,12 +105,12 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
 }
 
 fn proxy(arguments: &args::Proxy, record: Record) -> Result<Proxy> {
-    let certificates = match &arguments.cacert {
-        Some(path) => std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?,
-        None => Vec::new(),
+    let options = connect::Options {
+        certificates: connect::certificates(arguments.cacert.as_deref())?,
+        insecure: arguments.insecure,
+        timeout: CONNECTING,
+        ..connect::Options::default()
     };
-    let options =
-        http::Options { certificates, insecure: arguments.insecure, timeout: CONNECTING, ..http::Options::default() };
     Proxy::new(&arguments.to, &options, arguments.allow_host.clone(), record)
 }
 

@@ -118,7 +118,8 @@ fn server(arguments: &Replay) -> Result<(Target, Vec<String>)> {
     };
     #[cfg(feature = "http")]
     {
-        use crate::replay::transport::http::{Mode, Options};
+        use crate::http::connect::{Options, certificates};
+        use crate::replay::transport::http::Mode;
         if !url.starts_with("http://") && !url.starts_with("https://") {
             bail!("--to {url}: a URL begins with http:// or https://");
         }
@@ -131,10 +132,7 @@ fn server(arguments: &Replay) -> Result<(Target, Vec<String>)> {
             let token = std::env::var(variable).with_context(|| format!("--bearer-env: cannot read ${variable}"))?;
             fields.push(("Authorization".to_owned(), format!("Bearer {token}")));
         }
-        let certificates = match &arguments.cacert {
-            Some(path) => std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?,
-            None => Vec::new(),
-        };
+        let certificates = certificates(arguments.cacert.as_deref())?;
         if arguments.insecure {
             eprintln!(
                 "mcptap: --insecure: whoever answers for {url} is believed; what is sent may be read by anybody in between"

@@ -135,7 +135,6 @@ pub mod fuzz {
     pub use crate::decode::jsonrpc::fuzz_jsonrpc;
     pub use crate::decode::lines::fuzz_lines;
     pub use crate::decode::packet::fuzz_packet;
-    pub use crate::decode::quic::fuzz_quic;
     pub use crate::decode::sse::fuzz_sse;
     pub use crate::decode::tcp::fuzz_tcp;
     pub use crate::decode::tls::{fuzz_keylog, fuzz_tls};

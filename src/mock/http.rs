@@ -6,7 +6,6 @@
 mod connection;
 mod guard;
 mod hub;
-mod request;
 
 use std::sync::Arc;
 use std::thread;
@@ -16,11 +15,9 @@ use crossbeam_channel::{Receiver, bounded};
 
 use super::ledger::Ledger;
 use super::session::Stage;
-use crate::listen::{self, Crowd};
+use crate::http::listen::{self, Crowd};
 use guard::Guard;
 use hub::Hub;
-
-pub use request::fuzz_request;
 
 /// Connections at once: each has a thread and may hold the body of one request. A client of the SDKs has two or three.
 const CONNECTIONS: usize = 256;

@@ -11,11 +11,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::endpoint::{Announcement, Change};
-use super::heads::{Places, Redirect, Refusal};
+use super::heads::{Places, Redirect};
 use crate::capture::Limits;
 use crate::decode::http::{Head, HttpEvent, StartLine};
 use crate::decode::http1::{Http1, Seen};
 use crate::decode::{Anomaly, Direction, Ending, Piece};
+use crate::http::requests::Refusal;
 
 /// Requests that wait for their answers, beyond which no more are read. Pipelining clients send tens.
 const WAITING: u64 = 64;

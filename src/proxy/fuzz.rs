@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::conversation::Conversation;
 use super::heads::Places;
 use crate::decode::Direction::{self, ClientToServer, ServerToClient};
-use crate::replay::transport::http::Origin;
+use crate::http::origin::Origin;
 
 /// What the server of these conversations is called.
 pub(super) const SERVER: &str = "api.example:8443";

@@ -14,11 +14,11 @@ use rustix::net::sockopt::set_socket_linger;
 
 use super::Proxy;
 use super::conversation::Conversation;
-use super::heads::Refusal;
 use crate::capture::Time;
 use crate::decode::Direction::{ClientToServer, ServerToClient};
-use crate::listen;
-use crate::replay::transport::http::Socket;
+use crate::http::listen;
+use crate::http::requests::Refusal;
+use crate::http::socket::Socket;
 use crate::source::now;
 use crate::source::tape::Track;
 
@@ -299,7 +299,7 @@ impl<'p> Relay<'p> {
         if self.ended.1 || self.talk.held().is_empty() || self.talk.waiting() > 0 {
             return Err(Over::Finished);
         }
-        Err(Over::Answered(Refusal { status: 408, why: "the request did not come in time".to_owned() }))
+        Err(Over::Answered(Refusal::new(408, "the request did not come in time")))
     }
 
     /// Resets both connections.
@@ -313,38 +313,21 @@ impl<'p> Relay<'p> {
     /// Answers in place of the server. What the client sent and the server never got is recorded too.
     fn answer(mut self, refusal: &Refusal) {
         let (client, own) = self.addresses;
-        let Refusal { status, why } = refusal;
-        self.proxy.say(&format!("answered with {status}: {why}"));
-        let body = format!("mcptap proxy: {why}\n");
-        let head = format!(
-            "HTTP/1.1 {status} {}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-            reason(*status),
-            body.len()
-        );
+        self.proxy.say(&format!("answered with {}: {}", refusal.status, refusal.why));
+        let response = refusal.response("mcptap proxy: ");
         let time = now();
         let mut track = self.track.take().unwrap_or_else(|| self.proxy.record.track(time, client, own));
         track.sent(time, self.talk.held().to_vec());
-        track.received(time, format!("{head}{body}").into_bytes());
+        track.received(time, response.clone().into_bytes());
         drop(self.server.take());
         let socket = self.client.socket();
         let ready = socket.set_nonblocking(false).and_then(|()| socket.set_write_timeout(Some(UNREAD)));
-        if ready.and_then(|()| self.client.send(format!("{head}{body}").as_bytes())).is_ok() {
+        if ready.and_then(|()| self.client.send(response.as_bytes())).is_ok() {
             listen::drain(self.client.socket());
         }
     }
 }
 
 fn bad_gateway(why: String) -> Refusal {
-    Refusal { status: 502, why }
-}
-
-fn reason(status: u16) -> &'static str {
-    match status {
-        400 => "Bad Request",
-        408 => "Request Timeout",
-        421 => "Misdirected Request",
-        431 => "Request Header Fields Too Large",
-        501 => "Not Implemented",
-        _ => "Bad Gateway",
-    }
+    Refusal::new(502, why)
 }

@@ -12,7 +12,7 @@ use super::conversation::Conversation;
 use super::fuzz::{self, Passed, fuzz_proxy, talk_with};
 use super::{Proxy, Record};
 use crate::decode::Direction::{self, ClientToServer, ServerToClient};
-use crate::replay::transport::http::Options;
+use crate::http::connect::Options;
 use crate::source::tape::{Loss, tape};
 
 fn talk() -> Conversation {

@@ -10,8 +10,10 @@ use super::follow::Follower;
 use super::run::{self, Settings, Taken};
 use super::script::Script;
 #[cfg(feature = "http")]
-use super::transport::http::{self, Http, Mode};
+use super::transport::http::{Http, Mode};
 use super::transport::stdio::Stdio;
+#[cfg(feature = "http")]
+use crate::http::connect;
 use crate::mcp::{Peers, Session};
 use crate::source::stdio::Server;
 #[cfg(feature = "http")]
@@ -32,7 +34,7 @@ pub enum Target {
         /// Which way messages go; `None`: found out.
         mode: Option<Mode>,
         /// How it is reached.
-        options: http::Options,
+        options: connect::Options,
     },
 }
 
@@ -57,7 +59,7 @@ impl Target {
             return Ok(Target::Url {
                 url: text.to_owned(),
                 mode: None,
-                options: http::Options { timeout, ..http::Options::default() },
+                options: connect::Options { timeout, ..connect::Options::default() },
             });
             #[cfg(not(feature = "http"))]
             bail!("cannot reach {text}: this mcptap was built without HTTP");

@@ -1,6 +1,7 @@
 //! One connection: requests in, responses out.
 
 use std::io::{self, Read, Write};
+use std::mem;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -9,8 +10,10 @@ use serde_json::json;
 
 use super::guard::Guard;
 use super::hub::{Event, Reply};
-use super::request::{Failure, Reader, Request};
-use crate::listen;
+use crate::decode::uri;
+use crate::http::listen;
+use crate::http::requests::{Refusal, Request, Requests};
+use crate::http::response::head;
 use crate::mock::handshake::INVALID_REQUEST;
 
 /// How long a connection may lie idle.
@@ -32,99 +35,66 @@ const BEHIND: usize = 4_096;
 /// The methods that are known.
 const METHODS: &str = "GET, POST, DELETE";
 
-/// A connection with a deadline for each request.
-#[derive(Debug)]
-struct Timed {
-    stream: TcpStream,
-    /// When the request that is being read has to be there.
-    until: Option<Instant>,
-}
-
-impl Read for Timed {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let left = match self.until {
-            None => IDLE,
-            Some(until) => until.checked_duration_since(Instant::now()).ok_or(io::ErrorKind::TimedOut)?,
-        };
-        // A timeout of nothing means none at all.
-        self.stream.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
-        let count = self.stream.read(buffer)?;
-        self.until.get_or_insert_with(|| Instant::now() + WHOLE);
-        Ok(count)
-    }
-}
-
-impl Write for Timed {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.stream.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.stream.flush()
-    }
-}
+/// Bytes read at once.
+const PIECE: usize = 16 << 10;
 
 /// Serves a connection until it ends.
-pub(super) fn serve(stream: TcpStream, events: &Sender<Event>, guard: &Guard) {
+pub(super) fn serve(mut stream: TcpStream, events: &Sender<Event>, guard: &Guard) {
     // Answers are written whole: waiting for more of them helps nobody.
     let _ = stream.set_nodelay(true);
     let _ = stream.set_write_timeout(Some(UNREAD));
-    let mut reader = Reader::new(Timed { stream, until: None });
+    let mut requests = Requests::default();
     loop {
-        let until = reader.has_more().then(|| Instant::now() + WHOLE);
-        reader.stream.until = until;
-        match reader.next() {
-            Ok(request) => {
-                let mut answering = Answering { out: &mut reader.stream, request: &request, page: None };
-                let keeps = request.keeps_alive();
-                if answering.answer(events, guard).is_err() || !keeps {
+        match next(&mut stream, &mut requests) {
+            Ok(Some(request)) => {
+                let mut answering = Answering { out: &mut stream, request: &request, page: None, is_open: false };
+                if answering.answer(events, guard).is_err() || !request.keeps_alive() {
                     return;
                 }
             }
-            Err(Failure::Refused(status, why)) => {
-                let body = format!("{why}\n");
-                let head = head(status, &[("Content-Type", "text/plain"), ("Connection", "close")], Some(body.len()));
-                if reader.stream.write_all(format!("{head}{body}").as_bytes()).is_ok() {
-                    listen::drain(&reader.stream.stream);
+            Ok(None) => return,
+            Err(refusal) => {
+                if stream.write_all(refusal.response("").as_bytes()).is_ok() {
+                    listen::drain(&stream);
                 }
                 return;
             }
-            Err(Failure::Gone) => return,
         }
     }
 }
 
-/// The head of a response; without a length the body is chunks, or lasts until the end of the connection.
-fn head(status: u16, fields: &[(&str, &str)], length: Option<usize>) -> String {
-    let reason = match status {
-        200 => "OK",
-        202 => "Accepted",
-        204 => "No Content",
-        400 => "Bad Request",
-        403 => "Forbidden",
-        404 => "Not Found",
-        405 => "Method Not Allowed",
-        406 => "Not Acceptable",
-        413 => "Content Too Large",
-        415 => "Unsupported Media Type",
-        421 => "Misdirected Request",
-        431 => "Request Header Fields Too Large",
-        501 => "Not Implemented",
-        503 => "Service Unavailable",
-        505 => "HTTP Version Not Supported",
-        _ => "Internal Server Error",
-    };
-    let fields: String = fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-    let length = length.map(|length| format!("Content-Length: {length}\r\n")).unwrap_or_default();
-    format!("HTTP/1.1 {status} {reason}\r\n{fields}{length}\r\n")
+/// Waits for a request. `None`: the client is gone, or too slow.
+fn next(stream: &mut TcpStream, requests: &mut Requests) -> Result<Option<Request>, Refusal> {
+    let (mut until, mut buffer) = (None, [0; PIECE]);
+    loop {
+        if let Some(request) = requests.take()? {
+            return Ok(Some(request));
+        }
+        if requests.is_begun() {
+            until.get_or_insert_with(|| Instant::now() + WHOLE);
+        }
+        let left = until.map_or(IDLE, |until| until.saturating_duration_since(Instant::now()));
+        let is_heard = !requests.awaits_continue() || stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").is_ok();
+        // A timeout of nothing is refused.
+        if !is_heard || stream.set_read_timeout(Some(left)).is_err() {
+            return Ok(None);
+        }
+        match stream.read(&mut buffer) {
+            Ok(count @ 1..) => requests.push(&buffer[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            _ => return Ok(None),
+        }
+    }
 }
 
 /// A request that is being answered.
 struct Answering<'a> {
-    out: &'a mut Timed,
+    out: &'a mut TcpStream,
     request: &'a Request,
     /// The origin of the page that asks, once it is known that it may.
     page: Option<&'a str>,
+    /// The response is a stream of events, and has begun.
+    is_open: bool,
 }
 
 impl<'a> Answering<'a> {
@@ -132,7 +102,7 @@ impl<'a> Answering<'a> {
         let host = self.request.field("host").unwrap_or_default();
         // RFC 9110 section 15.5.20: 421 "indicates that the request was directed at a server that is unable or unwilling to produce an
         // authoritative response for the target URI".
-        if !guard.allows_host(host) && self.request.is_1_1 {
+        if !guard.allows_host(host) && self.request.is_1_1() {
             return self.refuse(421, "this server does not go by that name: --allow-host NAME lets it");
         }
         match self.request.field("origin") {
@@ -141,16 +111,18 @@ impl<'a> Answering<'a> {
             Some(_) => return self.refuse(403, "pages of this origin may not ask"),
             None => {}
         }
-        if self.request.method == "OPTIONS" && self.page.is_some() {
+        if self.request.method() == "OPTIONS" && self.page.is_some() {
             return self.respond(204, &[], "");
         }
         let revision = self.request.field("mcp-protocol-version");
         if revision.is_some_and(|revision| !guard.allows_revision(revision)) {
             return self.refuse(400, "no such MCP-Protocol-Version");
         }
-        let (path, query) = place(&self.request.target);
+        // "a server MUST accept the absolute-form" (RFC 9112 section 3.2.2)
+        let target = uri::origin_form(self.request.target());
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let session = self.request.field("mcp-session-id").map(str::to_owned);
-        match (self.request.method.as_str(), path) {
+        match (self.request.method(), path) {
             (_, path) if path.starts_with("/.well-known/") => self.refuse(404, "nothing is here"),
             ("POST", "/sse") => self.refuse(405, "GET opens the stream of HTTP+SSE"),
             ("POST", "/messages") => {
@@ -213,16 +185,16 @@ impl<'a> Answering<'a> {
     /// What answers a POST: one JSON text, or a stream where it was one in the recording or more than one message is to be told.
     fn messages(&mut self, told: &Receiver<Reply>, session: Option<&str>, json: bool, stream: bool) -> io::Result<()> {
         let session: Vec<(&str, &str)> = session.map(|id| ("Mcp-Session-Id", id)).into_iter().collect();
-        let (mut held, mut events): (Option<(String, u16, _)>, _) = (None, Events { is_open: false });
+        let mut held: Option<(String, u16, _)> = None;
         loop {
             match told.recv_timeout(SILENCE) {
                 Ok(Reply::Message { text, status, is_event, id }) => {
-                    if stream && (events.is_open || !json || is_event && status == 200 || held.is_some()) {
-                        events.open(self, &session)?;
+                    if stream && (self.is_open || !json || is_event && status == 200 || held.is_some()) {
+                        self.open(&session)?;
                         if let Some((held, _, id)) = held.take() {
-                            events.say(self, &held, id)?;
+                            self.say(&held, id)?;
                         }
-                        events.say(self, &text, id)?;
+                        self.say(&text, id)?;
                     } else {
                         // Without a stream what comes before the answer cannot be told.
                         held = Some((text, status, id));
@@ -230,20 +202,20 @@ impl<'a> Answering<'a> {
                 }
                 Ok(_) | Err(RecvTimeoutError::Disconnected) => {
                     return match held.take() {
-                        Some((text, status, _)) if !events.is_open => {
+                        Some((text, status, _)) if !self.is_open => {
                             let fields = [&[("Content-Type", "application/json")][..], &session].concat();
                             self.respond(status, &fields, &text)
                         }
                         _ if stream => {
-                            events.open(self, &session)?;
-                            events.close(self)
+                            self.open(&session)?;
+                            self.close()
                         }
                         _ => self.respond(202, &session, ""),
                     };
                 }
                 Err(RecvTimeoutError::Timeout) if stream => {
-                    events.open(self, &session)?;
-                    events.breathe(self)?;
+                    self.open(&session)?;
+                    self.breathe()?;
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -263,17 +235,16 @@ impl<'a> Answering<'a> {
             Ok(Reply::Refused(status, why)) => return self.refuse(status, why),
             _ => return self.refuse(503, "the server is ending"),
         };
-        let mut events = Events { is_open: false };
-        events.open(self, &[])?;
+        self.open(&[])?;
         if is_legacy {
             // "the server MUST send an endpoint event containing a URI for the client to use for sending messages" (2024-11-05)
-            events.write(self, &format!("event: endpoint\ndata: /messages?sessionId={id}\n\n"))?;
+            self.write(&format!("event: endpoint\ndata: /messages?sessionId={id}\n\n"))?;
         }
         loop {
             match told.recv_timeout(SILENCE) {
-                Ok(Reply::Message { text, id, .. }) => events.say(self, &text, id)?,
-                Ok(_) | Err(RecvTimeoutError::Disconnected) => return events.close(self),
-                Err(RecvTimeoutError::Timeout) => events.breathe(self)?,
+                Ok(Reply::Message { text, id, .. }) => self.say(&text, id)?,
+                Ok(_) | Err(RecvTimeoutError::Disconnected) => return self.close(),
+                Err(RecvTimeoutError::Timeout) => self.breathe()?,
             }
         }
     }
@@ -283,7 +254,7 @@ impl<'a> Answering<'a> {
     fn shared(&self) -> Vec<(&'a str, &'a str)> {
         let Some(page) = self.page else { return Vec::new() };
         let mut fields = vec![("Access-Control-Allow-Origin", page), ("Vary", "Origin")];
-        if self.request.method == "OPTIONS" {
+        if self.request.method() == "OPTIONS" {
             // What it will send: `*` would not stand for `Authorization`.
             let wanted = self.request.field("access-control-request-headers");
             fields.extend(wanted.map(|wanted| ("Access-Control-Allow-Headers", wanted)));
@@ -312,68 +283,50 @@ impl<'a> Answering<'a> {
         // RFC 9110 section 8.6: no Content-Length "in any response with a status code of … 204 (No Content)".
         let mut response = head(status, &fields, Some(body.len()).filter(|_| status != 204));
         // RFC 9110 section 9.3.2: "The HEAD method is identical to GET except that the server MUST NOT send content in the response."
-        if self.request.method != "HEAD" {
+        if self.request.method() != "HEAD" {
             response.push_str(body);
         }
         self.out.write_all(response.as_bytes())
     }
-}
 
-/// Path and query of a request target, also of one in absolute form (RFC 9112 section 3.2.2: "a server MUST accept the absolute-form").
-fn place(target: &str) -> (&str, &str) {
-    let local = match target.split_once("://") {
-        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https") => {
-            rest.find('/').map_or("/", |at| &rest[at..])
-        }
-        _ => target,
-    };
-    local.split_once('?').unwrap_or((local, ""))
-}
-
-/// The stream of events of a response.
-struct Events {
-    is_open: bool,
-}
-
-impl Events {
-    fn open(&mut self, answering: &mut Answering<'_>, session: &[(&str, &str)]) -> io::Result<()> {
-        if self.is_open {
+    /// Begins the response that is a stream of events, unless it has begun.
+    fn open(&mut self, session: &[(&str, &str)]) -> io::Result<()> {
+        if mem::replace(&mut self.is_open, true) {
             return Ok(());
         }
-        self.is_open = true;
-        let framing = match answering.request.is_1_1 {
-            true if answering.request.keeps_alive() => &[("Transfer-Encoding", "chunked")][..],
-            true => &[("Transfer-Encoding", "chunked"), ("Connection", "close")],
-            false => &[("Connection", "close")],
-        };
         let kind = [("Content-Type", "text/event-stream"), ("Cache-Control", "no-cache"), ("X-Accel-Buffering", "no")];
-        let fields = [&kind[..], framing, session, &answering.shared()].concat();
-        answering.out.write_all(head(200, &fields, None).as_bytes())
+        let is_chunked = self.request.is_1_1();
+        let chunked = is_chunked.then_some(("Transfer-Encoding", "chunked"));
+        let close = (!is_chunked || !self.request.keeps_alive()).then_some(("Connection", "close"));
+        let framing: Vec<_> = chunked.into_iter().chain(close).collect();
+        let fields = [&kind[..], &framing, session, &self.shared()].concat();
+        self.out.write_all(head(200, &fields, None).as_bytes())
     }
 
     /// A message as an event: a data line for each of its lines.
-    fn say(&mut self, answering: &mut Answering<'_>, text: &str, id: Option<String>) -> io::Result<()> {
+    fn say(&mut self, text: &str, id: Option<String>) -> io::Result<()> {
         // WHATWG HTML section 9.2.6: a line ends with CR LF, LF or CR. Between members of a message they mean nothing.
         let data: String = text.split(['\r', '\n']).map(|line| format!("data: {line}\n")).collect();
         let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
-        self.write(answering, &format!("event: message\n{id}{data}\n"))
+        self.write(&format!("event: message\n{id}{data}\n"))
     }
 
-    fn breathe(&mut self, answering: &mut Answering<'_>) -> io::Result<()> {
-        self.write(answering, ": still here\n\n")
+    fn breathe(&mut self) -> io::Result<()> {
+        self.write(": still here\n\n")
     }
 
-    fn write(&mut self, answering: &mut Answering<'_>, text: &str) -> io::Result<()> {
-        let piece = match answering.request.is_1_1 {
+    fn write(&mut self, text: &str) -> io::Result<()> {
+        let piece = match self.request.is_1_1() {
             true => format!("{:x}\r\n{text}\r\n", text.len()),
             false => text.to_owned(),
         };
-        answering.out.write_all(piece.as_bytes())
+        self.out.write_all(piece.as_bytes())
     }
 
-    fn close(&mut self, answering: &mut Answering<'_>) -> io::Result<()> {
-        match answering.request.is_1_1 {
-            true => answering.out.write_all(b"0\r\n\r\n"),
+    /// Ends the stream of events.
+    fn close(&mut self) -> io::Result<()> {
+        match self.request.is_1_1() {
+            true => self.out.write_all(b"0\r\n\r\n"),
             false => Err(io::ErrorKind::ConnectionAborted.into()),
         }
     }

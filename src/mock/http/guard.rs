@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use crate::decode::uri;
-use crate::listen::is_own_name;
+use crate::http::listen::is_own_name;
 use crate::mcp::revision::Revision;
 
 /// What a request may say of the server, of its own origin and of the protocol.

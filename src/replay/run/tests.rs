@@ -45,14 +45,19 @@ impl Transport for Fake {
         }
     }
 
-    fn next(&mut self, _: Instant, _: &Receiver<()>) -> Next {
-        let arrived = self.arrived.pop_front().or_else(|| {
+    fn arrived(&mut self) -> Option<Arrival> {
+        self.arrived.pop_front().or_else(|| {
             let told = self.untold.pop_front()?;
             self.log.lock().unwrap().push(format!("<- {told}"));
             let text = format!(r#"{{"jsonrpc":"2.0","method":"{told}"}}"#);
             Some(Arrival::Text(text.into(), Instant::now()))
-        });
-        arrived.map_or(Next::Late, Next::Arrived)
+        })
+    }
+
+    fn wait(&mut self, _: Instant) {}
+
+    fn next(&mut self, _: Instant, _: &Receiver<()>) -> Next {
+        self.arrived().map_or(Next::Late, Next::Arrived)
     }
 
     fn opened(&mut self, _: &str) {

@@ -8,36 +8,27 @@
 //!
 //! Each message is a POST of its own; what ran in parallel has connections of its own.
 
-mod connect;
 mod lines;
-mod origin;
-mod reading;
-mod socket;
 mod stream;
 mod task;
-mod trust;
 mod wire;
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use crossbeam_channel::{Receiver, TryRecvError};
 
 use self::lines::{Heard, Lines, Number};
-use self::origin::{Hops, resolve};
-use self::reading::Part;
 use self::stream::Event;
 use self::task::{Task, What};
-use super::{Arrival, Failure, FailureKind, HEED, Next, Outgoing, Transport};
+use super::{Arrival, Failure, FailureKind, HEED, Outgoing, Transport};
 use crate::capture::Limits;
 use crate::decode::jsonrpc::{self, Kind, Parsed};
+use crate::http::connect::{Connector, Options};
+use crate::http::origin::{Hops, Origin, resolve};
+use crate::http::reading::Part;
 use crate::replay::translate::{Era, headers};
 use crate::source::tape::Tape;
-
-pub use self::connect::{Connected, Connector, Options};
-pub use self::origin::Origin;
-pub use self::socket::Socket;
 
 /// Times that a broken stream is taken up again for one answer.
 const RESUMPTIONS: u32 = 8;
@@ -197,6 +188,8 @@ impl Http {
                     self.finish(line, Err(format!("it has more than {BODY} bytes")));
                 }
             }
+            // What is odd is for the findings: it is decoded again from the tape.
+            Part::Odd(_) => {}
             Part::End(end) => self.finish(line, end),
         }
     }
@@ -356,19 +349,12 @@ impl Transport for Http {
         self.start(What::Said(message));
     }
 
-    fn next(&mut self, until: Instant, stop: &Receiver<()>) -> Next {
-        loop {
-            if let Some(arrival) = self.arrived.pop_front() {
-                return Next::Arrived(arrival);
-            }
-            if stop.try_recv() != Err(TryRecvError::Empty) {
-                return Next::Stopped;
-            }
-            if Instant::now() >= until {
-                return Next::Late;
-            }
-            self.turn(until);
-        }
+    fn arrived(&mut self) -> Option<Arrival> {
+        self.arrived.pop_front()
+    }
+
+    fn wait(&mut self, until: Instant) {
+        self.turn(until);
     }
 
     fn opened(&mut self, revision: &str) {

@@ -7,7 +7,7 @@ pub mod stdio;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::Receiver;
+use crossbeam_channel::{Receiver, TryRecvError};
 
 /// How often it is looked, while nothing comes, whether somebody ends the replay.
 const HEED: Duration = Duration::from_millis(20);
@@ -82,13 +82,32 @@ pub enum Next {
     Stopped,
 }
 
-/// A connection to a server, whatever carries it. Only [`Transport::next`] and [`Transport::close`] wait for the server.
+/// A connection to a server, whatever carries it. Only [`Transport::next`], [`Transport::wait`] and [`Transport::close`] wait for the server.
 pub trait Transport {
     /// Sends a message. What becomes of it arrives.
     fn send(&mut self, message: Outgoing);
 
-    /// Waits for the next thing that comes from the server, in order: until a moment, or until `stop` says something or ends.
-    fn next(&mut self, until: Instant, stop: &Receiver<()>) -> Next;
+    /// The next thing that came from the server, in order.
+    fn arrived(&mut self) -> Option<Arrival>;
+
+    /// Writes what the server takes and reads what it sends, until a moment or for [`HEED`] at most.
+    fn wait(&mut self, until: Instant);
+
+    /// Waits for the next thing that comes from the server: until a moment, or until `stop` says something or ends.
+    fn next(&mut self, until: Instant, stop: &Receiver<()>) -> Next {
+        loop {
+            if let Some(arrival) = self.arrived() {
+                return Next::Arrived(arrival);
+            }
+            if stop.try_recv() != Err(TryRecvError::Empty) {
+                return Next::Stopped;
+            }
+            if Instant::now() >= until {
+                return Next::Late;
+            }
+            self.wait(until);
+        }
+    }
 
     /// The handshake is over: this revision is spoken from now on.
     fn opened(&mut self, _revision: &str) {}

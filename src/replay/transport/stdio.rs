@@ -13,11 +13,10 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use crossbeam_channel::{Receiver, TryRecvError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 
-use super::{Arrival, Failure, FailureKind, HEED, Next, Outgoing, Transport};
+use super::{Arrival, Failure, FailureKind, HEED, Outgoing, Transport};
 use crate::capture::pipe::{Exit, Pipe};
 use crate::source::now;
 use crate::source::stdio::{self, Observations, Server, Tap};
@@ -128,7 +127,7 @@ impl Stdio {
     }
 
     /// Waits for the server, so long at most: what it says has arrived, what it takes is written.
-    fn wait(&mut self, time: Duration) {
+    fn attend(&mut self, time: Duration) {
         let Some(stdout) = &self.stdout else { return thread::sleep(time) };
         let mut watched = vec![PollFd::new(stdout, PollFlags::IN)];
         let waiting = self.stdin.as_ref().filter(|_| !self.unsent.is_empty());
@@ -175,7 +174,7 @@ impl Stdio {
 
     /// Waits for the server while it is to end: what it says is noted, and nobody asks for it any more.
     fn linger(&mut self) {
-        self.wait(LOOK);
+        self.attend(LOOK);
         self.arrived.clear();
     }
 
@@ -223,20 +222,12 @@ impl Transport for Stdio {
         }
     }
 
-    fn next(&mut self, until: Instant, stop: &Receiver<()>) -> Next {
-        loop {
-            if let Some(arrival) = self.arrived.pop_front() {
-                return Next::Arrived(arrival);
-            }
-            if stop.try_recv() != Err(TryRecvError::Empty) {
-                return Next::Stopped;
-            }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Next::Late;
-            }
-            self.wait(left.min(HEED));
-        }
+    fn arrived(&mut self) -> Option<Arrival> {
+        self.arrived.pop_front()
+    }
+
+    fn wait(&mut self, until: Instant) {
+        self.attend(until.saturating_duration_since(Instant::now()).min(HEED));
     }
 
     fn close(mut self: Box<Self>) -> Option<String> {

@@ -63,10 +63,7 @@ impl Options {
             #[cfg(feature = "http")]
             Target::Url { options, .. } => {
                 options.insecure = self.insecure;
-                if let Some(path) = &self.certificates {
-                    options.certificates =
-                        std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-                }
+                options.certificates = crate::http::connect::certificates(self.certificates.as_deref())?;
             }
         }
         Ok(())

@@ -2,4 +2,4 @@
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| mcptap::mock::http::fuzz_request(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| mcptap::http::requests::fuzz_requests(data));

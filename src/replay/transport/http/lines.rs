@@ -13,10 +13,11 @@ use anyhow::{Context, Result};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::connect::{Connected, Connector, why};
-use super::reading::{Part, Reading};
 use super::task::Task;
 use super::wire::Wire;
+use crate::decode::Direction;
+use crate::http::connect::{Connected, Connector, why};
+use crate::http::reading::{Part, Reading};
 use crate::source::tape::Tape;
 
 /// Connections at once. No recording of a single client comes near it.
@@ -142,7 +143,7 @@ impl Lines {
     /// Gives a connection a task, whose request this is.
     pub(super) fn begin(&mut self, number: Number, task: Box<Task>, request: &[u8]) {
         let Some(line) = self.lines.get_mut(&number) else { return };
-        line.open = Some((task, Reading::new()));
+        line.open = Some((task, Reading::new(Direction::ServerToClient)));
         // What is wrong is met again where the answer is read, which may say more.
         let _ = line.wire.send(request);
     }
@@ -171,8 +172,8 @@ impl Lines {
     pub(super) fn wait(&mut self, time: Duration) -> Vec<Heard> {
         let mut polled = vec![PollFd::new(&self.wake, PollFlags::IN)];
         polled.extend(self.lines.values().map(|line| {
-            let write = if line.wire.has_unsent() { PollFlags::OUT } else { PollFlags::empty() };
-            PollFd::new(line.wire.socket(), PollFlags::IN | write)
+            let write = if line.wire.socket.has_unsent() { PollFlags::OUT } else { PollFlags::empty() };
+            PollFd::new(line.wire.socket.socket(), PollFlags::IN | write)
         }));
         let timeout = Timespec::try_from(time).ok();
         // Interrupted is answered by the caller, who looks at the clock and comes again.
@@ -210,7 +211,7 @@ impl Lines {
     fn attend(&mut self, number: Number, heard: &mut Vec<Heard>) {
         let Lines { lines, buffer, .. } = self;
         let Some(line) = lines.get_mut(&number) else { return };
-        let _ = line.wire.flush();
+        let _ = line.wire.socket.flush();
         let mut going = true;
         while going {
             let received = line.wire.receive(buffer);
@@ -224,7 +225,7 @@ impl Lines {
             let parts = match received {
                 Ok(None) => return,
                 Ok(Some(count)) => {
-                    going = count > 0 && line.wire.holds_received();
+                    going = count > 0 && line.wire.socket.holds_received();
                     reading.push(&buffer[..count])
                 }
                 Err(error) => {

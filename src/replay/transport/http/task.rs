@@ -3,9 +3,9 @@
 use std::fmt::Write;
 use std::time::Instant;
 
-use super::origin::{Hops, request_target};
 use super::stream::Stream;
 use crate::decode::http::{Head, StartLine};
+use crate::http::origin::{Hops, request_target};
 use crate::replay::transport::Outgoing;
 
 /// A task, and what came of it so far.

@@ -9,6 +9,7 @@ use std::thread;
 use crossbeam_channel::{never, unbounded};
 
 use super::*;
+use crate::replay::transport::Next;
 use crate::source::tape;
 
 const PATIENCE: Duration = Duration::from_secs(30);

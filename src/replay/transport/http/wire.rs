@@ -1,16 +1,15 @@
 //! A connection to the server. What passes is noted on a tape: the bytes before TLS wraps them and after it is taken off.
 
 use std::io;
-use std::net::TcpStream;
 
-use super::connect::Connected;
-use super::socket::Socket;
+use crate::http::connect::Connected;
+use crate::http::socket::Socket;
 use crate::source::tape::{Tape, TapeConnection};
 
 /// A connection that is made.
 #[derive(Debug)]
 pub(super) struct Wire {
-    socket: Socket,
+    pub(super) socket: Socket,
     tape: Tape,
     connection: TapeConnection,
 }
@@ -23,25 +22,11 @@ impl Wire {
         Ok(Wire { socket, tape: tape.clone(), connection })
     }
 
-    pub(super) fn socket(&self) -> &TcpStream {
-        self.socket.socket()
-    }
-
-    /// Sends these bytes: what the socket does not take now waits for [`Wire::flush`].
+    /// Sends these bytes: what the socket does not take now waits for [`Socket::flush`].
     pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         // Noted first: the answer may come before this returns.
         self.tape.sent(self.connection, bytes);
         self.socket.send(bytes)
-    }
-
-    /// Whether something waits for the socket to take it.
-    pub(super) fn has_unsent(&self) -> bool {
-        self.socket.has_unsent()
-    }
-
-    /// Writes what the socket takes now.
-    pub(super) fn flush(&mut self) -> io::Result<()> {
-        self.socket.flush()
     }
 
     /// Reads what is here: `None` if nothing is, no bytes at the end.
@@ -49,11 +34,6 @@ impl Wire {
         let read = self.socket.receive(buffer)?;
         self.tape.received(self.connection, &buffer[..read.unwrap_or(0)]);
         Ok(read)
-    }
-
-    /// Whether there are bytes of which the socket, when it is asked, knows nothing any more.
-    pub(super) fn holds_received(&self) -> bool {
-        self.socket.holds_received()
     }
 
     /// Whether the server left the connection open and said nothing unasked.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 
+use super::response::head;
 use crate::decode::uri;
 
 /// How long to wait where connections cannot be accepted (no more file descriptors): some of those that are there will end.
@@ -96,7 +97,7 @@ fn is_readable_before(listener: &TcpListener, stop: Option<BorrowedFd<'_>>) -> b
 fn turn_away(mut stream: TcpStream) {
     // Whether it is heard or not, there is no room.
     let _ = stream.set_write_timeout(Some(PAUSE));
-    let _ = stream.write_all(b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+    let _ = stream.write_all(head(503, &[("Connection", "close")], Some(0)).as_bytes());
 }
 
 /// Ends a connection on which something was refused: reads what the client still sends, since one that is closed with bytes unread is reset, and what was

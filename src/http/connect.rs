@@ -1,7 +1,9 @@
 //! How a server at a URL is reached: addresses, certificates, time limits, and what goes wrong with them.
 
+use std::fs;
 use std::io::{self, ErrorKind};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +25,15 @@ pub struct Options {
     pub insecure: bool,
     /// How long a connection may take to be made, and a stream to be announced.
     pub timeout: Duration,
+}
+
+/// The certificates of a file (PEM); without a file none, which means those of the system.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn certificates(file: Option<&Path>) -> Result<Vec<u8>> {
+    let read = |file: &Path| fs::read(file).with_context(|| format!("cannot read {}", file.display()));
+    file.map_or(Ok(Vec::new()), read)
 }
 
 /// A socket, and what speaks TLS over it.
@@ -92,7 +103,7 @@ impl Connector {
 }
 
 /// What an error of a connection means.
-pub(super) fn why(error: &io::Error) -> String {
+pub fn why(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::ConnectionRefused => "connection refused: nobody listens there".to_owned(),
         ErrorKind::TimedOut | ErrorKind::WouldBlock => "no connection in time".to_owned(),

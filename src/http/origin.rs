@@ -51,18 +51,19 @@ impl Origin {
 
 /// Where a request goes: to a URL, and to the places at its origin to which it is redirected.
 #[derive(Clone, Debug)]
-pub(super) struct Hops {
+pub struct Hops {
     /// Where it is sent.
-    pub(super) at: String,
+    pub at: String,
     /// Where later requests go at once: to where the URL moved for good. "The target resource has been assigned a new permanent URI and any future
     /// references to this resource ought to use" it (RFC 9110 section 15.4.2 of 301, 15.4.9 of 308); all others say where it is for now.
-    pub(super) settled: Option<String>,
+    pub settled: Option<String>,
     is_permanent: bool,
     taken: u32,
 }
 
 impl Hops {
-    pub(super) fn to(url: &str) -> Hops {
+    /// A request to a URL.
+    pub fn to(url: &str) -> Hops {
         Hops { at: url.to_owned(), settled: None, is_permanent: true, taken: 0 }
     }
 
@@ -73,7 +74,7 @@ impl Hops {
     ///
     /// # Errors
     /// The request is not sent there, for this reason.
-    pub(super) fn follow(&mut self, status: u16, location: &str, is_get: bool) -> Result<(), String> {
+    pub fn follow(&mut self, status: u16, location: &str, is_get: bool) -> Result<(), String> {
         let Some(next) = resolve(&self.at, location) else {
             return Err(format!(
                 "HTTP {status}: it points to another origin, {location:?}, where nothing is sent unasked: replay to that if it is trusted"
@@ -96,14 +97,14 @@ impl Hops {
 }
 
 /// Path and query of a URL as a request has them: what cannot stand in a request line is coded (RFC 3986 section 2.1), and a fragment stays here.
-pub(super) fn request_target(url: &str) -> String {
+pub fn request_target(url: &str) -> String {
     let target = uri::origin_form(url).split('#').next().unwrap_or_default();
     let coded = |byte: u8| if byte.is_ascii_graphic() { char::from(byte).to_string() } else { format!("%{byte:02X}") };
     target.bytes().map(coded).collect()
 }
 
 /// The address that a reference names, relative to a URL; `None` at another origin.
-pub(super) fn resolve(url: &str, reference: &str) -> Option<String> {
+pub fn resolve(url: &str, reference: &str) -> Option<String> {
     let (origin, base) = url.split_at(origin_end(url));
     match reference {
         absolute if uri::split_scheme(absolute).is_some() => {

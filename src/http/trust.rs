@@ -26,12 +26,11 @@ const SYSTEM_CERTIFICATES: [&str; 4] = [
 pub(super) fn config(certificates: &[u8], is_insecure: bool) -> Result<ClientConfig> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
-    let config = if is_insecure {
-        builder.dangerous().with_custom_certificate_verifier(Arc::new(Anybody(provider)))
-    } else if certificates.is_empty() {
+    let config = if certificates.is_empty() && !is_insecure {
         builder.with_root_certificates(system())
     } else {
-        builder.dangerous().with_custom_certificate_verifier(Arc::new(Given::new(certificates, provider)?))
+        let given = if is_insecure { None } else { Some(Given::new(certificates, Arc::clone(&provider))?) };
+        builder.dangerous().with_custom_certificate_verifier(Arc::new(Verifier { given, provider }))
     };
     Ok(config.with_no_client_auth())
 }
@@ -56,7 +55,7 @@ fn roots(certificates: &[CertificateDer<'static>]) -> RootCertStore {
     roots
 }
 
-/// Believes the certificates that were given, and those that they have signed.
+/// The certificates that were given: they are believed, and so is what they have signed.
 ///
 /// Who makes a certificate for a server of their own mostly makes one that is its own authority (`openssl req -x509`), which the rules for chains do not
 /// accept of a server. Given as such it is the one that was meant: it needs no chain, and its dates say nothing.
@@ -78,7 +77,23 @@ impl Given {
     }
 }
 
-impl ServerCertVerifier for Given {
+/// Believes those that were given, or every certificate (`--insecure`). Whoever may show any certificate has the key of the one that he shows.
+#[derive(Debug)]
+struct Verifier {
+    given: Option<Given>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl Verifier {
+    fn signature(
+        &self,
+        check: impl FnOnce(&WebPkiServerVerifier) -> Result<HandshakeSignatureValid, Error>,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.given.as_ref().map_or(Ok(HandshakeSignatureValid::assertion()), |given| check(&given.chains))
+    }
+}
+
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
@@ -87,11 +102,12 @@ impl ServerCertVerifier for Given {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        if self.certificates.iter().any(|given| given == certificate) {
+        let Some(given) = &self.given else { return Ok(ServerCertVerified::assertion()) };
+        if given.certificates.iter().any(|given| given == certificate) {
             verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
             return Ok(ServerCertVerified::assertion());
         }
-        self.chains.verify_server_cert(certificate, others, name, ocsp, now)
+        given.chains.verify_server_cert(certificate, others, name, ocsp, now)
     }
 
     fn verify_tls12_signature(
@@ -100,7 +116,7 @@ impl ServerCertVerifier for Given {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.chains.verify_tls12_signature(message, certificate, signed)
+        self.signature(|chains| chains.verify_tls12_signature(message, certificate, signed))
     }
 
     fn verify_tls13_signature(
@@ -109,50 +125,10 @@ impl ServerCertVerifier for Given {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.chains.verify_tls13_signature(message, certificate, signed)
+        self.signature(|chains| chains.verify_tls13_signature(message, certificate, signed))
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.chains.supported_verify_schemes()
-    }
-}
-
-/// Believes every certificate (`--insecure`).
-#[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Anybody {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    // Whoever may show any certificate has the key of the one that he shows.
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }

@@ -1,55 +1,62 @@
-//! A response as it comes, read by the decoder that reads captures.
+//! One message as it arrives, read by the decoder that reads captures.
 
 use crate::capture::Limits;
 use crate::decode::http::{Head, HttpEvent, StartLine};
 use crate::decode::http1::{Http1, Seen};
-use crate::decode::{Direction, Ending, Piece};
+use crate::decode::{Anomaly, Direction, Ending, Piece};
 
-/// What came of a response.
+/// A part of a message.
 #[derive(Debug)]
-pub(super) enum Part {
-    /// Status and fields.
+pub enum Part {
+    /// Start line and fields.
     Head(Box<Head>),
     /// Some of the content.
     Content(Vec<u8>),
+    /// Something that is not as the standard has it.
+    Odd(Anomaly),
     /// Nothing more follows: it is whole, or this is why it is not.
     End(Result<(), String>),
 }
 
-/// One response.
+/// A request or a response. Interim responses are passed over.
 #[derive(Debug)]
-pub(super) struct Reading {
+pub struct Reading {
     http: Http1,
+    direction: Direction,
     /// Bytes that were taken.
     taken: u64,
+    /// Offset of the first byte behind the message, where the decoder has read on.
+    next: Option<u64>,
     has_head: bool,
-    /// What the head says of the connection behind this response.
+    /// Whether the head leaves the connection open behind this message.
     persists: bool,
     is_over: bool,
 }
 
 impl Reading {
-    pub(super) fn new() -> Reading {
-        Reading { http: Http1::new(Limits::default()), taken: 0, has_head: false, persists: false, is_over: false }
+    /// A message that flows in this direction.
+    pub fn new(direction: Direction) -> Reading {
+        let http = Http1::new(Limits::default());
+        Reading { http, direction, taken: 0, next: None, has_head: false, persists: false, is_over: false }
     }
 
     /// The next bytes of the connection; none at its end.
-    pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<Part> {
+    pub fn push(&mut self, bytes: &[u8]) -> Vec<Part> {
         let piece = if bytes.is_empty() { Piece::End(Ending::Finished) } else { Piece::Data(bytes) };
         self.taken += bytes.len() as u64;
         let mut parts = Vec::new();
-        let Reading { http, has_head, persists, is_over, .. } = self;
-        http.push(Direction::ServerToClient, piece, Seen::default(), &mut |event| match event {
-            // What nobody asked for may be anything: the connection is not used again.
-            HttpEvent::Head { .. } | HttpEvent::Opaque { .. } if *is_over => *persists = false,
+        let Reading { http, next, has_head, persists, is_over, .. } = self;
+        http.push(self.direction, piece, Seen::default(), &mut |event| match event {
+            _ if *is_over => *next = next.or(start(&event)),
             HttpEvent::Head { head, .. } if is_interim(&head) => {}
             HttpEvent::Head { head, .. } => {
                 *has_head = true;
-                *persists = head.version == "1.1" && !closes(&head);
+                *persists = keeps_alive(&head);
                 parts.push(Part::Head(head));
             }
-            HttpEvent::Content { bytes, .. } if !*is_over => parts.push(Part::Content(bytes.to_vec())),
-            HttpEvent::End { complete, .. } if !*is_over => {
+            HttpEvent::Content { bytes, .. } => parts.push(Part::Content(bytes.to_vec())),
+            HttpEvent::Anomaly { anomaly, .. } => parts.push(Part::Odd(anomaly)),
+            HttpEvent::End { complete, .. } => {
                 *is_over = true;
                 let end = match (*has_head, complete) {
                     (true, true) => Ok(()),
@@ -64,7 +71,7 @@ impl Reading {
         // Behind the end of the connection nothing is sent.
         self.persists &= !bytes.is_empty();
         if !self.is_over {
-            let no_http = !self.http.passed_over(Direction::ServerToClient).is_empty();
+            let no_http = !self.http.passed_over(self.direction).is_empty();
             let why = if no_http { Some("what it sends is no HTTP") } else { None };
             if let Some(why) = why.or(bytes.is_empty().then_some("it closed the connection")) {
                 self.is_over = true;
@@ -74,10 +81,31 @@ impl Reading {
         parts
     }
 
-    /// Whether another request can be sent behind this one.
-    pub(super) fn leaves_open(&self) -> bool {
-        // Nothing is held that came behind the response.
-        self.is_over && self.persists && self.http.low_water(Direction::ServerToClient) == self.taken
+    /// Whether any byte was taken.
+    pub fn is_begun(&self) -> bool {
+        self.taken > 0
+    }
+
+    /// How many of the last bytes stand behind the message, once it is over.
+    pub fn rest(&self) -> usize {
+        (self.taken - self.next.unwrap_or_else(|| self.http.low_water(self.direction))) as usize
+    }
+
+    /// Whether another request can be sent behind this message: nothing came that nobody asked for.
+    pub fn leaves_open(&self) -> bool {
+        self.is_over && self.persists && self.rest() == 0
+    }
+}
+
+/// Where something begins that stands behind a message.
+fn start(event: &HttpEvent<'_>) -> Option<u64> {
+    match event {
+        HttpEvent::Head { head, .. } => Some(head.offset),
+        HttpEvent::Opaque { offset, .. }
+        | HttpEvent::Anomaly {
+            anomaly: Anomaly::NotHttp { offset, .. } | Anomaly::LimitReached { offset, .. }, ..
+        } => Some(*offset),
+        _ => None,
     }
 }
 
@@ -86,10 +114,13 @@ fn is_interim(head: &Head) -> bool {
     matches!(head.start, StartLine::Response { status: 100..=199, .. })
 }
 
-/// RFC 9112 section 9.6: "The 'close' connection option is defined as a signal that the sender will close this connection".
-fn closes(head: &Head) -> bool {
-    head.list("connection")
-        .is_some_and(|options| options.split(',').any(|option| option.trim().eq_ignore_ascii_case("close")))
+/// Whether the connection lasts behind a message with this head (RFC 9112 section 9.3): in HTTP/1.1 unless it says `close`, in HTTP/1.0 where it says
+/// `keep-alive`.
+pub fn keeps_alive(head: &Head) -> bool {
+    let is_old = head.version == "1.0";
+    let wanted = if is_old { "keep-alive" } else { "close" };
+    let options = head.list("connection").unwrap_or_default();
+    options.split(',').any(|option| option.trim().eq_ignore_ascii_case(wanted)) == is_old
 }
 
 #[cfg(test)]
@@ -98,13 +129,14 @@ mod tests {
 
     /// What is read of these pieces, in words, and whether the connection can be used again.
     fn read(pieces: &[&str]) -> (Vec<String>, bool) {
-        let mut reading = Reading::new();
+        let mut reading = Reading::new(Direction::ServerToClient);
         let parts: Vec<Part> = pieces.iter().flat_map(|piece| reading.push(piece.as_bytes())).collect();
         let mut said: Vec<String> = Vec::new();
         for part in parts {
             match part {
                 Part::Head(head) => said.extend([format!("{:?}", head.start), String::new()]),
                 Part::Content(bytes) => *said.last_mut().unwrap() += &String::from_utf8(bytes).unwrap(),
+                Part::Odd(_) => {}
                 Part::End(end) => said.push(format!("{end:?}")),
             }
         }

@@ -1,0 +1,360 @@
+//! Requests as a server has to read them: strictly, and within bounds (RFC 9112).
+//!
+//! The decoder reads leniently, since a capture holds what it holds. A server must not: what two readers could understand in two ways is refused.
+
+use std::mem;
+use std::ops::Range;
+
+use super::reading::{self, Part, Reading};
+use super::response;
+use crate::decode::http::{Head, StartLine};
+use crate::decode::{Anomaly, Direction};
+
+/// Bytes of a body: arguments with a picture have a few megabytes. The decoder bounds the head, and the trailer section, at 64 KiB.
+const BODY: usize = 32 << 20;
+
+/// Why a request is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The status of the response.
+    pub status: u16,
+    /// The reason in words.
+    pub why: String,
+}
+
+impl Refusal {
+    /// A refusal with this status.
+    pub fn new(status: u16, why: impl Into<String>) -> Refusal {
+        Refusal { status, why: why.into() }
+    }
+
+    /// For what the decoder could not read without a guess.
+    pub fn of(anomaly: &Anomaly) -> Refusal {
+        match anomaly {
+            Anomaly::LimitReached { .. } => Refusal::new(431, "the head is too long"),
+            Anomaly::AmbiguousFraming { why, .. } => Refusal::new(400, *why),
+            Anomaly::BareLineFeed { .. } => Refusal::new(400, "a line ends in a line feed alone"),
+            Anomaly::FoldedHeader { .. } => Refusal::new(400, "a header field goes on in the next line"),
+            Anomaly::NotHttp { expected, .. } => Refusal::new(400, format!("no {expected} of HTTP/1.1")),
+            _ => Refusal::new(400, "this is no HTTP/1.1"),
+        }
+    }
+
+    /// The response that says so. The connection is closed behind it: where the next request begins is not known.
+    pub fn response(&self, prefix: &str) -> String {
+        let body = format!("{prefix}{}\n", self.why);
+        let fields = [("Content-Type", "text/plain; charset=utf-8"), ("Connection", "close")];
+        response::head(self.status, &fields, Some(body.len())) + &body
+    }
+}
+
+/// Refuses a head that another reader could understand otherwise. Returns the place of the `Host` field's value, which HTTP/1.0 may leave out.
+///
+/// # Errors
+/// The head must not be served or passed on.
+pub fn check(head: &Head) -> Result<Option<Range<u32>>, Refusal> {
+    let (method, target) = request_line(head);
+    let line = format!("{method} {target} HTTP/{}", head.version);
+    let behind = head.text.strip_prefix(line.as_bytes()).unwrap_or_default();
+    if !(behind.starts_with(b"\r\n") || behind.starts_with(b"\n"))
+        || !target.bytes().all(|byte| byte.is_ascii_graphic())
+    {
+        return Err(Refusal::new(400, "no request line of HTTP/1.1"));
+    }
+    for (name, value) in &head.fields {
+        // "A server MUST reject, with a response status code of 400 (Bad Request), any received request message that contains whitespace between
+        // a header field name and colon" (RFC 9112 section 5.1)
+        if head.text.get(name.end as usize) != Some(&b':') {
+            return Err(Refusal::new(400, "a blank before the colon of a header field"));
+        }
+        if head.slice(value).iter().any(|byte| matches!(byte, b'\0' | b'\r' | b'\n')) {
+            return Err(Refusal::new(400, "a header field holds what ends lines or texts"));
+        }
+    }
+    check_framing(head)?;
+    let mut hosts = head.fields.iter().filter(|(name, _)| head.slice(name).eq_ignore_ascii_case(b"host"));
+    match (hosts.next(), hosts.next()) {
+        (Some((_, value)), None) => Ok(Some(value.clone())),
+        (None, _) if head.version == "1.0" => Ok(None),
+        // "A server MUST respond with a 400 (Bad Request) status code to any HTTP/1.1 request message that lacks a Host header field and to
+        // any request message that contains more than one Host header field line" (RFC 9112 section 3.2)
+        _ => Err(Refusal::new(400, "one Host field is needed")),
+    }
+}
+
+/// The length of the body must be given once, so that nobody can read it otherwise (RFC 9112 sections 6.3 and 11.2).
+fn check_framing(head: &Head) -> Result<(), Refusal> {
+    let (mut codings, mut lengths) = (head.values("transfer-encoding"), head.values("content-length"));
+    match (codings.next(), lengths.next()) {
+        (None, None) => Ok(()),
+        (Some(_), Some(_)) => Err(Refusal::new(400, "both Transfer-Encoding and Content-Length")),
+        (Some(coding), None) if coding.eq_ignore_ascii_case(b"chunked") && codings.next().is_none() => {
+            if head.version == "1.1" { Ok(()) } else { Err(Refusal::new(400, "Transfer-Encoding in HTTP/1.0")) }
+        }
+        // "A server that receives a request message with a transfer coding it does not understand SHOULD respond with 501" (section 6.1)
+        (Some(_), None) => Err(Refusal::new(501, "only the transfer coding chunked is known")),
+        (None, Some(length))
+            if !length.is_empty() && length.iter().all(u8::is_ascii_digit) && lengths.next().is_none() =>
+        {
+            Ok(())
+        }
+        (None, Some(_)) => Err(Refusal::new(400, "Content-Length is no number, or given more than once")),
+    }
+}
+
+/// Method and target.
+fn request_line(head: &Head) -> (&str, &str) {
+    match &head.start {
+        StartLine::Request { method, target } => (method, target),
+        StartLine::Response { .. } => ("", ""),
+    }
+}
+
+/// A request that is whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    head: Box<Head>,
+    /// The content, without its framing.
+    pub body: Vec<u8>,
+}
+
+impl Request {
+    /// The method.
+    pub fn method(&self) -> &str {
+        request_line(&self.head).0
+    }
+
+    /// The target as sent.
+    pub fn target(&self) -> &str {
+        request_line(&self.head).1
+    }
+
+    /// Whether it is HTTP/1.1, which knows chunks.
+    pub fn is_1_1(&self) -> bool {
+        self.head.version == "1.1"
+    }
+
+    /// The first value of this field. One that is not UTF-8 becomes a text that means nothing, so that no check takes the field for absent.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        let value = self.head.fields().find(|(field, _)| field.eq_ignore_ascii_case(name.as_bytes()))?.1;
+        Some(std::str::from_utf8(value).unwrap_or("\u{fffd}"))
+    }
+
+    /// Whether the client keeps the connection for more.
+    pub fn keeps_alive(&self) -> bool {
+        reading::keeps_alive(&self.head)
+    }
+}
+
+/// The requests of one connection: bytes in, requests out.
+#[derive(Debug)]
+pub struct Requests {
+    /// Bytes that were not looked at yet.
+    ahead: Vec<u8>,
+    /// The request that is arriving.
+    reading: Reading,
+    head: Option<Box<Head>>,
+    body: Vec<u8>,
+    /// The client waits for a word before it sends the body.
+    expects: bool,
+}
+
+impl Default for Requests {
+    fn default() -> Requests {
+        let reading = Reading::new(Direction::ClientToServer);
+        Requests { ahead: Vec::new(), reading, head: None, body: Vec::new(), expects: false }
+    }
+}
+
+impl Requests {
+    /// Takes bytes of the client.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.ahead.extend_from_slice(bytes);
+    }
+
+    /// The next request, once it is whole.
+    ///
+    /// # Errors
+    /// It is refused, and nothing behind it can be read.
+    pub fn take(&mut self) -> Result<Option<Request>, Refusal> {
+        if self.ahead.is_empty() {
+            return Ok(None);
+        }
+        let mut piece = mem::take(&mut self.ahead);
+        for part in self.reading.push(&piece) {
+            match part {
+                Part::Head(mut head) => {
+                    check(&head)?;
+                    // How many bytes the decoder saw before it depends on how the stream was cut.
+                    head.offset = 0;
+                    let length = head.value("content-length").map_or(Ok(0), str::parse);
+                    if !length.is_ok_and(|length: usize| length <= BODY) {
+                        return Err(Refusal::new(413, "the body is too long"));
+                    }
+                    self.expects =
+                        head.value("expect").is_some_and(|expect| expect.eq_ignore_ascii_case("100-continue"));
+                    self.head = Some(head);
+                }
+                Part::Content(bytes) => {
+                    self.expects = false;
+                    self.body.extend(bytes);
+                    if self.body.len() > BODY {
+                        return Err(Refusal::new(413, "the body is too long"));
+                    }
+                }
+                // "a recipient MAY recognize a single LF as a line terminator" (RFC 9112 section 2.2): people type requests by hand.
+                Part::Odd(Anomaly::BareLineFeed { .. }) => {}
+                Part::Odd(anomaly) => return Err(Refusal::of(&anomaly)),
+                Part::End(end) => {
+                    end.map_err(|why| Refusal::new(400, why))?;
+                    let ahead = piece.split_off(piece.len() - self.reading.rest());
+                    let Requests { head, body, .. } = mem::replace(self, Requests { ahead, ..Requests::default() });
+                    return Ok(head.map(|head| Request { head, body }));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether bytes of a request that is not whole are here.
+    pub fn is_begun(&self) -> bool {
+        !self.ahead.is_empty() || self.reading.is_begun()
+    }
+
+    /// Whether the client waits for "100 Continue" now. True once for each request.
+    pub fn awaits_continue(&mut self) -> bool {
+        mem::take(&mut self.expects)
+    }
+}
+
+/// All requests of a stream that comes in pieces of at most this size, and why there are no more.
+fn read(bytes: &[u8], size: usize) -> (Vec<Request>, Option<Refusal>) {
+    let (mut requests, mut found) = (Requests::default(), Vec::new());
+    for piece in bytes.chunks(size) {
+        requests.push(piece);
+        loop {
+            match requests.take() {
+                Ok(Some(request)) => found.push(request),
+                Ok(None) => break,
+                Err(refusal) => return (found, Some(refusal)),
+            }
+        }
+    }
+    (found, None)
+}
+
+/// The body of the fuzz target for requests as the mock server reads them: any bytes, whole and cut.
+///
+/// Cutting changes nothing; a request alone is read as it was read among others; a body has its bound; a refusal has a status that says so.
+///
+/// # Panics
+///
+/// Where that is not so.
+pub fn fuzz_requests(data: &[u8]) {
+    let (requests, refusal) = read(data, data.len().max(1));
+    for request in &requests {
+        let (before, behind) = match (request.field("transfer-encoding"), request.body.len()) {
+            (None, _) => (String::new(), ""),
+            (Some(_), 0) => (String::new(), "0\r\n\r\n"),
+            (Some(_), length) => (format!("{length:x}\r\n"), "\r\n0\r\n\r\n"),
+        };
+        let alone = [&request.head.text, before.as_bytes(), &request.body, behind.as_bytes()].concat();
+        assert_eq!(read(&alone, alone.len()), (vec![request.clone()], None), "alone");
+        assert!(request.body.len() <= BODY);
+    }
+    assert!(refusal.iter().all(|refusal| (400..600).contains(&refusal.status)));
+    for size in [1, 7] {
+        assert_eq!(read(data, size), (requests.clone(), refusal.clone()), "in pieces of {size}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TWO: &[u8] = b"\r\nPOST /mcp HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}\
+        POST /mcp HTTP/1.1\nHOST:  b \nTransfer-Encoding: chunked\nExpect: 100-continue\n\n3;x=y\r\nabc\r\n0\r\nt: 1\r\n\r\n\
+        GET /x HTTP/1.0\r\nUpgrade: h2c\r\n\r\n\r\nDELETE / HTTP/1.1\r\nhost: c\r\n\r\n";
+
+    #[test]
+    fn requests_are_read_whole_and_in_pieces() {
+        let (whole, refusal) = read(TWO, TWO.len());
+        assert_eq!(refusal, None);
+        let bodies: Vec<_> = whole.iter().map(|request| request.body.as_slice()).collect();
+        assert_eq!(bodies, [&b"{}"[..], b"abc", b"", b""]);
+        for size in 1..TWO.len() {
+            assert_eq!(read(TWO, size), (whole.clone(), None), "{size}");
+        }
+        for cut in 0..TWO.len() {
+            assert!(whole.starts_with(&read(&TWO[..cut], 7).0), "{cut}");
+        }
+    }
+
+    #[test]
+    fn whoever_waits_for_a_word_before_the_body_gets_it_once() {
+        let mut requests = Requests::default();
+        requests.push(b"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-Continue\r\nContent-Length: 2\r\n\r\n");
+        assert!(requests.take().unwrap().is_none());
+        assert!(requests.awaits_continue() && !requests.awaits_continue());
+        requests.push(b"{}GET");
+        let request = requests.take().unwrap().unwrap();
+        assert_eq!((request.method(), request.target(), request.field("HOST")), ("POST", "/", Some("a")));
+        assert!(requests.is_begun() && !requests.awaits_continue());
+    }
+
+    #[test]
+    fn what_is_malformed_has_a_status() {
+        let status = |head: &str| read(format!("{head}\r\n\r\n").as_bytes(), 64).1.map_or(0, |refusal| refusal.status);
+        for (head, wanted) in [
+            ("nonsense", 400),
+            ("GET  / HTTP/1.1\r\nHost: a", 400),
+            ("GET / HTTP/2.0\r\nHost: a", 400),
+            ("GET / HTTP/1.1", 400),
+            ("GET / HTTP/1.1\r\nHost: a\r\nHost: b", 400),
+            ("GET / HTTP/1.1\r\nHost : a", 400),
+            ("GET / HTTP/1.1\r\nHost: a\r\n folded", 400),
+            ("GET / HTTP/1.1\r\nHost: a\r\nnonsense", 400),
+            ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +1", 400),
+            ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length:", 400),
+            ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2", 400),
+            ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked", 400),
+            ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked", 501),
+            ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999999999999", 413),
+            ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 33554433", 413),
+            ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffffff", 400),
+            ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n+1", 400),
+            ("GET / HTTP/1.0", 0),
+        ] {
+            assert_eq!(status(head), wanted, "{head}");
+        }
+        assert_eq!(status(&format!("GET / HTTP/1.1\r\nX: {}", "x".repeat(65 << 10))), 431);
+    }
+
+    #[test]
+    fn a_body_in_chunks_has_its_bound_too() {
+        let mut requests = Requests::default();
+        requests.push(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+        let chunk = [b"100000\r\n".as_slice(), &vec![b' '; 1 << 20], b"\r\n"].concat();
+        let refused = (0..64).find_map(|count| {
+            requests.push(&chunk);
+            requests.take().err().map(|refusal| (count, refusal.status))
+        });
+        assert_eq!(refused, Some((BODY >> 20, 413)));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_within_bounds(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+            fuzz_requests(&bytes);
+        }
+
+        #[test]
+        fn what_is_nearly_a_request_too(cut in 0..TWO.len(), byte in any::<u8>()) {
+            let mut bytes = TWO.to_vec();
+            bytes[cut] = byte;
+            fuzz_requests(&bytes);
+        }
+    }
+}
