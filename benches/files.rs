@@ -2,10 +2,10 @@
 
 use divan::Bencher;
 use divan::counter::{BytesCount, ItemsCount};
-use mcptap_core::internal::capture::{LinkType, Packet, PacketNumber, Time};
 use mcptap::export::pcapng::Writer;
 use mcptap::source::reader::Reader;
 use mcptap::source::{Item, Source};
+use mcptap_core::internal::capture::{LinkType, Packet, PacketNumber, Time};
 
 const SIZE: usize = 64 << 20;
 /// Acknowledgements, small messages, full segments: 593 bytes on average.

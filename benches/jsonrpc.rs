@@ -5,10 +5,10 @@ use std::hint::black_box;
 use divan::Bencher;
 use divan::counter::BytesCount;
 
+use mcptap::export::jsonl::write_message;
 use mcptap_core::internal::capture::{Limits, PacketNumber, Span, Time};
 use mcptap_core::internal::decode::Direction;
 use mcptap_core::internal::decode::jsonrpc::{Envelope, Kind, parse};
-use mcptap::export::jsonl::write_message;
 use mcptap_core::internal::mcp::{Carrier, Message, MessageNumber, SessionNumber, Transport};
 
 fn main() {

@@ -6,6 +6,10 @@
 use std::sync::Mutex;
 
 use divan::counter::BytesCount;
+use mcptap::source::Source;
+use mcptap::store::{
+    CaptureId, CaptureInfo, CaptureKind, Key, Options, Page, Place, Reader, Scope, Selection, Stored, Summary, Writer,
+};
 use mcptap_core::internal::capture::{LinkType, Origin, Packet, PacketNumber, PacketRange, Part, Span, StreamId, Time};
 use mcptap_core::internal::decode::exchange::{Exchange, ExchangeNumber, Half};
 use mcptap_core::internal::decode::jsonrpc::{Envelope, Kind};
@@ -13,10 +17,6 @@ use mcptap_core::internal::decode::tcp::{Analysis, Flags};
 use mcptap_core::internal::decode::{ConnectionId, Direction, Side};
 use mcptap_core::internal::event::{Event, Segment, Stream, StreamKind};
 use mcptap_core::internal::mcp::{Carrier, Message, MessageNumber, Peers, Session, SessionNumber, Transport};
-use mcptap::source::Source;
-use mcptap::store::{
-    CaptureId, CaptureInfo, CaptureKind, Key, Options, Page, Place, Reader, Scope, Selection, Stored, Summary, Writer,
-};
 
 /// The database of a million messages, made for the first that asks, removed in the end.
 static MILLION: Mutex<Option<Place>> = Mutex::new(None);

@@ -28,9 +28,9 @@ pub mod proxy;
 pub mod replay;
 pub mod source;
 pub mod store;
-#[cfg(feature = "tui")]
-pub mod tui;
 #[cfg(test)]
 #[path = "core/mcp/talk.rs"]
 mod talk;
+#[cfg(feature = "tui")]
+pub mod tui;
 pub mod view;

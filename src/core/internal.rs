@@ -5,7 +5,8 @@
 /// Packets, provenance, limits.
 pub mod capture {
     pub use crate::capture::{
-        Damage, Dropped, Limits, LinkType, Origin, Packet, PacketNumber, PacketRange, Part, Provenance, Span, StreamId, Time,
+        Damage, Dropped, Limits, LinkType, Origin, Packet, PacketNumber, PacketRange, Part, Provenance, Span, StreamId,
+        Time,
     };
     pub mod pipe {
         pub use crate::capture::pipe::*;

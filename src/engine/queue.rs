@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 
+use crate::capture::Dropped;
 use crate::source::batch::Batch;
 use crate::source::overflow::{Block, Overflow};
 use crate::source::patience::Patience;
-use crate::capture::Dropped;
 use crate::source::{Item, Source};
 
 /// Bytes of a batch, and batches that wait in memory: 64 MiB absorb seconds of a busy interface.

@@ -81,8 +81,8 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::{Party};
-use crate::talk;
+    use crate::mcp::Party;
+    use crate::talk;
 
     #[test]
     fn a_conversation_is_arrows_between_its_parties() {

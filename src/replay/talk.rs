@@ -4,8 +4,8 @@ use super::{Recording, Script};
 use crate::capture::Time;
 use crate::event::Event;
 use crate::mcp::Message;
-pub use crate::talk::{TICK, read};
 use crate::store::{CaptureInfo, CaptureKind, Options, Place, Reader, Summary, Writer};
+pub use crate::talk::{TICK, read};
 
 /// A recording of those messages.
 pub fn recording(text: &str) -> Recording {

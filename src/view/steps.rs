@@ -289,9 +289,9 @@ mod tests {
     use crate::capture::Time;
     use crate::event::Event;
     use crate::mcp::{Message, Transport};
-use crate::talk;
     use crate::store::{CaptureInfo, CaptureKind, Key, Options as StoreOptions, Page, Place as StorePlace};
     use crate::store::{Reader, Scope, Summary, Writer};
+    use crate::talk;
 
     #[test]
     fn what_follows_a_switch_to_websocket_is_told_message_by_message_and_the_switch_is_whole() {

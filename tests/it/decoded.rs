@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
+use mcptap::source::file::Files;
+use mcptap::source::{Item, Source};
 use mcptap_core::internal::capture::Time;
 use mcptap_core::internal::decode::ConnectionId;
 use mcptap_core::internal::decode::exchange::{Exchange, Half};
 use mcptap_core::internal::event::{Connection, ConnectionKind, Detail, Event};
 use mcptap_core::internal::mcp::{Message, MessageNumber, Session, SessionNumber};
 use mcptap_core::internal::pipeline::{Input, Options, Pipeline};
-use mcptap::source::file::Files;
-use mcptap::source::{Item, Source};
 
 use crate::rewrite::Frame;
 

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
+use mcptap::source::file::Files;
+use mcptap::source::{Item, Source};
 use mcptap_core::internal::decode::exchange::{Exchange, Half};
 use mcptap_core::internal::event::{Connection, ConnectionKind, Detail, Event};
 use mcptap_core::internal::pipeline::{Input, Options, Pipeline};
-use mcptap::source::file::Files;
-use mcptap::source::{Item, Source};
 use serde_json::Value;
 
 use crate::decoded::{Decoded, assert_subset, frames};

@@ -5,9 +5,9 @@ use std::fs;
 use std::path::Path;
 
 use etherparse::{PacketBuilder, TcpHeader};
+use mcptap::export::pcapng;
 use mcptap_core::internal::capture::pipe::{self, Content, Pipe, Start};
 use mcptap_core::internal::capture::{LinkType, Packet, PacketNumber, Time};
-use mcptap::export::pcapng;
 
 pub const MILLISECOND: i64 = 1_000_000;
 

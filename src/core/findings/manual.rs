@@ -79,6 +79,9 @@ mod tests {
             std::fs::write(path, &document).expect("the document is written");
         }
         let written = std::fs::read_to_string(path).unwrap_or_default();
-        assert!(written == document, "docs/findings.md is stale: UPDATE_EXPECT=1 cargo test -p mcptap-core findings::manual");
+        assert!(
+            written == document,
+            "docs/findings.md is stale: UPDATE_EXPECT=1 cargo test -p mcptap-core findings::manual"
+        );
     }
 }

@@ -1,11 +1,11 @@
 //! What the parts make of each other: conversations over several connections.
 
 use super::{Input, Options, Pipeline};
+use crate::capture::Dropped;
 use crate::capture::Time;
 use crate::event::{Detail, Event};
 use crate::findings::testing::{events, findings, json, modern, post, session, told};
 use crate::mcp::{Message, Transport};
-use crate::capture::Dropped;
 
 mod midway;
 

@@ -7,7 +7,7 @@ use crate::decode::exchange::Half;
 use crate::event::Event;
 use crate::export::testing::store;
 use crate::findings::Finding;
-use crate::mcp::{Party};
+use crate::mcp::Party;
 use crate::talk;
 use crate::view::safe;
 

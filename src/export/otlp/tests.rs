@@ -3,7 +3,7 @@ use serde_json::json;
 
 use super::*;
 use crate::export::testing::store;
-use crate::mcp::{SessionNumber};
+use crate::mcp::SessionNumber;
 use crate::talk;
 
 /// The lines of a conversation.

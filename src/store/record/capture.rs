@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use rusqlite::{Connection, Row, params};
 
 use super::Columns;
-use crate::capture::Time;
 use crate::capture::Damage;
+use crate::capture::Time;
 use crate::store::codec::{Code, Damaged};
 use crate::store::packets::PacketCounts;
 use crate::store::{CaptureId, process};

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use proptest::prelude::*;
 
 use super::*;
+use crate::capture::Damage;
 use crate::capture::pipe::Exit;
 use crate::capture::{Limits, Origin, PacketNumber, Part, Provenance, provenance};
 use crate::decode::exchange::{Exchange, ExchangeNumber, Half};
@@ -15,7 +16,6 @@ use crate::event::{Connection, ConnectionKind, Stream, StreamKind};
 use crate::findings::{Finding, Rule, Severity};
 use crate::mcp::Party;
 use crate::mcp::operations::Link;
-use crate::capture::Damage;
 
 fn packets() -> impl Strategy<Value = Vec<PacketNumber>> {
     prop::collection::vec(any::<u64>().prop_map(PacketNumber), 0..5)

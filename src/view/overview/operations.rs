@@ -65,8 +65,8 @@ mod tests {
     use crate::event::Event;
     use crate::mcp::operations::Link;
     use crate::mcp::{Message, Peers, Session, Transport};
-use crate::talk;
     use crate::store::{CaptureInfo, CaptureKind, Options, Place, Summary, Writer};
+    use crate::talk;
 
     /// A store of one session; each message is linked to these.
     fn store(links: &[Option<(u64, Why)>]) -> (Reader, CaptureId) {

@@ -1,10 +1,10 @@
 //! What is kept, in a database or in a file, says the same as what was captured.
 
-use mcptap_core::internal::capture::Time;
 use mcptap::export::pcapng;
-use mcptap_core::internal::pipeline::{Input, Options};
 use mcptap::source::file::Files;
 use mcptap::store::{self, CaptureInfo, CaptureKind, Place, Selection, Stored, Summary, Writer};
+use mcptap_core::internal::capture::Time;
+use mcptap_core::internal::pipeline::{Input, Options};
 
 use super::assert_same_events;
 use crate::decoded::{ALL, Decoded, Order, assert_same, conversations, frames, frames_of, name};

@@ -4,9 +4,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 
-use mcptap_core::internal::mcp::SessionNumber;
 use mcptap::replay::Script;
 use mcptap::store::{Place, Reader};
+use mcptap_core::internal::mcp::SessionNumber;
 use serde_json::{Value, json};
 
 use crate::program::{mcptap, root};

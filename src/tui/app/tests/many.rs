@@ -12,8 +12,8 @@ use crate::decode::exchange::{Exchange, ExchangeNumber, Half};
 use crate::decode::{ConnectionId, Direction};
 use crate::event::Event;
 use crate::mcp::{Carrier, Message, Peers, Session, Transport};
-use crate::talk;
 use crate::store::{CaptureInfo, CaptureKind, Options, Summary, Writer};
+use crate::talk;
 use crate::tui::data::{Answer, PAGE, Request, Rows};
 
 /// A session of so many messages, every second one the answer to the one before.
