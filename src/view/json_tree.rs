@@ -64,7 +64,7 @@ fn tokens(text: &str) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
         rest = rest.trim_ascii_start();
         let end = match rest.chars().next()? {
-            '"' => closing_quote(rest.as_bytes(), 1).0.map_or(rest.len(), |quote| quote + 1),
+            '"' => (closing_quote(rest.as_bytes(), 1).0 + 1).min(rest.len()),
             other => other.len_utf8(),
         };
         let (token, behind) = rest.split_at(end);

@@ -8,9 +8,11 @@ mod fuzz;
 mod tests;
 
 use std::borrow::Cow;
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::json::scan::{Kind as Value, Reader, Stop};
@@ -282,12 +284,40 @@ fn has_code(error: &str) -> bool {
 
 /// Why serde_json refuses `json`, at an offset of `text`, which `json` is a part of; `None` where it does not.
 fn not_json(text: &str, json: &str) -> Option<Fault> {
-    // A raw value is passed over without recursion, and half a surrogate pair in it is legal (RFC 8259 section 8.2).
-    let error = serde_json::from_str::<&RawValue>(json).err()?;
+    // Of an object or array its parts are read one by one: then serde_json says more of a comma too many.
+    let error = match Reader::checking(json, 0).kind() {
+        Some(Value::Object | Value::Array) => {
+            let mut deserializer = serde_json::Deserializer::from_str(json);
+            deserializer.deserialize_any(Parts).and_then(|()| deserializer.end()).err()?
+        }
+        _ => serde_json::from_str::<&RawValue>(json).err()?,
+    };
     let offset = if error.is_eof() { json.len() } else { offset_of(json, error.line(), error.column()) };
     let message = error.to_string();
     let why = message.split(" at line ").next().unwrap_or_default().to_owned();
     Some(Fault::NotJson(range_in(text, json).start + offset, why))
+}
+
+/// Reads the members of an object or the elements of an array, and keeps nothing. Raw values are passed over without recursion, and half a
+/// surrogate pair in them is legal (RFC 8259 section 8.2).
+struct Parts;
+
+impl<'a> Visitor<'a> for Parts {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object or an array")
+    }
+
+    fn visit_map<A: MapAccess<'a>>(self, mut members: A) -> Result<(), A::Error> {
+        while members.next_entry::<&RawValue, &RawValue>()?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'a>>(self, mut elements: A) -> Result<(), A::Error> {
+        while elements.next_element::<&RawValue>()?.is_some() {}
+        Ok(())
+    }
 }
 
 /// Where `part` stands in `whole`, which it is a slice of.

@@ -101,10 +101,8 @@ fn next(text: &[u8], from: usize) -> Option<usize> {
 /// The next string: what stands between its quotation marks, and where the text goes on.
 fn next_string(text: &[u8], from: usize) -> Option<(Range<usize>, usize)> {
     let start = from + memchr::memchr(b'"', text.get(from..)?)? + 1;
-    Some(match closing_quote(text, start).0 {
-        Some(quote) => (start..quote, quote + 1),
-        None => (start..text.len(), text.len()),
-    })
+    let quote = closing_quote(text, start).0;
+    Some((start..quote, quote + 1))
 }
 
 #[cfg(test)]

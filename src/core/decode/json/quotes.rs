@@ -5,18 +5,24 @@ const WORDS: usize = 4;
 /// As many where controls are looked for as well, whose search takes longer to start.
 const CHECKED_WORDS: usize = 6;
 
-/// The quotation mark that closes the string in which `at` is, and whether there are escapes before it.
-pub fn closing_quote(bytes: &[u8], mut at: usize) -> (Option<usize>, bool) {
+/// The quotation mark that closes the string in which `at` is, or the end of a text that ends first; whether there are escapes before it.
+pub fn closing_quote(bytes: &[u8], mut at: usize) -> (usize, bool) {
     let mut escaped = false;
-    loop {
-        let mark = match in_words(bytes, at, WORDS, quotes) {
-            Ok(mark) => Some(mark),
-            Err(at) => bytes.get(at..).and_then(|rest| Some(at + memchr::memchr2(b'"', b'\\', rest)?)),
-        };
-        match mark {
-            Some(mark) if bytes[mark] == b'\\' => (at, escaped) = (mark + 2, true),
-            mark => return (mark, escaped),
+    while let Some(mark) = mark(bytes, at) {
+        if bytes[mark] == b'"' {
+            return (mark, escaped);
         }
+        escaped = true;
+        at = mark + 2;
+    }
+    (bytes.len(), escaped)
+}
+
+/// The next quotation mark or backslash from `at` on.
+fn mark(bytes: &[u8], at: usize) -> Option<usize> {
+    match in_words(bytes, at, WORDS, quotes) {
+        Ok(found) => Some(found),
+        Err(at) => memchr::memchr2(b'"', b'\\', bytes.get(at..)?).map(|found| at + found),
     }
 }
 

@@ -135,8 +135,9 @@ impl<'a, const CHECKED: bool> Reader<'a, CHECKED> {
             return Ok(None);
         }
         let start = self.at;
-        let (end, escaped) = self.key()?;
-        let name = self.text.get(start..end).ok_or(Stop::NotJson)?;
+        let escaped = self.string()?;
+        let name = self.text.get(start..self.at).ok_or(Stop::NotJson)?;
+        self.colon()?;
         Ok(Some((name, escaped)))
     }
 
@@ -146,33 +147,31 @@ impl<'a, const CHECKED: bool> Reader<'a, CHECKED> {
     }
 
     fn next(&mut self, closing: u8) -> Result<bool, Stop> {
-        // No value ends with an opening bracket.
-        let is_first = matches!(self.text.as_bytes().get(self.at.wrapping_sub(1)), Some(b'{' | b'['));
+        let start = self.at;
         self.blanks();
+        // No value ends with an opening bracket.
+        let is_first = || matches!(self.text.as_bytes().get(start.wrapping_sub(1)), Some(b'{' | b'['));
         match self.peek() {
             Some(byte) if byte == closing => {
                 self.at += 1;
                 self.depth = self.depth.saturating_sub(1);
                 return Ok(false);
             }
-            Some(b',') if !is_first => {
+            Some(b',') if !is_first() => {
                 self.at += 1;
                 self.blanks();
             }
-            _ if is_first => {}
+            _ if is_first() => {}
             _ => return Err(Stop::NotJson),
         }
         Ok(true)
     }
 
-    /// Passes over the name of a member and its colon. Where the name ends, and whether it has escapes.
-    fn key(&mut self) -> Result<(usize, bool), Stop> {
-        let escaped = self.string()?;
-        let end = self.at;
+    fn colon(&mut self) -> Result<(), Stop> {
         self.blanks();
         self.expect(b':')?;
         self.blanks();
-        Ok((end, escaped))
+        Ok(())
     }
 
     /// An object: where it stands, and where its members do.
@@ -214,7 +213,7 @@ impl<'a, const CHECKED: bool> Reader<'a, CHECKED> {
                 while let Some(byte) = bytes.get(at) {
                     at += 1;
                     match byte {
-                        b'"' => at = closing_quote(bytes, at).0.ok_or(Stop::NotJson)? + 1,
+                        b'"' => at = closing_quote(bytes, at).0 + 1,
                         b'{' | b'[' => depth += 1,
                         b'}' | b']' => {
                             depth -= 1;
@@ -251,7 +250,8 @@ impl<'a, const CHECKED: bool> Reader<'a, CHECKED> {
                         self.at += 1;
                         self.blanks();
                         if closing == b'}' {
-                            self.key()?;
+                            self.string()?;
+                            self.colon()?;
                         }
                         break;
                     }
@@ -289,7 +289,8 @@ impl<'a, const CHECKED: bool> Reader<'a, CHECKED> {
             }
             self.open.push(closing);
             if closing == b'}' {
-                self.key()?;
+                self.string()?;
+                self.colon()?;
             }
         }
     }
@@ -336,8 +337,8 @@ impl<'a, const CHECKED: bool> Reader<'a, CHECKED> {
         let bytes = self.text.as_bytes();
         if !CHECKED {
             let (quote, escaped) = closing_quote(bytes, self.at);
-            self.at = quote.ok_or(Stop::NotJson)? + 1;
-            return Ok(escaped);
+            self.at = quote + 1;
+            return if quote < bytes.len() { Ok(escaped) } else { Err(Stop::NotJson) };
         }
         let mut escaped = false;
         loop {
