@@ -15,7 +15,7 @@ use super::output::{self, Output};
 use super::target::{self, Opened};
 use crate::export::{jsonl, junit, sarif};
 use crate::findings::Severity;
-use crate::store::{FindingRow, Page, Scope};
+use crate::store::{FindingRow, Scope};
 use crate::view::paint::{Paint, Tone};
 use crate::view::transcript::packets;
 use crate::view::{safe, units};
@@ -64,16 +64,7 @@ pub fn run(arguments: Check, db: Option<PathBuf>, colour: Colour) -> Result<Exit
 
 /// The findings of what was asked for, in order.
 fn saved(opened: &Opened) -> Result<Vec<FindingRow>> {
-    const PAGE: usize = 10_000;
-    let scope = opened.session.map_or(Scope::All, Scope::Session);
-    let mut findings = Vec::new();
-    let mut page = Page::first(PAGE);
-    loop {
-        let rows = opened.reader.findings(scope, page)?;
-        let Some(last) = rows.last().map(|row| row.number) else { return Ok(findings) };
-        page = Page::from(last + 1, PAGE);
-        findings.extend(rows);
-    }
+    opened.reader.all_findings(opened.session.map_or(Scope::All, Scope::Session)).collect()
 }
 
 fn json(out: &mut Output, findings: &[(Severity, FindingRow)]) -> Result<()> {
@@ -84,14 +75,6 @@ fn json(out: &mut Output, findings: &[(Severity, FindingRow)]) -> Result<()> {
         out.write_all(&line)?;
     }
     Ok(())
-}
-
-fn tone(severity: Severity) -> Tone {
-    match severity {
-        Severity::Error => Tone::Error,
-        Severity::Warning => Tone::Warning,
-        Severity::Info => Tone::Dim,
-    }
 }
 
 /// Rules, worst first and then most frequent first, each with its first places.
@@ -106,7 +89,7 @@ fn text(out: &mut Output, paint: Paint, findings: &[(Severity, FindingRow)]) -> 
     rules.sort_by_key(|(_, of_rule)| std::cmp::Reverse((worst(of_rule), count(of_rule))));
     for (rule, of_rule) in &rules {
         let severity = worst(of_rule).unwrap_or(Severity::Info);
-        let head = paint.paint(tone(severity), &format!("{:<8}", severity.name()));
+        let head = paint.paint(severity.into(), &format!("{:<8}", severity.name()));
         writeln!(out, "{head} {rule}  ({})  {}", count(of_rule), safe::visible(&of_rule[0].1.title))?;
         for (_, row) in of_rule.iter().take(SHOWN) {
             writeln!(out, "         {}", place(row, paint))?;

@@ -20,11 +20,8 @@ use crate::export::{jsonl, mermaid, otlp, pcapng};
 use crate::filter::Filter;
 use crate::mcp::{Message, Session, SessionNumber, Transport};
 use crate::source::{Item, Source};
-use crate::store::{Key, Page, Scope, Selection, Stored};
+use crate::store::{Page, Scope, Selection, Stored};
 use crate::view::units;
-
-/// Rows that are read at once.
-const PAGE: usize = 1_000;
 
 pub fn run(arguments: Export, db: Option<PathBuf>) -> Result<ExitCode> {
     let filter = filter::parse(arguments.filter.as_deref())?;
@@ -60,30 +57,16 @@ fn lines(opened: &Opened, session: &Session, filter: Option<&Filter>, out: &mut 
         jsonl::write_message(&mut line, message);
         Ok(out.write_all(&line)?)
     })?;
-    let mut from = None;
-    loop {
-        let page = from.map_or(Page::first(PAGE), |number| Page::from(number, PAGE));
-        let exchanges = opened.reader.exchanges(session.number, page)?;
-        let Some(last) = exchanges.last() else { break };
-        from = Some(crate::decode::exchange::ExchangeNumber(last.number.0 + 1));
-        for exchange in &exchanges {
-            line.clear();
-            jsonl::write_exchange(&mut line, exchange);
-            out.write_all(&line)?;
-        }
+    for exchange in opened.reader.all_exchanges(session.number) {
+        line.clear();
+        jsonl::write_exchange(&mut line, &exchange?);
+        out.write_all(&line)?;
     }
-    let mut from = None;
-    loop {
-        let page = from.map_or(Page::first(PAGE), |number| Page::from(number, PAGE));
-        let rows = opened.reader.findings(scope, page)?;
-        let Some(last) = rows.last() else { break };
-        from = Some(last.number + 1);
-        for row in rows {
-            let Some(finding) = row.finding() else { continue };
-            line.clear();
-            jsonl::write_finding(&mut line, &finding);
-            out.write_all(&line)?;
-        }
+    for row in opened.reader.all_findings(Scope::Session(session.number)) {
+        let Some(finding) = row?.finding() else { continue };
+        line.clear();
+        jsonl::write_finding(&mut line, &finding);
+        out.write_all(&line)?;
     }
     line.clear();
     jsonl::write_session(&mut line, session);
@@ -179,21 +162,7 @@ fn messages(
     take: &mut dyn FnMut(&Message) -> Result<()>,
 ) -> Result<()> {
     let capture = opened.reader.capture_of(session)?.context("the session belongs to no capture")?;
-    let mut from = None;
-    loop {
-        let page = from.map_or(Page::first(PAGE), |key| Page::from(key, PAGE));
-        let messages = match filter {
-            None => opened.reader.messages(scope, page)?,
-            Some(filter) => {
-                let rows = opened.reader.matching(filter, scope, page)?;
-                let messages = rows.iter().map(|row| opened.reader.message(row.key()));
-                messages.filter_map(Result::transpose).collect::<Result<Vec<_>>>()?
-            }
-        };
-        let Some(last) = messages.last() else { return Ok(()) };
-        from = Some(Key::new(capture, last.number.0).next());
-        messages.iter().try_for_each(&mut *take)?;
-    }
+    opened.reader.all_messages(capture, scope, filter, None).try_for_each(|message| take(&message?))
 }
 
 /// Sessions as one diagram. Those of one capture went on at the same time, so their messages stand in the order of the capture.

@@ -21,7 +21,7 @@ use crate::replay::run::{Pace, Settings};
 use crate::replay::safety::Policy;
 use crate::replay::target::Target;
 use crate::replay::{Follower, Job, Script};
-use crate::store::{Page, Place, Reader, Scope};
+use crate::store::{Place, Reader, Scope};
 use crate::view::safe;
 use crate::view::units::duration;
 
@@ -90,14 +90,8 @@ pub fn run(arguments: Replay, db: Option<PathBuf>, colour: Colour) -> Result<Exi
 /// The messages that `--only` lets through.
 fn wanted(reader: &Reader, session: &Session, only: Option<&str>) -> Result<Option<HashSet<MessageNumber>>> {
     let Some(filter) = filter::parse(only)? else { return Ok(None) };
-    let mut wanted = HashSet::new();
-    let mut page = Page::first(1_000);
-    loop {
-        let rows = reader.matching(&filter, Scope::Session(session.number), page)?;
-        let Some(last) = rows.last() else { return Ok(Some(wanted)) };
-        page = Page::from(last.key().next(), 1_000);
-        wanted.extend(rows.iter().map(|row| row.number));
-    }
+    let rows = reader.all_matching(&filter, Scope::Session(session.number));
+    rows.map(|row| Ok(row?.number)).collect::<Result<_>>().map(Some)
 }
 
 fn settings(arguments: &Replay, only: Vec<bool>) -> Result<Settings> {

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 
 use super::args::{Colour, Rules};
 use super::output::{self, Output};
-use crate::findings::{self, Rule, Severity, manual};
+use crate::findings::{self, Rule, manual};
 use crate::view::paint::{Paint, Tone};
 
 pub fn run(arguments: Rules, colour: Colour) -> Result<ExitCode> {
@@ -29,12 +29,7 @@ pub fn run(arguments: Rules, colour: Colour) -> Result<ExitCode> {
 }
 
 fn severity(rule: &Rule, paint: Paint) -> String {
-    let tone = match rule.severity {
-        Severity::Error => Tone::Error,
-        Severity::Warning => Tone::Warning,
-        Severity::Info => Tone::Dim,
-    };
-    paint.paint(tone, &format!("{:<8}", rule.severity.name()))
+    paint.paint(rule.severity.into(), &format!("{:<8}", rule.severity.name()))
 }
 
 fn page(out: &mut Output, paint: Paint, rule: &Rule) -> Result<()> {

@@ -16,7 +16,7 @@ use crate::mcp::{Peers, Session};
 use crate::store::{Capture, Reader};
 use crate::view::paint::{Paint, Tone};
 use crate::view::safe::{self, Align};
-use crate::view::units;
+use crate::view::{parties, units};
 
 pub fn run(arguments: Sessions, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
     let opened = target::open(arguments.target.as_deref(), None, &arguments.decoding, db)?;
@@ -89,25 +89,16 @@ fn row(paint: Paint, tone: Tone, columns: [String; 9]) -> String {
 }
 
 fn columns(session: &Session, state: &str) -> [String; 9] {
-    let party = |party: &Option<crate::mcp::Party>| match party {
-        Some(party) => format!("{} {}", party.name, party.version).trim().to_owned(),
-        None => String::new(),
-    };
     let server = match (&session.server, &session.peers) {
-        (Some(_), Peers::Process { name: Some(name), .. }) => format!("{name} ({})", party(&session.server)),
-        (Some(_), _) => party(&session.server),
-        (None, Peers::Process { name: Some(name), .. }) => name.clone(),
-        (None, Peers::Process { command, .. }) => command.join(" "),
-        (None, Peers::Network { server, host, .. }) => match host {
-            Some(host) => format!("{host}:{}", server.port()),
-            None => server.to_string(),
-        },
+        (Some(_), Peers::Process { name: Some(name), .. }) => format!("{name} ({})", parties::server(session)),
+        (None, Peers::Network { server, host: Some(host), .. }) => format!("{host}:{}", server.port()),
+        _ => parties::server(session),
     };
     [
         session.number.0.to_string(),
         state.to_owned(),
         server,
-        party(&session.client),
+        parties::party(&session.client).unwrap_or_default(),
         session.transport.name().to_owned(),
         session.protocol_version.clone().unwrap_or_default(),
         session.messages.to_string(),

@@ -113,21 +113,15 @@ impl Timeline {
             writeln!(self.out, "{}", self.lines.session(session))?;
         }
         let last = self.messages(opened, session, None)?;
-        let scope = Scope::Session(session.number);
-        let mut page = Page::first(1_000);
-        loop {
-            let rows = opened.reader.findings(scope, page)?;
-            let Some(last) = rows.last().map(|row| row.number) else { break };
-            page = Page::from(last + 1, 1_000);
-            for row in rows {
-                self.totals.finding(row.severity, row.repeated.max(1));
-                // A rule of another version has no entry here; its messages still name it.
-                let Some(finding) = row.finding() else { continue };
-                if self.json {
-                    self.write(|line| jsonl::write_finding(line, &finding))?;
-                } else if finding.messages.is_empty() {
-                    writeln!(self.out, "{}", self.lines.finding(&finding))?;
-                }
+        for row in opened.reader.all_findings(Scope::Session(session.number)) {
+            let row = row?;
+            self.totals.finding(row.severity, row.repeated.max(1));
+            // A rule of another version has no entry here; its messages still name it.
+            let Some(finding) = row.finding() else { continue };
+            if self.json {
+                self.write(|line| jsonl::write_finding(line, &finding))?;
+            } else if finding.messages.is_empty() {
+                writeln!(self.out, "{}", self.lines.finding(&finding))?;
             }
         }
         if self.json {
@@ -160,37 +154,23 @@ impl Timeline {
 
     /// The messages of a session behind `after`; returns the last one's key.
     fn messages(&mut self, opened: &Opened, session: &Session, after: Option<Key>) -> Result<Option<Key>> {
-        const PAGE: usize = 1_000;
-        let scope = Scope::Session(session.number);
         let Some(capture) = opened.reader.capture_of(session.number)? else { return Ok(after) };
         let mut clock = Clock::new(&opened.reader, capture);
         let mut last = after;
-        loop {
-            let page = match last {
-                Some(key) => Page::from(key.next(), PAGE),
-                None => Page::first(PAGE),
-            };
-            let messages = match &self.filter {
-                None => opened.reader.messages(scope, page)?,
-                Some(filter) => {
-                    let rows = opened.reader.matching(filter, scope, page)?;
-                    let keys = rows.iter().map(|row| opened.reader.message(row.key()));
-                    keys.filter_map(Result::transpose).collect::<Result<Vec<_>>>()?
-                }
-            };
-            let Some(newest) = messages.last() else { return Ok(last) };
-            last = Some(Key::new(capture, newest.number.0));
-            for message in &messages {
-                self.totals.message(message);
-                if self.json {
-                    // Once for each call: at its answer.
-                    let timing = if message.answers.is_some() { clock.of_message(message)? } else { None };
-                    self.write(|line| jsonl::write_call(line, message, timing.as_ref()))?;
-                } else {
-                    writeln!(self.out, "{}", self.lines.message(message))?;
-                }
+        let filter = self.filter.clone();
+        for message in opened.reader.all_messages(capture, Scope::Session(session.number), filter.as_ref(), after) {
+            let message = message?;
+            last = Some(Key::new(capture, message.number.0));
+            self.totals.message(&message);
+            if self.json {
+                // Once for each call: at its answer.
+                let timing = if message.answers.is_some() { clock.of_message(&message)? } else { None };
+                self.write(|line| jsonl::write_call(line, &message, timing.as_ref()))?;
+            } else {
+                writeln!(self.out, "{}", self.lines.message(&message))?;
             }
         }
+        Ok(last)
     }
 
     /// Goes on printing what is new, until the capture is over or the reader of the output goes.
@@ -250,7 +230,7 @@ impl Timeline {
         }
         self.operation(opened, message)?;
         writeln!(self.out)?;
-        match json_tree::pretty(&message.raw) {
+        match json_tree::shown(&message.raw) {
             Some(pretty) => writeln!(self.out, "{pretty}")?,
             None => writeln!(self.out, "{}", safe::visible_bytes(&message.raw))?,
         }

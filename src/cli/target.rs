@@ -19,7 +19,7 @@ use crate::mcp::{Session, SessionNumber};
 use crate::pipeline::{Counts, Pipeline};
 use crate::source::file::Files;
 use crate::source::keylog::WithKeyLog;
-use crate::store::{CaptureInfo, CaptureKind, Options, Page, Place, Reader, Summary, Writer};
+use crate::store::{CaptureInfo, CaptureKind, Options, Place, Reader, Summary, Writer};
 
 /// How often a database that cannot be opened is tried again, and how long to wait in between: another program may hold it locked. What is observed
 /// meanwhile waits in the queue.
@@ -95,14 +95,7 @@ impl Opened {
         if let Some(number) = self.session {
             return Ok(self.reader.session(number)?.into_iter().collect());
         }
-        let mut sessions = Vec::new();
-        let mut page = Page::first(1_000);
-        loop {
-            let more = self.reader.sessions(page)?;
-            let Some(last) = more.last().map(|session| session.number) else { return Ok(sessions) };
-            page = Page::from(SessionNumber(last.0 + 1), 1_000);
-            sessions.extend(more);
-        }
+        self.reader.all_sessions().collect()
     }
 
     /// The one session asked for; an error that lists them where there are several.

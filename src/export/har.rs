@@ -26,9 +26,6 @@ use crate::store::{CaptureId, Key, Page, Reader, Scope};
 use body::{Bodies, Content};
 use index::Index;
 
-/// Exchanges that are read at once.
-const PAGE: usize = 1_000;
-
 /// An archive that is being written.
 pub struct Har<'a> {
     out: &'a mut dyn Write,
@@ -83,35 +80,33 @@ impl<'a> Har<'a> {
         };
         let mut bodies = Bodies::new(self.reader, &index);
         let mut connection = None;
-        let mut page = Page::first(PAGE);
-        loop {
-            let exchanges = self.reader.exchanges(session.number, page)?;
-            let Some(last) = exchanges.last() else { break };
-            page = Page::from(ExchangeNumber(last.number.0 + 1), PAGE);
-            for exchange in exchanges.iter().filter(|exchange| wanted(exchange.number)) {
-                let spoken = index.messages(exchange.number);
-                let is_own = match spoken {
-                    [] => !self.written.contains(&exchange.connection),
-                    some => some.iter().any(|(_, _, number)| *number == session.number),
-                };
-                if !is_own {
-                    continue;
-                }
-                if connection.as_ref().is_none_or(|known: &Connection| known.id != exchange.connection) {
-                    connection = self.reader.connection(capture, exchange.connection)?;
-                }
-                let spoken = self.spoken(capture, session.number, spoken)?;
-                let connection = connection.as_ref();
-                let side = connection.and_then(|connection| connection.client).unwrap_or(Side::First);
-                let request = bodies.read(exchange, Direction::ClientToServer, side)?;
-                let response = bodies.read(exchange, Direction::ServerToClient, side.other())?;
-                self.line.clear();
-                let url = url(exchange, connection, index.spoke_https);
-                write_entry(&mut self.line, exchange, (&url, connection), [&request, &response], &spoken);
-                self.out.write_all(if self.is_first { b"\n" } else { b",\n" })?;
-                self.is_first = false;
-                self.out.write_all(&self.line)?;
+        for exchange in self.reader.all_exchanges(session.number) {
+            let exchange = &exchange?;
+            if !wanted(exchange.number) {
+                continue;
             }
+            let spoken = index.messages(exchange.number);
+            let is_own = match spoken {
+                [] => !self.written.contains(&exchange.connection),
+                some => some.iter().any(|(_, _, number)| *number == session.number),
+            };
+            if !is_own {
+                continue;
+            }
+            if connection.as_ref().is_none_or(|known: &Connection| known.id != exchange.connection) {
+                connection = self.reader.connection(capture, exchange.connection)?;
+            }
+            let spoken = self.spoken(capture, session.number, spoken)?;
+            let connection = connection.as_ref();
+            let side = connection.and_then(|connection| connection.client).unwrap_or(Side::First);
+            let request = bodies.read(exchange, Direction::ClientToServer, side)?;
+            let response = bodies.read(exchange, Direction::ServerToClient, side.other())?;
+            self.line.clear();
+            let url = url(exchange, connection, index.spoke_https);
+            write_entry(&mut self.line, exchange, (&url, connection), [&request, &response], &spoken);
+            self.out.write_all(if self.is_first { b"\n" } else { b",\n" })?;
+            self.is_first = false;
+            self.out.write_all(&self.line)?;
         }
         self.written.extend(&session.connections);
         self.index = Some(index);

@@ -13,12 +13,12 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ring::digest;
 
-use super::json::time::write_time;
+use super::json::text::write_time;
 use crate::capture::Time;
-use crate::decode::exchange::{Exchange, ExchangeNumber};
+use crate::decode::exchange::Exchange;
 use crate::findings::{self, Severity};
 use crate::mcp::{Message, MessageNumber, Peers, Session, SessionNumber, facts};
-use crate::store::{FindingRow, Page, Reader, Scope};
+use crate::store::{FindingRow, Reader, Scope};
 use crate::view::outcome::look;
 use crate::view::overview::{self, Line};
 use crate::view::paint::Tone;
@@ -31,9 +31,6 @@ use shown::Shown;
 
 /// Messages that a browser shows without a pause.
 pub const SHOWN: u64 = 20_000;
-
-/// Findings and exchanges that are read at once.
-const PAGE: usize = 1_000;
 
 /// Bytes of a message's text that are shown: a page of many long ones would be too much for a browser.
 const TEXT: usize = 64 << 10;
@@ -173,12 +170,8 @@ impl<'a> Html<'a> {
         let open = if all <= UNFOLDED { " open" } else { "" };
         let counted = counted.collect::<Vec<_>>().join(", ");
         writeln!(self.out, "<details class=\"findings\"{open}><summary><h3>Findings: {counted}</h3></summary>")?;
-        let mut page = Page::first(PAGE);
-        loop {
-            let rows = self.reader.findings(scope, page)?;
-            let Some(last) = rows.last() else { break };
-            page = Page::from(last.number + 1, PAGE);
-            rows.iter().try_for_each(|row| self.finding(session.number, row))?;
+        for row in self.reader.all_findings(scope) {
+            self.finding(session.number, &row?)?;
         }
         Ok(writeln!(self.out, "</details>")?)
     }
@@ -237,12 +230,8 @@ impl<'a> Html<'a> {
     /// As above, or the store cannot be read.
     pub fn end_session(&mut self, session: &Session) -> Result<()> {
         writeln!(self.out, "</div>")?;
-        let mut page = Page::first(PAGE);
         let mut is_first = true;
-        loop {
-            let exchanges = self.reader.exchanges(session.number, page)?;
-            let Some(last) = exchanges.last() else { break };
-            page = Page::from(ExchangeNumber(last.number.0 + 1), PAGE);
+        for exchange in self.reader.all_exchanges(session.number) {
             if std::mem::take(&mut is_first) {
                 writeln!(self.out, "<h3>HTTP exchanges</h3>\n<div class=\"wide\"><table>")?;
                 writeln!(
@@ -250,7 +239,7 @@ impl<'a> Html<'a> {
                     "<tr class=\"head\"><th>#</th><th>at</th><th>request</th><th>status</th><th>sent</th><th>received</th><th>took</th></tr>"
                 )?;
             }
-            exchanges.iter().try_for_each(|exchange| self.exchange(session, exchange))?;
+            self.exchange(session, &exchange?)?;
         }
         if !is_first {
             writeln!(self.out, "</table></div>")?;
@@ -375,7 +364,7 @@ fn write_message(out: &mut dyn Write, message: &Message, start: Time) -> io::Res
 fn write_text(out: &mut dyn Write, message: &Message) -> io::Result<()> {
     let raw: &[u8] = &message.raw;
     let shown = raw.get(..TEXT).unwrap_or(raw);
-    match (shown.len() == raw.len()).then(|| json_tree::pretty(raw)).flatten() {
+    match (shown.len() == raw.len()).then(|| json_tree::shown(raw)).flatten() {
         Some(pretty) => {
             write!(out, "<pre>")?;
             pretty.lines().try_for_each(|line| writeln!(out, "{}", Shown(line)))?;

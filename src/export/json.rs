@@ -2,7 +2,6 @@
 
 mod object;
 pub(super) mod text;
-pub(super) mod time;
 
 pub(super) use object::Object;
 pub(super) use text::{write_digits, write_string};

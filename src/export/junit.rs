@@ -1,10 +1,8 @@
 //! JUnit XML: findings as continuous-integration services show test results. One test case a rule that was broken.
 
-use std::fmt::Write;
-
 use crate::findings::Severity;
 use crate::store::FindingRow;
-use crate::view::safe;
+use crate::view::junit::{self, Case, Outcome};
 
 /// Findings of one rule that a test case tells of; services cut long texts themselves, and worse.
 const TOLD: usize = 100;
@@ -14,32 +12,27 @@ pub fn suite(target: &str, findings: &[(Severity, FindingRow)], fail_on: Option<
     let mut rules: Vec<&str> = findings.iter().map(|(_, row)| row.rule.as_str()).collect();
     rules.sort_unstable();
     rules.dedup();
-    let mut cases = String::new();
-    let mut failures = 0;
-    for rule in &rules {
-        let of_rule: Vec<_> = findings.iter().filter(|(_, row)| row.rule == *rule).collect();
-        let worst = of_rule.iter().map(|(severity, _)| *severity).max().unwrap_or(Severity::Info);
-        let fails = fail_on.is_some_and(|bound| worst >= bound);
-        failures += usize::from(fails);
-        let text: Vec<String> = of_rule.iter().take(TOLD).map(|(severity, row)| line(*severity, row)).collect();
-        let (title, text) = (escaped(&of_rule[0].1.title), escaped(&text.join("\n")));
-        let layer = crate::findings::rule(rule).map_or("", |rule| rule.layer);
-        let body = if fails {
-            format!("<failure message=\"{title}\" type=\"{}\">{text}</failure>", worst.name())
-        } else {
-            format!("<system-out>{text}</system-out>")
-        };
-        let _ =
-            writeln!(cases, "  <testcase classname=\"mcptap.{layer}\" name=\"{}\">{body}</testcase>", escaped(rule));
+    let mut cases: Vec<Case> = rules.into_iter().map(|rule| case(rule, findings, fail_on)).collect();
+    if cases.is_empty() {
+        let (class, name) = ("mcptap".to_owned(), "no findings".to_owned());
+        cases.push(Case { class, name, seconds: None, outcome: Outcome::Passed(String::new()) });
     }
-    if rules.is_empty() {
-        cases.push_str("  <testcase classname=\"mcptap\" name=\"no findings\"/>\n");
-    }
-    format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"{}\" tests=\"{}\" failures=\"{failures}\">\n{cases}</testsuite>\n",
-        escaped(target),
-        rules.len().max(1)
-    )
+    junit::suite(target, &cases)
+}
+
+fn case(rule: &str, findings: &[(Severity, FindingRow)], fail_on: Option<Severity>) -> Case {
+    let of_rule: Vec<_> = findings.iter().filter(|(_, row)| row.rule == rule).collect();
+    let worst = of_rule.iter().map(|(severity, _)| *severity).max().unwrap_or(Severity::Info);
+    let text: Vec<String> = of_rule.iter().take(TOLD).map(|(severity, row)| line(*severity, row)).collect();
+    let text = text.join("\n");
+    let layer = crate::findings::rule(rule).map_or("", |rule| rule.layer);
+    let outcome = if fail_on.is_some_and(|bound| worst >= bound) {
+        let message = of_rule.first().map(|(_, row)| row.title.clone()).unwrap_or_default();
+        Outcome::Failed { kind: worst.name(), message, text }
+    } else {
+        Outcome::Passed(text)
+    };
+    Case { class: format!("mcptap.{layer}"), name: rule.to_owned(), seconds: None, outcome }
 }
 
 fn line(severity: Severity, row: &FindingRow) -> String {
@@ -49,35 +42,9 @@ fn line(severity: Severity, row: &FindingRow) -> String {
     format!("{}: {session}{place}{}", severity.name(), row.text)
 }
 
-/// XML 1.0 section 2.2 forbids most control characters, escaped or not: what acts is made visible first.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for (index, line) in text.split('\n').enumerate() {
-        if index > 0 {
-            escaped.push('\n');
-        }
-        for character in safe::visible(line).chars() {
-            match character {
-                '&' => escaped.push_str("&amp;"),
-                '<' => escaped.push_str("&lt;"),
-                '>' => escaped.push_str("&gt;"),
-                '"' => escaped.push_str("&quot;"),
-                '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
-                other => escaped.push(other),
-            }
-        }
-    }
-    escaped
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn markup_and_control_characters_are_text() {
-        assert_eq!(escaped("a<b>&\"c\"\n\u{1b}[2J"), "a&lt;b&gt;&amp;&quot;c&quot;\n␛[2J");
-    }
 
     #[test]
     fn no_findings_are_one_passed_test() {

@@ -33,9 +33,6 @@ use crate::store::{CaptureId, Key, Page, Reader, Scope};
 
 use attributes::{Attributes, LONGEST, cut};
 
-/// Messages that are read at once.
-const PAGE: usize = 1_000;
-
 /// Requests that wait for their answer. Of more the oldest is written with the answer that is known of it, and later events are not in it.
 const OPEN: usize = 4_096;
 
@@ -69,22 +66,20 @@ pub fn write_session(
     let http = reader.exchanges(session.number, Page::first(1))?.first().map(|exchange| exchange.http_version);
     let resources = [Direction::ClientToServer, Direction::ServerToClient].map(|side| Resource::new(session, side));
     let mut trace = Trace { session, seed: seed(session), http, open: BTreeMap::new(), resources, held: 0, out };
-    let mut page = Page::first(PAGE);
-    loop {
-        let messages = reader.messages(Scope::Session(session.number), page)?;
-        let Some(last) = messages.last() else { break };
-        page = Page::from(Key::new(capture, last.number.0).next(), PAGE);
-        for message in messages.iter().filter(|message| !message.redelivered) {
-            if message.kind == Kind::Request && wanted.is_none_or(|wanted| wanted.contains(&message.number)) {
-                trace.open.insert(message.number, Span::of(message));
-            } else if message.kind == Kind::Notification {
-                trace.hear(message);
-            } else if let Some(span) = message.answers.and_then(|request| trace.open.remove(&request)) {
-                trace.end(span, Some(message))?;
-            }
-            if trace.open.len() > OPEN {
-                trace.end_oldest(reader, capture)?;
-            }
+    for message in reader.all_messages(capture, Scope::Session(session.number), None, None) {
+        let message = message?;
+        if message.redelivered {
+            continue;
+        }
+        if message.kind == Kind::Request && wanted.is_none_or(|wanted| wanted.contains(&message.number)) {
+            trace.open.insert(message.number, Span::of(&message));
+        } else if message.kind == Kind::Notification {
+            trace.hear(&message);
+        } else if let Some(span) = message.answers.and_then(|request| trace.open.remove(&request)) {
+            trace.end(span, Some(&message))?;
+        }
+        if trace.open.len() > OPEN {
+            trace.end_oldest(reader, capture)?;
         }
     }
     while !trace.open.is_empty() {

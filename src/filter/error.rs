@@ -111,27 +111,12 @@ pub(super) fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> V
         .filter_map(|name| {
             // Half a name is often remembered: `port` for `tcp.port`.
             let part = name.rsplit_once('.').is_some_and(|(_, last)| last == lower);
-            let steps = if part { 1 } else { distance(&lower, &name.to_lowercase()) };
+            let steps = if part { 1 } else { strsim::levenshtein(&lower, &name.to_lowercase()) };
             (steps <= (name.chars().count() / 3).max(1)).then_some((steps, name))
         })
         .collect();
     near.sort_by_key(|(steps, _)| *steps);
     near.into_iter().take(3).map(|(_, name)| name.to_owned()).collect()
-}
-
-/// Letters to insert, remove or replace (Levenshtein).
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (position, letter) in one.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], position + 1);
-        for (column, candidate) in other.iter().enumerate() {
-            let replaced = diagonal + usize::from(letter != *candidate);
-            diagonal = row[column + 1];
-            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[other.len()]
 }
 
 #[cfg(test)]

@@ -7,12 +7,9 @@ use anyhow::Result;
 
 use super::texts::Texts;
 use crate::compare::pairing::Side;
+use crate::mcp::Session;
 use crate::mcp::operations::Why;
-use crate::mcp::{MessageNumber, Session};
-use crate::store::{Page, Reader};
-
-/// Messages that are read at once.
-const AHEAD: usize = 1_000;
+use crate::store::Reader;
 
 /// A session to be compared.
 pub struct Compared {
@@ -32,12 +29,8 @@ impl Compared {
     pub fn read(reader: &Reader, session: Session, hashes: &RandomState) -> Result<Compared> {
         let copies = reader.linked(&session, Why::Redirect)?;
         let mut side = Side::new(hashes, copies.into_iter().map(|(_, redirected)| redirected).collect());
-        let mut page = Page::first(AHEAD);
-        loop {
-            let messages = reader.conversation(&session, None, page)?;
-            let Some(last) = messages.last() else { break };
-            page = Page::from(MessageNumber(last.number.0 + 1), AHEAD);
-            messages.iter().for_each(|message| side.take(message));
+        for message in reader.whole_conversation(&session) {
+            side.take(&message?);
         }
         let texts = Texts::open(reader.place(), &session, Arc::default())?;
         Ok(Compared { session, side, texts })

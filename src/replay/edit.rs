@@ -1,42 +1,9 @@
 //! Changing one value inside a JSON text and nothing else: what is sent again keeps the order of members, the numbers and the escapes of the
 //! recording.
 
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 
-use crate::decode::json::{elements, is, members};
-
-/// Where the value at a JSON Pointer (RFC 6901) stands in a text.
-pub fn locate(text: &str, pointer: &str) -> Option<Range<usize>> {
-    let mut at = text;
-    for step in pointer.split('/').skip(1) {
-        let name = step.replace("~1", "/").replace("~0", "~");
-        let mut found = None;
-        if at.starts_with('{') {
-            // Of a name that occurs twice the last one counts.
-            members(at, &mut |key, value| {
-                if is(key, &name) {
-                    found = Some(value);
-                }
-                ControlFlow::Continue(())
-            });
-        } else {
-            let mut left: usize = name.parse().ok()?;
-            elements(at, &mut |value| match left.checked_sub(1) {
-                Some(less) => {
-                    left = less;
-                    ControlFlow::Continue(())
-                }
-                None => {
-                    found = Some(value);
-                    ControlFlow::Break(())
-                }
-            });
-        }
-        at = found?;
-    }
-    let start = at.as_ptr() as usize - text.as_ptr() as usize;
-    Some(start..start + at.len())
-}
+use crate::decode::json::{locate, members};
 
 /// The text with another value at a pointer; unchanged where nothing stands there.
 pub fn replaced(text: &str, pointer: &str, value: &str) -> String {

@@ -11,13 +11,15 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::edit::{locate, replaced};
+use super::edit::replaced;
 use super::plan::StepIndex;
-use crate::compare::difference::{escaped, name_of};
+use crate::compare::difference::name_of;
 use crate::compare::rules::{bare, with_words, words};
+use crate::decode::json::locate;
 use crate::mcp::MessageNumber;
 
 pub use search::Search;
+use search::scan_leaves;
 
 /// Members by which the protocol hands a value back, and what the server calls it: even a short value is evidence there.
 const TOKENS: [(&str, &str); 6] = [
@@ -143,34 +145,6 @@ fn text_of(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Shows each string and number with its path and the name of the member it belongs to.
-fn leaves(value: &Value, visit: &mut dyn FnMut(&str, &str, &Value)) {
-    fn walk(path: &mut String, name: &str, value: &Value, visit: &mut dyn FnMut(&str, &str, &Value)) {
-        let length = path.len();
-        match value {
-            Value::Object(members) => {
-                for (name, value) in members {
-                    path.push('/');
-                    path.push_str(&escaped(name));
-                    walk(path, name, value, visit);
-                    path.truncate(length);
-                }
-            }
-            Value::Array(elements) => {
-                for (index, value) in elements.iter().enumerate() {
-                    path.push('/');
-                    path.push_str(&index.to_string());
-                    walk(path, name, value, visit);
-                    path.truncate(length);
-                }
-            }
-            Value::String(_) | Value::Number(_) => visit(path, name, value),
-            Value::Null | Value::Bool(_) => {}
-        }
-    }
-    walk(&mut String::new(), "", value, visit);
-}
-
 /// The value that stands in the new answer where the old one stood in the recorded; `None` where the evidence does not hold: it is of another kind,
 /// or the old value is still said, at another place.
 fn resolve(origin: &Origin, old: &Value, new: &Value) -> Option<Value> {
@@ -186,11 +160,10 @@ fn is_still_said(origin: &Origin, said: &Value) -> bool {
     // A short token may be the same as anything by accident, but not where it is called the same.
     let (tells, own_name) = (is_telling(&old), origin.path.rsplit('/').next());
     let mut found = false;
-    leaves(said, &mut |_, name, value| {
-        let text = text_of(value);
+    scan_leaves(&said.to_string(), &mut |_, name, text, is_string| {
         found |= text == old && (tells || Some(name) == own_name);
-        let may_hold = tells && !found && value.is_string() && text.len() <= TEXT && text.contains(&old);
-        found |= may_hold && words(&text).into_iter().any(|word| bare(word) == old);
+        let may_hold = tells && !found && is_string && text.len() <= TEXT && text.contains(&old);
+        found |= may_hold && words(text).into_iter().any(|word| bare(word) == old);
     });
     found
 }

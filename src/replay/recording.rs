@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 
 use crate::decode::exchange::Exchange;
 use crate::mcp::{Message, Session};
-use crate::store::{Key, Page, Reader, Scope};
+use crate::store::{Reader, Scope};
 use crate::view::units;
 
 /// Bytes of messages that one recording may have. All of them are held at once, since any may be the next to be asked for; sessions of a thousand
@@ -34,26 +34,16 @@ impl Recording {
         let mut messages: Vec<Message> = Vec::with_capacity(count);
         let mut bytes = 0;
         let Some(capture) = reader.capture_of(session.number)? else { return Ok(Recording { session, messages }) };
-        loop {
-            let page = match messages.last() {
-                Some(last) => Page::from(Key::new(capture, last.number.0).next(), 1_000),
-                None => Page::first(1_000),
-            };
-            let more = reader.messages(Scope::Session(session.number), page)?;
-            if more.is_empty() {
-                return Ok(Recording { session, messages });
-            }
-            bytes += more.iter().map(|message| message.raw.len()).sum::<usize>();
+        for message in reader.all_messages(capture, Scope::Session(session.number), None, None) {
+            let message = message?;
+            bytes += message.raw.len();
             if bytes > BYTES {
                 bail!("session {} is too large to be held: more than {}", session.number.0, units::size(BYTES as u64));
             }
             // Where their bytes were captured is of no use here.
-            messages.extend(more.into_iter().map(|message| Message {
-                packets: Vec::new(),
-                findings: Vec::new(),
-                ..message
-            }));
+            messages.push(Message { packets: Vec::new(), findings: Vec::new(), ..message });
         }
+        Ok(Recording { session, messages })
     }
 }
 
@@ -63,17 +53,14 @@ impl Recording {
 /// The database cannot be read.
 pub fn masked_headers(reader: &Reader, session: &Session) -> Result<Vec<String>> {
     let mut names: Vec<String> = Vec::new();
-    let mut page = Page::first(1_000);
-    loop {
-        let exchanges = reader.exchanges(session.number, page)?;
-        let Some(last) = exchanges.last().map(|exchange| exchange.number) else { return Ok(names) };
-        page = Page::from(crate::decode::exchange::ExchangeNumber(last.0 + 1), 1_000);
-        for name in exchanges.iter().flat_map(masked) {
+    for exchange in reader.all_exchanges(session.number) {
+        for name in masked(&exchange?) {
             if !names.iter().any(|known| known.eq_ignore_ascii_case(name)) {
                 names.push(name.to_owned());
             }
         }
     }
+    Ok(names)
 }
 
 fn masked(exchange: &Exchange) -> impl Iterator<Item = &str> {

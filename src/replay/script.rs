@@ -16,13 +16,10 @@ use super::translate::{Client, Dialect, Era, LEGACY, MODERN, Translated};
 use crate::compare::answer::subject;
 use crate::compare::{Answer, Label};
 use crate::decode::Direction;
+use crate::mcp::Session;
 use crate::mcp::facts::part;
 use crate::mcp::operations::Why;
-use crate::mcp::{MessageNumber, Session};
-use crate::store::{Page, Place, Reader};
-
-/// Messages that are read at once.
-const AHEAD: usize = 1_000;
+use crate::store::{Place, Reader};
 
 /// A recording, read for replay: what is said, and where; not the texts, which stay where they are ([`Texts`]).
 #[derive(Clone, Debug)]
@@ -55,29 +52,24 @@ impl Script {
         let copies = reader.linked(&session, Why::Redirect)?.into_iter().collect();
         let (mut planner, mut search) = (Planner::new(copies), Search::default());
         let (mut effects, mut client, mut early) = (Effects::default(), None, Early::default());
-        let mut page = Page::first(AHEAD);
-        loop {
-            let messages = reader.conversation(&session, None, page)?;
-            let Some(last) = messages.last() else { break };
-            page = Page::from(MessageNumber(last.number.0 + 1), AHEAD);
-            for message in &messages {
-                if message.direction == Direction::ClientToServer {
-                    early.keep(message);
+        for message in reader.whole_conversation(&session) {
+            let message = &message?;
+            if message.direction == Direction::ClientToServer {
+                early.keep(message);
+            }
+            let role = planner.take(message);
+            let told = search.take(message, &role);
+            match role {
+                Role::Step(step) => {
+                    // What hands back a value waits for who gives it; answers that had come are waited for anyway.
+                    told.into_iter().for_each(|told| planner.plan.wait_for(step, told));
+                    client = client.or_else(|| part(message, "params").and_then(Client::of));
                 }
-                let role = planner.take(message);
-                let told = search.take(message, &role);
-                match role {
-                    Role::Step(step) => {
-                        // What hands back a value waits for who gives it; answers that had come are waited for anyway.
-                        told.into_iter().for_each(|told| planner.plan.wait_for(step, told));
-                        client = client.or_else(|| part(message, "params").and_then(Client::of));
-                    }
-                    Role::Answer(step) if planner.plan.steps[step].label.method == "tools/list" => {
-                        let result = part(message, "result").and_then(|result| serde_json::from_str(result).ok());
-                        result.iter().for_each(|result: &Value| effects.learn(result));
-                    }
-                    _ => {}
+                Role::Answer(step) if planner.plan.steps[step].label.method == "tools/list" => {
+                    let result = part(message, "result").and_then(|result| serde_json::from_str(result).ok());
+                    result.iter().for_each(|result: &Value| effects.learn(result));
                 }
+                _ => {}
             }
         }
         let (plan, flow, place, early) = (planner.plan, search.flow, reader.place().clone(), Arc::new(early));

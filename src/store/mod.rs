@@ -12,6 +12,7 @@
 //!
 //! This is the only module with SQL. `schema.sql`, and `schema-2.sql` and `schema-3.sql` on top of it, are the guide to the file.
 
+mod all;
 mod chunk;
 mod codec;
 mod conversation;

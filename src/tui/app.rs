@@ -26,7 +26,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use super::data::{MessageLine, PacketRow, Progress, Request, SessionRow};
-use super::line::Line;
+use super::editor::Editor;
 use super::pages::{List, Pages};
 use super::replay::Replays;
 use super::theme::Theme;
@@ -113,7 +113,7 @@ pub enum Mode {
     #[default]
     Browse,
     /// A line at the bottom.
-    Prompt(Prompt, Line),
+    Prompt(Prompt, Editor),
     /// The help, scrolled by so many lines.
     Help(usize),
     /// The whole text of the selected JSON string, scrolled by so many lines.

@@ -1,9 +1,12 @@
-//! A text of several lines being written: the arguments of a call, header fields.
+//! A text being written: one line (a filter, a search, a command) or several (the arguments of a call, header fields).
 
 use crate::view::safe;
 
 /// Bytes of a text at most: more than anybody edits by hand; what is longer is sent as it was recorded.
 pub const LONGEST: usize = 64 << 10;
+
+/// Bytes of one line at most: as much as a filter may have.
+const LONGEST_LINE: usize = 4_096;
 
 /// Lines that a key for pages goes.
 const PAGE: usize = 10;
@@ -14,12 +17,19 @@ pub struct Editor {
     text: String,
     /// Byte offset, always between two characters.
     cursor: usize,
+    /// Whether there may be more than one line.
+    has_lines: bool,
 }
 
 impl Editor {
-    /// This text, the cursor before it.
-    pub fn new(text: &str) -> Editor {
-        Editor { text: text.to_owned(), cursor: 0 }
+    /// One line, the cursor behind it.
+    pub fn line(text: &str) -> Editor {
+        Editor { text: text.to_owned(), cursor: text.len(), has_lines: false }
+    }
+
+    /// A text of any number of lines, the cursor before it.
+    pub fn lines(text: &str) -> Editor {
+        Editor { text: text.to_owned(), cursor: 0, has_lines: true }
     }
 
     /// What is written.
@@ -33,6 +43,11 @@ impl Editor {
         self
     }
 
+    /// The cursor: a byte offset.
+    pub fn cursor(&self) -> usize {
+        self.cursor
+    }
+
     /// The line and the column of the cursor, in columns of the screen.
     pub fn position(&self) -> (usize, usize) {
         let before = &self.text[..self.cursor];
@@ -43,6 +58,7 @@ impl Editor {
     /// Does what a key does to a text; false where it does nothing.
     pub fn key(&mut self, key: &str) -> bool {
         match key {
+            "up" | "down" | "pgup" | "pgdn" | "enter" if !self.has_lines => return false,
             "left" => self.cursor = self.before(),
             "right" => self.cursor = self.behind(),
             "up" => self.lines_up(1),
@@ -61,6 +77,11 @@ impl Editor {
             "delete" => self.remove(self.cursor, self.behind()),
             "ctrl-u" => self.remove(self.start(), self.cursor),
             "ctrl-k" => self.remove(self.cursor, self.end()),
+            "ctrl-w" => {
+                let written = self.text[self.start()..self.cursor].trim_end();
+                let word = written.rfind(char::is_whitespace).map_or(0, |at| at + 1);
+                self.remove(self.start() + word, self.cursor);
+            }
             "space" => self.insert(" "),
             key if key.chars().count() == 1 => self.insert(key),
             _ => return false,
@@ -68,13 +89,21 @@ impl Editor {
         true
     }
 
-    /// Writes at the cursor. Control characters (of a pasted text) become blanks, but for the ends of lines.
+    /// Puts `text` in place of what stands from byte `start` to the cursor.
+    pub fn complete(&mut self, start: usize, text: &str) {
+        if self.text.is_char_boundary(start) && start <= self.cursor {
+            self.remove(start, self.cursor);
+            self.insert(text);
+        }
+    }
+
+    /// Writes at the cursor. Control characters (of a pasted text) become blanks, but for the ends of lines where there may be lines.
     pub fn insert(&mut self, text: &str) {
-        if self.text.len() + text.len() > LONGEST {
+        if self.text.len() + text.len() > if self.has_lines { LONGEST } else { LONGEST_LINE } {
             return;
         }
-        let text = text.replace("\r\n", "\n");
-        let text: String = text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect();
+        let is_kept = |c: char| !c.is_control() || self.has_lines && c == '\n';
+        let text: String = text.replace("\r\n", "\n").chars().map(|c| if is_kept(c) { c } else { ' ' }).collect();
         self.text.insert_str(self.cursor, &text);
         self.cursor += text.len();
     }
@@ -138,7 +167,7 @@ mod tests {
     use super::*;
 
     fn typed(text: &str, keys: &[&str]) -> Editor {
-        let mut editor = Editor::new(text);
+        let mut editor = Editor::lines(text);
         for key in keys {
             editor.key(key);
         }
@@ -158,10 +187,36 @@ mod tests {
 
     #[test]
     fn what_is_pasted_keeps_its_lines_and_nothing_that_acts() {
-        let mut editor = Editor::default();
+        let mut editor = Editor::lines("");
         editor.insert("a\r\n\u{1b}b");
         assert_eq!(editor.text(), "a\n b");
         editor.insert(&"x".repeat(LONGEST));
         assert_eq!(editor.text(), "a\n b", "too long");
+    }
+
+    fn line(keys: &[&str]) -> Editor {
+        let mut line = Editor::line("");
+        for key in keys {
+            line.key(key);
+        }
+        line
+    }
+
+    #[test]
+    fn a_line_is_written_and_corrected() {
+        assert_eq!(line(&["a", "b", "left", "ü", "backspace", "backspace"]).text(), "b");
+        assert_eq!(line(&["天", "気", "left", "x"]).text(), "天x気");
+        assert_eq!(line(&["天", "気"]).position().1, 4);
+        assert_eq!(line(&["a", "space", "b", "c", "ctrl-w"]).text(), "a ");
+        assert_eq!(line(&["a", "b", "ctrl-u", "c", "home", "delete"]).text(), "");
+    }
+
+    #[test]
+    fn a_completion_replaces_the_word_begun() {
+        let mut line = Editor::line("kind = re");
+        line.complete(7, "request");
+        assert_eq!((line.text(), line.cursor()), ("kind = request", 14));
+        line.insert("\n\u{1b}");
+        assert_eq!(line.text(), "kind = request  ");
     }
 }

@@ -3,13 +3,14 @@
 //! Nodes are ranges of the text, so each has its bytes, and through them its packets. Opening a node walks its own text once; nesting
 //! never grows the stack. The text was checked before ([`Tree::new`]), so the walk need not doubt it.
 
-mod scan;
 #[cfg(test)]
 mod tests;
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use serde_json::value::RawValue;
+
+use crate::decode::json;
 
 /// Children shown of one node: a list of a million is searched and exported, not scrolled through.
 pub const CHILDREN: usize = 5_000;
@@ -66,6 +67,10 @@ pub struct Node {
 }
 
 impl Node {
+    fn new(depth: usize, name: Name, parent: Option<usize>, value: Range<usize>, json: &str) -> Node {
+        Node { depth, name, kind: kind(json), value, open: false, parent, children: None }
+    }
+
     /// Where it stands, with its name.
     pub fn range(&self) -> Range<usize> {
         match &self.name {
@@ -93,9 +98,7 @@ impl Tree {
         let json: &RawValue = serde_json::from_slice(text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)).ok()?;
         // A raw value starts at its first byte that is no blank, and is a part of the text.
         let start = json.get().as_ptr() as usize - text.as_ptr() as usize;
-        let (end, kind) = scan::value(text, start);
-        let root =
-            Node { depth: 0, name: Name::Root, value: start..end, kind, open: false, parent: None, children: None };
+        let root = Node::new(0, Name::Root, None, start..start + json.get().len(), json.get());
         let mut tree = Tree { nodes: vec![root], rows: Vec::new() };
         tree.unfold(text, ROWS_AT_FIRST);
         Some(tree)
@@ -188,17 +191,26 @@ impl Tree {
             return;
         }
         if open && node.children.is_none() {
-            let (depth, start) = (node.depth + 1, self.nodes.len());
-            let children = scan::children(text, node.value.start, CHILDREN);
-            self.nodes.extend(children.into_iter().map(|child| Node {
-                depth,
-                name: child.name,
-                value: child.value,
-                kind: child.kind,
-                open: false,
-                parent: Some(index),
-                children: None,
-            }));
+            let (kind, depth, start, place) = (node.kind, node.depth + 1, self.nodes.len(), node.value.start);
+            let json =
+                text.get(node.value.clone()).and_then(|value| std::str::from_utf8(value).ok()).unwrap_or_default();
+            let range = |part: &str| {
+                let at = place + part.as_ptr() as usize - json.as_ptr() as usize;
+                at..at + part.len()
+            };
+            let mut add = |name: Option<&str>, value: &str| {
+                let count = self.nodes.len() - start;
+                if count == CHILDREN {
+                    return ControlFlow::Break(());
+                }
+                let name = name.map_or(Name::Element(count), |name| Name::Member(range(name)));
+                self.nodes.push(Node::new(depth, name, Some(index), range(value), value));
+                ControlFlow::Continue(())
+            };
+            match kind {
+                Kind::Object(_) => json::members(json, &mut |name, value| add(Some(name), value)),
+                _ => json::elements(json, &mut |value| add(None, value)),
+            };
             self.nodes[index].children = Some(start..self.nodes.len());
         }
         self.nodes[index].open = open;
@@ -219,6 +231,27 @@ impl Tree {
 
     fn row_of(&self, index: usize) -> Option<usize> {
         self.rows.iter().position(|row| *row == index)
+    }
+}
+
+/// What a value is; its members or elements are counted.
+fn kind(json: &str) -> Kind {
+    let mut count = 0;
+    let mut one = || {
+        count += 1;
+        ControlFlow::Continue(())
+    };
+    match json.as_bytes().first() {
+        Some(b'{') => {
+            json::members(json, &mut |_, _| one());
+            Kind::Object(count)
+        }
+        Some(b'[') => {
+            json::elements(json, &mut |_| one());
+            Kind::Array(count)
+        }
+        Some(b'"') => Kind::String,
+        _ => Kind::Plain,
     }
 }
 

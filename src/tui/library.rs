@@ -284,8 +284,8 @@ impl Library {
         let odd = |row: &MessageRow| row.findings > 0 || calls::failed(row);
         let first = match filter {
             "" => after as u64 + 2,
-            _ => match self.matches(session, filter)?.page_from(after + 1).first() {
-                Some(position) => *position,
+            _ => match self.matches(session, filter)?.position_of(after + 1) {
+                Some(position) => position,
                 None => return Ok(None),
             },
         };

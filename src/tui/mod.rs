@@ -22,7 +22,6 @@ pub mod json;
 pub mod keys;
 pub mod layout;
 pub mod library;
-pub mod line;
 pub mod pages;
 pub mod pane;
 mod reader;

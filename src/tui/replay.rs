@@ -11,7 +11,6 @@
 
 pub mod beside;
 pub mod form;
-pub mod json_text;
 pub mod options;
 pub mod run;
 pub mod runner;

@@ -1,80 +1,120 @@
-//! JSON over several lines, members in the order and spelling of the text, safe for a terminal.
+//! JSON over several lines and on one: only blanks change, so that numbers, escapes and the order of members stay as they were written.
+
+use crate::decode::json::{closing_quote, is_json};
 
 use super::safe;
 
-/// Blanks for each level.
+/// Columns by which what is inside stands further right, and the levels that still do: beyond them no screen has room.
 const INDENT: usize = 2;
+const LEVELS: usize = 60;
 
-/// The text over several lines; `None` where it is no JSON. Nothing is parsed into values: numbers and escapes stay as they are.
-pub fn pretty(text: &[u8]) -> Option<String> {
-    let text = std::str::from_utf8(text).ok()?;
-    serde_json::from_str::<serde::de::IgnoredAny>(text).ok()?;
-    let mut out = String::with_capacity(text.len() * 2);
-    let mut depth: usize = 0;
-    let mut rest = text.chars().peekable();
-    let mut string = String::new();
-    while let Some(c) = rest.next() {
-        match c {
-            '"' => {
-                string.clear();
-                string.push('"');
-                let mut escaped = false;
-                for c in rest.by_ref() {
-                    string.push(c);
-                    match c {
-                        _ if escaped => escaped = false,
-                        '\\' => escaped = true,
-                        '"' => break,
-                        _ => {}
-                    }
-                }
-                out.push_str(&safe::visible(&string));
-            }
-            '{' | '[' => {
-                while rest.next_if(|next| next.is_ascii_whitespace()).is_some() {}
-                out.push(c);
-                match rest.next_if(|next| matches!(next, '}' | ']')) {
-                    Some(close) => out.push(close),
-                    None => {
-                        depth += 1;
-                        line(&mut out, depth);
-                    }
-                }
-            }
-            '}' | ']' => {
-                depth = depth.saturating_sub(1);
-                line(&mut out, depth);
-                out.push(c);
-            }
-            ',' => {
-                out.push(c);
-                line(&mut out, depth);
-            }
-            ':' => out.push_str(": "),
-            c if c.is_ascii_whitespace() => {}
-            c => out.push(c),
-        }
-    }
-    Some(out)
+/// One member or element a line, safe for a terminal; `None` where the text is no JSON.
+pub fn shown(text: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(text).ok().filter(|text| is_json(text))?;
+    let lines: Vec<_> = pretty(text).split('\n').map(|line| safe::visible(line).into_owned()).collect();
+    Some(lines.join("\n"))
 }
 
-fn line(out: &mut String, depth: usize) {
-    out.push('\n');
-    // Deep nesting is shown flat beyond what a screen is wide.
-    out.extend(std::iter::repeat_n(' ', depth.min(60) * INDENT));
+/// One member or element a line.
+pub fn pretty(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() * 2);
+    let mut depth = 0_usize;
+    let new_line = |out: &mut String, depth: usize| {
+        out.push('\n');
+        out.extend(std::iter::repeat_n(' ', INDENT * depth.min(LEVELS)));
+    };
+    let mut tokens = tokens(text).peekable();
+    while let Some(token) = tokens.next() {
+        match token {
+            "{" | "[" => {
+                out.push_str(token);
+                match tokens.next_if(|next| matches!(*next, "}" | "]")) {
+                    Some(closing) => out.push_str(closing),
+                    None => {
+                        depth += 1;
+                        new_line(&mut out, depth);
+                    }
+                }
+            }
+            "}" | "]" => {
+                depth = depth.saturating_sub(1);
+                new_line(&mut out, depth);
+                out.push_str(token);
+            }
+            "," => {
+                out.push_str(token);
+                new_line(&mut out, depth);
+            }
+            ":" => out.push_str(": "),
+            token => out.push_str(token),
+        }
+    }
+    out
+}
+
+/// Without blanks between values: on STDIO a message is one line ("Messages are delimited by newlines, and MUST NOT contain embedded
+/// newlines", 2025-06-18 basic/transports).
+pub fn compact(text: &str) -> String {
+    tokens(text).collect()
+}
+
+/// The strings of a text, and one by one the other characters, without the blanks between them.
+fn tokens(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        rest = rest.trim_ascii_start();
+        let end = match rest.chars().next()? {
+            '"' => (closing_quote(rest.as_bytes(), 1).0 + 1).min(rest.len()),
+            other => other.len_utf8(),
+        };
+        let (token, behind) = rest.split_at(end);
+        rest = behind;
+        Some(token)
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
     fn members_keep_their_order_and_spelling() {
-        let said = pretty(br#"{"b":1.0,"a":[],"c":[1,{"d":"x\u001b, {"}]}"#).unwrap();
+        let text = shown(br#"{"b":1.0,"a":[],"c":[1,{"d":"x\u001b, {"}]}"#).unwrap();
         assert_eq!(
-            said,
+            text,
             "{\n  \"b\": 1.0,\n  \"a\": [],\n  \"c\": [\n    1,\n    {\n      \"d\": \"x\\u001b, {\"\n    }\n  ]\n}"
         );
-        assert_eq!(pretty(b"no"), None);
+        assert_eq!(shown("\"\u{9b}\"".as_bytes()).unwrap(), "\"⟦U+009B⟧\"");
+        assert_eq!(shown(b"no"), None);
+    }
+
+    #[test]
+    fn only_blanks_change() {
+        let text = r#"{"b" : [1.0, 2e400, {}], "a":"\" , \u0041", "c":[ ]}"#;
+        insta::assert_snapshot!(pretty(text), @r#"
+        {
+          "b": [
+            1.0,
+            2e400,
+            {}
+          ],
+          "a": "\" , \u0041",
+          "c": []
+        }
+        "#);
+        assert_eq!(compact(&pretty(text)), r#"{"b":[1.0,2e400,{}],"a":"\" , \u0041","c":[]}"#);
+    }
+
+    proptest! {
+        /// Whatever is written, JSON or not: the same text but for blanks, on one line.
+        #[test]
+        fn nothing_is_lost(text in r#"[\[\]{}:, \n"\\a1]{0,40}"#) {
+            prop_assert_eq!(compact(&pretty(&text)), compact(&text));
+            if serde_json::from_str::<serde_json::Value>(&text).is_ok() {
+                prop_assert!(!compact(&text).contains('\n'));
+            }
+        }
     }
 }

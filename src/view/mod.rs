@@ -2,6 +2,7 @@
 
 pub mod command_line;
 pub mod json_tree;
+pub mod junit;
 pub mod latencies;
 pub mod layers;
 pub mod outcome;

@@ -127,16 +127,11 @@ impl Lines {
 
     /// A finding in one line.
     pub fn finding(&self, finding: &Finding) -> String {
-        let tone = match finding.severity {
-            Severity::Error => Tone::Error,
-            Severity::Warning => Tone::Warning,
-            Severity::Info => Tone::Dim,
-        };
         let packets = packets(&finding.packets);
         let gap = if packets.is_empty() { "" } else { "  " };
         format!(
             "        {} {}: {}{gap}{}",
-            self.paint.paint(tone, &format!("! {}", finding.rule.severity.name())),
+            self.paint.paint(finding.severity.into(), &format!("! {}", finding.rule.severity.name())),
             finding.rule.id,
             safe::visible(&finding.text),
             self.paint.paint(Tone::Dim, &packets),

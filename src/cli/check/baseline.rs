@@ -16,7 +16,7 @@ use crate::findings::baseline::{Drift, compare};
 use crate::mcp::contract::TOOLS;
 use crate::mcp::facts::part;
 use crate::mcp::{Message, Peers, Session, SessionNumber};
-use crate::store::{CaptureId, FindingRow, Page, Scope};
+use crate::store::{CaptureId, FindingRow, Scope};
 
 /// Servers by name, and their tools by name.
 pub type Servers = BTreeMap<String, BTreeMap<String, Value>>;
@@ -80,7 +80,6 @@ type Listings = BTreeMap<String, (BTreeMap<String, Value>, Listed)>;
 
 /// Each server's tools, and the message that listed them last. A page that follows another adds to it.
 fn listings(opened: &Opened) -> Result<Listings> {
-    const PAGE: usize = 1_000;
     let filter: Filter = "method = tools/list and kind = response".parse()?;
     let sessions: BTreeMap<SessionNumber, Session> =
         opened.sessions()?.into_iter().map(|session| (session.number, session)).collect();
@@ -89,40 +88,36 @@ fn listings(opened: &Opened) -> Result<Listings> {
     let mut servers: Listings = BTreeMap::new();
     // Sessions whose last page said that there is more.
     let mut open = BTreeSet::new();
-    let mut page = Page::first(PAGE);
-    loop {
-        let rows = opened.reader.matching(&filter, scope, page)?;
-        let Some(last) = rows.last() else { return Ok(servers) };
-        page = Page::from(last.key().next(), PAGE);
-        for row in rows {
-            let Some(session) = sessions.get(&row.session) else { continue };
-            let Some(message) = opened.reader.message(row.key())? else { continue };
-            let Some(result) = part(&message, "result").filter(|_| message.kind == Kind::Response) else { continue };
-            let result = Object::read(result);
-            let read = json::array(result.get("tools").unwrap_or_default(), TOOLS);
-            let tools = read.into_iter().filter_map(|tool| {
-                let value: Value = serde_json::from_str(tool).ok()?;
-                Some((value.get("name")?.as_str()?.to_owned(), value))
-            });
-            let goes_on = open.remove(&session.number);
-            if result.get("nextCursor").is_some_and(|cursor| cursor != "null") {
-                open.insert(session.number);
+    for row in opened.reader.all_matching(&filter, scope) {
+        let row = row?;
+        let Some(session) = sessions.get(&row.session) else { continue };
+        let Some(message) = opened.reader.message(row.key())? else { continue };
+        let Some(result) = part(&message, "result").filter(|_| message.kind == Kind::Response) else { continue };
+        let result = Object::read(result);
+        let read = json::array(result.get("tools").unwrap_or_default(), TOOLS);
+        let tools = read.into_iter().filter_map(|tool| {
+            let value: Value = serde_json::from_str(tool).ok()?;
+            Some((value.get("name")?.as_str()?.to_owned(), value))
+        });
+        let goes_on = open.remove(&session.number);
+        if result.get("nextCursor").is_some_and(|cursor| cursor != "null") {
+            open.insert(session.number);
+        }
+        let tools: Vec<(String, Value)> = tools.collect();
+        let listed = Listed { session: session.clone(), message };
+        match servers.entry(name(session)) {
+            Entry::Vacant(place) => {
+                place.insert((tools.into_iter().collect(), listed));
             }
-            let tools: Vec<(String, Value)> = tools.collect();
-            let listed = Listed { session: session.clone(), message };
-            match servers.entry(name(session)) {
-                Entry::Vacant(place) => {
-                    place.insert((tools.into_iter().collect(), listed));
+            Entry::Occupied(mut known) => {
+                let (known, at) = known.get_mut();
+                if !goes_on {
+                    known.clear();
                 }
-                Entry::Occupied(mut known) => {
-                    let (known, at) = known.get_mut();
-                    if !goes_on {
-                        known.clear();
-                    }
-                    known.extend(tools);
-                    *at = listed;
-                }
+                known.extend(tools);
+                *at = listed;
             }
         }
     }
+    Ok(servers)
 }

@@ -4,14 +4,18 @@
 //! The text is one that was read before, as a message is before it is one ([`is_json`] reads any other): nothing is checked
 //! twice. Of a text that is no JSON the steps say something or nothing, and never more than stands in it.
 
-pub mod check;
+mod quotes;
 pub mod scan;
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::fmt;
 use std::ops::{ControlFlow, Range};
 
-use serde::de::IgnoredAny;
+use serde::de::{Deserializer, IgnoredAny, Visitor};
+
+pub use quotes::closing_quote;
+use scan::{Reader, Stop};
 
 /// Blanks of JSON (RFC 8259 section 2).
 pub const BLANK: [char; 4] = [' ', '\t', '\n', '\r'];
@@ -20,47 +24,39 @@ pub const BLANK: [char; 4] = [' ', '\t', '\n', '\r'];
 ///
 /// Returns whether the object was read to its end and nothing followed it. A value at which the text ends is not shown.
 pub fn members<'a>(object: &'a str, visit: &mut dyn FnMut(&'a str, &'a str) -> ControlFlow<()>) -> bool {
-    let Some(mut members) = scan::Members::of(object, scan::blanks(object, 0)) else { return false };
-    while let Some((name, _, start)) = members.next_member() {
-        members.at = scan::end_of_value(object, start);
-        match object.get(start..members.at) {
-            Some(value) if !value.is_empty() && members.at < object.len() => {
-                if visit(name, value).is_break() {
-                    return false;
-                }
-            }
-            _ => return false,
+    let mut reader = Reader::trusting(object, 0);
+    let mut read = || {
+        reader.blanks();
+        reader.enter(b'{')?;
+        while let Some((name, _)) = reader.name()? {
+            show(object, reader.value()?, |value| visit(name, value))?;
         }
-    }
-    members.closed && scan::blanks(object, members.at) == object.len()
+        reader.end()
+    };
+    read().is_ok()
 }
 
 /// Shows each element of an array to `visit`, as JSON text, until it breaks.
 ///
 /// Returns whether the array was read to its end and nothing followed it. An element at which the text ends is not shown.
 pub fn elements<'a>(array: &'a str, visit: &mut dyn FnMut(&'a str) -> ControlFlow<()>) -> bool {
-    let bytes = array.as_bytes();
-    let start = scan::blanks(array, 0);
-    if bytes.get(start) != Some(&b'[') {
-        return false;
-    }
-    let mut at = scan::blanks(array, start + 1);
-    while bytes.get(at).is_some_and(|byte| *byte != b']') {
-        let end = scan::end_of_value(array, at);
-        match array.get(at..end) {
-            Some(value) if !value.is_empty() && end < array.len() => {
-                if visit(value).is_break() {
-                    return false;
-                }
-            }
-            _ => return false,
+    let mut reader = Reader::trusting(array, 0);
+    let mut read = || {
+        reader.blanks();
+        reader.enter(b'[')?;
+        while reader.element()? {
+            show(array, reader.value()?, &mut *visit)?;
         }
-        at = scan::blanks(array, end);
-        if bytes.get(at) == Some(&b',') {
-            at = scan::blanks(array, at + 1);
-        }
+        reader.end()
+    };
+    read().is_ok()
+}
+
+fn show<'a>(text: &'a str, value: Range<usize>, visit: impl FnOnce(&'a str) -> ControlFlow<()>) -> Result<(), Stop> {
+    match text.get(value.clone()) {
+        Some(shown) if value.end < text.len() && visit(shown).is_continue() => Ok(()),
+        _ => Err(Stop::NotJson),
     }
-    at < bytes.len() && scan::blanks(array, at + 1) == array.len()
 }
 
 /// The value of a member. Where a name occurs twice the last one counts, as in JavaScript and Python.
@@ -73,6 +69,39 @@ pub fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
         ControlFlow::Continue(())
     });
     last.filter(|_| whole)
+}
+
+/// Where the value at a JSON Pointer (RFC 6901) stands in a text.
+pub fn locate(text: &str, pointer: &str) -> Option<Range<usize>> {
+    let mut at = text.trim_start_matches(BLANK);
+    for step in pointer.split('/').skip(1) {
+        let name = step.replace("~1", "/").replace("~0", "~");
+        let mut found = None;
+        if at.starts_with('{') {
+            // Of a name that occurs twice the last one counts.
+            members(at, &mut |key, value| {
+                if is(key, &name) {
+                    found = Some(value);
+                }
+                ControlFlow::Continue(())
+            });
+        } else {
+            let mut left: usize = name.parse().ok()?;
+            elements(at, &mut |value| match left.checked_sub(1) {
+                Some(less) => {
+                    left = less;
+                    ControlFlow::Continue(())
+                }
+                None => {
+                    found = Some(value);
+                    ControlFlow::Break(())
+                }
+            });
+        }
+        at = found?;
+    }
+    let start = at.as_ptr() as usize - text.as_ptr() as usize;
+    Some(start..start + at.len())
 }
 
 /// Where the members of an object stand: their names with quotes, and their values, from the start of the object's text.
@@ -96,23 +125,13 @@ impl Index {
         }
     }
 
-    /// Of a text, in one pass; empty where that is no object, or too long to be one (4 GiB).
+    /// Of a text, in one pass; empty where that is no object.
     pub fn of(text: &str) -> Index {
-        let mut found = Vec::new();
-        if !text.starts_with('{') || u32::try_from(text.len()).is_err() {
-            return Index::default();
+        let mut reader = Reader::trusting(text, 0);
+        match reader.object() {
+            Ok((_, index)) if reader.end().is_ok() => index,
+            _ => Index::default(),
         }
-        let range = |part: &str| {
-            let start = part.as_ptr() as usize - text.as_ptr() as usize;
-            start as u32..(start + part.len()) as u32
-        };
-        let whole = members(text, &mut |name, value| {
-            if found.len() < Self::MEMBERS {
-                found.push((range(name), range(value)));
-            }
-            ControlFlow::Continue(())
-        });
-        if whole { Index(found) } else { Index::default() }
     }
 }
 
@@ -213,6 +232,30 @@ pub fn string(json: &str) -> Option<Cow<'_, str>> {
     Some(serde_json::from_str::<String>(json).map_or(Cow::Borrowed(inside), Cow::Owned))
 }
 
+/// What a JSON string says, half a surrogate pair as U+FFFD; `None` for any other value.
+pub fn string_lossy(json: &str) -> Option<Cow<'_, str>> {
+    // serde_json refuses half a character as a `str`, and gives it as bytes that are no UTF-8.
+    struct Bytes;
+
+    impl Visitor<'_> for Bytes {
+        type Value = String;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a string")
+        }
+
+        fn visit_bytes<E>(self, bytes: &[u8]) -> Result<String, E> {
+            Ok(String::from_utf8_lossy(bytes).into_owned())
+        }
+    }
+
+    let inside = json.strip_prefix('"')?.strip_suffix('"')?;
+    if !inside.contains('\\') {
+        return Some(Cow::Borrowed(inside));
+    }
+    serde_json::Deserializer::from_str(json).deserialize_bytes(Bytes).ok().map(Cow::Owned)
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -235,6 +278,17 @@ mod tests {
         assert_eq!(member(r#"{"\ud800":1,"b":"\ud800"}"#, "b"), Some(r#""\ud800""#));
         assert_eq!(string(r#""\ud800""#).as_deref(), Some(r"\ud800"));
         assert_eq!(string(r#""a\n\u00e9""#).as_deref(), Some("a\né"));
+    }
+
+    #[test]
+    fn a_pointer_means_a_place_in_the_text() {
+        let text = r#" {"a/b":[10, {"~":"x"} ,[]],"c":null}"#;
+        let at = |pointer| locate(text, pointer).map(|range| &text[range]);
+        assert_eq!(at("/a~1b/1/~0"), Some("\"x\""));
+        assert_eq!(at("/a~1b/0"), Some("10"));
+        assert_eq!(at("/a~1b/2"), Some("[]"));
+        assert_eq!(at("/c"), Some("null"));
+        assert_eq!([at("/a~1b/3"), at("/a~1b/2/0"), at("/c/d"), at("/d")], [None; 4]);
     }
 
     #[test]

@@ -1,24 +1,24 @@
 //! The JSON-RPC envelope, lossless: where each member stands in the text, never re-serialised.
 //!
-//! One pass checks the text and finds the members; of a text that is no JSON, serde_json says why (`members.rs`). What a message is follows from which
+//! One pass checks the text and finds the members; of a text that is no JSON, serde_json says why. What a message is follows from which
 //! members are there (JSON-RPC 2.0, sections 4 to 6), judged leniently: an analyzer has to show what was sent, and leaves blame to findings.
 
 mod fuzz;
-mod members;
 #[cfg(test)]
 mod tests;
 
 use std::borrow::Cow;
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::json::check::{Reader, Stop};
-use super::json::{Index, member};
+use super::json::scan::{Kind as Value, Reader, Stop};
+use super::json::{Index, member, string_lossy};
 use super::raw::Raw;
 pub use fuzz::fuzz_jsonrpc;
-use members::{check_object, each_element, range_in, unescaped};
 
 /// What a JSON value is as a JSON-RPC message, judged leniently: a missing `jsonrpc` member is a finding, not a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -142,13 +142,10 @@ fn read_text(text: &str, json_depth: usize, batch: usize) -> Parsed {
     // RFC 8259 section 8.1: "implementations that parse JSON texts MAY ignore the presence of a byte order mark rather
     // than treating it as an error."
     let json = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let parsed = match first_byte(json) {
-        Some(b'[') => read_batch(text, json, json_depth, batch),
-        Some(b'{') => read_object(text, json, json_depth).map(Parsed::Single),
-        _ => Err(match serde_json::from_str::<&RawValue>(json) {
-            Ok(_) => Fault::NotAMessage,
-            Err(error) => not_json(text, json, &error),
-        }),
+    let parsed = match Reader::checking(json, 0).kind() {
+        Some(Value::Array) => read_batch(text, json, json_depth, batch),
+        Some(Value::Object) => read_object(text, json, json_depth).map(Parsed::Single),
+        _ => Err(not_json(text, json).unwrap_or(Fault::NotAMessage)),
     };
     parsed.unwrap_or_else(Parsed::Invalid)
 }
@@ -166,27 +163,30 @@ pub fn is_certain(text: &[u8], json_depth: usize, batch: usize) -> bool {
     }
 }
 
-/// The first byte that is no blank (RFC 8259 section 2: space, tab, line feed, carriage return).
-fn first_byte(json: &str) -> Option<u8> {
-    json.bytes().find(|byte| !matches!(byte, b' ' | b'\t' | b'\n' | b'\r'))
-}
-
 /// JSON-RPC 2.0 section 6: "To send several Request objects at the same time, the Client MAY send an Array filled with
 /// Request objects." An empty one is an error to answer, yet what was sent is a batch.
 fn read_batch(text: &str, json: &str, json_depth: usize, batch: usize) -> Result<Parsed, Fault> {
     let mut members = Vec::new();
     let mut excess: Option<Range<usize>> = None;
-    let read = each_element(json, |element| {
-        let range = range_in(text, element);
-        if members.len() == batch {
-            excess.get_or_insert(range.clone()).end = range.end;
-        } else if element.starts_with('{') {
-            members.push((range, read_object(element, element, json_depth)));
-        } else {
-            members.push((range, Err(Fault::NotAMessage)));
+    let place = range_in(text, json).start;
+    let mut reader = Reader::checking(json, usize::MAX);
+    let mut read = || {
+        reader.enter(b'[')?;
+        while reader.element()? {
+            let value = reader.value()?;
+            let element = json.get(value.clone()).ok_or(Stop::NotJson)?;
+            let range = place + value.start..place + value.end;
+            if members.len() == batch {
+                excess.get_or_insert(range.clone()).end = range.end;
+            } else if element.starts_with('{') {
+                members.push((range, read_object(element, element, json_depth)));
+            } else {
+                members.push((range, Err(Fault::NotAMessage)));
+            }
         }
-    });
-    read.map_err(|error| not_json(text, json, &error))?;
+        reader.end()
+    };
+    read().or_else(|_| not_json(text, json).map_or(Ok(()), Err))?;
     members.extend(excess.map(|range| (range, Err(Fault::NotAMessage))));
     Ok(Parsed::Batch(members))
 }
@@ -194,15 +194,14 @@ fn read_batch(text: &str, json: &str, json_depth: usize, batch: usize) -> Result
 /// Reads `json`, an object; ranges count from the start of `text`, which `json` is a part of.
 fn read_object(text: &str, json: &str, json_depth: usize) -> Result<Envelope, Fault> {
     let place = range_in(text, json).start;
-    let (mut envelope, bodies) = members_of(json, place, json_depth).map_err(|stop| match check_object(json) {
-        Err(error) => not_json(text, json, &error),
-        Ok(()) => {
+    let (mut envelope, bodies) = members_of(json, place, json_depth).map_err(|stop| {
+        not_json(text, json).unwrap_or_else(|| {
             debug_assert_eq!(stop, Stop::TooDeep);
             Fault::TooDeep
-        }
+        })
     })?;
     let value = |range: &Option<Range<usize>>| range.clone().and_then(|range| text.get(range));
-    envelope.method_name = value(&envelope.method).and_then(unescaped).map(Arc::from);
+    envelope.method_name = value(&envelope.method).and_then(string_lossy).map(Arc::from);
     let kind = judge(&envelope, value(&envelope.error)).ok_or(Fault::NotAMessage)?;
     let [params, result, error] = bodies;
     envelope.body = match kind {
@@ -220,13 +219,12 @@ fn members_of(json: &str, place: usize, json_depth: usize) -> Result<(Envelope, 
     let mut envelope = Envelope::default();
     let mut bodies: [Index; 3] = Default::default();
     let mut others: Vec<Cow<'_, str>> = Vec::new();
-    let mut reader = Reader::new(json, json_depth);
-    reader.enter()?;
-    let mut is_first = true;
-    while let Some((token, escaped)) = reader.name(std::mem::take(&mut is_first))? {
+    let mut reader = Reader::checking(json, json_depth);
+    reader.enter(b'{')?;
+    while let Some((token, escaped)) = reader.name()? {
         let name = match token.get(1..token.len() - 1) {
             Some(name) if !escaped => Cow::Borrowed(name),
-            _ => unescaped(token).unwrap_or_default(),
+            _ => string_lossy(token).unwrap_or_default(),
         };
         let (member, body) = match &*name {
             "jsonrpc" => (&mut envelope.jsonrpc, None),
@@ -246,7 +244,7 @@ fn members_of(json: &str, place: usize, json_depth: usize) -> Result<(Envelope, 
                 continue;
             }
         };
-        let (range, index) = if body.is_some() && reader.is_at_object() {
+        let (range, index) = if body.is_some() && reader.kind() == Some(Value::Object) {
             reader.object()?
         } else {
             (reader.value()?, Index::default())
@@ -285,12 +283,48 @@ fn has_code(error: &str) -> bool {
     member(error, "code").is_some()
 }
 
-/// What serde_json said of `json`, at an offset of `text`, which `json` is a part of.
-fn not_json(text: &str, json: &str, error: &serde_json::Error) -> Fault {
+/// Why serde_json refuses `json`, at an offset of `text`, which `json` is a part of; `None` where it does not.
+fn not_json(text: &str, json: &str) -> Option<Fault> {
+    // Of an object or array its parts are read one by one: then serde_json says more of a comma too many.
+    let error = match Reader::checking(json, 0).kind() {
+        Some(Value::Object | Value::Array) => {
+            let mut deserializer = serde_json::Deserializer::from_str(json);
+            deserializer.deserialize_any(Parts).and_then(|()| deserializer.end()).err()?
+        }
+        _ => serde_json::from_str::<&RawValue>(json).err()?,
+    };
     let offset = if error.is_eof() { json.len() } else { offset_of(json, error.line(), error.column()) };
-    let said = error.to_string();
-    let why = said.split(" at line ").next().unwrap_or_default().to_owned();
-    Fault::NotJson(range_in(text, json).start + offset, why)
+    let message = error.to_string();
+    let why = message.split(" at line ").next().unwrap_or_default().to_owned();
+    Some(Fault::NotJson(range_in(text, json).start + offset, why))
+}
+
+/// Reads the members of an object or the elements of an array, and keeps nothing. Raw values are passed over without recursion, and half a
+/// surrogate pair in them is legal (RFC 8259 section 8.2).
+struct Parts;
+
+impl<'a> Visitor<'a> for Parts {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object or an array")
+    }
+
+    fn visit_map<A: MapAccess<'a>>(self, mut members: A) -> Result<(), A::Error> {
+        while members.next_entry::<&RawValue, &RawValue>()?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'a>>(self, mut elements: A) -> Result<(), A::Error> {
+        while elements.next_element::<&RawValue>()?.is_some() {}
+        Ok(())
+    }
+}
+
+/// Where `part` stands in `whole`, which it is a slice of.
+fn range_in(whole: &str, part: &str) -> Range<usize> {
+    let start = (part.as_ptr() as usize).saturating_sub(whole.as_ptr() as usize);
+    start..start + part.len()
 }
 
 /// The offset of a line and column, both 1-based and counted in bytes.

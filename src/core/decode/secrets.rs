@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::http::MASK;
+use super::json::closing_quote;
 
 /// The parameters and members whose values are secrets.
 const NAMES: &[&str] = &[
@@ -100,16 +101,8 @@ fn next(text: &[u8], from: usize) -> Option<usize> {
 /// The next string: what stands between its quotation marks, and where the text goes on.
 fn next_string(text: &[u8], from: usize) -> Option<(Range<usize>, usize)> {
     let start = from + memchr::memchr(b'"', text.get(from..)?)? + 1;
-    let mut at = start;
-    while let Some(found) = text.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
-        at += found;
-        if text[at] == b'"' {
-            return Some((start..at, at + 1));
-        }
-        // Whatever is escaped.
-        at += 2;
-    }
-    Some((start..text.len(), text.len()))
+    let quote = closing_quote(text, start).0;
+    Some((start..quote, quote + 1))
 }
 
 #[cfg(test)]

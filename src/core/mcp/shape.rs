@@ -21,9 +21,9 @@ use std::sync::LazyLock;
 use compile::{Arena, Id, Shape};
 pub use fuzz::fuzz_shape;
 use language::Table;
+use walk::Place;
 
 use super::revision::Revision;
-use crate::decode::json::scan;
 
 /// The tables, oldest first: each is read on top of those before it.
 const TABLES: [&str; 5] = [
@@ -93,7 +93,7 @@ impl fmt::Display for Mismatch {
 /// twice, both values are held against the shape. The cost is linear, at most `MISMATCHES` are reported, and for a valid
 /// message nothing is allocated.
 pub fn check(revision: Revision, role: Role<'_>, text: &str) -> Vec<Mismatch> {
-    let start = scan::blanks(text, if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 });
+    let start = place(text, if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 }).at;
     let arena = arena(revision);
     match role {
         Role::Method(method) => match arena.methods.get(method) {
@@ -115,7 +115,7 @@ pub fn check(revision: Revision, role: Role<'_>, text: &str) -> Vec<Mismatch> {
 pub fn check_definition(revision: Revision, name: &str, text: &str) -> Option<Vec<Mismatch>> {
     let arena = arena(revision);
     let shape = *arena.definitions.get(name)?;
-    Some(walk::walk(arena, shape, text, scan::blanks(text, 0)))
+    Some(walk::walk(arena, shape, text, place(text, 0).at))
 }
 
 /// Whether the revision's definition of a request or notification names this member of its params. Of a method that the revision does
@@ -130,9 +130,11 @@ pub fn names_param(revision: Revision, method: &str, name: &str) -> bool {
     params.is_none_or(|params| arena.names(params.value, name))
 }
 
-/// Where the value that a JSON Pointer (RFC 6901) means stands in a text; `None` where there is none.
-pub fn locate(text: &str, pointer: &str) -> Option<Range<usize>> {
-    walk::locate(text, scan::blanks(text, 0), pointer)
+/// The first value from `at` on.
+fn place(text: &str, at: usize) -> Place<'_> {
+    let mut place = Place::trusting(text, at);
+    place.blanks();
+    place
 }
 
 /// Whether the revision defines a request or notification of this method.
@@ -148,11 +150,11 @@ pub fn methods(revision: Revision, requests: bool) -> impl Iterator<Item = &'sta
 
 fn answer(revision: Revision, arena: &Arena, shapes: (Id, &[Id]), text: &str, start: usize) -> Vec<Mismatch> {
     let (common, others) = shapes;
-    let member = |name| walk::find(text, start, "result").and_then(|result| walk::find(text, result, name));
+    let member = |name| walk::find(walk::find(Place::trusting(text, start), "result")?, name);
     if revision.is_stateless() {
         // basic/index "ResultType": the member says which result it is; "the client MUST treat the absent field as
         // "complete"". One that an extension defines is for that extension to check.
-        let kind = member("resultType").and_then(|at| text.get(at..scan::end_of_value(text, at)));
+        let kind = member("resultType").and_then(|mut place| text.get(place.value().ok()?));
         return match (kind.map(walk::content).as_deref(), others.first()) {
             (Some("input_required"), Some(input_required)) => walk::walk(arena, *input_required, text, start),
             (None | Some("complete"), _) => walk::walk(arena, common, text, start),
@@ -172,8 +174,8 @@ fn answer(revision: Revision, arena: &Arena, shapes: (Id, &[Id]), text: &str, st
 
 /// The shape of an error response, by its code.
 fn error(arena: &Arena, text: &str, start: usize) -> Option<Id> {
-    let code = walk::find(text, start, "error").and_then(|error| walk::find(text, error, "code"));
-    let code = code.and_then(|at| text.get(at..scan::end_of_value(text, at))?.parse().ok());
+    let code = walk::find(Place::trusting(text, start), "error").and_then(|error| walk::find(error, "code"));
+    let code = code.and_then(|mut place| text.get(place.value().ok()?)?.parse().ok());
     let special = code.and_then(|code: i64| arena.errors.get(&code));
     let common = ["JSONRPCErrorResponse", "JSONRPCError"].iter().find_map(|name| arena.definitions.get(name));
     special.or(common).copied()

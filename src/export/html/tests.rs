@@ -3,7 +3,7 @@ use serde_json::json;
 
 use super::*;
 use crate::decode::ConnectionId;
-use crate::decode::exchange::Half;
+use crate::decode::exchange::{ExchangeNumber, Half};
 use crate::event::Event;
 use crate::export::testing::store;
 use crate::findings::Finding;

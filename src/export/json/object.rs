@@ -3,8 +3,7 @@
 use std::fmt::Display;
 use std::io::Write;
 
-use super::text::{write_digits, write_json, write_string};
-use super::time::write_time;
+use super::text::{write_digits, write_json, write_string, write_time, write_value};
 use crate::capture::Time;
 
 /// An object being written.
@@ -119,12 +118,8 @@ impl Object<'_> {
     /// A number that may be negative.
     #[inline]
     pub(in crate::export) fn signed(&mut self, name: &'static str, number: impl Into<i64>) {
-        let number = number.into();
         self.name(name);
-        if number < 0 {
-            self.out.push(b'-');
-        }
-        write_digits(self.out, number.unsigned_abs());
+        write_value(self.out, &number.into());
     }
 
     /// A fraction; left out where it is no number.

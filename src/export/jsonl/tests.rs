@@ -13,7 +13,7 @@ use crate::capture::{PacketNumber, Span, Time};
 use crate::decode::exchange::{ExchangeNumber, Half};
 use crate::decode::jsonrpc::{Envelope, Kind};
 use crate::decode::{ConnectionId, Direction};
-use crate::export::json::time::write_time;
+use crate::export::json::text::write_time;
 use crate::findings::{Severity, rule};
 use crate::mcp::operations::{Link, Why};
 use crate::mcp::{Carrier, MessageNumber, SessionNumber};

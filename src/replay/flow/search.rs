@@ -273,7 +273,7 @@ fn may_tell(text: &str) -> bool {
 const LEVELS: usize = 127;
 
 /// Shows each string and number of a JSON text with its path, the name of the member it belongs to and whether it is a string, and builds nothing.
-fn scan_leaves(json: &str, visit: &mut dyn FnMut(&str, &str, &str, bool)) {
+pub(super) fn scan_leaves(json: &str, visit: &mut dyn FnMut(&str, &str, &str, bool)) {
     fn walk(path: &mut String, name: &str, json: &str, levels: usize, visit: &mut dyn FnMut(&str, &str, &str, bool)) {
         let length = path.len();
         match json.as_bytes().first() {
@@ -308,7 +308,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::replay::flow::{leaves, text_of};
+    use crate::replay::flow::text_of;
 
     proptest! {
         #[test]
@@ -321,6 +321,34 @@ mod tests {
             });
             prop_assert_eq!(built, scanned);
         }
+    }
+
+    /// Shows each string and number with its path and the name of the member it belongs to.
+    fn leaves(value: &Value, visit: &mut dyn FnMut(&str, &str, &Value)) {
+        fn walk(path: &mut String, name: &str, value: &Value, visit: &mut dyn FnMut(&str, &str, &Value)) {
+            let length = path.len();
+            match value {
+                Value::Object(members) => {
+                    for (name, value) in members {
+                        path.push('/');
+                        path.push_str(&escaped(name));
+                        walk(path, name, value, visit);
+                        path.truncate(length);
+                    }
+                }
+                Value::Array(elements) => {
+                    for (index, value) in elements.iter().enumerate() {
+                        path.push('/');
+                        path.push_str(&index.to_string());
+                        walk(path, name, value, visit);
+                        path.truncate(length);
+                    }
+                }
+                Value::String(_) | Value::Number(_) => visit(path, name, value),
+                Value::Null | Value::Bool(_) => {}
+            }
+        }
+        walk(&mut String::new(), "", value, visit);
     }
 
     fn json_value() -> impl Strategy<Value = Value> {

@@ -2,9 +2,9 @@
 
 use super::super::copy;
 use super::super::data::{FindingLine, MessageLine, Request};
+use super::super::editor::Editor;
 use super::super::keys::{Command, Motion};
 use super::super::layout;
-use super::super::line::Line;
 use super::{App, Effect, Mode, Prompt, Screen, detail, replay};
 use crate::capture::PacketNumber;
 use crate::mcp::MessageNumber;
@@ -46,12 +46,12 @@ pub(super) fn run(app: &mut App, command: Command) -> Vec<Effect> {
             app.follow = !app.follow;
             app.say(if app.follow { "following the newest message" } else { "no longer following" });
         }
-        Command::Filter => app.mode = Mode::Prompt(Prompt::Filter, Line::new(&app.filter)),
+        Command::Filter => app.mode = Mode::Prompt(Prompt::Filter, Editor::line(&app.filter)),
         Command::Search => {
             let needle = app.detail.found.as_ref().map(|found| found.needle.clone()).unwrap_or_default();
-            app.mode = Mode::Prompt(Prompt::Search, Line::new(&needle));
+            app.mode = Mode::Prompt(Prompt::Search, Editor::line(&needle));
         }
-        Command::CommandLine => app.mode = Mode::Prompt(Prompt::Command, Line::default()),
+        Command::CommandLine => app.mode = Mode::Prompt(Prompt::Command, Editor::line("")),
         Command::Together => together(app),
         Command::Zoom(by) => app.zoom = app.zoom.saturating_add_signed(by).min(6),
         Command::NextTheme => {

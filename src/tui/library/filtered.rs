@@ -47,12 +47,12 @@ impl Matches {
 
     /// The positions of a page.
     pub(super) fn page(&self, page: usize) -> Vec<u64> {
-        self.page_from(page * PAGE)
+        self.positions.iter().skip(page * PAGE).take(PAGE).copied().collect()
     }
 
-    /// The positions of a page that begins at this row.
-    pub(super) fn page_from(&self, row: usize) -> Vec<u64> {
-        self.positions.iter().skip(row).take(PAGE).copied().collect()
+    /// The position of a row.
+    pub(super) fn position_of(&self, row: usize) -> Option<u64> {
+        self.positions.get(row).copied()
     }
 
     /// The row of a position.

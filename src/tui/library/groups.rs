@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::Library;
 use crate::mcp::SessionNumber;
-use crate::store::{MessageRow, Page, Scope};
+use crate::store::{MessageRow, Scope};
 
 /// Groups that are folded at once, and members of one.
 const MOST: usize = 100_000;
@@ -48,18 +48,13 @@ impl Library {
     pub(super) fn groups(&mut self, session: SessionNumber, filter: &str) -> Result<Vec<Vec<usize>>> {
         let batches = crate::filter::Filter::parse("batch")?;
         let mut groups: Vec<(u64, Vec<u64>)> = Vec::new();
-        let mut next = None;
-        while groups.len() < MOST {
-            let page = Page { from: next, ..Page::first(usize::MAX) };
-            let members = self.reader.matching(&batches, Scope::Session(session), page)?;
-            let Some(last) = members.last() else { break };
-            next = Some(last.key().next());
-            for MessageRow { position, batch, .. } in members {
-                let Some((batch, _)) = batch else { continue };
-                match groups.last_mut() {
-                    Some((own, positions)) if *own == batch => positions.push(position),
-                    _ => groups.push((batch, vec![position])),
-                }
+        for row in self.reader.all_matching(&batches, Scope::Session(session)) {
+            let MessageRow { position, batch: Some((batch, _)), .. } = row? else { continue };
+            let is_full = groups.len() == MOST;
+            match groups.last_mut() {
+                Some((own, positions)) if *own == batch => positions.push(position),
+                _ if is_full => break,
+                _ => groups.push((batch, vec![position])),
             }
         }
         let operations = self.operations(session, "operation and not batch")?;
@@ -70,17 +65,10 @@ impl Library {
     fn operations(&mut self, session: SessionNumber, which: &str) -> Result<BTreeMap<u64, Vec<u64>>> {
         let which = crate::filter::Filter::parse(which)?;
         let mut operations: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
-        let (mut next, mut count) = (None, 0);
-        while count < MOST {
-            let page = Page { from: next, ..Page::first(usize::MAX) };
-            let rows = self.reader.matching(&which, Scope::Session(session), page)?;
-            let Some(last) = rows.last() else { break };
-            next = Some(last.key().next());
-            count += rows.len();
-            for row in rows {
-                if let Some(operation) = row.operation {
-                    operations.entry(operation.0).or_default().push(row.position);
-                }
+        for row in self.reader.all_matching(&which, Scope::Session(session)).take(MOST) {
+            let row = row?;
+            if let Some(operation) = row.operation {
+                operations.entry(operation.0).or_default().push(row.position);
             }
         }
         Ok(operations)
@@ -108,7 +96,7 @@ impl Library {
         if filter.is_empty() {
             return Ok(Some(row as u64 + 1));
         }
-        Ok(self.matches(session, filter)?.page_from(row).first().copied())
+        Ok(self.matches(session, filter)?.position_of(row))
     }
 
     /// The rows of positions, of those that are in the list.

@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use super::super::app::{App, Screen};
 use super::super::canvas::{Canvas, Cell, Column};
 use super::super::data::FindingLine;
-use super::{packets, severity_tone, table};
+use super::{packets, table};
 use crate::findings;
 use crate::view::paint::Tone;
 use crate::view::{safe, units};
@@ -46,8 +46,8 @@ fn groups(app: &App, canvas: &mut Canvas<'_>, area: Rect, lines: &[FindingLine])
     let tone = |tone| theme.tone(tone);
     table(app, canvas, area, COLUMNS, "no findings: nothing odd was seen", |row| match lines.get(row)? {
         FindingLine::Rule { id, severity, title, count } => Some(vec![
-            Cell::new("!", tone(severity_tone(*severity))),
-            Cell::new(format!("{id}  {title}"), tone(severity_tone(*severity))),
+            Cell::new("!", tone((*severity).into())),
+            Cell::new(format!("{id}  {title}"), tone((*severity).into())),
             Cell::new(units::count(*count as u64, "finding"), tone(Tone::Dim)),
             Cell::default(),
         ]),

@@ -6,7 +6,6 @@ use super::super::app::App;
 use super::super::canvas::{Canvas, Cell, Column, List, bar};
 use super::super::data::MessageLine;
 use super::super::theme::Part;
-use super::severity_tone;
 use crate::capture::Time;
 use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
@@ -188,7 +187,7 @@ fn latency(app: &App, message: &MessageLine) -> (String, Tone, u64) {
 
 fn mark(message: &MessageLine) -> (&'static str, Tone) {
     match message.row.severity {
-        Some(severity) => ("!", severity_tone(severity)),
+        Some(severity) => ("!", severity.into()),
         None if !outcome(message).mark.is_empty() => (outcome(message).mark, about_tone(message)),
         None if message.row.redelivered => ("↻", Tone::Warning),
         None => ("", Tone::Plain),

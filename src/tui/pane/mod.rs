@@ -26,8 +26,6 @@ use ratatui::layout::Rect;
 use super::app::App;
 use super::canvas::{Canvas, Cell, Column, List};
 use crate::capture::PacketNumber;
-use crate::findings::Severity;
-use crate::view::paint::Tone;
 
 /// The table of a screen, or a sentence where there is nothing in it.
 fn table(
@@ -45,15 +43,6 @@ fn table(
             let list = List { cursor: *app.cursor(app.screen), total, active: true };
             canvas.table(area, columns, list, row);
         }
-    }
-}
-
-/// The tone of a severity.
-fn severity_tone(severity: Severity) -> Tone {
-    match severity {
-        Severity::Error => Tone::Error,
-        Severity::Warning => Tone::Warning,
-        Severity::Info => Tone::Dim,
     }
 }
 

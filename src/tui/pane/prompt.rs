@@ -4,8 +4,8 @@ use unicode_width::UnicodeWidthStr;
 
 use super::super::app::{App, Prompt, completions};
 use super::super::canvas::Canvas;
+use super::super::editor::Editor;
 use super::super::layout::prompt_sign;
-use super::super::line::Line;
 use super::super::theme::Part;
 use crate::filter::Filter;
 use crate::view::paint::Tone;
@@ -14,24 +14,25 @@ use crate::view::paint::Tone;
 const SHOWN: usize = 8;
 
 /// Draws the line over the bottom of the screen; says where the terminal's cursor belongs.
-pub fn draw(app: &App, canvas: &mut Canvas<'_>, prompt: Prompt, line: &Line) -> (u16, u16) {
+pub fn draw(app: &App, canvas: &mut Canvas<'_>, prompt: Prompt, line: &Editor) -> (u16, u16) {
     let area = canvas.buffer.area;
     let y = area.bottom() - 1;
     let sign = prompt_sign(prompt);
     let start = sign.width() as u16 + 1;
     let room = area.width.saturating_sub(start + 1);
     // A long line is seen around its cursor.
-    let hidden = line.column().saturating_sub(usize::from(room.saturating_sub(1)));
+    let column = line.position().1;
+    let hidden = column.saturating_sub(usize::from(room.saturating_sub(1)));
     let seen = skip_columns(line.text(), hidden);
     blank(canvas, y);
     let (key, plain) = (canvas.part(Part::Key), canvas.tone(Tone::Plain));
     canvas.put(1, y, start, sign, key);
     canvas.put(start, y, room, seen, plain);
     above(app, canvas, prompt, line, y, start);
-    (start + (line.column() - hidden) as u16, y)
+    (start + (column - hidden) as u16, y)
 }
 
-fn above(app: &App, canvas: &mut Canvas<'_>, prompt: Prompt, line: &Line, y: u16, start: u16) {
+fn above(app: &App, canvas: &mut Canvas<'_>, prompt: Prompt, line: &Editor, y: u16, start: u16) {
     let area = canvas.buffer.area;
     let error = match prompt {
         Prompt::Filter if !line.text().trim().is_empty() => Filter::parse(line.text()).err(),

@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use super::super::app::{App, Screen};
 use super::super::canvas::{Canvas, Cell, Column};
 use super::super::data::worst;
-use super::{severity_tone, summary, table, welcome};
+use super::{summary, table, welcome};
 use crate::mcp::Session;
 use crate::view::paint::Tone;
 use crate::view::parties::{party, server};
@@ -75,7 +75,7 @@ fn list(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
             Cell::new(session.protocol_version.clone().unwrap_or_default(), tone(Tone::Dim)),
             Cell::new(calls.to_string(), tone(Tone::Plain)),
             Cell::new(blank_if_zero(session.errors), tone(Tone::Error)),
-            Cell::new(blank_if_zero(findings), tone(worst(&row.findings).map_or(Tone::Dim, severity_tone))),
+            Cell::new(blank_if_zero(findings), tone(worst(&row.findings).map_or(Tone::Dim, Tone::from))),
             Cell::new(percent(session), tone(seen_tone)),
             Cell::new(latency(|both| both.0), tone(Tone::Plain)),
             Cell::new(latency(|both| both.1), tone(Tone::Plain)),

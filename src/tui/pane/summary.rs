@@ -7,7 +7,6 @@ use super::super::canvas::Canvas;
 use super::super::data::{FindingLine, SessionRow};
 use super::super::theme::Part;
 use super::sessions::clock;
-use super::severity_tone;
 use crate::mcp::Peers;
 use crate::view::paint::Tone;
 use crate::view::parties::{party, server};
@@ -128,7 +127,7 @@ fn findings(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     });
     let dim = canvas.tone(Tone::Dim);
     for (y, (id, severity, title, count)) in (area.y..area.bottom()).zip(rules) {
-        let style = canvas.tone(severity_tone(severity));
+        let style = canvas.tone(severity.into());
         canvas.put_right(area.x + 1, y, 5, &count.to_string(), dim);
         let x = canvas.put(area.x + 7, y, area.width.saturating_sub(8), id, style);
         let room = (area.right() - 1).saturating_sub(x + 2);

@@ -7,7 +7,6 @@ use super::super::app::App;
 use super::super::canvas::Canvas;
 use super::super::data::Progress;
 use super::super::theme::Part;
-use super::severity_tone;
 use crate::store::FindingRow;
 use crate::view::paint::Tone;
 use crate::view::safe;
@@ -73,7 +72,7 @@ fn no_session(canvas: &Canvas<'_>, width: usize, title: &str, found: &[FindingRo
     let mut lines = wrapped(&format!("No MCP session in {title}."), "", width, strong);
     lines.push(Vec::new());
     for finding in found {
-        lines.push(vec![(format!("! {}", finding.rule), canvas.tone(severity_tone(finding.severity)))]);
+        lines.push(vec![(format!("! {}", finding.rule), canvas.tone(finding.severity.into()))]);
         lines.extend(wrapped(&finding.text, "  ", width, canvas.tone(Tone::Plain)));
         lines.push(Vec::new());
     }

@@ -3,16 +3,16 @@
 use std::fmt;
 
 use super::super::editor::{self, Editor};
-use super::super::line::Line;
-use super::json_text::{compact, pretty};
 use super::options::Options;
 use super::{Call, CallDraft, Consent, Draft, Order};
+use crate::decode::json::locate;
 use crate::mcp::SessionNumber;
 use crate::mcp::contract::{Checker, Verdict};
 use crate::mcp::revision::Revision;
-use crate::replay::edit::{locate, with_member};
+use crate::replay::edit::with_member;
 use crate::replay::safety::masked;
 use crate::view::command_line;
+use crate::view::json_tree::{compact, pretty};
 
 /// A field of the form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,11 +41,11 @@ pub struct Form {
     /// The field that has the keys.
     pub field: Field,
     /// The server: a URL or a command line.
-    pub target: Line,
+    pub target: Editor,
     /// Header fields, one a line.
     pub fields: Editor,
     /// What else there is to say, in the words of the command line.
-    pub options: Line,
+    pub options: Editor,
     /// The arguments as JSON text.
     pub arguments: Editor,
     /// What is to be said about the arguments.
@@ -82,10 +82,10 @@ impl Form {
             session,
             one_call,
             field: Field::Target,
-            target: Line::new(target.unwrap_or(&draft.target)),
-            fields: Editor::new(fields).to_end(),
-            options: Line::new(options),
-            arguments: Editor::new(&shown),
+            target: Editor::line(target.unwrap_or(&draft.target)),
+            fields: Editor::lines(fields).to_end(),
+            options: Editor::line(options),
+            arguments: Editor::lines(&shown),
             remark: Remark::None,
             asks: Vec::new(),
             warned: Vec::new(),
@@ -101,7 +101,7 @@ impl Form {
     pub fn edited_before(&mut self, order: Option<&Order>) {
         let (Some(call), Some(sent)) = (&self.draft.call, order.and_then(|order| order.call.as_ref())) else { return };
         if let Some(params) = sent.params.clone().filter(|_| sent.message.0 == call.message) {
-            self.arguments = Editor::new(&shown(&CallDraft { params, ..call.clone() }));
+            self.arguments = Editor::lines(&shown(&CallDraft { params, ..call.clone() }));
             self.check();
         }
     }

@@ -1,6 +1,24 @@
-//! Steps over JSON that was read before: where a string, a number or a whole value ends. Nesting is counted, not followed.
+//! JSON read in place: where members, elements and strings stand. Nothing is built or copied, and nesting never grows the stack.
 //!
-//! Nothing is checked twice: on a text that is no JSON a step lands somewhere at or before its end, and that is all.
+//! One [`Reader`] serves two kinds of text. A text that is read for the first time is held to the grammar of RFC 8259 on the way
+//! ([`Reader::checking`]). A text that was checked before is stepped over, which takes half the instructions ([`Reader::trusting`]):
+//! if it is no JSON after all, a step stops somewhere inside it.
+//!
+//! The reader does not say why a text is no JSON: whoever wants to know asks serde_json.
+
+use std::ops::Range;
+
+use super::Index;
+use super::quotes::{closing_quote, special};
+
+/// Why reading ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The text is no JSON from here on.
+    NotJson,
+    /// It is nested deeper than it may be; what follows was not looked at.
+    TooDeep,
+}
 
 /// What a value is, by its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +38,11 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// The kind of the value that a text begins with; `None` where no value begins.
+    pub fn of(text: &str) -> Option<Kind> {
+        Reader::trusting(text, 0).kind()
+    }
+
     /// With its article.
     pub fn name(self) -> &'static str {
         match self {
@@ -33,191 +56,451 @@ impl Kind {
     }
 }
 
-/// What begins here; `None` where no value does.
-pub fn kind(text: &str, at: usize) -> Option<Kind> {
-    match text.as_bytes().get(at)? {
-        b'{' => Some(Kind::Object),
-        b'[' => Some(Kind::Array),
-        b'"' => Some(Kind::String),
-        b'-' | b'0'..=b'9' => Some(Kind::Number),
-        b't' | b'f' => Some(Kind::Boolean),
-        b'n' => Some(Kind::Null),
-        _ => None,
-    }
-}
+/// The name of a member with its quotes, and whether it has escapes; `None` once the object is over.
+type Name<'a> = Option<(&'a str, bool)>;
 
-/// The next byte that is no blank (RFC 8259 section 2), from `at` on.
-pub fn blanks(text: &str, at: usize) -> usize {
-    let bytes = text.as_bytes();
-    let mut at = at;
-    while matches!(bytes.get(at), Some(b' ' | b'\t' | b'\n' | b'\r')) {
-        at += 1;
-    }
-    at
-}
-
-/// The end of the value that begins at `at`, in one pass; the end of the text where it does not end.
-pub fn end_of_value(text: &str, at: usize) -> usize {
-    let bytes = text.as_bytes();
-    match bytes.get(at) {
-        Some(b'"') => end_of_string(text, at),
-        Some(b'{' | b'[') => {
-            let mut depth = 0_usize;
-            let mut at = at;
-            while let Some(byte) = bytes.get(at) {
-                at += 1;
-                match byte {
-                    b'"' => at = end_of_string(text, at - 1),
-                    b'{' | b'[' => depth += 1,
-                    b'}' | b']' => {
-                        depth -= 1;
-                        if depth == 0 {
-                            return at;
-                        }
-                    }
-                    _ => {}
-                }
-            }
-            at
-        }
-        _ => {
-            let ends = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r');
-            bytes.get(at..).and_then(|rest| rest.iter().position(ends)).map_or(bytes.len(), |length| at + length)
-        }
-    }
-}
-
-/// The end of the string whose opening quote stands at `at`.
-pub fn end_of_string(text: &str, at: usize) -> usize {
-    string(text, at).0
-}
-
-/// The end of the string whose opening quote stands at `at`, and whether it has escapes.
-pub fn string(text: &str, at: usize) -> (usize, bool) {
-    let bytes = text.as_bytes();
-    let (mut at, mut escaped) = (at + 1, false);
-    while let Some(mark) = mark(bytes, at) {
-        if bytes[mark] == b'"' {
-            return (mark + 1, escaped);
-        }
-        escaped = true;
-        at = mark + 2;
-    }
-    (bytes.len(), escaped)
-}
-
-/// Words of a string that are looked at one by one, before a search over many at once is worth its start.
-const WORDS: usize = 4;
-
-/// The next quotation mark or backslash from `at` on.
-fn mark(bytes: &[u8], at: usize) -> Option<usize> {
-    match in_words(bytes, at, WORDS, quotes) {
-        Ok(found) => Some(found),
-        Err(at) => memchr::memchr2(b'"', b'\\', bytes.get(at..)?).map(|found| at + found),
-    }
-}
-
-/// The first byte from `at` on that `marks` finds in one of the next words, or where they end.
-pub(super) fn in_words(bytes: &[u8], at: usize, words: usize, marks: impl Fn(u64) -> u64) -> Result<usize, usize> {
-    const WORD: usize = size_of::<u64>();
-    let mut at = at;
-    for _ in 0..words {
-        let Some(word) = bytes.get(at..).and_then(<[u8]>::first_chunk::<WORD>) else { break };
-        // The lowest byte that is marked is right; one above it may not be.
-        let marked = marks(u64::from_le_bytes(*word));
-        if marked != 0 {
-            return Ok(at + marked.trailing_zeros() as usize / 8);
-        }
-        at += WORD;
-    }
-    Err(at)
-}
-
-/// The high bit of each quotation mark and backslash.
-pub(super) const fn quotes(word: u64) -> u64 {
-    zeros(word ^ repeated(b'"')) | zeros(word ^ repeated(b'\\'))
-}
-
-pub(super) const fn repeated(byte: u8) -> u64 {
-    u64::from_le_bytes([byte; 8])
-}
-
-/// The high bit of each byte that is zero, and perhaps of some above it.
-const fn zeros(word: u64) -> u64 {
-    word.wrapping_sub(repeated(1)) & !word & repeated(0x80)
-}
-
-/// The members of an object, one by one; whoever asks for the next one first moves `at` behind the value.
+/// Goes through a text, value by value. Whether it checks the text is part of its type, so that neither pays for the other.
 #[derive(Debug)]
-pub struct Members<'a> {
+pub struct Reader<'a, const CHECKED: bool> {
     text: &'a str,
-    /// Where to go on.
+    /// The next byte to look at.
     pub at: usize,
-    /// The closing brace was read.
-    pub closed: bool,
+    /// Objects and arrays that were entered and are not over.
+    depth: usize,
+    /// Nesting that is followed.
+    most: usize,
+    /// Closing brackets of what is open inside a value that is being checked. It is kept from value to value for its memory.
+    open: Vec<u8>,
 }
 
-impl<'a> Members<'a> {
-    /// Of the object at `at`; `None` where none begins.
-    pub fn of(text: &'a str, at: usize) -> Option<Members<'a>> {
-        (kind(text, at) == Some(Kind::Object)).then_some(Members { text, at: at + 1, closed: false })
+impl<'a> Reader<'a, true> {
+    /// At the first value of a text that is read for the first time. Arrays and objects may be nested `most` levels deep.
+    pub fn checking(text: &'a str, most: usize) -> Self {
+        let mut reader = Reader { text, at: 0, depth: 0, most, open: Vec::new() };
+        reader.blanks();
+        reader
+    }
+}
+
+impl<'a> Reader<'a, false> {
+    /// At the byte `at` of a text that was checked before.
+    pub fn trusting(text: &'a str, at: usize) -> Self {
+        Reader { text, at, depth: 0, most: usize::MAX, open: Vec::new() }
+    }
+}
+
+impl<'a, const CHECKED: bool> Reader<'a, CHECKED> {
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
     }
 
-    /// The name with its quotes, whether it has escapes, and where the value begins.
-    pub fn next_member(&mut self) -> Option<(&'a str, bool, usize)> {
-        let bytes = self.text.as_bytes();
-        self.at = blanks(self.text, self.at);
-        if bytes.get(self.at) == Some(&b',') {
-            self.at = blanks(self.text, self.at + 1);
+    fn expect(&mut self, byte: u8) -> Result<(), Stop> {
+        if self.peek() != Some(byte) {
+            return Err(Stop::NotJson);
         }
-        match bytes.get(self.at)? {
-            b'"' => {
-                let (end, escaped) = string(self.text, self.at);
-                let name = self.text.get(self.at..end)?;
-                self.at = blanks(self.text, end);
-                if bytes.get(self.at)? != &b':' {
-                    return None;
-                }
-                self.at = blanks(self.text, self.at + 1);
-                Some((name, escaped, self.at))
-            }
-            b'}' => {
-                self.at += 1;
-                self.closed = true;
-                None
-            }
+        self.at += 1;
+        Ok(())
+    }
+
+    /// Passes over blanks (RFC 8259 section 2).
+    pub fn blanks(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+            self.at += 1;
+        }
+    }
+
+    /// The kind of the value that comes next; `None` where none begins.
+    pub fn kind(&self) -> Option<Kind> {
+        match self.peek()? {
+            b'{' => Some(Kind::Object),
+            b'[' => Some(Kind::Array),
+            b'"' => Some(Kind::String),
+            b'-' | b'0'..=b'9' => Some(Kind::Number),
+            b't' | b'f' => Some(Kind::Boolean),
+            b'n' => Some(Kind::Null),
             _ => None,
+        }
+    }
+
+    /// Enters what `bracket` opens: an object, whose members follow, or an array, whose elements do.
+    pub fn enter(&mut self, bracket: u8) -> Result<(), Stop> {
+        self.expect(bracket)?;
+        self.depth += 1;
+        if self.depth > self.most { Err(Stop::TooDeep) } else { Ok(()) }
+    }
+
+    /// The name of the next member of the object that was entered last. Its value follows. Behind the last one the object is left.
+    pub fn name(&mut self) -> Result<Name<'a>, Stop> {
+        if !self.next(b'}')? {
+            return Ok(None);
+        }
+        let start = self.at;
+        let escaped = self.string()?;
+        let name = self.text.get(start..self.at).ok_or(Stop::NotJson)?;
+        self.colon()?;
+        Ok(Some((name, escaped)))
+    }
+
+    /// Whether the array that was entered last has another element. It follows. Behind the last one the array is left.
+    pub fn element(&mut self) -> Result<bool, Stop> {
+        self.next(b']')
+    }
+
+    fn next(&mut self, closing: u8) -> Result<bool, Stop> {
+        let start = self.at;
+        self.blanks();
+        // No value ends with an opening bracket.
+        let is_first = || matches!(self.text.as_bytes().get(start.wrapping_sub(1)), Some(b'{' | b'['));
+        match self.peek() {
+            Some(byte) if byte == closing => {
+                self.at += 1;
+                self.depth = self.depth.saturating_sub(1);
+                return Ok(false);
+            }
+            Some(b',') if !is_first() => {
+                self.at += 1;
+                self.blanks();
+            }
+            _ if is_first() => {}
+            _ => return Err(Stop::NotJson),
+        }
+        Ok(true)
+    }
+
+    fn colon(&mut self) -> Result<(), Stop> {
+        self.blanks();
+        self.expect(b':')?;
+        self.blanks();
+        Ok(())
+    }
+
+    /// An object: where it stands, and where its members do.
+    pub fn object(&mut self) -> Result<(Range<usize>, Index), Stop> {
+        let (start, mut index) = (self.at, Index::default());
+        self.enter(b'{')?;
+        while let Some((name, _)) = self.name()? {
+            let end = name.as_ptr() as usize - self.text.as_ptr() as usize + name.len();
+            let value = self.value()?;
+            index.note(start, end - name.len()..end, value);
+        }
+        Ok((start..self.at, index))
+    }
+
+    /// A whole value: where it stands.
+    pub fn value(&mut self) -> Result<Range<usize>, Stop> {
+        let start = self.at;
+        if CHECKED {
+            self.checked_value()?
+        } else {
+            self.trusted_value()?
+        }
+        Ok(start..self.at)
+    }
+
+    /// The end of the text: only blanks may follow.
+    pub fn end(&mut self) -> Result<(), Stop> {
+        self.blanks();
+        if self.at == self.text.len() { Ok(()) } else { Err(Stop::NotJson) }
+    }
+
+    /// Passes over a value by counting brackets outside of strings.
+    fn trusted_value(&mut self) -> Result<(), Stop> {
+        let bytes = self.text.as_bytes();
+        match bytes.get(self.at) {
+            Some(b'"') => self.string().map(drop),
+            Some(b'{' | b'[') => {
+                let (mut depth, mut at) = (0_usize, self.at);
+                while let Some(byte) = bytes.get(at) {
+                    at += 1;
+                    match byte {
+                        b'"' => at = closing_quote(bytes, at).0 + 1,
+                        b'{' | b'[' => depth += 1,
+                        b'}' | b']' => {
+                            depth -= 1;
+                            if depth == 0 {
+                                self.at = at;
+                                return Ok(());
+                            }
+                        }
+                        _ => {}
+                    }
+                }
+                Err(Stop::NotJson)
+            }
+            _ => {
+                let ends = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r');
+                let rest = bytes.get(self.at..).unwrap_or_default();
+                let length = rest.iter().position(ends).unwrap_or(rest.len());
+                self.at += length;
+                if length > 0 { Ok(()) } else { Err(Stop::NotJson) }
+            }
+        }
+    }
+
+    fn checked_value(&mut self) -> Result<(), Stop> {
+        self.open.clear();
+        loop {
+            self.begin()?;
+            // Behind a value come the ends of what it is in, and then the next.
+            loop {
+                let Some(closing) = self.open.last().copied() else { return Ok(()) };
+                self.blanks();
+                match self.peek() {
+                    Some(b',') => {
+                        self.at += 1;
+                        self.blanks();
+                        if closing == b'}' {
+                            self.string()?;
+                            self.colon()?;
+                        }
+                        break;
+                    }
+                    Some(byte) if byte == closing => {
+                        self.at += 1;
+                        self.open.pop();
+                    }
+                    _ => return Err(Stop::NotJson),
+                }
+            }
+        }
+    }
+
+    /// The start of a value, up to the end of the first that has none inside it.
+    fn begin(&mut self) -> Result<(), Stop> {
+        loop {
+            let closing = match self.peek() {
+                Some(b'"') => return self.string().map(drop),
+                Some(b'-' | b'0'..=b'9') => return self.number(),
+                Some(b't') => return self.word("true"),
+                Some(b'f') => return self.word("false"),
+                Some(b'n') => return self.word("null"),
+                Some(b'{') => b'}',
+                Some(b'[') => b']',
+                _ => return Err(Stop::NotJson),
+            };
+            if self.depth + self.open.len() >= self.most {
+                return Err(Stop::TooDeep);
+            }
+            self.at += 1;
+            self.blanks();
+            if self.peek() == Some(closing) {
+                self.at += 1;
+                return Ok(());
+            }
+            self.open.push(closing);
+            if closing == b'}' {
+                self.string()?;
+                self.colon()?;
+            }
+        }
+    }
+
+    fn word(&mut self, word: &str) -> Result<(), Stop> {
+        let rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
+        if !rest.starts_with(word.as_bytes()) {
+            return Err(Stop::NotJson);
+        }
+        self.at += word.len();
+        Ok(())
+    }
+
+    /// `[ minus ] int [ frac ] [ exp ]` (RFC 8259 section 6).
+    fn number(&mut self) -> Result<(), Stop> {
+        self.at += usize::from(self.peek() == Some(b'-'));
+        match self.peek() {
+            Some(b'0') => self.at += 1,
+            _ => self.digits()?,
+        }
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            self.digits()?;
+        }
+        if matches!(self.peek(), Some(b'e' | b'E')) {
+            self.at += 1;
+            self.at += usize::from(matches!(self.peek(), Some(b'+' | b'-')));
+            self.digits()?;
+        }
+        Ok(())
+    }
+
+    fn digits(&mut self) -> Result<(), Stop> {
+        let start = self.at;
+        while matches!(self.peek(), Some(b'0'..=b'9')) {
+            self.at += 1;
+        }
+        if self.at > start { Ok(()) } else { Err(Stop::NotJson) }
+    }
+
+    /// Passes over a string; whether it has escapes.
+    pub fn string(&mut self) -> Result<bool, Stop> {
+        self.expect(b'"')?;
+        let bytes = self.text.as_bytes();
+        if !CHECKED {
+            let (quote, escaped) = closing_quote(bytes, self.at);
+            self.at = quote + 1;
+            return if quote < bytes.len() { Ok(escaped) } else { Err(Stop::NotJson) };
+        }
+        let mut escaped = false;
+        loop {
+            self.at = special(bytes, self.at).ok_or(Stop::NotJson)?;
+            match bytes[self.at] {
+                b'"' => {
+                    self.at += 1;
+                    return Ok(escaped);
+                }
+                b'\\' => {
+                    escaped = true;
+                    self.at += match bytes.get(self.at + 1) {
+                        Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => 2,
+                        Some(b'u') if is_hexadecimal(bytes.get(self.at + 2..self.at + 6)) => 6,
+                        _ => return Err(Stop::NotJson),
+                    };
+                }
+                // "All Unicode characters may be placed within the quotation marks, except for […] the control characters" (section 7).
+                _ => return Err(Stop::NotJson),
+            }
+        }
+    }
+}
+
+fn is_hexadecimal(digits: Option<&[u8]>) -> bool {
+    digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+}
+
+/// How far into brackets and strings a text has come that arrives in pieces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Nesting {
+    /// Objects and arrays that are open.
+    pub depth: u32,
+    /// A string is.
+    pub in_string: bool,
+    is_escaped: bool,
+}
+
+impl Nesting {
+    /// After one more byte.
+    pub fn step(&mut self, byte: u8) {
+        match byte {
+            _ if self.is_escaped => self.is_escaped = false,
+            b'\\' if self.in_string => self.is_escaped = true,
+            b'"' => self.in_string = !self.in_string,
+            b'{' | b'[' if !self.in_string => self.depth = self.depth.saturating_add(1),
+            b'}' | b']' if !self.in_string => self.depth = self.depth.saturating_sub(1),
+            _ => {}
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
-    use serde_json::value::RawValue;
+
+    use super::*;
+    use crate::decode::json::is_json;
+
+    fn value(text: &str, most: usize) -> Result<Range<usize>, Stop> {
+        let mut reader = Reader::checking(text, most);
+        let value = reader.value()?;
+        reader.end().map(|()| value)
+    }
+
+    #[test]
+    fn what_is_json_and_what_is_not() {
+        for json in
+            ["0", "-0.5e+7", "1E0", "\"\\u00e9\\\\ /\\/\"", "[ ]", "{ }", r#"{"a":[1,{"b":null}],"":"é"}"#, " true "]
+        {
+            assert_eq!(value(json, 8), Ok(json.len() - json.trim_start().len()..json.trim_end().len()), "{json}");
+        }
+        let long = "x".repeat(100);
+        for text in [
+            "",
+            "01",
+            "-",
+            "1.",
+            ".5",
+            "1e",
+            "+1",
+            "tru",
+            "nulll",
+            "[1,]",
+            "[1 2]",
+            "[}",
+            "{\"a\"}",
+            "{\"a\":1,}",
+            "{a:1}",
+            "{\"a\":1]",
+            "\"",
+            "\"\\x\"",
+            "\"\\u12g4\"",
+            "\"\n\"",
+            "[1]]",
+            "{,}",
+            &format!("\"{long}\u{1}{long}\""),
+            &format!("\"{long}"),
+        ] {
+            assert_eq!(value(text, 8), Err(Stop::NotJson), "{text}");
+        }
+    }
+
+    #[test]
+    fn nesting_is_followed_as_deep_as_it_may_be() {
+        assert_eq!(value("[[[]]]", 3), Ok(0..6));
+        assert_eq!(value("[[{}]]", 2), Err(Stop::TooDeep));
+        assert_eq!(value(&"[".repeat(1_000_000), 512), Err(Stop::TooDeep));
+        let mut reader = Reader::checking(r#"{"a":{"b":[]}}"#, 2);
+        assert_eq!((reader.enter(b'{'), reader.name()), (Ok(()), Ok(Some(("\"a\"", false)))));
+        assert_eq!(reader.object(), Err(Stop::TooDeep));
+    }
+
+    #[test]
+    fn the_members_of_an_object_stand_where_another_pass_finds_them() {
+        let text = r#" {"a" : 1 , "b\"" :[2, {}] ,"c":{"d":"}"}}"#;
+        let (range, index) = Reader::checking(text, 8).object().unwrap();
+        assert_eq!(index, Index::of(&text[range]));
+    }
+
+    /// The end of the value at `at`, in a text that is trusted.
+    fn end_of_value(text: &str, at: usize) -> Option<usize> {
+        Some(Reader::trusting(text, at).value().ok()?.end)
+    }
 
     #[test]
     fn values_end_where_they_end() {
         for value in [r#""a\"b\\""#, r#"{"a}":["]",{}],"b":1}"#, "[]", "-1.5e3", "true", "null"] {
-            assert_eq!(end_of_value(&format!("{value} ,1"), 0), value.len(), "{value}");
-            assert_eq!(end_of_value(value, 0), value.len(), "{value}");
+            assert_eq!(end_of_value(&format!("{value} ,1"), 0), Some(value.len()), "{value}");
+            assert_eq!(end_of_value(value, 0), Some(value.len()), "{value}");
         }
-        assert_eq!(end_of_value(r#"["never"#, 0), 7);
+        assert_eq!(end_of_value(r#"["never"#, 0), None);
+        assert_eq!(end_of_value(r#"["never""#, 0), None);
         let deep = "[".repeat(100_000) + &"]".repeat(100_000);
-        assert_eq!(end_of_value(&deep, 0), deep.len());
+        assert_eq!(end_of_value(&deep, 0), Some(deep.len()));
     }
 
     proptest! {
         #[test]
         fn no_step_leaves_the_text(text in r#"[\[\]{}"\\,:a1é ]{0,40}"#) {
             for at in 0..text.len() {
-                prop_assert!(end_of_value(&text, at) <= text.len());
-                if text.is_char_boundary(at) && serde_json::from_str::<&RawValue>(&text[at..]).is_ok() {
-                    let start = blanks(&text, at);
-                    prop_assert_eq!(text[start..].trim_end().len(), end_of_value(&text, start) - start);
+                let end = end_of_value(&text, at);
+                prop_assert!(end.is_none_or(|end| end <= text.len()));
+                if text.is_char_boundary(at) && is_json(&text[at..]) {
+                    let mut reader = Reader::trusting(&text, at);
+                    reader.blanks();
+                    let start = reader.at;
+                    prop_assert_eq!(text[start..].trim_end().len(), reader.value().unwrap().end - start);
                 }
             }
+        }
+
+        #[test]
+        fn another_reader_agrees(text in r#"[\[\]{}"\\,:0-2.eE+a\-tu é\n]{0,16}"#) {
+            prop_assert_eq!(value(&text, 64).is_ok(), is_json(&text), "{}", text);
+        }
+
+        #[test]
+        fn another_reader_agrees_on_what_is_nearly_json(
+            text in r#"\{"a":\[?(-?[0-9]{1,3}(\.[0-9]+)?|"[a-z\\"é ]{0,60}"|true|\{\}|\{"b":null\})\]?,?("c":[01]+)?\}"#,
+        ) {
+            prop_assert_eq!(value(&text, 64).is_ok(), is_json(&text), "{}", text);
         }
     }
 }

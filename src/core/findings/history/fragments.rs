@@ -1,6 +1,7 @@
 //! JSON that is spread over several lines of a pipe.
 
 use crate::decode::Direction;
+use crate::decode::json::scan::Nesting;
 use crate::decode::jsonrpc::Kind;
 use crate::findings::Finding;
 use crate::mcp::{Message, MessageNumber};
@@ -14,29 +15,10 @@ const LINES: usize = 64;
 /// Findings that are kept back: one a line, and a list of many tools that is printed with an indent has hundreds of lines.
 const KEPT_BACK: usize = 1_024;
 
-/// Where in JSON a text stops: as much of a lexer as is needed to know that a value is over.
-#[derive(Clone, Copy, Debug, Default)]
-struct Position {
-    /// Brackets and braces that are open.
-    depth: u32,
-    in_string: bool,
-    escaped: bool,
-}
-
-impl Position {
-    fn behind(mut self, text: &[u8]) -> Position {
-        for byte in text {
-            match byte {
-                _ if self.escaped => self.escaped = false,
-                b'\\' if self.in_string => self.escaped = true,
-                b'"' => self.in_string = !self.in_string,
-                b'{' | b'[' if !self.in_string => self.depth = self.depth.saturating_add(1),
-                b'}' | b']' if !self.in_string => self.depth = self.depth.saturating_sub(1),
-                _ => {}
-            }
-        }
-        self
-    }
+/// Where in JSON a text stops that goes on from `nesting`.
+fn behind(mut nesting: Nesting, text: &[u8]) -> Nesting {
+    text.iter().for_each(|byte| nesting.step(*byte));
+    nesting
 }
 
 /// The lines of one direction since a value was begun.
@@ -45,7 +27,7 @@ pub struct Fragment {
     text: Vec<u8>,
     /// The messages, no messages by themselves, that these lines were shown as: the first 64.
     pub lines: Vec<MessageNumber>,
-    position: Position,
+    position: Nesting,
     /// What is to be said of each of them, should they turn out to be no message together either.
     kept_back: Vec<Finding>,
 }
@@ -53,7 +35,7 @@ pub struct Fragment {
 impl Fragment {
     /// The whole value, where this line ends it. A line end inside a string is put as JSON wants it.
     pub fn joined(&self, line: &[u8]) -> Option<Vec<u8>> {
-        let is_over = !self.text.is_empty() && self.position.behind(line).depth == 0;
+        let is_over = !self.text.is_empty() && behind(self.position, line).depth == 0;
         is_over.then(|| [self.text.as_slice(), self.separator(), line].concat())
     }
 
@@ -69,7 +51,7 @@ impl Fragment {
     fn push(&mut self, message: &Message) {
         let line = &*message.raw;
         let is_begin = line.trim_ascii_start().first().is_some_and(|byte| matches!(byte, b'{' | b'['));
-        let position = self.position.behind(line);
+        let position = behind(self.position, line);
         let is_too_much = self.text.len().saturating_add(line.len()) > BYTES;
         if message.kind != Kind::Invalid || self.text.is_empty() && !is_begin || position.depth == 0 || is_too_much {
             // What was kept back was taken before.

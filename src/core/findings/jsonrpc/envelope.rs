@@ -1,5 +1,6 @@
 //! What a message looks like: its members and their types.
 
+use crate::decode::json::scan::Kind;
 use crate::findings::report::Report;
 use crate::findings::rule::{ASKS, NOTIFICATIONS, REQUESTS, RESULTS};
 use crate::findings::seen::Seen;
@@ -224,14 +225,7 @@ fn duplicate_key(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
 
 /// What kind of JSON value a text is, with its article.
 pub(super) fn type_of(json: &str) -> &'static str {
-    match json.as_bytes().first() {
-        Some(b'{') => "an object",
-        Some(b'[') => "an array",
-        Some(b'"') => "a string",
-        Some(b't' | b'f') => "a boolean",
-        Some(b'n') => "null",
-        _ => "a number",
-    }
+    Kind::of(json).map_or("a number", Kind::name)
 }
 
 #[cfg(test)]

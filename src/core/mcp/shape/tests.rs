@@ -118,14 +118,3 @@ fn unknown_methods_and_broken_texts_say_nothing() {
         check(Revision::V2025_11_25, Role::AnswerTo("tools/call"), text);
     }
 }
-
-#[test]
-fn a_pointer_means_a_place_in_the_text() {
-    let text = r#" {"a/b":[10, {"~":"x"} ,[]],"c":null}"#;
-    let at = |pointer| locate(text, pointer).map(|range| &text[range]);
-    assert_eq!(at("/a~1b/1/~0"), Some("\"x\""));
-    assert_eq!(at("/a~1b/0"), Some("10"));
-    assert_eq!(at("/a~1b/2"), Some("[]"));
-    assert_eq!(at("/c"), Some("null"));
-    assert_eq!([at("/a~1b/3"), at("/a~1b/2/0"), at("/c/d"), at("/d")], [None; 4]);
-}

@@ -10,54 +10,33 @@ use std::ops::Range;
 use super::compile::{Arena, Format, Id, Object, Shape, Union};
 use super::{Fault, MISMATCHES, Mismatch};
 use crate::decode::json;
-use crate::decode::json::scan::{self, Kind, Members};
+use crate::decode::json::scan::{Kind, Reader, Stop};
 
 /// Characters of a value or a member name that a mismatch quotes: enough to know it again.
 const QUOTED: usize = 60;
 
-/// Holds the value at `at` against a shape.
+/// A place in a text that was checked before.
+pub type Place<'a> = Reader<'a, false>;
+
+/// Holds the value at a place against a shape.
 pub fn walk(arena: &Arena, shape: Id, text: &str, at: usize) -> Vec<Mismatch> {
-    let mut walk = Walk { arena, text, at, quiet: false, count: 0, most: MISMATCHES, found: Vec::new() };
-    walk.value(shape, &Step::Root);
+    let json = Place::trusting(text, at);
+    let mut walk = Walk { arena, text, json, quiet: false, count: 0, most: MISMATCHES, found: Vec::new() };
+    // It ends early where enough was found, or where the text is no JSON.
+    let _ = walk.value(shape, &Step::Root);
     walk.found
 }
 
-/// Where the value of a member of the object at `at` begins.
-pub fn find(text: &str, at: usize, name: &str) -> Option<usize> {
-    let mut members = Members::of(text, at)?;
-    while let Some((token, escaped, value)) = members.next_member() {
-        if said(token, escaped) == name {
-            return Some(value);
+/// The value of a member of the object at a place.
+pub fn find<'a>(mut json: Place<'a>, name: &str) -> Option<Place<'a>> {
+    json.enter(b'{').ok()?;
+    while let Some((token, escaped)) = json.name().ok()? {
+        if content_of_name(token, escaped) == name {
+            return Some(json);
         }
-        members.at = scan::end_of_value(text, value);
+        json.value().ok()?;
     }
     None
-}
-
-/// The value that a JSON Pointer (RFC 6901) means, counted from the value at `at`.
-pub fn locate(text: &str, at: usize, pointer: &str) -> Option<Range<usize>> {
-    let mut at = at;
-    for token in pointer.split('/').skip(1) {
-        at = match scan::kind(text, at)? {
-            Kind::Object => find(text, at, &token.replace("~1", "/").replace("~0", "~"))?,
-            Kind::Array => nth(text, at, token.parse().ok()?)?,
-            _ => return None,
-        };
-    }
-    Some(at..scan::end_of_value(text, at))
-}
-
-/// Where the element of this index, 0-based, of the array at `at` begins.
-fn nth(text: &str, at: usize, index: usize) -> Option<usize> {
-    let mut at = scan::blanks(text, at + 1);
-    for _ in 0..index {
-        at = scan::blanks(text, scan::end_of_value(text, at));
-        if text.as_bytes().get(at) != Some(&b',') {
-            return None;
-        }
-        at = scan::blanks(text, at + 1);
-    }
-    scan::kind(text, at).map(|_| at)
 }
 
 /// The way from the root to a value.
@@ -88,7 +67,7 @@ fn shortened(text: &str) -> Cow<'_, str> {
 }
 
 /// What the name of a member says; most have no escapes, and then nothing is looked at.
-fn said(token: &str, escaped: bool) -> Cow<'_, str> {
+fn content_of_name(token: &str, escaped: bool) -> Cow<'_, str> {
     match token.get(1..token.len().saturating_sub(1)) {
         Some(plain) if !escaped => Cow::Borrowed(plain),
         _ => content(token),
@@ -103,8 +82,8 @@ pub fn content(token: &str) -> Cow<'_, str> {
 struct Walk<'a> {
     arena: &'a Arena,
     text: &'a str,
-    /// The value, then its end. At the end of the text the walk is over.
-    at: usize,
+    /// At the value, then at its end.
+    json: Place<'a>,
     /// Mismatches are counted, not told: a branch is being tried.
     quiet: bool,
     count: usize,
@@ -113,105 +92,90 @@ struct Walk<'a> {
     found: Vec<Mismatch>,
 }
 
+/// `Err` ends the walk.
+type Walked = Result<(), Stop>;
+
 impl<'a> Walk<'a> {
-    fn value(&mut self, id: Id, path: &Step<'_>) {
+    fn value(&mut self, id: Id, path: &Step<'_>) -> Walked {
         let arena = self.arena;
         let shape = &arena.shapes[id];
-        let start = self.at;
-        let Some(kind) = scan::kind(self.text, start) else {
-            self.at = self.text.len();
-            return;
-        };
+        let kind = self.json.kind().ok_or(Stop::NotJson)?;
         if !accepts(shape, kind, arena) {
-            self.at = scan::end_of_value(self.text, start);
-            let end = self.at;
-            return self.report(path, start..end, Fault::Type, || (describe(arena, id), kind.name().to_owned()));
+            let range = self.json.value()?;
+            return self.report(path, range, Fault::Type, || (describe(arena, id), kind.name().to_owned()));
         }
         match shape {
             Shape::Object(object) => self.object(object, path),
             Shape::List { element, most } => self.list(*element, *most, path),
             Shape::Union(union) => self.union(id, union, kind, path),
-            Shape::String(Format::Plain) => self.at = scan::end_of_string(self.text, start),
-            Shape::Any | Shape::Null | Shape::Boolean => self.at = scan::end_of_value(self.text, start),
+            Shape::String(Format::Plain) | Shape::Any | Shape::Null | Shape::Boolean => self.json.value().map(drop),
             Shape::String(_) | Shape::Texts(_) | Shape::Code(_) | Shape::Number { .. } => {
-                self.at = scan::end_of_value(self.text, start);
-                let range = start..self.at;
+                let range = self.json.value()?;
                 let token = self.text.get(range.clone()).unwrap_or_default();
-                if let Some(fault) = fault(shape, token) {
-                    self.report(path, range, fault, || (describe(arena, id), shortened(token).into_owned()));
+                match fault(shape, token) {
+                    Some(fault) => {
+                        self.report(path, range, fault, || (describe(arena, id), shortened(token).into_owned()))
+                    }
+                    None => Ok(()),
                 }
             }
         }
     }
 
-    fn object(&mut self, object: &Object, path: &Step<'_>) {
-        let start = self.at;
+    fn object(&mut self, object: &Object, path: &Step<'_>) -> Walked {
         if object.members.is_empty() && object.others.is_none() {
-            self.at = scan::end_of_value(self.text, start);
-            return;
+            return self.json.value().map(drop);
         }
-        let Some(mut members) = Members::of(self.text, start) else { return };
+        let start = self.json.at;
+        self.json.enter(b'{')?;
         let mut seen = 0_u64;
-        while let Some((token, escaped, value)) = members.next_member() {
-            let name = said(token, escaped);
-            self.at = value;
+        while let Some((token, escaped)) = self.json.name()? {
+            let name = content_of_name(token, escaped);
             let known = object.members.iter().position(|member| *member.name == *name);
             if let Some(place) = known {
                 seen |= 1 << place;
             }
             match known.map(|place| object.members[place].value).or(object.others) {
-                Some(shape) => self.value(shape, &Step::Member(path, &name)),
-                None => self.at = scan::end_of_value(self.text, value),
+                Some(shape) => self.value(shape, &Step::Member(path, &name))?,
+                None => drop(self.json.value()?),
             }
-            members.at = self.at;
         }
-        if !members.closed {
-            self.at = self.text.len();
-            return;
-        }
-        self.at = members.at;
         let arena = self.arena;
         for (place, member) in object.members.iter().enumerate() {
             if member.required && seen & (1 << place) == 0 {
                 let path = Step::Member(path, member.name);
-                let range = start..members.at;
-                self.report(&path, range, Fault::Missing, || (describe(arena, member.value), "nothing".to_owned()));
+                let range = start..self.json.at;
+                self.report(&path, range, Fault::Missing, || (describe(arena, member.value), "nothing".to_owned()))?;
             }
         }
+        Ok(())
     }
 
-    fn list(&mut self, element: Id, most: Option<usize>, path: &Step<'_>) {
-        let start = self.at;
-        let bytes = self.text.as_bytes();
+    fn list(&mut self, element: Id, most: Option<usize>, path: &Step<'_>) -> Walked {
+        let start = self.json.at;
+        self.json.enter(b'[')?;
         let mut count = 0;
-        self.at = scan::blanks(self.text, start + 1);
-        loop {
-            match bytes.get(self.at) {
-                None => return,
-                Some(b']') => break,
-                Some(b',') => self.at = scan::blanks(self.text, self.at + 1),
-                Some(_) => {
-                    self.value(element, &Step::Index(path, count));
-                    count += 1;
-                    self.at = scan::blanks(self.text, self.at);
-                }
-            }
+        while self.json.element()? {
+            self.value(element, &Step::Index(path, count))?;
+            count += 1;
         }
-        self.at += 1;
-        if let Some(most) = most.filter(|most| count > *most) {
-            let range = start..self.at;
-            self.report(path, range, Fault::Value, || (format!("at most {most} elements"), count.to_string()));
+        match most.filter(|most| count > *most) {
+            Some(most) => {
+                let range = start..self.json.at;
+                self.report(path, range, Fault::Value, || (format!("at most {most} elements"), count.to_string()))
+            }
+            None => Ok(()),
         }
     }
 
     /// Walks the one branch that the value can only be, or else the first that fits; where none does, the one that it
     /// comes closest to.
-    fn union(&mut self, id: Id, union: &Union, kind: Kind, path: &Step<'_>) {
+    fn union(&mut self, id: Id, union: &Union, kind: Kind, path: &Step<'_>) -> Walked {
         let arena = self.arena;
-        let start = self.at;
+        let start = self.json.at;
         let tag = union.tag.filter(|_| kind == Kind::Object);
-        let tag_at = tag.and_then(|tag| find(self.text, start, tag));
-        let said = tag_at.map(|at| self.text.get(at..scan::end_of_value(self.text, at)).unwrap_or_default());
+        let tag_at = tag.and_then(|tag| find(Place::trusting(self.text, start), tag)?.value().ok());
+        let said = tag_at.clone().map(|range| self.text.get(range).unwrap_or_default());
         let fits = |branch: &&Id| {
             let shape = &arena.shapes[**branch];
             let member = tag.and_then(|tag| if let Shape::Object(object) = shape { object.member(tag) } else { None });
@@ -224,19 +188,16 @@ impl<'a> Walk<'a> {
         let mut branches = union.branches.iter().filter(fits);
         match (branches.next(), branches.next()) {
             (None, _) => {
-                self.at = scan::end_of_value(self.text, start);
-                let Some(tag) = tag else { return };
+                let range = self.json.value()?;
+                let Some(tag) = tag else { return Ok(()) };
                 let path = Step::Member(path, tag);
                 let expected = || tags(arena, union, tag);
                 match (tag_at, said) {
-                    (Some(at), Some(said)) => {
+                    (Some(range), Some(said)) => {
                         let fault = if said.starts_with('"') { Fault::Value } else { Fault::Type };
-                        self.report(&path, at..at + said.len(), fault, || (expected(), shortened(said).into_owned()));
+                        self.report(&path, range, fault, || (expected(), shortened(said).into_owned()))
                     }
-                    _ => {
-                        let range = start..self.at;
-                        self.report(&path, range, Fault::Missing, || (expected(), "nothing".to_owned()));
-                    }
+                    _ => self.report(&path, range, Fault::Missing, || (expected(), "nothing".to_owned())),
                 }
             }
             (Some(only), None) => self.value(*only, path),
@@ -252,33 +213,36 @@ impl<'a> Walk<'a> {
                     }
                 }
                 if closest.0 > 0 && kind != Kind::Object && kind != Kind::Array {
-                    let range = start..scan::end_of_value(self.text, start);
-                    self.at = range.end;
+                    let range = self.json.value()?;
                     let token = self.text.get(range.clone()).unwrap_or_default();
                     return self
                         .report(path, range, Fault::Value, || (describe(arena, id), shortened(token).into_owned()));
                 }
-                self.value(*closest.1, path);
+                self.value(*closest.1, path)
             }
         }
     }
 
     /// Mismatches of the value here with a branch, counted up to `enough`.
     fn tried(&mut self, branch: Id, path: &Step<'_>, enough: usize) -> usize {
-        let before = (self.at, self.quiet, self.count, self.most);
+        let before = (self.json.at, self.quiet, self.count, self.most);
         self.quiet = true;
         self.count = 0;
         self.most = enough.min(MISMATCHES);
-        self.value(branch, path);
+        // Where the branch does not fit, the walk along it may end inside the value.
+        let _ = self.value(branch, path);
         let count = self.count;
-        (self.at, self.quiet, self.count, self.most) = before;
+        (self.json.at, self.quiet, self.count, self.most) = before;
         count
     }
 
-    fn report(&mut self, path: &Step<'_>, range: Range<usize>, fault: Fault, words: impl FnOnce() -> (String, String)) {
-        if self.count >= self.most {
-            return;
-        }
+    fn report(
+        &mut self,
+        path: &Step<'_>,
+        range: Range<usize>,
+        fault: Fault,
+        words: impl FnOnce() -> (String, String),
+    ) -> Walked {
         self.count += 1;
         if self.quiet && fault == Fault::Missing {
             // A branch whose member is there, and wrong, is what was meant rather than one whose member is not there.
@@ -288,9 +252,7 @@ impl<'a> Walk<'a> {
             let (expected, found) = words();
             self.found.push(Mismatch { path: path.pointer(), range, fault, expected, found });
         }
-        if self.count >= self.most {
-            self.at = self.text.len();
-        }
+        if self.count >= self.most { Err(Stop::NotJson) } else { Ok(()) }
     }
 }
 

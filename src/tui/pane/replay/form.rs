@@ -86,7 +86,8 @@ fn fields(form: &Form, canvas: &mut Canvas<'_>, area: Rect) -> Option<(u16, u16)
                     Field::Target => (&form.target, "a URL, or the command line of a server"),
                     _ => (&form.options, HINT),
                 };
-                let hidden = line.column().saturating_sub(usize::from(room) - 1);
+                let column = line.position().1;
+                let hidden = column.saturating_sub(usize::from(room) - 1);
                 let text: String = line.text().chars().skip(hidden).collect();
                 if text.is_empty() {
                     canvas.put(x, y, room, hint, dim);
@@ -94,7 +95,7 @@ fn fields(form: &Form, canvas: &mut Canvas<'_>, area: Rect) -> Option<(u16, u16)
                     canvas.put(x, y, room, &text, plain);
                 }
                 if is_here {
-                    cursor = Some((x + (line.column() - hidden) as u16, y));
+                    cursor = Some((x + (column - hidden) as u16, y));
                 }
                 y += 1;
             }

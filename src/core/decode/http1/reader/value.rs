@@ -6,6 +6,7 @@
 
 use super::{Message, Reader, Turn};
 use crate::decode::http::{Head, HttpEvent};
+use crate::decode::json::scan::Nesting;
 use crate::decode::{Direction, Ending};
 
 /// How far the value is read with which a line begins.
@@ -15,10 +16,7 @@ pub(super) struct Value {
     line: u64,
     /// Bytes of it so far.
     length: usize,
-    /// Open objects and arrays.
-    depth: u32,
-    in_string: bool,
-    is_escaped: bool,
+    nesting: Nesting,
     /// The line begins with none, or goes on behind it.
     is_over: bool,
 }
@@ -32,20 +30,14 @@ impl Value {
             }
             let is_first = self.length == 0;
             self.length += 1;
-            match byte {
-                b'\n' => self.is_over = true,
-                _ if self.in_string => {
-                    self.in_string = self.is_escaped || *byte != b'"';
-                    self.is_escaped = !self.is_escaped && *byte == b'\\';
-                }
-                b'{' | b'[' => self.depth += 1,
-                _ if is_first => self.is_over = true,
-                b'"' => self.in_string = true,
-                b'}' | b']' => self.depth -= 1,
-                _ => {}
+            // A value begins with a bracket, and is on one line.
+            if *byte == b'\n' || is_first && !matches!(byte, b'{' | b'[') {
+                self.is_over = true;
+            } else {
+                self.nesting.step(*byte);
             }
-            self.is_over |= self.depth == 0 || self.length > most;
-            if self.depth == 0 && !is_first && *byte != b'\n' {
+            self.is_over |= self.nesting.depth == 0 || self.length > most;
+            if self.nesting.depth == 0 && !is_first && *byte != b'\n' {
                 return Some(at);
             }
         }

@@ -1,0 +1,80 @@
+//! Whole lists, read page by page as they are gone through: no more than one page is held.
+
+use anyhow::Result;
+
+use super::query::{Page, Scope};
+use super::record::finding::FindingRow;
+use super::record::message::MessageRow;
+use super::{CaptureId, Key, Reader};
+use crate::decode::exchange::{Exchange, ExchangeNumber};
+use crate::filter::Filter;
+use crate::mcp::{Message, MessageNumber, Session, SessionNumber};
+
+/// Rows that are read at once.
+const PAGE: usize = 1_000;
+
+impl Reader {
+    /// All sessions, by number.
+    pub fn all_sessions(&self) -> impl Iterator<Item = Result<Session>> {
+        rows(None, |page| self.sessions(page), |session| SessionNumber(session.number.0 + 1))
+    }
+
+    /// The HTTP exchanges of a session, by number.
+    pub fn all_exchanges(&self, session: SessionNumber) -> impl Iterator<Item = Result<Exchange>> {
+        rows(None, move |page| self.exchanges(session, page), |exchange| ExchangeNumber(exchange.number.0 + 1))
+    }
+
+    /// Findings, in order as they were made.
+    pub fn all_findings(&self, scope: Scope) -> impl Iterator<Item = Result<FindingRow>> {
+        rows(None, move |page| self.findings(scope, page), |finding| finding.number + 1)
+    }
+
+    /// The messages that fit a filter.
+    pub fn all_matching(&self, filter: &Filter, scope: Scope) -> impl Iterator<Item = Result<MessageRow>> {
+        rows(None, move |page| self.matching(filter, scope, page), |row| row.key().next())
+    }
+
+    /// The messages of this capture, or of a session in it, that come behind `after` and fit the filter.
+    pub fn all_messages(
+        &self,
+        capture: CaptureId,
+        scope: Scope,
+        filter: Option<&Filter>,
+        after: Option<Key>,
+    ) -> impl Iterator<Item = Result<Message>> {
+        let read = move |page| match filter {
+            None => self.messages(scope, page),
+            Some(filter) => {
+                let rows = self.matching(filter, scope, page)?;
+                rows.iter().filter_map(|row| self.message(row.key()).transpose()).collect()
+            }
+        };
+        rows(after.map(Key::next), read, move |message| Key::new(capture, message.number.0).next())
+    }
+
+    /// The messages of a session, as [`Reader::conversation`] reads them.
+    pub fn whole_conversation(&self, session: &Session) -> impl Iterator<Item = Result<Message>> {
+        rows(None, |page| self.conversation(session, None, page), |message| MessageNumber(message.number.0 + 1))
+    }
+}
+
+/// The rows of a list from `from` on, where `read` reads a page of it and `behind` is where a row is followed by the next.
+fn rows<K: Copy, T>(
+    mut from: Option<K>,
+    read: impl Fn(Page<K>) -> Result<Vec<T>>,
+    behind: impl Fn(&T) -> K,
+) -> impl Iterator<Item = Result<T>> {
+    let mut page = Vec::new().into_iter();
+    std::iter::from_fn(move || {
+        if page.as_slice().is_empty() {
+            match read(Page { from, ..Page::first(PAGE) }) {
+                Ok(rows) => {
+                    from = rows.last().map(&behind).or(from);
+                    page = rows.into_iter();
+                }
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        page.next().map(Ok)
+    })
+}
