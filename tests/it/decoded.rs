@@ -253,14 +253,12 @@ pub fn assert_subset(what: &str, wanted: &BTreeMap<String, usize>, said: &BTreeM
     assert!(invented.is_empty(), "{what}: not in the original:\n{invented:#?}");
 }
 
-/// The captures that laws are tried on: those of `samples/`, and the real ones beside the project.
+/// The captures that laws are tried on: those of `samples/`, and the real ones of `tests/captures/`.
 pub fn captures() -> Vec<PathBuf> {
     let mut found = folders(&crate::program::root().join("samples"));
-    if let Some(shared) = crate::program::shared("captures") {
-        found.extend(folders(&shared).into_iter().filter(|path| is_spine(path)));
-    }
+    found.extend(folders(&crate::program::data("captures")).into_iter().filter(|path| is_spine(path)));
     found.sort();
-    assert!(found.len() >= 3, "the samples were found");
+    assert!(found.len() >= 40, "the captures were found");
     found
 }
 
