@@ -5,7 +5,7 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::process::parent_id;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Once;
 
@@ -69,6 +69,18 @@ fn note(line: &str) {
     file.expect("the folder of this program is writable").write_all(line.as_bytes()).expect("the disk has room");
 }
 
+/// Removes the notes of runs that are over.
+fn remove_old_notes() {
+    let folder = notes().and_then(|path| fs::read_dir(path.parent()?).ok());
+    for path in folder.into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let parent = name.strip_prefix("notes-of-").and_then(|name| name.split('-').next());
+        if parent.is_some_and(|parent| !Path::new("/proc").join(parent).exists()) {
+            let _ = fs::remove_file(&path);
+        }
+    }
+}
+
 fn print_at_exit() {
     // The harness ends with the process, and has no hook of its own.
     #[allow(unsafe_code)]
@@ -77,6 +89,7 @@ fn print_at_exit() {
     }
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
+        remove_old_notes();
         atexit(print);
     });
 }
@@ -92,7 +105,7 @@ extern "C" fn print() {
     }
     let not_run: Vec<_> = lines.iter().filter_map(|line| line.strip_prefix("not run\t")?.split_once('\t')).collect();
     if !not_run.is_empty() {
-        out += &format!("\nnot run: {} tests (with MCPTAP_TEST_ALL=1 they fail)\n", not_run.len());
+        out += &format!("\ntests not run: {} (with MCPTAP_TEST_ALL=1 they fail)\n", not_run.len());
     }
     for of_one_need in not_run.chunk_by(|(a, _), (b, _)| a == b) {
         let tests: Vec<&str> = of_one_need.iter().map(|(_, test)| *test).collect();

@@ -22,7 +22,10 @@ fn two_recordings_are_the_same_but_for_what_is_set_aside() {
     scene.record(&[], everything);
     scene.record(&[], everything);
     let done = scene.run(&[&["diff", "1", "2"], &MADE_UP[..6]].concat());
-    assert_eq!(stdout(&done), "13 requests: 13 same\n");
+    // A busy machine may be slower the second time.
+    let said = stdout(&done);
+    let other: Vec<&str> = said.lines().filter(|line| !line.starts_with("slower: ")).collect();
+    assert_eq!(other, ["13 requests: 13 same"]);
     assert_eq!(done.status.code(), Some(0));
     let done = scene.run(&["diff", "1", "2"]);
     assert_eq!(done.status.code(), Some(1));
