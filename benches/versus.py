@@ -4,7 +4,7 @@
     cargo build --release && benches/versus.py CAPTURE [ROUNDS]
 
 The programs run in turn, ROUNDS times each (3); the fastest round of each counts, since whatever else the machine does only adds. A program that is
-not installed is left out. `save` writes a database beside the capture's copy in the folder for temporary files.
+not installed is left out. `bigpcap.py CAPTURE --size 65M` makes a capture. `save` writes a database beside the capture's copy in the folder for temporary files.
 """
 
 import os

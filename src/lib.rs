@@ -35,6 +35,9 @@ pub mod replay;
 pub mod source;
 pub mod store;
 #[cfg(test)]
+#[path = "../tests/support/mod.rs"]
+mod support;
+#[cfg(test)]
 #[path = "core/mcp/talk.rs"]
 mod talk;
 #[cfg(feature = "tui")]

@@ -124,6 +124,8 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
+    use crate::support::pipes::patient;
+    use crate::support::waits::joined;
 
     #[test]
     fn a_port_alone_is_this_machines_own() {
@@ -155,15 +157,15 @@ mod tests {
             stream.read_exact(&mut byte).and_then(|()| stream.write_all(&byte)).unwrap();
         };
         let serving = thread::spawn(move || Crowd::new(2).serve(&listener, Some(stop.as_fd()), echo));
-        let mut two = [(); 2].map(|()| TcpStream::connect(address).unwrap());
+        let mut two = [(); 2].map(|()| patient(TcpStream::connect(address).unwrap()));
         let mut told = String::new();
-        TcpStream::connect(address).unwrap().read_to_string(&mut told).unwrap();
+        patient(TcpStream::connect(address).unwrap()).read_to_string(&mut told).unwrap();
         assert!(told.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{told}");
         for client in &mut two {
             client.write_all(b"x").unwrap();
             client.read_exact(&mut [0]).unwrap();
         }
         signal.write_all(b"X").unwrap();
-        serving.join().unwrap();
+        joined(serving, "the crowd to be told to end");
     }
 }

@@ -14,6 +14,8 @@ use super::{Proxy, Record};
 use crate::decode::Direction::{self, ClientToServer, ServerToClient};
 use crate::http::connect::Options;
 use crate::source::tape::{Loss, tape};
+use crate::support::pipes::patient;
+use crate::support::waits::joined;
 
 fn talk() -> Conversation {
     talk_with(&["mine.test"]).unwrap()
@@ -269,14 +271,14 @@ fn told(sent: &str) -> String {
     let record = Record { tape, loss: Loss::default() };
     let mut proxy = Proxy::new("http://127.0.0.1:1/", &Options::default(), Vec::new(), record).unwrap();
     proxy.patience = Duration::from_millis(20);
-    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let mut client = patient(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
     client.write_all(sent.as_bytes()).unwrap();
     let (stop, _goes_on) = std::os::unix::net::UnixStream::pair().unwrap();
     let relay = thread::spawn(move || proxy.relay(stop.as_fd(), listener.accept().unwrap().0));
     let mut told = String::new();
     client.read_to_string(&mut told).unwrap();
     drop(client);
-    relay.join().unwrap();
+    joined(relay, "the end of a connection");
     told
 }
 
@@ -294,12 +296,12 @@ fn a_signal_ends_a_connection() {
     let (listener, (tape, _spool)) = (TcpListener::bind("127.0.0.1:0").unwrap(), tape());
     let record = Record { tape, loss: Loss::default() };
     let proxy = Proxy::new("http://127.0.0.1:1/", &Options::default(), Vec::new(), record).unwrap();
-    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let mut client = patient(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
     let (stop, mut signal) = std::os::unix::net::UnixStream::pair().unwrap();
     let relay = thread::spawn(move || proxy.relay(stop.as_fd(), listener.accept().unwrap().0));
     signal.write_all(b"X").unwrap();
     assert_eq!(client.read(&mut [0]).unwrap(), 0);
-    relay.join().unwrap();
+    joined(relay, "the end of a connection");
 }
 
 /// Pieces of what clients and servers say.

@@ -37,6 +37,7 @@ mod tests {
 
     use super::*;
     use crate::source::now;
+    use crate::support::waits::{Ends, until};
 
     #[test]
     fn a_process_runs_from_its_beginning_to_its_end() {
@@ -46,11 +47,10 @@ mod tests {
         assert!(runs_since(child.id(), now()));
         child.kill().expect("it lives");
         let path = format!("/proc/{}/stat", child.id());
-        while !std::fs::read_to_string(&path).expect("it was not waited for").contains(") Z ") {
-            std::thread::yield_now();
-        }
+        let stat = || std::fs::read_to_string(&path).expect("it was not waited for");
+        until("the end of cat", || stat().contains(") Z "));
         assert!(!runs_since(child.id(), now()), "what is left of it writes no more");
-        child.wait().expect("it ended");
+        child.ended("cat");
         assert!(!runs_since(child.id(), now()));
     }
 }

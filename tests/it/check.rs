@@ -8,6 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::program::mcptap;
+use crate::support::waits::Finishes;
 use crate::wire::Wire;
 
 /// A folder with captures in it, in which the program runs.
@@ -62,7 +63,7 @@ impl Project {
     fn run(&self, command: &str, target: &Path, arguments: &[&str]) -> Output {
         let mut program = mcptap();
         program.current_dir(self.folder.path()).arg(command).arg(target).args(arguments);
-        program.output().expect("it runs")
+        program.finished()
     }
 
     /// The exit status of `check` and what it printed.
@@ -182,7 +183,7 @@ fn a_database_is_checked_as_its_capture_is() {
     let project = Project::new();
     let broken = project.capture("broken.pcapng", TOOL, &BROKEN);
     let db = project.path("saved");
-    let saved = mcptap().arg("--db").arg(&db).arg("read").arg(&broken).arg("--save").output().expect("it runs");
+    let saved = mcptap().arg("--db").arg(&db).arg("read").arg(&broken).arg("--save").finished();
     assert!(saved.status.success(), "{}", String::from_utf8_lossy(&saved.stderr));
     assert_eq!(project.check(&db, &["--format", "json"]), project.check(&broken, &["--format", "json"]));
 }

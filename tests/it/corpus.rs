@@ -1,27 +1,37 @@
-//! Real captures with ground truth, where they are at hand.
+//! Real captures with ground truth: each is whole.
 
 use std::process::Command;
 
-use crate::program::shared;
+use crate::program::data;
+use crate::support::needs::{self, have_program, report};
+use crate::support::waits::Finishes;
 
-/// Every message once, byte for byte, in its direction, with its partner, session and packets.
-fn whole(tier: &str) {
-    let Some(script) = shared("captures/score.py") else { return };
-    let done = Command::new("python3")
-        .arg(script)
-        .args(["--bin", env!("CARGO_BIN_EXE_mcptap"), "--tier", tier])
-        .env_remove("MCPTAP_DB")
-        .output()
-        .expect("python3 runs");
-    assert!(
-        done.status.success(),
-        "{}{}",
-        String::from_utf8_lossy(&done.stdout),
-        String::from_utf8_lossy(&done.stderr)
-    );
+/// Every message once, byte for byte, in its direction, with its partner, session and packets: so many captures of a tier of `score.py`.
+fn whole(tier: &str, captures: usize) {
+    if !have_program(&needs::PYTHON) {
+        return;
+    }
+    let mut score = Command::new("python3");
+    score.arg(data("captures/score.py")).args(["--bin", env!("CARGO_BIN_EXE_mcptap"), "--tier", tier]);
+    let done = score.env_remove("MCPTAP_DB").env_remove("SSLKEYLOGFILE").finished();
+    let said = String::from_utf8_lossy(&done.stdout);
+    let total = said.lines().last().unwrap_or_default();
+    let whole = format!("{captures} of {captures} captures whole, ");
+    assert!(total.starts_with(&whole), "{said}{}", String::from_utf8_lossy(&done.stderr));
+    report(&format!("ground truth, {tier}: {total}"));
 }
 
 #[test]
-fn the_spine_is_whole() {
-    whole("spine");
+fn http_in_clear_is_whole() {
+    whole("spine", 39);
+}
+
+#[test]
+fn tls_http2_and_brotli_are_whole() {
+    whole("tls", 6);
+}
+
+#[test]
+fn stdio_is_whole() {
+    whole("stdio", 3);
 }

@@ -253,14 +253,12 @@ pub fn assert_subset(what: &str, wanted: &BTreeMap<String, usize>, said: &BTreeM
     assert!(invented.is_empty(), "{what}: not in the original:\n{invented:#?}");
 }
 
-/// The captures that laws are tried on: those of `samples/`, and the real ones beside the project.
+/// The captures that laws are tried on: those of `samples/`, and the real ones of `tests/captures/`.
 pub fn captures() -> Vec<PathBuf> {
     let mut found = folders(&crate::program::root().join("samples"));
-    if let Some(shared) = crate::program::shared("captures") {
-        found.extend(folders(&shared).into_iter().filter(|path| is_spine(path)));
-    }
+    found.extend(folders(&crate::program::data("captures")));
     found.sort();
-    assert!(found.len() >= 3, "the samples were found");
+    assert!(found.len() >= 40, "the captures were found");
     found
 }
 
@@ -288,13 +286,6 @@ fn folders(path: &Path) -> Vec<PathBuf> {
     let folders = std::fs::read_dir(path).expect("readable").map(|entry| entry.expect("readable").path());
     let names = ["capture.pcap", "capture.pcapng", "capture.pcap.gz"];
     folders.flat_map(|folder| names.map(|name| folder.join(name))).filter(|path| path.exists()).collect()
-}
-
-/// HTTP/1 in clear; the tiers of `score.py`.
-fn is_spine(path: &Path) -> bool {
-    let name = name(path);
-    let coded = ["_br", "_zstd", "_h2", "_h2c", "tls"];
-    !coded.iter().any(|part| name.contains(part))
 }
 
 /// The folder of a capture.

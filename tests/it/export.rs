@@ -12,10 +12,11 @@ use std::process::Output;
 use serde_json::Value;
 
 use crate::program::mcptap;
+use crate::support::waits::Finishes;
 
 /// `mcptap export` of a capture.
 fn export(capture: &Path, format: &str, more: &[&str]) -> Output {
-    mcptap().arg("export").arg(capture).args(["--format", format]).args(more).output().expect("mcptap runs")
+    mcptap().arg("export").arg(capture).args(["--format", format]).args(more).finished()
 }
 
 /// What it wrote, where all went well.

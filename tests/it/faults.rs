@@ -3,13 +3,15 @@
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use rusqlite::Connection;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use crate::program::mcptap;
+use crate::support::needs::{self, have};
+use crate::support::waits::{Ends, Finishes, joined, until};
 use crate::wrapped::{ANSWERS, Follower, Wrapped, await_session, line, of_type, place, recorded, request, texts};
 
 const TO_SERVER: &str = "client-to-server";
@@ -22,9 +24,8 @@ fn kill(process: u32, signal: Signal) {
 
 /// Waits until a process is gone. Whoever adopted it may be slow to reap it: its state is the third word, behind the name in parentheses.
 fn await_end(process: u32) {
-    while fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|stat| !stat.contains(") Z ")) {
-        std::thread::yield_now();
-    }
+    let stat = || fs::read_to_string(format!("/proc/{process}/stat"));
+    until("the end of the server", || stat().map_or(true, |stat| stat.contains(") Z ")));
 }
 
 pub fn assert_sound(db: &Path) {
@@ -43,7 +44,7 @@ fn a_killed_wrapper_leaves_all_that_was_seen_and_no_orphan() {
     let mut follower = Follower::start(&db);
     follower.await_message(100);
     wrapped.child.kill().expect("it lives");
-    wrapped.child.wait().expect("it ends");
+    wrapped.child.ended("mcptap");
     await_end(server);
     assert_sound(&db);
     let lines = recorded(&db);
@@ -72,7 +73,7 @@ fn a_killed_server_is_recorded_with_what_it_did_not_answer() {
     let session = of_type(&lines, "session")[0];
     assert_eq!(session["exit"], json!({ "signal": 9 }));
     assert_eq!((&session["requests"], &session["unanswered"]), (&json!(4), &json!(1)));
-    let shown = mcptap().arg("show").arg(&db).output().expect("mcptap runs");
+    let shown = mcptap().arg("show").arg(&db).finished();
     let shown = String::from_utf8(shown.stdout).expect("text is UTF-8");
     assert!(shown.contains("died of signal 9"), "{shown}");
 }
@@ -84,13 +85,13 @@ fn a_vanished_client_ends_the_server_as_without_us() {
     let mut reads = Wrapped::shell(&db, ANSWERS);
     reads.converse(1..3);
     drop((reads.stdin.take(), reads.stdout));
-    assert!(reads.child.wait().expect("it ends").success(), "the server saw the end of its input");
+    assert!(reads.child.ended("mcptap").success(), "the server saw the end of its input");
 
     let mut writes =
         Wrapped::shell(&db, r#"while echo '{"jsonrpc":"2.0","method":"notifications/message"}'; do :; done"#);
     writes.hear();
     drop((writes.stdin.take(), writes.stdout));
-    let status = writes.child.wait().expect("it ends");
+    let status = writes.child.ended("mcptap");
     assert_eq!(status.code(), Some(128 + 13), "the server wrote into a broken pipe");
     let sessions = recorded(&db);
     let exits: Vec<_> = of_type(&sessions, "session").iter().map(|session| session["exit"].clone()).collect();
@@ -106,7 +107,7 @@ fn each_signal_reaches_the_server_and_how_it_ended_is_recorded() {
         let mut wrapped = Wrapped::shell(&db, r#"ulimit -c 0; echo '{"jsonrpc":"2.0","method":"ready"}'; exec cat"#);
         wrapped.hear();
         kill(wrapped.child.id(), signal);
-        assert_eq!(wrapped.child.wait().expect("it ends").code(), Some(128 + number));
+        assert_eq!(wrapped.child.ended("mcptap").code(), Some(128 + number));
         assert_eq!(of_type(&recorded(&db), "session")[0]["exit"], json!({ "signal": number }));
     }
     let (_folder, db) = place();
@@ -114,7 +115,7 @@ fn each_signal_reaches_the_server_and_how_it_ended_is_recorded() {
         Wrapped::shell(&db, "trap 'exit 7' TERM; echo '{\"method\":\"ready\"}'; while :; do read -r x; done");
     wrapped.hear();
     kill(wrapped.child.id(), Signal::TERM);
-    assert_eq!(wrapped.child.wait().expect("it ends").code(), Some(7), "the server decides");
+    assert_eq!(wrapped.child.ended("mcptap").code(), Some(7), "the server decides");
     assert_eq!(of_type(&recorded(&db), "session")[0]["exit"], json!({ "code": 7 }));
 }
 
@@ -146,7 +147,7 @@ fn twenty_wrappers_share_a_database() {
         })
         .collect();
     for host in hosts {
-        let ended = host.join().expect("a host is content");
+        let ended = joined(host, "a host to be content");
         assert!(ended.status.success() && ended.stderr.is_empty(), "{}", ended.stderr);
     }
     assert_sound(&db);
@@ -208,7 +209,7 @@ fn a_database_that_cannot_be_is_said_in_one_line() {
     assert_eq!(of_type(&recorded(&db), "message").len(), 4);
 }
 
-/// A script in a mount namespace of its own, with a file system of `size` in `folder`; `None`, said aloud, where this machine forbids that.
+/// A script in a mount namespace of its own, with a file system of `size` in `folder`; `None` where this machine forbids that.
 fn on_small_disk(folder: &Path, size: &str, script: &str) -> Option<Command> {
     let flags: &[&str] = if rustix::process::geteuid().is_root() { &["-m"] } else { &["-rm"] };
     let mount = |script: &str| {
@@ -217,9 +218,8 @@ fn on_small_disk(folder: &Path, size: &str, script: &str) -> Option<Command> {
         command.args(flags).args(["sh", "-c", &script]).arg(folder);
         command
     };
-    let probe = mount("true").stdin(Stdio::null()).output();
-    if !probe.is_ok_and(|probe| probe.status.success()) {
-        eprintln!("not tested: this machine gives us no mount namespace");
+    let probe = mount("true").try_finished();
+    if !have(&needs::MOUNTS, probe.is_ok_and(|probe| probe.status.success())) {
         return None;
     }
     let mut command = mount(script);

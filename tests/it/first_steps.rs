@@ -7,10 +7,11 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::program::{mcptap, root};
+use crate::support::waits::{Finishes, finished};
 
 #[test]
 fn the_demo_shows_its_recordings_and_says_what_to_do_next() {
-    let done = mcptap().args(["demo"]).output().unwrap();
+    let done = mcptap().args(["demo"]).finished();
     assert!(done.status.success());
     let (said, next) = (String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap());
     for shown in ["streamable-http", "http-sse", "stdio  Directorio", "get_weather", "4 sessions · 28 messages"] {
@@ -25,7 +26,7 @@ fn the_database_may_stand_in_the_environment() {
     let folder = tempfile::tempdir().expect("a folder");
     let database = folder.path().join("elsewhere.db");
     let said = |words: &[&str]| {
-        let done = mcptap().env("MCPTAP_DB", &database).args(words).output().expect("mcptap runs");
+        let done = mcptap().env("MCPTAP_DB", &database).args(words).finished();
         (done.status.code(), String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned())
     };
     let (code, error) = said(&["show"]);
@@ -39,7 +40,7 @@ fn the_database_may_stand_in_the_environment() {
 fn the_doctor_tries_everything() {
     let folder = tempfile::tempdir().unwrap();
     let db = folder.path().join("mcptap.db");
-    let done = mcptap().arg("doctor").arg("--db").arg(&db).output().unwrap();
+    let done = mcptap().arg("doctor").arg("--db").arg(&db).finished();
     let said = String::from_utf8(done.stdout).unwrap();
     assert!(
         said.contains("good  wrap      a line went through a wrapped \"cat\", and was recorded both ways\n"),
@@ -53,7 +54,7 @@ fn the_doctor_tries_everything() {
     assert!(!db.exists(), "it leaves nothing behind");
     // What cannot be is said, and is the answer "no".
     fs::write(&db, "no database").unwrap();
-    let done = mcptap().arg("doctor").arg("--db").arg(&db).output().unwrap();
+    let done = mcptap().arg("doctor").arg("--db").arg(&db).finished();
     let said = String::from_utf8(done.stdout).unwrap();
     assert!(said.contains("bad   database  "), "{said}");
     assert_eq!(done.status.code(), Some(1));
@@ -95,7 +96,7 @@ impl Home {
     fn run(&self, words: &[&str]) -> (Option<i32>, String, String) {
         let mut command = mcptap();
         command.args(words).env("HOME", self.0.path()).env_remove("XDG_CONFIG_HOME").current_dir(self.0.path());
-        let done = command.output().unwrap();
+        let done = command.finished();
         (done.status.code(), String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap())
     }
 
@@ -143,7 +144,7 @@ fn the_servers_of_a_client_are_recorded_until_that_is_undone() {
         .unwrap();
     let ping = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n";
     client.stdin.take().unwrap().write_all(ping).unwrap();
-    assert_eq!(client.wait_with_output().unwrap().stdout, ping);
+    assert_eq!(finished(client, "a wrapped server").stdout, ping);
     let (_, sessions, _) = home.run(&["sessions", db]);
     assert!(sessions.contains("echo"), "{sessions}");
     // Once more changes nothing; undone, nothing is left of it.
@@ -207,7 +208,7 @@ fn a_configuration_that_cannot_be_read_is_left_alone() {
 fn sessions_that_went_on_at_once_are_one_diagram() {
     let capture = root().join("samples/helpdesk/capture.pcapng");
     let export = |words: &[&str]| {
-        let done = mcptap().args(["export", "--format", "mermaid"]).arg(&capture).args(words).output().unwrap();
+        let done = mcptap().args(["export", "--format", "mermaid"]).arg(&capture).args(words).finished();
         assert!(done.status.success());
         String::from_utf8(done.stdout).unwrap()
     };

@@ -10,11 +10,13 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::program::{mcptap, root};
+use crate::support::pipes::Patient;
+use crate::support::waits::{Ends, Finishes, until};
 use crate::wrapped::{ANSWERS, Follower, Wrapped, await_session, line, of_type, place, recorded, request};
 
 /// The state that `mcptap sessions` shows of the only session.
 fn state(db: &Path) -> String {
-    let shown = mcptap().args(["sessions", "--db"]).arg(db).output().expect("mcptap runs");
+    let shown = mcptap().args(["sessions", "--db"]).arg(db).finished();
     let shown = String::from_utf8(shown.stdout).expect("text is UTF-8");
     shown.lines().nth(1).expect("a session").split_whitespace().nth(1).expect("a state or what follows it").to_owned()
 }
@@ -58,11 +60,14 @@ fn a_silent_recorder_is_followed_as_long_as_its_process_lives() {
     let process = Pid::from_raw(wrapped.child.id() as i32).expect("a process id");
     let tell = |signal| kill_process(process, signal).expect("it lives");
     tell(Signal::STOP);
-    while forget_the_last_word(&db).is_err() {
-        // It was stopped while it wrote.
-        tell(Signal::CONT);
-        tell(Signal::STOP);
-    }
+    until("the recorder to be stopped while it does not write", || {
+        let forgotten = forget_the_last_word(&db).is_ok();
+        if !forgotten {
+            tell(Signal::CONT);
+            tell(Signal::STOP);
+        }
+        forgotten
+    });
     assert_eq!(state(&db), "live");
     let mut follower = Follower::start(&db);
     // Which is said once it was asked whether there can be more.
@@ -71,7 +76,7 @@ fn a_silent_recorder_is_followed_as_long_as_its_process_lives() {
     wrapped.converse(2..3);
     follower.await_message(4);
     wrapped.child.kill().expect("it lives");
-    wrapped.child.wait().expect("it ends");
+    wrapped.child.ended("mcptap");
     forget_the_last_word(&db).expect("nobody else writes");
     follower.rest();
     assert_eq!(state(&db), "cut", "nobody knows what came then");
@@ -80,7 +85,7 @@ fn a_silent_recorder_is_followed_as_long_as_its_process_lives() {
 /// A capture that is read as it grows.
 struct Reading {
     child: Child,
-    stdout: BufReader<ChildStdout>,
+    stdout: BufReader<Patient<ChildStdout>>,
 }
 
 impl Reading {
@@ -88,7 +93,8 @@ impl Reading {
         let mut command = mcptap();
         command.arg("read").args(arguments).arg("--json").stdin(stdin).stdout(Stdio::piped());
         let mut child = command.spawn().expect("mcptap runs");
-        let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+        let stdout = child.stdout.take().expect("a pipe");
+        let stdout = BufReader::new(Patient::new(stdout, "`read` to write"));
         Reading { child, stdout }
     }
 
@@ -105,7 +111,7 @@ impl Reading {
     fn end(mut self) -> Value {
         let mut rest = String::new();
         self.stdout.read_to_string(&mut rest).expect("text");
-        assert!(self.child.wait().expect("it ends").success());
+        assert!(self.child.ended("mcptap").success());
         serde_json::from_str(rest.lines().last().expect("a summary")).expect("lines are JSON")
     }
 }
@@ -165,7 +171,7 @@ fn a_wrapped_session_reads_the_same_from_its_export() {
     let file = folder.path().join("session.pcapng");
     let mut export = mcptap();
     export.args(["export", "latest", "--format", "pcapng", "-o"]).arg(&file).arg("--db").arg(&db);
-    assert!(export.status().expect("mcptap runs").success());
+    assert!(export.finished().status.success());
     let offline = crate::wrapped::recorded(&file);
     for kind in ["message", "session", "finding"] {
         let [live, offline] = [&live, &offline]

@@ -12,8 +12,9 @@ use mcptap_core::internal::mcp::{Carrier, SessionNumber};
 use mcptap_core::internal::pipeline::Input;
 
 use crate::decoded::{ALL, Decoded, Order, assert_same, assert_subset, between, captures, conversations, frames, name};
-use crate::program::shared;
+use crate::program::data;
 use crate::rewrite::{self, Carriage, Frame};
+use crate::support::waits::Finishes;
 
 /// What became of the packets of a capture, and how that is called.
 type Rewritten = Vec<(String, Vec<Frame>)>;
@@ -259,7 +260,10 @@ fn loss_invents_nothing() {
             let rest = Decoded::of(&rewrite::thinned(&frames, per_mille, seed));
             assert_subset(&what, &texts, &rest.texts());
             assert_subset(&what, &pairs, &rest.pairs());
-            assert_subset(&what, &http_pairs, &rest.http_pairs());
+            // HTTP/2: a head without the fields that refer to a lost one is another text.
+            if name(path) != "05_h2c" {
+                assert_subset(&what, &http_pairs, &rest.http_pairs());
+            }
         }
     }
 }
@@ -267,8 +271,7 @@ fn loss_invents_nothing() {
 /// Header fields of HTTP/2 refer to earlier ones. Where those are lost the type of an answer is unknown, and its text still tells what it is.
 #[test]
 fn a_head_lost_in_http2_costs_no_later_answer() {
-    let Some(folder) = shared("captures") else { return };
-    let frames = frames(&folder.join("05_h2c/capture.pcap"));
+    let frames = frames(&data("captures/05_h2c/capture.pcap"));
     let texts = Decoded::of(&frames).texts();
     let all: usize = texts.values().sum();
     let mut lost = 0;
@@ -349,7 +352,7 @@ fn live_equals_offline() {
 fn the_same_input_gives_the_same_output() {
     for path in conversations() {
         let read = || {
-            let done = crate::program::mcptap().args(["read", "--json"]).arg(&path).output().expect("mcptap runs");
+            let done = crate::program::mcptap().args(["read", "--json"]).arg(&path).finished();
             let lines = String::from_utf8(done.stdout).expect("JSON lines are UTF-8");
             // How long it took is the one thing that is not in the input.
             lines

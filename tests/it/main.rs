@@ -1,5 +1,6 @@
 //! Everything that is tested from outside: one binary.
 
+mod cases;
 mod check;
 mod corpus;
 mod decoded;
@@ -24,6 +25,8 @@ mod secrets;
 mod shapes;
 #[cfg(feature = "live")]
 mod sniff;
+#[path = "../support/mod.rs"]
+mod support;
 #[cfg(all(unix, feature = "tui"))]
 mod terminal;
 mod tidy;

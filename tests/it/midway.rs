@@ -63,8 +63,9 @@ fn what_goes_on_where_a_capture_begins_is_read() {
             for event in whole.messages().filter(is_whole) {
                 events += 1;
                 let text = String::from_utf8_lossy(&event.raw);
-                // A compressed stream cannot be read from the middle.
-                assert!(name == "04_gzip" || said.contains(&*event.raw), "{what}: {text} is missing");
+                // A compressed stream cannot be read from the middle, nor one of HTTP/2 without the heads before it.
+                let is_readable = !["04_br", "04_gzip", "05_h2c"].contains(&name.as_str());
+                assert!(!is_readable || said.contains(&*event.raw), "{what}: {text} is missing");
             }
             if whole.sessions().len() == 1 {
                 let sessions = rest.sessions();

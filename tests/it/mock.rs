@@ -1,13 +1,17 @@
 //! `mcptap mock`: recorded servers played to clients over every transport.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::program::{mcptap, root};
 use crate::replay::scene::{Client, Scene, everything, stdout};
+use crate::support::pipes::{Patient, patient};
+use crate::support::waits::{Ends, Finishes};
+use crate::wrapped::line;
 
 /// Recordings of `samples/`, with the session that is played.
 const SAMPLES: [(&str, u32); 6] = [
@@ -22,16 +26,16 @@ const SAMPLES: [(&str, u32); 6] = [
 /// A mock that listens, ended when dropped.
 pub struct Listening {
     child: Child,
-    stderr: BufReader<ChildStderr>,
+    stderr: BufReader<Patient<ChildStderr>>,
     address: String,
 }
 
 impl Listening {
     pub fn start(mut mock: Command) -> Listening {
         let mut child = mock.args(["--listen", "0"]).stderr(Stdio::piped()).spawn().expect("mcptap runs");
-        let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));
-        let mut line = String::new();
-        stderr.read_line(&mut line).expect("text");
+        let stderr = child.stderr.take().expect("a pipe");
+        let mut stderr = BufReader::new(Patient::new(stderr, "a mock to say where it listens, or to end"));
+        let line = line(&mut stderr);
         let address = line.split("http://").nth(1).and_then(|rest| rest.split('/').next());
         let address = address.unwrap_or_else(|| panic!("no address in {line:?}")).to_owned();
         Listening { child, stderr, address }
@@ -43,9 +47,8 @@ impl Listening {
 
     /// Ends it as a person would, and gives its exit status and last words.
     pub fn end(mut self) -> (Option<i32>, String) {
-        let pid = self.child.id().to_string();
-        Command::new("kill").args(["-INT", &pid]).status().expect("kill runs");
-        let status = self.child.wait().expect("it ends");
+        kill_process(Pid::from_child(&self.child), Signal::INT).expect("it lives");
+        let status = self.child.ended("mcptap");
         let mut text = String::new();
         self.stderr.read_to_string(&mut text).expect("text");
         (status.code(), text)
@@ -53,7 +56,7 @@ impl Listening {
 
     /// Sends bytes on a connection of their own and reads until the server closes it: the status, and all of the response.
     fn raw(&self, request: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(&self.address).expect("it listens");
+        let mut stream = patient(TcpStream::connect(&self.address).expect("it listens"));
         stream.write_all(request.as_bytes()).expect("it reads");
         let mut response = String::new();
         stream.read_to_string(&mut response).expect("it answers");
@@ -70,8 +73,7 @@ impl Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.child.killed();
     }
 }
 
@@ -82,7 +84,7 @@ fn replayed_against_their_own_mock_recordings_are_the_same() {
         let sample = root().join("samples").join(sample).display().to_string();
         let recording = [sample.as_str(), "--session", &session.to_string()].map(str::to_owned);
         let same = |what: &str, mut replay: Command| {
-            let done = replay.output().expect("mcptap runs");
+            let done = replay.finished();
             let errors = String::from_utf8_lossy(&done.stderr).into_owned();
             assert_eq!(done.status.code(), Some(0), "{sample} {session} {what}: {}{errors}", stdout(&done));
         };
@@ -103,10 +105,10 @@ fn replayed_against_their_own_mock_recordings_are_the_same() {
 }
 
 /// A recording with everything in it, as session 1.
-fn scene() -> Scene {
-    let scene = Scene::new();
+fn scene() -> Option<Scene> {
+    let scene = Scene::new()?;
     scene.record(&[], everything);
-    scene
+    Some(scene)
 }
 
 fn played(scene: &Scene, options: &[&str]) -> Client {
@@ -117,7 +119,7 @@ fn played(scene: &Scene, options: &[&str]) -> Client {
 
 #[test]
 fn pages_progress_questions_and_values_handed_back_over_every_transport() {
-    let scene = scene();
+    let Some(scene) = scene() else { return };
     let mut client = played(&scene, &[]);
     client.open();
     everything(&mut client);
@@ -137,14 +139,14 @@ fn pages_progress_questions_and_values_handed_back_over_every_transport() {
         let mut replay = scene.mcptap();
         replay.args(["replay", session, "--no-save", "--", env!("CARGO_BIN_EXE_mcptap"), "--db"]);
         replay.arg(scene.path("mcptap.db")).args(words.split(' '));
-        let done = replay.output().expect("mcptap runs");
+        let done = replay.finished();
         assert_eq!(done.status.code(), Some(0), "{path}: {}", stdout(&done));
     }
 }
 
 #[test]
 fn tokens_and_ids_are_the_clients() {
-    let scene = scene();
+    let Some(scene) = scene() else { return };
     let mut client = played(&scene, &[]);
     client.send(&json!({"id": "a-1", "method": "tools/call",
         "params": {"name": "count", "arguments": {}, "_meta": {"progressToken": 99}}}));
@@ -158,7 +160,7 @@ fn tokens_and_ids_are_the_clients() {
 
 #[test]
 fn what_is_not_in_the_recording() {
-    let scene = Scene::new();
+    let Some(scene) = Scene::new() else { return };
     scene.record(&[], |client| {
         for text in ["a", "b"] {
             client.call("echo", json!({"text": text}));
@@ -185,7 +187,7 @@ fn what_is_not_in_the_recording() {
 
 #[test]
 fn http_is_held_to_its_rules() {
-    let scene = scene();
+    let Some(scene) = scene() else { return };
     let mut mock = scene.mcptap();
     mock.args(["mock", "1", "--allow-host", "mock.test"]);
     let listening = Listening::start(mock);
@@ -225,7 +227,7 @@ fn http_is_held_to_its_rules() {
 
 #[test]
 fn pages_of_this_machine_may_read_what_they_are_answered_and_others_may_not() {
-    let scene = scene();
+    let Some(scene) = scene() else { return };
     let mut mock = scene.mcptap();
     mock.args(["mock", "1"]);
     let listening = Listening::start(mock);
@@ -268,7 +270,7 @@ fn pages_of_this_machine_may_read_what_they_are_answered_and_others_may_not() {
 
 #[test]
 fn a_client_of_2026_07_28_needs_neither_handshake_nor_session() {
-    let scene = scene();
+    let Some(scene) = scene() else { return };
     let mut mock = scene.mcptap();
     mock.args(["mock", "1"]);
     let listening = Listening::start(mock);
@@ -306,7 +308,7 @@ fn a_client_of_2026_07_28_needs_neither_handshake_nor_session() {
 
 #[test]
 fn a_stream_is_taken_up_behind_the_event_that_was_read_last() {
-    let scene = scene();
+    let Some(scene) = scene() else { return };
     let mut mock = scene.mcptap();
     mock.args(["mock", "1"]);
     let listening = Listening::start(mock);
@@ -349,7 +351,7 @@ fn a_redirected_request_is_answered_as_its_copy_was() {
         .args(recording)
         .args(["--no-save", "--", env!("CARGO_BIN_EXE_mcptap"), "mock"])
         .args(recording);
-    let done = replay.output().expect("mcptap runs");
+    let done = replay.finished();
     assert!(stdout(&done).ends_with("3 requests: 3 same\n"), "it is said once: {}", stdout(&done));
     mock.arg("mock").args(recording);
     mock.stderr(Stdio::piped());
@@ -361,7 +363,7 @@ fn a_redirected_request_is_answered_as_its_copy_was() {
 
 #[test]
 fn what_cannot_be_played_is_exit_status_2() {
-    let scene = scene();
+    let Some(scene) = scene() else { return };
     for arguments in [&["mock", "7"][..], &["mock", "1", "--listen", "256.0.0.1:1"], &["mock", "1", "--match", "x"]] {
         assert_eq!(scene.run(arguments).status.code(), Some(2), "{arguments:?}");
     }

@@ -1,7 +1,7 @@
 //! The official servers and clients through `wrap` and `sniff`.
 //!
-//! They are installed by `tests/peers/setup.sh`; the variable `MCPTAP_PEERS` names the folder. Without it these tests say that they were not
-//! run, with it they must run.
+//! They are installed by `tests/peers/setup.sh`; the variable `MCPTAP_PEERS` names the folder. Without it these tests are counted as not run, with it
+//! they must run.
 
 mod proxied;
 mod replayed;
@@ -15,18 +15,21 @@ use std::process::{Child, Command, Output, Stdio};
 use serde_json::{Value, json};
 
 use crate::program::root;
+use crate::support::needs::{self, have};
+use crate::support::pipes::Patient;
+use crate::support::waits::{Ends, Finishes};
 use crate::wrapped::{of_type, place, recorded, texts};
 
 /// Where the peers are.
 struct Peers(PathBuf);
 
 fn peers() -> Option<Peers> {
-    let Some(folder) = std::env::var_os("MCPTAP_PEERS") else {
-        eprintln!("not run: MCPTAP_PEERS does not name the folder that tests/peers/setup.sh has filled");
+    let folder = std::env::var_os("MCPTAP_PEERS");
+    if !have(&needs::PEERS, folder.is_some()) {
         return None;
-    };
+    }
     // Relative to the project, where the tests run.
-    let peers = Peers(root().join(folder));
+    let peers = Peers(root().join(folder?));
     assert!(peers.0.join("installed").exists(), "{} was not filled by tests/peers/setup.sh", peers.0.display());
     Some(peers)
 }
@@ -91,7 +94,7 @@ impl Peers {
             Sdk::TypeScript => "client.mjs",
         };
         client.arg(Self::script(script)).arg(calls.to_string()).args(place).env("MCPTAP_PEERS", &self.0);
-        let Output { status, stdout, stderr } = client.output().expect("the client runs");
+        let Output { status, stdout, stderr } = client.finished();
         assert!(status.success(), "{sdk:?} {place:?}: {}", String::from_utf8_lossy(&stderr));
         let lines = String::from_utf8(stdout).expect("JSON is UTF-8");
         Transcript(lines.lines().map(|line| serde_json::from_str(line).expect("lines are JSON")).collect())
@@ -257,22 +260,22 @@ impl Serving {
     fn start(mut command: Command, port: u16) -> Serving {
         command.env("PORT", port.to_string()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the server starts");
-        let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+        let stderr = child.stderr.take().expect("a pipe");
+        let mut stderr = BufReader::new(Patient::new(stderr, "a server to listen"));
         let mut line = String::new();
         while !line.contains("running on") && !line.contains("listening on") {
             line.clear();
             assert!(stderr.read_line(&mut line).expect("text") > 0, "the server ended");
         }
         // It may go on talking; nobody listens, and it must not be held up by that.
-        std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::sink()));
+        std::thread::spawn(move || std::io::copy(&mut stderr.into_inner().into_inner(), &mut std::io::sink()));
         Serving(child)
     }
 }
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        self.0.killed();
     }
 }
 
@@ -345,7 +348,7 @@ struct Namespace {
 
 #[cfg(feature = "live")]
 impl Namespace {
-    /// `None`, said aloud, where this process may not make one.
+    /// `None` where this process may not make one.
     fn new() -> Option<Namespace> {
         let id = std::process::id() % 100_000;
         // RFC 2544 section C.2.2: 198.18.0.0/15 is for tests of interconnected devices, and nowhere else.
@@ -362,12 +365,8 @@ impl Namespace {
             format!("-n {name} link set peer0 up"),
         ];
         for command in commands {
-            let Ok(done) = Command::new("ip").args(command.split(' ')).output() else {
-                eprintln!("not tested: there is no `ip` command");
-                return None;
-            };
-            if !done.status.success() {
-                eprintln!("not tested: ip {command}: {}", String::from_utf8_lossy(&done.stderr).trim());
+            let done = Command::new("ip").args(command.split(' ')).try_finished();
+            if !have(&needs::NETWORKS, done.is_ok_and(|done| done.status.success())) {
                 return None;
             }
         }
@@ -379,7 +378,7 @@ impl Namespace {
 impl Drop for Namespace {
     fn drop(&mut self) {
         // Its end of the pair goes with it, and with that ours.
-        let _ = Command::new("ip").args(["netns", "del", &self.name]).output();
+        let _ = Command::new("ip").args(["netns", "del", &self.name]).try_finished();
     }
 }
 

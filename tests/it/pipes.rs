@@ -11,6 +11,8 @@ use base64::Engine;
 use serde_json::{Value, json};
 
 use crate::program::mcptap;
+use crate::support::pipes::Patient;
+use crate::support::waits::{Ends, Finishes, joined};
 use crate::wrapped::{Follower, Wrapped, await_session, of_type, place, recorded, request, texts};
 
 /// What a server says on stdout, in the pieces in which it writes it.
@@ -103,7 +105,7 @@ fn a_line_of_64_mb_passes_and_is_one_message() {
     });
     assert_eq!(wrapped.hear().trim(), "67108864");
     assert_eq!(wrapped.hear(), rest);
-    let line = all.join().expect("it was written");
+    let line = joined(all, "a line to be written");
     // So much takes its time: it is in the record before the server ends, or the wrapper would lose patience on a busy machine.
     await_session(&db);
     let mut follower = Follower::start(&db);
@@ -138,9 +140,9 @@ fn a_host_may_give_sockets() {
         }
     });
     let mut received = String::new();
-    (&stdout).read_to_string(&mut received).expect("text");
-    writer.join().expect("all was written");
-    assert!(child.wait().expect("it ends").success());
+    Patient::new(&stdout, "the wrapper to write").read_to_string(&mut received).expect("text");
+    joined(writer, "all to be written");
+    assert!(child.ended("mcptap").success());
     assert!(received == sent, "as it was written");
     assert_eq!(texts(&recorded(&db), "client-to-server").len(), 2_000);
 }
@@ -169,7 +171,7 @@ fn the_record_says_who_and_when_and_nothing_of_the_environment() {
         let bytes = fs::read(&file).expect("it can be read");
         assert!(memchr::memmem::find(&bytes, b"of-the-environment").is_none(), "{}", file.display());
     }
-    let layers = mcptap().args(["layers", "latest", "--message", "2", "--db"]).arg(&db).output().expect("mcptap runs");
+    let layers = mcptap().args(["layers", "latest", "--message", "2", "--db"]).arg(&db).finished();
     let layers = String::from_utf8(layers.stdout).expect("text is UTF-8");
     assert!(layers.starts_with("link, network, transport: none (a pipe inside one machine)"), "{layers}");
 }

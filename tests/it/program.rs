@@ -3,8 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::support::signals::default_in_programs;
+
 /// The program, undisturbed by the environment of whoever runs the tests.
 pub fn mcptap() -> Command {
+    default_in_programs();
     let mut command = Command::new(env!("CARGO_BIN_EXE_mcptap"));
     command.env_remove("MCPTAP_DB").env_remove("SSLKEYLOGFILE").env("NO_COLOR", "1");
     command
@@ -15,12 +18,7 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
 }
 
-/// The folder of captures beside the project; `None`, said aloud, where it is absent.
-pub fn shared(path: &str) -> Option<PathBuf> {
-    let found = root().join("../shared").join(path);
-    if !found.exists() {
-        eprintln!("skipped: {} is not here", found.display());
-        return None;
-    }
-    Some(found)
+/// Something in `tests/`.
+pub fn data(path: &str) -> PathBuf {
+    root().join("tests").join(path)
 }

@@ -3,7 +3,7 @@
 mod faults;
 
 use std::fs;
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Stdio};
@@ -18,13 +18,15 @@ use serde_json::{Value, json};
 
 use crate::program::{mcptap, root};
 use crate::replay::scene::{Client, Scene, Served, everything, stdout};
+use crate::support::pipes::{Patient, patient};
+use crate::support::waits::{Ends, Finishes, PATIENCE, joined};
 use crate::wrapped::{line, of_type, place, recorded, request, texts};
 
 /// A proxy that runs, at most until it is dropped.
 pub struct Proxying {
     child: Child,
     lines: Option<JoinHandle<String>>,
-    stderr: BufReader<ChildStderr>,
+    stderr: BufReader<Patient<ChildStderr>>,
     /// What clients are given.
     pub url: String,
 }
@@ -54,7 +56,8 @@ impl Proxying {
             stdout.read_to_string(&mut lines).expect("text");
             lines
         });
-        let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+        let stderr = child.stderr.take().expect("a pipe");
+        let mut stderr = BufReader::new(Patient::new(stderr, "a proxy to listen, to speak or to end"));
         let said = line(&mut stderr);
         let url = said.strip_prefix("mcptap: give clients ").and_then(|said| said.split_once(' '));
         let Some((url, rest)) = url else { panic!("{said}") };
@@ -67,7 +70,7 @@ impl Proxying {
     }
 
     fn connect(&self) -> TcpStream {
-        TcpStream::connect(self.address()).expect("it listens")
+        patient(TcpStream::connect(self.address()).expect("it listens"))
     }
 
     /// Sends bytes on a connection of their own, and reads to its end.
@@ -90,16 +93,15 @@ impl Proxying {
         kill_process(process, Signal::INT).expect("it lives");
         let mut stderr = String::new();
         self.stderr.read_to_string(&mut stderr).expect("text");
-        let lines = self.lines.take().expect("it ends once").join().expect("it was read");
+        let lines = joined(self.lines.take().expect("it ends once"), "the end of what a proxy prints");
         let lines = lines.lines().map(|line| serde_json::from_str(line).expect("lines are JSON")).collect();
-        Ended { status: self.child.wait().expect("it ends").code(), lines, stderr }
+        Ended { status: self.child.ended("mcptap").code(), lines, stderr }
     }
 }
 
 impl Drop for Proxying {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.child.killed();
     }
 }
 
@@ -110,7 +112,7 @@ fn server(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> String {
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let serve = serve.clone();
-            thread::spawn(move || serve(stream));
+            thread::spawn(move || serve(patient(stream)));
         }
     });
     format!("http://{address}/mcp")
@@ -156,7 +158,7 @@ fn events_pass_before_the_next_come_and_nothing_waits_for_the_end_of_anything() 
     let proxying = Proxying::start(&db, &url, &[]);
     let mut client = proxying.connect();
     client.write_all(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n").expect("sent");
-    let mut server = connections.recv().expect("a connection");
+    let mut server = connections.recv_timeout(PATIENCE).expect("a connection");
     assert!(head(&mut server).contains("Transfer-Encoding: chunked"));
     // Each waits for the other, piece by piece.
     for piece in ["5\r\n", "ab", "cde", "\r\n"] {
@@ -187,7 +189,7 @@ fn a_half_that_is_closed_is_closed_on_the_other_side_only() {
     let mut client = proxying.connect();
     client.write_all(GET.as_bytes()).expect("sent");
     client.shutdown(Shutdown::Write).expect("half closed");
-    let mut server = connections.recv().expect("a connection");
+    let mut server = connections.recv_timeout(PATIENCE).expect("a connection");
     let mut asked = String::new();
     server.read_to_string(&mut asked).expect("to its end");
     assert_eq!(asked, GET.replace("localhost", url.split('/').nth(2).expect("an authority")));
@@ -212,7 +214,7 @@ fn resets_are_passed_on() {
     let begin = || {
         let mut client = proxying.connect();
         client.write_all(GET.as_bytes()).expect("sent");
-        let mut server = connections.recv().expect("a connection");
+        let mut server = connections.recv_timeout(PATIENCE).expect("a connection");
         head(&mut server);
         server.write_all(b"HTTP/1.1 200 OK\r\n\r\n").expect("sent");
         head(&mut client);
@@ -234,7 +236,7 @@ fn what_becomes_another_protocol_passes_too() {
     let proxying = Proxying::start(&db, &url, &[]);
     let mut client = proxying.connect();
     client.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n").expect("sent");
-    let mut server = connections.recv().expect("a connection");
+    let mut server = connections.recv_timeout(PATIENCE).expect("a connection");
     head(&mut server);
     server.write_all(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n\0hello").expect("sent");
     head(&mut client);
@@ -269,7 +271,7 @@ fn large_bodies_pass_whole_and_a_slow_reader_holds_up_its_server() {
     head(&mut client);
     let mut echoed = vec![0; SIZE];
     client.read_exact(&mut echoed).expect("all of it");
-    writing.join().expect("all was sent");
+    joined(writing, "all to be sent");
     assert!(echoed == body);
     let ended = proxying.end();
     assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
@@ -282,15 +284,15 @@ fn conversation(scene: &Scene, url: &str) {
     assert_eq!(done.status.code(), Some(0), "{}{}", stdout(&done), String::from_utf8_lossy(&done.stderr));
 }
 
-fn scene() -> Scene {
-    let scene = Scene::new();
+fn scene() -> Option<Scene> {
+    let scene = Scene::new()?;
     scene.record(&[], everything);
-    scene
+    Some(scene)
 }
 
 #[test]
 fn servers_behind_tls_are_recorded_in_the_clear() {
-    let scene = scene();
+    let Some(scene) = scene() else { return };
     let pem = root().join("tests/it/replay/server.pem").display().to_string();
     let served = Served::start(&scene, &["--tls", &pem]);
     let to = served.url("/mcp").replace("http:", "https:");
@@ -308,7 +310,7 @@ fn servers_behind_tls_are_recorded_in_the_clear() {
     }
     // What stands below HTTP nobody has seen, and everybody is told so.
     let shown = |command: &[&str]| {
-        let done = mcptap().args(command).args(["1", "--json", "--db"]).arg(&db).output().expect("mcptap runs");
+        let done = mcptap().args(command).args(["1", "--json", "--db"]).arg(&db).finished();
         stdout(&done).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect::<Vec<Value>>()
     };
     for step in shown(&["layers"]).iter().filter(|step| step["layer"] == "L4") {
@@ -323,7 +325,7 @@ fn servers_behind_tls_are_recorded_in_the_clear() {
     assert_eq!(layers[0]["protocol"], "IPv4");
     let timings: Vec<Value> = shown(&["show"]).iter().filter_map(|line| line.get("timing").cloned()).collect();
     assert!(!timings.is_empty() && timings.iter().all(|timing| timing.get("network_ns").is_none()), "{timings:?}");
-    let done = mcptap().args(["export", "1", "--format", "har", "--db"]).arg(&db).output().expect("mcptap runs");
+    let done = mcptap().args(["export", "1", "--format", "har", "--db"]).arg(&db).finished();
     let archive: Value = serde_json::from_str(&stdout(&done)).expect("JSON");
     assert_eq!(archive["log"]["entries"][0]["request"]["url"], to.as_str());
     // Without that certificate nobody is believed.
@@ -337,7 +339,7 @@ fn servers_behind_tls_are_recorded_in_the_clear() {
 
 #[test]
 fn redirects_lead_to_the_proxy_again() {
-    let scene = scene();
+    let Some(scene) = scene() else { return };
     let served = Served::start(&scene, &["--elsewhere", "http://elsewhere.invalid/mcp"]);
     let (_folder, db) = place();
     let at = served.url("");
@@ -364,7 +366,7 @@ fn redirects_lead_to_the_proxy_again() {
 /// A client that was given the proxy's URL speaks to nobody else: the replay, as the SDKs, refuses addresses at another origin.
 #[test]
 fn the_address_that_a_stream_announces_is_at_the_proxy() {
-    let scene = scene();
+    let Some(scene) = scene() else { return };
     let served = Served::start(&scene, &["--whole"]);
     let (_folder, db) = place();
     let proxying = Proxying::start(&db, &served.url("/sse"), &[]);
@@ -377,7 +379,7 @@ fn the_address_that_a_stream_announces_is_at_the_proxy() {
 
 #[test]
 fn two_proxies_share_a_database() {
-    let scene = scene();
+    let Some(scene) = scene() else { return };
     let (_folder, db) = place();
     let served = [Served::start(&scene, &[]), Served::start(&scene, &[])];
     let proxies = served.each_ref().map(|served| Proxying::start(&db, &served.url("/mcp"), &[]));
@@ -423,7 +425,7 @@ fn secrets_are_masked_unless_asked_otherwise() {
 
 #[test]
 fn a_recording_is_replayed_and_exported() {
-    let scene = scene();
+    let Some(scene) = scene() else { return };
     let served = Served::start(&scene, &[]);
     let proxying = Proxying::start(&scene.path("mcptap.db"), &served.url("/mcp"), &[]);
     conversation(&scene, &proxying.url);

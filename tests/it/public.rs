@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Duration;
 
 use mcptap::source::file::Files;
 use mcptap::source::{Item, Source};
@@ -13,11 +11,9 @@ use mcptap_core::internal::pipeline::{Input, Options, Pipeline};
 use serde_json::Value;
 
 use crate::decoded::{Decoded, assert_subset, frames};
-use crate::program::shared;
+use crate::program::data;
 use crate::rewrite::{self, Frame};
-
-/// Far beyond what any of these small files needs, in any build on any machine.
-const STUCK: Duration = Duration::from_secs(60);
+use crate::support::waits::within;
 
 /// What a file gave.
 struct Read {
@@ -67,34 +63,23 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 /// Captures, broken captures and what is none: the end comes, and without a panic.
 #[test]
 fn every_file_is_read_to_an_end() {
-    let Some(folder) = shared("captures-public") else { return };
-    let files = files(&folder);
+    let files = files(&data("captures-public"));
     assert!(files.len() > 200, "the captures were found");
-    let (done, at) = mpsc::channel();
-    let reader = std::thread::spawn(move || {
-        for path in files {
-            if done.send(path.clone()).is_err() {
-                return;
-            }
-            if let Some(error) = read(&path).error {
-                assert!(!error.is_empty() && !error.contains('\n'), "{}: one line says why: {error}", path.display());
-            }
-        }
-    });
-    let mut current = PathBuf::new();
-    loop {
-        match at.recv_timeout(STUCK) {
-            Ok(path) => current = path,
-            Err(RecvTimeoutError::Timeout) => panic!("{} does not come to an end", current.display()),
-            Err(RecvTimeoutError::Disconnected) => break,
-        }
+    for path in files {
+        // The last line is of the file that makes it panic, if one does.
+        println!("{}", path.display());
+        let error = within("the end of a capture", {
+            let path = path.clone();
+            move || read(&path).error
+        });
+        let one_line = error.as_deref().is_none_or(|error| !error.is_empty() && !error.contains('\n'));
+        assert!(one_line, "one line says why: {error:?}");
     }
-    assert!(reader.join().is_ok(), "{} makes it panic", current.display());
 }
 
 /// What tshark says of a file, and the file.
 fn oracle() -> Vec<(String, PathBuf, Value)> {
-    let Some(folder) = shared("captures-public") else { return Vec::new() };
+    let folder = data("captures-public");
     let expected = files(&folder.join("expected")).into_iter().map(|path| {
         let text = std::fs::read_to_string(path).expect("readable");
         let value: Value = serde_json::from_str(&text).expect("JSON");
@@ -189,7 +174,7 @@ fn exchanges_are_those_of_tshark() {
         assert_eq!(said, wanted, "{file}");
         compared += 1;
     }
-    assert!(compared > 30 || shared("captures-public").is_none(), "{compared} files were compared");
+    assert!(compared > 30, "{compared} files were compared");
 }
 
 /// Captures of which the exchanges are certain, and which hold the start of every connection.
@@ -236,7 +221,7 @@ fn exchanges_survive_what_becomes_of_packets() {
             assert_eq!(exchanges(&variant), wanted, "{file} {how}");
         }
     }
-    assert!(captures.len() > 10 || shared("captures-public").is_none(), "{} captures were tried", captures.len());
+    assert!(captures.len() > 10, "{} captures were tried", captures.len());
 }
 
 /// What is lost takes its exchanges with it; no response moves to another request, also where the rest is out of order.
@@ -258,7 +243,7 @@ fn loss_moves_no_response() {
 /// The five exchanges of `zeek/pipelined-requests.pcap`, in every order and number of copies.
 #[test]
 fn pipelined_requests_in_any_order() {
-    let Some(folder) = shared("captures-public") else { return };
+    let folder = data("captures-public");
     let exchanges = |name: &str| -> Vec<String> {
         let read = read(&folder.join(name));
         let words = |exchange: &Exchange| {
@@ -280,7 +265,7 @@ fn pipelined_requests_in_any_order() {
 /// request. What can be paired is paired as it was, and the rest is left alone.
 #[test]
 fn pipelined_requests_with_holes() {
-    let Some(folder) = shared("captures-public") else { return };
+    let folder = data("captures-public");
     let [whole, holed] = ["zeek/pipelined-requests.pcap", "derived/pipelined-drop-every-7th.pcap"]
         .map(|name| Decoded::of(&frames(&folder.join(name))));
     assert_subset("every seventh dropped", &whole.http_pairs(), &holed.http_pairs());
@@ -310,7 +295,7 @@ fn pipelined_requests_with_holes() {
 /// to the last, so an answer lies between its request and the next.
 #[test]
 fn a_lost_response_makes_no_other_slip() {
-    let Some(folder) = shared("captures-public") else { return };
+    let folder = data("captures-public");
     let read = read(&folder.join("zeek/1000-requests-one-dropped-response.pcap.gz"));
     let exchanges = &read.exchanges;
     assert_eq!(exchanges.len(), 1_000);
@@ -328,7 +313,7 @@ fn a_lost_response_makes_no_other_slip() {
 /// Three responses to one request: the first is its answer, two are nobody's, and the requests that follow get their own.
 #[test]
 fn surplus_responses_answer_nothing() {
-    let Some(folder) = shared("captures-public") else { return };
+    let folder = data("captures-public");
     let read = read(&folder.join("zeek/http-desync-request-response-5.pcap"));
     let (asked, surplus): (Vec<_>, Vec<_>) = read.exchanges.iter().partition(|exchange| exchange.method.is_some());
     assert_eq!((asked.len(), surplus.len()), (5, 2));

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::program::{mcptap, root};
+use crate::support::waits::Finishes;
 
 /// The captures of a sample: what was on the network, and what passed through pipes.
 fn captures(sample: &Path) -> Vec<PathBuf> {
@@ -38,7 +39,7 @@ fn hold(path: &Path, said: &str) {
 }
 
 fn text(arguments: &[&str], captures: &[PathBuf]) -> String {
-    let done = mcptap().args(arguments).args(captures).output().expect("mcptap runs");
+    let done = mcptap().args(arguments).args(captures).finished();
     assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
     String::from_utf8(done.stdout).expect("text is UTF-8")
 }

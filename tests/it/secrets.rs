@@ -2,11 +2,11 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
 
 use serde_json::Value;
 
 use crate::program::mcptap;
+use crate::support::waits::Finishes;
 use crate::wire::{Sender, Wire};
 
 /// Everything that must not be written.
@@ -78,7 +78,7 @@ fn conversation() -> Wire {
 }
 
 fn run(arguments: &[&str], path: &Path) -> Vec<u8> {
-    let done = mcptap().args(arguments).arg(path).stdin(Stdio::null()).output().expect("mcptap runs");
+    let done = mcptap().args(arguments).arg(path).finished();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     done.stdout
 }

@@ -11,13 +11,16 @@ use serde_json::Value;
 
 use crate::decoded::assert_same;
 use crate::program::mcptap;
+use crate::support::needs::{self, have};
+use crate::support::pipes::{Patient, patient};
+use crate::support::waits::{Ends, Finishes};
 use crate::wrapped::{json, line, of_type, place, recorded, request};
 
 /// A capture that is going on.
 pub struct Sniffing {
     child: Child,
-    stdout: BufReader<ChildStdout>,
-    stderr: BufReader<ChildStderr>,
+    stdout: BufReader<Patient<ChildStdout>>,
+    stderr: BufReader<Patient<ChildStderr>>,
     lines: Vec<Value>,
 }
 
@@ -28,17 +31,17 @@ pub struct Sniffed {
 }
 
 impl Sniffing {
-    /// Captures until told otherwise; begins before this returns. `None`, said aloud, where this process has no right to.
+    /// Captures until told otherwise; begins before this returns. `None` where this process has no right to.
     pub fn start(interface: &str, arguments: &[&str]) -> Option<Sniffing> {
         let mut command = mcptap();
         command.args(["sniff", "--json", "-i", interface]).args(arguments);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("mcptap runs");
-        let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
-        let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+        let (stdout, stderr) = (child.stdout.take().expect("a pipe"), child.stderr.take().expect("a pipe"));
+        let stdout = BufReader::new(Patient::new(stdout, "`sniff` to print"));
+        let mut stderr = BufReader::new(Patient::new(stderr, "`sniff` to begin or end"));
         let said = line(&mut stderr);
-        if said.contains("no permission") {
-            eprintln!("not tested: {said}");
-            child.wait().expect("it ends");
+        if !have(&needs::CAPTURE, !said.contains("no permission")) {
+            child.ended("mcptap");
             return None;
         }
         assert_eq!(said, format!("mcptap: capturing on {interface}; Ctrl-C ends it"));
@@ -69,7 +72,7 @@ impl Sniffing {
         let [mut stdout, mut stderr] = [String::new(), String::new()];
         self.stdout.read_to_string(&mut stdout).expect("text");
         self.stderr.read_to_string(&mut stderr).expect("text");
-        assert_eq!(self.child.wait().expect("it ends").code(), Some(0), "{stderr}");
+        assert_eq!(self.child.ended("mcptap").code(), Some(0), "{stderr}");
         self.lines.extend(stdout.lines().map(|line| serde_json::from_str(line).expect("lines are JSON")));
         assert_eq!(self.lines.last().expect("a last line")["type"], "summary");
         Sniffed { lines: self.lines, drops: stderr }
@@ -103,7 +106,8 @@ impl Server {
 
     /// Requests of one connection, each answered.
     fn ask(&self, ids: std::ops::Range<usize>) {
-        let mut stream = BufReader::new(TcpStream::connect(("127.0.0.1", self.port)).expect("a connection"));
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).expect("a connection");
+        let mut stream = BufReader::new(patient(stream));
         for id in ids {
             let body = request(id);
             let head = format!(
@@ -229,13 +233,13 @@ fn what_the_kernel_dropped_is_said() {
 
 #[test]
 fn interfaces_are_listed_and_a_wrong_one_is_told() {
-    let listed = mcptap().args(["sniff", "--list-interfaces"]).output().expect("mcptap runs");
+    let listed = mcptap().args(["sniff", "--list-interfaces"]).finished();
     assert!(listed.status.success());
     let listed = String::from_utf8(listed.stdout).expect("text");
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let loopback = listed.lines().map(words).find(|words| words[0] == "lo").expect("there is a loopback interface");
     assert!(loopback[1] == "up" && loopback.contains(&"127.0.0.1".to_owned()), "{loopback:?}");
-    let wrong = mcptap().args(["sniff", "-i", "no-such"]).output().expect("mcptap runs");
+    let wrong = mcptap().args(["sniff", "-i", "no-such"]).finished();
     assert_eq!(wrong.status.code(), Some(2));
     let said = String::from_utf8(wrong.stderr).expect("text");
     assert!(said.starts_with("mcptap: there is no interface `no-such` to capture on; there are: "), "{said}");
@@ -257,10 +261,11 @@ fn without_the_right_to_capture_the_way_to_get_it_is_said() {
     } else {
         Command::new(&program)
     };
-    let Ok(done) = command.args(["sniff", "-i", "lo", "--no-save", "--duration", "0.1"]).output() else {
-        eprintln!("not tested: setpriv is not here");
+    let done = command.args(["sniff", "-i", "lo", "--no-save", "--duration", "0.1"]).try_finished();
+    if !have(&needs::SETPRIV, done.is_ok()) {
         return;
-    };
+    }
+    let done = done.expect("it ran");
     let said = String::from_utf8(done.stderr).expect("text");
     assert_eq!(done.status.code(), Some(2), "{said}");
     let setcap = format!("sudo setcap cap_net_raw,cap_net_admin=eip {}\n", program.display());

@@ -9,12 +9,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use mcptap::tui::term::Screen;
+use rustix::process::{Pid, Signal, kill_process};
 use unicode_width::UnicodeWidthStr;
 
 use crate::program::root;
-
-/// What does not appear until then does not appear: two busy cores draw within a second.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::support::needs::{self, have_program};
+use crate::support::signals::default_in_programs;
+use crate::support::waits::{Ends, Finishes, PATIENCE};
 
 /// How often a screen is looked at.
 const LOOK: Duration = Duration::from_millis(20);
@@ -25,13 +26,13 @@ struct Terminal {
 }
 
 impl Terminal {
-    /// A new one of this size; `None`, said aloud, where there is no tmux.
+    /// A new one of this size; `None` where there is no tmux.
     fn open(width: u16, height: u16) -> Option<Terminal> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        if Command::new("tmux").arg("-V").stdout(Stdio::null()).status().is_err() {
-            eprintln!("skipped: tmux is not here");
+        if !have_program(&needs::TMUX) {
             return None;
         }
+        default_in_programs();
         let next = NEXT.fetch_add(1, Ordering::Relaxed);
         let terminal = Terminal { socket: format!("mcptap-test-{}-{next}", std::process::id()) };
         let (width, height) = (width.to_string(), height.to_string());
@@ -42,7 +43,7 @@ impl Terminal {
     }
 
     fn tmux(&self, arguments: &[&str]) -> String {
-        let done = Command::new("tmux").args(["-u", "-L", &self.socket]).args(arguments).output().expect("tmux runs");
+        let done = Command::new("tmux").args(["-u", "-L", &self.socket]).args(arguments).finished();
         assert!(done.status.success(), "tmux {arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
         String::from_utf8(done.stdout).expect("tmux writes UTF-8")
     }
@@ -94,7 +95,7 @@ impl Terminal {
 impl Drop for Terminal {
     fn drop(&mut self) {
         // It may be gone already.
-        let _ = Command::new("tmux").args(["-L", &self.socket, "kill-server"]).output();
+        let _ = Command::new("tmux").args(["-L", &self.socket, "kill-server"]).try_finished();
     }
 }
 
@@ -166,7 +167,7 @@ fn the_first_screen_says_how_to_begin_and_shows_what_was_begun() {
     input.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n").expect("it listens");
     terminal.wait("1 of 1 session");
     drop(input);
-    assert!(wrapped.wait().expect("it ends").success());
+    assert!(wrapped.ended("mcptap").success());
     terminal.text("q");
 }
 
@@ -198,13 +199,14 @@ fn a_call_is_sent_again_to_a_server_that_runs() {
 
 #[test]
 fn the_terminal_is_given_back_when_a_signal_ends_the_program() {
-    for signal in ["TERM", "HUP", "INT"] {
+    for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
         let Some(terminal) = Terminal::open(100, 24) else { return };
         let before = started(&terminal, &sample());
         let shell = terminal.tmux(&["display-message", "-p", "#{pane_pid}"]);
-        // The shell's only child.
-        let killed = Command::new("pkill").args([&format!("-{signal}"), "-P", shell.trim()]).status();
-        assert!(killed.expect("pkill runs").success());
+        let shell = shell.trim();
+        let children = std::fs::read_to_string(format!("/proc/{shell}/task/{shell}/children")).expect("it lives");
+        let program = children.trim().parse().ok().and_then(Pid::from_raw).expect("its only child");
+        kill_process(program, signal).expect("it lives");
         restored(&terminal, &before);
     }
 }
@@ -271,7 +273,7 @@ fn record(directory: &Path) -> String {
     let mut wrap = Command::new(env!("CARGO_BIN_EXE_mcptap"));
     wrap.env_remove("MCPTAP_DB").arg("wrap").arg("--db").arg(&database).arg("--").arg("sh").arg(&server);
     let input = std::fs::File::open(&asks).expect("it is there");
-    let done = wrap.stdin(input).output().expect("mcptap runs");
+    let done = wrap.finished_on(input);
     assert!(done.status.code().is_some(), "{done:?}");
     database.to_str().expect("UTF-8").to_owned()
 }

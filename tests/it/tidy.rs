@@ -87,7 +87,12 @@ const HOMES: &[(&str, &[&str])] = &[
 ];
 
 fn sources() -> Vec<(PathBuf, String)> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    below("src")
+}
+
+/// The files of Rust in a folder, with their paths in it.
+fn below(folder: &str) -> Vec<(PathBuf, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let mut found = Vec::new();
     let mut open = vec![root.clone()];
     while let Some(folder) = open.pop() {
@@ -245,6 +250,19 @@ fn the_map_names_every_module() {
     let missing: BTreeSet<String> =
         sources().iter().map(|(path, _)| module(path)).filter(|module| !map.contains(module.as_str())).collect();
     assert!(missing.is_empty(), "docs/architecture.md does not name {missing:?}");
+}
+
+/// A wait without a bound makes the whole run hang. `tests/support/waits.rs` has those with one.
+#[test]
+fn every_wait_of_a_test_has_a_bound() {
+    let waits = [".wait", ".wait_with_output", ".output", ".recv", ".join"].map(|name| format!("{name}()"));
+    let unit_tests = below("src").into_iter().filter(|(path, _)| is_test(path));
+    let mut unbound = Vec::new();
+    for (path, text) in below("tests/it").into_iter().chain(unit_tests) {
+        let lines = text.lines().filter(|line| waits.iter().any(|wait| line.contains(wait)));
+        unbound.extend(lines.map(|line| format!("{}: {}", path.display(), line.trim())));
+    }
+    assert!(unbound.is_empty(), "{}", unbound.join("\n"));
 }
 
 #[test]

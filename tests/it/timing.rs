@@ -7,6 +7,7 @@ use mcptap_core::internal::capture::pipe::{Content, Pipe, Start};
 use serde_json::{Value, json};
 
 use crate::program::mcptap;
+use crate::support::waits::Finishes;
 use crate::wire::{MILLISECOND, Sender, Wire};
 
 const CALL: &str =
@@ -26,7 +27,7 @@ fn json_response(body: &str) -> String {
 
 /// The answers that `show --json` tells of a capture, by the id of the request.
 fn timings(target: &Path, arguments: &[&str]) -> HashMap<String, Value> {
-    let output = mcptap().arg("show").arg(target).arg("--json").args(arguments).output().expect("it runs");
+    let output = mcptap().arg("show").arg(target).arg("--json").args(arguments).finished();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).expect("JSON is UTF-8");
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
@@ -67,15 +68,15 @@ fn a_call_is_split_into_the_times_of_its_packets() {
 
     // The same from a database, of one message, and for people.
     let db = folder.path().join("db");
-    let saved = mcptap().arg("--db").arg(&db).arg("read").arg(&path).arg("--save").output().expect("it runs");
+    let saved = mcptap().arg("--db").arg(&db).arg("read").arg(&path).arg("--save").finished();
     assert!(saved.status.success(), "{}", String::from_utf8_lossy(&saved.stderr));
     assert_eq!(timings(&db, &[]), HashMap::from([("1".to_owned(), split.clone())]));
     for message in ["1", "2"] {
         assert_eq!(timings(&path, &["--message", message]), HashMap::from([("1".to_owned(), split.clone())]));
-        let shown = mcptap().arg("show").arg(&path).args(["--message", message]).output().expect("it runs");
+        let shown = mcptap().arg("show").arg(&path).args(["--message", message]).finished();
         let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
         assert!(shown.contains("upload 4.0 ms, network 10.0 ms, server 25.0 ms, stream 7.0 ms"), "{shown}");
-        let layers = mcptap().arg("layers").arg(&path).args(["--message", message]).output().expect("it runs");
+        let layers = mcptap().arg("layers").arg(&path).args(["--message", message]).finished();
         let layers = String::from_utf8_lossy(&layers.stdout).into_owned();
         assert!(layers.contains("10.0 ms, there and back, by the handshake"), "{layers}");
     }

@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::decoded::{Decoded, frames};
 use crate::program::{mcptap, root};
 use crate::rewrite::{self, Frame};
+use crate::support::waits::Finishes;
 
 fn sample(name: &str) -> PathBuf {
     root().join("samples").join(name)
@@ -19,7 +20,7 @@ fn sample(name: &str) -> PathBuf {
 
 /// What the program says, as JSON lines.
 fn lines(arguments: &[&str], files: &[&Path]) -> Vec<Value> {
-    let done = mcptap().args(arguments).args(files).output().expect("mcptap runs");
+    let done = mcptap().args(arguments).args(files).finished();
     assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
     let text = String::from_utf8(done.stdout).expect("lines are UTF-8");
     text.lines().map(|line| serde_json::from_str(line).expect("lines are JSON")).collect()
@@ -152,8 +153,7 @@ fn it_does_not_matter_where_secrets_come_from() {
     let wanted = texts(&lines(&["read", "--json"], &[&path]));
     let keylog = keys.to_str().expect("a path");
     assert_eq!(texts(&lines(&["read", "--json", "--keylog", keylog], &[&plain])), wanted);
-    let named =
-        mcptap().args(["read", "--json"]).arg(&plain).env("SSLKEYLOGFILE", &keys).output().expect("mcptap runs");
+    let named = mcptap().args(["read", "--json"]).arg(&plain).env("SSLKEYLOGFILE", &keys).finished();
     let named: Vec<Value> =
         String::from_utf8_lossy(&named.stdout).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     assert_eq!(texts(&named), wanted);
@@ -186,7 +186,7 @@ fn a_saved_session_needs_no_keys() {
 
         let exported = scratch.path().join(format!("{keep}.pcapng"));
         let output = exported.to_str().expect("a path");
-        let done = mcptap().args(["export", name, "--format", "pcapng", "-o", output]).output().expect("mcptap runs");
+        let done = mcptap().args(["export", name, "--format", "pcapng", "-o", output]).finished();
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         let exported = fs::read(&exported).expect("exported");
         assert_eq!(

@@ -7,6 +7,9 @@ use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitSta
 use serde_json::Value;
 
 use crate::program::mcptap;
+use crate::support::pipes::Patient;
+use crate::support::signals::default_in_programs;
+use crate::support::waits::{Ends, Finishes, until};
 
 /// A server in the language of `sh` that answers every line, with ids 1, 2, 3 ...
 pub const ANSWERS: &str =
@@ -20,9 +23,9 @@ pub fn request(id: usize) -> String {
 /// The wrapper, as its host sees it.
 pub struct Wrapped {
     pub child: Child,
-    pub stdin: Option<ChildStdin>,
-    pub stdout: BufReader<ChildStdout>,
-    pub stderr: BufReader<ChildStderr>,
+    pub stdin: Option<Patient<ChildStdin>>,
+    pub stdout: BufReader<Patient<ChildStdout>>,
+    pub stderr: BufReader<Patient<ChildStderr>>,
 }
 
 /// How it ended.
@@ -42,14 +45,15 @@ impl Wrapped {
     }
 
     pub fn start(mut command: Command) -> Wrapped {
+        default_in_programs();
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         Wrapped {
             child,
-            stdin,
-            stdout: BufReader::new(stdout.expect("a pipe")),
-            stderr: BufReader::new(stderr.expect("a pipe")),
+            stdin: stdin.map(|pipe| Patient::new(pipe, "a wrapper to read its stdin")),
+            stdout: BufReader::new(Patient::new(stdout.expect("a pipe"), "a wrapped server to write to stdout")),
+            stderr: BufReader::new(Patient::new(stderr.expect("a pipe"), "a wrapped server to write to stderr")),
         }
     }
 
@@ -77,7 +81,7 @@ impl Wrapped {
         let [mut stdout, mut stderr] = [String::new(), String::new()];
         self.stdout.read_to_string(&mut stdout).expect("stdout is text");
         self.stderr.read_to_string(&mut stderr).expect("stderr is text");
-        Ended { status: self.child.wait().expect("it ends"), stdout, stderr }
+        Ended { status: self.child.ended("mcptap"), stdout, stderr }
     }
 }
 
@@ -90,7 +94,7 @@ pub fn line(from: &mut impl BufRead) -> String {
 
 /// What a command of mcptap says in JSON lines.
 pub fn json(arguments: &[&str], target: &Path) -> Vec<Value> {
-    let done = mcptap().args(arguments).arg(target).arg("--json").output().expect("mcptap runs");
+    let done = mcptap().args(arguments).arg(target).arg("--json").finished();
     assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
     let lines = String::from_utf8(done.stdout).expect("JSON is UTF-8");
     lines.lines().map(|line| serde_json::from_str(line).expect("lines are JSON")).collect()
@@ -115,7 +119,7 @@ pub fn texts(lines: &[Value], direction: &str) -> Vec<String> {
 /// `show latest --follow`: another process, which sees what is recorded as it happens.
 pub struct Follower {
     child: Child,
-    stdout: BufReader<ChildStdout>,
+    stdout: BufReader<Patient<ChildStdout>>,
 }
 
 impl Follower {
@@ -123,7 +127,8 @@ impl Follower {
         let mut command = mcptap();
         command.args(["show", "latest", "--follow", "--json", "--db"]).arg(db);
         let mut child = command.stdout(Stdio::piped()).spawn().expect("mcptap runs");
-        let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+        let stdout = child.stdout.take().expect("a pipe");
+        let stdout = BufReader::new(Patient::new(stdout, "`show --follow` to write"));
         Follower { child, stdout }
     }
 
@@ -141,23 +146,21 @@ impl Follower {
     pub fn rest(mut self) -> Vec<Value> {
         let mut rest = String::new();
         self.stdout.read_to_string(&mut rest).expect("text");
-        assert!(self.child.wait().expect("it ends").success());
+        assert!(self.child.ended("mcptap").success());
         rest.lines().map(|line| serde_json::from_str(line).expect("lines are JSON")).collect()
     }
 }
 
 impl Drop for Follower {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.child.killed();
     }
 }
 
 /// Waits until there is a session in the database; before, there is nothing to follow.
 pub fn await_session(db: &Path) {
-    while !mcptap().args(["show", "latest", "--db"]).arg(db).output().expect("mcptap runs").status.success() {
-        std::thread::yield_now();
-    }
+    let show = || mcptap().args(["show", "latest", "--db"]).arg(db).finished();
+    until("a session in the database", || show().status.success());
 }
 
 /// A temporary folder and the path of a database in it.

@@ -54,6 +54,8 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+    use crate::support::needs::{self, have};
+    use crate::support::waits::Finishes;
 
     /// Not a test: it changes the process for good.
     #[test]
@@ -67,15 +69,14 @@ mod tests {
 
     #[test]
     fn root_through_sudo_is_given_up_for_good_and_nobody_else_is_touched() {
-        if !rustix::process::geteuid().is_root() {
-            eprintln!("skipped: only root has privileges to give up");
+        if !have(&needs::ROOT, rustix::process::geteuid().is_root()) {
             return;
         }
         let run = |uid: &str| {
             let mut command = Command::new(std::env::current_exe().unwrap());
             command.args(["--exact", "source::live::privileges::tests::as_a_process", "--ignored", "--nocapture"]);
             command.env("SUDO_UID", uid).env("SUDO_GID", "65534");
-            String::from_utf8(command.output().unwrap().stdout).unwrap()
+            String::from_utf8(command.finished().stdout).unwrap()
         };
         let dropped = run("65534");
         assert!(dropped.contains("Some(\"nobody\") 65534 65534 65534 65534 65534 65534 65534 65534"), "{dropped}");

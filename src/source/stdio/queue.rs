@@ -415,6 +415,7 @@ mod tests {
 
     use super::*;
     use crate::capture::{LinkType, PacketNumber, Time};
+    use crate::support::waits::within;
 
     fn put_a_byte(queue: &Queue, mut batch: Batch) -> Wanted {
         let (before, mut wanted) = (batch.size(), Wanted::default());
@@ -451,30 +452,32 @@ mod tests {
 
     #[test]
     fn a_recorder_that_is_far_behind_stands_back_while_more_comes() {
-        let folder = tempfile::tempdir().unwrap();
-        let (queue, passing) = (Queue::default(), AtomicBool::new(true));
-        thread::scope(|scope| {
-            scope.spawn(|| queue.relieve(Overflow::new(folder.path(), false)));
-            fill(&queue, NEAR / 2);
-            assert!(!queue.is_outrun(), "memory holds it");
-            fill(&queue, 2 * NEAR);
-            assert!(queue.is_outrun());
-            queue.turn(Batch::default()).unwrap();
-            assert!(!queue.is_outrun(), "nothing came meanwhile");
-            let flood = scope.spawn(|| {
-                while passing.load(Ordering::Relaxed) {
-                    fill(&queue, 1);
+        within("a flood to be let go by", || {
+            let folder = tempfile::tempdir().unwrap();
+            let (queue, passing) = (Queue::default(), AtomicBool::new(true));
+            thread::scope(|scope| {
+                scope.spawn(|| queue.relieve(Overflow::new(folder.path(), false)));
+                fill(&queue, NEAR / 2);
+                assert!(!queue.is_outrun(), "memory holds it");
+                fill(&queue, 2 * NEAR);
+                assert!(queue.is_outrun());
+                queue.turn(Batch::default()).unwrap();
+                assert!(!queue.is_outrun(), "nothing came meanwhile");
+                let flood = scope.spawn(|| {
+                    while passing.load(Ordering::Relaxed) {
+                        fill(&queue, 1);
+                    }
+                });
+                while !queue.is_outrun() {
+                    thread::yield_now();
                 }
+                queue.stand_back();
+                // It came to an end although the flood had none. Now the flood has.
+                passing.store(false, Ordering::Relaxed);
+                flood.join().unwrap();
+                queue.stand_back();
+                queue.end();
             });
-            while !queue.is_outrun() {
-                thread::yield_now();
-            }
-            queue.stand_back();
-            // It came to an end although the flood had none. Now the flood has.
-            passing.store(false, Ordering::Relaxed);
-            flood.join().unwrap();
-            queue.stand_back();
-            queue.end();
         });
     }
 }

@@ -16,6 +16,8 @@ use super::*;
 use crate::capture::pipe::{Content, Start, decode};
 use crate::capture::{LinkType, Time};
 use crate::source::{Item, Source};
+use crate::support::pipes::Patient;
+use crate::support::waits::{Finishes, PATIENCE, joined};
 
 /// What the recorder saw, in a form that outlives the packets.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,9 +31,9 @@ enum Seen {
 
 /// A server under the tee, seen from its host.
 struct Running {
-    stdin: Option<PipeWriter>,
-    stdout: Option<PipeReader>,
-    stderr: Option<PipeReader>,
+    stdin: Option<Patient<PipeWriter>>,
+    stdout: Option<Patient<PipeReader>>,
+    stderr: Option<Patient<PipeReader>>,
     tee: JoinHandle<Result<Outcome, StartError>>,
     record: std::sync::mpsc::Receiver<Vec<(Time, Seen)>>,
 }
@@ -92,7 +94,9 @@ where
     let (sender, result) = channel();
     let record = record(sender);
     let tee = thread::spawn(move || run(&server, host, &folder, record));
-    Running { stdin: Some(stdin.1), stdout: Some(stdout.0), stderr: Some(stderr.0), tee, record: result }
+    let stdin = Some(Patient::new(stdin.1, "the tee to read stdin"));
+    let [stdout, stderr] = [stdout.0, stderr.0].map(|pipe| Some(Patient::new(pipe, "the server to write")));
+    Running { stdin, stdout, stderr, tee, record: result }
 }
 
 fn start(server: Server) -> Running {
@@ -117,13 +121,13 @@ impl Running {
     }
 
     fn outcome(self) -> Outcome {
-        self.tee.join().unwrap().unwrap()
+        joined(self.tee, "the end of the tee").unwrap()
     }
 
     /// Waits for the end; the record without times, which are checked to be in order.
     fn finish(self) -> (Outcome, Vec<Seen>) {
-        let outcome = self.tee.join().unwrap().unwrap();
-        let seen = self.record.recv().unwrap();
+        let outcome = joined(self.tee, "the end of the tee").unwrap();
+        let seen = self.record.recv_timeout(PATIENCE).expect("the record");
         assert!(seen.is_sorted_by_key(|(time, _)| *time));
         (outcome, seen.into_iter().map(|(_, seen)| seen).collect())
     }
@@ -230,13 +234,13 @@ fn a_server_that_cannot_start_is_told_as_shells_do() {
     std::fs::write(&script, "#!/no/such/interpreter\n").unwrap();
     let error = |program: &std::ffi::OsStr| {
         let server = Server { command: vec![program.into()], ..Server::default() };
-        start(server).tee.join().unwrap().unwrap_err()
+        joined(start(server).tee, "the end of the tee").unwrap_err()
     };
     assert_eq!(error("no-such-command".as_ref()).exit_code(), 127);
     assert!(error("no-such-command".as_ref()).to_string().contains("`no-such-command`: command not found"));
     assert_eq!(error(directory.path().as_ref()).exit_code(), 126, "a directory");
     assert_eq!(error(script.as_ref()).exit_code(), 126, "not executable");
-    Command::new("chmod").arg("+x").arg(&script).status().unwrap();
+    Command::new("chmod").arg("+x").arg(&script).finished();
     assert_eq!(error(script.as_ref()).exit_code(), 127);
     assert!(error(script.as_ref()).to_string().contains("interpreter"));
 }
@@ -311,13 +315,13 @@ fn hosts_may_give_sockets() {
     let sent = vec![b'x'; 3_000_000];
     thread::scope(|scope| {
         scope.spawn(|| {
-            (&theirs).write_all(&sent).unwrap();
+            Patient::new(&theirs, "the tee to read a socket").write_all(&sent).unwrap();
             theirs.shutdown(Shutdown::Write).unwrap();
         });
         let mut received = Vec::new();
-        (&theirs).read_to_end(&mut received).unwrap();
+        Patient::new(&theirs, "the server to write").read_to_end(&mut received).unwrap();
         assert!(received == sent);
     });
-    assert_eq!(io::read_to_string(their_log).unwrap(), "end\n");
-    assert_eq!(tee.join().unwrap().unwrap().exit, exited(0));
+    assert_eq!(io::read_to_string(Patient::new(their_log, "the server's log")).unwrap(), "end\n");
+    assert_eq!(joined(tee, "the end of the tee").unwrap().exit, exited(0));
 }

@@ -114,6 +114,7 @@ mod tests {
     use std::io::Write;
 
     use super::*;
+    use crate::support::waits::within;
 
     /// Two processors, and so many threads that want them.
     fn waiter(running: usize) -> Waiter {
@@ -160,20 +161,22 @@ mod tests {
     /// The real thing: a descriptor that becomes readable is told of, whether it was waited for awake or asleep.
     #[test]
     fn what_is_waited_for_comes() {
-        use rustix::event::PollFlags;
+        within("a byte in a pipe", || {
+            use rustix::event::PollFlags;
 
-        let (read, mut write) = std::io::pipe().unwrap();
-        let mut waiter = Waiter::new();
-        for _ in 0..100 {
-            let mut writer = write.try_clone().unwrap();
-            let written = thread::spawn(move || writer.write_all(b"x").unwrap());
-            let mut watched = [PollFd::new(&read, PollFlags::IN)];
-            assert_eq!(waiter.poll(&mut watched), Ok(1));
-            assert!(watched[0].revents().contains(PollFlags::IN));
-            written.join().unwrap();
-            let mut byte = [0];
-            assert_eq!(rustix::io::read(&read, &mut byte), Ok(1));
-        }
-        write.flush().unwrap();
+            let (read, mut write) = std::io::pipe().unwrap();
+            let mut waiter = Waiter::new();
+            for _ in 0..100 {
+                let mut writer = write.try_clone().unwrap();
+                let written = thread::spawn(move || writer.write_all(b"x").unwrap());
+                let mut watched = [PollFd::new(&read, PollFlags::IN)];
+                assert_eq!(waiter.poll(&mut watched), Ok(1));
+                assert!(watched[0].revents().contains(PollFlags::IN));
+                written.join().unwrap();
+                let mut byte = [0];
+                assert_eq!(rustix::io::read(&read, &mut byte), Ok(1));
+            }
+            write.flush().unwrap();
+        });
     }
 }

@@ -109,6 +109,7 @@ mod tests {
     use super::*;
     use crate::source::tape::{Spool, WAITING, tape};
     use crate::source::{Item, Source};
+    use crate::support::waits::PATIENCE;
 
     /// The sequence number and the payload of each segment with one, IPv4.
     fn segments(mut spool: Spool) -> Vec<(u32, Vec<u8>)> {
@@ -135,7 +136,7 @@ mod tests {
         assert_eq!(loss.bytes(), 400_000);
         // As soon as there is room for it, the record goes on.
         for _ in 0..10 {
-            spool.waiting.recv().map(|note| spool.take(note)).unwrap();
+            spool.waiting.recv_timeout(PATIENCE).map(|note| spool.take(note)).unwrap();
         }
         track.sent(time, b"later".to_vec());
         drop((track, tape));

@@ -1,11 +1,11 @@
 //! The file: whose it is, who may read it, and what is in it when things go wrong.
 
-use std::sync::Barrier;
 use std::time::Duration;
 
 use super::*;
 use crate::capture::{Origin, Part};
 use crate::findings::Severity;
+use crate::support::waits::{Meeting, until, until_some};
 
 fn count(path: &Path) -> u64 {
     Reader::open(path).unwrap().message_count(Scope::All).unwrap()
@@ -208,16 +208,12 @@ fn a_file_may_be_made_by_several_at_once() {
     for _ in 0..20 {
         let directory = directory();
         let path = directory.path().join("captures.db");
-        let begin = Barrier::new(WRITERS);
+        let begin = Meeting::of(WRITERS);
         let create = || {
-            begin.wait();
-            Writer::create(&*path, &info(), Options::default()).map(drop)
+            begin.attend();
+            Writer::create(&*path, &info(), Options::default()).map(drop).unwrap();
         };
-        let created: Vec<_> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..WRITERS).map(|_| scope.spawn(create)).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-        });
-        created.into_iter().for_each(|created| created.unwrap());
+        std::thread::scope(|scope| (0..WRITERS).for_each(|_| drop(scope.spawn(create))));
         assert_eq!(Reader::open(&*path).unwrap().captures(Page::first(100)).unwrap().len(), WRITERS);
     }
 }
@@ -229,14 +225,14 @@ fn several_writers_share_a_file_and_readers_see_whole_transactions() {
     let directory = directory();
     let path = directory.path().join("captures.db");
     // Nobody commits the second half before the reader has looked.
-    let looked = Barrier::new(WRITERS as usize + 1);
+    let looked = Meeting::of(WRITERS as usize + 1);
     std::thread::scope(|scope| {
         for _ in 0..WRITERS {
             scope.spawn(|| {
                 let mut writer = writer(&path);
                 for commit in 0..COMMITS {
                     if commit == COMMITS / 2 {
-                        looked.wait();
+                        looked.attend();
                     }
                     writer.told_session(session(1, &[]));
                     writer.told_message(message(1, 2 * commit + 1, b"request"));
@@ -249,22 +245,17 @@ fn several_writers_share_a_file_and_readers_see_whole_transactions() {
         scope.spawn(|| {
             let mut versions = Vec::new();
             // The file may not be there yet, or be about to be created.
-            let reader = loop {
-                if let Ok(reader) = Reader::open(&*path) {
-                    break reader;
-                }
-                std::thread::yield_now();
-            };
+            let reader = until_some("the file", || Reader::open(&*path).ok());
             versions.push(reader.data_version().unwrap());
-            looked.wait();
+            looked.attend();
             let mut seen = 0;
-            while seen < 2 * WRITERS * COMMITS {
+            until("the messages of all writers", || {
                 let now = reader.message_count(Scope::All).unwrap();
                 assert!(now >= seen && now.is_multiple_of(2), "{seen}, then {now}");
                 seen = now;
                 versions.push(reader.data_version().unwrap());
-                std::thread::yield_now();
-            }
+                seen == 2 * WRITERS * COMMITS
+            });
             versions.dedup();
             assert!(versions.len() > 1, "commits of others are noticed");
         });

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::{export, exported, lines};
-use crate::program::{root, shared};
+use crate::program::{data, root};
 use crate::wire::{Sender, Wire};
 
 fn archive(capture: &Path, more: &[&str]) -> Vec<Value> {
@@ -21,11 +21,9 @@ fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
 /// Captures over HTTP: plain, through TLS, HTTP/2, coded, broken.
 fn captures() -> Vec<PathBuf> {
     let samples = ["weather", "helpdesk", "hosted-redirect", "tls"].map(|name| root().join("samples").join(name));
-    let shared = shared("captures").into_iter().flat_map(|folder| {
-        let folders = fs::read_dir(folder).expect("captures").map(|entry| entry.expect("captures").path());
-        folders.filter(|path| path.is_dir() && !path.to_string_lossy().contains("stdio")).collect::<Vec<_>>()
-    });
-    let files = samples.into_iter().chain(shared).filter_map(|folder| {
+    let folders = fs::read_dir(data("captures")).expect("captures").map(|entry| entry.expect("captures").path());
+    let real = folders.filter(|path| path.is_dir() && !path.to_string_lossy().contains("stdio"));
+    let files = samples.into_iter().chain(real).filter_map(|folder| {
         ["capture.pcapng", "capture.pcap"].map(|name| folder.join(name)).into_iter().find(|path| path.exists())
     });
     files.collect()

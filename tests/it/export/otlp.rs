@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::{exported, lines};
 use crate::program::{mcptap, root};
+use crate::support::waits::Finishes;
 
 fn spans(text: &str) -> Vec<Value> {
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("lines are JSON"));
@@ -21,7 +22,7 @@ fn ids_come_from_what_was_captured() {
         let capture = root().join("samples").join(name);
         let text = exported(&capture, "otlp", &[]);
         let db = folder.path().join(name.replace('/', "-")).with_extension("db");
-        let saved = mcptap().args(["read", "--save", "--db"]).arg(&db).arg(&capture).output().expect("mcptap runs");
+        let saved = mcptap().args(["read", "--save", "--db"]).arg(&db).arg(&capture).finished();
         assert!(saved.status.success());
         assert_eq!(exported(&db, "otlp", &[]), text, "{name}");
 

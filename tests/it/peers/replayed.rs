@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::program::mcptap;
 use crate::replay::scene::{differing, report, stdout};
+use crate::support::waits::Finishes;
 
 /// A server, what it is asked, and three of its tools: one whose answer is to change, one to be dropped, one to be slow.
 struct Case {
@@ -69,7 +70,7 @@ impl Recording {
     fn replay(&self, session: &str, options: &[&str], to: &[&str]) -> Output {
         let mut replay = mcptap();
         replay.arg("--db").arg(&self.db).args(["replay", session, "--allow-destructive"]);
-        replay.args(options).args(to).output().expect("mcptap runs")
+        replay.args(options).args(to).finished()
     }
 
     fn assert_same(&self, what: &str, session: &str, options: &[&str], to: &[&str]) {
@@ -146,8 +147,7 @@ fn recordings_of_one_transport_replayed_over_the_others() {
         for url in &urls {
             recording.assert_same(&format!("stdio to {url}"), "1", &[], &["--to", url]);
         }
-        let sessions =
-            mcptap().arg("--db").arg(&recording.db).args(["sessions", "--json"]).output().expect("mcptap runs");
+        let sessions = mcptap().arg("--db").arg(&recording.db).args(["sessions", "--json"]).finished();
         let sessions = stdout(&sessions);
         let of = |transport: &str| {
             let sessions = sessions.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));

@@ -1,6 +1,7 @@
 //! What goes wrong before, behind and beside the proxy: what it refuses, servers that cannot be had, databases that cannot be written.
 
 use super::*;
+use crate::support::needs::{self, have};
 
 #[test]
 fn heads_on_which_servers_could_disagree_never_reach_one() {
@@ -24,7 +25,7 @@ fn heads_on_which_servers_could_disagree_never_reach_one() {
     // What came before it on the connection is answered first.
     let mut client = proxying.connect();
     client.write_all(format!("{GET}{smuggled}").as_bytes()).expect("sent");
-    let mut server = connections.recv().expect("only what is in order reaches the server");
+    let mut server = connections.recv_timeout(PATIENCE).expect("only what is in order reaches the server");
     head(&mut server);
     let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
     server.write_all(answer.as_bytes()).expect("sent");
@@ -86,7 +87,7 @@ fn a_proxy_of_itself_is_found_out() {
 
 #[test]
 fn the_database_may_be_locked_or_none_and_clients_are_served() {
-    let scene = scene();
+    let Some(scene) = scene() else { return };
     let served = Served::start(&scene, &[]);
     let (folder, db) = place();
     let holder = Connection::open(&db).expect("the database is made");
@@ -114,23 +115,23 @@ fn the_database_may_be_locked_or_none_and_clients_are_served() {
 
 #[test]
 fn nobody_reads_its_lines_and_it_goes_on() {
-    let scene = scene();
+    let Some(scene) = scene() else { return };
     let served = Served::start(&scene, &[]);
     let (_folder, db) = place();
     let mut command = mcptap();
     command.args(["proxy", "--listen", "127.0.0.1:0", "--to", &served.url("/mcp"), "--db"]).arg(&db);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("mcptap runs");
     drop(child.stdout.take());
-    let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));
-    let mut said = String::new();
-    stderr.read_line(&mut said).expect("text");
+    let stderr = child.stderr.take().expect("a pipe");
+    let mut stderr = BufReader::new(Patient::new(stderr, "a proxy to listen or to end"));
+    let mut said = line(&mut stderr);
     let url = said.split(' ').nth(3).expect("a URL").to_owned();
     conversation(&scene, &url);
     conversation(&scene, &url);
     kill_process(Pid::from_child(&child), Signal::TERM).expect("it lives");
     said.clear();
     stderr.read_to_string(&mut said).expect("text");
-    assert_eq!((child.wait().expect("it ends").code(), said.as_str()), (Some(0), ""));
+    assert_eq!((child.ended("mcptap").code(), said.as_str()), (Some(0), ""));
     assert_eq!(of_type(&recorded(&db), "session").len(), 2);
 }
 
@@ -143,11 +144,9 @@ fn where_it_listens_and_what_cannot_be() {
         assert!(proxying.address().starts_with(wanted), "{address}: {}", proxying.url);
         assert_eq!(proxying.end().stderr, "");
     }
-    if TcpListener::bind("[::1]:0").is_ok() {
+    if have(&needs::IPV6, TcpListener::bind("[::1]:0").is_ok()) {
         let proxying = Proxying::listening("[::1]:0", &db, &url, &[]);
         assert!(proxying.url.starts_with("http://[::1]:") && proxying.url.ends_with("/mcp"), "{}", proxying.url);
-    } else {
-        eprintln!("not tested: there is no [::1]");
     }
     let mut open = Proxying::listening("0.0.0.0:0", &db, &url, &[]);
     assert!(open.said().starts_with("mcptap: whoever reaches this machine reaches the server"));
@@ -158,7 +157,7 @@ fn where_it_listens_and_what_cannot_be() {
         ("0", "ftp://x/", "a URL begins with http:// or https://"),
         ("0", "http://user:password@x/", "each client sends its own Authorization"),
     ] {
-        let done = mcptap().args(["proxy", "--listen", listen, "--to", to]).output().expect("mcptap runs");
+        let done = mcptap().args(["proxy", "--listen", listen, "--to", to]).finished();
         let said = String::from_utf8_lossy(&done.stderr).into_owned();
         assert!(done.status.code() == Some(2) && said.contains(why) && said.lines().count() == 1, "{said}");
     }

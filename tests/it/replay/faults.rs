@@ -4,18 +4,19 @@ use serde_json::json;
 
 use super::scene::{Client, Scene, Served, differing, report, server, stdout};
 use crate::program::root;
+use crate::support::waits::Finishes;
 
 const JSON: &str = "--format=json";
 
 /// A recording of three calls.
-fn scene() -> Scene {
-    let scene = Scene::new();
+fn scene() -> Option<Scene> {
+    let scene = Scene::new()?;
     scene.record(&[], |client| {
         for word in ["a", "b", "c"] {
             client.call("echo", json!({"text": word}));
         }
     });
-    scene
+    Some(scene)
 }
 
 fn stderr(output: &std::process::Output) -> String {
@@ -24,7 +25,8 @@ fn stderr(output: &std::process::Output) -> String {
 
 #[test]
 fn a_server_that_dies_half_way() {
-    let done = scene().replay(&[JSON], &["--die-at", "3"]);
+    let Some(scene) = scene() else { return };
+    let done = scene.replay(&[JSON], &["--die-at", "3"]);
     let report = report(&done);
     assert_eq!(differing(&report), ["tools/call echo: missing", "tools/call echo: missing"]);
     let why = |index: usize| report["requests"][index]["why"].as_str().unwrap().to_owned();
@@ -36,7 +38,7 @@ fn a_server_that_dies_half_way() {
 
 #[test]
 fn a_call_that_is_never_answered() {
-    let scene = Scene::new();
+    let Some(scene) = Scene::new() else { return };
     scene.record(&[], |client| {
         client.call("count", json!({}));
         client.call("echo", json!({"text": "a"}));
@@ -48,7 +50,7 @@ fn a_call_that_is_never_answered() {
 
 #[test]
 fn a_server_that_cannot_be_had_is_exit_status_2() {
-    let scene = scene();
+    let Some(scene) = scene() else { return };
     let nobody = {
         let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         format!("http://{}/mcp", free.local_addr().expect("an address"))
@@ -68,7 +70,7 @@ fn a_server_that_cannot_be_had_is_exit_status_2() {
 
 #[test]
 fn authorization_is_asked_for_and_supplied() {
-    let scene = scene();
+    let Some(scene) = scene() else { return };
     let served = Served::start(&scene, &["--token", "abc"]);
     let done = scene.replay_to(&served.url("/mcp"), &[]);
     assert_eq!(done.status.code(), Some(2));
@@ -79,7 +81,7 @@ fn authorization_is_asked_for_and_supplied() {
     );
     let mut replay = scene.mcptap();
     replay.args(["replay", "1", "--to", &served.url("/mcp"), "--bearer-env", "TOKEN"]).env("TOKEN", "abc");
-    assert_eq!(replay.output().expect("mcptap runs").status.code(), Some(0));
+    assert_eq!(replay.finished().status.code(), Some(0));
     // That replay is a recording whose secret was masked: it is named, and never sent.
     let done = scene.run(&["replay", "latest", "--to", &served.url("/mcp")]);
     assert!(
@@ -92,7 +94,7 @@ fn authorization_is_asked_for_and_supplied() {
 
 #[test]
 fn a_session_that_the_server_forgot_is_opened_again() {
-    let scene = scene();
+    let Some(scene) = scene() else { return };
     let served = Served::start(&scene, &["--forget-at", "3"]);
     let done = scene.replay_to(&served.url("/mcp"), &[JSON]);
     let report = report(&done);
@@ -104,7 +106,7 @@ fn a_session_that_the_server_forgot_is_opened_again() {
 
 #[test]
 fn a_404_with_a_json_rpc_error_is_of_this_transport() {
-    let scene = Scene::new();
+    let Some(scene) = Scene::new() else { return };
     let mut wrap = scene.mcptap();
     wrap.args(["wrap", "--"]).args(server(&[]));
     let mut client = Client::start(wrap);
@@ -120,7 +122,7 @@ fn a_404_with_a_json_rpc_error_is_of_this_transport() {
 
 #[test]
 fn tls_needs_a_certificate_that_is_trusted() {
-    let scene = scene();
+    let Some(scene) = scene() else { return };
     let pem = root().join("tests/it/replay/server.pem").display().to_string();
     let served = Served::start(&scene, &["--tls", &pem]);
     // The certificate is for this address, and for no name.
@@ -141,7 +143,7 @@ fn tls_needs_a_certificate_that_is_trusted() {
 
 #[test]
 fn a_certificate_that_is_its_own_authority_is_trusted_where_it_was_given() {
-    let scene = scene();
+    let Some(scene) = scene() else { return };
     let [pem, other] = ["authority.pem", "server.pem"].map(|name| root().join("tests/it/replay").join(name));
     let served = Served::start(&scene, &["--tls", &pem.display().to_string()]);
     let here = served.url("/mcp").replace("http:", "https:");
@@ -154,7 +156,7 @@ fn a_certificate_that_is_its_own_authority_is_trusted_where_it_was_given() {
 
 #[test]
 fn tls_to_a_server_without_it_is_said() {
-    let scene = scene();
+    let Some(scene) = scene() else { return };
     let served = Served::start(&scene, &[]);
     let done = scene.replay_to(&served.url("/mcp").replace("http:", "https:"), &["--timeout=5"]);
     assert_eq!(done.status.code(), Some(2), "{}", stdout(&done));
@@ -163,7 +165,7 @@ fn tls_to_a_server_without_it_is_said() {
 
 #[test]
 fn credentials_stay_at_the_origin_they_were_given_for() {
-    let scene = scene();
+    let Some(scene) = scene() else { return };
     let elsewhere = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/mcp", elsewhere.local_addr().expect("an address"));
     let served = Served::start(&scene, &["--token", "s3cret", "--elsewhere", &url]);
@@ -171,7 +173,7 @@ fn credentials_stay_at_the_origin_they_were_given_for() {
         let transport = if path.ends_with("-sse") { "sse" } else { "streamable" };
         let mut replay = scene.mcptap();
         replay.env("TOKEN", "s3cret").args(["replay", "1", "--bearer-env=TOKEN", "--transport", transport]);
-        replay.args(["--to", &served.url(path)]).output().expect("mcptap runs")
+        replay.args(["--to", &served.url(path)]).finished()
     };
     for path in ["/old", "/old-sse"] {
         let done = replay(path);

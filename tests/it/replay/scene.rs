@@ -10,6 +10,9 @@ use mcptap_core::internal::mcp::SessionNumber;
 use serde_json::{Value, json};
 
 use crate::program::{mcptap, root};
+use crate::support::needs::{self, have_program};
+use crate::support::pipes::Patient;
+use crate::support::waits::{Ends, Finishes, finished, until_some};
 
 /// The server's command line.
 pub fn server(arguments: &[&str]) -> Vec<String> {
@@ -23,8 +26,9 @@ pub struct Scene {
 }
 
 impl Scene {
-    pub fn new() -> Scene {
-        Scene { folder: tempfile::tempdir().expect("a temporary folder") }
+    /// `None` where there is no Python for the server.
+    pub fn new() -> Option<Scene> {
+        have_program(&needs::PYTHON).then(|| Scene { folder: tempfile::tempdir().expect("a temporary folder") })
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -40,14 +44,14 @@ impl Scene {
 
     /// Runs the program to its end.
     pub fn run(&self, arguments: &[&str]) -> Output {
-        self.mcptap().args(arguments).output().expect("mcptap runs")
+        self.mcptap().args(arguments).finished()
     }
 
     /// Replays session 1 against a command.
     pub fn replay(&self, options: &[&str], server_options: &[&str]) -> Output {
         let mut replay = self.mcptap();
         replay.args(["replay", "1"]).args(options).arg("--").args(server(server_options));
-        replay.output().expect("mcptap runs")
+        replay.finished()
     }
 
     /// Replays session 1 against a URL.
@@ -87,13 +91,10 @@ impl Served {
         let command = server(&[&["--http", &name], options].concat());
         let mut child =
             Command::new(&command[0]).args(&command[1..]).stderr(Stdio::null()).spawn().expect("python3 runs");
-        let port = loop {
-            match std::fs::read_to_string(&file) {
-                Ok(port) => break port,
-                Err(_) => assert!(child.try_wait().expect("a child").is_none(), "the server ended"),
-            }
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        };
+        let port = until_some("a server to listen", || {
+            assert!(child.try_wait().expect("a child").is_none(), "the server ended");
+            std::fs::read_to_string(&file).ok()
+        });
         Served { child, port }
     }
 
@@ -104,16 +105,15 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.child.killed();
     }
 }
 
 /// A client that speaks lines.
 pub struct Client {
     child: Child,
-    stdin: Option<ChildStdin>,
-    stdout: BufReader<ChildStdout>,
+    stdin: Option<Patient<ChildStdin>>,
+    stdout: BufReader<Patient<ChildStdout>>,
     next: u64,
 }
 
@@ -121,8 +121,9 @@ impl Client {
     /// Of a server that is started.
     pub fn start(mut server: Command) -> Client {
         let mut child = server.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("mcptap runs");
-        let stdin = child.stdin.take().expect("a pipe");
-        let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+        let stdin = Patient::new(child.stdin.take().expect("a pipe"), "a server to read");
+        let stdout = Patient::new(child.stdout.take().expect("a pipe"), "a server to answer");
+        let stdout = BufReader::new(stdout);
         Client { child, stdin: Some(stdin), stdout, next: 0 }
     }
 
@@ -147,7 +148,7 @@ impl Client {
     /// Closes the server's input and waits for its end: its exit status, and what it said on standard error where that was asked for.
     pub fn end(mut self) -> (Option<i32>, String) {
         self.stdin = None;
-        let done = self.child.wait_with_output().expect("the server ends");
+        let done = finished(self.child, "a server");
         (done.status.code(), String::from_utf8_lossy(&done.stderr).into_owned())
     }
 

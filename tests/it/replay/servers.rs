@@ -4,13 +4,15 @@ use serde_json::{Value, json};
 
 use super::scene::{Client, Scene, Served, differing, everything, report, stdout};
 
+use crate::support::waits::Finishes;
+
 const JSON: &str = "--format=json";
 /// The only answer that is another one each time; all else that the server makes up is followed.
 const NOW: &str = "--ignore=now:/**";
 
 #[test]
 fn the_same_server_answers_the_same_and_the_replay_is_a_recording() {
-    let scene = Scene::new();
+    let Some(scene) = Scene::new() else { return };
     scene.record(&[], everything);
     let done = scene.replay(&[], &[]);
     assert_eq!(done.status.code(), Some(1), "the time is another one");
@@ -29,7 +31,7 @@ fn the_same_server_answers_the_same_and_the_replay_is_a_recording() {
 
 #[test]
 fn a_changed_answer_a_missing_tool_and_a_slower_call_are_reported_and_no_more() {
-    let scene = Scene::new();
+    let Some(scene) = Scene::new() else { return };
     scene.record(&[], |client| {
         for word in ["a", "b"] {
             client.call("echo", json!({"text": word}));
@@ -50,7 +52,7 @@ fn a_changed_answer_a_missing_tool_and_a_slower_call_are_reported_and_no_more() 
 
 #[test]
 fn across_transports_and_back() {
-    let scene = Scene::new();
+    let Some(scene) = Scene::new() else { return };
     scene.record(&[], everything);
     let served = Served::start(&scene, &[]);
     for path in ["/mcp", "/sse"] {
@@ -64,7 +66,7 @@ fn across_transports_and_back() {
         assert!(line.contains(transport), "{line}");
         let mut replay = scene.mcptap();
         replay.args(["replay", session, NOW, "--"]).args(super::scene::server(&[]));
-        let done = replay.output().expect("mcptap runs");
+        let done = replay.finished();
         assert_eq!(done.status.code(), Some(0), "{session}: {}", stdout(&done));
     }
     let done = scene.run(&["replay", "2", "--to", &served.url("/sse"), NOW]);
@@ -73,7 +75,7 @@ fn across_transports_and_back() {
 
 #[test]
 fn what_came_to_nothing_before_http_sse_leaves_no_session() {
-    let scene = Scene::new();
+    let Some(scene) = Scene::new() else { return };
     scene.record(&[], |client| drop(client.call("echo", json!({"text": "a"}))));
     let served = Served::start(&scene, &[]);
     let done = scene.replay_to(&served.url("/stream"), &[]);
@@ -86,7 +88,7 @@ fn what_came_to_nothing_before_http_sse_leaves_no_session() {
 
 #[test]
 fn a_stream_that_breaks_is_taken_up_again() {
-    let scene = Scene::new();
+    let Some(scene) = Scene::new() else { return };
     scene.record(&[], |client| drop(client.call("echo", json!({"text": "a"}))));
     let served = Served::start(&scene, &["--cut"]);
     let done = scene.replay_to(&served.url("/mcp"), &[]);
@@ -95,7 +97,7 @@ fn a_stream_that_breaks_is_taken_up_again() {
 
 #[test]
 fn what_destroys_is_not_sent_unless_allowed() {
-    let scene = Scene::new();
+    let Some(scene) = Scene::new() else { return };
     scene.record(&[], |client| {
         client.request("tools/list", json!({"cursor": null}));
         client.request("tools/list", json!({}));
@@ -109,7 +111,7 @@ fn what_destroys_is_not_sent_unless_allowed() {
     assert_eq!(wipe(&["--ignore=/nextCursor"]), [""; 0]);
     assert_eq!(wipe(&["--ignore=/nextCursor", "--safe"]), ["tools/call wipe: skipped"]);
     assert_eq!(wipe(&["--ignore=/nextCursor", "--safe", "--allow", "wipe"]), [""; 0]);
-    let scene = Scene::new();
+    let Some(scene) = Scene::new() else { return };
     scene.record(&[], |client| {
         everything(client);
         client.call("wipe", json!({}));
@@ -121,7 +123,7 @@ fn what_destroys_is_not_sent_unless_allowed() {
 
 #[test]
 fn a_dry_run_shows_the_plan_and_sends_nothing() {
-    let scene = Scene::new();
+    let Some(scene) = Scene::new() else { return };
     scene.record(&[], everything);
     let done = scene.replay(&["--dry-run"], &["--die-at", "1"]);
     assert_eq!(done.status.code(), Some(0));
@@ -133,7 +135,7 @@ fn a_dry_run_shows_the_plan_and_sends_nothing() {
 
 #[test]
 fn only_some_of_it() {
-    let scene = Scene::new();
+    let Some(scene) = Scene::new() else { return };
     scene.record(&[], everything);
     let done = scene.replay(&["--only", "tool = echo", JSON], &[]);
     let report = report(&done);
@@ -142,7 +144,7 @@ fn only_some_of_it() {
 
 #[test]
 fn many_at_once_with_a_table_of_latencies() {
-    let scene = Scene::new();
+    let Some(scene) = Scene::new() else { return };
     scene.record(&[], everything);
     let done = scene.replay(&["--parallel=3", "--repeat=2", NOW, JSON], &[]);
     let report = report(&done);
@@ -158,7 +160,7 @@ fn many_at_once_with_a_table_of_latencies() {
 
 #[test]
 fn a_call_that_was_asked_back_is_made_once_where_the_server_asks_by_itself() {
-    let scene = Scene::new();
+    let Some(scene) = Scene::new() else { return };
     // A server of 2026-07-28 in two lines.
     let question =
         json!({"method": "elicitation/create", "params": {"message": "which colour?", "requestedSchema": {}}});

@@ -2,8 +2,8 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier};
 use std::thread;
 
 use crossbeam_channel::{never, unbounded};
@@ -11,6 +11,7 @@ use crossbeam_channel::{never, unbounded};
 use super::*;
 use crate::replay::transport::Next;
 use crate::source::tape;
+use crate::support::waits::Meeting;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -124,9 +125,9 @@ fn one_call_after_the_other_takes_one_connection() {
 
 #[test]
 fn what_runs_in_parallel_is_under_way_at_once() {
-    let all_are_here = Barrier::new(5);
+    let all_are_here = Meeting::of(5);
     let (mut http, _) = serve(move |request, stream| {
-        all_are_here.wait();
+        all_are_here.attend();
         say(stream, &json(&answer_to(id_of(request))))
     });
     (1..=5).for_each(|id| http.send(call(id)));
@@ -163,12 +164,12 @@ fn what_the_server_asks_on_its_stream_is_heard_while_it_has_not_answered() {
         if request.is("GET") {
             let question = event(r#"{"jsonrpc":"2.0","id":"q","method":"ping"}"#);
             // It asks once the call is here.
-            ask.recv().expect("the call");
+            ask.recv_timeout(PATIENCE).expect("the call");
             say(stream, &format!("{EVENTS}{question}"));
             return false;
         }
         if request.body.contains("\"method\"") {
-            return asked.send(()).is_ok() && reply.recv().is_ok() && say(stream, &json(&answer_to(1)));
+            return asked.send(()).is_ok() && reply.recv_timeout(PATIENCE).is_ok() && say(stream, &json(&answer_to(1)));
         }
         say(stream, accepted()) && replied.send(()).is_ok()
     });

@@ -1,11 +1,13 @@
 //! The wrapper as a process of its own: signals, orphans, exit statuses, what it prints.
 
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Stdio};
+use std::process::{Child, ChildStdout, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::*;
+use crate::support::signals::default_in_programs;
+use crate::support::waits::{Ends, until};
 
 /// Not a test: the wrapper as a process of its own, for the tests below. Its command line stands in the environment.
 #[test]
@@ -25,13 +27,14 @@ fn as_a_process() {
 }
 
 /// The wrapper as a process; what the test harness prints first is taken off its stdout.
-fn process(script: &str, configure: impl FnOnce(&mut Command)) -> (Child, BufReader<std::process::ChildStdout>) {
+fn process(script: &str, configure: impl FnOnce(&mut Command)) -> (Child, BufReader<Patient<ChildStdout>>) {
+    default_in_programs();
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "source::stdio::tests::process::as_a_process", "--ignored", "--nocapture"]);
     command.env("MCPTAP_TEST_SCRIPT", script).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     configure(&mut command);
     let mut child = command.spawn().unwrap();
-    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut stdout = BufReader::new(Patient::new(child.stdout.take().unwrap(), "the wrapped server to write"));
     for expected in ["\n", "running 1 test\n"] {
         assert_eq!(line(&mut stdout), expected);
     }
@@ -60,7 +63,7 @@ fn signals_reach_the_server_each_time_and_it_decides() {
         }
         child.stdin.take().unwrap().write_all(b"end\n").unwrap();
         assert_eq!(line(&mut stdout), "", "{name}: each signal once, and nothing of ours");
-        assert_eq!(child.wait().unwrap().code(), Some(9), "{name}");
+        assert_eq!(child.ended("the wrapper").code(), Some(9), "{name}");
     }
 }
 
@@ -69,7 +72,7 @@ fn a_server_ended_by_a_signal_gives_128_and_its_number() {
     let (mut child, mut stdout) = process("echo ready; exec sleep 1000", |_| {});
     assert_eq!(line(&mut stdout), "ready\n");
     kill_process(pid(child.id()), Signal::TERM).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(143));
+    assert_eq!(child.ended("the wrapper").code(), Some(143));
 }
 
 #[test]
@@ -78,12 +81,10 @@ fn a_killed_wrapper_leaves_no_orphan() {
     let (mut child, mut stdout) = process("echo $$; exec sleep 1000", |_| {});
     let server: u32 = line(&mut stdout).trim().parse().unwrap();
     child.kill().unwrap();
-    assert_eq!(child.wait().unwrap().signal(), Some(9));
+    assert_eq!(child.ended("the wrapper").signal(), Some(9));
     // Its state is the third word, behind the name in parentheses; whoever adopts it may be slow to reap it.
     let gone = || std::fs::read_to_string(format!("/proc/{server}/stat")).map_or(true, |stat| stat.contains(") Z "));
-    while !gone() {
-        thread::yield_now();
-    }
+    until("the end of the server", gone);
 }
 
 #[test]
@@ -95,16 +96,16 @@ fn nothing_of_ours_is_on_stdout_and_at_most_one_line_on_stderr() {
     let mut all = String::new();
     stdout.read_to_string(&mut all).unwrap();
     assert_eq!(all, "{}\n");
-    let stderr = io::read_to_string(child.stderr.take().unwrap()).unwrap();
+    let stderr = io::read_to_string(Patient::new(child.stderr.take().unwrap(), "the wrapper's last words")).unwrap();
     assert_eq!(stderr, "log\nmcptap: recording: it crashed (as asked); 10 bytes passed unrecorded\n");
-    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(child.ended("the wrapper").code(), Some(0));
 
     let (mut child, mut stdout) = process("command:no-such-command", |_| {});
     assert_eq!(line(&mut stdout), "");
-    let stderr = io::read_to_string(child.stderr.take().unwrap()).unwrap();
+    let stderr = io::read_to_string(Patient::new(child.stderr.take().unwrap(), "the wrapper's last words")).unwrap();
     assert_eq!(
         stderr,
         "mcptap: cannot start `no-such-command`: command not found; give its full path, or check PATH\n"
     );
-    assert_eq!(child.wait().unwrap().code(), Some(127));
+    assert_eq!(child.ended("the wrapper").code(), Some(127));
 }

@@ -7,7 +7,7 @@ fn lag(folder: &Path) -> (Outcome, Vec<Seen>) {
     let (caught_up, wait) = channel::<()>();
     let mut server = start_beside(folder, cat(), |result| {
         move |observations| {
-            let _ = wait.recv();
+            let _ = wait.recv_timeout(PATIENCE);
             keep_all(result)(observations)
         }
     });
@@ -19,7 +19,7 @@ fn lag(folder: &Path) -> (Outcome, Vec<Seen>) {
         stdin
     });
     assert_eq!(server.read(LAG + 1).last(), Some(&b'\n'), "one line of 64 MB");
-    let mut stdin = writer.join().unwrap();
+    let mut stdin = joined(writer, "a line to be written");
     drop(caught_up);
     // Where there was a loss the recorder makes room at some time; what passes then is recorded again, behind it.
     for _ in 0..LATER {

@@ -6,6 +6,7 @@ use crossbeam_channel::{Sender, bounded, unbounded};
 
 use super::*;
 use crate::compare::Outcome;
+use crate::support::waits::{PATIENCE, joined};
 use crate::tui::replay::run::{Stage, State};
 use crate::tui::replay::{Consent, runner};
 
@@ -194,13 +195,13 @@ fn a_server_that_says_nothing_is_left_by_esc() {
     let runner = std::thread::spawn(move || runner::run(&order, &place, &mut |told| tell.send(told).unwrap(), stop));
     // The first request is on its way, and there it stays.
     while !story.app.replays.run.as_ref().unwrap().rows.iter().any(|row| row.state == State::Sent) {
-        story.take(Input::Replay(number, told.recv().unwrap()));
+        story.take(Input::Replay(number, told.recv_timeout(PATIENCE).expect("the replay to go on")));
     }
     assert!(story.screen().contains("esc ends it"), "{}", story.screen());
     assert_eq!(update(&mut story.app, Input::Key("esc".to_owned())), [Effect::StopReplay]);
     drop(go);
+    joined(runner, "the end of the replay");
     told.iter().for_each(|told| story.take(Input::Replay(number, told)));
-    runner.join().unwrap();
     assert!(!story.app.replays.run.as_ref().unwrap().is_going());
     assert!(story.screen().contains("replay"), "{}", story.screen());
 }

@@ -1,0 +1,84 @@
+//! Captures that come out wrong today. What is wrong with each is pinned here: whoever puts it right changes the test, and `tests/cases/README.md`.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::program::{data, mcptap};
+use crate::support::waits::Finishes;
+use crate::wrapped::{json, of_type, place};
+
+/// The sessions and findings of a capture, a line each.
+fn told(capture: &Path) -> Vec<String> {
+    let lines = json(&["read"], capture);
+    let name = |peer: &Value| peer["name"].as_str().unwrap_or("nobody").to_owned();
+    let session = |session: &&Value| {
+        format!("{} and {}: {} messages", name(&session["client"]), name(&session["server"]), session["messages"])
+    };
+    let sessions: Vec<String> = of_type(&lines, "session").iter().map(session).collect();
+    let findings =
+        of_type(&lines, "finding").into_iter().map(|finding| finding["rule"].as_str().expect("a rule").to_owned());
+    sessions.into_iter().chain(findings).collect()
+}
+
+#[test]
+fn cases_are_as_wrong_as_they_are_known_to_be() {
+    let cases: [(&str, &str, &[&str]); 5] = [
+        (
+            "lost_post_body.pcap",
+            "the capture lost the request; no unknown id",
+            &["mcp and rich-fm: 60 messages", "tcp-bytes-lost", "jsonrpc-response-unknown-id"],
+        ),
+        ("cancel_unknown_http.pcap", "cancel-unknown is missing", &["raw and rs: 8 messages"]),
+        (
+            "refused_initialize.pcap",
+            "task-augmentation is missing",
+            &["raw and rs: 9 messages", "lifecycle-initialize-repeated", "http-session-id-unassigned"],
+        ),
+        (
+            "refused_get.pcap",
+            "the first session is none",
+            &["nobody and nobody: 1 messages", "mcp-use and rich-fm: 13 messages", "jsonrpc-error-id-null"],
+        ),
+        (
+            "probe_then_initialize.pcap",
+            "both sessions are one",
+            &[
+                "mcp and nobody: 2 messages",
+                "mcp and ts-fast: 15 messages",
+                "error-code-legacy-range",
+                "tools-call-unknown",
+            ],
+        ),
+    ];
+    for (name, wrong, wanted) in cases {
+        assert_eq!(told(&data("cases").join(name)), wanted, "{name}, of which is known: {wrong}");
+    }
+}
+
+/// It was sent as the fourth message.
+#[test]
+fn a_cancellation_of_nothing_is_listed_last() {
+    let lines = json(&["read"], &data("cases/cancel_unknown_http.pcap"));
+    let methods: Vec<&Value> = of_type(&lines, "message").iter().map(|message| &message["method"]).collect();
+    assert_eq!(methods.iter().position(|method| *method == "notifications/cancelled"), Some(7));
+}
+
+/// A POST of 300 KB on a connection of its own: its beginning is not saved.
+#[test]
+fn a_big_request_is_not_saved_whole() {
+    let capture = data("cases/big_request.pcap.gz");
+    assert_eq!(told(&capture), ["corpus-client and corpus-server: 11 messages"]);
+    let (folder, db) = place();
+    let run = |arguments: &[&str]| {
+        let done = mcptap().arg("--db").arg(&db).args(arguments).finished();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        done.stdout
+    };
+    run(&["read", "--save", capture.to_str().expect("UTF-8")]);
+    let file = folder.path().join("saved.pcapng");
+    run(&["export", "1", "--format", "pcapng", "-o", file.to_str().expect("UTF-8")]);
+    assert_eq!(told(&file), ["corpus-client and corpus-server: 10 messages", "http-response-without-request"]);
+    let archive: Value = serde_json::from_slice(&run(&["export", "1", "--format", "har"])).expect("JSON");
+    assert_eq!(archive["log"]["entries"].as_array().map(Vec::len), Some(6), "of eight exchanges");
+}
