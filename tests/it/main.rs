@@ -2,6 +2,7 @@
 
 mod check;
 mod corpus;
+mod databases;
 mod decoded;
 mod export;
 mod faults;

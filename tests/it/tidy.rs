@@ -40,7 +40,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("clap", &["cli/args.rs", "cli/args/", "cli/mod.rs"]),
     ("parquet", &["export/parquet.rs"]),
     ("jsonc_parser", &["cli/install/config/json.rs"]),
-    ("toml_edit", &["cli/install/config/toml.rs"]),
+    ("toml_edit", &["cli/check/config.rs", "cli/install/config/toml.rs"]),
 ];
 
 fn sources() -> Vec<(PathBuf, String)> {
@@ -153,4 +153,16 @@ fn nothing_is_left_undone() {
         })
         .collect();
     assert!(left.is_empty(), "{}", left.join("\n"));
+}
+
+/// `wrap` and `read` start as fast as they do because nothing starts an asynchronous runtime.
+#[test]
+fn no_asynchronous_runtime_is_in_the_tree() {
+    let lock = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.lock")).expect("the lock file");
+    let packages: Vec<&str> =
+        lock.lines().filter_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"')).collect();
+    assert!(packages.contains(&"rusqlite"), "the packages were found");
+    let runtimes = ["async-executor", "async-io", "async-std", "embassy-executor", "glommio", "monoio", "smol", "tokio"];
+    let found: Vec<&str> = runtimes.into_iter().filter(|runtime| packages.contains(runtime)).collect();
+    assert!(found.is_empty(), "{found:?} in Cargo.lock: cargo tree -i {}", found.join(" "));
 }
