@@ -19,7 +19,7 @@ use crate::mcp::{Session, SessionNumber};
 use crate::pipeline::{Counts, Pipeline};
 use crate::source::file::Files;
 use crate::source::keylog::WithKeyLog;
-use crate::store::{CaptureInfo, CaptureKind, Options, Place, Reader, Summary, Writer};
+use crate::store::{self, CaptureInfo, CaptureKind, Options, Place, Reader, Summary, Writer};
 
 /// How often a database that cannot be opened is tried again, and how long to wait in between: another program may hold it locked. What is observed
 /// meanwhile waits in the queue.
@@ -139,6 +139,7 @@ pub fn store_options(decoding: &Decoding) -> Options {
 }
 
 /// Begins a capture while others may hold the database locked. Each failure is told to `goes_on`, which says whether to try again.
+/// A refusal, as of a database of a newer version, is not tried again.
 pub fn create_patiently(
     place: &Place,
     info: &CaptureInfo,
@@ -148,7 +149,7 @@ pub fn create_patiently(
     let mut attempt = 1;
     loop {
         match Writer::create(place.clone(), info, options) {
-            Err(error) if attempt < ATTEMPTS && goes_on(&error) => attempt += 1,
+            Err(error) if goes_on(&error) && store::may_pass(&error) && attempt < ATTEMPTS => attempt += 1,
             result => return result,
         }
         thread::sleep(PAUSE);

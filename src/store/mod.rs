@@ -36,6 +36,7 @@ mod tests;
 
 pub use chunk::KeptPacket;
 pub use codec::Damaged;
+pub use migrate::may_pass;
 pub use packets::PacketCounts;
 pub use place::Place;
 pub use query::{Linked, MethodCount, Order, Page, Scope};

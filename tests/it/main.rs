@@ -3,6 +3,7 @@
 mod cases;
 mod check;
 mod corpus;
+mod databases;
 mod decoded;
 mod export;
 mod faults;

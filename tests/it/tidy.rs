@@ -83,7 +83,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("webpki_roots", &["http/trust.rs"]),
     ("parquet", &["export/parquet.rs"]),
     ("jsonc_parser", &["cli/install/config/json.rs"]),
-    ("toml_edit", &["cli/install/config/toml.rs"]),
+    ("toml_edit", &["cli/check/config.rs", "cli/install/config/toml.rs"]),
 ];
 
 fn sources() -> Vec<(PathBuf, String)> {
@@ -295,4 +295,16 @@ fn internal_lists_what_the_program_uses_of_the_core() {
     let added: Vec<&String> = names.difference(&listed).collect();
     let gone: Vec<&String> = listed.difference(&names).collect();
     assert!(added.is_empty() && gone.is_empty(), "tests/it/internal.txt: added {added:#?}, gone {gone:#?}");
+}
+
+/// `wrap` and `read` start as fast as they do because nothing starts an asynchronous runtime.
+#[test]
+fn no_asynchronous_runtime_is_in_the_tree() {
+    let lock = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.lock")).expect("the lock file");
+    let packages: Vec<&str> =
+        lock.lines().filter_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"')).collect();
+    assert!(packages.contains(&"rusqlite"), "the packages were found");
+    let runtimes = ["async-executor", "async-io", "async-std", "embassy-executor", "glommio", "monoio", "smol", "tokio"];
+    let found: Vec<&str> = runtimes.into_iter().filter(|runtime| packages.contains(runtime)).collect();
+    assert!(found.is_empty(), "{found:?} in Cargo.lock: cargo tree -i {}", found.join(" "));
 }

@@ -67,7 +67,8 @@ impl Config {
     }
 
     fn parse(text: &str) -> Result<Config> {
-        let file: File = toml::from_str(text).map_err(|error| toml_error(text, error.message(), error.span()))?;
+        let file: File =
+            toml_edit::de::from_str(text).map_err(|error| toml_error(text, error.message(), error.span()))?;
         Config::of(file.check)
     }
 
