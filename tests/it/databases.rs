@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::faults::assert_sound;
 use crate::program::{mcptap, root};
+use crate::support::waits::{Finishes, finished};
 use crate::wrapped::{ANSWERS, Wrapped, await_session, json, of_type, place, recorded};
 
 /// Members that every version has to show alike. Others hold the time of the recording or came with later versions.
@@ -74,7 +75,7 @@ fn old_databases() -> Vec<(i64, tempfile::TempDir, PathBuf)> {
 /// The recording of the checked-in databases, made by this program.
 fn made_now(db: &Path) {
     let program = env!("CARGO_BIN_EXE_mcptap");
-    let done = Command::new(root().join("tests/databases/make.sh")).arg(program).arg(db).output().expect("sh runs");
+    let done = Command::new(root().join("tests/databases/make.sh")).arg(program).arg(db).finished();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
@@ -144,7 +145,7 @@ fn a_database_is_migrated_while_others_read_and_write() {
         assert_eq!(version(&db), before, "nobody migrates while another writes");
         writer.execute_batch("COMMIT").expect("it is committed");
         for show in shows {
-            let shown = show.wait_with_output().expect("it ends");
+            let shown = finished(show, "`show`");
             assert!(shown.status.success());
             // Who has to migrate waits for the writer. Who only reads does not.
             let fifth = r#""type":"session","number":5"#;
@@ -195,7 +196,7 @@ fn a_newer_database_is_refused_in_one_line_and_left_alone() {
         &["read", "--save", capture],
     ];
     for command in commands {
-        let done = mcptap().args(["--db", name]).args(command).stdin(Stdio::null()).output().expect("mcptap runs");
+        let done = mcptap().args(["--db", name]).args(command).finished();
         assert_eq!(done.status.code(), Some(2), "{command:?}");
         assert_eq!(String::from_utf8_lossy(&done.stderr), format!("mcptap: {refused}\n"), "{command:?}");
         assert!(done.stdout.is_empty(), "{command:?}");

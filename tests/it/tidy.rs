@@ -112,7 +112,8 @@ fn below(folder: &str) -> Vec<(PathBuf, String)> {
 
 /// The code of a file without its tests, which may use anything.
 fn code(text: &str) -> &str {
-    text.split("#[cfg(test)]\nmod ").next().unwrap_or(text)
+    let tests = ["#[cfg(test)]\nmod ", "#[cfg(all(test, "].iter().filter_map(|start| text.find(start)).min();
+    &text[..tests.unwrap_or(text.len())]
 }
 
 /// Tests, and what only they use.

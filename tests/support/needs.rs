@@ -22,7 +22,6 @@ pub const MOUNTS: Need = Need { what: "a mount namespace", how: "run as root, or
 pub const NETWORKS: Need = Need { what: "a network namespace", how: "apt install iproute2, and run as root" };
 pub const PEERS: Need =
     Need { what: "the official MCP peers", how: "tests/peers/setup.sh, then set MCPTAP_PEERS=target/peers" };
-pub const PROCESSES: Need = Need { what: "a namespace of processes", how: "run the tests as root" };
 pub const PYTHON: Need = Need { what: "python3", how: "apt install python3" };
 pub const ROOT: Need = Need { what: "the rights of root", how: "run the tests as root" };
 pub const SETPRIV: Need = Need { what: "setpriv", how: "apt install util-linux" };
