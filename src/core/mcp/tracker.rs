@@ -25,7 +25,7 @@ use crate::decode::stack::{Connected, Process, Text, TextCarrier};
 use crate::decode::{ConnectionId, Direction};
 use home::is_midway;
 use lacks::Unbegun;
-pub use lacks::{Follows, Moment, Outlook};
+pub use lacks::{Moment, Outlook};
 use state::State;
 
 /// Something odd about a message; `findings/` words it.
