@@ -32,7 +32,9 @@ pub mod decode {
         pub use crate::decode::http1::{Http1, Seen};
     }
     pub mod json {
-        pub use crate::decode::json::{BLANK, Index, Object, array, elements, is, is_json, member, members, string};
+        pub use crate::decode::json::{
+            BLANK, Index, Object, array, closing_quote, elements, is, is_json, locate, member, members, string,
+        };
     }
     pub mod jsonrpc {
         pub use crate::decode::jsonrpc::{Envelope, Fault, Kind, Parsed, parse, read};

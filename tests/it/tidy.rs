@@ -305,7 +305,8 @@ fn no_asynchronous_runtime_is_in_the_tree() {
     let packages: Vec<&str> =
         lock.lines().filter_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"')).collect();
     assert!(packages.contains(&"rusqlite"), "the packages were found");
-    let runtimes = ["async-executor", "async-io", "async-std", "embassy-executor", "glommio", "monoio", "smol", "tokio"];
+    let runtimes =
+        ["async-executor", "async-io", "async-std", "embassy-executor", "glommio", "monoio", "smol", "tokio"];
     let found: Vec<&str> = runtimes.into_iter().filter(|runtime| packages.contains(runtime)).collect();
     assert!(found.is_empty(), "{found:?} in Cargo.lock: cargo tree -i {}", found.join(" "));
 }

@@ -78,12 +78,7 @@ pub(super) fn hides_messages(rule: &Rule) -> bool {
 }
 
 /// What is said of a server that was asked over QUIC.
-pub fn not_decoded(
-    client: SocketAddr,
-    server: SocketAddr,
-    name: Option<&str>,
-    version: u8,
-) -> (&'static Rule, String) {
+pub fn not_decoded(client: SocketAddr, server: SocketAddr, name: Option<&str>, version: u8) -> (&'static Rule, String) {
     let name = name.map(|name| format!(" ({name})")).unwrap_or_default();
     (&QUIC, format!("{client} speaks QUIC v{version} to {server}{name}: not decoded"))
 }

@@ -156,11 +156,7 @@ pub(super) fn tls(place: &Place<'_>, message: &Message) -> Result<Option<Layer>>
 
 /// What TLS agreed on, as names and values.
 fn agreed_fields(agreed: &Agreed) -> Vec<Field> {
-    let named = [
-        ("cipher suite", &agreed.cipher_suite),
-        ("server name", &agreed.server_name),
-        ("ALPN", &agreed.alpn),
-    ];
+    let named = [("cipher suite", &agreed.cipher_suite), ("server name", &agreed.server_name), ("ALPN", &agreed.alpn)];
     let mut fields: Vec<Field> =
         named.into_iter().filter_map(|(name, value)| Some(Field::new(name, value.as_ref()?))).collect();
     if agreed.resumed {

@@ -137,7 +137,7 @@ impl<'a> Walk<'a> {
             }
             match known.map(|place| object.members[place].value).or(object.others) {
                 Some(shape) => self.value(shape, &Step::Member(path, &name))?,
-                None => drop(self.json.value()?),
+                None => _ = self.json.value()?,
             }
         }
         let arena = self.arena;
