@@ -1,5 +1,5 @@
 //! QUIC, recognised by the first packets of a connection (RFC 9000; version 2: RFC 9369) and not decoded further
-//! (`docs/decisions/0027-quic-is-recognised-only.md`).
+//! (`docs/decisions/0029-quic-is-recognised-only.md`).
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;

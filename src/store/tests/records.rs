@@ -227,6 +227,9 @@ proptest! {
         };
         writer.event(Event::Finding(Box::new(finding.clone())));
         writer.finish(&Summary::default()).unwrap();
+        for message in messages.iter_mut().filter(|message| finding.messages.contains(&message.number)) {
+            message.findings = vec![finding.rule.id];
+        }
 
         let reader = Reader::open(&*path).unwrap();
         let number = SessionNumber(2);

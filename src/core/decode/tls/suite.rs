@@ -70,7 +70,7 @@ const SUITES: &[(u16, &str, Hash, Cipher)] = &[
     (0x00a9, "TLS_PSK_WITH_AES_256_GCM_SHA384", Sha384, Aes256Gcm),
 ];
 
-/// Suites that are not opened (`docs/decisions/0026-tls-is-opened-by-three-ciphers.md`): number and name.
+/// Suites that are not opened (`docs/decisions/0030-tls-is-opened-by-three-ciphers.md`): number and name.
 const NOT_OPENED: &[(u16, &str)] = &[
     (0x1304, "TLS_AES_128_CCM_SHA256"),
     (0x1305, "TLS_AES_128_CCM_8_SHA256"),
