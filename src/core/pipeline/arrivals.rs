@@ -44,7 +44,7 @@ const PATIENCE: i64 = 10_000_000_000;
 /// Bytes of texts held at once. Beyond, those held longest are released.
 const BYTES: usize = 16 << 20;
 
-/// Texts held because it is not known whose they are: few requests overtake the response without which their client cannot have sent them. They are
+/// Texts, and events behind them, held because it is not known whose they are: few requests overtake the response without which their client cannot have sent them. They are
 /// looked at again for every text.
 const UNPLACED: usize = 256;
 
@@ -84,9 +84,7 @@ struct Request {
 
 impl Request {
     fn is_named(&self, held: &HeldText) -> bool {
-        let text = held.text();
-        held.reading.following(&text.raw).any(|follows| {
-            let name = follows.name();
+        held.names.iter().any(|name| {
             pairing::is_same_id(name, &self.id)
                 || self.token.as_deref().is_some_and(|token| pairing::is_same_id(name, token))
         })
@@ -180,6 +178,7 @@ impl Arrivals {
         *self.counts.entry(held.exchange()).or_default() += 1;
         self.bytes += held.size();
         list.push_back(held);
+        debug_assert!(self.is_bounded());
         None
     }
 
@@ -213,6 +212,12 @@ impl Arrivals {
         *self.counts.entry(held.exchange()).or_default() += 1;
         self.bytes += held.size();
         self.unplaced.push_back(held);
+        debug_assert!(self.is_bounded());
+    }
+
+    /// One item may be too much until the next that is due is taken.
+    fn is_bounded(&self) -> bool {
+        self.unplaced.len() <= UNPLACED + 1 && self.unasked.len() <= UNASKED + UNPLACED + 1
     }
 
     /// Whether texts of an exchange are held.

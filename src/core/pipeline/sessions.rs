@@ -133,6 +133,7 @@ impl Sessions {
             }
             Unit::Event(sent) if self.arrivals.is_behind(sent.exchange) => {
                 self.arrivals.hold_event(HeldEvent::new(&sent), self.tracker.now());
+                self.give_up_due(emit);
             }
             Unit::Event(sent) => self.event(&sent, emit),
             Unit::Exchange(exchange) => {
@@ -201,10 +202,7 @@ impl Sessions {
         let now = self.tracker.now();
         let arrivals = &self.arrivals;
         self.tracker.forget_unbegun(|since| arrivals.is_due(since, now));
-        while let Some(item) = self.next(Arrivals::next_due) {
-            self.take(item, emit);
-            self.release(emit);
-        }
+        self.give_up_due(emit);
         let Some(reading) = self.tracker.parse(&text) else { return };
         let admitted = self.arrivals.admit(text, reading, connected, &self.tracker, &ends(&self.connections));
         if let Some((text, reading)) = admitted {
@@ -222,6 +220,14 @@ impl Sessions {
 
     fn next(&mut self, which: fn(&mut Arrivals, &Tracker, &Ends<'_>) -> Option<Item>) -> Option<Item> {
         which(&mut self.arrivals, &self.tracker, &ends(&self.connections))
+    }
+
+    /// Takes what was held for long enough, or is too much.
+    fn give_up_due(&mut self, emit: &mut Emit<'_>) {
+        while let Some(item) = self.next(Arrivals::next_due) {
+            self.take(item, emit);
+            self.release(emit);
+        }
     }
 
     /// Takes what was held and lacks nothing any more.

@@ -42,6 +42,21 @@ fn opened(steps: &[&[String]]) -> Vec<String> {
     [&begin[..], &rest[..], &steps.concat()].concat()
 }
 
+/// A stream names a session whose id no response has assigned so far, and goes on with events that carry no message. They are held behind its
+/// first message, which is released when they are too many (`arrivals.rs` asserts the bound).
+#[test]
+fn events_behind_a_held_message_are_bounded_and_not_lost() {
+    let handshake = session("2025-06-18", &[]);
+    let head = "<_HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
+    let ask = "data: {\"jsonrpc\":\"2.0\",\"id\":\"s1\",\"method\":\"roots/list\"}\n\n";
+    let begun = ["@ 1".into(), post("", &handshake[0][2..]), "@ 4".into()];
+    let stream = ["> GET /mcp\nMcp-Session-Id: a\n".into(), format!("{head}{ask}")];
+    let noise: Vec<String> = (0..100).map(|_| format!("<_{}", "id: 1\n\n".repeat(20))).collect();
+    let told = messages(&[&begun[..], &stream[..], &noise].concat());
+    let methods: Vec<Option<&str>> = told.iter().map(|message| message.method.as_deref()).collect();
+    assert_eq!(methods, [Some("initialize"), Some("roots/list")]);
+}
+
 #[test]
 fn an_answer_captured_before_its_question_waits_for_it() {
     let told = messages(&opened(&[&[answer(1), "@ 2".into(), ask(1, "tools/list"), "< 202".into()]]));

@@ -20,6 +20,8 @@ pub struct HeldText {
     span: Span,
     provenance: Provenance,
     time: Time,
+    /// The ids and tokens by which its messages name a request. They are looked at for every request, so they are found once.
+    pub names: Vec<Box<str>>,
     pub reading: Reading,
     pub connected: Connected,
 }
@@ -51,6 +53,7 @@ impl HeldText {
             span: text.span,
             provenance: text.provenance.extract(text.span),
             time: text.time,
+            names: reading.following(&text.raw).map(|follows| follows.name().into()).collect(),
             reading,
             connected: connected.clone(),
         })
@@ -163,7 +166,10 @@ impl Held {
     pub fn size(&self) -> usize {
         match &self.item {
             Item::Text(text) => text.raw.len(),
-            Item::Event(event) => event.data.as_ref().map_or(0, Vec::len),
+            Item::Event(event) => {
+                let HeldEvent { data, kind, id, .. } = &**event;
+                data.as_ref().map_or(0, Vec::len) + [kind, id].into_iter().flatten().map(String::len).sum::<usize>()
+            }
         }
     }
 }
