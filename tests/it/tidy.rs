@@ -1,5 +1,7 @@
 //! The invariants of `docs/architecture.md`, held by reading the source.
 
+mod prose;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
