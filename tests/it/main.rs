@@ -12,6 +12,7 @@ mod following;
 mod impatient;
 mod laws;
 mod limits;
+mod losses;
 mod midway;
 mod mock;
 mod peers;

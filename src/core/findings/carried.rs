@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use super::history::History;
 use super::seen::{Facts, InForce};
 use crate::decode::exchange::{Exchange, Half};
 use crate::decode::jsonrpc::Kind;
@@ -68,6 +69,8 @@ pub struct Carried {
     pub connection: Option<ConnectionId>,
     /// `MCP-Protocol-Version` of the request.
     pub version: Option<String>,
+    /// Whether it is HTTP/2, whose header fields may refer to earlier ones (RFC 7541).
+    is_http2: bool,
     /// Whether it is a GET: the stream by which a server speaks first, up to 2025-11-25.
     pub is_get: bool,
     /// Whether the request resumes a stream (`Last-Event-ID`).
@@ -102,6 +105,7 @@ impl Carried {
         Carried {
             connection: Some(exchange.connection),
             version: exchange.request.fields.get("mcp-protocol-version").map(str::to_owned),
+            is_http2: exchange.http_version == "2",
             is_get: exchange.method.as_deref() == Some("GET"),
             resumes: exchange.request.fields.get("last-event-id").is_some(),
             last_event_id: exchange.request.fields.get("last-event-id").map(str::to_owned),
@@ -112,6 +116,11 @@ impl Carried {
             names_method: exchange.request.fields.get("mcp-method").is_some(),
             ..Carried::default()
         }
+    }
+
+    /// Whether header fields may be unknown because they refer to fields that were not captured.
+    pub(super) fn may_hide_fields(&self, history: &History) -> bool {
+        self.is_http2 && (history.has_gaps || !history.begun)
     }
 
     /// The only request that the client posted.

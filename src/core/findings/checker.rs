@@ -13,7 +13,7 @@ use super::lifecycle::versions::Versions;
 use super::report::{Report, SAID};
 use super::rule::Check;
 use super::seen::{Facts, Seen};
-use super::{Finding, Rule, Severity, all, jsonrpc, stdio, transport};
+use super::{Finding, Rule, Severity, all, http, jsonrpc, stdio};
 use crate::capture::pipe::Content;
 use crate::capture::{Limits, Time};
 use crate::decode::Direction;
@@ -162,7 +162,9 @@ impl Checker {
                 versions: &self.versions,
             };
             for (rule, revisions, look) in &TABLE.messages[slot(message.kind, facts.method)] {
-                if facts.revisions().within(*revisions) {
+                let hides = http::reports_absence(rule)
+                    && carried.as_ref().is_some_and(|carried| carried.may_hide_fields(&kept.history));
+                if facts.revisions().within(*revisions) && !hides {
                     look(&seen, &mut Report::at_message(rule, message, &mut self.found));
                 }
             }
@@ -212,14 +214,7 @@ impl Checker {
         // Only its events tell the session of a GET for sure.
         carried.session = session.or(carried.session);
         if let Some(session) = carried.session {
-            let kept = match self.sessions.entry(session) {
-                Entry::Occupied(kept) => kept.into_mut(),
-                Entry::Vacant(place) => {
-                    let Some((transport, begun)) = opened(session) else { return Vec::new() };
-                    let history = History::new(session, transport, begun, &self.limits);
-                    place.insert(Box::new(Kept { history, said: BTreeMap::new() }))
-                }
-            };
+            let Some(kept) = at(&mut self.sessions, session, &opened, &self.limits) else { return Vec::new() };
             // The endpoint makes a session that requests opened before one of HTTP+SSE.
             if let (Some("endpoint"), Some((transport, _))) = (event.kind, opened(session)) {
                 kept.history.transport = transport;
@@ -280,11 +275,15 @@ impl Checker {
         }
     }
 
+    /// Messages of a session may be missing. `opened` is as in [`Checker::event`].
+    pub fn missed(&mut self, session: SessionNumber, opened: impl Fn(SessionNumber) -> Option<(Transport, bool)>) {
+        if let Some(kept) = at(&mut self.sessions, session, &opened, &self.limits) {
+            kept.history.has_gaps = true;
+        }
+    }
+
     /// What a decoder stated, about a connection, a packet, the capture.
     pub fn stated(&mut self, finding: Finding) -> Vec<Finding> {
-        if let Some(kept) = finding.session.and_then(|session| self.sessions.get_mut(&session)) {
-            kept.history.has_gaps |= transport::hides_messages(finding.rule);
-        }
         self.found.push(finding);
         self.said()
     }
@@ -331,6 +330,23 @@ impl Checker {
     }
 }
 
+/// A session; made where it was opened and nothing of it was judged so far.
+fn at<'s>(
+    sessions: &'s mut FxHashMap<SessionNumber, Box<Kept>>,
+    session: SessionNumber,
+    opened: impl Fn(SessionNumber) -> Option<(Transport, bool)>,
+    limits: &Limits,
+) -> Option<&'s mut Kept> {
+    Some(match sessions.entry(session) {
+        Entry::Occupied(kept) => kept.into_mut(),
+        Entry::Vacant(place) => {
+            let (transport, begun) = opened(session)?;
+            let history = History::new(session, transport, begun, limits);
+            place.insert(Box::new(Kept { history, said: BTreeMap::new() }))
+        }
+    })
+}
+
 /// Takes in a line of a pipe. One that belongs to a value which is not over yet is judged when that is: lines that are one message together
 /// are told of once.
 fn line(facts: &Facts<'_>, breaks: Vec<&'static Rule>, history: &mut History, found: &mut Vec<Finding>) {
@@ -373,13 +389,15 @@ fn judge(
         return;
     }
     let in_force = history.in_force_at(carried);
+    let hides_fields = carried.may_hide_fields(history);
     let messages = carried.numbers();
     let packets = match exchange.request.head_packets.as_slice() {
         [] => &exchange.response.head_packets,
         packets => packets,
     };
     for (rule, look) in rules {
-        if in_force.revisions.within(rule.revisions) {
+        let hides = hides_fields && http::reports_absence(rule);
+        if in_force.revisions.within(rule.revisions) && !hides {
             let session = Some(history.session);
             let mut report = Report { rule, session, messages: &messages, packets, span: None, found };
             look(exchange, carried, history, &mut report);

@@ -339,11 +339,13 @@ impl History {
                 if let Some(asked) = self.requests.meant(message).map(|asked| asked.number) {
                     self.requests.mistaken(asked, message.number);
                 }
-                if message.kind == Kind::Response && facts.method == Method::ServerDiscover {
-                    let text = facts.body().get("capabilities").unwrap_or_default();
+                if message.kind == Kind::Response
+                    && facts.method == Method::ServerDiscover
+                    && let Some(text) = facts.body().get("capabilities").filter(|text| text.starts_with('{'))
+                {
                     self.discovered = Some(Capabilities::read(Declarer::Server, text));
                 }
-                if message.kind == Kind::Response && facts.method == Method::ToolsList {
+                if facts.method == Method::ToolsList && facts.is_listing() {
                     let asked = message.answers.and_then(|number| self.requests.get(number));
                     let first = asked.is_none_or(|asked| asked.cursor.is_none());
                     self.tools.take(facts.body(), facts.tools(), first);
@@ -379,8 +381,9 @@ impl History {
     /// A request was answered with a result.
     fn succeeded(&mut self, asked: &Asked, facts: &Facts<'_>) {
         match asked.method {
-            Method::LoggingSetLevel => self.log_level = asked.log_level,
-            method if method.is_paged() => {
+            // A result that asks for input (2026-07-28) has set nothing yet.
+            Method::LoggingSetLevel if facts.body().get("inputRequests").is_none() => self.log_level = asked.log_level,
+            _ if facts.is_listing() => {
                 self.cursors.page(asked, facts.message.number, facts.body().get("nextCursor"));
             }
             _ => {}

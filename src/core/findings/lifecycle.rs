@@ -8,6 +8,7 @@ use super::seen::Seen;
 use super::{Check, Rule, Severity};
 use crate::capture::Time;
 use crate::decode::Direction;
+use crate::mcp::Transport;
 use crate::mcp::message::MessageNumber;
 use crate::mcp::meta;
 use crate::mcp::method::Method;
@@ -51,7 +52,20 @@ fn first(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
         || seen.method.definition().is_some_and(|method| method.revisions.within(Revisions::MODERN));
     let may_be_first = matches!(seen.method, Method::Initialize | Method::Ping);
     if is_first && !is_modern && !may_be_first && !was_negotiated_before(seen) {
-        report.say(format!("{} is the first message of the client", seen.method_name()));
+        let method = seen.method_name();
+        // A pipe and a stream of HTTP+SSE have a captured beginning. Other clients may have sent the
+        // handshake on a connection that was over before the capture began.
+        match seen.history.transport {
+            Transport::Stdio | Transport::HttpSse => {
+                report.say(format!("{method} is the first message of the client"));
+            }
+            _ => report.say_as(
+                Severity::Warning,
+                format!(
+                    "{method} is the first message of the client in the capture, which may have lost an earlier one"
+                ),
+            ),
+        }
     }
 }
 
@@ -76,7 +90,7 @@ fn before_ready(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
 
 /// Where clocks differ, or packets changed places, times do not say what was sent first.
 fn say_early(early: Option<(MessageNumber, Time)>, seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let is_early = |time: Time| time <= seen.message.time && !seen.history.awaits_bytes;
+    let is_early = |time: Time| time <= seen.message.time && !seen.history.may_miss();
     if let Some((early, _)) = early.filter(|(_, time)| is_early(*time)) {
         report.say_with(&[early], format!("message {} was sent before this answer", early.0));
     }

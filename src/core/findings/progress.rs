@@ -131,7 +131,8 @@ fn token_duplicate(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     // A request that was cancelled, or refused by HTTP, is not active any more.
     let mut open = seen.history.requests.with_token(seen.message.direction, &token);
     let active = open.find(|asked| asked.cancelled.is_none() && asked.refused.is_none());
-    if let Some(active) = active.filter(|_| seen.is_one_client()) {
+    // What ended the first request may be what the capture lost.
+    if let Some(active) = active.filter(|_| seen.is_one_client() && !seen.history.may_miss()) {
         let method = active.method.definition().map_or("a request", |method| method.name);
         let text = format!("{method} (message {}) is open with the token {token}", active.number.0);
         report.say_with(&[active.number], text);

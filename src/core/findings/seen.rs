@@ -98,6 +98,20 @@ impl<'a> Facts<'a> {
         })
     }
 
+    /// Whether it is the result of a paged request and holds the list that was asked for. An error, or
+    /// a result that asks for input (2026-07-28), holds none.
+    pub fn is_listing(&self) -> bool {
+        let list = match self.method {
+            Method::ToolsList => "tools",
+            Method::PromptsList => "prompts",
+            Method::ResourcesList => "resources",
+            Method::ResourcesTemplatesList => "resourceTemplates",
+            Method::TasksList => "tasks",
+            _ => return false,
+        };
+        self.message.kind == Kind::Response && self.body().get(list).is_some_and(|list| list.starts_with('['))
+    }
+
     /// How it differs from its definition, whichever revision is in force: what one of several possible revisions allows is no
     /// difference. Ids and the version field have rules of their own, as has a body that is no object.
     pub fn mismatches(&self) -> &[Mismatch] {

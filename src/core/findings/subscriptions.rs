@@ -57,6 +57,7 @@ static ACK_FIRST: Rule = Rule {
 
 fn ack_first(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     let is_other = seen.method != Method::SubscriptionsAcknowledged && !seen.is_from_client();
+    let is_other = is_other && !seen.history.may_miss();
     if let Some(stream) = stream(seen).filter(|stream| is_other && stream.acknowledged.is_none()) {
         let text = format!("{} came before the acknowledgement of {}", seen.method_name(), stream.id);
         report.say_with(&[stream.number], text);

@@ -18,7 +18,7 @@ use crate::pipeline::{Input, Options, Pipeline};
 /// began: what a wrapper says at the start of a process is left out.
 /// Over HTTP (some step begins with `> POST`, `> GET` or `> DELETE`): `> POST /mcp\nName: value\n\nbody` and
 /// `< 200\nName: value\n\nbody`; `Host` and `Content-Length` are added. `>_…` and `<_…` are bytes as they are, `@ 2` goes on
-/// on the client's second connection, `~ 2` says that this one was open before the capture, `+ 500` lets so many milliseconds pass.
+/// on the client's second connection (from `@ 900` on at another port of the server), `~ 2` says that this one was open before the capture, `+ 500` lets so many milliseconds pass.
 pub fn findings<S: AsRef<str>>(steps: &[S]) -> Vec<Finding> {
     let mut found = Vec::new();
     for event in events(steps) {
@@ -205,6 +205,9 @@ fn network<S: AsRef<str>>(steps: &[S]) -> Vec<Frame> {
     wire.frames
 }
 
+/// Client ports from here on lead to the server's second port.
+const SECOND_SERVER: u16 = 40_900;
+
 struct Wire {
     frames: Vec<Frame>,
     time: i64,
@@ -225,7 +228,7 @@ impl Wire {
 
     fn segment(&mut self, port: u16, from: usize, flags: &str, payload: &[u8]) {
         let to = 1 - from;
-        let ports = [port, 8_000];
+        let ports = [port, if port < SECOND_SERVER { 8_000 } else { 8_443 }];
         let sequences = self.open.get_mut(&port).expect("an open connection");
         let mut header = TcpHeader::new(ports[from], ports[to], sequences[from], 60_000);
         header.acknowledgment_number = sequences[to];

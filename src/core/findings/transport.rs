@@ -247,9 +247,19 @@ pub static FRAGMENTS: Rule = Rule {
 };
 
 /// Whether messages may be hidden where this was found.
-pub(super) fn hides_messages(rule: &Rule) -> bool {
+pub fn hides_messages(rule: &Rule) -> bool {
     [&TCP_LOST, &BYTES_SKIPPED, &HTTP_MALFORMED, &HTTP_CODING, &HTTP_UNKNOWN_CODING, &LIMIT, &HEADER].contains(&rule)
         || http2::hides_messages(rule)
+}
+
+/// A finding on a connection whose beginning was not captured. What is no HTTP there may be the rest
+/// of a message.
+pub fn doubted(finding: Finding) -> Finding {
+    if *finding.rule != HTTP_MALFORMED {
+        return finding;
+    }
+    let text = format!("{}; the connection began before the capture", finding.text);
+    Finding { severity: Severity::Warning, text, ..finding }
 }
 
 /// The rule that an anomaly breaks, and its sentence.

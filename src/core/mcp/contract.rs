@@ -83,9 +83,7 @@ impl Tools {
             *self = Tools::default();
         }
         let all = tools.iter().all(|tool| self.add(tool));
-        // Of a listing that is none nothing is known.
-        let is_list = result.get("tools").is_some_and(|tools| tools.starts_with('['));
-        self.complete = all && is_list && result.get("nextCursor").is_none_or(|cursor| cursor == "null");
+        self.complete = all && result.get("nextCursor").is_none_or(|cursor| cursor == "null");
     }
 
     /// Whether there was room for it. One without a name is no tool.

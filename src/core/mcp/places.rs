@@ -7,7 +7,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::message::{MessageNumber, Transport};
 use super::pairing::Scope;
@@ -98,6 +98,11 @@ impl Place {
         self.method.is_empty() || self.target.is_empty()
     }
 
+    /// Whether the server refused the request.
+    pub fn is_refused(&self) -> bool {
+        self.status.is_some_and(|status| status >= 400)
+    }
+
     /// Whether what the request asked was not seen: answers on its stream belong to that.
     pub fn is_unasked(&self) -> bool {
         self.is_unknown() || self.method == "POST" && !self.asked
@@ -144,10 +149,15 @@ struct Stateless {
 /// Redirected requests whose copies are awaited at once.
 const REDIRECTS: usize = 4_096;
 
+/// Ports of a session that redirect to others: one for `http`, and room for stranger servers.
+const REDIRECTING_PORTS: usize = 8;
+
 /// The ways to a session.
 #[derive(Debug, Default)]
 pub struct Places {
     by_id: FxHashMap<(u16, Arc<str>), SessionNumber>,
+    /// Ports of which a session's requests were redirected: its id is valid there too.
+    redirecting: FxHashMap<SessionNumber, FxHashSet<u16>>,
     by_endpoint: FxHashMap<(SocketAddr, Arc<str>), SessionNumber>,
     by_redirect: FxHashMap<(IpAddr, u64), (SessionNumber, MessageNumber)>,
     stateless: FxHashMap<Stateless, SessionNumber>,
@@ -182,7 +192,7 @@ impl Places {
         }
         if let Some(id) = &place.session_id {
             // The id is globally unique (basic/transports "Session Management"); the port keeps weak ones of several servers apart.
-            return self.by_id.get(&(place.server.port(), id.clone())).copied().or_else(|| self.adopt(place));
+            return self.assigned(place.server.port(), id).or_else(|| self.adopt(place));
         }
         if let Some(session) = self.by_endpoint.get(&(place.server, place.target.clone())) {
             return Some(*session);
@@ -204,6 +214,11 @@ impl Places {
         let here = self.by_connection.get(&place.connection).copied();
         here.filter(|session| self.is_stateless(*session, &key) || self.omits_id(*session, &key))
             .or_else(|| self.stateless.get(&key).copied())
+    }
+
+    /// The session that a connection carried last.
+    pub fn on_connection(&self, connection: ConnectionId) -> Option<SessionNumber> {
+        self.by_connection.get(&connection).copied()
     }
 
     /// The session without an id that what this client sends to this target belongs to.
@@ -293,7 +308,9 @@ impl Places {
             self.with_id.insert(session, key);
         }
         self.stateless.retain(|_, known| *known != session);
-        self.by_id.entry((port, id)).or_insert(session);
+        for port in self.redirecting.get(&session).into_iter().flatten().copied().chain([port]) {
+            self.by_id.entry((port, id.clone())).or_insert(session);
+        }
     }
 
     /// The session with this id.
@@ -348,6 +365,10 @@ impl Places {
                 self.by_redirect.clear();
             }
             self.by_redirect.insert((place.client.ip(), text), (session, first));
+            let ports = self.redirecting.entry(session).or_default();
+            if ports.len() < REDIRECTING_PORTS {
+                ports.insert(place.server.port());
+            }
             // The id will be assigned where it leads, and may be named there before.
             if let (Some(Stateless { target, .. }), Some(to)) = (self.unbound.get_mut(&session), &place.redirected_to) {
                 *target = masked_uri(&resolved(&place.target, to)).into();
@@ -375,6 +396,7 @@ impl Places {
         self.by_id.retain(|_, session| !gone(*session));
         self.by_endpoint.retain(|_, session| !gone(*session));
         self.by_redirect.retain(|_, (session, _)| !gone(*session));
+        self.redirecting.retain(|session, _| !gone(*session));
         self.stateless.retain(|_, session| !gone(*session));
         self.by_connection.retain(|_, session| !gone(*session));
         self.unbound.retain(|session, _| !gone(*session));

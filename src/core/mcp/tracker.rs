@@ -241,6 +241,7 @@ impl Tracker {
         let is_midway = is_midway(place, text.direction);
         let number = match begun.or_else(|| self.home(place, text, single, initialize, connected)) {
             Some(number) => number,
+            None if Tracker::is_refusal(place, text.direction) => return None,
             None => {
                 let place = place.clone();
                 let streamable = place.accepts_events || place.session_id.is_some() || place.version.is_some();
@@ -287,6 +288,10 @@ impl Tracker {
     /// What a request says of the revision and of its sender (`mcp/facts`, "Recognising the era and version").
     fn revise(&mut self, number: SessionNumber, header: Option<Arc<str>>, params: Option<&[u8]>, initialize: bool) {
         let Some(state) = self.sessions.get_mut(&number) else { return };
+        // The revision of a refused probe is not that of the session.
+        if initialize && state.is_refused_probe() {
+            state.session.protocol_version = None;
+        }
         let session = &mut state.session;
         let said = match params {
             Some(params) if initialize => peek::handshake(params),
@@ -295,7 +300,7 @@ impl Tracker {
             }
             _ => peek::Handshake::default(),
         };
-        if initialize && session.protocol_version.is_none() || session.protocol_version.is_none() {
+        if session.protocol_version.is_none() {
             session.protocol_version = said.version.or(header.map(|header| header.as_ref().to_owned()));
         }
         if let Some(party) = said.party {

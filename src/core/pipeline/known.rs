@@ -20,6 +20,10 @@ pub(super) struct Known {
     pub(super) sessions: Vec<Carried>,
     /// Findings that wait until it is known what runs on the connection.
     pub(super) held: Vec<Finding>,
+    /// Whether its beginning was captured: a SYN, or the start of a process.
+    pub(super) has_begun: bool,
+    /// Whether bytes of it that may have held messages are missing or could not be decoded.
+    pub(super) has_gaps: bool,
     /// Offsets in the streams of pipes, which no reassembler counts.
     pub(super) offsets: [u64; 3],
     /// Whether TLS could be opened on it.
@@ -38,10 +42,13 @@ pub(super) struct Carried {
 
 impl Known {
     pub(super) fn new(record: Connection) -> Known {
+        let has_begun = matches!(record.kind, ConnectionKind::Pipe { .. });
         Known {
             record,
             sessions: Vec::new(),
             held: Vec::new(),
+            has_begun,
+            has_gaps: false,
             offsets: [0; 3],
             secrecy: Secrecy::default(),
             unclaimed: Unclaimed::default(),

@@ -15,12 +15,12 @@ use crate::capture::pipe::{self, Content, Pipe};
 use crate::capture::{Packet, PacketNumber};
 use crate::decode::exchange::Exchange;
 use crate::decode::stack::{Connected, ServerSent, Text, Unit};
-use crate::decode::tcp::{Facts, SegmentFact};
+use crate::decode::tcp::{Facts, Flags, SegmentFact};
 use crate::decode::{Anomaly, ConnectionId, Direction, Side, dns};
 use crate::event::{Connection, ConnectionKind, Detail, Event, Segment};
 use crate::findings::{Checker, Finding, tls, transport};
 use crate::mcp::tracker::{Tracked, Tracker};
-use crate::mcp::{Message, Peers, Session, SessionNumber};
+use crate::mcp::{Message, Peers, Session, SessionNumber, Transport};
 
 /// Sessions, and what is known of the connections that carry them.
 #[derive(Debug)]
@@ -82,6 +82,11 @@ impl Sessions {
     /// A TCP segment arrived.
     pub(super) fn segment(&mut self, fact: &SegmentFact<'_>, emit: &mut Emit<'_>) {
         self.arrivals.segment(fact);
+        if fact.flags.has(Flags::SYN)
+            && let Some(known) = self.connections.get_mut(&fact.connection)
+        {
+            known.has_begun = true;
+        }
         if self.stores() {
             emit(Event::Segment(Segment::of(fact)));
         }
@@ -260,9 +265,7 @@ impl Sessions {
     /// A server-sent event.
     fn event(&mut self, sent: &ServerSent<'_>, emit: &mut Emit<'_>) {
         let session = self.tracker.session_at(sent.exchange);
-        let tracker = &self.tracker;
-        let opened = |session| Some((tracker.transport(session)?, tracker.has_begun(session)));
-        let mut found = self.checker.event(sent.exchange, sent.event, session, opened);
+        let mut found = self.checker.event(sent.exchange, sent.event, session, opened_in(&self.tracker));
         for finding in &mut found {
             finding.packets = sent.provenance.packets(sent.span);
             finding.span = Some(sent.span);
@@ -290,16 +293,23 @@ impl Sessions {
         record.tls = connected.tls.clone();
         record.agreed = connected.agreed.clone();
         known.secrecy = connected.secrecy;
+        let hides_streams = !known.has_begun && matches!(record.protocol, "http/2" | "websocket");
         let server =
             connected.endpoints.map(|endpoints| endpoints[connected.client.map_or(1, |side| side.other().index())]);
         record.host = connected.server_name.clone().or_else(|| self.names.get(&server?.ip()).cloned());
         if stores {
             emit(Event::Connection(Box::new(record.clone())));
         }
+        let has_begun = known.has_begun;
         if matches!(record.protocol, "http/1.1" | "http/2" | "websocket" | "pipe") {
             for finding in std::mem::take(&mut known.held) {
+                let finding = if !has_begun { transport::doubted(finding) } else { finding };
                 say(self.checker.stated(finding), emit);
             }
+        }
+        // Streams that were opened before the capture cannot be read.
+        if hides_streams {
+            self.miss(id);
         }
         let time = self.counts.last.unwrap_or_default();
         self.track(emit, |tracker, say| match &connected.process {
@@ -323,14 +333,36 @@ impl Sessions {
 
     /// A finding about a connection. What is odd on a connection that is neither HTTP nor a pipe is no concern of MCP.
     fn found(&mut self, id: ConnectionId, finding: Finding, emit: &mut Emit<'_>) {
+        if transport::hides_messages(finding.rule) {
+            self.miss(id);
+        }
         let Some(known) = self.connections.get_mut(&id) else { return };
         let finding = Finding { session: known.sessions.last().map(|carried| carried.session), ..finding };
         match known.record.protocol {
-            "http/1.1" | "http/2" | "websocket" | "pipe" => say(self.checker.stated(finding), emit),
+            "http/1.1" | "http/2" | "websocket" | "pipe" => {
+                let finding = if !known.has_begun { transport::doubted(finding) } else { finding };
+                say(self.checker.stated(finding), emit);
+            }
             "tls" if tls::RULES.contains(&finding.rule) => say(self.checker.stated(finding), emit),
             // What TLS carries may still turn out to be HTTP.
             "unknown" | "tls" => known.hold(finding),
             _ => {}
+        }
+    }
+
+    /// Messages on a connection may be missing. They may belong to any session that it carries, or
+    /// comes to carry. While it carries none, they may belong to any session between the same two.
+    fn miss(&mut self, id: ConnectionId) {
+        let Some(known) = self.connections.get_mut(&id) else { return };
+        known.has_gaps = true;
+        let mut sessions: Vec<SessionNumber> = known.sessions.iter().map(|carried| carried.session).collect();
+        if let (true, ConnectionKind::Tcp(facts)) = (sessions.is_empty(), &known.record.kind) {
+            let endpoints = facts.endpoints;
+            sessions = self.tracker.open_sessions();
+            sessions.retain(|session| self.tracker.is_between(*session, endpoints));
+        }
+        for session in sessions {
+            self.checker.missed(session, opened_in(&self.tracker));
         }
     }
 
@@ -353,6 +385,9 @@ impl Sessions {
                         known.unclaimed.claim(emit);
                     }
                     known.carries(session);
+                    if known.has_gaps {
+                        self.checker.missed(session, opened_in(&self.tracker));
+                    }
                 }
             }
             Tracked::Message(mut message, oddities) => {
@@ -460,6 +495,11 @@ impl Sessions {
         say(self.checker.finish(), emit);
         self.refresh(emit);
     }
+}
+
+/// Gives the transport of a session in memory, and whether the capture holds its beginning.
+fn opened_in(tracker: &Tracker) -> impl Fn(SessionNumber) -> Option<(Transport, bool)> {
+    |session| Some((tracker.transport(session)?, tracker.has_begun(session)))
 }
 
 fn say(found: Vec<Finding>, emit: &mut Emit<'_>) {

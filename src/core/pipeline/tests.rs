@@ -4,7 +4,7 @@ use super::{Input, Options, Pipeline};
 use crate::capture::Dropped;
 use crate::capture::Time;
 use crate::event::{Detail, Event};
-use crate::findings::testing::{events, findings, json, modern, post, session, told};
+use crate::findings::testing::{events, findings, http_session, json, modern, post, session, told};
 use crate::mcp::{Message, Transport};
 
 mod midway;
@@ -338,4 +338,52 @@ fn packets_that_were_dropped_are_told_of_with_their_times() {
     });
     let text = "7 packets captured from 1970-01-01T00:00:00Z to 1970-01-01T00:00:01.5Z were not recorded".to_owned();
     assert_eq!(told, [("capture-dropped", text)]);
+}
+
+/// The sessions that messages belong to.
+fn sessions_of(steps: &[String]) -> Vec<u32> {
+    messages(steps).iter().map(|message| message.session.0).collect()
+}
+
+/// A client that posts to `http://` each time and is redirected to `https://`.
+#[test]
+fn a_session_whose_requests_are_redirected_to_another_port_is_one() {
+    let handshake = session("2025-06-18", &[]);
+    let moved = "< 307\nLocation: https://10.0.0.2:8443/mcp\n\n".to_owned();
+    let exchange = |headers: &str, request: &str, response: String| {
+        let ask = post(headers, request);
+        ["@ 1".to_owned(), ask.clone(), moved.clone(), "@ 901".to_owned(), ask, response]
+    };
+    let id = "Mcp-Session-Id: a\nMCP-Protocol-Version: 2025-06-18\n";
+    let ping = |id: u32| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
+    let pong = |id: u32| json(200, "", &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
+    let begin = exchange("", &handshake[0][2..], json(200, "Mcp-Session-Id: a\n", &handshake[1][2..]));
+    let steps = [begin, exchange(id, &ping(1), pong(1)), exchange(id, &ping(2), pong(2))].concat();
+    assert_eq!(sessions_of(&steps), [1; 9]);
+    assert!(!findings(&steps).iter().any(|finding| finding.severity == crate::findings::Severity::Error));
+}
+
+#[test]
+fn a_refused_get_opens_no_session() {
+    let error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Not Acceptable"}}"#;
+    let refused = ["> GET /mcp\n".to_owned(), json(406, "Mcp-Session-Id: b\n", error)];
+    assert_eq!(sessions_of(&[&refused[..], &http_session("2025-06-18", true, &[])].concat()), [1, 1, 1]);
+}
+
+/// "Backwards Compatibility" of 2026-07-28: a client that speaks both eras asks `server/discover` first.
+#[test]
+fn a_refused_probe_and_the_handshake_after_it_are_one_session() {
+    let ask = format!(r#"{{"jsonrpc":"2.0","id":"d","method":"server/discover","params":{}}}"#, modern(""));
+    let error = r#"{"jsonrpc":"2.0","id":"d","error":{"code":-32601,"message":"Method not found"}}"#;
+    let header = "MCP-Protocol-Version: 2026-07-28\nMcp-Method: server/discover\n";
+    let probe = [post(header, &ask), json(400, "", error)];
+    let begun = http_session("2025-06-18", true, &[]);
+    assert_eq!(sessions_of(&[&probe[..], &begun].concat()), [1; 5]);
+    let elsewhere = [&probe[..], &["@ 2".to_owned()], &begun].concat();
+    assert_eq!(sessions_of(&elsewhere), [1, 1, 2, 2, 2], "another connection proves nothing");
+    let last = events(&[&probe[..], &begun].concat()).into_iter().rev().find_map(|event| match event {
+        Event::Session(session) => session.protocol_version,
+        _ => None,
+    });
+    assert_eq!(last.as_deref(), Some("2025-06-18"));
 }

@@ -67,6 +67,8 @@ impl Stateless {
         let listed = json::array(object.get(name).unwrap_or_default(), VERSIONS + 1);
         let names: Vec<String> = listed.iter().filter_map(|name| Some(json::string(name)?.into_owned())).collect();
         let is_whole = !names.is_empty() && names.len() <= VERSIONS && names.iter().all(|name| name.len() <= NAME);
-        self.supported = is_whole.then_some((number, names));
+        if is_whole {
+            self.supported = Some((number, names));
+        }
     }
 }

@@ -40,10 +40,12 @@ pub struct Handshake {
     pub early: (Option<Captured>, Option<Captured>),
     /// The client sent a request behind the answer.
     pub went_on: bool,
-    /// What the client declared.
+    /// What the client declared. A repeated `initialize` counts once it was accepted.
     pub client: Option<Capabilities>,
-    /// What the server declared.
+    /// What the server declared last. An error, or a result without capabilities, replaces nothing.
     pub server: Option<Capabilities>,
+    /// What the client declares in a repeated `initialize` that waits for its response.
+    offered: Option<Capabilities>,
 }
 
 impl Handshake {
@@ -52,6 +54,8 @@ impl Handshake {
         let initialize = self.initialize.as_ref()?;
         let (name, evidence) = match &self.given {
             Some(given) => (Some(given), Evidence::Negotiated),
+            // The client went on, so there was a response. The capture does not hold it.
+            None if self.initialized.is_some() => (None, Evidence::Era),
             None => (initialize.version.as_ref(), Evidence::Requested),
         };
         let named = name.and_then(|name| Revision::named(name)).filter(|named| !named.is_stateless());
@@ -72,14 +76,20 @@ impl Handshake {
                 let id = message.id.as_deref().unwrap_or_default().to_owned();
                 let initialize = Initialize { number: message.number, id, version: text("protocolVersion") };
                 let client = declared(Declarer::Client);
-                // One that repeats a handshake has a rule of its own; what that left done is done. So is what follows one that is told late.
-                let initialized = self.initialized.filter(|time| self.answered.is_some() || *time > message.time);
+                // A repeated handshake has a rule of its own. Until the server accepts it, the first one is in force.
+                if self.answered.is_some() {
+                    (self.initialize, self.refused, self.offered) = (Some(initialize), None, client);
+                    return;
+                }
+                // The notification may have been captured before the request that it follows.
+                let initialized = self.initialized.filter(|time| *time > message.time);
                 *self = Handshake { initialize: Some(initialize), client, initialized, ..Handshake::default() };
             }
             (Kind::Response, Method::Initialize) => {
                 self.answered = Some(message.number);
-                self.given = text("protocolVersion");
-                self.server = declared(Declarer::Server);
+                self.given = text("protocolVersion").or(self.given.take());
+                self.server = declared(Declarer::Server).or(self.server.take());
+                self.client = self.offered.take().or(self.client.take());
             }
             (Kind::Error, Method::Initialize) => self.refused = Some(message.number),
             // With an id it has a rule of its own.

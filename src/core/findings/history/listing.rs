@@ -91,7 +91,7 @@ impl Listings {
             }
             return;
         }
-        if facts.message.kind != Kind::Response || !facts.method.is_paged() {
+        if !facts.is_listing() {
             return;
         }
         if facts.method == Method::ToolsList {

@@ -36,7 +36,7 @@ impl Prompts {
         match (facts.message.kind, facts.method) {
             // A prompt may be gone or changed: nothing is held against what was listed before.
             (Kind::Notification, Method::PromptsListChanged) => *self = Prompts::default(),
-            (Kind::Response, Method::PromptsList) => {
+            (Kind::Response, Method::PromptsList) if facts.is_listing() => {
                 if is_first_page {
                     *self = Prompts { is_complete: true, ..Prompts::default() };
                 }

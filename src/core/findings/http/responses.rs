@@ -36,17 +36,9 @@ fn content_type(exchange: &Exchange, carried: &Carried, history: &History, repor
         return;
     }
     let named = media_type(&exchange.response);
-    if named.is_none() && hides_fields(exchange, history) {
-        return;
-    }
     if !matches!(named.as_deref(), Some("application/json" | "text/event-stream")) {
         report.say(format!("the Content-Type is {}", named.as_deref().unwrap_or("missing")));
     }
-}
-
-/// Whether fields may be unknown since they refer to earlier ones that the capture does not hold (RFC 7541).
-fn hides_fields(exchange: &Exchange, history: &History) -> bool {
-    exchange.http_version == "2" && (history.has_gaps || !history.begun)
 }
 
 static NOTIFICATION_STATUS: Rule = Rule {
@@ -101,7 +93,7 @@ fn get_status(exchange: &Exchange, carried: &Carried, history: &History, report:
         && is_blameless
     {
         report.say(format!("the answer is {status}, and 405 is how to say that there is no stream"));
-    } else if is_success(exchange) && !is_stream && !hides_fields(exchange, history) {
+    } else if is_success(exchange) && !is_stream && !carried.may_hide_fields(history) {
         let named = media_type(&exchange.response).unwrap_or("no Content-Type".into());
         report.say(format!("the answer is {} with {named}", exchange.status.unwrap_or_default()));
     }

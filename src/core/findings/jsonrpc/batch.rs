@@ -38,7 +38,7 @@ fn unsupported(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
         report.say_as(Severity::Warning, format!("batch {batch}: 2024-11-05 does not speak of batches"));
     } else if let Some(revision) = in_force.revisions.single().filter(|revision| *revision != V2025_03_26) {
         report.say(format!("batch {batch}: {} has no batches", revision.name()));
-    } else if in_force.evidence == Evidence::Era && seen.history.handshake.initialize.is_some() {
+    } else if in_force.evidence == Evidence::Era && seen.history.handshake.given.is_some() {
         report.say(format!("batch {batch}: no revision with batches was negotiated"));
     }
 }

@@ -104,7 +104,12 @@ static REUSED: Rule = Rule {
 fn reused(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     let id = seen.id();
     if id != "null" && seen.is_one_client() && seen.history.ids.contains(seen.message.direction, id) {
-        report.say(format!("the id {id} of {} was used before", seen.method_name()));
+        let text = format!("the id {id} of {} was used before", seen.method_name());
+        // It may be the copy of a request that was redirected, and the redirect was lost.
+        match seen.history.may_miss() {
+            true => report.say_as(Severity::Warning, format!("{text}; bytes of the session are missing")),
+            false => report.say(text),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use crate::decode::uri::authority;
 use crate::findings::carried::Carried;
 use crate::findings::history::History;
 use crate::findings::report::Report;
-use crate::findings::rule::{MESSAGES, REQUESTS, RESULTS};
+use crate::findings::rule::{MESSAGES, RESULTS};
 use crate::findings::seen::Seen;
 use crate::findings::{Check, Rule, Severity};
 use crate::mcp::Transport;
@@ -92,26 +92,26 @@ static DEPRECATED: Rule = Rule {
     why: "New clients do not speak it, and its one stream cannot be resumed.",
     example: "GET /sse, event: endpoint, and 2025-11-25 agreed on",
     remedy: "Serve Streamable HTTP at one path; keep HTTP+SSE beside it only for old clients.",
-    checks: &[
-        Check::Any(RESULTS, &[Method::Initialize], deprecated),
-        Check::Any(REQUESTS, &[], deprecated_without_handshake),
-    ],
+    checks: &[Check::Any(RESULTS, &[Method::Initialize], deprecated), Check::End(deprecated_without_handshake)],
     ..Rule::BLANK
 };
 
-/// By the revision that the handshake agreed on: under 2024-11-05 it is the transport there is.
+/// At the first handshake of a session that agrees on a revision. Under 2024-11-05 it is the
+/// transport that there is.
 fn deprecated(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+    let is_first = seen.history.handshake.answered.is_none();
     let given = seen.body().text("protocolVersion").and_then(|given| Revision::named(&given));
-    if let Some(given) = given.filter(|given| *given >= V2025_03_26 && seen.history.transport == Transport::HttpSse) {
+    let given = given.filter(|given| *given >= V2025_03_26 && seen.history.transport == Transport::HttpSse);
+    if let Some(given) = given.filter(|_| is_first) {
         report.say(format!("the session speaks {} over HTTP+SSE", given.name()));
     }
 }
 
-/// At the first request of a session that agrees on no revision: for whoever looks at it today, the transport was replaced.
-fn deprecated_without_handshake(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let history = seen.history;
-    let is_first = seen.is_from_client() && history.messages[Direction::ClientToServer as usize] == 0;
-    if is_first && history.is_whole() && history.transport == Transport::HttpSse && seen.method != Method::Initialize {
+/// At the end of a session that agreed on no revision.
+fn deprecated_without_handshake(history: &History, report: &mut Report<'_>) {
+    let has_spoken = history.messages[Direction::ClientToServer as usize] > 0;
+    let is_agreed = history.handshake.initialize.is_some();
+    if has_spoken && history.is_whole() && history.transport == Transport::HttpSse && !is_agreed {
         report.say("HTTP+SSE, which 2025-03-26 replaced, and no revision was agreed on");
     }
 }

@@ -38,7 +38,7 @@ impl Tracker {
         match is_midway(place, text.direction) {
             true => self.asking(place, text, single).or_else(found).or_else(|| self.alone_between(place, connected)),
             false if is_mute => self.asking(place, text, single).or_else(found),
-            false if initialize => found().or_else(|| self.overtaken(place, text)),
+            false if initialize => found().or_else(|| self.overtaken(place, text)).or_else(|| self.probed_on(place)),
             false => found().or_else(|| self.stray_between(place)),
         }
     }
@@ -49,6 +49,20 @@ impl Tracker {
         let state = self.sessions.get(&self.places.without_id(place)?)?;
         let is_later = !state.is_initialized && state.session.session_id.is_none() && text.time < state.session.started;
         is_later.then_some(state.session.number)
+    }
+
+    /// The session of the `server/discover` probe that was refused on the connection of this
+    /// `initialize`.
+    fn probed_on(&self, place: &Place) -> Option<SessionNumber> {
+        let number = self.places.on_connection(place.connection)?;
+        self.sessions.get(&number).is_some_and(|state| state.is_refused_probe()).then_some(number)
+    }
+
+    /// Whether a text is the response to a GET or DELETE that the server refused. Nothing was asked
+    /// in MCP there, so it opens no session.
+    pub(super) fn is_refusal(place: &Place, direction: Direction) -> bool {
+        let is_bodiless = matches!(place.method.as_str(), "GET" | "DELETE" | "HEAD" | "OPTIONS");
+        direction == Direction::ServerToClient && is_bodiless && place.is_refused()
     }
 
     /// The session of HTTP+SSE that alone waits for this answer, which came on a stream whose request was not seen.

@@ -38,7 +38,8 @@ impl Tracker {
     pub fn responded(&mut self, exchange: &Exchange) {
         let Some(place) = self.exchanges.get_mut(&exchange.number) else { return };
         // The text of the request was lost, or there is none: the answer says whose the exchange is all the same.
-        if !place.asked && place.session_id.is_none() {
+        // A refusal assigns nothing.
+        if !place.asked && place.session_id.is_none() && !place.is_refused() {
             place.session_id = place.assigned_id.clone();
             place.is_assigned = place.session_id.is_some();
         }

@@ -30,6 +30,7 @@ impl Tracker {
             begun: true,
             is_initialized: false,
             is_stray: false,
+            is_probe: true,
             stateless: false,
             redirected_to: None,
             operations: Operations::default(),

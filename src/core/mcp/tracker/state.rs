@@ -25,6 +25,9 @@ pub(super) struct State {
     pub(super) is_initialized: bool,
     /// Whether all that is known of it came on streams whose requests were not seen.
     pub(super) is_stray: bool,
+    /// Whether it holds nothing but `server/discover` requests and their errors: a client that found
+    /// out that the server wants a handshake.
+    pub(super) is_probe: bool,
     /// An answer is looked for in the exchange of its request alone.
     pub(super) stateless: bool,
     /// Where the server redirected to.
@@ -106,7 +109,15 @@ impl State {
         }
     }
 
+    /// Whether all that its client asked was `server/discover`, and the server refused.
+    pub(super) fn is_refused_probe(&self) -> bool {
+        self.is_probe && self.session.errors > 0 && self.pairing.open() == 0
+    }
+
     pub(super) fn count(&mut self, message: &Message) {
+        let is_refusal = message.kind == Kind::Error && message.answers.is_some();
+        let is_discover = message.method.as_deref() == Some("server/discover");
+        self.is_probe &= is_discover && (is_refusal || message.kind == Kind::Request);
         let session = &mut self.session;
         session.messages += 1;
         *match message.kind {
