@@ -1,6 +1,6 @@
-//! Content codings (RFC 9110 section 8.4): gzip, x-gzip, deflate (zlib or raw, as browsers accept),
-//! br, zstd. Streaming: what can be decoded of a piece is given out at once, so that an SSE event
-//! inside a flushed gzip stream is seen when it arrives.
+//! Content codings (RFC 9110 section 8.4): gzip, x-gzip, deflate (zlib or raw, as browsers accept), br, zstd. Streaming: what can
+//! be decoded of a piece is given out at once, so that an SSE event inside a flushed gzip stream is seen when it
+//! arrives.
 
 mod brotli;
 mod fuzz;
@@ -18,20 +18,17 @@ use layer::{Broken, Layer};
 /// Codings laid over each other that are taken off. More than two are an attack, or a mistake.
 const LAYERS: usize = 2;
 
-/// Decoded bytes that are allowed however few they were decoded from. More is allowed in steps of
-/// this size, whenever as many coded bytes were taken as may grow to it: so a body is stopped at
-/// the same place however it was cut.
+/// Decoded bytes that are allowed however few they were decoded from. More is allowed in steps of this size, whenever as many
+/// coded bytes were taken as may grow to it: so a body is stopped at the same place however it was cut.
 const FREE: u64 = 1 << 20;
 
-/// First bytes that are kept while nothing is decoded. Deflate data begins with at most some 300
-/// bytes of code lengths.
+/// First bytes that are kept while nothing is decoded. Deflate data begins with at most some 300 bytes of code lengths.
 const UNDECODED: usize = 4 << 10;
 
-/// The codings of a content by the values of Content-Encoding and Transfer-Encoding, in the order
-/// in which they were applied.
+/// The codings of a content by the values of Content-Encoding and Transfer-Encoding, in the order in which they were applied.
 pub fn names<'h>(content: Option<Cow<'h, str>>, transfer: Option<&str>) -> Option<Cow<'h, str>> {
-    // "A transfer coding [...] has been (or will be) applied to the content" (RFC 9112 section 6.1)
-    // after its own codings, of which it has the names (section 7.2); "chunked" frames the message.
+    // "A transfer coding [...] has been (or will be) applied to the content" (RFC 9112 section 6.1) after its own codings, of which it has the names
+    // (section 7.2); "chunked" frames the message.
     let Some(transfer) = transfer.filter(|list| list.contains(',')) else { return content };
     let names = content.as_deref().into_iter().chain(transfer.split(',').map(str::trim));
     let names: Vec<&str> = names.filter(|name| !name.eq_ignore_ascii_case("chunked")).collect();
@@ -40,10 +37,9 @@ pub fn names<'h>(content: Option<Cow<'h, str>>, transfer: Option<&str>) -> Optio
 
 /// Decodes one body.
 ///
-/// A body that is not what it says it is fails with [`Anomaly::BadCoding`] at the first byte
-/// that shows it, before anything was given out: it is to be kept as sent, from its beginning
-/// (see [`Coding::undecoded`]). Damage further on fails in the same way; what was given out
-/// before it stands.
+/// A body that is not what it says it is fails with [`Anomaly::BadCoding`] at the first byte that shows it, before
+/// anything was given out: it is to be kept as sent, from its beginning (see [`Coding::undecoded`]). Damage further on
+/// fails in the same way; what was given out before it stands.
 #[derive(Debug)]
 pub struct Coding {
     /// In the order in which they are taken off.
@@ -63,13 +59,11 @@ impl Coding {
     /// [`Anomaly::UnknownCoding`] for any other coding, and for more than two.
     pub fn new(content_encoding: &str, limits: Limits) -> Result<Option<Coding>, Anomaly> {
         let mut layers = Vec::new();
-        // RFC 9110 section 8.4: the field "lists the content codings in the order in which
-        // they were applied".
+        // RFC 9110 section 8.4: the field "lists the content codings in the order in which they were applied".
         for name in content_encoding.rsplit(',').map(|name| name.trim().to_ascii_lowercase()) {
             layers.push(match name.as_str() {
                 "" | "identity" => continue,
-                // Section 8.4.1.3: "A recipient SHOULD consider "x-gzip" to be
-                // equivalent to "gzip"."
+                // Section 8.4.1.3: "A recipient SHOULD consider "x-gzip" to be equivalent to "gzip"."
                 "gzip" | "x-gzip" if layers.len() < LAYERS => Layer::gzip(),
                 "deflate" if layers.len() < LAYERS => Layer::deflate(),
                 "br" if layers.len() < LAYERS => Layer::brotli(),
@@ -82,13 +76,12 @@ impl Coding {
         Ok(Some(coding).filter(|coding| !coding.layers.is_empty()))
     }
 
-    /// The next bytes of the coded body; decoded bytes go to `out` as they come. After an error the
-    /// rest is kept as sent by the caller; further pushes do nothing.
+    /// The next bytes of the coded body; decoded bytes go to `out` as they come. After an error the rest is kept as
+    /// sent by the caller; further pushes do nothing.
     ///
     /// # Errors
     ///
-    /// [`Anomaly::BadCoding`], and [`Anomaly::LimitReached`] where the body grows by
-    /// more than `Limits::inflate_ratio`.
+    /// [`Anomaly::BadCoding`], and [`Anomaly::LimitReached`] where the body grows by more than `Limits::inflate_ratio`.
     pub fn push(&mut self, bytes: &[u8], out: &mut dyn FnMut(&[u8])) -> Result<(), Anomaly> {
         if self.failed {
             return Ok(());
@@ -126,8 +119,7 @@ impl Coding {
     ///
     /// # Errors
     ///
-    /// [`Anomaly::BadCoding`] where the compressed data goes on beyond the end of the body. An
-    /// empty body is no error.
+    /// [`Anomaly::BadCoding`] where the compressed data goes on beyond the end of the body. An empty body is no error.
     pub fn finish(&mut self, out: &mut dyn FnMut(&[u8])) -> Result<(), Anomaly> {
         let _ = out;
         match self.layers.iter().find_map(Layer::unfinished) {
@@ -136,9 +128,8 @@ impl Coding {
         }
     }
 
-    /// The bytes of earlier pushes, while nothing of them was decoded: after an error, what the
-    /// body as sent begins with, before the bytes of the push that failed. Empty once something
-    /// was given out.
+    /// The bytes of earlier pushes, while nothing of them was decoded: after an error, what the body as sent begins
+    /// with, before the bytes of the push that failed. Empty once something was given out.
     pub fn undecoded(&self) -> &[u8] {
         if self.given == 0 { &self.undecoded } else { &[] }
     }

@@ -26,12 +26,11 @@ impl Brotli {
         Brotli { state: Box::new(state), output: vec![0; OUTPUT].into() }
     }
 
-    /// Decodes as far as the bytes go: how many were taken, and whether the stream ended with them.
-    /// Fails with `None` where they are no brotli.
+    /// Decodes as far as the bytes go: how many were taken, and whether the stream ended with them. Fails with `None` where they are no
+    /// brotli.
     ///
-    /// Of what was decoded before damage, the decompressor gives out only what it had given
-    /// out when it last ran out of input. So that this is always the same, it gets one byte
-    /// after the other.
+    /// Of what was decoded before damage, the decompressor gives out only what it had given out when it last ran out of input. So that this is
+    /// always the same, it gets one byte after the other.
     pub(super) fn push(&mut self, bytes: &[u8], out: Out<'_>) -> Result<(usize, bool), Option<Broken>> {
         for (taken, byte) in bytes.iter().enumerate() {
             let (mut left, mut read) = (1, 0);

@@ -4,8 +4,8 @@ use super::Coding;
 use crate::capture::Limits;
 use crate::decode::Anomaly;
 
-/// Decodes `data` as a body of each coding, whole and byte by byte: both give the same bytes and
-/// the same verdict, and no more than the limit allows.
+/// Decodes `data` as a body of each coding, whole and byte by byte: both give the same bytes and the same verdict, and
+/// no more than the limit allows.
 ///
 /// # Panics
 ///
