@@ -5,6 +5,7 @@
 mod brotli;
 mod fuzz;
 mod layer;
+mod output;
 mod zstd;
 
 pub use fuzz::fuzz_coding;
@@ -13,7 +14,8 @@ use std::borrow::Cow;
 
 use super::Anomaly;
 use crate::capture::Limits;
-use layer::{Broken, Layer};
+use layer::Layer;
+use output::Broken;
 
 /// Codings laid over each other that are taken off. More than two are an attack, or a mistake.
 const LAYERS: usize = 2;
@@ -115,13 +117,12 @@ impl Coding {
         Ok(())
     }
 
-    /// The body is over. Everything that could be decoded has been given out by `push`.
+    /// Ends the body. `push` has emitted everything that could be decoded.
     ///
     /// # Errors
     ///
     /// [`Anomaly::BadCoding`] where the compressed data goes on beyond the end of the body. An empty body is no error.
-    pub fn finish(&mut self, out: &mut dyn FnMut(&[u8])) -> Result<(), Anomaly> {
-        let _ = out;
+    pub fn finish(&mut self) -> Result<(), Anomaly> {
         match self.layers.iter().find_map(Layer::unfinished) {
             Some(broken) if self.taken > 0 && !self.failed => Err(self.fail(broken, self.taken)),
             _ => Ok(()),

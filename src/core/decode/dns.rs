@@ -6,6 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use nom::bytes::complete::take;
+use nom::combinator::verify;
 use nom::error::{Error, ErrorKind};
 use nom::multi::length_data;
 use nom::number::complete::{be_u8, be_u16, be_u32};
@@ -29,18 +30,16 @@ const ALIASES: usize = 16;
 ///
 /// Multicast DNS answers without a question (RFC 6762 section 6): there each address stands for the name of its record.
 pub fn names(message: &[u8]) -> Vec<Name> {
-    let Some((mut rest, header)) = header(message).ok().filter(|(_, header)| header.is_answer()) else {
-        return Vec::new();
-    };
+    let Ok((mut rest, (questions, answers))) = header(message) else { return Vec::new() };
     let mut asked = None;
-    for _ in 0..header.questions {
+    for _ in 0..questions {
         let Ok((behind, question)) = question(message, rest) else { return Vec::new() };
         rest = behind;
         asked.get_or_insert(question);
     }
     let mut aliases = Vec::new();
     let mut addresses = Vec::new();
-    for _ in 0..header.answers {
+    for _ in 0..answers {
         let Ok((behind, (owner, data))) = record(message, rest) else { break };
         rest = behind;
         match data {
@@ -63,23 +62,6 @@ pub fn names(message: &[u8]) -> Vec<Name> {
     answers.map(|(_, address)| Name { name: asked.clone(), address: *address }).collect()
 }
 
-/// RFC 1035 section 4.1.1, as far as it is needed.
-struct Header {
-    flags: u16,
-    questions: u16,
-    answers: u16,
-}
-
-impl Header {
-    /// A response (QR) to a standard query (opcode 0) without error (RCODE 0).
-    fn is_answer(&self) -> bool {
-        const RESPONSE: u16 = 0x8000;
-        const OPCODE: u16 = 0x7800;
-        const RCODE: u16 = 0x000f;
-        self.flags & (RESPONSE | OPCODE | RCODE) == RESPONSE
-    }
-}
-
 /// What a record says.
 enum Data {
     Alias(String),
@@ -87,10 +69,17 @@ enum Data {
     Other,
 }
 
-fn header(input: &[u8]) -> IResult<&[u8], Header> {
-    let (rest, (_identification, flags, questions, answers, _authorities, _additional)) =
-        (be_u16, be_u16, be_u16, be_u16, be_u16, be_u16).parse(input)?;
-    Ok((rest, Header { flags, questions, answers }))
+/// The numbers of questions and of answers (RFC 1035 section 4.1.1).
+///
+/// Fails unless the message is a response (QR) to a standard query (opcode 0) without error (RCODE 0).
+fn header(input: &[u8]) -> IResult<&[u8], (u16, u16)> {
+    const RESPONSE: u16 = 0x8000;
+    const OPCODE: u16 = 0x7800;
+    const RCODE: u16 = 0x000f;
+    let is_answer = |flags: &u16| flags & (RESPONSE | OPCODE | RCODE) == RESPONSE;
+    let (rest, (_identification, _flags, questions, answers, _authorities, _additional)) =
+        (be_u16, verify(be_u16, is_answer), be_u16, be_u16, be_u16, be_u16).parse(input)?;
+    Ok((rest, (questions, answers)))
 }
 
 /// A name, a type and a class (RFC 1035 section 4.1.2).

@@ -5,6 +5,8 @@ use std::ops::Range;
 
 use super::{Anomaly, Direction, Ending, secrets};
 
+pub use super::secrets::MASK;
+
 /// The request line or status line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StartLine {
@@ -222,9 +224,6 @@ pub enum HttpEvent<'a> {
         anomaly: Anomaly,
     },
 }
-
-/// What is put in place of every byte of a secret value, so that lengths and offsets stay true.
-pub const MASK: u8 = b'*';
 
 /// Whether the value of this header field is a URI, in which a client may be given a secret or repeat one.
 fn is_uri(name: &[u8]) -> bool {

@@ -15,6 +15,7 @@ use std::ops::{ControlFlow, Range};
 use serde::de::{Deserializer, IgnoredAny, Visitor};
 
 pub use quotes::closing_quote;
+pub use scan::Index;
 use scan::{Reader, Stop};
 
 /// Blanks of JSON (RFC 8259 section 2).
@@ -102,37 +103,6 @@ pub fn locate(text: &str, pointer: &str) -> Option<Range<usize>> {
     }
     let start = at.as_ptr() as usize - text.as_ptr() as usize;
     Some(start..start + at.len())
-}
-
-/// Where the members of an object stand: their names with quotes, and their values, from the start of the object's text.
-///
-/// Of more than 1,024 members those behind are not there; what the protocol defines has few.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Index(Vec<(Range<u32>, Range<u32>)>);
-
-impl Index {
-    const MEMBERS: usize = 1_024;
-
-    /// Adds a member of the object that begins at `start`: where its name and its value stand, counted as that is.
-    fn note(&mut self, start: usize, name: Range<usize>, value: Range<usize>) {
-        let place = |range: Range<usize>| {
-            Some(u32::try_from(range.start - start).ok()?..u32::try_from(range.end - start).ok()?)
-        };
-        if let (Some(name), Some(value)) = (place(name), place(value))
-            && self.0.len() < Self::MEMBERS
-        {
-            self.0.push((name, value));
-        }
-    }
-
-    /// Of a text, in one pass; empty where that is no object.
-    pub fn of(text: &str) -> Index {
-        let mut reader = Reader::trusting(text, 0);
-        match reader.object() {
-            Ok((_, index)) if reader.end().is_ok() => index,
-            _ => Index::default(),
-        }
-    }
 }
 
 /// The members of an object, found in one pass and asked for by name.

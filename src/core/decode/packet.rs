@@ -14,46 +14,22 @@ mod datagram;
 mod headers;
 mod ip;
 mod link;
+mod payload;
 #[cfg(test)]
 mod tests;
 mod tunnel;
 mod view;
 
-use std::net::SocketAddr;
 use std::ops::Range;
 
-use etherparse::{TcpSlice, UdpHeaderSlice, ip_number};
-
 use self::datagram::{Assembly, Datagrams, Outcome};
-use self::ip::{Carried, Datagram, Ends};
-use self::view::{Kind, Trace, View};
-use super::quic;
-use super::tcp::{Flags, Segment};
+use self::ip::Datagram;
+use self::payload::{Found, decode, unwrap};
+use self::view::View;
 use crate::capture::{Limits, LinkType, Packet, PacketRange, pipe};
 
 pub use self::headers::{Header, headers};
-
-/// How deep tunnels are followed. Networks nest them once or twice; the bound keeps a hostile packet of nothing but
-/// tunnel headers cheap.
-const TUNNELS: usize = 4;
-
-/// What a packet turned out to be.
-#[derive(Debug)]
-pub enum Decoded<'a> {
-    /// A whole TCP segment (of this packet, or of the datagram that it completed).
-    Tcp(Segment<'a>),
-    /// A DNS message over UDP: the payload, for `dns.rs`.
-    Dns(&'a [u8]),
-    /// An Initial packet of QUIC, for `quic::Quic`: who sent it to whom, and the version.
-    Quic(SocketAddr, SocketAddr, u8),
-    /// A chunk of a pipe, for [`crate::capture::pipe::decode`].
-    Pipe,
-    /// A fragment, held until its datagram is complete.
-    Fragment,
-    /// Nothing for mcptap; the reason is a short noun phrase and is counted: `UDP`, `ARP`, `ICMP`, `unknown link type`,
-    /// `malformed IPv4` ...
-    Skipped(&'static str),
-}
+pub use self::payload::Decoded;
 
 /// Decodes packets one by one; holds only fragments of incomplete datagrams.
 #[derive(Debug)]
@@ -90,8 +66,7 @@ impl Packets {
                 }
                 Decoded::Tcp(tcp.segment(packet, &self.origin))
             }
-            Ok(Found::Dns(message)) => Decoded::Dns(message),
-            Ok(Found::Quic(source, destination, version)) => Decoded::Quic(source, destination, version),
+            Ok(Found::Other(decoded)) => decoded,
             Ok(Found::Fragment(fragment)) => self.fragment(packet, &fragment),
             Err(reason) => Decoded::Skipped(reason),
         }
@@ -124,143 +99,10 @@ impl Packets {
                 datagram.origin(tcp.payload_range(), &mut self.origin);
                 Decoded::Tcp(tcp.segment(packet, &self.origin))
             }
-            Ok(Found::Dns(message)) => Decoded::Dns(message),
-            Ok(Found::Quic(source, destination, version)) => Decoded::Quic(source, destination, version),
+            Ok(Found::Other(decoded)) => decoded,
             Ok(Found::Fragment(_)) => Decoded::Skipped("fragment inside a fragment"),
             Err(reason) => Decoded::Skipped(reason),
         }
-    }
-}
-
-/// What stands in a datagram, tunnels taken off.
-enum Found<'a> {
-    Tcp(Tcp<'a>),
-    Dns(&'a [u8]),
-    Quic(SocketAddr, SocketAddr, u8),
-    Fragment(ip::Fragment<'a>),
-}
-
-/// A TCP segment and where its payload stands.
-struct Tcp<'a> {
-    ends: Ends,
-    header: TcpSlice<'a>,
-    payload: View<'a>,
-}
-
-impl<'a> Tcp<'a> {
-    fn read(datagram: Datagram<'a>, trace: &mut impl Trace) -> Result<Tcp<'a>, &'static str> {
-        let Datagram { ends, payload: view, .. } = datagram;
-        let header =
-            TcpSlice::from_slice(view.rest()).map_err(|_| view.short("truncated TCP header", "malformed TCP"))?;
-        let length = header.header_slice().len();
-        trace.header(Kind::Tcp, &view, length);
-        Ok(Tcp { ends, header, payload: view.skip(length) })
-    }
-
-    /// The captured payload, in the bytes that were decoded.
-    fn payload_range(&self) -> Range<usize> {
-        self.payload.start..self.payload.start + self.payload.rest().len()
-    }
-
-    fn segment(&self, packet: &Packet<'_>, origin: &'a [PacketRange]) -> Segment<'a> {
-        let bytes = self.header.header_slice();
-        Segment {
-            time: packet.time,
-            packet: packet.number,
-            source: SocketAddr::new(self.ends.source, self.header.source_port()),
-            destination: SocketAddr::new(self.ends.destination, self.header.destination_port()),
-            sequence: self.header.sequence_number(),
-            acknowledgment: self.header.acknowledgment_number(),
-            flags: flags(&self.header),
-            window: self.header.window_size(),
-            options: &bytes[20..],
-            payload: self.header.payload(),
-            missing: u32::try_from(self.payload.missing()).unwrap_or(u32::MAX),
-            origin,
-        }
-    }
-}
-
-/// The flag bits as they stand in the header, NS (RFC 3540) above the eight others.
-fn flags(header: &TcpSlice<'_>) -> Flags {
-    let bytes = header.header_slice();
-    Flags(u16::from_be_bytes([bytes[12] & 1, bytes[13]]))
-}
-
-/// Takes off the link layer and the outermost IP header.
-fn unwrap<'a>(packet: &Packet<'a>, trace: &mut impl Trace) -> Result<Carried<'a>, &'static str> {
-    // Some writers note fewer bytes on the wire than they captured.
-    let end = packet.data.len().max(packet.original_length as usize);
-    let view = link::network(packet.link, View { bytes: packet.data, start: 0, end }, trace)?;
-    ip::read(view, trace)
-}
-
-/// Decodes what an IP packet carries, through tunnels.
-fn decode<'a>(mut carried: Carried<'a>, trace: &mut impl Trace) -> Result<Found<'a>, &'static str> {
-    for _ in 0..=TUNNELS {
-        let datagram = match carried {
-            Carried::Datagram(datagram) => datagram,
-            Carried::Fragment(fragment) => return Ok(Found::Fragment(fragment)),
-        };
-        let inside = match datagram.protocol {
-            ip_number::TCP => return Tcp::read(datagram, trace).map(Found::Tcp),
-            ip_number::UDP => match udp(datagram.payload, trace)? {
-                Udp::Dns(message) => return Ok(Found::Dns(message)),
-                Udp::Quic(ports, version) => {
-                    let end = |address, port| SocketAddr::new(address, port);
-                    let Ends { source, destination } = datagram.ends;
-                    return Ok(Found::Quic(end(source, ports[0]), end(destination, ports[1]), version));
-                }
-                Udp::Tunnel(view) => view,
-            },
-            ip_number::GRE => tunnel::gre(datagram.payload, trace)?,
-            // RFC 2003 and RFC 4213: the payload is an IP packet.
-            ip_number::IPV4 | ip_number::IPV6 => datagram.payload,
-            ip_number::ICMP => return Err("ICMP"),
-            ip_number::IPV6_ICMP => return Err("ICMPv6"),
-            ip_number::IGMP => return Err("IGMP"),
-            ip_number::SCTP => return Err("SCTP"),
-            ip_number::ENCAP_SEC => return Err("ESP"),
-            _ => return Err("other IP protocol"),
-        };
-        carried = ip::read(inside, trace)?;
-    }
-    Err("too many tunnels")
-}
-
-/// What a UDP datagram carries that is of interest.
-enum Udp<'a> {
-    Dns(&'a [u8]),
-    /// Ports, and the version.
-    Quic([u16; 2], u8),
-    Tunnel(View<'a>),
-}
-
-fn udp<'a>(view: View<'a>, trace: &mut impl Trace) -> Result<Udp<'a>, &'static str> {
-    const DNS: u16 = 53;
-    const MULTICAST_DNS: u16 = 5_353;
-    const HTTPS: u16 = 443;
-    let header =
-        UdpHeaderSlice::from_slice(view.rest()).map_err(|_| view.short("truncated UDP header", "malformed UDP"))?;
-    let size = header.slice().len();
-    trace.header(Kind::Udp, &view, size);
-    let payload = match usize::from(header.length()) {
-        // A jumbogram (RFC 2675 section 4), or a datagram before the network card cut it.
-        0 => view,
-        length if length < size => return Err("malformed UDP"),
-        length => view.limit(length),
-    }
-    .skip(size);
-    match (header.source_port(), header.destination_port()) {
-        (DNS | MULTICAST_DNS, _) | (_, DNS | MULTICAST_DNS) => Ok(Udp::Dns(payload.rest())),
-        (_, tunnel::VXLAN_PORT) => tunnel::vxlan(payload, trace).map(Udp::Tunnel),
-        (_, tunnel::GENEVE_PORT) => tunnel::geneve(payload, trace).map(Udp::Tunnel),
-        (source, destination) if let Some(version) = quic::version(payload.rest()) => {
-            Ok(Udp::Quic([source, destination], version))
-        }
-        // RFC 9000 section 17: in every packet of this version the fixed bit is set.
-        (HTTPS, _) | (_, HTTPS) if payload.rest().first().is_some_and(|first| first & 0x40 != 0) => Err("QUIC"),
-        _ => Err("UDP"),
     }
 }
 

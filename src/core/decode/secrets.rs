@@ -4,8 +4,10 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::http::MASK;
 use super::json::closing_quote;
+
+/// What is put in place of every byte of a secret value, so that lengths and offsets stay true.
+pub const MASK: u8 = b'*';
 
 /// The parameters and members whose values are secrets.
 const NAMES: &[&str] = &[

@@ -15,6 +15,7 @@
 mod body;
 mod channel;
 mod http;
+mod layer;
 mod pipe;
 mod plaintext;
 mod suspect;
@@ -25,36 +26,25 @@ mod tls;
 mod unit;
 mod websocket;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
-use super::exchange::{Exchange, ExchangeNumber};
-use super::stream::{Stream, StreamKind};
+use self::channel::Channel;
+pub use self::layer::Options;
+use self::layer::{Layer, Shared, Sink};
+use self::pipe::PipeStack;
+pub use self::unit::{Connected, Process, ServerSent, Text, TextCarrier, Unit};
+use super::exchange::Exchange;
+use super::stream::StreamKind;
 use super::tcp::{Delivery, Facts};
-use super::tls::keylog::KeyLog;
-use super::{Anomaly, ConnectionId, Direction, Side, http1, http2};
-use crate::capture::{Limits, PacketNumber, Provenance, Span, StreamId, Time};
-
-pub use pipe::Process;
-use tcp::TcpStack;
-pub use unit::{Connected, ServerSent, Text, TextCarrier, Unit};
+use super::{ConnectionId, Direction, Side, http1, http2};
+use crate::capture::{Limits, PacketNumber, Provenance, Time};
 
 /// Connections that may wait for secrets after their end. What they hold of TLS is bounded by [`Limits::sealed_total`], and a store holds
 /// [`Limits::undecided`] bytes of packets for each.
 pub const LINGERING: usize = 256;
-
-/// How much the stack does.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
-    /// Hash the decoded bodies of every exchange.
-    pub hash: bool,
-    /// Say what a store needs: secrets, streams and their parts.
-    pub store: bool,
-    /// Leave secret header values as they are.
-    pub keep_secrets: bool,
-}
 
 /// The stacks of all open connections.
 #[derive(Debug)]
@@ -63,51 +53,6 @@ pub struct Stacks {
     connections: FxHashMap<ConnectionId, Connection>,
     /// Connections that are over but for TLS records whose secrets may still come, in order of their ends.
     lingering: VecDeque<(ConnectionId, Option<Facts>)>,
-}
-
-/// What the stacks of all connections have in common.
-#[derive(Debug)]
-struct Shared {
-    limits: Limits,
-    options: Options,
-    provenance: Provenance,
-    exchanges: u64,
-    /// Bytes of messages being collected, over all connections.
-    collected: usize,
-    /// Connections with open exchanges of which a head came since they were last shown, for a store.
-    headed: FxHashSet<ConnectionId>,
-    /// Bytes of bodies in which secrets may stand, over all connections: not of the others, or a store would be told of other limits than a printer.
-    suspected: usize,
-    /// TLS secrets.
-    keys: Arc<KeyLog>,
-    sealed: Sealed,
-    /// What may still be spent on finding the TLS sessions whose ClientHello was not captured.
-    search_left: u64,
-}
-
-/// Connections that hold TLS records, waiting for secrets or for the rest of a record.
-#[derive(Debug, Default)]
-struct Sealed {
-    holders: BTreeSet<ConnectionId>,
-    /// Bytes that they hold.
-    bytes: usize,
-}
-
-impl Sealed {
-    /// A connection holds so many bytes now.
-    fn changed(&mut self, connection: ConnectionId, before: usize, now: usize) {
-        self.bytes = self.bytes - before + now;
-        match (before, now) {
-            (0, 0) => {}
-            (_, 0) => {
-                self.holders.remove(&connection);
-            }
-            (0, _) => {
-                self.holders.insert(connection);
-            }
-            _ => {}
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -119,35 +64,21 @@ struct Connection {
 
 #[derive(Debug)]
 enum Stack {
-    Tcp(Box<TcpStack>),
-    Pipe(Box<pipe::PipeStack>),
+    Tcp(Box<Channel>),
+    Pipe(Box<PipeStack>),
 }
-
-/// Where units go.
-type Sink<'s> = dyn FnMut(Unit<'_>) + 's;
 
 impl Stacks {
     /// No connection yet.
     pub fn new(limits: Limits, options: Options) -> Stacks {
-        let shared = Shared {
-            limits,
-            options,
-            provenance: Provenance::default(),
-            exchanges: 0,
-            collected: 0,
-            headed: FxHashSet::default(),
-            suspected: 0,
-            keys: Arc::default(),
-            sealed: Sealed::default(),
-            search_left: limits.secrets_tried,
-        };
+        let shared = Shared::new(limits, options);
         Stacks { shared, connections: FxHashMap::default(), lingering: VecDeque::new() }
     }
 
     /// A TCP connection was opened.
     pub fn opened(&mut self, id: ConnectionId, facts: &Facts) {
         let connected = Connected { endpoints: Some(facts.endpoints), protocol: "unknown", ..Connected::default() };
-        let stack = Stack::Tcp(Box::new(TcpStack::new()));
+        let stack = Stack::Tcp(Box::new(Channel::new(StreamKind::Tcp)));
         self.connections.insert(id, Connection { id, connected, stack });
     }
 
@@ -155,15 +86,15 @@ impl Stacks {
     pub fn delivered(&mut self, delivery: &Delivery<'_>, sink: &mut Sink<'_>) {
         if let Some(connection) = self.connections.get_mut(&delivery.connection) {
             let Connection { id, connected, stack } = connection;
-            if let Stack::Tcp(stack) = stack {
-                stack.push(&mut Layer { id: *id, shared: &mut self.shared, connected, sink }, delivery);
+            if let Stack::Tcp(channel) = stack {
+                tcp::push(channel, &mut Layer { id: *id, shared: &mut self.shared, connected, sink }, delivery);
             }
         }
         let mut gave_up = false;
         while self.shared.sealed.bytes > self.shared.limits.sealed_total
             && let Some(oldest) = self.shared.sealed.holders.first().copied()
         {
-            self.with(oldest, sink, TcpStack::give_up);
+            self.with(oldest, sink, Channel::give_up);
             gave_up = true;
             // Whatever it still holds, the next is asked.
             self.shared.sealed.holders.remove(&oldest);
@@ -177,13 +108,13 @@ impl Stacks {
     pub fn secrets(&mut self, lines: &[u8], sink: &mut Sink<'_>) {
         if Arc::make_mut(&mut self.shared.keys).add(lines) {
             for waiting in self.shared.sealed.holders.iter().copied().collect::<Vec<_>>() {
-                self.with(waiting, sink, TcpStack::retry);
+                self.with(waiting, sink, Channel::retry);
             }
             self.settle(sink);
         }
     }
 
-    fn with(&mut self, id: ConnectionId, sink: &mut Sink<'_>, act: impl FnOnce(&mut TcpStack, &mut Layer<'_, '_>)) {
+    fn with(&mut self, id: ConnectionId, sink: &mut Sink<'_>, act: impl FnOnce(&mut Channel, &mut Layer<'_, '_>)) {
         if let Some(Connection { id, connected, stack: Stack::Tcp(stack) }) = self.connections.get_mut(&id) {
             act(stack, &mut Layer { id: *id, shared: &mut self.shared, connected, sink });
         }
@@ -201,12 +132,12 @@ impl Stacks {
         let shared = &mut self.shared;
         let connection = self.connections.entry(id).or_insert_with(|| {
             let connected = Connected {
-                process: Some(Process::new(process)),
+                process: Some(Process { id: process, start: None, exit: None }),
                 client: Some(Side::First),
                 protocol: "pipe",
                 ..Connected::default()
             };
-            let stack = Stack::Pipe(Box::new(pipe::PipeStack::new(shared)));
+            let stack = Stack::Pipe(Box::new(PipeStack::new(shared)));
             Connection { id, connected, stack }
         });
         let Connection { id, connected, stack } = connection;
@@ -263,7 +194,10 @@ impl Stacks {
         let Some(Connection { id, mut connected, stack }) = self.connections.remove(&id) else { return };
         let layer = &mut Layer { id, shared: &mut self.shared, connected: &mut connected, sink };
         match stack {
-            Stack::Tcp(mut stack) => stack.close(layer),
+            Stack::Tcp(mut channel) => {
+                channel.close(layer);
+                (layer.sink)(Unit::Connected(id, layer.connected));
+            }
             Stack::Pipe(mut stack) => stack.close(layer),
         }
         sink(Unit::Closed(id, &connected, facts));
@@ -301,56 +235,4 @@ impl Stacks {
 pub fn opens(bytes: &[u8]) -> bool {
     let by_client = Some(Some(Direction::ClientToServer));
     http1::sniff(bytes) == by_client || http2::sniff(bytes) == by_client || super::tls::is_client_hello(bytes)
-}
-
-/// What a stack works with while it handles one piece.
-struct Layer<'l, 's> {
-    id: ConnectionId,
-    shared: &'l mut Shared,
-    connected: &'l mut Connected,
-    sink: &'l mut Sink<'s>,
-}
-
-impl Layer<'_, '_> {
-    /// Opens a stream of this connection.
-    fn open(&mut self, kind: StreamKind) -> StreamId {
-        let id = self.shared.provenance.open();
-        if self.shared.options.store {
-            (self.sink)(Unit::Stream(Stream { id, connection: self.id, kind }));
-        }
-        id
-    }
-
-    /// Forgets what stands before `before`, handing it to the store.
-    fn forget(&mut self, stream: StreamId, before: u64) {
-        let Layer { id, shared, sink, .. } = self;
-        let store = shared.options.store;
-        shared.provenance.forget(stream, before, |part| {
-            if store {
-                sink(Unit::Part(*id, stream, part));
-            }
-        });
-    }
-
-    /// Closes a stream, handing what is left of it to the store.
-    fn close(&mut self, stream: StreamId) {
-        let Layer { id, shared, sink, .. } = self;
-        let store = shared.options.store;
-        shared.provenance.close(stream, |part| {
-            if store {
-                sink(Unit::Part(*id, stream, part));
-            }
-        });
-    }
-
-    fn anomaly(
-        &mut self,
-        direction: Option<Direction>,
-        exchange: Option<ExchangeNumber>,
-        span: Option<Span>,
-        anomaly: Anomaly,
-    ) {
-        let packets = span.map(|span| self.shared.provenance.packets(span)).unwrap_or_default();
-        (self.sink)(Unit::Anomaly { connection: self.id, exchange, packets, span, direction, anomaly });
-    }
 }

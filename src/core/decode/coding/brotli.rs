@@ -4,7 +4,7 @@ use std::fmt;
 
 use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
 
-use super::layer::{Broken, OUTPUT, Out};
+use super::output::{Broken, OUTPUT, Out};
 
 /// A brotli stream.
 pub(super) struct Brotli {

@@ -28,7 +28,7 @@ pub(super) fn decode(coding: &str, limits: Limits, size: usize, data: &[u8]) -> 
     let mut out = |bytes: &[u8]| decoded.extend_from_slice(bytes);
     let mut result = data.chunks(size).try_for_each(|piece| coding.push(piece, &mut out));
     if result.is_ok() {
-        result = coding.finish(&mut out);
+        result = coding.finish();
     }
     (decoded, result)
 }

@@ -10,26 +10,12 @@ use nom::number::streaming::{le_u16, u8};
 use nom::{IResult, Parser};
 
 use super::brotli::Brotli;
+use super::output::{Broken, OUTPUT, Out};
 use super::zstd::Zstd;
-
-/// Output is given out in pieces of at most this size: that of the window of deflate, in which the decompressor decodes.
-pub(super) const OUTPUT: usize = 32 << 10;
 
 /// The longest head of a gzip member that is waited for: 10 bytes, and a file's name and comment, which HTTP does not
 /// use.
 const LONGEST_HEAD: usize = 4 << 10;
-
-/// Why a body cannot be decoded further.
-#[derive(Debug)]
-pub(super) enum Broken {
-    /// It grows too much.
-    Ratio,
-    /// It is not what it says.
-    Data { coding: &'static str, why: String },
-}
-
-/// Takes what a layer gives out.
-pub(super) type Out<'o> = &'o mut dyn FnMut(&[u8]) -> Result<(), Broken>;
 
 /// One coding of a body.
 #[derive(Debug)]
@@ -50,10 +36,10 @@ enum State {
     /// Before deflate data; what there is of the two bytes that tell which.
     DeflateHead(Vec<u8>),
     DeflateData(Inflate),
-    DeflateEnd,
     BrotliData(Brotli),
-    BrotliEnd,
     ZstdData(Zstd),
+    /// Behind the only stream of `deflate` or `br`.
+    StreamEnd,
     /// There is no memory for a decoder.
     Unable,
 }
@@ -90,7 +76,7 @@ impl Layer {
     /// Whether the data cannot end here.
     pub(super) fn unfinished(&self) -> Option<Broken> {
         match &self.state {
-            State::GzipEnd | State::DeflateEnd | State::BrotliEnd => None,
+            State::GzipEnd | State::StreamEnd => None,
             State::ZstdData(zstd) if zstd.is_between() => None,
             _ => Some(self.broken("it ends inside the compressed data")),
         }
@@ -104,6 +90,7 @@ impl Layer {
     fn step(&mut self, bytes: &[u8], out: Out<'_>) -> Result<(usize, Option<State>), Broken> {
         let coding = self.coding;
         let broken = |why: &str| Broken::Data { coding, why: why.to_owned() };
+        let or = |why: &'static str| move |failed: Option<Broken>| failed.unwrap_or_else(|| broken(why));
         Ok(match &mut self.state {
             State::GzipHead(held) => {
                 let before = held.len();
@@ -123,7 +110,7 @@ impl Layer {
                         crc.update(decoded);
                         out(decoded)
                     })
-                    .map_err(|failed| failed.unwrap_or_else(|| broken("the deflate data is damaged")))?;
+                    .map_err(or("the deflate data is damaged"))?;
                 (taken, ended.then(|| State::GzipTrailer(Vec::with_capacity(8), std::mem::take(crc))))
             }
             State::GzipTrailer(held, crc) => {
@@ -142,21 +129,16 @@ impl Layer {
             State::GzipEnd if bytes[0] == 0 => (1, None),
             State::GzipEnd if bytes[0] == 0x1f => (0, Some(State::GzipHead(Vec::new()))),
             State::BrotliData(brotli) => {
-                let (taken, ended) = brotli
-                    .push(bytes, out)
-                    .map_err(|failed| failed.unwrap_or_else(|| broken("the brotli data is damaged")))?;
-                (taken, ended.then_some(State::BrotliEnd))
+                let (taken, ended) = brotli.push(bytes, out).map_err(or("the brotli data is damaged"))?;
+                (taken, ended.then_some(State::StreamEnd))
             }
             // RFC 8878 section 3: "Zstandard compressed data is made of one or more frames".
             State::ZstdData(zstd) => {
-                zstd.push(bytes, out)
-                    .map_err(|failed| failed.unwrap_or_else(|| broken("the Zstandard data is damaged")))?;
+                zstd.push(bytes, out).map_err(or("the Zstandard data is damaged"))?;
                 (bytes.len(), None)
             }
             State::Unable => return Err(broken("there is no memory to decode it")),
-            State::GzipEnd | State::DeflateEnd | State::BrotliEnd => {
-                return Err(broken("bytes follow the end of the compressed data"));
-            }
+            State::GzipEnd | State::StreamEnd => return Err(broken("bytes follow the end of the compressed data")),
             State::DeflateHead(held) => {
                 let taken = bytes.len().min(2 - held.len());
                 held.extend_from_slice(&bytes[..taken]);
@@ -166,16 +148,13 @@ impl Layer {
                 // bytes "viewed as a 16-bit unsigned integer ... is a multiple of 31".
                 let wrapped = method & 0x0f == 8 && method >> 4 <= 7 && u16::from_be_bytes([method, flags]) % 31 == 0;
                 let mut inflate = Inflate::new(wrapped);
-                let (_, ended) = inflate
-                    .push(&[method, flags], out)
-                    .map_err(|failed| failed.unwrap_or_else(|| broken("it does not begin as deflate data does")))?;
-                (taken, Some(if ended { State::DeflateEnd } else { State::DeflateData(inflate) }))
+                let begun = inflate.push(&[method, flags], out);
+                let (_, ended) = begun.map_err(or("it does not begin as deflate data does"))?;
+                (taken, Some(if ended { State::StreamEnd } else { State::DeflateData(inflate) }))
             }
             State::DeflateData(inflate) => {
-                let (taken, ended) = inflate
-                    .push(bytes, out)
-                    .map_err(|failed| failed.unwrap_or_else(|| broken("the deflate data is damaged")))?;
-                (taken, ended.then_some(State::DeflateEnd))
+                let (taken, ended) = inflate.push(bytes, out).map_err(or("the deflate data is damaged"))?;
+                (taken, ended.then_some(State::StreamEnd))
             }
         })
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use zstd::stream::raw::{DParameter, Decoder, Operation};
 
-use super::layer::{Broken, OUTPUT, Out};
+use super::output::{Broken, OUTPUT, Out};
 
 /// RFC 9659 section 3: "decoders are required to support a Window_Size of up to 8 MB", and encoders "MUST NOT" use a larger one.
 const WINDOW_LOG: u32 = 23;

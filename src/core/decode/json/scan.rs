@@ -8,7 +8,6 @@
 
 use std::ops::Range;
 
-use super::Index;
 use super::quotes::{closing_quote, special};
 
 /// Why reading ended.
@@ -52,6 +51,37 @@ impl Kind {
             Kind::Number => "a number",
             Kind::Boolean => "a boolean",
             Kind::Null => "null",
+        }
+    }
+}
+
+/// Where the members of an object stand: their names with quotes, and their values, from the start of the object's text.
+///
+/// Of more than 1,024 members those behind are not there; what the protocol defines has few.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Index(pub(super) Vec<(Range<u32>, Range<u32>)>);
+
+impl Index {
+    const MEMBERS: usize = 1_024;
+
+    /// Adds a member of the object that begins at `start`: where its name and its value stand, counted as that is.
+    fn note(&mut self, start: usize, name: Range<usize>, value: Range<usize>) {
+        let place = |range: Range<usize>| {
+            Some(u32::try_from(range.start - start).ok()?..u32::try_from(range.end - start).ok()?)
+        };
+        if let (Some(name), Some(value)) = (place(name), place(value))
+            && self.0.len() < Self::MEMBERS
+        {
+            self.0.push((name, value));
+        }
+    }
+
+    /// Of a text, in one pass; empty where that is no object.
+    pub fn of(text: &str) -> Index {
+        let mut reader = Reader::trusting(text, 0);
+        match reader.object() {
+            Ok((_, index)) if reader.end().is_ok() => index,
+            _ => Index::default(),
         }
     }
 }

@@ -5,8 +5,9 @@ use etherparse::{
     TcpHeaderSlice, TcpOptionElement, TcpOptionReadError, TcpOptionsIterator, UdpHeaderSlice,
 };
 
+use super::link;
+use super::payload::{decode, unwrap};
 use super::view::{Kind, Trace, View};
-use super::{decode, link, unwrap};
 use crate::capture::{LinkType, Packet};
 
 /// One header of a packet.

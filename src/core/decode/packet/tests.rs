@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::capture::{PacketNumber, Time, pipe};
+use crate::decode::tcp::Flags;
 
 const TEXT: &[u8] = b"POST /mcp HTTP/1.1\r\n\r\n";
 

@@ -4,8 +4,9 @@ use std::fmt;
 
 use ring::digest;
 
+use super::layer::{Layer, Options};
 use super::suspect::{self, Suspect};
-use super::{Layer, Options, ServerSent, Text, TextCarrier, Unit};
+use super::unit::{ServerSent, Text, TextCarrier, Unit};
 use crate::capture::{Limits, Origin, Span, StreamId, Time};
 use crate::decode::coding::{self, Coding};
 use crate::decode::exchange::ExchangeNumber;
@@ -39,7 +40,7 @@ pub(super) struct Body {
     /// Time of the last byte.
     time: Time,
     /// Offset in the connection's stream below which nothing of this body is needed any more.
-    floor: Option<u64>,
+    pub(super) floor: Option<u64>,
 }
 
 /// What the bytes are collected for.
@@ -105,11 +106,6 @@ impl Body {
     /// Where in the connection's stream the bytes begin that may be secrets and were not said to be.
     pub(super) fn suspected(&self) -> Option<u64> {
         self.suspect.as_ref().and_then(|suspect| suspect.start())
-    }
-
-    /// See [`Body::floor`] (the field).
-    pub(super) fn floor(&self) -> Option<u64> {
-        self.floor
     }
 
     /// The next bytes of the content, at `below` of the connection's stream.
@@ -241,15 +237,10 @@ impl Body {
         complete: bool,
         ending: Ending,
     ) -> End {
-        if let (Some(mut coding), Some((sent, decoded))) = (self.coding.take(), self.streams) {
+        if let (Some(mut coding), Some((sent, _))) = (self.coding.take(), self.streams) {
             let end = layer.shared.provenance.length(sent);
             let from = Span { stream: sent, start: end.saturating_sub(1), end };
-            let result = coding.finish(&mut |bytes| {
-                self.suspect_decoded(layer, bytes);
-                layer.shared.provenance.append(decoded, bytes.len() as u64, Origin::Derived(from));
-                self.decoded(layer, number, decoded, Piece::Data(bytes));
-            });
-            if let (Err(anomaly), true) = (result, complete) {
+            if let (Err(anomaly), true) = (coding.finish(), complete) {
                 layer.anomaly(Some(self.direction), Some(number), Some(from), anomaly);
             }
         }

@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 
 use super::http::{HttpStack, Tunnel, Version};
+use super::layer::Layer;
 use super::tls::TlsStack;
-use super::{Layer, Unit};
+use super::unit::Unit;
 use crate::capture::{Span, StreamId, Time};
 use crate::decode::exchange::Exchange;
 use crate::decode::http::MASK;

@@ -1,17 +1,18 @@
 //! HTTP on a connection: which version runs on it, and what it is switched to.
 
 mod exchanges;
+mod upgrade;
 
 use self::exchanges::Exchanges;
-use super::body::Body;
+pub(super) use self::upgrade::Tunnel;
+use self::upgrade::{Protocol, Upgrade};
+use super::layer::Layer;
+use super::unit::Unit;
 use super::websocket::WebSocketStack;
-use super::{Layer, Unit};
 use crate::capture::{Limits, StreamId, Time};
 use crate::decode::exchange::Exchange;
-use crate::decode::http::{Head, Index, StartLine};
 use crate::decode::http1::{Http1, Seen};
 use crate::decode::http2::Http2;
-use crate::decode::websocket::Deflate;
 use crate::decode::{Direction, Ending, Piece};
 
 #[derive(Debug)]
@@ -47,51 +48,6 @@ enum Decoder {
     Http1(Box<Http1>),
     Http2(Box<Http2>),
     WebSocket(Box<WebSocketStack>),
-}
-
-/// A switch of protocols (RFC 9110 section 7.8), from the 101 response on; or to a tunnel, from the 2xx response on.
-#[derive(Debug, Default)]
-struct Upgrade {
-    /// The exchange that asked for it, and what it asked for.
-    to: Option<(Index, Protocol)>,
-    /// Where HTTP/1.1 ends in each direction.
-    offsets: [Option<u64>; 2],
-    /// The bytes of each direction behind that which came with the switch.
-    bytes: [Vec<u8>; 2],
-}
-
-impl Upgrade {
-    /// Bytes behind the switch. There are some before it is told of both directions only where the client did not wait; where they are too many, or
-    /// not whole, nothing is made of them.
-    fn opaque(&mut self, direction: Direction, offset: u64, bytes: &[u8], most: usize) {
-        let held = &mut self.bytes[direction as usize];
-        let follows = self.offsets[direction as usize].is_some_and(|start| start + held.len() as u64 == offset);
-        match self.to {
-            Some(_) if follows && held.len() + bytes.len() <= most => held.extend_from_slice(bytes),
-            Some(_) => *self = Upgrade::default(),
-            None => {}
-        }
-    }
-}
-
-/// A protocol that is switched to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Protocol {
-    /// RFC 7540 section 3.2.
-    Http2,
-    /// RFC 6455, with the compression that was agreed upon.
-    WebSocket(Option<Deflate>),
-    /// Whatever goes through the tunnel that `CONNECT` asked a proxy for (RFC 9110 section 9.3.6).
-    Tunnel,
-}
-
-/// A connection that is a tunnel from here on.
-#[derive(Debug)]
-pub(super) struct Tunnel {
-    /// Where it begins in each direction.
-    pub(super) offsets: [u64; 2],
-    /// Its first bytes, which came with the heads that made it.
-    pub(super) bytes: [Vec<u8>; 2],
 }
 
 impl HttpStack {
@@ -190,7 +146,7 @@ impl HttpStack {
     /// The lowest offset of this direction that may still be asked for.
     pub(super) fn low_water(&self, direction: Direction) -> u64 {
         let bodies = self.exchanges.open.values().filter_map(|open| open.bodies[direction as usize].as_ref());
-        bodies.filter_map(Body::floor).min().unwrap_or(u64::MAX).min(self.done(direction))
+        bodies.filter_map(|body| body.floor).min().unwrap_or(u64::MAX).min(self.done(direction))
     }
 
     /// Everything below this offset of this direction was seen for what it is: its secrets were said.
@@ -219,22 +175,5 @@ impl HttpStack {
             }
             self.exchanges.finish(layer, index);
         }
-    }
-}
-
-fn is_switch(head: &Head) -> bool {
-    matches!(head.start, StartLine::Response { status: 101, .. })
-}
-
-/// What a 101 response switches to, of what is known.
-fn upgraded(head: &Head) -> Option<Protocol> {
-    let named = head.value("upgrade")?;
-    match () {
-        () if named.eq_ignore_ascii_case("h2c") => Some(Protocol::Http2),
-        () if named.eq_ignore_ascii_case("websocket") => {
-            let deflate = head.list("sec-websocket-extensions").and_then(|list| Deflate::agreed(&list));
-            Some(Protocol::WebSocket(deflate))
-        }
-        () => None,
     }
 }

@@ -1,7 +1,8 @@
 //! The pipes of a wrapped process: lines both ways, and its life.
 
-use super::{Layer, Shared, Text, TextCarrier, Unit};
-use crate::capture::pipe::{self, Content, Exit, HEAD, Pipe, Start};
+use super::layer::{Layer, Shared, Sink};
+use super::unit::{Text, TextCarrier, Unit};
+use crate::capture::pipe::{self, Content, HEAD, Pipe};
 use crate::capture::{Limits, Origin, PacketNumber, Span, StreamId, Time};
 use crate::decode::jsonrpc::{self, Parsed};
 use crate::decode::lines::{LineEnd, LineEvent, Lines};
@@ -10,23 +11,6 @@ use crate::decode::{Anomaly, Direction, Ending, Piece, Side};
 
 /// Longest line of stderr that is looked at for a message: it is text for people, and messages on it are mistakes.
 const STDERR_LINE: usize = 64 << 10;
-
-/// The process at the other end of the pipes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Process {
-    /// Its id.
-    pub id: u32,
-    /// How it was started, where that was recorded.
-    pub start: Option<Start>,
-    /// How it ended, once it did.
-    pub exit: Option<Exit>,
-}
-
-impl Process {
-    pub(super) fn new(id: u32) -> Process {
-        Process { id, start: None, exit: None }
-    }
-}
 
 #[derive(Debug)]
 pub(super) struct PipeStack {
@@ -131,7 +115,7 @@ impl PipeStack {
         let (provenance, connected) = (&layer.shared.provenance, &*layer.connected);
         let sink = &mut *layer.sink;
         let (lines, noises) = (&mut one.lines, &mut one.noises);
-        let odd = |span: Option<Span>, anomaly, sink: &mut super::Sink<'_>| {
+        let odd = |span: Option<Span>, anomaly, sink: &mut Sink<'_>| {
             let (packets, exchange, direction) = (vec![packet], None, Some(direction));
             sink(Unit::Anomaly { connection: id, exchange, packets, span, direction, anomaly });
         };

@@ -1,7 +1,8 @@
 //! What the layers of a connection make of each other's losses.
 
 use super::*;
-use crate::decode::{Ending, Piece};
+use crate::capture::{Span, StreamId};
+use crate::decode::{Anomaly, Ending, Piece};
 
 const REQUEST: &str = "POST /mcp HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}";
 const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";

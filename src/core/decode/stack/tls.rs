@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::channel::{Channel, direction};
+use super::layer::Layer;
 use super::plaintext::Plaintext;
-use super::{Layer, Unit};
+use super::unit::Unit;
 use crate::capture::{Origin, Span, StreamId};
 use crate::decode::exchange::Exchange;
 use crate::decode::stream::StreamKind;

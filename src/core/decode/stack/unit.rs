@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::Process;
+use crate::capture::pipe::{Exit, Start};
 use crate::capture::{PacketNumber, Part, Provenance, Span, StreamId, Time};
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::raw::Raw;
@@ -110,6 +110,17 @@ pub enum TextCarrier<'a> {
         /// False where bytes of it are missing.
         whole: bool,
     },
+}
+
+/// The process at the other end of the pipes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its id.
+    pub id: u32,
+    /// How it was started, where that was recorded.
+    pub start: Option<Start>,
+    /// How it ended, once it did.
+    pub exit: Option<Exit>,
 }
 
 /// What is known of a connection above its transport.

@@ -1,6 +1,7 @@
 //! The messages of a WebSocket: each is a text that may be JSON-RPC.
 
-use super::{Layer, Text, TextCarrier, Unit};
+use super::layer::Layer;
+use super::unit::{Text, TextCarrier, Unit};
 use crate::capture::{Limits, Origin, Span, StreamId, Time};
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::stream::StreamKind;

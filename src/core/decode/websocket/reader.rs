@@ -1,8 +1,8 @@
 //! One direction: bytes to frames, frames to messages.
 
 use super::deflate::{Deflate, Failed, Inflate};
+use super::event::{Place, WebSocketEvent};
 use super::frame::{CLOSE, FrameHead};
-use super::{Place, WebSocketEvent};
 use crate::capture::Limits;
 use crate::decode::{Anomaly, Direction, Piece};
 

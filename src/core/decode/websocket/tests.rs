@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::decode::websocket::fuzz::fuzz_websocket;
+use crate::decode::Anomaly;
 
 /// A frame with this first byte, masked with a key where there is one.
 fn frame(first: u8, key: Option<[u8; 4]>, payload: &[u8]) -> Vec<u8> {

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::{Protocol, Upgrade, is_switch, upgraded};
+use super::upgrade::{Protocol, Upgrade, is_switch, upgraded};
 use crate::capture::{PacketNumber, Span, StreamId, Time};
 use crate::decode::exchange::{Exchange, ExchangeNumber, Fields, Half};
 use crate::decode::http::{Head, HttpEvent, Index, MASK, StartLine};
 use crate::decode::stack::body::Body;
-use crate::decode::stack::{Layer, Unit};
+use crate::decode::stack::layer::Layer;
+use crate::decode::stack::unit::Unit;
 use crate::decode::{Anomaly, Direction, Ending};
 
 /// What is open on the connection.
