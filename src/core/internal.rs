@@ -37,7 +37,7 @@ pub mod decode {
         };
     }
     pub mod jsonrpc {
-        pub use crate::decode::jsonrpc::{Envelope, Fault, Kind, Parsed, parse, read};
+        pub use crate::decode::jsonrpc::{Envelope, InvalidText, Kind, ParsedText, parse, read};
     }
     pub mod lines {
         pub use crate::decode::lines::Lines;
@@ -52,7 +52,7 @@ pub mod decode {
         pub use crate::decode::sse::{Sse, SseEvent};
     }
     pub mod stack {
-        pub use crate::decode::stack::{Options, Stacks};
+        pub use crate::decode::stack::{StackOptions, Stacks};
     }
     pub mod stream {
         pub use crate::decode::stream::StreamKind;

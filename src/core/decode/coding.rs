@@ -15,17 +15,17 @@ use std::borrow::Cow;
 use super::Anomaly;
 use crate::capture::Limits;
 use layer::Layer;
-use output::Broken;
+use output::CodingError;
 
 /// Codings laid over each other that are taken off. More than two are an attack, or a mistake.
-const LAYERS: usize = 2;
+const MAX_LAYERS: usize = 2;
 
 /// Decoded bytes that are allowed however few they were decoded from. More is allowed in steps of this size, whenever as many
 /// coded bytes were taken as may grow to it: so a body is stopped at the same place however it was cut.
-const FREE: u64 = 1 << 20;
+const FREE_BYTES: u64 = 1 << 20;
 
 /// First bytes that are kept while nothing is decoded. Deflate data begins with at most some 300 bytes of code lengths.
-const UNDECODED: usize = 4 << 10;
+const MAX_UNDECODED: usize = 4 << 10;
 
 /// The codings of a content by the values of Content-Encoding and Transfer-Encoding, in the order in which they were applied.
 pub fn names<'h>(content: Option<Cow<'h, str>>, transfer: Option<&str>) -> Option<Cow<'h, str>> {
@@ -47,8 +47,8 @@ pub struct Coding {
     /// In the order in which they are taken off.
     layers: Vec<Layer>,
     ratio: u64,
-    taken: u64,
-    given: u64,
+    input_bytes: u64,
+    output_bytes: u64,
     undecoded: Vec<u8>,
     failed: bool,
 }
@@ -66,15 +66,15 @@ impl Coding {
             layers.push(match name.as_str() {
                 "" | "identity" => continue,
                 // Section 8.4.1.3: "A recipient SHOULD consider "x-gzip" to be equivalent to "gzip"."
-                "gzip" | "x-gzip" if layers.len() < LAYERS => Layer::gzip(),
-                "deflate" if layers.len() < LAYERS => Layer::deflate(),
-                "br" if layers.len() < LAYERS => Layer::brotli(),
-                "zstd" if layers.len() < LAYERS => Layer::zstd(),
+                "gzip" | "x-gzip" if layers.len() < MAX_LAYERS => Layer::gzip(),
+                "deflate" if layers.len() < MAX_LAYERS => Layer::deflate(),
+                "br" if layers.len() < MAX_LAYERS => Layer::brotli(),
+                "zstd" if layers.len() < MAX_LAYERS => Layer::zstd(),
                 _ => return Err(Anomaly::UnknownCoding { coding: content_encoding.trim().to_owned() }),
             });
         }
         let ratio = limits.inflate_ratio.max(1);
-        let coding = Coding { layers, ratio, taken: 0, given: 0, undecoded: Vec::new(), failed: false };
+        let coding = Coding { layers, ratio, input_bytes: 0, output_bytes: 0, undecoded: Vec::new(), failed: false };
         Ok(Some(coding).filter(|coding| !coding.layers.is_empty()))
     }
 
@@ -88,28 +88,28 @@ impl Coding {
         if self.failed {
             return Ok(());
         }
-        let step = (FREE / self.ratio).max(1);
+        let step = (FREE_BYTES / self.ratio).max(1);
         let mut rest = bytes;
         while !rest.is_empty() {
-            let passed = self.taken % step;
+            let passed = self.input_bytes % step;
             let within = usize::try_from(step - passed).unwrap_or(usize::MAX).min(rest.len());
             let (piece, behind) = rest.split_at(within);
-            let most = (self.taken - passed).saturating_add(step).saturating_mul(self.ratio);
-            let given = &mut self.given;
-            let result = through(&mut self.layers, piece, &mut |decoded| {
-                let room = usize::try_from(most.saturating_sub(*given)).unwrap_or(usize::MAX);
+            let max_output = (self.input_bytes - passed).saturating_add(step).saturating_mul(self.ratio);
+            let output_bytes = &mut self.output_bytes;
+            let result = decode_through(&mut self.layers, piece, &mut |decoded| {
+                let room = usize::try_from(max_output.saturating_sub(*output_bytes)).unwrap_or(usize::MAX);
                 let allowed = &decoded[..decoded.len().min(room)];
-                *given += allowed.len() as u64;
+                *output_bytes += allowed.len() as u64;
                 if !allowed.is_empty() {
                     out(allowed);
                 }
-                if allowed.len() == decoded.len() { Ok(()) } else { Err(Broken::Ratio) }
+                if allowed.len() == decoded.len() { Ok(()) } else { Err(CodingError::RatioExceeded) }
             });
-            result.map_err(|broken| self.fail(broken, self.taken - passed))?;
-            self.taken = self.taken.saturating_add(within as u64);
+            result.map_err(|error| self.fail_with(error, self.input_bytes - passed))?;
+            self.input_bytes = self.input_bytes.saturating_add(within as u64);
             rest = behind;
         }
-        if self.given == 0 && self.undecoded.len() + bytes.len() <= UNDECODED {
+        if self.output_bytes == 0 && self.undecoded.len() + bytes.len() <= MAX_UNDECODED {
             self.undecoded.extend_from_slice(bytes);
         } else {
             self.undecoded = Vec::new();
@@ -124,7 +124,7 @@ impl Coding {
     /// [`Anomaly::BadCoding`] where the compressed data goes on beyond the end of the body. An empty body is no error.
     pub fn finish(&mut self) -> Result<(), Anomaly> {
         match self.layers.iter().find_map(Layer::unfinished) {
-            Some(broken) if self.taken > 0 && !self.failed => Err(self.fail(broken, self.taken)),
+            Some(error) if self.input_bytes > 0 && !self.failed => Err(self.fail_with(error, self.input_bytes)),
             _ => Ok(()),
         }
     }
@@ -132,23 +132,27 @@ impl Coding {
     /// The bytes of earlier pushes, while nothing of them was decoded: after an error, what the body as sent begins
     /// with, before the bytes of the push that failed. Empty once something was given out.
     pub fn undecoded(&self) -> &[u8] {
-        if self.given == 0 { &self.undecoded } else { &[] }
+        if self.output_bytes == 0 { &self.undecoded } else { &[] }
     }
 
     /// What is told of a body that broke at or behind `offset`.
-    fn fail(&mut self, broken: Broken, offset: u64) -> Anomaly {
+    fn fail_with(&mut self, error: CodingError, offset: u64) -> Anomaly {
         self.failed = true;
-        match broken {
-            Broken::Ratio => Anomaly::LimitReached { limit: "inflate_ratio", offset },
-            Broken::Data { coding, why } => Anomaly::BadCoding { coding: coding.to_owned(), why },
+        match error {
+            CodingError::RatioExceeded => Anomaly::LimitReached { limit: "inflate_ratio", offset },
+            CodingError::BadData { coding, why } => Anomaly::BadCoding { coding: coding.to_owned(), why },
         }
     }
 }
 
-/// Takes one layer off after the other. There are at most `LAYERS`.
-fn through(layers: &mut [Layer], bytes: &[u8], out: &mut dyn FnMut(&[u8]) -> Result<(), Broken>) -> Result<(), Broken> {
+/// Takes one layer off after the other. There are at most `MAX_LAYERS`.
+fn decode_through(
+    layers: &mut [Layer],
+    bytes: &[u8],
+    out: &mut dyn FnMut(&[u8]) -> Result<(), CodingError>,
+) -> Result<(), CodingError> {
     match layers.split_first_mut() {
-        Some((layer, inner)) => layer.push(bytes, &mut |decoded| through(inner, decoded, out)),
+        Some((layer, inner)) => layer.push(bytes, &mut |decoded| decode_through(inner, decoded, out)),
         None => out(bytes),
     }
 }

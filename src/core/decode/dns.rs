@@ -14,7 +14,7 @@ use nom::{IResult, Parser};
 
 /// The name asked for and an address it stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Name {
+pub struct ResolvedName {
     /// The name of the question, lower case, without the final dot. Bytes other than letters, digits, `-` and `_` are
     /// escaped as in zone files (`\.`, `\007`; RFC 1035 section 5.1), so it is safe to print.
     pub name: String,
@@ -29,13 +29,13 @@ const ALIASES: usize = 16;
 /// tells what its whole records say.
 ///
 /// Multicast DNS answers without a question (RFC 6762 section 6): there each address stands for the name of its record.
-pub fn names(message: &[u8]) -> Vec<Name> {
+pub fn names(message: &[u8]) -> Vec<ResolvedName> {
     let Ok((mut rest, (questions, answers))) = header(message) else { return Vec::new() };
-    let mut asked = None;
+    let mut question_name = None;
     for _ in 0..questions {
         let Ok((behind, question)) = question(message, rest) else { return Vec::new() };
         rest = behind;
-        asked.get_or_insert(question);
+        question_name.get_or_insert(question);
     }
     let mut aliases = Vec::new();
     let mut addresses = Vec::new();
@@ -43,15 +43,15 @@ pub fn names(message: &[u8]) -> Vec<Name> {
         let Ok((behind, (owner, data))) = record(message, rest) else { break };
         rest = behind;
         match data {
-            Data::Alias(target) => aliases.push((owner, target)),
-            Data::Address(address) => addresses.push((owner, address)),
-            Data::Other => {}
+            RecordData::Alias(target) => aliases.push((owner, target)),
+            RecordData::Address(address) => addresses.push((owner, address)),
+            RecordData::Other => {}
         }
     }
-    let Some(asked) = asked else {
-        return addresses.into_iter().map(|(name, address)| Name { name, address }).collect();
+    let Some(question_name) = question_name else {
+        return addresses.into_iter().map(|(name, address)| ResolvedName { name, address }).collect();
     };
-    let mut chain = vec![asked.as_str()];
+    let mut chain = vec![question_name.as_str()];
     while let Some((_, target)) = aliases.iter().find(|(owner, _)| chain.last() == Some(&owner.as_str())) {
         if chain.len() > ALIASES {
             break;
@@ -59,11 +59,11 @@ pub fn names(message: &[u8]) -> Vec<Name> {
         chain.push(target);
     }
     let answers = addresses.iter().filter(|(owner, _)| chain.contains(&owner.as_str()));
-    answers.map(|(_, address)| Name { name: asked.clone(), address: *address }).collect()
+    answers.map(|(_, address)| ResolvedName { name: question_name.clone(), address: *address }).collect()
 }
 
 /// What a record says.
-enum Data {
+enum RecordData {
     Alias(String),
     Address(IpAddr),
     Other,
@@ -90,7 +90,7 @@ fn question<'a>(message: &'a [u8], input: &'a [u8]) -> IResult<&'a [u8], String>
 }
 
 /// A name, a type, a class, a time to live and data behind its length (RFC 1035 section 4.1.3).
-fn record<'a>(message: &'a [u8], input: &'a [u8]) -> IResult<&'a [u8], (String, Data)> {
+fn record<'a>(message: &'a [u8], input: &'a [u8]) -> IResult<&'a [u8], (String, RecordData)> {
     const A: u16 = 1;
     const CNAME: u16 = 5;
     const AAAA: u16 = 28;
@@ -99,11 +99,13 @@ fn record<'a>(message: &'a [u8], input: &'a [u8]) -> IResult<&'a [u8], (String, 
     let (rest, owner) = name(message, input)?;
     let (rest, (kind, class, _time_to_live, bytes)) = (be_u16, be_u16, be_u32, length_data(be_u16)).parse(rest)?;
     let data = match kind {
-        _ if class & 0x7fff != INTERNET => Data::Other,
-        A => <[u8; 4]>::try_from(bytes).map_or(Data::Other, |bytes| Data::Address(Ipv4Addr::from(bytes).into())),
-        AAAA => <[u8; 16]>::try_from(bytes).map_or(Data::Other, |bytes| Data::Address(Ipv6Addr::from(bytes).into())),
-        CNAME => Data::Alias(name(message, &input[input.len() - rest.len() - bytes.len()..])?.1),
-        _ => Data::Other,
+        _ if class & 0x7fff != INTERNET => RecordData::Other,
+        A => <[u8; 4]>::try_from(bytes)
+            .map_or(RecordData::Other, |bytes| RecordData::Address(Ipv4Addr::from(bytes).into())),
+        AAAA => <[u8; 16]>::try_from(bytes)
+            .map_or(RecordData::Other, |bytes| RecordData::Address(Ipv6Addr::from(bytes).into())),
+        CNAME => RecordData::Alias(name(message, &input[input.len() - rest.len() - bytes.len()..])?.1),
+        _ => RecordData::Other,
     };
     Ok((rest, (owner, data)))
 }
@@ -190,8 +192,8 @@ mod tests {
         message
     }
 
-    fn name(name: &str, address: &str) -> Name {
-        Name { name: name.to_owned(), address: address.parse().unwrap() }
+    fn name(name: &str, address: &str) -> ResolvedName {
+        ResolvedName { name: name.to_owned(), address: address.parse().unwrap() }
     }
 
     #[test]

@@ -16,51 +16,51 @@ pub struct ExchangeNumber(pub u64);
 #[derive(Clone, Default)]
 pub struct Fields {
     text: Box<str>,
-    places: Box<[Place]>,
+    ranges: Box<[FieldRanges]>,
 }
 
 /// Where a name and its value stand in the text.
-pub(super) type Place = (Range<u32>, Range<u32>);
+pub(super) type FieldRanges = (Range<u32>, Range<u32>);
 
 impl Fields {
     /// Fields whose names and values stand at these places of a text. Bytes that are no UTF-8 are replaced.
-    pub(super) fn new(text: Box<[u8]>, places: Vec<Place>) -> Fields {
+    pub(super) fn new(text: Box<[u8]>, ranges: Vec<FieldRanges>) -> Fields {
         match String::from_utf8(text.into_vec()) {
-            Ok(text) => Fields { text: text.into(), places: places.into() },
+            Ok(text) => Fields { text: text.into(), ranges: ranges.into() },
             Err(error) => {
                 let text = error.as_bytes();
-                let part = |place: &Range<u32>| {
-                    String::from_utf8_lossy(text.get(place.start as usize..place.end as usize).unwrap_or_default())
+                let part = |range: &Range<u32>| {
+                    String::from_utf8_lossy(text.get(range.start as usize..range.end as usize).unwrap_or_default())
                 };
-                places.iter().map(|(name, value)| (part(name), part(value))).collect()
+                ranges.iter().map(|(name, value)| (part(name), part(value))).collect()
             }
         }
     }
 
     /// Name and value of each field.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.places.iter().map(|(name, value)| (self.part(name), self.part(value)))
+        self.ranges.iter().map(|(name, value)| (self.part(name), self.part(value)))
     }
 
-    fn part(&self, place: &Range<u32>) -> &str {
-        self.text.get(place.start as usize..place.end as usize).unwrap_or_default()
+    fn part(&self, range: &Range<u32>) -> &str {
+        self.text.get(range.start as usize..range.end as usize).unwrap_or_default()
     }
 
     /// The first value of this name, whatever its case.
     pub fn get(&self, name: &str) -> Option<&str> {
         // Most names are told apart by their length.
-        let mut alike = self.places.iter().filter(|(known, _)| known.len() == name.len());
+        let mut alike = self.ranges.iter().filter(|(known, _)| known.len() == name.len());
         alike.find(|(known, _)| self.part(known).eq_ignore_ascii_case(name)).map(|(_, value)| self.part(value))
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.ranges.is_empty()
     }
 
     /// Bytes of memory that they take.
     pub fn size(&self) -> usize {
-        self.text.len() + size_of_val(&*self.places)
+        self.text.len() + size_of_val(&*self.ranges)
     }
 }
 
@@ -73,8 +73,8 @@ impl<Name: AsRef<str>, Value: AsRef<str>> FromIterator<(Name, Value)> for Fields
             text.push_str(part);
             start..text.len() as u32
         };
-        let places = fields.into_iter().map(|(name, value)| (put(name.as_ref()), put(value.as_ref()))).collect();
-        Fields { text: text.into(), places }
+        let ranges = fields.into_iter().map(|(name, value)| (put(name.as_ref()), put(value.as_ref()))).collect();
+        Fields { text: text.into(), ranges }
     }
 }
 

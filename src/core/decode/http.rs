@@ -137,7 +137,7 @@ impl Head {
 
 /// An exchange on its connection, 0-based in order of its first head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Index(pub u64);
+pub struct ExchangeIndex(pub u64);
 
 /// What the decoder found.
 #[derive(Debug)]
@@ -146,7 +146,7 @@ pub enum HttpEvent<'a> {
     /// (1xx) has no body and is followed by another head; the final one by its body.
     Head {
         /// The exchange.
-        exchange: Index,
+        exchange: ExchangeIndex,
         /// Client to server: a request.
         direction: Direction,
         /// The stream of HTTP/2.
@@ -157,7 +157,7 @@ pub enum HttpEvent<'a> {
     /// Bytes of the content, transfer coding taken off.
     Content {
         /// The exchange.
-        exchange: Index,
+        exchange: ExchangeIndex,
         /// Request or response.
         direction: Direction,
         /// Offset of the first byte in the connection's stream of that direction.
@@ -168,7 +168,7 @@ pub enum HttpEvent<'a> {
     /// Content that was never seen.
     ContentGap {
         /// The exchange.
-        exchange: Index,
+        exchange: ExchangeIndex,
         /// Request or response.
         direction: Direction,
         /// How many bytes; `None` where that cannot be known (loss inside chunk framing).
@@ -177,7 +177,7 @@ pub enum HttpEvent<'a> {
     /// A message is over. Exactly one for each final head.
     End {
         /// The exchange.
-        exchange: Index,
+        exchange: ExchangeIndex,
         /// Request or response.
         direction: Direction,
         /// Whether the content is whole; false with a gap, or when the stream ended before its time.
@@ -190,7 +190,7 @@ pub enum HttpEvent<'a> {
     /// follow as `Opaque`.
     Switched {
         /// The exchange that asked for it.
-        exchange: Index,
+        exchange: ExchangeIndex,
         /// The direction.
         direction: Direction,
         /// Where.
@@ -219,7 +219,7 @@ pub enum HttpEvent<'a> {
         /// The direction.
         direction: Direction,
         /// The exchange, where one is open.
-        exchange: Option<Index>,
+        exchange: Option<ExchangeIndex>,
         /// What.
         anomaly: Anomaly,
     },

@@ -16,7 +16,7 @@ use serde::de::{Deserializer, IgnoredAny, Visitor};
 
 pub use quotes::closing_quote;
 pub use scan::Index;
-use scan::{Reader, Stop};
+use scan::{JsonScanner, Stop};
 
 /// Blanks of JSON (RFC 8259 section 2).
 pub const BLANK: [char; 4] = [' ', '\t', '\n', '\r'];
@@ -25,12 +25,12 @@ pub const BLANK: [char; 4] = [' ', '\t', '\n', '\r'];
 ///
 /// Returns whether the object was read to its end and nothing followed it. A value at which the text ends is not shown.
 pub fn members<'a>(object: &'a str, visit: &mut dyn FnMut(&'a str, &'a str) -> ControlFlow<()>) -> bool {
-    let mut reader = Reader::trusting(object, 0);
+    let mut reader = JsonScanner::trusting(object, 0);
     let mut read = || {
         reader.blanks();
         reader.enter(b'{')?;
         while let Some((name, _)) = reader.name()? {
-            show(object, reader.value()?, |value| visit(name, value))?;
+            visit_part(object, reader.value()?, |value| visit(name, value))?;
         }
         reader.end()
     };
@@ -41,19 +41,23 @@ pub fn members<'a>(object: &'a str, visit: &mut dyn FnMut(&'a str, &'a str) -> C
 ///
 /// Returns whether the array was read to its end and nothing followed it. An element at which the text ends is not shown.
 pub fn elements<'a>(array: &'a str, visit: &mut dyn FnMut(&'a str) -> ControlFlow<()>) -> bool {
-    let mut reader = Reader::trusting(array, 0);
+    let mut reader = JsonScanner::trusting(array, 0);
     let mut read = || {
         reader.blanks();
         reader.enter(b'[')?;
         while reader.element()? {
-            show(array, reader.value()?, &mut *visit)?;
+            visit_part(array, reader.value()?, &mut *visit)?;
         }
         reader.end()
     };
     read().is_ok()
 }
 
-fn show<'a>(text: &'a str, value: Range<usize>, visit: impl FnOnce(&'a str) -> ControlFlow<()>) -> Result<(), Stop> {
+fn visit_part<'a>(
+    text: &'a str,
+    value: Range<usize>,
+    visit: impl FnOnce(&'a str) -> ControlFlow<()>,
+) -> Result<(), Stop> {
     match text.get(value.clone()) {
         Some(shown) if value.end < text.len() && visit(shown).is_continue() => Ok(()),
         _ => Err(Stop::NotJson),

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::json::scan::{Kind as Value, Reader, Stop};
+use super::json::scan::{JsonScanner, JsonType, Stop};
 use super::json::{Index, member, string_lossy};
 use super::raw::Raw;
 pub use fuzz::fuzz_jsonrpc;
@@ -50,7 +50,7 @@ impl Kind {
 
 /// Why a text is no message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum InvalidText {
     /// Not UTF-8 from this offset on.
     NotUtf8(usize),
     /// Not JSON: offset of the first error and what the parser said.
@@ -108,46 +108,46 @@ pub const NAMES_COMPARED: usize = 32;
 
 /// A text read as JSON-RPC.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Parsed {
+pub enum ParsedText {
     /// One message.
     Single(Envelope),
     /// A batch: each member's range of the text, and its envelope or why it has none. Ranges in an envelope count from the
     /// start of its member, which is a message of its own. What exceeds the limit of members stands as one last
-    /// [`Fault::NotAMessage`] that reaches to the end of the last member.
-    Batch(Vec<(Range<usize>, Result<Envelope, Fault>)>),
+    /// [`InvalidText::NotAMessage`] that reaches to the end of the last member.
+    Batch(Vec<(Range<usize>, Result<Envelope, InvalidText>)>),
     /// No message.
-    Invalid(Fault),
+    Invalid(InvalidText),
 }
 
 /// Reads a text. Surrounding blanks are tolerated. Cost is linear; nesting never grows the stack.
 ///
 /// `json_depth` is the nesting that is looked into, the message's own braces being the first level; `batch` bounds the
 /// members of a batch. Both are members of `Limits`.
-pub fn parse(text: &[u8], json_depth: usize, batch: usize) -> Parsed {
+pub fn parse(text: &[u8], json_depth: usize, batch: usize) -> ParsedText {
     match simdutf8::compat::from_utf8(text) {
         Ok(text) => read_text(text, json_depth, batch),
-        Err(error) => Parsed::Invalid(Fault::NotUtf8(error.valid_up_to())),
+        Err(error) => ParsedText::Invalid(InvalidText::NotUtf8(error.valid_up_to())),
     }
 }
 
 /// The same of a text that was looked at before.
-pub fn read(raw: &Raw<'_>, json_depth: usize, batch: usize) -> Parsed {
+pub fn read(raw: &Raw<'_>, json_depth: usize, batch: usize) -> ParsedText {
     match raw {
         Raw::Text(text) => read_text(text, json_depth, batch),
         Raw::Bytes(bytes) => parse(bytes, json_depth, batch),
     }
 }
 
-fn read_text(text: &str, json_depth: usize, batch: usize) -> Parsed {
+fn read_text(text: &str, json_depth: usize, batch: usize) -> ParsedText {
     // RFC 8259 section 8.1: "implementations that parse JSON texts MAY ignore the presence of a byte order mark rather
     // than treating it as an error."
     let json = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let parsed = match Reader::checking(json, 0).kind() {
-        Some(Value::Array) => read_batch(text, json, json_depth, batch),
-        Some(Value::Object) => read_object(text, json, json_depth).map(Parsed::Single),
-        _ => Err(not_json(text, json).unwrap_or(Fault::NotAMessage)),
+    let parsed = match JsonScanner::checking(json, 0).kind() {
+        Some(JsonType::Array) => read_batch(text, json, json_depth, batch),
+        Some(JsonType::Object) => read_object(text, json, json_depth).map(ParsedText::Single),
+        _ => Err(not_json(text, json).unwrap_or(InvalidText::NotAMessage)),
     };
-    parsed.unwrap_or_else(Parsed::Invalid)
+    parsed.unwrap_or_else(ParsedText::Invalid)
 }
 
 /// Whether a text whose surroundings are not known is JSON-RPC beyond doubt: whole, and each message with what other JSON seldom has. Part of another
@@ -155,21 +155,21 @@ fn read_text(text: &str, json_depth: usize, batch: usize) -> Parsed {
 pub fn is_certain(text: &[u8], json_depth: usize, batch: usize) -> bool {
     let is_typical = |envelope: &Envelope| envelope.jsonrpc.is_some() || envelope.id.is_some();
     match parse(text, json_depth, batch) {
-        Parsed::Single(envelope) => is_typical(&envelope),
-        Parsed::Batch(members) => {
+        ParsedText::Single(envelope) => is_typical(&envelope),
+        ParsedText::Batch(members) => {
             !members.is_empty() && members.iter().all(|(_, member)| member.as_ref().is_ok_and(is_typical))
         }
-        Parsed::Invalid(_) => false,
+        ParsedText::Invalid(_) => false,
     }
 }
 
 /// JSON-RPC 2.0 section 6: "To send several Request objects at the same time, the Client MAY send an Array filled with
 /// Request objects." An empty one is an error to answer, yet what was sent is a batch.
-fn read_batch(text: &str, json: &str, json_depth: usize, batch: usize) -> Result<Parsed, Fault> {
+fn read_batch(text: &str, json: &str, json_depth: usize, batch: usize) -> Result<ParsedText, InvalidText> {
     let mut members = Vec::new();
     let mut excess: Option<Range<usize>> = None;
     let place = range_in(text, json).start;
-    let mut reader = Reader::checking(json, usize::MAX);
+    let mut reader = JsonScanner::checking(json, usize::MAX);
     let mut read = || {
         reader.enter(b'[')?;
         while reader.element()? {
@@ -181,28 +181,28 @@ fn read_batch(text: &str, json: &str, json_depth: usize, batch: usize) -> Result
             } else if element.starts_with('{') {
                 members.push((range, read_object(element, element, json_depth)));
             } else {
-                members.push((range, Err(Fault::NotAMessage)));
+                members.push((range, Err(InvalidText::NotAMessage)));
             }
         }
         reader.end()
     };
     read().or_else(|_| not_json(text, json).map_or(Ok(()), Err))?;
-    members.extend(excess.map(|range| (range, Err(Fault::NotAMessage))));
-    Ok(Parsed::Batch(members))
+    members.extend(excess.map(|range| (range, Err(InvalidText::NotAMessage))));
+    Ok(ParsedText::Batch(members))
 }
 
 /// Reads `json`, an object; ranges count from the start of `text`, which `json` is a part of.
-fn read_object(text: &str, json: &str, json_depth: usize) -> Result<Envelope, Fault> {
+fn read_object(text: &str, json: &str, json_depth: usize) -> Result<Envelope, InvalidText> {
     let place = range_in(text, json).start;
-    let (mut envelope, bodies) = members_of(json, place, json_depth).map_err(|stop| {
+    let (mut envelope, bodies) = scan_members(json, place, json_depth).map_err(|stop| {
         not_json(text, json).unwrap_or_else(|| {
             debug_assert_eq!(stop, Stop::TooDeep);
-            Fault::TooDeep
+            InvalidText::TooDeep
         })
     })?;
     let value = |range: &Option<Range<usize>>| range.clone().and_then(|range| text.get(range));
     envelope.method_name = value(&envelope.method).and_then(string_lossy).map(Arc::from);
-    let kind = judge(&envelope, value(&envelope.error)).ok_or(Fault::NotAMessage)?;
+    let kind = kind_of(&envelope, value(&envelope.error)).ok_or(InvalidText::NotAMessage)?;
     let [params, result, error] = bodies;
     envelope.body = match kind {
         Kind::Request | Kind::Notification => params,
@@ -215,11 +215,11 @@ fn read_object(text: &str, json: &str, json_depth: usize) -> Result<Envelope, Fa
 }
 
 /// Where the members of an object stand, counted from `place` bytes before it, and those of its `params`, `result` and `error`.
-fn members_of(json: &str, place: usize, json_depth: usize) -> Result<(Envelope, [Index; 3]), Stop> {
+fn scan_members(json: &str, place: usize, json_depth: usize) -> Result<(Envelope, [Index; 3]), Stop> {
     let mut envelope = Envelope::default();
     let mut bodies: [Index; 3] = Default::default();
     let mut others: Vec<Cow<'_, str>> = Vec::new();
-    let mut reader = Reader::checking(json, json_depth);
+    let mut reader = JsonScanner::checking(json, json_depth);
     reader.enter(b'{')?;
     while let Some((token, escaped)) = reader.name()? {
         let name = match token.get(1..token.len() - 1) {
@@ -244,7 +244,7 @@ fn members_of(json: &str, place: usize, json_depth: usize) -> Result<(Envelope, 
                 continue;
             }
         };
-        let (range, index) = if body.is_some() && reader.kind() == Some(Value::Object) {
+        let (range, index) = if body.is_some() && reader.kind() == Some(JsonType::Object) {
             reader.object()?
         } else {
             (reader.value()?, Index::default())
@@ -259,7 +259,7 @@ fn members_of(json: &str, place: usize, json_depth: usize) -> Result<(Envelope, 
 }
 
 /// What a message is, by the members it has; `error` is the text of that member.
-fn judge(envelope: &Envelope, error: Option<&str>) -> Option<Kind> {
+fn kind_of(envelope: &Envelope, error: Option<&str>) -> Option<Kind> {
     if envelope.method_name.is_some() {
         // Section 4.1: "A Notification is a Request object without an "id" member." One with a null id is a Request.
         return Some(if envelope.id.is_some() { Kind::Request } else { Kind::Notification });
@@ -284,26 +284,26 @@ fn has_code(error: &str) -> bool {
 }
 
 /// Why serde_json refuses `json`, at an offset of `text`, which `json` is a part of; `None` where it does not.
-fn not_json(text: &str, json: &str) -> Option<Fault> {
+fn not_json(text: &str, json: &str) -> Option<InvalidText> {
     // Of an object or array its parts are read one by one: then serde_json says more of a comma too many.
-    let error = match Reader::checking(json, 0).kind() {
-        Some(Value::Object | Value::Array) => {
+    let error = match JsonScanner::checking(json, 0).kind() {
+        Some(JsonType::Object | JsonType::Array) => {
             let mut deserializer = serde_json::Deserializer::from_str(json);
-            deserializer.deserialize_any(Parts).and_then(|()| deserializer.end()).err()?
+            deserializer.deserialize_any(MembersOrElements).and_then(|()| deserializer.end()).err()?
         }
         _ => serde_json::from_str::<&RawValue>(json).err()?,
     };
     let offset = if error.is_eof() { json.len() } else { offset_of(json, error.line(), error.column()) };
     let message = error.to_string();
     let why = message.split(" at line ").next().unwrap_or_default().to_owned();
-    Some(Fault::NotJson(range_in(text, json).start + offset, why))
+    Some(InvalidText::NotJson(range_in(text, json).start + offset, why))
 }
 
 /// Reads the members of an object or the elements of an array, and keeps nothing. Raw values are passed over without recursion, and half a
 /// surrogate pair in them is legal (RFC 8259 section 8.2).
-struct Parts;
+struct MembersOrElements;
 
-impl<'a> Visitor<'a> for Parts {
+impl<'a> Visitor<'a> for MembersOrElements {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

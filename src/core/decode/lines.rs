@@ -4,14 +4,11 @@
 
 use memchr::memchr;
 
-use super::{Anomaly, Piece};
+use super::{Anomaly, MAX_OFFSET, Piece};
 use crate::capture::Limits;
 
-/// Where offsets stop, whatever lengths of gaps add up to: no stream is that long, and sums of offsets stay in range.
-const FAR: u64 = 1 << 62;
-
 /// What is kept of a line above `Limits::message`: enough to recognise it by.
-const KEPT: usize = 64 << 10;
+const CUT_LINE_BYTES: usize = 64 << 10;
 
 /// What the decoder found.
 #[derive(Debug)]
@@ -57,11 +54,11 @@ pub struct Lines {
     /// Where the current line begins.
     start: u64,
     /// The current line so far, or the beginning of it where it is too long.
-    held: Vec<u8>,
+    buffered: Vec<u8>,
     /// Whether the last byte of the current line so far is a CR.
     ends_in_cr: bool,
     /// Whether a gap hides the beginning of the current line.
-    headless: bool,
+    begins_in_gap: bool,
 }
 
 impl Lines {
@@ -72,9 +69,9 @@ impl Lines {
             offset: 0,
             number: 0,
             start: 0,
-            held: Vec::new(),
+            buffered: Vec::new(),
             ends_in_cr: false,
-            headless: false,
+            begins_in_gap: false,
         }
     }
 
@@ -84,12 +81,12 @@ impl Lines {
             Piece::Data(bytes) => self.data(bytes, sink),
             Piece::Gap(0) => {}
             Piece::Gap(length) => {
-                self.rest(false, sink);
-                self.offset = self.offset.saturating_add(length).min(FAR);
+                self.end_line(false, sink);
+                self.offset = self.offset.saturating_add(length).min(MAX_OFFSET);
                 self.start = self.offset;
-                self.headless = true;
+                self.begins_in_gap = true;
             }
-            Piece::End(_) => self.rest(!self.headless, sink),
+            Piece::End(_) => self.end_line(!self.begins_in_gap, sink),
         }
     }
 
@@ -109,44 +106,44 @@ impl Lines {
                     None => (line, LineEnd::LineFeed),
                 };
                 let length = line.len() as u64;
-                self.line(line, length, end, !self.headless, sink);
+                self.emit(line, length, end, !self.begins_in_gap, sink);
             } else {
-                self.hold(line);
+                self.buffer(line);
                 let length = self.offset - 1 - self.start - u64::from(self.ends_in_cr);
-                let held = std::mem::take(&mut self.held);
+                let held = std::mem::take(&mut self.buffered);
                 let line = &held[..held.len().min(usize::try_from(length).unwrap_or(usize::MAX))];
                 let end = if self.ends_in_cr { LineEnd::CarriageReturn } else { LineEnd::LineFeed };
-                self.line(line, length, end, !self.headless, sink);
-                self.reuse(held);
+                self.emit(line, length, end, !self.begins_in_gap, sink);
+                self.recycle(held);
             }
-            self.headless = false;
+            self.begins_in_gap = false;
             bytes = &rest[1..];
         }
         self.offset += bytes.len() as u64;
-        self.hold(bytes);
+        self.buffer(bytes);
     }
 
     /// Keeps a piece of the current line, one byte more than the limit allows, for a CR that turns out to belong to the
     /// line end.
-    fn hold(&mut self, bytes: &[u8]) {
-        let room = self.limit.saturating_add(1).saturating_sub(self.held.len());
-        self.held.extend_from_slice(&bytes[..bytes.len().min(room)]);
+    fn buffer(&mut self, bytes: &[u8]) {
+        let room = self.limit.saturating_add(1).saturating_sub(self.buffered.len());
+        self.buffered.extend_from_slice(&bytes[..bytes.len().min(room)]);
         if let Some(last) = bytes.last() {
             self.ends_in_cr = *last == b'\r';
         }
     }
 
     /// What there is of a line that no line end follows.
-    fn rest(&mut self, whole: bool, sink: &mut impl FnMut(LineEvent<'_>)) {
+    fn end_line(&mut self, whole: bool, sink: &mut impl FnMut(LineEvent<'_>)) {
         let length = self.offset - self.start;
         if length > 0 {
-            let held = std::mem::take(&mut self.held);
-            self.line(&held, length, LineEnd::Missing, whole, sink);
+            let held = std::mem::take(&mut self.buffered);
+            self.emit(&held, length, LineEnd::Missing, whole, sink);
         }
     }
 
     /// Gives out a line of which `bytes` were kept and `length` were there.
-    fn line(&mut self, bytes: &[u8], length: u64, end: LineEnd, whole: bool, sink: &mut impl FnMut(LineEvent<'_>)) {
+    fn emit(&mut self, bytes: &[u8], length: u64, end: LineEnd, whole: bool, sink: &mut impl FnMut(LineEvent<'_>)) {
         let start = std::mem::replace(&mut self.start, self.offset);
         self.ends_in_cr = false;
         self.number += 1;
@@ -154,15 +151,15 @@ impl Lines {
         if !fits {
             sink(LineEvent::Anomaly(Anomaly::LimitReached { limit: "message", offset: start }));
         }
-        let bytes = if fits { bytes } else { &bytes[..bytes.len().min(KEPT).min(self.limit)] };
+        let bytes = if fits { bytes } else { &bytes[..bytes.len().min(CUT_LINE_BYTES).min(self.limit)] };
         sink(LineEvent::Line { number: self.number, start, bytes, end, whole: whole && fits });
     }
 
     /// Takes back the memory of a line that was given out, unless it is more than most lines need.
-    fn reuse(&mut self, mut held: Vec<u8>) {
-        if held.capacity() <= KEPT {
-            held.clear();
-            self.held = held;
+    fn recycle(&mut self, mut buffered: Vec<u8>) {
+        if buffered.capacity() <= CUT_LINE_BYTES {
+            buffered.clear();
+            self.buffered = buffered;
         }
     }
 }
@@ -199,7 +196,7 @@ pub fn fuzz_lines(data: &[u8]) {
         lines.push(Piece::Gap(gap), &mut sink);
         for piece in data[at..].chunks(size) {
             lines.push(Piece::Data(piece), &mut sink);
-            assert!(lines.held.len() <= limits.message + 1, "memory is bounded");
+            assert!(lines.buffered.len() <= limits.message + 1, "memory is bounded");
         }
         lines.push(Piece::End(super::Ending::Finished), &mut sink);
         seen

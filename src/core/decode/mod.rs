@@ -30,6 +30,9 @@ use std::net::SocketAddr;
 
 use crate::capture::pipe::Pipe;
 
+/// Where offsets stop, whatever lengths of gaps add up to: no stream is that long, and sums of offsets stay in range.
+const MAX_OFFSET: u64 = 1 << 62;
+
 /// What a stream decoder is fed. The decoder counts offsets itself: they grow by the length of each piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece<'a> {

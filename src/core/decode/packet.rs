@@ -22,9 +22,9 @@ mod view;
 
 use std::ops::Range;
 
-use self::datagram::{Assembly, Datagrams, Outcome};
+use self::datagram::{Assembly, Datagrams, Reassembly};
 use self::ip::Datagram;
-use self::payload::{Found, decode, unwrap};
+use self::payload::{InnerPayload, find_payload, strip_link_layer};
 use self::view::View;
 use crate::capture::{Limits, LinkType, Packet, PacketRange, pipe};
 
@@ -58,16 +58,16 @@ impl Packets {
             };
         }
         self.origin.clear();
-        match unwrap(packet, &mut ()).and_then(|carried| decode(carried, &mut ())) {
-            Ok(Found::Tcp(tcp)) => {
+        match strip_link_layer(packet, &mut ()).and_then(|payload_of_ip| find_payload(payload_of_ip, &mut ())) {
+            Ok(InnerPayload::Tcp(tcp)) => {
                 let Range { start, end } = tcp.payload_range();
                 if start < end {
                     self.origin.push(PacketRange { packet: packet.number, start: start as u32, end: end as u32 });
                 }
                 Decoded::Tcp(tcp.segment(packet, &self.origin))
             }
-            Ok(Found::Other(decoded)) => decoded,
-            Ok(Found::Fragment(fragment)) => self.fragment(packet, &fragment),
+            Ok(InnerPayload::Other(decoded)) => decoded,
+            Ok(InnerPayload::Fragment(fragment)) => self.fragment(packet, &fragment),
             Err(reason) => Decoded::Skipped(reason),
         }
     }
@@ -88,19 +88,19 @@ impl Packets {
             return Decoded::Skipped("truncated fragment");
         }
         let datagram = match self.datagrams.push(fragment, packet.number, packet.time) {
-            Outcome::Complete(assembly) => &**self.complete.insert(assembly),
-            Outcome::Held => return Decoded::Fragment,
-            Outcome::Malformed => return Decoded::Skipped("malformed fragment"),
+            Reassembly::Complete(assembly) => &**self.complete.insert(assembly),
+            Reassembly::Incomplete => return Decoded::Fragment,
+            Reassembly::Malformed => return Decoded::Skipped("malformed fragment"),
         };
         let payload = View { bytes: &datagram.bytes, start: 0, end: datagram.bytes.len() };
-        let whole = Datagram { ends: datagram.ends, protocol: datagram.protocol, payload };
-        match ip::extensions(whole, &mut ()).and_then(|carried| decode(carried, &mut ())) {
-            Ok(Found::Tcp(tcp)) => {
+        let whole = Datagram { addresses: datagram.addresses, protocol: datagram.protocol, payload };
+        match ip::extensions(whole, &mut ()).and_then(|payload_of_ip| find_payload(payload_of_ip, &mut ())) {
+            Ok(InnerPayload::Tcp(tcp)) => {
                 datagram.origin(tcp.payload_range(), &mut self.origin);
                 Decoded::Tcp(tcp.segment(packet, &self.origin))
             }
-            Ok(Found::Other(decoded)) => decoded,
-            Ok(Found::Fragment(_)) => Decoded::Skipped("fragment inside a fragment"),
+            Ok(InnerPayload::Other(decoded)) => decoded,
+            Ok(InnerPayload::Fragment(_)) => Decoded::Skipped("fragment inside a fragment"),
             Err(reason) => Decoded::Skipped(reason),
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 /// Servers that are remembered, so that each is reported once.
-const REPORTED: usize = 4_096;
+const MAX_REPORTED: usize = 4_096;
 
 /// Watches for QUIC.
 #[derive(Debug, Default)]
@@ -25,11 +25,11 @@ pub fn version(datagram: &[u8]) -> Option<u8> {
         _ => return None,
     };
     // The ids of the destination and of the source follow. Their length "MUST NOT exceed 20 bytes".
-    id(id(rest)?).map(|_| version)
+    after_connection_id(after_connection_id(rest)?).map(|_| version)
 }
 
 /// What stands behind a connection id.
-fn id(bytes: &[u8]) -> Option<&[u8]> {
+fn after_connection_id(bytes: &[u8]) -> Option<&[u8]> {
     let (length, rest) = bytes.split_first()?;
     rest.get(usize::from(*length)..).filter(|_| *length <= 20)
 }
@@ -41,7 +41,7 @@ impl Quic {
     pub fn push(&mut self, source: SocketAddr, destination: SocketAddr) -> Option<(SocketAddr, SocketAddr)> {
         let (client, server) =
             if source.port() < destination.port() { (destination, source) } else { (source, destination) };
-        let is_new = self.reported.len() < REPORTED && self.reported.insert(server);
+        let is_new = self.reported.len() < MAX_REPORTED && self.reported.insert(server);
         is_new.then_some((client, server))
     }
 }
@@ -59,7 +59,7 @@ mod tests {
         assert_eq!(version(&packet(0xe3, [0, 0, 0, 1], &ids)), None, "a Handshake packet");
         assert_eq!(version(&packet(0x43, [0, 0, 0, 1], &ids)), None, "a short header");
         assert_eq!(version(&packet(0xc3, [0; 4], &ids)), None, "Version Negotiation");
-        assert_eq!(version(&packet(0xc3, [0, 0, 0, 1], &[21])), None, "no id is that long");
+        assert_eq!(version(&packet(0xc3, [0, 0, 0, 1], &[21])), None, "no after_connection_id is that long");
         let whole = [&[0xc3, 0, 0, 0, 1][..], &ids].concat();
         assert!((0..whole.len()).all(|length| version(&whole[..length]).is_none()));
     }

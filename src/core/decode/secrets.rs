@@ -84,8 +84,8 @@ fn in_json(text: &[u8]) -> Vec<Range<usize>> {
     while let Some((string, behind)) = next_string(text, at) {
         at = behind;
         let is_member = |colon: &usize| text[*colon] == b':' && is_named(&text[string.clone()]);
-        if let Some(colon) = next(text, behind).filter(is_member)
-            && let Some(quote) = next(text, colon + 1).filter(|quote| text[*quote] == b'"')
+        if let Some(colon) = next_non_blank(text, behind).filter(is_member)
+            && let Some(quote) = next_non_blank(text, colon + 1).filter(|quote| text[*quote] == b'"')
             && let Some((value, behind)) = next_string(text, quote)
         {
             found.push(value);
@@ -96,7 +96,7 @@ fn in_json(text: &[u8]) -> Vec<Range<usize>> {
 }
 
 /// The first byte from here on that is no blank.
-fn next(text: &[u8], from: usize) -> Option<usize> {
+fn next_non_blank(text: &[u8], from: usize) -> Option<usize> {
     text.get(from..)?.iter().position(|byte| !byte.is_ascii_whitespace()).map(|at| from + at)
 }
 

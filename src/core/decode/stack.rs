@@ -14,11 +14,11 @@
 
 mod body;
 mod channel;
+mod context;
 mod http;
-mod layer;
 mod pipe;
 mod plaintext;
-mod suspect;
+mod secret_scan;
 mod tcp;
 #[cfg(test)]
 mod tests;
@@ -32,8 +32,8 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use self::channel::Channel;
-pub use self::layer::Options;
-use self::layer::{Layer, Shared, Sink};
+pub use self::context::StackOptions;
+use self::context::{Shared, Sink, StackContext};
 use self::pipe::PipeStack;
 pub use self::unit::{Connected, Process, ServerSent, Text, TextCarrier, Unit};
 use super::exchange::Exchange;
@@ -50,13 +50,13 @@ pub const LINGERING: usize = 256;
 #[derive(Debug)]
 pub struct Stacks {
     shared: Shared,
-    connections: FxHashMap<ConnectionId, Connection>,
+    connections: FxHashMap<ConnectionId, OpenConnection>,
     /// Connections that are over but for TLS records whose secrets may still come, in order of their ends.
     lingering: VecDeque<(ConnectionId, Option<Facts>)>,
 }
 
 #[derive(Debug)]
-struct Connection {
+struct OpenConnection {
     id: ConnectionId,
     connected: Connected,
     stack: Stack,
@@ -70,7 +70,7 @@ enum Stack {
 
 impl Stacks {
     /// No connection yet.
-    pub fn new(limits: Limits, options: Options) -> Stacks {
+    pub fn new(limits: Limits, options: StackOptions) -> Stacks {
         let shared = Shared::new(limits, options);
         Stacks { shared, connections: FxHashMap::default(), lingering: VecDeque::new() }
     }
@@ -79,28 +79,28 @@ impl Stacks {
     pub fn opened(&mut self, id: ConnectionId, facts: &Facts) {
         let connected = Connected { endpoints: Some(facts.endpoints), protocol: "unknown", ..Connected::default() };
         let stack = Stack::Tcp(Box::new(Channel::new(StreamKind::Tcp)));
-        self.connections.insert(id, Connection { id, connected, stack });
+        self.connections.insert(id, OpenConnection { id, connected, stack });
     }
 
     /// The next piece of a TCP connection.
     pub fn delivered(&mut self, delivery: &Delivery<'_>, sink: &mut Sink<'_>) {
         if let Some(connection) = self.connections.get_mut(&delivery.connection) {
-            let Connection { id, connected, stack } = connection;
+            let OpenConnection { id, connected, stack } = connection;
             if let Stack::Tcp(channel) = stack {
-                tcp::push(channel, &mut Layer { id: *id, shared: &mut self.shared, connected, sink }, delivery);
+                tcp::push(channel, &mut StackContext { id: *id, shared: &mut self.shared, connected, sink }, delivery);
             }
         }
-        let mut gave_up = false;
+        let mut discarded_any = false;
         while self.shared.sealed.bytes > self.shared.limits.sealed_total
             && let Some(oldest) = self.shared.sealed.holders.first().copied()
         {
-            self.with(oldest, sink, Channel::give_up);
-            gave_up = true;
+            self.with_channel(oldest, sink, Channel::give_up);
+            discarded_any = true;
             // Whatever it still holds, the next is asked.
             self.shared.sealed.holders.remove(&oldest);
         }
-        if gave_up {
-            self.settle(sink);
+        if discarded_any {
+            self.end_unsealed(sink);
         }
     }
 
@@ -108,15 +108,20 @@ impl Stacks {
     pub fn secrets(&mut self, lines: &[u8], sink: &mut Sink<'_>) {
         if Arc::make_mut(&mut self.shared.keys).add(lines) {
             for waiting in self.shared.sealed.holders.iter().copied().collect::<Vec<_>>() {
-                self.with(waiting, sink, Channel::retry);
+                self.with_channel(waiting, sink, Channel::retry);
             }
-            self.settle(sink);
+            self.end_unsealed(sink);
         }
     }
 
-    fn with(&mut self, id: ConnectionId, sink: &mut Sink<'_>, act: impl FnOnce(&mut Channel, &mut Layer<'_, '_>)) {
-        if let Some(Connection { id, connected, stack: Stack::Tcp(stack) }) = self.connections.get_mut(&id) {
-            act(stack, &mut Layer { id: *id, shared: &mut self.shared, connected, sink });
+    fn with_channel(
+        &mut self,
+        id: ConnectionId,
+        sink: &mut Sink<'_>,
+        action: impl FnOnce(&mut Channel, &mut StackContext<'_, '_>),
+    ) {
+        if let Some(OpenConnection { id, connected, stack: Stack::Tcp(stack) }) = self.connections.get_mut(&id) {
+            action(stack, &mut StackContext { id: *id, shared: &mut self.shared, connected, sink });
         }
     }
 
@@ -138,18 +143,18 @@ impl Stacks {
                 ..Connected::default()
             };
             let stack = Stack::Pipe(Box::new(PipeStack::new(shared)));
-            Connection { id, connected, stack }
+            OpenConnection { id, connected, stack }
         });
-        let Connection { id, connected, stack } = connection;
+        let OpenConnection { id, connected, stack } = connection;
         if let Stack::Pipe(stack) = stack {
-            stack.push(&mut Layer { id: *id, shared, connected, sink }, content, packet);
+            stack.push(&mut StackContext { id: *id, shared, connected, sink }, content, packet);
         }
     }
 
     /// TCP, or the process, is done with a connection. It ends at once, unless TLS records wait for secrets that may still come: a capture tool may write
     /// them behind the packets. At most [`LINGERING`] such connections wait; beyond, the oldest end without.
     pub fn closed(&mut self, id: ConnectionId, facts: Option<Facts>, sink: &mut Sink<'_>) {
-        if !self.waits(id) {
+        if !self.waits_for_secrets(id) {
             return self.end(id, facts, sink);
         }
         self.lingering.push_back((id, facts));
@@ -173,9 +178,9 @@ impl Stacks {
     }
 
     /// Ends the lingering connections that wait no longer. At once, so that it does not matter when there was time to look.
-    fn settle(&mut self, sink: &mut Sink<'_>) {
+    fn end_unsealed(&mut self, sink: &mut Sink<'_>) {
         for (id, facts) in std::mem::take(&mut self.lingering) {
-            match self.waits(id) {
+            match self.waits_for_secrets(id) {
                 true => self.lingering.push_back((id, facts)),
                 false => self.end(id, facts, sink),
             }
@@ -183,32 +188,32 @@ impl Stacks {
     }
 
     /// Whether a connection holds TLS records whose secrets may still come.
-    fn waits(&self, id: ConnectionId) -> bool {
+    fn waits_for_secrets(&self, id: ConnectionId) -> bool {
         let stack = self.connections.get(&id).map(|connection| &connection.stack);
-        matches!(stack, Some(Stack::Tcp(stack)) if stack.waits())
+        matches!(stack, Some(Stack::Tcp(stack)) if stack.waits_for_secrets())
     }
 
     /// Ends whatever is open on a connection, and forgets it.
     fn end(&mut self, id: ConnectionId, facts: Option<Facts>, sink: &mut Sink<'_>) {
-        self.shared.headed.remove(&id);
-        let Some(Connection { id, mut connected, stack }) = self.connections.remove(&id) else { return };
-        let layer = &mut Layer { id, shared: &mut self.shared, connected: &mut connected, sink };
+        self.shared.new_heads.remove(&id);
+        let Some(OpenConnection { id, mut connected, stack }) = self.connections.remove(&id) else { return };
+        let context = &mut StackContext { id, shared: &mut self.shared, connected: &mut connected, sink };
         match stack {
             Stack::Tcp(mut channel) => {
-                channel.close(layer);
-                (layer.sink)(Unit::Connected(id, layer.connected));
+                channel.close(context);
+                (context.sink)(Unit::Connected(id, context.connected));
             }
-            Stack::Pipe(mut stack) => stack.close(layer),
+            Stack::Pipe(mut stack) => stack.close(context),
         }
         sink(Unit::Closed(id, &connected, facts));
     }
 
     /// Shows the open exchanges of which a head came since this was last asked, on the connections that `shows` names.
-    pub fn headed(&mut self, shows: impl Fn(ConnectionId) -> bool, show: &mut dyn FnMut(&Exchange)) {
+    pub fn show_new_heads(&mut self, shows: impl Fn(ConnectionId) -> bool, show: &mut dyn FnMut(&Exchange)) {
         let connections = &mut self.connections;
-        self.shared.headed.retain(|id| match connections.get_mut(id) {
-            Some(Connection { stack: Stack::Tcp(stack), .. }) if shows(*id) => {
-                stack.headed(show);
+        self.shared.new_heads.retain(|id| match connections.get_mut(id) {
+            Some(OpenConnection { stack: Stack::Tcp(stack), .. }) if shows(*id) => {
+                stack.show_new_heads(show);
                 false
             }
             other => other.is_some(),
@@ -232,7 +237,7 @@ impl Stacks {
 }
 
 /// Whether bytes are what a client begins a connection with, in any of the protocols that are looked for.
-pub fn opens(bytes: &[u8]) -> bool {
+pub fn is_client_start(bytes: &[u8]) -> bool {
     let by_client = Some(Some(Direction::ClientToServer));
     http1::sniff(bytes) == by_client || http2::sniff(bytes) == by_client || super::tls::is_client_hello(bytes)
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
 
-use super::output::{Broken, OUTPUT, Out};
+use super::output::{CodingError, DecodedSink, OUTPUT_BYTES};
 
 /// A brotli stream.
 pub(super) struct Brotli {
@@ -23,7 +23,7 @@ impl Brotli {
     pub(super) fn new() -> Brotli {
         let allocator = StandardAlloc::default;
         let state = BrotliState::new_strict(allocator(), allocator(), allocator());
-        Brotli { state: Box::new(state), output: vec![0; OUTPUT].into() }
+        Brotli { state: Box::new(state), output: vec![0; OUTPUT_BYTES].into() }
     }
 
     /// Decodes as far as the bytes go: how many were taken, and whether the stream ended with them. Fails with `None` where they are no
@@ -31,7 +31,7 @@ impl Brotli {
     ///
     /// Of what was decoded before damage, the decompressor gives out only what it had given out when it last ran out of input. So that this is
     /// always the same, it gets one byte after the other.
-    pub(super) fn push(&mut self, bytes: &[u8], out: Out<'_>) -> Result<(usize, bool), Option<Broken>> {
+    pub(super) fn push(&mut self, bytes: &[u8], out: DecodedSink<'_>) -> Result<(usize, bool), Option<CodingError>> {
         for (taken, byte) in bytes.iter().enumerate() {
             let (mut left, mut read) = (1, 0);
             loop {

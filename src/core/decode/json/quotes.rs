@@ -1,33 +1,33 @@
 //! The search for the end of a string: eight bytes at a time, then in vectors.
 
 /// Words of a string that are looked at one by one, before a search over many at once is worth its start.
-const WORDS: usize = 4;
+const PLAIN_WORDS: usize = 4;
 /// As many where controls are looked for as well, whose search takes longer to start.
 const CHECKED_WORDS: usize = 6;
 
 /// The quotation mark that closes the string in which `at` is, or the end of a text that ends first; whether there are escapes before it.
 pub fn closing_quote(bytes: &[u8], mut at: usize) -> (usize, bool) {
     let mut escaped = false;
-    while let Some(mark) = mark(bytes, at) {
-        if bytes[mark] == b'"' {
-            return (mark, escaped);
+    while let Some(found) = quote_or_escape(bytes, at) {
+        if bytes[found] == b'"' {
+            return (found, escaped);
         }
         escaped = true;
-        at = mark + 2;
+        at = found + 2;
     }
     (bytes.len(), escaped)
 }
 
 /// The next quotation mark or backslash from `at` on.
-fn mark(bytes: &[u8], at: usize) -> Option<usize> {
-    match in_words(bytes, at, WORDS, quotes) {
+fn quote_or_escape(bytes: &[u8], at: usize) -> Option<usize> {
+    match in_words(bytes, at, PLAIN_WORDS, quotes) {
         Ok(found) => Some(found),
         Err(at) => memchr::memchr2(b'"', b'\\', bytes.get(at..)?).map(|found| at + found),
     }
 }
 
 /// The next quotation mark, backslash or control from `at` on.
-pub(super) fn special(bytes: &[u8], at: usize) -> Option<usize> {
+pub(super) fn quote_escape_or_control(bytes: &[u8], at: usize) -> Option<usize> {
     let controls = |word: u64| word.wrapping_sub(repeated(0x20)) & !word & repeated(0x80);
     let at = match in_words(bytes, at, CHECKED_WORDS, |word| quotes(word) | controls(word)) {
         Ok(found) => return Some(found),
@@ -58,7 +58,7 @@ fn in_words(bytes: &[u8], mut at: usize, words: usize, marks: impl Fn(u64) -> u6
 
 /// The high bit of each quotation mark and backslash.
 const fn quotes(word: u64) -> u64 {
-    zeros(word ^ repeated(b'"')) | zeros(word ^ repeated(b'\\'))
+    zero_bytes(word ^ repeated(b'"')) | zero_bytes(word ^ repeated(b'\\'))
 }
 
 const fn repeated(byte: u8) -> u64 {
@@ -66,6 +66,6 @@ const fn repeated(byte: u8) -> u64 {
 }
 
 /// The high bit of each byte that is zero, and perhaps of some above it.
-const fn zeros(word: u64) -> u64 {
+const fn zero_bytes(word: u64) -> u64 {
     word.wrapping_sub(repeated(1)) & !word & repeated(0x80)
 }

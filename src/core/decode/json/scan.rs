@@ -1,14 +1,14 @@
 //! JSON read in place: where members, elements and strings stand. Nothing is built or copied, and nesting never grows the stack.
 //!
-//! One [`Reader`] serves two kinds of text. A text that is read for the first time is held to the grammar of RFC 8259 on the way
-//! ([`Reader::checking`]). A text that was checked before is stepped over, which takes half the instructions ([`Reader::trusting`]):
+//! One [`JsonScanner`] serves two kinds of text. A text that is read for the first time is held to the grammar of RFC 8259 on the way
+//! ([`JsonScanner::checking`]). A text that was checked before is stepped over, which takes half the instructions ([`JsonScanner::trusting`]):
 //! if it is no JSON after all, a step stops somewhere inside it.
 //!
 //! The reader does not say why a text is no JSON: whoever wants to know asks serde_json.
 
 use std::ops::Range;
 
-use super::quotes::{closing_quote, special};
+use super::quotes::{closing_quote, quote_escape_or_control};
 
 /// Why reading ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum Stop {
 
 /// What a value is, by its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum JsonType {
     /// `{`
     Object,
     /// `[`
@@ -36,21 +36,21 @@ pub enum Kind {
     Null,
 }
 
-impl Kind {
+impl JsonType {
     /// The kind of the value that a text begins with; `None` where no value begins.
-    pub fn of(text: &str) -> Option<Kind> {
-        Reader::trusting(text, 0).kind()
+    pub fn of(text: &str) -> Option<JsonType> {
+        JsonScanner::trusting(text, 0).kind()
     }
 
     /// With its article.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Object => "an object",
-            Kind::Array => "an array",
-            Kind::String => "a string",
-            Kind::Number => "a number",
-            Kind::Boolean => "a boolean",
-            Kind::Null => "null",
+            JsonType::Object => "an object",
+            JsonType::Array => "an array",
+            JsonType::String => "a string",
+            JsonType::Number => "a number",
+            JsonType::Boolean => "a boolean",
+            JsonType::Null => "null",
         }
     }
 }
@@ -65,7 +65,7 @@ impl Index {
     const MEMBERS: usize = 1_024;
 
     /// Adds a member of the object that begins at `start`: where its name and its value stand, counted as that is.
-    fn note(&mut self, start: usize, name: Range<usize>, value: Range<usize>) {
+    fn add(&mut self, start: usize, name: Range<usize>, value: Range<usize>) {
         let place = |range: Range<usize>| {
             Some(u32::try_from(range.start - start).ok()?..u32::try_from(range.end - start).ok()?)
         };
@@ -78,7 +78,7 @@ impl Index {
 
     /// Of a text, in one pass; empty where that is no object.
     pub fn of(text: &str) -> Index {
-        let mut reader = Reader::trusting(text, 0);
+        let mut reader = JsonScanner::trusting(text, 0);
         match reader.object() {
             Ok((_, index)) if reader.end().is_ok() => index,
             _ => Index::default(),
@@ -87,39 +87,39 @@ impl Index {
 }
 
 /// The name of a member with its quotes, and whether it has escapes; `None` once the object is over.
-type Name<'a> = Option<(&'a str, bool)>;
+type MemberName<'a> = Option<(&'a str, bool)>;
 
 /// Goes through a text, value by value. Whether it checks the text is part of its type, so that neither pays for the other.
 #[derive(Debug)]
-pub struct Reader<'a, const CHECKED: bool> {
+pub struct JsonScanner<'a, const CHECKED: bool> {
     text: &'a str,
     /// The next byte to look at.
     pub at: usize,
     /// Objects and arrays that were entered and are not over.
     depth: usize,
     /// Nesting that is followed.
-    most: usize,
+    max_depth: usize,
     /// Closing brackets of what is open inside a value that is being checked. It is kept from value to value for its memory.
     open: Vec<u8>,
 }
 
-impl<'a> Reader<'a, true> {
+impl<'a> JsonScanner<'a, true> {
     /// At the first value of a text that is read for the first time. Arrays and objects may be nested `most` levels deep.
-    pub fn checking(text: &'a str, most: usize) -> Self {
-        let mut reader = Reader { text, at: 0, depth: 0, most, open: Vec::new() };
+    pub fn checking(text: &'a str, max_depth: usize) -> Self {
+        let mut reader = JsonScanner { text, at: 0, depth: 0, max_depth, open: Vec::new() };
         reader.blanks();
         reader
     }
 }
 
-impl<'a> Reader<'a, false> {
+impl<'a> JsonScanner<'a, false> {
     /// At the byte `at` of a text that was checked before.
     pub fn trusting(text: &'a str, at: usize) -> Self {
-        Reader { text, at, depth: 0, most: usize::MAX, open: Vec::new() }
+        JsonScanner { text, at, depth: 0, max_depth: usize::MAX, open: Vec::new() }
     }
 }
 
-impl<'a, const CHECKED: bool> Reader<'a, CHECKED> {
+impl<'a, const CHECKED: bool> JsonScanner<'a, CHECKED> {
     fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
@@ -140,14 +140,14 @@ impl<'a, const CHECKED: bool> Reader<'a, CHECKED> {
     }
 
     /// The kind of the value that comes next; `None` where none begins.
-    pub fn kind(&self) -> Option<Kind> {
+    pub fn kind(&self) -> Option<JsonType> {
         match self.peek()? {
-            b'{' => Some(Kind::Object),
-            b'[' => Some(Kind::Array),
-            b'"' => Some(Kind::String),
-            b'-' | b'0'..=b'9' => Some(Kind::Number),
-            b't' | b'f' => Some(Kind::Boolean),
-            b'n' => Some(Kind::Null),
+            b'{' => Some(JsonType::Object),
+            b'[' => Some(JsonType::Array),
+            b'"' => Some(JsonType::String),
+            b'-' | b'0'..=b'9' => Some(JsonType::Number),
+            b't' | b'f' => Some(JsonType::Boolean),
+            b'n' => Some(JsonType::Null),
             _ => None,
         }
     }
@@ -156,11 +156,11 @@ impl<'a, const CHECKED: bool> Reader<'a, CHECKED> {
     pub fn enter(&mut self, bracket: u8) -> Result<(), Stop> {
         self.expect(bracket)?;
         self.depth += 1;
-        if self.depth > self.most { Err(Stop::TooDeep) } else { Ok(()) }
+        if self.depth > self.max_depth { Err(Stop::TooDeep) } else { Ok(()) }
     }
 
     /// The name of the next member of the object that was entered last. Its value follows. Behind the last one the object is left.
-    pub fn name(&mut self) -> Result<Name<'a>, Stop> {
+    pub fn name(&mut self) -> Result<MemberName<'a>, Stop> {
         if !self.next(b'}')? {
             return Ok(None);
         }
@@ -211,7 +211,7 @@ impl<'a, const CHECKED: bool> Reader<'a, CHECKED> {
         while let Some((name, _)) = self.name()? {
             let end = name.as_ptr() as usize - self.text.as_ptr() as usize + name.len();
             let value = self.value()?;
-            index.note(start, end - name.len()..end, value);
+            index.add(start, end - name.len()..end, value);
         }
         Ok((start..self.at, index))
     }
@@ -308,7 +308,7 @@ impl<'a, const CHECKED: bool> Reader<'a, CHECKED> {
                 Some(b'[') => b']',
                 _ => return Err(Stop::NotJson),
             };
-            if self.depth + self.open.len() >= self.most {
+            if self.depth + self.open.len() >= self.max_depth {
                 return Err(Stop::TooDeep);
             }
             self.at += 1;
@@ -372,7 +372,7 @@ impl<'a, const CHECKED: bool> Reader<'a, CHECKED> {
         }
         let mut escaped = false;
         loop {
-            self.at = special(bytes, self.at).ok_or(Stop::NotJson)?;
+            self.at = quote_escape_or_control(bytes, self.at).ok_or(Stop::NotJson)?;
             match bytes[self.at] {
                 b'"' => {
                     self.at += 1;

@@ -1,6 +1,6 @@
 //! The body of the fuzz target.
 
-use super::{Envelope, Fault, Parsed, parse};
+use super::{Envelope, InvalidText, ParsedText, parse};
 use crate::capture::Limits;
 
 /// Reads any bytes and holds the laws: serde_json's own reader agrees on what is JSON; every range lies in the text and
@@ -15,8 +15,8 @@ pub fn fuzz_jsonrpc(data: &[u8]) {
     const BATCH: usize = 8;
     let parsed = parse(data, json_depth, BATCH);
     match &parsed {
-        Parsed::Single(envelope) => check_envelope(data, envelope),
-        Parsed::Batch(members) => {
+        ParsedText::Single(envelope) => check_envelope(data, envelope),
+        ParsedText::Batch(members) => {
             assert!(members.len() <= BATCH + 1, "the batch is bounded");
             let mut end = 0;
             for (index, (range, member)) in members.iter().enumerate() {
@@ -24,24 +24,24 @@ pub fn fuzz_jsonrpc(data: &[u8]) {
                 end = range.end;
                 let text = &data[range.clone()];
                 match (member, parse(text, json_depth, BATCH)) {
-                    (Ok(envelope), Parsed::Single(alone)) => {
+                    (Ok(envelope), ParsedText::Single(alone)) => {
                         assert_eq!(envelope, &alone);
                         check_envelope(text, envelope);
                     }
-                    (Err(fault), Parsed::Invalid(alone)) if index < BATCH => assert_eq!(fault, &alone),
-                    (Err(Fault::NotAMessage), _) => {}
+                    (Err(fault), ParsedText::Invalid(alone)) if index < BATCH => assert_eq!(fault, &alone),
+                    (Err(InvalidText::NotAMessage), _) => {}
                     (member, alone) => panic!("{member:?} in its batch, {alone:?} alone"),
                 }
             }
         }
-        Parsed::Invalid(Fault::NotUtf8(offset)) => {
+        ParsedText::Invalid(InvalidText::NotUtf8(offset)) => {
             assert!(std::str::from_utf8(&data[..*offset]).is_ok() && std::str::from_utf8(data).is_err());
         }
-        Parsed::Invalid(Fault::NotJson(offset, _)) => {
+        ParsedText::Invalid(InvalidText::NotJson(offset, _)) => {
             assert!(*offset <= data.len());
             assert!(serde_json::from_slice::<serde_json::Value>(data).is_err());
         }
-        Parsed::Invalid(Fault::TooDeep | Fault::NotAMessage) => {}
+        ParsedText::Invalid(InvalidText::TooDeep | InvalidText::NotAMessage) => {}
     }
     let mut spaced = b"\r\n\t ".to_vec();
     let blanks = spaced.len();
@@ -71,23 +71,23 @@ fn check_envelope(text: &[u8], envelope: &Envelope) {
 
 /// The same with `blanks` taken off every offset. The place of a fault in the JSON is dropped: where the text just ends, it is
 /// behind the blanks at the end.
-fn without_offsets(parsed: Parsed, blanks: usize) -> Parsed {
+fn without_offsets(parsed: ParsedText, blanks: usize) -> ParsedText {
     match parsed {
-        Parsed::Single(mut envelope) => {
+        ParsedText::Single(mut envelope) => {
             let Envelope { jsonrpc, id, method, params, result, error, .. } = &mut envelope;
             for range in [jsonrpc, id, method, params, result, error].into_iter().flatten() {
                 *range = range.start - blanks..range.end - blanks;
             }
-            Parsed::Single(envelope)
+            ParsedText::Single(envelope)
         }
-        Parsed::Batch(mut members) => {
+        ParsedText::Batch(mut members) => {
             for (range, _) in &mut members {
                 *range = range.start - blanks..range.end - blanks;
             }
-            Parsed::Batch(members)
+            ParsedText::Batch(members)
         }
-        Parsed::Invalid(Fault::NotJson(..)) => Parsed::Invalid(Fault::NotJson(0, String::new())),
-        Parsed::Invalid(Fault::NotUtf8(offset)) => Parsed::Invalid(Fault::NotUtf8(offset - blanks)),
-        fault @ Parsed::Invalid(_) => fault,
+        ParsedText::Invalid(InvalidText::NotJson(..)) => ParsedText::Invalid(InvalidText::NotJson(0, String::new())),
+        ParsedText::Invalid(InvalidText::NotUtf8(offset)) => ParsedText::Invalid(InvalidText::NotUtf8(offset - blanks)),
+        fault @ ParsedText::Invalid(_) => fault,
     }
 }

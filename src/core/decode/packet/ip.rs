@@ -7,11 +7,11 @@ use etherparse::{
     ip_number,
 };
 
-use super::view::{Kind, Trace, View};
+use super::view::{HeaderKind, HeaderObserver, View};
 
 /// Who sends to whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ends {
+pub(super) struct IpAddresses {
     pub source: IpAddr,
     pub destination: IpAddr,
 }
@@ -19,7 +19,7 @@ pub(super) struct Ends {
 /// A whole IP datagram: its payload, behind all headers of IP.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Datagram<'a> {
-    pub ends: Ends,
+    pub addresses: IpAddresses,
     pub protocol: IpNumber,
     pub payload: View<'a>,
 }
@@ -27,7 +27,7 @@ pub(super) struct Datagram<'a> {
 /// A fragment of one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fragment<'a> {
-    pub ends: Ends,
+    pub addresses: IpAddresses,
     /// What the payload of the first fragment begins with.
     pub protocol: IpNumber,
     pub identification: u32,
@@ -40,24 +40,24 @@ pub(super) struct Fragment<'a> {
 
 /// What an IP packet carries.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Carried<'a> {
+pub(super) enum IpPayload<'a> {
     Datagram(Datagram<'a>),
     Fragment(Fragment<'a>),
 }
 
 /// Reads the IP header at the start of `view`; its first nibble says which (the layer below may be wrong about it).
-pub(super) fn read<'a>(view: View<'a>, trace: &mut impl Trace) -> Result<Carried<'a>, &'static str> {
+pub(super) fn read<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -> Result<IpPayload<'a>, &'static str> {
     match view.rest().first().map(|byte| byte >> 4) {
-        Some(4) => ipv4(view, trace),
-        Some(6) => ipv6(view, trace),
+        Some(4) => ipv4(view, observer),
+        Some(6) => ipv6(view, observer),
         Some(_) => Err("unknown IP version"),
-        None => Err(view.short("truncated IP header", "malformed IP")),
+        None => Err(view.too_short("truncated IP header", "malformed IP")),
     }
 }
 
-fn ipv4<'a>(view: View<'a>, trace: &mut impl Trace) -> Result<Carried<'a>, &'static str> {
-    let header =
-        Ipv4HeaderSlice::from_slice(view.rest()).map_err(|_| view.short("truncated IP header", "malformed IPv4"))?;
+fn ipv4<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -> Result<IpPayload<'a>, &'static str> {
+    let header = Ipv4HeaderSlice::from_slice(view.rest())
+        .map_err(|_| view.too_short("truncated IP header", "malformed IPv4"))?;
     let length = header.slice().len();
     let view = match usize::from(header.total_len()) {
         // A kernel that leaves the cutting to the network card hands out packets without a length, the more so when they
@@ -70,12 +70,12 @@ fn ipv4<'a>(view: View<'a>, trace: &mut impl Trace) -> Result<Carried<'a>, &'sta
     if !options_are_sound(header.options()) {
         return Err("malformed IPv4");
     }
-    trace.header(Kind::Ipv4, &view, length);
-    let ends = Ends { source: header.source_addr().into(), destination: header.destination_addr().into() };
+    observer.header(HeaderKind::Ipv4, &view, length);
+    let addresses = IpAddresses { source: header.source_addr().into(), destination: header.destination_addr().into() };
     let (protocol, payload) = (header.protocol(), view.skip(length));
     if header.is_fragmenting_payload() {
-        return Ok(Carried::Fragment(Fragment {
-            ends,
+        return Ok(IpPayload::Fragment(Fragment {
+            addresses,
             protocol,
             identification: u32::from(header.identification()),
             offset: usize::from(header.fragments_offset().byte_offset()),
@@ -83,7 +83,7 @@ fn ipv4<'a>(view: View<'a>, trace: &mut impl Trace) -> Result<Carried<'a>, &'sta
             payload,
         }));
     }
-    extensions(Datagram { ends, protocol, payload }, trace)
+    extensions(Datagram { addresses, protocol, payload }, observer)
 }
 
 /// Whether every option fits, as a receiver checks before it accepts the packet: a packet that it drops must not put
@@ -105,18 +105,18 @@ fn options_are_sound(mut options: &[u8]) -> bool {
     }
 }
 
-fn ipv6<'a>(view: View<'a>, trace: &mut impl Trace) -> Result<Carried<'a>, &'static str> {
-    let header =
-        Ipv6HeaderSlice::from_slice(view.rest()).map_err(|_| view.short("truncated IP header", "malformed IPv6"))?;
+fn ipv6<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -> Result<IpPayload<'a>, &'static str> {
+    let header = Ipv6HeaderSlice::from_slice(view.rest())
+        .map_err(|_| view.too_short("truncated IP header", "malformed IPv6"))?;
     let length = header.slice().len();
     let view = match usize::from(header.payload_length()) {
         // A jumbogram (RFC 2675 section 3: "The Payload Length field ... must be set to zero") or a packet before TSO.
         0 => view,
         payload => view.limit(length + payload),
     };
-    trace.header(Kind::Ipv6, &view, length);
-    let ends = Ends { source: header.source_addr().into(), destination: header.destination_addr().into() };
-    extensions(Datagram { ends, protocol: header.next_header(), payload: view.skip(length) }, trace)
+    observer.header(HeaderKind::Ipv6, &view, length);
+    let addresses = IpAddresses { source: header.source_addr().into(), destination: header.destination_addr().into() };
+    extensions(Datagram { addresses, protocol: header.next_header(), payload: view.skip(length) }, observer)
 }
 
 /// Passes over extension headers (RFC 8200 section 4) and the authentication header (RFC 4302) up to the payload, or up
@@ -124,26 +124,29 @@ fn ipv6<'a>(view: View<'a>, trace: &mut impl Trace) -> Result<Carried<'a>, &'sta
 /// accept and attempt to process extension headers in any order." Each takes at least eight bytes, so this ends.
 ///
 /// etherparse's own iterator reads behind the slice after an extension header that is cut off, hence the loop.
-pub(super) fn extensions<'a>(datagram: Datagram<'a>, trace: &mut impl Trace) -> Result<Carried<'a>, &'static str> {
-    let Datagram { ends, mut protocol, payload: mut view } = datagram;
+pub(super) fn extensions<'a>(
+    datagram: Datagram<'a>,
+    observer: &mut impl HeaderObserver,
+) -> Result<IpPayload<'a>, &'static str> {
+    let Datagram { addresses, mut protocol, payload: mut view } = datagram;
     loop {
-        let short = || view.short("truncated IP header", "malformed IP extension header");
+        let too_short = || view.too_short("truncated IP header", "malformed IP extension header");
         let (next, length) = match protocol {
             ip_number::IPV6_HOP_BY_HOP | ip_number::IPV6_ROUTE | ip_number::IPV6_DEST_OPTIONS => {
-                let header = Ipv6RawExtHeaderSlice::from_slice(view.rest()).map_err(|_| short())?;
+                let header = Ipv6RawExtHeaderSlice::from_slice(view.rest()).map_err(|_| too_short())?;
                 (header.next_header(), header.slice().len())
             }
             ip_number::AUTH => {
-                let header = IpAuthHeaderSlice::from_slice(view.rest()).map_err(|_| short())?;
+                let header = IpAuthHeaderSlice::from_slice(view.rest()).map_err(|_| too_short())?;
                 (header.next_header(), header.slice().len())
             }
             ip_number::IPV6_FRAG => {
-                let header = Ipv6FragmentHeaderSlice::from_slice(view.rest()).map_err(|_| short())?;
+                let header = Ipv6FragmentHeaderSlice::from_slice(view.rest()).map_err(|_| too_short())?;
                 let length = header.slice().len();
-                trace.header(Kind::Fragment, &view, length);
+                observer.header(HeaderKind::Fragment, &view, length);
                 if header.is_fragmenting_payload() {
-                    return Ok(Carried::Fragment(Fragment {
-                        ends,
+                    return Ok(IpPayload::Fragment(Fragment {
+                        addresses,
                         protocol: header.next_header(),
                         identification: header.identification(),
                         offset: usize::from(header.fragment_offset().byte_offset()),
@@ -155,9 +158,9 @@ pub(super) fn extensions<'a>(datagram: Datagram<'a>, trace: &mut impl Trace) -> 
                 (protocol, view) = (header.next_header(), view.skip(length));
                 continue;
             }
-            _ => return Ok(Carried::Datagram(Datagram { ends, protocol, payload: view })),
+            _ => return Ok(IpPayload::Datagram(Datagram { addresses, protocol, payload: view })),
         };
-        trace.header(Kind::Extension(protocol.0), &view, length);
+        observer.header(HeaderKind::Extension(protocol.0), &view, length);
         (protocol, view) = (next, view.skip(length));
     }
 }

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use etherparse::{TcpSlice, UdpHeaderSlice, ip_number};
 
-use super::ip::{self, Carried, Datagram, Ends};
-use super::view::{Kind, Trace, View};
+use super::ip::{self, Datagram, IpAddresses, IpPayload};
+use super::view::{HeaderKind, HeaderObserver, View};
 use super::{link, tunnel};
 use crate::capture::{Packet, PacketRange};
 use crate::decode::quic;
@@ -14,7 +14,7 @@ use crate::decode::tcp::{Flags, Segment};
 
 /// How deep tunnels are followed. Networks nest them once or twice; the bound keeps a hostile packet of nothing but
 /// tunnel headers cheap.
-const TUNNELS: usize = 4;
+const MAX_TUNNELS: usize = 4;
 
 /// What a packet turned out to be.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub enum Decoded<'a> {
 }
 
 /// What stands in a datagram, tunnels taken off.
-pub(super) enum Found<'a> {
+pub(super) enum InnerPayload<'a> {
     Tcp(Tcp<'a>),
     Fragment(ip::Fragment<'a>),
     Other(Decoded<'a>),
@@ -43,19 +43,19 @@ pub(super) enum Found<'a> {
 
 /// A TCP segment and where its payload stands.
 pub(super) struct Tcp<'a> {
-    ends: Ends,
+    addresses: IpAddresses,
     header: TcpSlice<'a>,
     payload: View<'a>,
 }
 
 impl<'a> Tcp<'a> {
-    fn read(datagram: Datagram<'a>, trace: &mut impl Trace) -> Result<Tcp<'a>, &'static str> {
-        let Datagram { ends, payload: view, .. } = datagram;
+    fn read(datagram: Datagram<'a>, observer: &mut impl HeaderObserver) -> Result<Tcp<'a>, &'static str> {
+        let Datagram { addresses, payload: view, .. } = datagram;
         let header =
-            TcpSlice::from_slice(view.rest()).map_err(|_| view.short("truncated TCP header", "malformed TCP"))?;
+            TcpSlice::from_slice(view.rest()).map_err(|_| view.too_short("truncated TCP header", "malformed TCP"))?;
         let length = header.header_slice().len();
-        trace.header(Kind::Tcp, &view, length);
-        Ok(Tcp { ends, header, payload: view.skip(length) })
+        observer.header(HeaderKind::Tcp, &view, length);
+        Ok(Tcp { addresses, header, payload: view.skip(length) })
     }
 
     /// The captured payload, in the bytes that were decoded.
@@ -68,8 +68,8 @@ impl<'a> Tcp<'a> {
         Segment {
             time: packet.time,
             packet: packet.number,
-            source: SocketAddr::new(self.ends.source, self.header.source_port()),
-            destination: SocketAddr::new(self.ends.destination, self.header.destination_port()),
+            source: SocketAddr::new(self.addresses.source, self.header.source_port()),
+            destination: SocketAddr::new(self.addresses.destination, self.header.destination_port()),
             sequence: self.header.sequence_number(),
             acknowledgment: self.header.acknowledgment_number(),
             flags: flags(&self.header),
@@ -89,27 +89,33 @@ fn flags(header: &TcpSlice<'_>) -> Flags {
 }
 
 /// Takes off the link layer and the outermost IP header.
-pub(super) fn unwrap<'a>(packet: &Packet<'a>, trace: &mut impl Trace) -> Result<Carried<'a>, &'static str> {
+pub(super) fn strip_link_layer<'a>(
+    packet: &Packet<'a>,
+    observer: &mut impl HeaderObserver,
+) -> Result<IpPayload<'a>, &'static str> {
     // Some writers note fewer bytes on the wire than they captured.
     let end = packet.data.len().max(packet.original_length as usize);
-    let view = link::network(packet.link, View { bytes: packet.data, start: 0, end }, trace)?;
-    ip::read(view, trace)
+    let view = link::network(packet.link, View { bytes: packet.data, start: 0, end }, observer)?;
+    ip::read(view, observer)
 }
 
 /// Decodes what an IP packet carries, through tunnels.
-pub(super) fn decode<'a>(mut carried: Carried<'a>, trace: &mut impl Trace) -> Result<Found<'a>, &'static str> {
-    for _ in 0..=TUNNELS {
-        let datagram = match carried {
-            Carried::Datagram(datagram) => datagram,
-            Carried::Fragment(fragment) => return Ok(Found::Fragment(fragment)),
+pub(super) fn find_payload<'a>(
+    mut payload_of_ip: IpPayload<'a>,
+    observer: &mut impl HeaderObserver,
+) -> Result<InnerPayload<'a>, &'static str> {
+    for _ in 0..=MAX_TUNNELS {
+        let datagram = match payload_of_ip {
+            IpPayload::Datagram(datagram) => datagram,
+            IpPayload::Fragment(fragment) => return Ok(InnerPayload::Fragment(fragment)),
         };
         let inside = match datagram.protocol {
-            ip_number::TCP => return Tcp::read(datagram, trace).map(Found::Tcp),
-            ip_number::UDP => match udp(&datagram, trace)? {
-                Udp::Payload(decoded) => return Ok(Found::Other(decoded)),
-                Udp::Tunnel(view) => view,
+            ip_number::TCP => return Tcp::read(datagram, observer).map(InnerPayload::Tcp),
+            ip_number::UDP => match udp(&datagram, observer)? {
+                UdpContent::Final(decoded) => return Ok(InnerPayload::Other(decoded)),
+                UdpContent::Tunnel(view) => view,
             },
-            ip_number::GRE => tunnel::gre(datagram.payload, trace)?,
+            ip_number::GRE => tunnel::gre(datagram.payload, observer)?,
             // RFC 2003 and RFC 4213: the payload is an IP packet.
             ip_number::IPV4 | ip_number::IPV6 => datagram.payload,
             ip_number::ICMP => return Err("ICMP"),
@@ -119,26 +125,26 @@ pub(super) fn decode<'a>(mut carried: Carried<'a>, trace: &mut impl Trace) -> Re
             ip_number::ENCAP_SEC => return Err("ESP"),
             _ => return Err("other IP protocol"),
         };
-        carried = ip::read(inside, trace)?;
+        payload_of_ip = ip::read(inside, observer)?;
     }
     Err("too many tunnels")
 }
 
 /// What a UDP datagram carries that is of interest.
-enum Udp<'a> {
-    Payload(Decoded<'a>),
+enum UdpContent<'a> {
+    Final(Decoded<'a>),
     Tunnel(View<'a>),
 }
 
-fn udp<'a>(datagram: &Datagram<'a>, trace: &mut impl Trace) -> Result<Udp<'a>, &'static str> {
+fn udp<'a>(datagram: &Datagram<'a>, observer: &mut impl HeaderObserver) -> Result<UdpContent<'a>, &'static str> {
     const DNS: u16 = 53;
     const MULTICAST_DNS: u16 = 5_353;
     const HTTPS: u16 = 443;
-    let Datagram { ends, payload: view, .. } = *datagram;
+    let Datagram { addresses, payload: view, .. } = *datagram;
     let header =
-        UdpHeaderSlice::from_slice(view.rest()).map_err(|_| view.short("truncated UDP header", "malformed UDP"))?;
+        UdpHeaderSlice::from_slice(view.rest()).map_err(|_| view.too_short("truncated UDP header", "malformed UDP"))?;
     let size = header.slice().len();
-    trace.header(Kind::Udp, &view, size);
+    observer.header(HeaderKind::Udp, &view, size);
     let payload = match usize::from(header.length()) {
         // A jumbogram (RFC 2675 section 4), or a datagram before the network card cut it.
         0 => view,
@@ -147,13 +153,13 @@ fn udp<'a>(datagram: &Datagram<'a>, trace: &mut impl Trace) -> Result<Udp<'a>, &
     }
     .skip(size);
     match (header.source_port(), header.destination_port()) {
-        (DNS | MULTICAST_DNS, _) | (_, DNS | MULTICAST_DNS) => Ok(Udp::Payload(Decoded::Dns(payload.rest()))),
-        (_, tunnel::VXLAN_PORT) => tunnel::vxlan(payload, trace).map(Udp::Tunnel),
-        (_, tunnel::GENEVE_PORT) => tunnel::geneve(payload, trace).map(Udp::Tunnel),
+        (DNS | MULTICAST_DNS, _) | (_, DNS | MULTICAST_DNS) => Ok(UdpContent::Final(Decoded::Dns(payload.rest()))),
+        (_, tunnel::VXLAN_PORT) => tunnel::vxlan(payload, observer).map(UdpContent::Tunnel),
+        (_, tunnel::GENEVE_PORT) => tunnel::geneve(payload, observer).map(UdpContent::Tunnel),
         (source, destination) if let Some(version) = quic::version(payload.rest()) => {
             let (source, destination) =
-                (SocketAddr::new(ends.source, source), SocketAddr::new(ends.destination, destination));
-            Ok(Udp::Payload(Decoded::Quic(source, destination, version)))
+                (SocketAddr::new(addresses.source, source), SocketAddr::new(addresses.destination, destination));
+            Ok(UdpContent::Final(Decoded::Quic(source, destination, version)))
         }
         // RFC 9000 section 17: in every packet of this version the fixed bit is set.
         (HTTPS, _) | (_, HTTPS) if payload.rest().first().is_some_and(|first| first & 0x40 != 0) => Err("QUIC"),

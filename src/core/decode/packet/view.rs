@@ -47,14 +47,14 @@ impl<'a> View<'a> {
     }
 
     /// Why a header did not fit: the snap length, or a length field that is wrong.
-    pub fn short(&self, truncated: &'static str, malformed: &'static str) -> &'static str {
+    pub fn too_short(&self, truncated: &'static str, malformed: &'static str) -> &'static str {
         if self.missing() > 0 { truncated } else { malformed }
     }
 }
 
 /// Every header that the decoder knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum HeaderKind {
     Ethernet,
     /// IEEE 802.2 LLC with SNAP.
     Snap,
@@ -80,11 +80,11 @@ pub(super) enum Kind {
 /// Is told of each header on the way down, from the outside in: bytes `start..end` of what is decoded.
 ///
 /// One walk serves both uses: the fast path takes `()` and pays nothing, the layer view collects.
-pub(super) trait Trace {
+pub(super) trait HeaderObserver {
     /// A header of `length` bytes stands at the start of `view`.
-    fn header(&mut self, kind: Kind, view: &View<'_>, length: usize);
+    fn header(&mut self, kind: HeaderKind, view: &View<'_>, length: usize);
 }
 
-impl Trace for () {
-    fn header(&mut self, _: Kind, _: &View<'_>, _: usize) {}
+impl HeaderObserver for () {
+    fn header(&mut self, _: HeaderKind, _: &View<'_>, _: usize) {}
 }

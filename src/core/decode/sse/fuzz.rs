@@ -44,7 +44,7 @@ pub fn fuzz_sse(data: &[u8]) {
         decoder.push(Piece::Gap(gap), &mut sink);
         for piece in data[at..].chunks(size) {
             decoder.push(Piece::Data(piece), &mut sink);
-            assert!(decoder.held.len() + decoder.event.data.len() <= 2 * limits.message);
+            assert!(decoder.line_buffer.len() + decoder.event.data.len() <= 2 * limits.message);
         }
         decoder.push(Piece::End(Ending::Finished), &mut sink);
         seen

@@ -4,8 +4,8 @@ use std::fmt;
 
 use ring::digest;
 
-use super::layer::{Layer, Options};
-use super::suspect::{self, Suspect};
+use super::context::{StackContext, StackOptions};
+use super::secret_scan::{self, SecretScan};
 use super::unit::{ServerSent, Text, TextCarrier, Unit};
 use crate::capture::{Limits, Origin, Span, StreamId, Time};
 use crate::decode::coding::{self, Coding};
@@ -16,7 +16,7 @@ use crate::decode::stream::StreamKind;
 use crate::decode::{Anomaly, Direction, Ending, Piece, jsonrpc};
 
 /// What became of a body.
-pub(super) struct End {
+pub(super) struct BodyEnd {
     /// Bytes as decoded.
     pub bytes: u64,
     /// Their hash, where asked for.
@@ -29,23 +29,23 @@ pub(super) struct Body {
     coding: Option<Coding>,
     /// The stream of the content as sent, and of the decoded content; the same where there is no coding.
     streams: Option<(StreamId, StreamId)>,
-    content: Content,
+    kind: BodyKind,
     /// The head was not seen: content may be the end of something else, and tells what it is only where it is certainly JSON-RPC.
-    is_torn: bool,
+    head_unseen: bool,
     hash: Option<Hash>,
     /// For a store, while secrets may stand in it.
-    suspect: Option<Box<Suspect>>,
+    secret_scan: Option<Box<SecretScan>>,
     /// Bytes as decoded.
     bytes: u64,
     /// Time of the last byte.
     time: Time,
     /// Offset in the connection's stream below which nothing of this body is needed any more.
-    pub(super) floor: Option<u64>,
+    pub(super) needed_from: Option<u64>,
 }
 
 /// What the bytes are collected for.
 #[derive(Debug)]
-enum Content {
+enum BodyKind {
     /// No MCP: counted only.
     Ignored,
     /// The type does not tell: the first byte will. It is not known where the head was not seen, or where header fields of HTTP/2 refer to what passed
@@ -67,14 +67,19 @@ impl fmt::Debug for Hash {
 }
 
 /// Whether an event is one. What may be the end of one is where its data are JSON-RPC, or where it is the first of a stream of HTTP+SSE.
-fn is_event(event: &Event<'_>, limits: &Limits) -> bool {
+fn is_whole_event(event: &Event<'_>, limits: &Limits) -> bool {
     let certain = |data| jsonrpc::is_certain(data, limits.json_depth, limits.batch);
     event.is_certain || event.kind == Some("endpoint") || event.data.is_some_and(certain)
 }
 
 impl Body {
     /// By the head. An unknown coding is odd; the body is then kept as sent.
-    pub(super) fn new(direction: Direction, head: &Head, limits: Limits, options: Options) -> (Body, Option<Anomaly>) {
+    pub(super) fn new(
+        direction: Direction,
+        head: &Head,
+        limits: Limits,
+        options: StackOptions,
+    ) -> (Body, Option<Anomaly>) {
         let (coding, anomaly) =
             match coding::names(head.list("content-encoding"), head.list("transfer-encoding").as_deref())
                 .map(|names| Coding::new(&names, limits))
@@ -83,228 +88,246 @@ impl Body {
                 Some(Ok(coding)) => (coding, None),
                 Some(Err(anomaly)) => (None, Some(anomaly)),
             };
-        let content = match head.media_type().as_deref() {
-            _ if anomaly.is_some() => Content::Ignored,
+        let kind = match head.media_type().as_deref() {
+            _ if anomaly.is_some() => BodyKind::Ignored,
             Some("text/event-stream") if direction == Direction::ServerToClient => {
-                Content::Events(Box::new(Sse::new(limits)), None)
+                BodyKind::Events(Box::new(Sse::new(limits)), None)
             }
-            Some(json) if json == "application/json" || json.ends_with("+json") => Content::Json(Vec::new()),
+            Some(json) if json == "application/json" || json.ends_with("+json") => BodyKind::Json(Vec::new()),
             None | Some("text/plain" | "application/x-www-form-urlencoded" | "application/octet-stream") => {
-                Content::Undecided { unknown: head.is_unseen() || head.version == "2" && head.media_type().is_none() }
+                BodyKind::Undecided { unknown: head.is_unseen() || head.version == "2" && head.media_type().is_none() }
             }
-            Some(_) => Content::Ignored,
+            Some(_) => BodyKind::Ignored,
         };
-        let is_torn = head.is_unseen();
+        let head_unseen = head.is_unseen();
         let hash = options.hash.then(|| Hash(digest::Context::new(&digest::SHA256)));
         let masks = options.store && !options.keep_secrets;
-        let is_text = matches!(content, Content::Json(_) | Content::Undecided { .. });
-        let suspect = (masks && is_text).then(|| Box::new(Suspect::new(coding.is_some())));
-        let (streams, bytes, time, floor) = (None, 0, Time::default(), None);
-        (Body { direction, coding, streams, content, is_torn, hash, suspect, bytes, time, floor }, anomaly)
+        let is_text = matches!(kind, BodyKind::Json(_) | BodyKind::Undecided { .. });
+        let secret_scan = (masks && is_text).then(|| Box::new(SecretScan::new(coding.is_some())));
+        let (streams, bytes, time, needed_from) = (None, 0, Time::default(), None);
+        (Body { direction, coding, streams, kind, head_unseen, hash, secret_scan, bytes, time, needed_from }, anomaly)
     }
 
     /// Where in the connection's stream the bytes begin that may be secrets and were not said to be.
-    pub(super) fn suspected(&self) -> Option<u64> {
-        self.suspect.as_ref().and_then(|suspect| suspect.start())
+    pub(super) fn scanned_bytes(&self) -> Option<u64> {
+        self.secret_scan.as_ref().and_then(|secret_scan| secret_scan.start())
     }
 
     /// The next bytes of the content, at `below` of the connection's stream.
     pub(super) fn content(
         &mut self,
-        layer: &mut Layer<'_, '_>,
+        context: &mut StackContext<'_, '_>,
         number: ExchangeNumber,
         below: Span,
         bytes: &[u8],
         time: Time,
     ) {
         self.time = self.time.max(time);
-        if let (&Content::Undecided { unknown }, Some(first)) =
-            (&self.content, bytes.iter().find(|byte| !byte.is_ascii_whitespace()))
+        if let (&BodyKind::Undecided { unknown }, Some(first)) =
+            (&self.kind, bytes.iter().find(|byte| !byte.is_ascii_whitespace()))
         {
             let is_first = self.bytes == 0 && bytes.first() == Some(first);
-            self.content = match first {
+            self.kind = match first {
                 // A coded body shows its first byte only when decoded; such a body names its type.
-                _ if self.coding.is_some() => Content::Ignored,
-                b'{' | b'[' => Content::Json(Vec::new()),
+                _ if self.coding.is_some() => BodyKind::Ignored,
+                b'{' | b'[' => BodyKind::Json(Vec::new()),
                 // A comment, or one of the fields: data, event, id, retry.
                 b':' | b'd' | b'e' | b'i' | b'r'
                     if unknown && is_first && self.direction == Direction::ServerToClient =>
                 {
-                    let new = if self.is_torn { Sse::torn } else { Sse::new };
-                    Content::Events(Box::new(new(layer.shared.limits)), None)
+                    let new = if self.head_unseen { Sse::mid_stream } else { Sse::new };
+                    BodyKind::Events(Box::new(new(context.shared.limits)), None)
                 }
-                _ => Content::Ignored,
+                _ => BodyKind::Ignored,
             };
         }
-        if let Some(suspect) = &mut self.suspect {
-            let before = suspect.held();
-            suspect.sent(below.start..below.end);
+        if let Some(secret_scan) = &mut self.secret_scan {
+            let before = secret_scan.held();
+            secret_scan.sent(below.start..below.end);
             if self.coding.is_none() {
-                suspect.decoded(bytes);
+                secret_scan.decoded(bytes);
             }
-            layer.shared.suspected = layer.shared.suspected + suspect.held() - before;
+            context.shared.scanned_bytes = context.shared.scanned_bytes + secret_scan.held() - before;
         }
-        self.read(layer, number, below, bytes);
-        let is_stream = matches!(self.content, Content::Events(..));
-        let is_much = layer.shared.suspected > suspect::TOTAL;
-        if self.suspect.as_ref().is_some_and(|suspect| is_stream || is_much || suspect.is_too_much()) {
-            self.clear(layer);
+        self.decode(context, number, below, bytes);
+        let is_stream = matches!(self.kind, BodyKind::Events(..));
+        let is_much = context.shared.scanned_bytes > secret_scan::MAX_TOTAL;
+        if self.secret_scan.as_ref().is_some_and(|secret_scan| is_stream || is_much || secret_scan.is_too_much()) {
+            self.finish_secret_scan(context);
         }
     }
 
     /// The same, once it is known what they are.
-    fn read(&mut self, layer: &mut Layer<'_, '_>, number: ExchangeNumber, below: Span, bytes: &[u8]) {
-        if matches!(self.content, Content::Ignored) && self.coding.is_none() {
+    fn decode(&mut self, context: &mut StackContext<'_, '_>, number: ExchangeNumber, below: Span, bytes: &[u8]) {
+        if matches!(self.kind, BodyKind::Ignored) && self.coding.is_none() {
             return self.count(bytes);
         }
-        let (sent, decoded) = self.streams(layer, number);
-        let from = layer.shared.provenance.append(
+        let (sent, decoded) = self.open_streams(context, number);
+        let from = context.shared.provenance.append(
             sent,
             below.len(),
             Origin::Copied { stream: below.stream, offset: below.start },
         );
-        if self.floor.is_none() {
-            self.floor = Some(below.start);
+        if self.needed_from.is_none() {
+            self.needed_from = Some(below.start);
         }
         match self.coding.take() {
-            None => self.decoded(layer, number, decoded, Piece::Data(bytes)),
+            None => self.push_decoded(context, number, decoded, Piece::Data(bytes)),
             Some(mut coding) => {
                 let result = coding.push(bytes, &mut |bytes| {
-                    self.suspect_decoded(layer, bytes);
-                    layer.shared.provenance.append(decoded, bytes.len() as u64, Origin::Derived(from));
-                    self.decoded(layer, number, decoded, Piece::Data(bytes));
+                    self.scan_decoded(context, bytes);
+                    context.shared.provenance.append(decoded, bytes.len() as u64, Origin::Derived(from));
+                    self.push_decoded(context, number, decoded, Piece::Data(bytes));
                 });
                 match result {
                     Ok(()) => self.coding = Some(coding),
                     Err(anomaly) => {
-                        layer.anomaly(Some(self.direction), Some(number), Some(from), anomaly);
-                        self.uncoded(layer, number, from, [coding.undecoded(), bytes]);
+                        context.anomaly(Some(self.direction), Some(number), Some(from), anomaly);
+                        self.take_as_sent(context, number, from, [coding.undecoded(), bytes]);
                     }
                 }
             }
         }
-        self.settle(layer);
+        self.forget_unneeded(context);
     }
 
     /// The body is not what its coding says. Where nothing was decoded of it yet, it is taken as sent from its beginning: what was held, and
     /// what came now. Later, the rest is only counted.
-    fn uncoded(&mut self, layer: &mut Layer<'_, '_>, number: ExchangeNumber, from: Span, pieces: [&[u8]; 2]) {
+    fn take_as_sent(
+        &mut self,
+        context: &mut StackContext<'_, '_>,
+        number: ExchangeNumber,
+        from: Span,
+        pieces: [&[u8]; 2],
+    ) {
         if self.bytes == 0 && pieces[0].len() as u64 == from.start {
             if let Some((sent, decoded)) = self.streams {
-                layer.close(decoded);
+                context.close(decoded);
                 self.streams = Some((sent, sent));
             }
             for bytes in pieces {
-                self.suspect_decoded(layer, bytes);
-                self.decoded(layer, number, from.stream, Piece::Data(bytes));
+                self.scan_decoded(context, bytes);
+                self.push_decoded(context, number, from.stream, Piece::Data(bytes));
             }
         } else {
-            self.suspect_decoded(layer, pieces[1]);
-            self.ignore(layer);
+            self.scan_decoded(context, pieces[1]);
+            self.ignore(context);
             self.count(pieces[1]);
         }
     }
 
     /// Content that was never seen.
-    pub(super) fn gap(&mut self, layer: &mut Layer<'_, '_>, number: ExchangeNumber, length: Option<u64>, time: Time) {
+    pub(super) fn gap(
+        &mut self,
+        context: &mut StackContext<'_, '_>,
+        number: ExchangeNumber,
+        length: Option<u64>,
+        time: Time,
+    ) {
         self.time = self.time.max(time);
-        if let Some(suspect) = &mut self.suspect {
-            suspect.torn();
+        if let Some(secret_scan) = &mut self.secret_scan {
+            secret_scan.mark_torn();
         }
         // Loss that cannot be measured is still loss: one byte stands for it, or what follows would be joined to what was before.
         let length = length.unwrap_or(1);
-        if matches!(self.content, Content::Ignored) {
+        if matches!(self.kind, BodyKind::Ignored) {
             return;
         }
-        let (sent, decoded) = self.streams(layer, number);
-        layer.shared.provenance.append(sent, length, Origin::Missing);
+        let (sent, decoded) = self.open_streams(context, number);
+        context.shared.provenance.append(sent, length, Origin::Missing);
         if self.coding.take().is_some() {
             // Nothing behind the hole can be decoded.
-            return self.ignore(layer);
+            return self.ignore(context);
         }
-        match &self.content {
-            Content::Events(..) => self.decoded(layer, number, decoded, Piece::Gap(length)),
-            _ => self.ignore(layer),
+        match &self.kind {
+            BodyKind::Events(..) => self.push_decoded(context, number, decoded, Piece::Gap(length)),
+            _ => self.ignore(context),
         }
-        self.settle(layer);
+        self.forget_unneeded(context);
     }
 
     /// The body is over.
     pub(super) fn finish(
         mut self,
-        layer: &mut Layer<'_, '_>,
+        context: &mut StackContext<'_, '_>,
         number: ExchangeNumber,
         complete: bool,
         ending: Ending,
-    ) -> End {
+    ) -> BodyEnd {
         if let (Some(mut coding), Some((sent, _))) = (self.coding.take(), self.streams) {
-            let end = layer.shared.provenance.length(sent);
+            let end = context.shared.provenance.length(sent);
             let from = Span { stream: sent, start: end.saturating_sub(1), end };
             if let (Err(anomaly), true) = (coding.finish(), complete) {
-                layer.anomaly(Some(self.direction), Some(number), Some(from), anomaly);
+                context.anomaly(Some(self.direction), Some(number), Some(from), anomaly);
             }
         }
-        self.clear(layer);
-        let limits = layer.shared.limits;
+        self.finish_secret_scan(context);
+        let limits = context.shared.limits;
         let certain = |text: &[u8]| jsonrpc::is_certain(text, limits.json_depth, limits.batch);
         if let Some((_, decoded)) = self.streams {
-            match &mut self.content {
-                Content::Events(..) => self.decoded(layer, number, decoded, Piece::End(ending)),
-                Content::Json(text) if complete && !text.is_empty() && self.is_torn && !certain(text) => {}
-                Content::Json(text) if complete && !text.is_empty() => {
+            match &mut self.kind {
+                BodyKind::Events(..) => self.push_decoded(context, number, decoded, Piece::End(ending)),
+                BodyKind::Json(text) if complete && !text.is_empty() && self.head_unseen && !certain(text) => {}
+                BodyKind::Json(text) if complete && !text.is_empty() => {
                     let bytes = std::mem::take(text);
-                    layer.shared.collected -= bytes.len();
+                    context.shared.collected -= bytes.len();
                     let span = Span { stream: decoded, start: 0, end: bytes.len() as u64 };
                     let carrier = TextCarrier::Body(number);
-                    let (connection, direction, time) = (layer.id, self.direction, self.time);
-                    let provenance = &layer.shared.provenance;
+                    let (connection, direction, time) = (context.id, self.direction, self.time);
+                    let provenance = &context.shared.provenance;
                     let raw = bytes.into();
                     let text = Text { connection, direction, raw, span, provenance, time, carrier };
-                    (layer.sink)(Unit::Text(text, layer.connected));
+                    (context.sink)(Unit::Text(text, context.connected));
                 }
                 _ => {}
             }
         }
-        self.ignore(layer);
+        self.ignore(context);
         if let Some((sent, decoded)) = self.streams {
-            layer.close(decoded);
+            context.close(decoded);
             if sent != decoded {
-                layer.close(sent);
+                context.close(sent);
             }
         }
         let sha256 = self.hash.map(|hash| hash.0.finish().as_ref().try_into().expect("SHA-256 has 32 bytes"));
-        End { bytes: self.bytes, sha256 }
+        BodyEnd { bytes: self.bytes, sha256 }
     }
 
     /// Decoded bytes, or a gap or the end among them.
-    fn decoded(&mut self, layer: &mut Layer<'_, '_>, number: ExchangeNumber, stream: StreamId, piece: Piece<'_>) {
+    fn push_decoded(
+        &mut self,
+        context: &mut StackContext<'_, '_>,
+        number: ExchangeNumber,
+        stream: StreamId,
+        piece: Piece<'_>,
+    ) {
         if let Piece::Data(bytes) = piece {
             self.count(bytes);
         }
-        match (&mut self.content, piece) {
-            (Content::Json(text), Piece::Data(bytes)) => {
-                let collected = layer.shared.collected + bytes.len();
+        match (&mut self.kind, piece) {
+            (BodyKind::Json(text), Piece::Data(bytes)) => {
+                let collected = context.shared.collected + bytes.len();
                 let limit = match text.len() + bytes.len() {
-                    length if length > layer.shared.limits.message => Some("message"),
-                    _ if collected > layer.shared.limits.messages_total => Some("messages_total"),
+                    length if length > context.shared.limits.message => Some("message"),
+                    _ if collected > context.shared.limits.messages_total => Some("messages_total"),
                     _ => None,
                 };
                 if let Some(limit) = limit {
-                    return self.give_up(layer, number, stream, limit);
+                    return self.give_up(context, number, stream, limit);
                 }
-                layer.shared.collected = collected;
+                context.shared.collected = collected;
                 text.extend_from_slice(bytes);
             }
-            (Content::Events(sse, events), piece) => {
-                let events = *events.get_or_insert_with(|| layer.open(StreamKind::EventData(number)));
-                let (connection, direction, time) = (layer.id, self.direction, self.time);
+            (BodyKind::Events(sse, events), piece) => {
+                let events = *events.get_or_insert_with(|| context.open(StreamKind::EventData(number)));
+                let (connection, direction, time) = (context.id, self.direction, self.time);
                 let mut anomalies = Vec::new();
                 let held = sse.held();
-                let (provenance, connected) = (&mut layer.shared.provenance, &*layer.connected);
-                let sink = &mut *layer.sink;
-                let limits = layer.shared.limits;
+                let (provenance, connected) = (&mut context.shared.provenance, &*context.connected);
+                let sink = &mut *context.sink;
+                let limits = context.shared.limits;
                 sse.push(piece, &mut |event| match event {
-                    SseEvent::Event(event) if !is_event(&event, &limits) => {
+                    SseEvent::Event(event) if !is_whole_event(&event, &limits) => {
                         anomalies.push(Anomaly::Skipped { offset: event.start, length: event.end - event.start });
                     }
                     SseEvent::Event(event) => {
@@ -327,8 +350,8 @@ impl Body {
                     }
                     SseEvent::Anomaly(anomaly) => anomalies.push(anomaly),
                 });
-                layer.shared.collected = layer.shared.collected - held + sse.held();
-                let is_too_much = layer.shared.collected > layer.shared.limits.messages_total;
+                context.shared.collected = context.shared.collected - held + sse.held();
+                let is_too_much = context.shared.collected > context.shared.limits.messages_total;
                 for anomaly in anomalies {
                     let span = match anomaly {
                         Anomaly::Skipped { offset, length } => {
@@ -336,10 +359,10 @@ impl Body {
                         }
                         _ => None,
                     };
-                    layer.anomaly(Some(direction), Some(number), span, anomaly);
+                    context.anomaly(Some(direction), Some(number), span, anomaly);
                 }
                 if is_too_much {
-                    self.give_up(layer, number, stream, "messages_total");
+                    self.give_up(context, number, stream, "messages_total");
                 }
             }
             _ => {}
@@ -347,83 +370,89 @@ impl Body {
     }
 
     /// Forgets what no open event needs.
-    fn settle(&mut self, layer: &mut Layer<'_, '_>) {
+    fn forget_unneeded(&mut self, context: &mut StackContext<'_, '_>) {
         let Some((sent, decoded)) = self.streams else { return };
-        let (low, events) = match &self.content {
-            Content::Events(sse, events) => (sse.low_water(), *events),
+        let (low, events) = match &self.kind {
+            BodyKind::Events(sse, events) => (sse.low_water(), *events),
             // Nobody will ask where the bytes of a body came from that is only counted.
-            Content::Ignored => {
-                self.floor = None;
-                layer.forget(decoded, u64::MAX);
-                return layer.forget(sent, u64::MAX);
+            BodyKind::Ignored => {
+                self.needed_from = None;
+                context.forget(decoded, u64::MAX);
+                return context.forget(sent, u64::MAX);
             }
-            Content::Undecided { .. } | Content::Json(_) => return,
+            BodyKind::Undecided { .. } | BodyKind::Json(_) => return,
         };
         if let Some(events) = events {
-            let end = layer.shared.provenance.length(events);
-            layer.forget(events, end);
+            let end = context.shared.provenance.length(events);
+            context.forget(events, end);
         }
         // The connection's stream is needed from where the event that is open began.
-        let open = layer.shared.provenance.parents(Span { stream: decoded, start: low, end: low + 1 }).next();
-        self.floor = match open.map(|part| part.origin) {
+        let open = context.shared.provenance.parents(Span { stream: decoded, start: low, end: low + 1 }).next();
+        self.needed_from = match open.map(|part| part.origin) {
             Some(Origin::Copied { offset, .. }) => Some(offset),
             Some(Origin::Derived(from)) => {
-                let below = layer.shared.provenance.parents(from).next();
+                let below = context.shared.provenance.parents(from).next();
                 below.and_then(|part| if let Origin::Copied { offset, .. } = part.origin { Some(offset) } else { None })
             }
             _ => None,
         };
         let sent_low = match open.map(|part| part.origin) {
             Some(Origin::Derived(from)) => from.start,
-            _ => layer.shared.provenance.length(sent),
+            _ => context.shared.provenance.length(sent),
         };
-        layer.forget(decoded, low);
+        context.forget(decoded, low);
         if sent != decoded {
-            layer.forget(sent, sent_low);
+            context.forget(sent, sent_low);
         }
     }
 
     /// Bytes that a coding hid.
-    fn suspect_decoded(&mut self, layer: &mut Layer<'_, '_>, bytes: &[u8]) {
-        if let Some(suspect) = &mut self.suspect {
-            let before = suspect.held();
-            suspect.decoded(bytes);
-            layer.shared.suspected = layer.shared.suspected + suspect.held() - before;
+    fn scan_decoded(&mut self, context: &mut StackContext<'_, '_>, bytes: &[u8]) {
+        if let Some(secret_scan) = &mut self.secret_scan {
+            let before = secret_scan.held();
+            secret_scan.decoded(bytes);
+            context.shared.scanned_bytes = context.shared.scanned_bytes + secret_scan.held() - before;
         }
     }
 
     /// The body is over, or is no longer looked at for secrets: those that were found are said. Events carry messages.
-    fn clear(&mut self, layer: &mut Layer<'_, '_>) {
-        let Some(suspect) = self.suspect.take() else { return };
-        layer.shared.suspected -= suspect.held();
-        if let Content::Events(..) = self.content {
+    fn finish_secret_scan(&mut self, context: &mut StackContext<'_, '_>) {
+        let Some(secret_scan) = self.secret_scan.take() else { return };
+        context.shared.scanned_bytes -= secret_scan.held();
+        if let BodyKind::Events(..) = self.kind {
             return;
         }
-        let side = layer.connected.sender(self.direction);
-        for secret in suspect.secrets() {
-            (layer.sink)(Unit::Secret(layer.id, side, secret, MASK));
+        let side = context.connected.sender(self.direction);
+        for secret in secret_scan.secrets() {
+            (context.sink)(Unit::Secret(context.id, side, secret, MASK));
         }
     }
 
     /// A limit is reached: nothing more is collected of this body.
-    fn give_up(&mut self, layer: &mut Layer<'_, '_>, number: ExchangeNumber, stream: StreamId, limit: &'static str) {
-        let offset = layer.shared.provenance.length(stream);
-        self.ignore(layer);
+    fn give_up(
+        &mut self,
+        context: &mut StackContext<'_, '_>,
+        number: ExchangeNumber,
+        stream: StreamId,
+        limit: &'static str,
+    ) {
+        let offset = context.shared.provenance.length(stream);
+        self.ignore(context);
         let anomaly = Anomaly::LimitReached { limit, offset };
-        layer.anomaly(Some(self.direction), Some(number), None, anomaly);
+        context.anomaly(Some(self.direction), Some(number), None, anomaly);
     }
 
     /// Gives back what was collected; from here on the body is only counted.
-    fn ignore(&mut self, layer: &mut Layer<'_, '_>) {
-        match std::mem::replace(&mut self.content, Content::Ignored) {
-            Content::Json(text) => layer.shared.collected -= text.len(),
-            Content::Events(sse, events) => {
-                layer.shared.collected -= sse.held();
-                events.into_iter().for_each(|events| layer.close(events));
+    fn ignore(&mut self, context: &mut StackContext<'_, '_>) {
+        match std::mem::replace(&mut self.kind, BodyKind::Ignored) {
+            BodyKind::Json(text) => context.shared.collected -= text.len(),
+            BodyKind::Events(sse, events) => {
+                context.shared.collected -= sse.held();
+                events.into_iter().for_each(|events| context.close(events));
             }
-            Content::Ignored | Content::Undecided { .. } => {}
+            BodyKind::Ignored | BodyKind::Undecided { .. } => {}
         }
-        self.floor = None;
+        self.needed_from = None;
     }
 
     fn count(&mut self, bytes: &[u8]) {
@@ -434,11 +463,11 @@ impl Body {
     }
 
     /// The streams of this body, opened with its first byte.
-    fn streams(&mut self, layer: &mut Layer<'_, '_>, number: ExchangeNumber) -> (StreamId, StreamId) {
+    fn open_streams(&mut self, context: &mut StackContext<'_, '_>, number: ExchangeNumber) -> (StreamId, StreamId) {
         *self.streams.get_or_insert_with(|| {
-            let sent = layer.open(StreamKind::Body(number, self.direction));
+            let sent = context.open(StreamKind::Body(number, self.direction));
             let decoded = match self.coding {
-                Some(_) => layer.open(StreamKind::Decoded(number, self.direction)),
+                Some(_) => context.open(StreamKind::Decoded(number, self.direction)),
                 None => sent,
             };
             (sent, decoded)

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
+use super::context::StackContext;
 use super::http::{HttpStack, Tunnel, Version};
-use super::layer::Layer;
 use super::tls::TlsStack;
 use super::unit::Unit;
 use crate::capture::{Span, StreamId, Time};
@@ -34,248 +34,266 @@ pub(super) struct Channel {
 #[derive(Debug)]
 enum Protocol {
     /// Not recognised yet.
-    Unknown([Unknown; 2]),
+    Unrecognised([Unrecognised; 2]),
     Http(Box<HttpStack>),
     Tls(Box<TlsStack>),
 }
 
 /// One side of a connection on which nothing was recognised yet.
 #[derive(Debug, Default)]
-struct Unknown {
+struct Unrecognised {
     /// Where it begins: 0, or behind what made the connection a tunnel.
     begin: u64,
     /// Bytes passed over: nothing known begins in them.
-    at: u64,
+    passed_to: u64,
     /// Bytes behind them that are too few to tell; fewer than [`SNIFFED`].
-    held: Vec<u8>,
+    undecided: Vec<u8>,
     /// When the first of those came.
-    since: Time,
+    undecided_since: Time,
 }
 
-impl Unknown {
+impl Unrecognised {
     fn pass(&mut self, length: u64) {
-        self.at += self.held.len() as u64 + length;
-        self.held.clear();
+        self.passed_to += self.undecided.len() as u64 + length;
+        self.undecided.clear();
     }
 }
 
 impl Channel {
     /// `kind` says what its streams are.
     pub(super) fn new(kind: fn(Side) -> StreamKind) -> Channel {
-        Channel { streams: [None; 2], kind, protocol: Protocol::Unknown(Default::default()), tunnels: 0 }
+        Channel { streams: [None; 2], kind, protocol: Protocol::Unrecognised(Default::default()), tunnels: 0 }
     }
 
     /// The stream of one side, opened when first asked for.
-    pub(super) fn stream(&mut self, layer: &mut Layer<'_, '_>, side: Side) -> StreamId {
-        *self.streams[side.index()].get_or_insert_with(|| layer.open((self.kind)(side)))
+    pub(super) fn stream(&mut self, context: &mut StackContext<'_, '_>, side: Side) -> StreamId {
+        *self.streams[side.index()].get_or_insert_with(|| context.open((self.kind)(side)))
     }
 
     /// The stream of one side, where it was opened.
-    pub(super) fn known_stream(&self, side: Side) -> Option<StreamId> {
+    pub(super) fn opened_stream(&self, side: Side) -> Option<StreamId> {
         self.streams[side.index()]
     }
 
     /// The next piece of one side. Where its bytes came from stands in the stream already.
-    pub(super) fn push(&mut self, layer: &mut Layer<'_, '_>, side: Side, piece: Piece<'_>, arrival: Arrival<'_>) {
-        if matches!(self.protocol, Protocol::Unknown(_)) {
-            self.recognise(layer, side, piece, arrival);
+    pub(super) fn push(
+        &mut self,
+        context: &mut StackContext<'_, '_>,
+        side: Side,
+        piece: Piece<'_>,
+        arrival: Arrival<'_>,
+    ) {
+        if matches!(self.protocol, Protocol::Unrecognised(_)) {
+            self.recognise(context, side, piece, arrival);
         } else {
-            self.feed(layer, side, piece, arrival);
+            self.decode(context, side, piece, arrival);
         }
-        let stream = self.stream(layer, side);
-        let low = self.low_water(layer, side);
-        layer.forget(stream, low);
+        let stream = self.stream(context, side);
+        let low = self.low_water(context, side);
+        context.forget(stream, low);
     }
 
     /// TLS secrets came.
-    pub(super) fn retry(&mut self, layer: &mut Layer<'_, '_>) {
+    pub(super) fn retry(&mut self, context: &mut StackContext<'_, '_>) {
         if let Protocol::Tls(tls) = &mut self.protocol {
-            tls.retry(layer);
+            tls.retry(context);
         }
     }
 
     /// Whether records wait for TLS secrets that may still come.
-    pub(super) fn waits(&self) -> bool {
-        matches!(&self.protocol, Protocol::Tls(tls) if tls.waits())
+    pub(super) fn waits_for_secrets(&self) -> bool {
+        matches!(&self.protocol, Protocol::Tls(tls) if tls.waits_for_secrets())
     }
 
     /// Memory is needed elsewhere: records that wait for TLS secrets are given up.
-    pub(super) fn give_up(&mut self, layer: &mut Layer<'_, '_>) {
+    pub(super) fn give_up(&mut self, context: &mut StackContext<'_, '_>) {
         if let Protocol::Tls(tls) = &mut self.protocol {
-            tls.give_up(layer);
+            tls.give_up(context);
         }
     }
 
     /// Shows the open exchanges of which a head came since this was last asked.
-    pub(super) fn headed(&mut self, show: &mut dyn FnMut(&Exchange)) {
+    pub(super) fn show_new_heads(&mut self, show: &mut dyn FnMut(&Exchange)) {
         match &mut self.protocol {
-            Protocol::Http(http) => http.headed(show),
-            Protocol::Tls(tls) => tls.headed(show),
-            Protocol::Unknown(_) => {}
+            Protocol::Http(http) => http.show_new_heads(show),
+            Protocol::Tls(tls) => tls.show_new_heads(show),
+            Protocol::Unrecognised(_) => {}
         }
     }
 
     /// The lowest offset of this side that may still be asked for.
-    fn low_water(&self, layer: &Layer<'_, '_>, side: Side) -> u64 {
-        let length = self.streams[side.index()].map_or(0, |stream| layer.shared.provenance.length(stream));
+    fn low_water(&self, context: &StackContext<'_, '_>, side: Side) -> u64 {
+        let length = self.streams[side.index()].map_or(0, |stream| context.shared.provenance.length(stream));
         match &self.protocol {
-            Protocol::Http(http) => http.low_water(direction(layer, side)),
-            Protocol::Tls(tls) => tls.low_water(layer, side).min(length),
-            Protocol::Unknown(_) => length,
+            Protocol::Http(http) => http.low_water(direction(context, side)),
+            Protocol::Tls(tls) => tls.low_water(context, side).min(length),
+            Protocol::Unrecognised(_) => length,
         }
     }
 
     /// The lowest offset of this side that may be asked for, from outside: of the bytes that are not looked at yet, or belong to what
     /// is open.
-    pub(super) fn floor(&self, layer: &Layer<'_, '_>, side: Side) -> u64 {
+    pub(super) fn needed_from(&self, context: &StackContext<'_, '_>, side: Side) -> u64 {
         match &self.protocol {
-            Protocol::Unknown(sides) => sides[side.index()].at,
-            _ => self.low_water(layer, side),
+            Protocol::Unrecognised(sides) => sides[side.index()].passed_to,
+            _ => self.low_water(context, side),
         }
     }
 
     /// Whether nothing was recognised so far.
-    pub(super) fn is_unknown(&self) -> bool {
-        matches!(self.protocol, Protocol::Unknown(_))
+    pub(super) fn is_unrecognised(&self) -> bool {
+        matches!(self.protocol, Protocol::Unrecognised(_))
     }
 
     /// Everything below this offset of this side was seen for what it is: its secrets were said.
-    pub(super) fn cleared(&self, layer: &Layer<'_, '_>, side: Side) -> u64 {
+    pub(super) fn cleared(&self, context: &StackContext<'_, '_>, side: Side) -> u64 {
         match &self.protocol {
-            Protocol::Http(http) => http.cleared(direction(layer, side)),
+            Protocol::Http(http) => http.cleared(direction(context, side)),
             // A head that is too short to be recognised may still turn out to hold secrets.
-            Protocol::Unknown(sides) => sides[side.index()].at,
+            Protocol::Unrecognised(sides) => sides[side.index()].passed_to,
             // What is encrypted is no secret.
-            Protocol::Tls(_) => self.streams[side.index()].map_or(0, |stream| layer.shared.provenance.length(stream)),
+            Protocol::Tls(_) => self.streams[side.index()].map_or(0, |stream| context.shared.provenance.length(stream)),
         }
     }
 
     /// Tries to recognise a protocol at the beginning of this piece. HTTP is looked for again at every piece, since a capture may
     /// begin in the middle of a body, and so are server-sent events and records of TLS's application data; other records only at the start of a side. What TLS carried
     /// is not looked at for TLS: no protocol puts one into the other.
-    fn recognise(&mut self, layer: &mut Layer<'_, '_>, side: Side, piece: Piece<'_>, arrival: Arrival<'_>) {
+    fn recognise(&mut self, context: &mut StackContext<'_, '_>, side: Side, piece: Piece<'_>, arrival: Arrival<'_>) {
         let within_tls = matches!((self.kind)(side), StreamKind::Plaintext(_));
-        let Protocol::Unknown(sides) = &mut self.protocol else { return };
-        let unknown = &mut sides[side.index()];
+        let Protocol::Unrecognised(sides) = &mut self.protocol else { return };
+        let unrecognised = &mut sides[side.index()];
         let bytes = match piece {
             Piece::Data(bytes) => bytes,
-            Piece::Gap(length) => return unknown.pass(length),
+            Piece::Gap(length) => return unrecognised.pass(length),
             Piece::End(_) => return,
         };
-        let looked = if unknown.held.is_empty() {
+        let sniffed = if unrecognised.undecided.is_empty() {
             Cow::Borrowed(bytes)
         } else {
-            Cow::Owned([unknown.held.as_slice(), bytes].concat())
+            Cow::Owned([unrecognised.undecided.as_slice(), bytes].concat())
         };
-        let is_tls = match unknown.at {
+        let is_tls = match unrecognised.passed_to {
             _ if within_tls => Some(false),
-            at if at == unknown.begin => tls::sniff(&looked),
-            _ => Some(tls::sniff_application_data(&looked)),
+            passed_to if passed_to == unrecognised.begin => tls::sniff(&sniffed),
+            _ => Some(tls::sniff_application_data(&sniffed)),
         };
-        let (http1, http2) = (http1::sniff(&looked), http2::sniff(&looked));
-        let events = http1::sniff_events(&looked);
+        let (http1, http2) = (http1::sniff(&sniffed), http2::sniff(&sniffed));
+        let events = http1::sniff_events(&sniffed);
         match (http1.or(http2), is_tls) {
             (Some(Some(direction)), _) => {
                 let client = match direction {
                     Direction::ClientToServer => side,
                     Direction::ServerToClient => side.other(),
                 };
-                self.begin_http(layer, client, if http1.is_some() { Version::Http1 } else { Version::Http2 });
+                self.begin_http(context, client, if http1.is_some() { Version::Http1 } else { Version::Http2 });
             }
-            _ if events == Some(true) => self.begin_http(layer, side.other(), Version::Http1Midway),
+            _ if events == Some(true) => self.begin_http(context, side.other(), Version::Http1Midway),
             (_, Some(true)) => {
                 // In the middle of a connection nothing tells who is who but who opened it.
-                let server = looked.first() == Some(&22) && !tls::is_client_hello(&looked);
-                let client = match (tls::is_client_hello(&looked), server) {
+                let server = sniffed.first() == Some(&22) && !tls::is_client_hello(&sniffed);
+                let client = match (tls::is_client_hello(&sniffed), server) {
                     (true, _) => side,
                     (_, true) => side.other(),
-                    _ => layer.connected.client.unwrap_or(Side::First),
+                    _ => context.connected.client.unwrap_or(Side::First),
                 };
-                self.begin_tls(layer, client, looked.first() != Some(&22));
+                self.begin_tls(context, client, sniffed.first() != Some(&22));
             }
             (http, is_tls)
-                if looked.len() < SNIFFED && (http == Some(None) || is_tls.is_none() || events.is_none()) =>
+                if sniffed.len() < SNIFFED && (http == Some(None) || is_tls.is_none() || events.is_none()) =>
             {
-                if unknown.held.is_empty() {
-                    unknown.since = arrival.time;
+                if unrecognised.undecided.is_empty() {
+                    unrecognised.undecided_since = arrival.time;
                 }
-                return unknown.held.extend_from_slice(bytes);
+                return unrecognised.undecided.extend_from_slice(bytes);
             }
-            _ => return unknown.pass(bytes.len() as u64),
+            _ => return unrecognised.pass(bytes.len() as u64),
         }
-        self.feed(layer, side, piece, arrival);
+        self.decode(context, side, piece, arrival);
     }
 
-    fn feed(&mut self, layer: &mut Layer<'_, '_>, side: Side, piece: Piece<'_>, arrival: Arrival<'_>) {
-        let direction = direction(layer, side);
+    fn decode(&mut self, context: &mut StackContext<'_, '_>, side: Side, piece: Piece<'_>, arrival: Arrival<'_>) {
+        let direction = direction(context, side);
         match &mut self.protocol {
             Protocol::Http(http) => {
                 let seen = Seen { acknowledged: arrival.acknowledged };
-                http.push(layer, direction, piece, seen, arrival.time);
+                http.push(context, direction, piece, seen, arrival.time);
                 if self.tunnels < TUNNELS
                     && let Some(tunnel) = http.tunnel()
                 {
                     self.tunnels += 1;
-                    http.close(layer, Ending::Cut);
-                    self.begin_tunnel(layer, tunnel, arrival.time);
+                    http.close(context, Ending::Cut);
+                    self.begin_tunnel(context, tunnel, arrival.time);
                 }
             }
-            Protocol::Tls(tls) => tls.push(layer, direction, piece, arrival),
-            Protocol::Unknown(_) => {}
+            Protocol::Tls(tls) => tls.push(context, direction, piece, arrival),
+            Protocol::Unrecognised(_) => {}
         }
     }
 
     /// What goes through a tunnel is looked at as if its connection began there.
-    fn begin_tunnel(&mut self, layer: &mut Layer<'_, '_>, tunnel: Tunnel, time: Time) {
-        let begin = |side: Side| tunnel.offsets[direction(layer, side) as usize];
+    fn begin_tunnel(&mut self, context: &mut StackContext<'_, '_>, tunnel: Tunnel, time: Time) {
+        let begin = |side: Side| tunnel.offsets[direction(context, side) as usize];
         let [first, second] = [Side::First, Side::Second].map(begin);
-        let unknown = |begin: u64| Unknown { begin, at: begin, held: Vec::new(), since: time };
-        self.protocol = Protocol::Unknown([unknown(first), unknown(second)]);
+        let unrecognised =
+            |begin: u64| Unrecognised { begin, passed_to: begin, undecided: Vec::new(), undecided_since: time };
+        self.protocol = Protocol::Unrecognised([unrecognised(first), unrecognised(second)]);
         for (of, bytes) in [Direction::ClientToServer, Direction::ServerToClient].into_iter().zip(&tunnel.bytes) {
-            let (side, start) = (layer.connected.sender(of), tunnel.offsets[of as usize]);
+            let (side, start) = (context.connected.sender(of), tunnel.offsets[of as usize]);
             if !bytes.is_empty() {
-                let stream = self.stream(layer, side);
+                let stream = self.stream(context, side);
                 let packets =
-                    layer.shared.provenance.packet_ranges(Span { stream, start, end: start + bytes.len() as u64 });
-                self.push(layer, side, Piece::Data(bytes), Arrival { packets: &packets, time, acknowledged: 0 });
+                    context.shared.provenance.packet_ranges(Span { stream, start, end: start + bytes.len() as u64 });
+                self.push(context, side, Piece::Data(bytes), Arrival { packets: &packets, time, acknowledged: 0 });
             }
         }
     }
 
-    fn begin_http(&mut self, layer: &mut Layer<'_, '_>, client: Side, version: Version) {
-        layer.connected.client = Some(client);
-        layer.connected.is_midway = version == Version::Http1Midway;
-        layer.connected.protocol = version.name();
-        (layer.sink)(Unit::Connected(layer.id, layer.connected));
-        let streams = self.by_direction(layer);
-        let begins = self.begins(layer);
-        let mut http = Box::new(HttpStack::new(layer.shared.limits, streams, version, begins));
-        if let Protocol::Unknown(sides) = &self.protocol {
-            for (side, unknown) in [Side::First, Side::Second].into_iter().zip(sides) {
-                catch_up(&mut http, layer, side, unknown);
+    fn begin_http(&mut self, context: &mut StackContext<'_, '_>, client: Side, version: Version) {
+        context.connected.client = Some(client);
+        context.connected.is_midway = version == Version::Http1Midway;
+        context.connected.protocol = version.name();
+        (context.sink)(Unit::Connected(context.id, context.connected));
+        let streams = self.streams_by_direction(context);
+        let begin_offsets = self.begin_offsets(context);
+        let mut http = Box::new(HttpStack::new(context.shared.limits, streams, version, begin_offsets));
+        if let Protocol::Unrecognised(sides) = &self.protocol {
+            for (side, unrecognised) in [Side::First, Side::Second].into_iter().zip(sides) {
+                catch_up(&mut http, context, side, unrecognised);
             }
         }
         self.protocol = Protocol::Http(http);
     }
 
-    fn begin_tls(&mut self, layer: &mut Layer<'_, '_>, client: Side, late: bool) {
-        layer.connected.client = Some(client);
-        layer.connected.protocol = "tls";
-        (layer.sink)(Unit::Connected(layer.id, layer.connected));
-        let streams = self.by_direction(layer);
-        let mut tls = Box::new(TlsStack::new(layer, streams, self.begins(layer)));
-        if let Protocol::Unknown(sides) = &self.protocol {
-            for (side, unknown) in [Side::First, Side::Second].into_iter().zip(sides) {
-                let direction = direction(layer, side);
+    fn begin_tls(&mut self, context: &mut StackContext<'_, '_>, client: Side, is_midway: bool) {
+        context.connected.client = Some(client);
+        context.connected.protocol = "tls";
+        (context.sink)(Unit::Connected(context.id, context.connected));
+        let streams = self.streams_by_direction(context);
+        let mut tls = Box::new(TlsStack::new(context, streams, self.begin_offsets(context)));
+        if let Protocol::Unrecognised(sides) = &self.protocol {
+            for (side, unrecognised) in [Side::First, Side::Second].into_iter().zip(sides) {
+                let direction = direction(context, side);
                 // Where the capture begins in the middle of a connection, the first byte of a side may stand in the middle of a record.
-                if unknown.at > unknown.begin || late {
-                    tls.push(layer, direction, Piece::Gap(unknown.at - unknown.begin), Arrival::default());
+                if unrecognised.passed_to > unrecognised.begin || is_midway {
+                    tls.push(
+                        context,
+                        direction,
+                        Piece::Gap(unrecognised.passed_to - unrecognised.begin),
+                        Arrival::default(),
+                    );
                 }
-                if !unknown.held.is_empty() {
-                    let (start, end) = (unknown.at, unknown.at + unknown.held.len() as u64);
+                if !unrecognised.undecided.is_empty() {
+                    let (start, end) =
+                        (unrecognised.passed_to, unrecognised.passed_to + unrecognised.undecided.len() as u64);
                     let span = Span { stream: streams[direction as usize], start, end };
-                    let packets = &layer.shared.provenance.packet_ranges(span);
-                    tls.push(layer, direction, Piece::Data(&unknown.held), Arrival { packets, ..Arrival::default() });
+                    let packets = &context.shared.provenance.packet_ranges(span);
+                    tls.push(
+                        context,
+                        direction,
+                        Piece::Data(&unrecognised.undecided),
+                        Arrival { packets, ..Arrival::default() },
+                    );
                 }
             }
         }
@@ -283,52 +301,59 @@ impl Channel {
     }
 
     /// Where both directions begin.
-    fn begins(&self, layer: &Layer<'_, '_>) -> [u64; 2] {
-        let Protocol::Unknown(sides) = &self.protocol else { return [0; 2] };
-        [Direction::ClientToServer, Direction::ServerToClient].map(|of| sides[layer.connected.sender(of).index()].begin)
+    fn begin_offsets(&self, context: &StackContext<'_, '_>) -> [u64; 2] {
+        let Protocol::Unrecognised(sides) = &self.protocol else { return [0; 2] };
+        [Direction::ClientToServer, Direction::ServerToClient]
+            .map(|of| sides[context.connected.sender(of).index()].begin)
     }
 
     /// The streams of both sides, by direction.
-    fn by_direction(&mut self, layer: &mut Layer<'_, '_>) -> [StreamId; 2] {
+    fn streams_by_direction(&mut self, context: &mut StackContext<'_, '_>) -> [StreamId; 2] {
         let mut streams = [StreamId::default(); 2];
         for side in [Side::First, Side::Second] {
-            streams[direction(layer, side) as usize] = self.stream(layer, side);
+            streams[direction(context, side) as usize] = self.stream(context, side);
         }
         streams
     }
 
     /// The connection is over.
-    pub(super) fn close(&mut self, layer: &mut Layer<'_, '_>) {
+    pub(super) fn close(&mut self, context: &mut StackContext<'_, '_>) {
         match &mut self.protocol {
-            Protocol::Http(http) => http.close(layer, Ending::Cut),
-            Protocol::Tls(tls) => tls.close(layer),
-            Protocol::Unknown(_) => {}
+            Protocol::Http(http) => http.close(context, Ending::Cut),
+            Protocol::Tls(tls) => tls.close(context),
+            Protocol::Unrecognised(_) => {}
         }
         for stream in self.streams.iter().flatten() {
-            layer.close(*stream);
+            context.close(*stream);
         }
     }
 }
 
 /// Brings a side to where the protocol was recognised: what was passed over counts as unseen by the decoder, and as a secret, since
 /// a head may have begun in it.
-fn catch_up(http: &mut HttpStack, layer: &mut Layer<'_, '_>, side: Side, unknown: &Unknown) {
-    let direction = direction(layer, side);
-    if unknown.at > unknown.begin {
-        if layer.shared.options.store && !layer.shared.options.keep_secrets {
-            (layer.sink)(Unit::Secret(layer.id, side, unknown.begin..unknown.at, MASK));
+fn catch_up(http: &mut HttpStack, context: &mut StackContext<'_, '_>, side: Side, unrecognised: &Unrecognised) {
+    let direction = direction(context, side);
+    if unrecognised.passed_to > unrecognised.begin {
+        if context.shared.options.store && !context.shared.options.keep_secrets {
+            (context.sink)(Unit::Secret(context.id, side, unrecognised.begin..unrecognised.passed_to, MASK));
         }
-        let passed = Piece::Gap(unknown.at - unknown.begin);
-        http.push(layer, direction, passed, Seen::default(), Time::default());
+        let passed = Piece::Gap(unrecognised.passed_to - unrecognised.begin);
+        http.push(context, direction, passed, Seen::default(), Time::default());
     }
-    if !unknown.held.is_empty() {
-        http.push(layer, direction, Piece::Data(&unknown.held), Seen::default(), unknown.since);
+    if !unrecognised.undecided.is_empty() {
+        http.push(
+            context,
+            direction,
+            Piece::Data(&unrecognised.undecided),
+            Seen::default(),
+            unrecognised.undecided_since,
+        );
     }
 }
 
 /// Which way a side's bytes flow. Before the client is known, the side that opened the connection is taken for it.
-pub(super) fn direction(layer: &Layer<'_, '_>, side: Side) -> Direction {
-    if layer.connected.sender(Direction::ClientToServer) == side {
+pub(super) fn direction(context: &StackContext<'_, '_>, side: Side) -> Direction {
+    if context.connected.sender(Direction::ClientToServer) == side {
         Direction::ClientToServer
     } else {
         Direction::ServerToClient

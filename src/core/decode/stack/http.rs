@@ -6,7 +6,7 @@ mod upgrade;
 use self::exchanges::Exchanges;
 pub(super) use self::upgrade::Tunnel;
 use self::upgrade::{Protocol, Upgrade};
-use super::layer::Layer;
+use super::context::StackContext;
 use super::unit::Unit;
 use super::websocket::WebSocketStack;
 use crate::capture::{Limits, StreamId, Time};
@@ -17,7 +17,7 @@ use crate::decode::{Direction, Ending, Piece};
 
 #[derive(Debug)]
 pub(super) struct HttpStack {
-    decoder: Decoder,
+    decoder: ActiveDecoder,
     exchanges: Exchanges,
 }
 
@@ -44,7 +44,7 @@ impl Version {
 
 /// What runs on the connection now.
 #[derive(Debug)]
-enum Decoder {
+enum ActiveDecoder {
     Http1(Box<Http1>),
     Http2(Box<Http2>),
     WebSocket(Box<WebSocketStack>),
@@ -54,13 +54,13 @@ impl HttpStack {
     /// On streams of which each begins at one of `offsets`.
     pub(super) fn new(limits: Limits, streams: [StreamId; 2], version: Version, offsets: [u64; 2]) -> HttpStack {
         let decoder = match version {
-            Version::Http1 => Decoder::Http1(Box::new(Http1::behind(limits, offsets))),
-            Version::Http1Midway => Decoder::Http1(Box::new(Http1::midway(limits, offsets))),
-            Version::Http2 => Decoder::Http2(Box::new(Http2::behind(limits, offsets))),
+            Version::Http1 => ActiveDecoder::Http1(Box::new(Http1::behind(limits, offsets))),
+            Version::Http1Midway => ActiveDecoder::Http1(Box::new(Http1::midway(limits, offsets))),
+            Version::Http2 => ActiveDecoder::Http2(Box::new(Http2::behind(limits, offsets))),
         };
         let mut exchanges = Exchanges::new(streams);
         for direction in [Direction::ClientToServer, Direction::ServerToClient] {
-            exchanges.begins(direction, offsets[direction as usize]);
+            exchanges.restart_at(direction, offsets[direction as usize]);
         }
         HttpStack { decoder, exchanges }
     }
@@ -68,7 +68,7 @@ impl HttpStack {
     /// The next piece of one direction.
     pub(super) fn push(
         &mut self,
-        layer: &mut Layer<'_, '_>,
+        context: &mut StackContext<'_, '_>,
         direction: Direction,
         piece: Piece<'_>,
         seen: Seen,
@@ -79,25 +79,25 @@ impl HttpStack {
             Piece::Gap(length) => length,
             Piece::End(_) => 0,
         };
-        let done = self.done(direction);
-        self.exchanges.comes(direction, length, done, time);
+        let decoded_to = self.decoded_to(direction);
+        self.exchanges.note_piece(direction, length, decoded_to, time);
         let HttpStack { decoder, exchanges } = self;
-        let passed = match decoder {
-            Decoder::Http1(http) => {
-                http.push(direction, piece, seen, &mut |event| exchanges.event(layer, event, time));
+        let skipped = match decoder {
+            ActiveDecoder::Http1(http) => {
+                http.push(direction, piece, seen, &mut |event| exchanges.event(context, event, time));
                 http.passed_over(direction)
             }
-            Decoder::Http2(http) => {
+            ActiveDecoder::Http2(http) => {
                 http.seen(direction, seen.acknowledged);
-                http.push(direction, piece, &mut |event| exchanges.event(layer, event, time));
+                http.push(direction, piece, &mut |event| exchanges.event(context, event, time));
                 http.passed_over(direction)
             }
-            Decoder::WebSocket(messages) => return messages.push(layer, direction, piece, time),
+            ActiveDecoder::WebSocket(messages) => return messages.push(context, direction, piece, time),
         };
-        exchanges.pass(layer, direction, passed);
-        let done = self.done(direction);
-        self.exchanges.read(direction, done);
-        self.switch(layer, time);
+        exchanges.mask_skipped(context, direction, skipped);
+        let decoded_to = self.decoded_to(direction);
+        self.exchanges.note_decoded(direction, decoded_to);
+        self.switch(context, time);
     }
 
     /// The tunnel that the connection became.
@@ -110,70 +110,70 @@ impl HttpStack {
     }
 
     /// Hands the connection over to the protocol that it switched to.
-    fn switch(&mut self, layer: &mut Layer<'_, '_>, time: Time) {
+    fn switch(&mut self, context: &mut StackContext<'_, '_>, time: Time) {
         let [Some(requests), Some(responses)] = self.exchanges.upgrade.offsets else { return };
         let Some((index, to)) = self.exchanges.upgrade.to else { return };
         let Some(exchange) = self.exchanges.open.get(&index).map(|open| open.exchange.number) else { return };
         let (offsets, streams) = ([requests, responses], self.exchanges.streams);
         let (decoder, protocol) = match to {
             Protocol::Http2 => {
-                let http2 = Http2::upgraded(layer.shared.limits, index, offsets);
-                (Decoder::Http2(Box::new(http2)), Version::Http2.name())
+                let http2 = Http2::upgraded(context.shared.limits, index, offsets);
+                (ActiveDecoder::Http2(Box::new(http2)), Version::Http2.name())
             }
             Protocol::WebSocket(deflate) => {
-                let messages = WebSocketStack::new(layer, exchange, streams, offsets, deflate);
-                (Decoder::WebSocket(Box::new(messages)), "websocket")
+                let messages = WebSocketStack::new(context, exchange, streams, offsets, deflate);
+                (ActiveDecoder::WebSocket(Box::new(messages)), "websocket")
             }
             Protocol::Tunnel => return,
         };
         let Upgrade { bytes, .. } = std::mem::take(&mut self.exchanges.upgrade);
         self.decoder = decoder;
-        layer.connected.protocol = protocol;
-        (layer.sink)(Unit::Connected(layer.id, layer.connected));
+        context.connected.protocol = protocol;
+        (context.sink)(Unit::Connected(context.id, context.connected));
         for (direction, bytes) in [Direction::ClientToServer, Direction::ServerToClient].into_iter().zip(bytes) {
-            self.exchanges.begins(direction, offsets[direction as usize]);
+            self.exchanges.restart_at(direction, offsets[direction as usize]);
             if !bytes.is_empty() {
-                self.push(layer, direction, Piece::Data(&bytes), Seen::default(), time);
+                self.push(context, direction, Piece::Data(&bytes), Seen::default(), time);
             }
         }
     }
 
     /// Shows the open exchanges of which a head came since this was last asked.
-    pub(super) fn headed(&mut self, show: &mut dyn FnMut(&Exchange)) {
-        self.exchanges.open.values_mut().filter_map(|open| open.headed()).for_each(show);
+    pub(super) fn show_new_heads(&mut self, show: &mut dyn FnMut(&Exchange)) {
+        self.exchanges.open.values_mut().filter_map(|open| open.take_new_head()).for_each(show);
     }
 
     /// The lowest offset of this direction that may still be asked for.
     pub(super) fn low_water(&self, direction: Direction) -> u64 {
         let bodies = self.exchanges.open.values().filter_map(|open| open.bodies[direction as usize].as_ref());
-        bodies.filter_map(|body| body.floor).min().unwrap_or(u64::MAX).min(self.done(direction))
+        bodies.filter_map(|body| body.needed_from).min().unwrap_or(u64::MAX).min(self.decoded_to(direction))
     }
 
     /// Everything below this offset of this direction was seen for what it is: its secrets were said.
     pub(super) fn cleared(&self, direction: Direction) -> u64 {
-        let done = self.done(direction);
-        self.exchanges.suspected(direction).map_or(done, |suspected| suspected.min(done))
+        let decoded_to = self.decoded_to(direction);
+        self.exchanges.scanned_bytes(direction).map_or(decoded_to, |scanned_bytes| scanned_bytes.min(decoded_to))
     }
 
     /// The decoder has done with everything below this offset of this direction.
-    fn done(&self, direction: Direction) -> u64 {
+    fn decoded_to(&self, direction: Direction) -> u64 {
         match &self.decoder {
-            Decoder::Http1(http) => http.low_water(direction),
-            Decoder::Http2(http) => http.low_water(direction),
-            Decoder::WebSocket(messages) => messages.low_water(direction),
+            ActiveDecoder::Http1(http) => http.low_water(direction),
+            ActiveDecoder::Http2(http) => http.low_water(direction),
+            ActiveDecoder::WebSocket(messages) => messages.low_water(direction),
         }
     }
 
     /// The connection is over.
-    pub(super) fn close(&mut self, layer: &mut Layer<'_, '_>, ending: Ending) {
-        if let Decoder::WebSocket(messages) = &mut self.decoder {
-            messages.close(layer);
+    pub(super) fn close(&mut self, context: &mut StackContext<'_, '_>, ending: Ending) {
+        if let ActiveDecoder::WebSocket(messages) = &mut self.decoder {
+            messages.close(context);
         }
         for index in self.exchanges.open.keys().copied().collect::<Vec<_>>() {
             for direction in [Direction::ClientToServer, Direction::ServerToClient] {
-                self.exchanges.end_body(layer, index, direction, false, ending);
+                self.exchanges.end_body(context, index, direction, false, ending);
             }
-            self.exchanges.finish(layer, index);
+            self.exchanges.finish(context, index);
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::decode::http::MASK;
 
 /// Bytes that wait until they were looked at for secrets; beyond they are blanked. What a decoder has not reached within a mebibyte
 /// stands behind a hole.
-const HELD: usize = 1 << 20;
+const MAX_WAITING: usize = 1 << 20;
 
 /// The plaintext of one direction on its way to a store.
 #[derive(Debug, Default)]
@@ -28,15 +28,16 @@ impl Plaintext {
     }
 
     /// These bytes are a secret, to be masked by this one.
-    pub(super) fn secret(&mut self, range: Range<u64>, mask: u8) {
+    pub(super) fn add_secret(&mut self, range: Range<u64>, mask: u8) {
         self.secrets.push((range, mask));
     }
 
     /// Takes the bytes below `cleared`, with their offset; all of them where too many wait or `all` is asked for, those that were not
     /// looked at blanked unless secrets are kept.
     pub(super) fn take(&mut self, cleared: u64, all: bool, keep_secrets: bool) -> Option<(u64, Vec<u8>)> {
-        let known = (cleared.saturating_sub(self.start) as usize).min(self.bytes.len());
-        let taken = if all || self.bytes.len() - known > HELD { self.bytes.len() } else { known };
+        let cleared_bytes = (cleared.saturating_sub(self.start) as usize).min(self.bytes.len());
+        let taken =
+            if all || self.bytes.len() - cleared_bytes > MAX_WAITING { self.bytes.len() } else { cleared_bytes };
         if taken == 0 {
             return None;
         }
@@ -50,7 +51,7 @@ impl Plaintext {
                 let (from, to) = (inside(secret.start), inside(secret.end));
                 bytes[from..to].fill(*mask);
             }
-            bytes[known..].fill(MASK);
+            bytes[cleared_bytes..].fill(MASK);
         }
         let end = self.start;
         self.secrets.retain(|(secret, _)| secret.end > end);
@@ -67,7 +68,7 @@ mod tests {
         let mut plaintext = Plaintext::default();
         plaintext.push(10, b"authorization: x\r\n");
         assert_eq!(plaintext.take(10, false, false), None);
-        plaintext.secret(25..26, b'*');
+        plaintext.add_secret(25..26, b'*');
         assert_eq!(plaintext.take(20, false, false), Some((10, b"authorizat".to_vec())));
         plaintext.push(28, b"rest");
         assert_eq!(plaintext.take(28, false, false), Some((20, b"ion: *\r\n".to_vec())));
@@ -78,9 +79,9 @@ mod tests {
     #[test]
     fn what_nobody_looks_at_is_blanked_in_the_end() {
         let mut plaintext = Plaintext::default();
-        plaintext.push(0, &vec![b'x'; HELD + 1]);
-        assert_eq!(plaintext.take(0, false, false), Some((0, vec![MASK; HELD + 1])));
-        plaintext.push(HELD as u64 + 1, b"secret");
-        assert_eq!(plaintext.take(0, true, true).map(|(_, bytes)| bytes), Some(b"secret".to_vec()));
+        plaintext.push(0, &vec![b'x'; MAX_WAITING + 1]);
+        assert_eq!(plaintext.take(0, false, false), Some((0, vec![MASK; MAX_WAITING + 1])));
+        plaintext.push(MAX_WAITING as u64 + 1, b"add_secret");
+        assert_eq!(plaintext.take(0, true, true).map(|(_, bytes)| bytes), Some(b"add_secret".to_vec()));
     }
 }

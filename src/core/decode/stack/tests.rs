@@ -16,10 +16,10 @@ struct Servers {
 
 impl Servers {
     fn new(limits: Limits) -> Servers {
-        Servers::with(limits, Options::default())
+        Servers::with(limits, StackOptions::default())
     }
 
-    fn with(limits: Limits, options: Options) -> Servers {
+    fn with(limits: Limits, options: StackOptions) -> Servers {
         Servers { stacks: Stacks::new(limits, options), texts: Vec::new(), anomalies: Vec::new() }
     }
 
@@ -153,7 +153,7 @@ fn events_that_never_end_are_collected_up_to_the_limit_of_all() {
 fn what_a_store_looks_at_for_secrets_brings_no_limit_nearer() {
     let limits = Limits { messages_total: 10_000, ..Limits::default() };
     let anomalies = [false, true].map(|store| {
-        let mut servers = Servers::with(limits, Options { store, ..Options::default() });
+        let mut servers = Servers::with(limits, StackOptions { store, ..StackOptions::default() });
         for connection in 1..=20 {
             servers.ask(connection);
             let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2000\r\n\r\n";

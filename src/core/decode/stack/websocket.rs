@@ -1,6 +1,6 @@
 //! The messages of a WebSocket: each is a text that may be JSON-RPC.
 
-use super::layer::Layer;
+use super::context::StackContext;
 use super::unit::{Text, TextCarrier, Unit};
 use crate::capture::{Limits, Origin, Span, StreamId, Time};
 use crate::decode::exchange::ExchangeNumber;
@@ -26,34 +26,40 @@ struct Messages {
 impl WebSocketStack {
     /// Behind the upgrade that this exchange asked for, at these offsets of the connection's streams.
     pub(super) fn new(
-        layer: &mut Layer<'_, '_>,
+        context: &mut StackContext<'_, '_>,
         exchange: ExchangeNumber,
         below: [StreamId; 2],
         offsets: [u64; 2],
         deflate: Option<Deflate>,
     ) -> WebSocketStack {
         let streams = [Direction::ClientToServer, Direction::ServerToClient]
-            .map(|direction| layer.open(StreamKind::WebSocket(exchange, direction)));
-        let decoder = WebSocket::new(layer.shared.limits, offsets, deflate);
+            .map(|direction| context.open(StreamKind::WebSocket(exchange, direction)));
+        let decoder = WebSocket::new(context.shared.limits, offsets, deflate);
         WebSocketStack { decoder, messages: Messages { exchange, below, streams } }
     }
 
     /// The next piece of one direction.
-    pub(super) fn push(&mut self, layer: &mut Layer<'_, '_>, direction: Direction, piece: Piece<'_>, time: Time) {
+    pub(super) fn push(
+        &mut self,
+        context: &mut StackContext<'_, '_>,
+        direction: Direction,
+        piece: Piece<'_>,
+        time: Time,
+    ) {
         let WebSocketStack { decoder, messages } = self;
         let before = decoder.held();
-        decoder.push(direction, piece, &mut |event| messages.event(layer, event, time));
-        layer.shared.collected = layer.shared.collected - before + decoder.held();
-        let Limits { messages_total, .. } = layer.shared.limits;
-        if layer.shared.collected > messages_total && decoder.held() > 0 {
+        decoder.push(direction, piece, &mut |event| messages.event(context, event, time));
+        context.shared.collected = context.shared.collected - before + decoder.held();
+        let Limits { messages_total, .. } = context.shared.limits;
+        if context.shared.collected > messages_total && decoder.held() > 0 {
             let offset = decoder.low_water(direction);
-            self.give_up(layer);
+            self.give_up(context);
             let anomaly = Anomaly::LimitReached { limit: "messages_total", offset };
-            layer.anomaly(Some(direction), Some(self.messages.exchange), None, anomaly);
+            context.anomaly(Some(direction), Some(self.messages.exchange), None, anomaly);
         }
         let stream = self.messages.streams[direction as usize];
-        let end = layer.shared.provenance.length(stream);
-        layer.forget(stream, end);
+        let end = context.shared.provenance.length(stream);
+        context.forget(stream, end);
     }
 
     /// The lowest offset of this direction that a message may still come from.
@@ -62,40 +68,40 @@ impl WebSocketStack {
     }
 
     /// The connection is over.
-    pub(super) fn close(&mut self, layer: &mut Layer<'_, '_>) {
-        self.give_up(layer);
-        self.messages.streams.into_iter().for_each(|stream| layer.close(stream));
+    pub(super) fn close(&mut self, context: &mut StackContext<'_, '_>) {
+        self.give_up(context);
+        self.messages.streams.into_iter().for_each(|stream| context.close(stream));
     }
 
     /// Nothing more is collected of the messages that are open.
-    fn give_up(&mut self, layer: &mut Layer<'_, '_>) {
-        layer.shared.collected -= self.decoder.held();
+    fn give_up(&mut self, context: &mut StackContext<'_, '_>) {
+        context.shared.collected -= self.decoder.held();
         self.decoder.give_up();
     }
 }
 
 impl Messages {
-    fn event(&self, layer: &mut Layer<'_, '_>, event: WebSocketEvent<'_>, time: Time) {
+    fn event(&self, context: &mut StackContext<'_, '_>, event: WebSocketEvent<'_>, time: Time) {
         match event {
-            WebSocketEvent::Message { direction, bytes, places } => {
+            WebSocketEvent::Message { direction, bytes, payloads } => {
                 let (stream, below) = (self.streams[direction as usize], self.below[direction as usize]);
-                let start = layer.shared.provenance.length(stream);
-                for place in places {
-                    let (start, end) = (place.range.start, place.range.end);
-                    let origin = match place.plain {
+                let start = context.shared.provenance.length(stream);
+                for payload in payloads {
+                    let (start, end) = (payload.range.start, payload.range.end);
+                    let origin = match payload.is_copied {
                         true => Origin::Copied { stream: below, offset: start },
                         false => Origin::Derived(Span { stream: below, start, end }),
                     };
-                    layer.shared.provenance.append(stream, place.length, origin);
+                    context.shared.provenance.append(stream, payload.length, origin);
                 }
                 if bytes.is_empty() {
                     return;
                 }
                 let span = Span { stream, start, end: start + bytes.len() as u64 };
                 let carrier = TextCarrier::WebSocket(self.exchange);
-                let (connection, provenance) = (layer.id, &layer.shared.provenance);
+                let (connection, provenance) = (context.id, &context.shared.provenance);
                 let text = Text { connection, direction, raw: bytes.into(), span, provenance, time, carrier };
-                (layer.sink)(Unit::Text(text, layer.connected));
+                (context.sink)(Unit::Text(text, context.connected));
             }
             WebSocketEvent::Anomaly { direction, anomaly } => {
                 let span = match anomaly {
@@ -104,7 +110,7 @@ impl Messages {
                     }
                     _ => None,
                 };
-                layer.anomaly(Some(direction), Some(self.exchange), span, anomaly);
+                context.anomaly(Some(direction), Some(self.exchange), span, anomaly);
             }
         }
     }

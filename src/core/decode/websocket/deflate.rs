@@ -10,7 +10,7 @@ use crate::decode::Direction;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Deflate {
     /// Whether each message of a direction is compressed on its own.
-    alone: [bool; 2],
+    no_context_takeover: [bool; 2],
 }
 
 impl Deflate {
@@ -21,13 +21,13 @@ impl Deflate {
         })?;
         let has = |name: &str| agreed.split(';').skip(1).any(|parameter| parameter.trim().eq_ignore_ascii_case(name));
         // RFC 7692 section 7.1.1. The sizes of windows do not matter: the largest holds any.
-        Some(Deflate { alone: [has("client_no_context_takeover"), has("server_no_context_takeover")] })
+        Some(Deflate { no_context_takeover: [has("client_no_context_takeover"), has("server_no_context_takeover")] })
     }
 }
 
 /// Why a message cannot be inflated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Failed {
+pub(super) enum InflateError {
     Damaged,
     /// It is longer than allowed.
     TooLong,
@@ -36,7 +36,7 @@ pub(super) enum Failed {
 /// The compressed stream of one direction.
 pub(super) struct Inflate {
     stream: Decompress,
-    alone: bool,
+    no_context_takeover: bool,
 }
 
 impl fmt::Debug for Inflate {
@@ -47,19 +47,19 @@ impl fmt::Debug for Inflate {
 
 impl Inflate {
     pub(super) fn new(deflate: Deflate, direction: Direction) -> Inflate {
-        Inflate { stream: Decompress::new(false), alone: deflate.alone[direction as usize] }
+        Inflate { stream: Decompress::new(false), no_context_takeover: deflate.no_context_takeover[direction as usize] }
     }
 
     /// Whether a message can be inflated without those before it.
-    pub(super) fn is_alone(&self) -> bool {
-        self.alone
+    pub(super) fn is_self_contained(&self) -> bool {
+        self.no_context_takeover
     }
 
     /// Inflates a message to at most `most` bytes.
-    pub(super) fn message(&mut self, compressed: &[u8], most: usize) -> Result<Vec<u8>, Failed> {
+    pub(super) fn message(&mut self, compressed: &[u8], max_bytes: usize) -> Result<Vec<u8>, InflateError> {
         // RFC 7692 section 7.2.2: "Append 4 octets of 0x00 0x00 0xff 0xff to the tail end of the payload of the message."
         const TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
-        if self.alone {
+        if self.no_context_takeover {
             self.stream.reset(false);
         }
         let mut inflated = Vec::new();
@@ -70,13 +70,13 @@ impl Inflate {
                 if inflated.capacity() == inflated.len() {
                     inflated.reserve(inflated.len().clamp(1 << 10, 1 << 20));
                 }
-                let given = inflated.len();
+                let before_call = inflated.len();
                 let status = self.stream.decompress_vec(&input[taken..], &mut inflated, FlushDecompress::Sync);
-                if inflated.len() > most {
-                    return Err(Failed::TooLong);
+                if inflated.len() > max_bytes {
+                    return Err(InflateError::TooLong);
                 }
-                let progress = (self.stream.total_in() - before) as usize > taken || inflated.len() > given;
-                match status.map_err(|_| Failed::Damaged)? {
+                let progress = (self.stream.total_in() - before) as usize > taken || inflated.len() > before_call;
+                match status.map_err(|_| InflateError::Damaged)? {
                     // Section 7.2.3.5: a block may have the BFINAL bit; the next message begins with a new stream and the same window, which no
                     // encoder in use does.
                     Status::StreamEnd => {

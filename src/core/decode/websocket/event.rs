@@ -6,13 +6,13 @@ use crate::decode::{Anomaly, Direction};
 
 /// Where bytes of a message stand in the connection's stream, and whether they stand there as they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct PayloadRange {
     /// The payload of a fragment; of a compressed message, all of its frames.
     pub range: Range<u64>,
     /// Bytes of the message that it holds.
     pub length: u64,
     /// Neither masked nor compressed.
-    pub plain: bool,
+    pub is_copied: bool,
 }
 
 /// What the decoder found.
@@ -25,7 +25,7 @@ pub enum WebSocketEvent<'a> {
         /// Its bytes, unmasked and inflated.
         bytes: &'a [u8],
         /// Where they stand, in order.
-        places: &'a [Place],
+        payloads: &'a [PayloadRange],
     },
     /// Something odd in this direction.
     Anomaly {

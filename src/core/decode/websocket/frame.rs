@@ -46,7 +46,7 @@ impl FrameHead {
     }
 
     /// What is wrong with the head, in a message that was begun or not.
-    pub(super) fn fault(&self, begun: bool) -> Option<&'static str> {
+    pub(super) fn violation(&self, in_message: bool) -> Option<&'static str> {
         let known = self.opcode == CONTINUATION || DATA.contains(&self.opcode) || CONTROL.contains(&self.opcode);
         match () {
             // "MUST be 0 unless an extension is negotiated that defines meanings for non-zero values."
@@ -56,8 +56,10 @@ impl FrameHead {
             () if self.is_control() && (self.length > 125 || !self.is_last || self.is_compressed) => {
                 Some("a control frame that is short and whole")
             }
-            () if self.opcode == CONTINUATION && (!begun || self.is_compressed) => Some("the first frame of a message"),
-            () if DATA.contains(&self.opcode) && begun => Some("the rest of a message"),
+            () if self.opcode == CONTINUATION && (!in_message || self.is_compressed) => {
+                Some("the first frame of a message")
+            }
+            () if DATA.contains(&self.opcode) && in_message => Some("the rest of a message"),
             // "the most significant bit MUST be 0".
             () if self.length >> 63 != 0 => Some("a length of 63 bits"),
             () => None,

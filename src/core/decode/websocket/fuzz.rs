@@ -28,7 +28,7 @@ pub fn fuzz_websocket(data: &[u8]) {
 fn run(mut data: &[u8], direction: Direction, extensions: &str, size: usize) -> Vec<String> {
     let limits = Limits { message: 500, ..Limits::default() };
     let mut decoder = WebSocket::new(limits, [0; 2], Deflate::agreed(extensions));
-    let mut told = Vec::new();
+    let mut emitted = Vec::new();
     let mut stream: Vec<u8> = Vec::new();
     let mut end = 0;
     while let Some((step, rest)) = data.split_first() {
@@ -47,21 +47,21 @@ fn run(mut data: &[u8], direction: Direction, extensions: &str, size: usize) -> 
                 Piece::End(_) => {}
             }
             decoder.push(direction, piece, &mut |event| {
-                if let WebSocketEvent::Message { bytes, places, .. } = &event {
+                if let WebSocketEvent::Message { bytes, payloads, .. } = &event {
                     let mut at = 0;
-                    for place in *places {
-                        assert!(end <= place.range.start && place.range.end <= stream.len() as u64, "{place:?}");
-                        end = place.range.end;
-                        let part = &bytes[at..at + place.length as usize];
-                        assert!(!place.plain || &stream[place.range.start as usize..end as usize] == part);
+                    for payload in *payloads {
+                        assert!(end <= payload.range.start && payload.range.end <= stream.len() as u64, "{payload:?}");
+                        end = payload.range.end;
+                        let part = &bytes[at..at + payload.length as usize];
+                        assert!(!payload.is_copied || &stream[payload.range.start as usize..end as usize] == part);
                         at += part.len();
                     }
                     assert_eq!(at, bytes.len());
                 }
-                told.push(format!("{event:?}"));
+                emitted.push(format!("{event:?}"));
             });
             assert!(decoder.held() <= limits.message && decoder.low_water(direction) <= stream.len() as u64);
         }
     }
-    told
+    emitted
 }

@@ -1,15 +1,15 @@
 //! One direction: bytes to frames, frames to messages.
 
-use super::deflate::{Deflate, Failed, Inflate};
-use super::event::{Place, WebSocketEvent};
+use super::deflate::{Deflate, Inflate, InflateError};
+use super::event::{PayloadRange, WebSocketEvent};
 use super::frame::{CLOSE, FrameHead};
 use crate::capture::Limits;
 use crate::decode::{Anomaly, Direction, Piece};
 
 /// Bytes that any message may grow to when inflated; beyond, `Limits::inflate_ratio` counts.
-const FREE: u64 = 1 << 20;
+const FREE_BYTES: u64 = 1 << 20;
 
-type Sink<'s> = dyn FnMut(WebSocketEvent<'_>) + 's;
+type WebSocketSink<'s> = dyn FnMut(WebSocketEvent<'_>) + 's;
 
 #[derive(Debug)]
 pub(super) struct Reader {
@@ -19,8 +19,8 @@ pub(super) struct Reader {
     /// Offset of the first byte that is not done with.
     offset: u64,
     /// The bytes of a frame's head that came.
-    held: Vec<u8>,
-    message: Option<Message>,
+    head_bytes: Vec<u8>,
+    message: Option<PartialMessage>,
     inflate: Option<Inflate>,
     /// Compressed messages refer to one that was lost.
     context_lost: bool,
@@ -35,17 +35,17 @@ enum State {
         left: u64,
     },
     /// Nothing more is read: the connection was closed, or framing is lost.
-    Over,
+    Finished,
 }
 
 /// A message whose frames are not all there.
 #[derive(Debug)]
-struct Message {
+struct PartialMessage {
     /// Offset of its first frame's head.
     start: u64,
     compressed: bool,
     bytes: Vec<u8>,
-    places: Vec<Place>,
+    payloads: Vec<PayloadRange>,
     /// Bytes of it are missing, or it is too long.
     given_up: bool,
 }
@@ -53,11 +53,11 @@ struct Message {
 impl Reader {
     pub(super) fn new(direction: Direction, limits: Limits, offset: u64, deflate: Option<Deflate>) -> Reader {
         let inflate = deflate.map(|deflate| Inflate::new(deflate, direction));
-        let (state, held) = (State::Head, Vec::new());
-        Reader { direction, limits, state, offset, held, message: None, inflate, context_lost: false }
+        let (state, head_bytes) = (State::Head, Vec::new());
+        Reader { direction, limits, state, offset, head_bytes, message: None, inflate, context_lost: false }
     }
 
-    pub(super) fn push(&mut self, piece: Piece<'_>, sink: &mut Sink<'_>) {
+    pub(super) fn push(&mut self, piece: Piece<'_>, sink: &mut WebSocketSink<'_>) {
         match piece {
             Piece::Data(mut bytes) => {
                 while !bytes.is_empty() {
@@ -75,7 +75,7 @@ impl Reader {
     }
 
     pub(super) fn held(&self) -> usize {
-        self.message.as_ref().map_or(0, Message::held)
+        self.message.as_ref().map_or(0, PartialMessage::held)
     }
 
     pub(super) fn give_up(&mut self) {
@@ -86,14 +86,14 @@ impl Reader {
     }
 
     /// Takes some of the bytes.
-    fn step(&mut self, bytes: &[u8], sink: &mut Sink<'_>) -> usize {
+    fn step(&mut self, bytes: &[u8], sink: &mut WebSocketSink<'_>) -> usize {
         match self.state {
             State::Head => {
                 // One by one: a head is at most 14 bytes, and what follows it is not to be copied.
-                self.held.push(bytes[0]);
-                if let Ok((_, head)) = FrameHead::read(&self.held) {
-                    let length = self.held.len() as u64;
-                    self.held.clear();
+                self.head_bytes.push(bytes[0]);
+                if let Ok((_, head)) = FrameHead::read(&self.head_bytes) {
+                    let length = self.head_bytes.len() as u64;
+                    self.head_bytes.clear();
                     self.head(head, length, sink);
                 }
                 1
@@ -102,10 +102,10 @@ impl Reader {
                 let taken = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
                 self.payload(head, left, &bytes[..taken]);
                 self.offset += taken as u64;
-                self.remains(head, left - taken as u64, sink);
+                self.expect_payload(head, left - taken as u64, sink);
                 taken
             }
-            State::Over => {
+            State::Finished => {
                 self.offset += bytes.len() as u64;
                 bytes.len()
             }
@@ -113,9 +113,9 @@ impl Reader {
     }
 
     /// A head of this length is whole.
-    fn head(&mut self, head: FrameHead, length: u64, sink: &mut Sink<'_>) {
+    fn head(&mut self, head: FrameHead, length: u64, sink: &mut WebSocketSink<'_>) {
         let start = self.offset;
-        let expected = head.fault(self.message.is_some());
+        let expected = head.violation(self.message.is_some());
         // RFC 7692 section 6: the bit has a meaning only where compression was agreed upon.
         let expected =
             expected.or((head.is_compressed && self.inflate.is_none()).then_some("a frame without reserved bits"));
@@ -125,17 +125,21 @@ impl Reader {
         }
         self.offset += length;
         if !head.is_control() {
-            let message = self.message.get_or_insert_with(|| Message {
+            let message = self.message.get_or_insert_with(|| PartialMessage {
                 start,
                 compressed: head.is_compressed,
                 bytes: Vec::new(),
-                places: Vec::new(),
+                payloads: Vec::new(),
                 given_up: false,
             });
             let end = self.offset.saturating_add(head.length);
             // Empty fragments must not cost memory.
             if !message.given_up && head.length > 0 {
-                message.places.push(Place { range: self.offset..end, length: head.length, plain: head.key.is_none() });
+                message.payloads.push(PayloadRange {
+                    range: self.offset..end,
+                    length: head.length,
+                    is_copied: head.key.is_none(),
+                });
             }
             let longer = (message.held() as u64).saturating_add(head.length) > self.limits.message as u64;
             if longer && !message.given_up {
@@ -143,7 +147,7 @@ impl Reader {
                 self.anomaly(Anomaly::LimitReached { limit: "message", offset: start }, sink);
             }
         }
-        self.remains(head, head.length, sink);
+        self.expect_payload(head, head.length, sink);
     }
 
     /// Bytes of a payload of which `left` were to come.
@@ -162,7 +166,7 @@ impl Reader {
     }
 
     /// So much of a frame is still to come.
-    fn remains(&mut self, head: FrameHead, left: u64, sink: &mut Sink<'_>) {
+    fn expect_payload(&mut self, head: FrameHead, left: u64, sink: &mut WebSocketSink<'_>) {
         if left > 0 {
             self.state = State::Payload { head, left };
             return;
@@ -178,20 +182,22 @@ impl Reader {
     }
 
     /// The message that is open is whole.
-    fn finish(&mut self, sink: &mut Sink<'_>) {
-        let Some(Message { compressed, mut bytes, mut places, given_up, .. }) = self.message.take() else { return };
+    fn finish(&mut self, sink: &mut WebSocketSink<'_>) {
+        let Some(PartialMessage { compressed, mut bytes, mut payloads, given_up, .. }) = self.message.take() else {
+            return;
+        };
         if given_up {
             return;
         }
         if let Some(inflate) = self.inflate.as_mut().filter(|_| compressed) {
-            let Some((first, last)) = places.first().zip(places.last()) else { return };
+            let Some((first, last)) = payloads.first().zip(payloads.last()) else { return };
             let range = first.range.start..last.range.end;
             let coding = "permessage-deflate".to_owned();
-            if self.context_lost && !inflate.is_alone() {
+            if self.context_lost && !inflate.is_self_contained() {
                 let why = "an earlier message that it refers to is missing".to_owned();
                 return self.anomaly(Anomaly::BadCoding { coding, why }, sink);
             }
-            let ratio = (bytes.len() as u64).saturating_mul(self.limits.inflate_ratio).saturating_add(FREE);
+            let ratio = (bytes.len() as u64).saturating_mul(self.limits.inflate_ratio).saturating_add(FREE_BYTES);
             let most = usize::try_from(ratio).unwrap_or(usize::MAX).min(self.limits.message);
             match inflate.message(&bytes, most) {
                 Ok(inflated) => bytes = inflated,
@@ -200,33 +206,35 @@ impl Reader {
                     let why = "the deflate data is damaged".to_owned();
                     return self.anomaly(
                         match failed {
-                            Failed::Damaged => Anomaly::BadCoding { coding, why },
-                            Failed::TooLong => Anomaly::LimitReached { limit: "inflate_ratio", offset: range.start },
+                            InflateError::Damaged => Anomaly::BadCoding { coding, why },
+                            InflateError::TooLong => {
+                                Anomaly::LimitReached { limit: "inflate_ratio", offset: range.start }
+                            }
                         },
                         sink,
                     );
                 }
             }
-            places = vec![Place { range, length: bytes.len() as u64, plain: false }];
+            payloads = vec![PayloadRange { range, length: bytes.len() as u64, is_copied: false }];
         }
-        sink(WebSocketEvent::Message { direction: self.direction, bytes: &bytes, places: &places });
+        sink(WebSocketEvent::Message { direction: self.direction, bytes: &bytes, payloads: &payloads });
     }
 
     /// Bytes were never seen.
-    fn gap(&mut self, length: u64, sink: &mut Sink<'_>) {
+    fn gap(&mut self, length: u64, sink: &mut WebSocketSink<'_>) {
         match self.state {
             State::Payload { head, left } if length <= left => {
                 if !head.is_control() {
                     self.give_up();
                 }
                 self.offset += length;
-                self.remains(head, left - length, sink);
+                self.expect_payload(head, left - length, sink);
             }
-            State::Over => self.offset += length,
+            State::Finished => self.offset += length,
             State::Head | State::Payload { .. } => {
                 let expected = "the head of a frame, which the capture does not hold";
                 self.anomaly(Anomaly::NotWebSocket { offset: self.offset, expected }, sink);
-                let held = self.held.len() as u64;
+                let held = self.head_bytes.len() as u64;
                 self.stop(held + length);
             }
         }
@@ -235,25 +243,25 @@ impl Reader {
     /// Nothing more is read behind the next `length` bytes.
     fn stop(&mut self, length: u64) {
         self.offset += length;
-        self.state = State::Over;
+        self.state = State::Finished;
         self.message = None;
-        self.held = Vec::new();
+        self.head_bytes = Vec::new();
     }
 
-    fn anomaly(&self, anomaly: Anomaly, sink: &mut Sink<'_>) {
+    fn anomaly(&self, anomaly: Anomaly, sink: &mut WebSocketSink<'_>) {
         sink(WebSocketEvent::Anomaly { direction: self.direction, anomaly });
     }
 }
 
-impl Message {
+impl PartialMessage {
     /// Bytes, and what is known of their places: fragments may be of one byte.
     fn held(&self) -> usize {
-        self.bytes.len() + self.places.len() * size_of::<Place>()
+        self.bytes.len() + self.payloads.len() * size_of::<PayloadRange>()
     }
 
     fn give_up(&mut self) {
         self.given_up = true;
         self.bytes = Vec::new();
-        self.places = Vec::new();
+        self.payloads = Vec::new();
     }
 }

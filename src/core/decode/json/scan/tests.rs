@@ -3,8 +3,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::decode::json::is_json;
 
-fn value(text: &str, most: usize) -> Result<Range<usize>, Stop> {
-    let mut reader = Reader::checking(text, most);
+fn value(text: &str, max_depth: usize) -> Result<Range<usize>, Stop> {
+    let mut reader = JsonScanner::checking(text, max_depth);
     let value = reader.value()?;
     reader.end().map(|()| value)
 }
@@ -52,7 +52,7 @@ fn nesting_is_followed_as_deep_as_it_may_be() {
     assert_eq!(value("[[[]]]", 3), Ok(0..6));
     assert_eq!(value("[[{}]]", 2), Err(Stop::TooDeep));
     assert_eq!(value(&"[".repeat(1_000_000), 512), Err(Stop::TooDeep));
-    let mut reader = Reader::checking(r#"{"a":{"b":[]}}"#, 2);
+    let mut reader = JsonScanner::checking(r#"{"a":{"b":[]}}"#, 2);
     assert_eq!((reader.enter(b'{'), reader.name()), (Ok(()), Ok(Some(("\"a\"", false)))));
     assert_eq!(reader.object(), Err(Stop::TooDeep));
 }
@@ -60,13 +60,13 @@ fn nesting_is_followed_as_deep_as_it_may_be() {
 #[test]
 fn the_members_of_an_object_stand_where_another_pass_finds_them() {
     let text = r#" {"a" : 1 , "b\"" :[2, {}] ,"c":{"d":"}"}}"#;
-    let (range, index) = Reader::checking(text, 8).object().unwrap();
+    let (range, index) = JsonScanner::checking(text, 8).object().unwrap();
     assert_eq!(index, Index::of(&text[range]));
 }
 
 /// The end of the value at `at`, in a text that is trusted.
 fn end_of_value(text: &str, at: usize) -> Option<usize> {
-    Some(Reader::trusting(text, at).value().ok()?.end)
+    Some(JsonScanner::trusting(text, at).value().ok()?.end)
 }
 
 #[test]
@@ -88,7 +88,7 @@ proptest! {
             let end = end_of_value(&text, at);
             prop_assert!(end.is_none_or(|end| end <= text.len()));
             if text.is_char_boundary(at) && is_json(&text[at..]) {
-                let mut reader = Reader::trusting(&text, at);
+                let mut reader = JsonScanner::trusting(&text, at);
                 reader.blanks();
                 let start = reader.at;
                 prop_assert_eq!(text[start..].trim_end().len(), reader.value().unwrap().end - start);

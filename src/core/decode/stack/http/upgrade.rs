@@ -1,14 +1,14 @@
 //! What a connection is switched to.
 
 use crate::decode::Direction;
-use crate::decode::http::{Head, Index, StartLine};
+use crate::decode::http::{ExchangeIndex, Head, StartLine};
 use crate::decode::websocket::Deflate;
 
 /// A switch of protocols (RFC 9110 section 7.8), from the 101 response on; or to a tunnel, from the 2xx response on.
 #[derive(Debug, Default)]
 pub(super) struct Upgrade {
     /// The exchange that asked for it, and what it asked for.
-    pub(super) to: Option<(Index, Protocol)>,
+    pub(super) to: Option<(ExchangeIndex, Protocol)>,
     /// Where HTTP/1.1 ends in each direction.
     pub(super) offsets: [Option<u64>; 2],
     /// The bytes of each direction behind that which came with the switch.

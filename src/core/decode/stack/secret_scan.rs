@@ -8,17 +8,17 @@ use std::ops::Range;
 use crate::decode::secrets;
 
 /// Bytes of a body that are looked at, as decoded or as sent: those of token requests and answers are a tenth of that at most.
-const MOST: usize = 64 << 10;
+const MAX_BYTES: usize = 64 << 10;
 
 /// Bytes of memory of all such bodies: beyond, what comes is no longer looked at.
-pub(super) const TOTAL: usize = 32 << 20;
+pub(super) const MAX_TOTAL: usize = 32 << 20;
 
 /// What a run of bytes takes beside them.
-const RUN: usize = size_of::<Range<u64>>();
+const RUN_BYTES: usize = size_of::<Range<u64>>();
 
 /// A body as far as it came.
 #[derive(Debug, Default)]
-pub(super) struct Suspect {
+pub(super) struct SecretScan {
     /// As decoded.
     text: Vec<u8>,
     /// Where it stands in the connection's stream, as sent.
@@ -30,10 +30,10 @@ pub(super) struct Suspect {
     is_torn: bool,
 }
 
-impl Suspect {
+impl SecretScan {
     /// At the head of the body.
-    pub(super) fn new(is_coded: bool) -> Suspect {
-        Suspect { is_coded, ..Suspect::default() }
+    pub(super) fn new(is_coded: bool) -> SecretScan {
+        SecretScan { is_coded, ..SecretScan::default() }
     }
 
     /// Where it begins in the connection's stream, once it does.
@@ -43,12 +43,12 @@ impl Suspect {
 
     /// Bytes of memory that it takes.
     pub(super) fn held(&self) -> usize {
-        self.text.len() + self.sent.len() * RUN
+        self.text.len() + self.sent.len() * RUN_BYTES
     }
 
     /// Whether it is more than is looked at.
     pub(super) fn is_too_much(&self) -> bool {
-        self.text.len() > MOST || self.sent_bytes > MOST || self.sent.len() * RUN > MOST
+        self.text.len() > MAX_BYTES || self.sent_bytes > MAX_BYTES || self.sent.len() * RUN_BYTES > MAX_BYTES
     }
 
     /// The next bytes as sent.
@@ -62,12 +62,12 @@ impl Suspect {
 
     /// The next bytes as decoded.
     pub(super) fn decoded(&mut self, bytes: &[u8]) {
-        let room = MOST + 1 - self.text.len();
+        let room = MAX_BYTES + 1 - self.text.len();
         self.text.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 
     /// Part of it was lost: what follows may belong to a name that is not there.
-    pub(super) fn torn(&mut self) {
+    pub(super) fn mark_torn(&mut self) {
         self.is_torn = true;
     }
 
@@ -114,19 +114,22 @@ mod tests {
     const GRANT: &[u8] = b"code=abc&token=de";
 
     /// What is secret of a body that was sent in these runs; `text` is what it says.
-    fn secrets(mut suspect: Suspect, runs: &[(u64, u64)], text: &[u8]) -> Vec<(u64, u64)> {
-        runs.iter().for_each(|(start, end)| suspect.sent(*start..*end));
-        suspect.decoded(text);
-        suspect.secrets().into_iter().map(|secret| (secret.start, secret.end)).collect()
+    fn secrets(mut secret_scan: SecretScan, runs: &[(u64, u64)], text: &[u8]) -> Vec<(u64, u64)> {
+        runs.iter().for_each(|(start, end)| secret_scan.sent(*start..*end));
+        secret_scan.decoded(text);
+        secret_scan.secrets().into_iter().map(|secret| (secret.start, secret.end)).collect()
     }
 
     #[test]
     fn secrets_stand_where_they_were_sent() {
-        assert_eq!(secrets(Suspect::default(), &[(100, 117)], GRANT), [(105, 108), (115, 117)]);
+        assert_eq!(secrets(SecretScan::default(), &[(100, 117)], GRANT), [(105, 108), (115, 117)]);
         // In chunks of which the first ends within a value.
-        assert_eq!(secrets(Suspect::default(), &[(100, 107), (110, 120)], GRANT), [(105, 107), (110, 111), (118, 120)]);
-        assert_eq!(secrets(Suspect::new(true), &[(100, 104), (104, 110)], GRANT), [(100, 110)], "coded, it is one");
-        assert_eq!(secrets(Suspect::default(), &[(100, 117)], b"code:abc&tokens=de"), []);
+        assert_eq!(
+            secrets(SecretScan::default(), &[(100, 107), (110, 120)], GRANT),
+            [(105, 107), (110, 111), (118, 120)]
+        );
+        assert_eq!(secrets(SecretScan::new(true), &[(100, 104), (104, 110)], GRANT), [(100, 110)], "coded, it is one");
+        assert_eq!(secrets(SecretScan::default(), &[(100, 117)], b"code:abc&tokens=de"), []);
     }
 
     #[test]
@@ -137,32 +140,32 @@ mod tests {
             r#"[1,{"method":"x","params":{"token":"t"}}]"#,
             r#"{"method":"tools/call","params":{"arguments":{"token":"t"#,
         ] {
-            assert_eq!(secrets(Suspect::default(), &[(0, 99)], message.as_bytes()), [], "{message}");
+            assert_eq!(secrets(SecretScan::default(), &[(0, 99)], message.as_bytes()), [], "{message}");
         }
-        assert_eq!(secrets(Suspect::default(), &[(0, 20)], br#"{"id":1,"token":"t"}"#), [(17, 18)]);
+        assert_eq!(secrets(SecretScan::default(), &[(0, 20)], br#"{"id":1,"token":"t"}"#), [(17, 18)]);
     }
 
     #[test]
     fn what_is_torn_is_one_secret_unless_it_is_of_a_message() {
-        let torn = || {
-            let mut suspect = Suspect::default();
-            suspect.torn();
-            suspect
+        let mark_torn = || {
+            let mut secret_scan = SecretScan::default();
+            secret_scan.mark_torn();
+            secret_scan
         };
-        assert_eq!(secrets(torn(), &[(0, 5), (9, 20)], b"abcde"), [(0, 5), (9, 20)]);
-        assert_eq!(secrets(torn(), &[(0, 99)], br#"{"method":"x","params":{"token":"t"#), []);
+        assert_eq!(secrets(mark_torn(), &[(0, 5), (9, 20)], b"abcde"), [(0, 5), (9, 20)]);
+        assert_eq!(secrets(mark_torn(), &[(0, 99)], br#"{"method":"x","params":{"token":"t"#), []);
     }
 
     #[test]
     fn little_is_held() {
-        let mut suspect = Suspect::default();
-        assert_eq!(suspect.start(), None);
-        suspect.sent(7..9);
-        suspect.decoded(&vec![b'x'; 10 * MOST]);
-        assert!(suspect.is_too_much() && suspect.held() <= MOST + 1 + RUN);
-        assert_eq!(suspect.start(), Some(7));
-        let mut pieces = Suspect::default();
-        (0..MOST as u64).for_each(|at| pieces.sent(2 * at..2 * at + 1));
+        let mut secret_scan = SecretScan::default();
+        assert_eq!(secret_scan.start(), None);
+        secret_scan.sent(7..9);
+        secret_scan.decoded(&vec![b'x'; 10 * MAX_BYTES]);
+        assert!(secret_scan.is_too_much() && secret_scan.held() <= MAX_BYTES + 1 + RUN_BYTES);
+        assert_eq!(secret_scan.start(), Some(7));
+        let mut pieces = SecretScan::default();
+        (0..MAX_BYTES as u64).for_each(|at| pieces.sent(2 * at..2 * at + 1));
         assert!(pieces.is_too_much());
     }
 }

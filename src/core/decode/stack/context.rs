@@ -14,7 +14,7 @@ use crate::decode::{Anomaly, ConnectionId, Direction};
 
 /// How much the stack does.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
+pub struct StackOptions {
     /// Hash the decoded bodies of every exchange.
     pub hash: bool,
     /// Say what a store needs: secrets, streams and their parts.
@@ -27,15 +27,15 @@ pub struct Options {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) limits: Limits,
-    pub(super) options: Options,
+    pub(super) options: StackOptions,
     pub(super) provenance: Provenance,
     pub(super) exchanges: u64,
     /// Bytes of messages being collected, over all connections.
     pub(super) collected: usize,
     /// Connections with open exchanges of which a head came since they were last shown, for a store.
-    pub(super) headed: FxHashSet<ConnectionId>,
+    pub(super) new_heads: FxHashSet<ConnectionId>,
     /// Bytes of bodies in which secrets may stand, over all connections: not of the others, or a store would be told of other limits than a printer.
-    pub(super) suspected: usize,
+    pub(super) scanned_bytes: usize,
     /// TLS secrets.
     pub(super) keys: Arc<KeyLog>,
     pub(super) sealed: Sealed,
@@ -69,15 +69,15 @@ impl Sealed {
 }
 
 impl Shared {
-    pub(super) fn new(limits: Limits, options: Options) -> Shared {
+    pub(super) fn new(limits: Limits, options: StackOptions) -> Shared {
         Shared {
             limits,
             options,
             provenance: Provenance::default(),
             exchanges: 0,
             collected: 0,
-            headed: FxHashSet::default(),
-            suspected: 0,
+            new_heads: FxHashSet::default(),
+            scanned_bytes: 0,
             keys: Arc::default(),
             sealed: Sealed::default(),
             search_left: limits.secrets_tried,
@@ -89,14 +89,14 @@ impl Shared {
 pub(super) type Sink<'s> = dyn FnMut(Unit<'_>) + 's;
 
 /// What a stack works with while it handles one piece.
-pub(super) struct Layer<'l, 's> {
+pub(super) struct StackContext<'l, 's> {
     pub(super) id: ConnectionId,
     pub(super) shared: &'l mut Shared,
     pub(super) connected: &'l mut Connected,
     pub(super) sink: &'l mut Sink<'s>,
 }
 
-impl Layer<'_, '_> {
+impl StackContext<'_, '_> {
     /// Opens a stream of this connection.
     pub(super) fn open(&mut self, kind: StreamKind) -> StreamId {
         let id = self.shared.provenance.open();
@@ -108,7 +108,7 @@ impl Layer<'_, '_> {
 
     /// Forgets what stands before `before`, handing it to the store.
     pub(super) fn forget(&mut self, stream: StreamId, before: u64) {
-        let Layer { id, shared, sink, .. } = self;
+        let StackContext { id, shared, sink, .. } = self;
         let store = shared.options.store;
         shared.provenance.forget(stream, before, |part| {
             if store {
@@ -119,7 +119,7 @@ impl Layer<'_, '_> {
 
     /// Closes a stream, handing what is left of it to the store.
     pub(super) fn close(&mut self, stream: StreamId) {
-        let Layer { id, shared, sink, .. } = self;
+        let StackContext { id, shared, sink, .. } = self;
         let store = shared.options.store;
         shared.provenance.close(stream, |part| {
             if store {
