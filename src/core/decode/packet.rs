@@ -1,4 +1,4 @@
-//! A packet to a TCP segment: link layer, tunnels, IP, fragments.
+//! From a packet to its TCP segment, through link layer, tunnels, IP and fragments.
 //!
 //! ```text
 //!  link.rs ──► ip.rs ──► TCP │ UDP port 53 │ tunnel.rs ──► ip.rs ──► ...
@@ -7,8 +7,9 @@
 //!            datagram.rs
 //! ```
 //!
-//! Each step takes a header off a [`View`] of the packet's bytes and hands on the view behind it; none copies. Headers of
-//! IP, TCP and UDP are read by etherparse. The steps above it (which etherparse lacks in part) are a few bytes each.
+//! Each step skips one header of a [`View`] of the packet's bytes and passes on the rest of the
+//! view. No step copies bytes. etherparse parses the headers of IP, TCP and UDP. The other headers
+//! have a few bytes each, and etherparse does not support all of them.
 
 mod datagram;
 mod headers;
@@ -31,18 +32,18 @@ use crate::capture::{Limits, LinkType, Packet, PacketRange, pipe};
 pub use self::headers::{Header, headers};
 pub use self::payload::Decoded;
 
-/// Decodes packets one by one; holds only fragments of incomplete datagrams.
+/// Decodes packets one by one. It stores only the fragments of incomplete datagrams.
 #[derive(Debug)]
 pub struct Packets {
     datagrams: Datagrams,
-    /// The datagram completed last: segments borrow from it.
+    /// The datagram completed last, from which the segment borrows.
     complete: Option<Box<Assembly>>,
-    /// Where the payload of the segment last decoded stands. Kept for its memory.
+    /// The packet ranges of the last segment's payload. The vector is reused from call to call.
     origin: Vec<PacketRange>,
 }
 
 impl Packets {
-    /// An empty one.
+    /// A decoder that has no fragments yet.
     pub fn new(limits: Limits) -> Packets {
         Packets { datagrams: Datagrams::new(limits.datagrams), complete: None, origin: Vec::with_capacity(1) }
     }
@@ -50,7 +51,7 @@ impl Packets {
     /// Decodes one packet.
     pub fn push<'a>(&'a mut self, packet: &Packet<'a>) -> Decoded<'a> {
         if packet.link == LinkType::PIPE {
-            // The link type is private: other programs write other things into it.
+            // The link type is private, so other programs may use it for other content.
             return if pipe::decode(packet.data).is_some() {
                 Decoded::Pipe
             } else {
@@ -72,17 +73,19 @@ impl Packets {
         }
     }
 
-    /// Fragments so far that overlapped others of their datagram with different bytes; the first copy is kept.
+    /// Number of fragments so far that overlap others of their datagram with different bytes. The
+    /// first copy counts.
     pub fn fragment_conflicts(&self) -> u64 {
         self.datagrams.conflicts
     }
 
-    /// Datagrams so far that were given up before all their fragments were seen: too old, or too many at once.
+    /// Number of datagrams so far that were discarded while incomplete: too old, or too
+    /// many at once.
     pub fn abandoned_datagrams(&self) -> u64 {
         self.datagrams.abandoned
     }
 
-    /// Takes a fragment and decodes the datagram that it completes.
+    /// Adds a fragment. If it completes a datagram, decodes that.
     fn fragment<'a>(&'a mut self, packet: &Packet<'a>, fragment: &ip::Fragment<'a>) -> Decoded<'a> {
         if fragment.payload.missing() > 0 {
             return Decoded::Skipped("truncated fragment");
@@ -106,11 +109,11 @@ impl Packets {
     }
 }
 
-/// The body of the fuzz target of this module: any bytes are decoded as a packet of any link type, and as a sequence of
-/// them. What is found must lie in the packets it names, byte for byte.
+/// The body of the fuzz target: decodes any bytes as a sequence of packets of any link type.
 ///
-/// The first byte chooses the link type, the second how much a snap length cut off; then follow packets, each behind its
-/// length in two bytes.
+/// Checks that each payload equals the packet bytes that it is said to come from. The first byte
+/// chooses the link type, the second how many bytes the snap length cut off. Then follow packets,
+/// each after its length in two bytes.
 pub fn fuzz_packet(data: &[u8]) {
     const LINKS: [u16; 10] = [1, 0, 101, 108, 113, 228, 229, 276, 147, 65_535];
     let [link, cut, rest @ ..] = data else { return };

@@ -1,15 +1,18 @@
-//! Secrets that have a name: parameters and members of OAuth requests and answers (RFC 6749, 7009, 7521, 7523, 7591, 7636, 8628 and 8693; OpenID
-//! Connect), and keys that servers take in the query.
+//! Secrets that are recognised by their name: parameters and members of OAuth requests and
+//! responses, and keys that servers accept in the query of a URI.
+//!
+//! The names are those of RFC 6749, 7009, 7521, 7523, 7591, 7636, 8628 and 8693, and of OpenID
+//! Connect.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use super::json::closing_quote;
 
-/// What is put in place of every byte of a secret value, so that lengths and offsets stay true.
+/// The byte that replaces every byte of a secret. Lengths and offsets stay as they were.
 pub const MASK: u8 = b'*';
 
-/// The parameters and members whose values are secrets.
+/// The parameters and members whose values are secrets, in lower case.
 const NAMES: &[&str] = &[
     "access_token",
     "actor_token",
@@ -35,7 +38,7 @@ fn is_named(name: &[u8]) -> bool {
     NAMES.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
-/// Where secret values stand in a body: JSON, or parameters as forms send them.
+/// The ranges of secret values in a body: JSON, or parameters of a form.
 pub fn in_body(text: &[u8]) -> Vec<Range<usize>> {
     match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
         Some(b'{' | b'[') => in_json(text),
@@ -43,12 +46,12 @@ pub fn in_body(text: &[u8]) -> Vec<Range<usize>> {
     }
 }
 
-/// Where they stand in the query and the fragment of a URI.
+/// The ranges of secret values in the query and the fragment of a URI.
 pub fn in_uri(uri: &[u8]) -> Vec<Range<usize>> {
     memchr::memchr2(b'?', b'#', uri).map(|mark| in_parameters(uri, mark + 1)).unwrap_or_default()
 }
 
-/// A URI without them.
+/// The URI with its secrets masked.
 pub fn masked_uri(uri: &str) -> Cow<'_, str> {
     let secrets = in_uri(uri.as_bytes());
     if secrets.is_empty() {
@@ -59,7 +62,7 @@ pub fn masked_uri(uri: &str) -> Cow<'_, str> {
     Cow::Owned(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// `name=value&name=value` from `start` on.
+/// The ranges of secret values in `name=value&name=value`, from `start` on.
 fn in_parameters(text: &[u8], start: usize) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut begin = start;
@@ -77,7 +80,8 @@ fn in_parameters(text: &[u8], start: usize) -> Vec<Range<usize>> {
     found
 }
 
-/// Strings that are members of these names, at any depth. A text that ends within one counts up to its end.
+/// The ranges of secret strings in JSON, at any depth. A string that the text cuts off extends
+/// to its end.
 fn in_json(text: &[u8]) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -95,12 +99,12 @@ fn in_json(text: &[u8]) -> Vec<Range<usize>> {
     found
 }
 
-/// The first byte from here on that is no blank.
+/// Offset of the next byte that is not blank.
 fn next_non_blank(text: &[u8], from: usize) -> Option<usize> {
     text.get(from..)?.iter().position(|byte| !byte.is_ascii_whitespace()).map(|at| from + at)
 }
 
-/// The next string: what stands between its quotation marks, and where the text goes on.
+/// The range of the next string between its quotation marks, and the offset after the closing mark.
 fn next_string(text: &[u8], from: usize) -> Option<(Range<usize>, usize)> {
     let start = from + memchr::memchr(b'"', text.get(from..)?)? + 1;
     let quote = closing_quote(text, start).0;

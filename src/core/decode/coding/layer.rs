@@ -1,4 +1,5 @@
-//! One coding: brotli, Zstandard, or the wrapping of deflate data (RFC 1950, 1951, 1952).
+//! The decoder of a single coding: brotli, Zstandard, or one of the wrappers of deflate data (RFC
+//! 1950, 1951, 1952).
 
 use std::fmt;
 
@@ -13,34 +14,35 @@ use super::brotli::Brotli;
 use super::output::{CodingError, DecodedSink, OUTPUT_BYTES};
 use super::zstd::Zstd;
 
-/// The longest head of a gzip member that is waited for: 10 bytes, and a file's name and comment, which HTTP does not
-/// use.
+/// The longest head of a gzip member in bytes. It has 10 bytes and optionally a file name and a
+/// comment, which HTTP does not use.
 const MAX_GZIP_HEAD: usize = 4 << 10;
 
-/// One coding of a body.
+/// The decoder of one coding of a body.
 #[derive(Debug)]
 pub(super) struct Layer {
     coding: &'static str,
     part: CodedPart,
 }
 
+/// | The part of the coded data that the decoder expects next.
 #[derive(Debug)]
 enum CodedPart {
-    /// Before a gzip member; what there is of its head.
+    /// The head of a gzip member, buffered until it is complete.
     GzipHead(Vec<u8>),
     GzipData(Inflate, Box<Crc>),
-    /// Behind a member's data; what there is of its trailer.
+    /// The trailer after a member's data, buffered until it is complete.
     GzipTrailer(Vec<u8>, Box<Crc>),
-    /// Behind a member.
+    /// Another gzip member, padding, or the end of the body.
     GzipEnd,
-    /// Before deflate data; what there is of the two bytes that tell which.
+    /// The first two bytes of `deflate`, which show whether it has the zlib wrapper.
     DeflateHead(Vec<u8>),
     DeflateData(Inflate),
     BrotliData(Brotli),
     ZstdData(Zstd),
-    /// Behind the only stream of `deflate` or `br`.
+    /// The end of the body, after the only stream of `deflate` or `br`.
     StreamEnd,
-    /// There is no memory for a decoder.
+    /// Nothing: memory for a decoder could not be allocated.
     NoDecoder,
 }
 
@@ -61,7 +63,7 @@ impl Layer {
         Layer { coding: "zstd", part: Zstd::new().map_or(CodedPart::NoDecoder, CodedPart::ZstdData) }
     }
 
-    /// Decodes the next bytes.
+    /// Decodes the next bytes and emits the result to `out`.
     pub(super) fn push(&mut self, mut bytes: &[u8], out: DecodedSink<'_>) -> Result<(), CodingError> {
         while !bytes.is_empty() {
             let (taken, next) = self.step(bytes, out)?;
@@ -73,7 +75,7 @@ impl Layer {
         Ok(())
     }
 
-    /// Whether the data cannot end here.
+    /// The error for a body that ends here; `None` if it may end here.
     pub(super) fn unfinished(&self) -> Option<CodingError> {
         match &self.part {
             CodedPart::GzipEnd | CodedPart::StreamEnd => None,
@@ -86,7 +88,7 @@ impl Layer {
         CodingError::BadData { coding: self.coding, why: why.into() }
     }
 
-    /// Takes some of the bytes; the state behind them where it is another one.
+    /// Decodes some of the bytes. Returns their number, and the part that follows if a part ended.
     fn step(&mut self, bytes: &[u8], out: DecodedSink<'_>) -> Result<(usize, Option<CodedPart>), CodingError> {
         let coding = self.coding;
         let bad_data = |why: &str| CodingError::BadData { coding, why: why.to_owned() };
@@ -125,7 +127,8 @@ impl Layer {
                 }
                 (taken, Some(CodedPart::GzipEnd))
             }
-            // RFC 1952 section 2.2: "A gzip file consists of a series of "members"". Some pad the last with zeros.
+            // RFC 1952 section 2.2: "A gzip file consists of a series of "members"". Some pad the
+            // last with zeros.
             CodedPart::GzipEnd if bytes[0] == 0 => (1, None),
             CodedPart::GzipEnd if bytes[0] == 0x1f => (0, Some(CodedPart::GzipHead(Vec::new()))),
             CodedPart::BrotliData(brotli) => {
@@ -145,9 +148,10 @@ impl Layer {
                 let taken = bytes.len().min(2 - buffered.len());
                 buffered.extend_from_slice(&bytes[..taken]);
                 let [method, flags] = buffered[..] else { return Ok((taken, None)) };
-                // RFC 9110 section 8.4.1.2: "Some non-conformant implementations send the "deflate" compressed data
-                // without the zlib wrapper." RFC 1950 section 2.2: method 8, a window of at most 32 KiB, and the two
-                // bytes "viewed as a 16-bit unsigned integer ... is a multiple of 31".
+                // RFC 9110 section 8.4.1.2: "Some non-conformant implementations send the "deflate"
+                // compressed data without the zlib wrapper."
+                // The wrapper (RFC 1950 section 2.2) has method 8, a window of at most 32 KiB, and
+                // its two bytes are "a multiple of 31" as a 16-bit integer.
                 let wrapped = method & 0x0f == 8 && method >> 4 <= 7 && u16::from_be_bytes([method, flags]) % 31 == 0;
                 let mut inflate = Inflate::new(wrapped);
                 let begun = inflate.push(&[method, flags], out);
@@ -162,7 +166,7 @@ impl Layer {
     }
 }
 
-/// The head of a gzip member, RFC 1952 section 2.3.
+/// Parses the head of a gzip member (RFC 1952 section 2.3).
 fn gzip_head(input: &[u8]) -> IResult<&[u8], ()> {
     // "A compliant decompressor must give an error indication if any reserved bit is non-zero".
     let (input, (_, flags, _)) =
@@ -174,7 +178,7 @@ fn gzip_head(input: &[u8]) -> IResult<&[u8], ()> {
     map((extra, name, comment, checksum), drop).parse(input)
 }
 
-/// A stream of deflate data.
+/// The decoder of a stream of deflate data.
 struct Inflate {
     stream: Decompress,
     output: Box<[u8]>,
@@ -191,14 +195,14 @@ impl Inflate {
         Inflate { stream: Decompress::new(wrapped), output: vec![0; OUTPUT_BYTES].into() }
     }
 
-    /// Decodes as far as the bytes go: how many were taken, and whether the data ended with them. Fails with `None`
-    /// where they are no deflate data.
+    /// Decodes `bytes`. Returns how many bytes were consumed, and whether the data ended with them.
+    /// Fails with `None` if they are not deflate data.
     fn push(&mut self, bytes: &[u8], out: DecodedSink<'_>) -> Result<(usize, bool), Option<CodingError>> {
         let mut taken = 0;
         loop {
             let (input, output) = (self.stream.total_in(), self.stream.total_out());
-            // Of what was decoded before damage, the decompressor gives out only as much as there is room for, and the
-            // rest never. It stops at the end of its window: with room up to there, nothing is left.
+            // At damage, the decompressor returns only as much of its output as fits, and loses the
+            // rest. It works in its window, so with room up to the window's end nothing is lost.
             let room = OUTPUT_BYTES - (output % OUTPUT_BYTES as u64) as usize;
             let status = self.stream.decompress(&bytes[taken..], &mut self.output[..room], FlushDecompress::Sync);
             // Both differences are at most the lengths of the two slices.
@@ -206,7 +210,7 @@ impl Inflate {
             let given = (self.stream.total_out() - output) as usize;
             taken += used;
             if given > 0 {
-                // What comes before damage is given out, too.
+                // Bytes decoded before the damage are valid.
                 out(&self.output[..given]).map_err(Some)?;
             }
             match status.map_err(|_| None)? {

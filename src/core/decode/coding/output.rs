@@ -1,16 +1,17 @@
-//! Where decoded bytes go, and why decoding stops.
+//! The output of a coding's decoder: decoded bytes, or the reason why decoding stopped.
 
-/// Output is given out in pieces of at most this size: that of the window of deflate, in which the decompressor decodes.
+/// The most bytes that are emitted at once: the size of deflate's window, in which
+/// its decompressor works.
 pub(super) const OUTPUT_BYTES: usize = 32 << 10;
 
-/// Why a body cannot be decoded further.
+/// The reason why a body cannot be decoded further.
 #[derive(Debug)]
 pub(super) enum CodingError {
-    /// It grows too much.
+    /// The body grew by more than the allowed ratio.
     RatioExceeded,
-    /// It is not what it says.
+    /// The body is not in this coding, or is damaged.
     BadData { coding: &'static str, why: String },
 }
 
-/// Takes what a layer gives out.
+/// Receives decoded bytes.
 pub(super) type DecodedSink<'o> = &'o mut dyn FnMut(&[u8]) -> Result<(), CodingError>;

@@ -73,7 +73,7 @@ fn an_event_in_a_flushed_stream_is_seen_when_it_arrives() {
 
 #[test]
 fn an_event_in_flushed_brotli_is_seen_when_it_arrives() {
-    // What the reference encoder flushes for one event, for another, and at the end.
+    // The reference encoder's output for one event, for another one, and at the end.
     let sent = [hex("0b0580646174613a206f6e650a0a"), hex("5000805f5ae18dee4e11a24a04600b"), hex("03")];
     let mut coding = Coding::new("br", Limits::default()).unwrap().unwrap();
     for (sent, event) in sent.iter().zip(["data: one\n\n", "data: two\n\n", ""]) {
@@ -105,7 +105,7 @@ fn an_event_in_flushed_zstd_is_seen_when_it_arrives() {
 
 #[test]
 fn small_bodies_that_say_much_are_stopped_however_they_are_coded() {
-    // Eight million times the letter a.
+    // Eight million times the letter `a`.
     let brotli = hex("9bff117af825c2e2b1402037410f");
     for (name, body) in [("br", brotli), ("zstd", zstd(&vec![0; 8 << 20]))] {
         let (decoded, result) = decode(name, Limits::default(), body.len(), &body);
@@ -168,7 +168,7 @@ fn what_came_before_damage_stands_beyond_a_window() {
     let first = encoder.get_ref().len();
     encoder.write_all(&[7; 40_000]).unwrap();
     encoder.flush().unwrap();
-    // Behind what was flushed comes a block of a type that there is not.
+    // A block of an undefined type follows the flushed data.
     let body = [&encoder.get_ref()[..], &[0xff]].concat();
     let mut coding = Coding::new("deflate", Limits::default()).unwrap().unwrap();
     let mut decoded = 0;
@@ -190,7 +190,7 @@ fn a_bomb_is_stopped_at_the_ratio() {
     let (decoded, result) = decode("gzip", limits, bomb.len(), &bomb);
     assert!(matches!(result, Err(Anomaly::LimitReached { limit: "inflate_ratio", .. })), "{result:?}");
     assert_eq!(decoded.len(), (1 << 20) / 10 * 10);
-    // Laid over each other, two codings pass the limit that one cannot.
+    // Two codings on top of each other exceed the limit that one cannot exceed.
     let bomb = gzip(&gzip(&vec![0; 64 << 20]));
     let (decoded, result) = decode("gzip, gzip", Limits::default(), 512, &bomb);
     assert!(matches!(result, Err(Anomaly::LimitReached { limit: "inflate_ratio", .. })), "{result:?}");

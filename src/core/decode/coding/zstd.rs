@@ -1,4 +1,4 @@
-//! The coding `zstd`: RFC 8878, with the window of RFC 9659.
+//! The coding `zstd` (RFC 8878), with the window size of RFC 9659.
 
 use std::fmt;
 
@@ -6,19 +6,21 @@ use zstd::stream::raw::{DParameter, Decoder, Operation};
 
 use super::output::{CodingError, DecodedSink, OUTPUT_BYTES};
 
-/// RFC 9659 section 3: "decoders are required to support a Window_Size of up to 8 MB", and encoders "MUST NOT" use a larger one.
+/// Base-2 logarithm of the largest window. RFC 9659 section 3: "decoders are required to support a
+/// Window_Size of up to 8 MB", and encoders "MUST NOT" use a larger one.
 const WINDOW_LOG: u32 = 23;
 
-/// The longest head of a frame (RFC 8878 section 3.1.1): magic number and frame header.
+/// The longest head of a frame in bytes (RFC 8878 section 3.1.1): magic number and frame header.
 const FRAME_HEAD: usize = 4 + 14;
 
-/// Zstandard frames, one behind the other.
+/// The decoder of a sequence of Zstandard frames.
 pub(super) struct Zstd {
     decoder: Decoder<'static>,
     output: Box<[u8]>,
-    /// Bytes of the open frame that were taken.
+    /// Bytes of the current frame that were consumed; 0 between frames.
     frame_bytes: usize,
-    /// What the decoder wants next: a block, and the three bytes of the next one's head.
+    /// The number of bytes that the decoder wants next: a block, and three bytes for the head of
+    /// the next block.
     wanted_bytes: usize,
 }
 
@@ -29,22 +31,23 @@ impl fmt::Debug for Zstd {
 }
 
 impl Zstd {
-    /// `None` where there is no memory for it.
+    /// A decoder; `None` if its memory could not be allocated.
     pub(super) fn new() -> Option<Zstd> {
         let mut decoder = Decoder::new().ok()?;
         decoder.set_parameter(DParameter::WindowLogMax(WINDOW_LOG)).ok()?;
         Some(Zstd { decoder, output: vec![0; OUTPUT_BYTES].into(), frame_bytes: 0, wanted_bytes: 1 })
     }
 
-    /// Whether the data may end here: between frames.
+    /// Whether the data may end here, between two frames.
     pub(super) fn is_between(&self) -> bool {
         self.frame_bytes == 0
     }
 
-    /// Decodes the bytes; `None` where they are no Zstandard.
+    /// Decodes `bytes`. Fails with `None` if they are not Zstandard.
     ///
-    /// A call that meets damage gives nothing out, however much it had decoded. So no call gets more than one block, wherever the pieces
-    /// were cut, and none a whole small frame, which would be decoded in one go.
+    /// A call that meets damage returns nothing of what it had decoded. Therefore each call
+    /// gets at most one block. A small frame would be decoded in one call, so its head is
+    /// passed byte by byte.
     pub(super) fn push(&mut self, mut bytes: &[u8], out: DecodedSink<'_>) -> Result<(), Option<CodingError>> {
         while !bytes.is_empty() {
             const BLOCK_HEAD: usize = 3;
@@ -63,7 +66,8 @@ impl Zstd {
                 if status.remaining == 0 {
                     self.frame_bytes = 0;
                 }
-                // What there was no room for comes with the next call; a frame that is over has nothing left.
+                // A full output buffer means that more output may follow. A frame that has ended
+                // has none left.
                 if piece.is_empty() && (status.remaining == 0 || status.bytes_written < self.output.len()) {
                     break;
                 }

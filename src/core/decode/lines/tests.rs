@@ -3,8 +3,8 @@ use proptest::prelude::*;
 use super::super::Ending;
 use super::*;
 
-/// What lines are made of `pieces`: number, start, text, and `…` before it without its end, `?` behind it where it is
-/// not whole.
+/// The lines of `pieces`, as number, offset and text. `…` follows a line without line end, `?` a
+/// line that is not whole.
 fn lines(limits: Limits, pieces: &[Piece<'_>]) -> Vec<String> {
     let mut decoder = Lines::new(limits);
     let mut seen = Vec::new();

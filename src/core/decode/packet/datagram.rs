@@ -1,7 +1,8 @@
-//! Fragments to datagrams (RFC 791 section 3.2, RFC 8200 section 4.5), in any order.
+//! Reassembles fragments to datagrams (RFC 791 section 3.2, RFC 8200 section 4.5), in any order.
 //!
-//! etherparse's `IpDefragBuf` keeps the last copy of overlapping bytes and not where they came from; here the first copy
-//! stays, a later one that differs is counted, and each byte knows its packet.
+//! etherparse's `IpDefragBuf` retains the last copy of overlapping bytes and does not record their
+//! packets. Here the first copy counts, a different later one is counted as a conflict, and each
+//! byte is traced to its packet.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -11,41 +12,44 @@ use etherparse::IpNumber;
 use super::ip::{Fragment, IpAddresses};
 use crate::capture::{PacketNumber, PacketRange, Time};
 
-/// The payload of an IPv4 datagram ends at byte 65,535 at the latest; that of an IPv6 one too, without the jumbo option,
-/// which forbids fragments (RFC 2675 section 3).
+/// The longest payload of a datagram in bytes. A longer one needs the jumbo option of IPv6, which
+/// forbids fragments (RFC 2675 section 3).
 const MAX_LENGTH: usize = 65_535;
 
-/// RFC 8200 section 4.5: "If insufficient fragments are received to complete reassembly of a packet within 60 seconds of
-/// the reception of the first-arriving fragment ... reassembly of that packet must be abandoned". Identifications come
-/// again: without this, an old fragment would spoil a new datagram.
+/// The time after which an incomplete datagram is discarded: 60 seconds after its first fragment.
+///
+/// RFC 8200 section 4.5: "reassembly of that packet must be abandoned and all the fragments that
+/// have been received for that packet must be discarded". Identifications are used again, so an old
+/// fragment would corrupt a later datagram.
 const TIMEOUT_NANOSECONDS: i64 = 60_000_000_000;
 
 /// Bytes of a datagram that came from one packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Piece {
-    /// Which bytes of the datagram.
+    /// The position of the bytes in the datagram.
     range: Range<usize>,
     packet: PacketNumber,
-    /// Offset of the first in the packet.
+    /// Offset of the first byte in the packet.
     offset: usize,
 }
 
-/// A datagram of which fragments were seen.
+/// A datagram whose fragments are being collected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Assembly {
     pub addresses: IpAddresses,
-    /// From the first fragment: "only the value from the Offset zero fragment is used for reassembly".
+    /// The protocol of the first fragment: "only the value from the Offset zero fragment is
+    /// used for reassembly".
     pub protocol: IpNumber,
-    /// The bytes; zeros where none were seen yet.
+    /// The payload so far. Bytes not yet received are 0.
     pub bytes: Vec<u8>,
     identification: u32,
-    /// When its first fragment was seen.
+    /// Capture time of the fragment that arrived first.
     first_seen: Time,
-    /// Its length, once the last fragment was seen.
+    /// The length of the payload, once the last fragment arrived.
     length: Option<usize>,
-    /// Bytes seen, each once.
+    /// Number of different bytes received.
     filled_bytes: usize,
-    /// In order, without overlap.
+    /// The received parts in order, without overlap.
     pieces: Vec<Piece>,
 }
 
@@ -64,7 +68,8 @@ impl Assembly {
     }
 
     fn accepts(&self, fragment: &Fragment<'_>) -> bool {
-        // RFC 791 tells datagrams apart by the protocol too; RFC 8200 does not, and its fragments may differ in it.
+        // RFC 791 tells datagrams apart by their protocol too. RFC 8200 does not: its fragments may
+        // differ in it.
         let same_protocol = self.addresses.source.is_ipv6() || self.protocol == fragment.protocol;
         self.identification == fragment.identification && self.addresses == fragment.addresses && same_protocol
     }
@@ -73,13 +78,14 @@ impl Assembly {
         self.length == Some(self.filled_bytes)
     }
 
-    /// Whether `place` contradicts what is known of the datagram's length.
+    /// Whether a fragment at `range` contradicts the length of the datagram.
     fn contradicts(&self, range: &Range<usize>, more: bool) -> bool {
         let too_long = self.length.is_some_and(|length| range.end > length || (!more && range.end != length));
         too_long || (!more && range.end < self.bytes.len())
     }
 
-    /// Takes the bytes of a fragment that are new; says whether others differ from what is held.
+    /// Stores the new bytes of a fragment. Returns whether its other bytes differ
+    /// from those stored.
     fn add(&mut self, fragment: &Fragment<'_>, range: Range<usize>, packet: PacketNumber) -> bool {
         let from = fragment.payload.rest();
         if fragment.offset == 0 && self.pieces.first().is_none_or(|piece| piece.range.start > 0) {
@@ -113,7 +119,7 @@ impl Assembly {
         conflicts_found
     }
 
-    /// Where `bytes` of the datagram stand in packets, in order.
+    /// Appends the packet ranges of `bytes` of the datagram to `out`, in order.
     pub fn origin(&self, bytes: Range<usize>, out: &mut Vec<PacketRange>) {
         let first = self.pieces.partition_point(|piece| piece.range.end <= bytes.start);
         for piece in self.pieces[first..].iter().take_while(|piece| piece.range.start < bytes.end) {
@@ -125,41 +131,41 @@ impl Assembly {
     }
 }
 
-/// What became of a fragment.
+/// The result of adding a fragment.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reassembly {
-    /// It completed a datagram.
+    /// The fragment completed this datagram.
     Complete(Box<Assembly>),
-    /// It waits for others.
+    /// Other fragments are still missing.
     Incomplete,
-    /// It cannot belong to any datagram.
+    /// The fragment cannot belong to any datagram.
     Malformed,
 }
 
-/// The datagrams that wait for fragments, oldest first. There are few: no index is worth its upkeep.
+/// The incomplete datagrams, oldest first. They are few, so a linear search is cheap enough.
 #[derive(Debug)]
 pub(super) struct Datagrams {
     incomplete: VecDeque<Assembly>,
-    /// How many may wait; the oldest is given up for a new one.
+    /// The most incomplete datagrams. The oldest is discarded for a new one.
     limit: usize,
-    /// Fragments that overlapped others with different bytes.
+    /// Number of fragments that overlap others with different bytes.
     pub conflicts: u64,
-    /// Datagrams given up before they were complete.
+    /// Number of datagrams discarded while incomplete.
     pub abandoned: u64,
 }
 
 impl Datagrams {
-    /// None yet.
+    /// A collection for at most `limit` incomplete datagrams.
     pub fn new(limit: usize) -> Datagrams {
         Datagrams { incomplete: VecDeque::new(), limit: limit.max(1), conflicts: 0, abandoned: 0 }
     }
 
-    /// Takes one fragment, wholly captured, of packet `packet`.
+    /// Adds a completely captured fragment.
     pub fn push(&mut self, fragment: &Fragment<'_>, packet: PacketNumber, time: Time) -> Reassembly {
         let length = fragment.payload.rest().len();
         let range = fragment.offset..fragment.offset + length;
-        // RFC 8200 section 4.5: a length that "is not a multiple of 8 octets and the M flag of that fragment is 1" and a
-        // datagram that "would exceed 65,535 octets" are errors.
+        // RFC 8200 section 4.5: errors are a length that "is not a multiple of 8 octets and the M
+        // flag of that fragment is 1", and a datagram that "would exceed 65,535 octets".
         if length == 0 || (fragment.more && !length.is_multiple_of(8)) || range.end > MAX_LENGTH {
             return Reassembly::Malformed;
         }

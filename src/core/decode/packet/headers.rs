@@ -1,4 +1,5 @@
-//! One packet, header by header, for people: every field in words. Clarity before speed.
+//! The headers of one packet with every field in words, for people. It is written for
+//! clarity, not speed.
 
 use etherparse::{
     EtherType, IpNumber, Ipv4HeaderSlice, Ipv6FragmentHeaderSlice, Ipv6HeaderSlice, SingleVlanHeaderSlice,
@@ -13,30 +14,31 @@ use crate::capture::{LinkType, Packet};
 /// One header of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// `link`, `network`, `transport` or `tunnel`.
+    /// The layer of the header: `link`, `network`, `transport` or `tunnel`.
     pub layer: &'static str,
-    /// Its name: `Ethernet II`, `Linux cooked v1`, `802.1Q`, `IPv4`, `TCP` ...
+    /// The name of the protocol: `Ethernet II`, `Linux cooked v1`, `802.1Q`, `IPv4`, `TCP` ...
     pub protocol: String,
-    /// Offset of its first byte in the packet's data.
+    /// Offset of the header's first byte in the packet's data.
     pub start: u32,
-    /// Offset behind its last byte.
+    /// Offset after the header's last byte.
     pub end: u32,
-    /// Names and values, in the order of the header.
+    /// Names and values of the fields, in the order of the header.
     pub fields: Vec<(&'static str, String)>,
 }
 
-/// The headers of a packet from the outside in, as far as they were captured and are understood. Empty for a chunk of a pipe.
+/// The headers of a packet, outermost first, as far as they were captured and are supported. Empty
+/// for a chunk of a pipe.
 pub fn headers(packet: &Packet<'_>) -> Vec<Header> {
     if packet.link == LinkType::PIPE {
         return Vec::new();
     }
     let mut list = HeaderList::default();
-    // Why decoding ended is for the caller of `Packets::push`; here it is shown by what is not there.
+    // `Packets::push` reports why decoding stopped. Here the missing headers show it.
     let _ = strip_link_layer(packet, &mut list).and_then(|payload_of_ip| find_payload(payload_of_ip, &mut list));
     list.0.iter().filter_map(|position| header(position, packet.data)).collect()
 }
 
-/// The headers met on the way down.
+/// Collects the headers of a packet while it is decoded.
 #[derive(Default)]
 struct HeaderList(Vec<HeaderPosition>);
 
@@ -44,7 +46,7 @@ struct HeaderPosition {
     kind: HeaderKind,
     start: usize,
     end: usize,
-    /// Bytes that this layer carries behind the header, as sent.
+    /// Size in bytes of the payload after the header, as sent.
     payload: usize,
 }
 
@@ -55,7 +57,7 @@ impl HeaderObserver for HeaderList {
     }
 }
 
-/// The header at `place`; `None` where it is cut off.
+/// The header at `position`; `None` if it was not captured completely.
 fn header(position: &HeaderPosition, data: &[u8]) -> Option<Header> {
     let bytes = data.get(position.start..position.end)?;
     let (layer, protocol, fields) = match position.kind {
@@ -88,6 +90,7 @@ fn header(position: &HeaderPosition, data: &[u8]) -> Option<Header> {
     Some(Header { layer, protocol, start: position.start as u32, end: position.end as u32, fields })
 }
 
+/// | Names and values of a header's fields; `None` if the header is cut off.
 type HeaderFields = Option<Vec<(&'static str, String)>>;
 
 fn ethernet(bytes: &[u8]) -> HeaderFields {
@@ -139,7 +142,7 @@ fn vlan(bytes: &[u8]) -> HeaderFields {
     Some(fields)
 }
 
-/// Label (20 bits), traffic class (3), bottom of stack (1), time to live (8): RFC 3032 section 2.1.
+/// RFC 3032 section 2.1: label (20 bits), traffic class (3), bottom of stack (1), time to live (8).
 fn mpls(bytes: &[u8]) -> HeaderFields {
     let entry = u32_at(bytes, 0)?;
     Some(vec![
@@ -161,7 +164,7 @@ fn ipv4(bytes: &[u8]) -> HeaderFields {
     let expected = header.to_header().calc_header_checksum();
     let verdict = match header.header_checksum() {
         sum if sum == expected => "correct".to_owned(),
-        // The network card fills it in behind the point of capture.
+        // Captured before the network card computes it.
         0 => "not filled in".to_owned(),
         _ => format!("incorrect, should be {expected:#06x}"),
     };
@@ -209,7 +212,8 @@ fn fragment(bytes: &[u8]) -> HeaderFields {
     ])
 }
 
-/// The options that are there follow in the order of their flags: checksum, key, sequence number (RFC 2890 section 2).
+/// Optional fields follow in the order of their flags: checksum, key, sequence number (RFC
+/// 2890 section 2).
 fn gre(bytes: &[u8]) -> HeaderFields {
     let flags = u16_at(bytes, 0)?;
     let mut fields = vec![("protocol", ether_type(u16_at(bytes, 2)?))];
@@ -225,7 +229,7 @@ fn gre(bytes: &[u8]) -> HeaderFields {
     Some(fields)
 }
 
-/// VXLAN and Geneve hold it in the same 24 bits.
+/// The identifier of VXLAN or Geneve: 24 bits at the same offset in both.
 fn network_identifier(bytes: &[u8]) -> Option<String> {
     Some((u32_at(bytes, 4)? >> 8).to_string())
 }
@@ -274,11 +278,12 @@ fn tcp(bytes: &[u8], payload: usize) -> HeaderFields {
     Some(fields)
 }
 
-/// The options of a TCP header, one text each; runs of padding are one.
+/// The options of a TCP header, one text each. Consecutive NOPs are one text.
 fn options(mut rest: &[u8]) -> Vec<String> {
     use TcpOptionElement::*;
     let mut texts: Vec<String> = Vec::new();
-    // etherparse stops at an option that it does not know; its length byte leads past it (RFC 9293 section 3.1).
+    // etherparse stops at an unknown option. Its length byte leads to the next one (RFC
+    // 9293 section 3.1).
     loop {
         let mut elements = TcpOptionsIterator::from_slice(rest);
         let (text, length) = match elements.next() {
@@ -314,7 +319,7 @@ fn options(mut rest: &[u8]) -> Vec<String> {
     texts
 }
 
-/// Kinds of the IANA registry that etherparse does not know.
+/// The name of an option that etherparse does not support, from IANA's registry.
 fn option_name(kind: u8) -> String {
     match kind {
         19 => "MD5 signature".to_owned(),
@@ -340,7 +345,7 @@ fn ecn(value: u8) -> String {
     ["not ECN-capable", "ECT(1)", "ECT(0)", "congestion experienced"][usize::from(value & 3)].to_owned()
 }
 
-/// The packet types of a cooked header.
+/// The packet type of a Linux cooked header.
 fn packet_type(number: u16) -> String {
     match number {
         0 => "sent to us".to_owned(),
@@ -388,10 +393,12 @@ fn yes(value: bool) -> String {
     if value { "yes" } else { "no" }.to_owned()
 }
 
+/// | The big-endian 16-bit integer at offset `at`.
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..)?.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
 }
 
+/// | The big-endian 32-bit integer at offset `at`.
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
 }

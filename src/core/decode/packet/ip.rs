@@ -1,4 +1,5 @@
-//! IPv4 (RFC 791) and IPv6 (RFC 8200): headers, extension headers, lengths that lie.
+//! The headers of IPv4 (RFC 791) and IPv6 (RFC 8200), their extensions, and length fields
+//! that are wrong.
 
 use std::net::IpAddr;
 
@@ -9,14 +10,14 @@ use etherparse::{
 
 use super::view::{HeaderKind, HeaderObserver, View};
 
-/// Who sends to whom.
+/// The source and destination address of an IP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct IpAddresses {
     pub source: IpAddr,
     pub destination: IpAddr,
 }
 
-/// A whole IP datagram: its payload, behind all headers of IP.
+/// A whole IP datagram, after all its IP headers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Datagram<'a> {
     pub addresses: IpAddresses,
@@ -24,28 +25,29 @@ pub(super) struct Datagram<'a> {
     pub payload: View<'a>,
 }
 
-/// A fragment of one.
+/// A fragment of an IP datagram.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fragment<'a> {
     pub addresses: IpAddresses,
-    /// What the payload of the first fragment begins with.
+    /// The protocol at the start of the datagram's payload. Valid in the first fragment only.
     pub protocol: IpNumber,
     pub identification: u32,
-    /// Where its bytes belong in the datagram's payload.
+    /// Offset of the fragment in the datagram's payload, in bytes.
     pub offset: usize,
-    /// Whether others follow behind it.
+    /// Whether more fragments follow this one.
     pub more: bool,
     pub payload: View<'a>,
 }
 
-/// What an IP packet carries.
+/// The content of an IP packet: a whole datagram or a fragment.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum IpPayload<'a> {
     Datagram(Datagram<'a>),
     Fragment(Fragment<'a>),
 }
 
-/// Reads the IP header at the start of `view`; its first nibble says which (the layer below may be wrong about it).
+/// Parses the IP header at the start of `view`. Its first four bits give the version, because the
+/// layer below may name the wrong one.
 pub(super) fn read<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -> Result<IpPayload<'a>, &'static str> {
     match view.rest().first().map(|byte| byte >> 4) {
         Some(4) => ipv4(view, observer),
@@ -60,8 +62,8 @@ fn ipv4<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -> Result<IpPayl
         .map_err(|_| view.too_short("truncated IP header", "malformed IPv4"))?;
     let length = header.slice().len();
     let view = match usize::from(header.total_len()) {
-        // A kernel that leaves the cutting to the network card hands out packets without a length, the more so when they
-        // do not fit its 16 bits (TSO, BIG TCP): all that is there belongs to it.
+        // A kernel that leaves segmentation to the network card (TSO, BIG TCP) sends packets with
+        // length 0, as the length may exceed 16 bits. Then all captured bytes belong to the packet.
         0 => view,
         total if total < length => return Err("malformed IPv4"),
         // RFC 894: "the data field should be padded ... This padding is not part of the IP packet".
@@ -86,9 +88,12 @@ fn ipv4<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -> Result<IpPayl
     extensions(Datagram { addresses, protocol, payload }, observer)
 }
 
-/// Whether every option fits, as a receiver checks before it accepts the packet: a packet that it drops must not put
-/// bytes into a stream. Kinds 0 and 1 are single bytes, all others have a length that counts both bytes before the
-/// data (RFC 791 section 3.1); of the security option "the minimum length ... is 3 octets" (RFC 1108 section 2.2).
+/// Whether all options of an IPv4 header are well-formed.
+///
+/// A receiver checks this too, and drops a malformed packet, so its bytes must not enter a
+/// stream. Kinds 0 and 1 are single bytes. All others have a length that includes kind and
+/// length (RFC 791 section 3.1). For the security option "the minimum length ... is 3 octets"
+/// (RFC 1108 section 2.2).
 fn options_are_sound(mut options: &[u8]) -> bool {
     const SECURITY: u8 = 130;
     loop {
@@ -110,7 +115,8 @@ fn ipv6<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -> Result<IpPayl
         .map_err(|_| view.too_short("truncated IP header", "malformed IPv6"))?;
     let length = header.slice().len();
     let view = match usize::from(header.payload_length()) {
-        // A jumbogram (RFC 2675 section 3: "The Payload Length field ... must be set to zero") or a packet before TSO.
+        // A jumbogram (RFC 2675 section 3: "The Payload Length field ... must be set to zero"), or
+        // a packet captured before segmentation (TSO).
         0 => view,
         payload => view.limit(length + payload),
     };
@@ -119,11 +125,13 @@ fn ipv6<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -> Result<IpPayl
     extensions(Datagram { addresses, protocol: header.next_header(), payload: view.skip(length) }, observer)
 }
 
-/// Passes over extension headers (RFC 8200 section 4) and the authentication header (RFC 4302) up to the payload, or up
-/// to a fragment header: what follows that one is the start of a datagram only in the first fragment. "IPv6 nodes must
-/// accept and attempt to process extension headers in any order." Each takes at least eight bytes, so this ends.
+/// Skips extension headers (RFC 8200 section 4) and the authentication header (RFC 4302), up to the
+/// payload or a fragment header.
 ///
-/// etherparse's own iterator reads behind the slice after an extension header that is cut off, hence the loop.
+/// After a fragment header, only the first fragment continues with headers. "IPv6 nodes must
+/// accept and attempt to process extension headers in any order." Each header has at least eight
+/// bytes, so the loop ends. etherparse's own iterator reads beyond the slice if an extension
+/// header is cut off.
 pub(super) fn extensions<'a>(
     datagram: Datagram<'a>,
     observer: &mut impl HeaderObserver,

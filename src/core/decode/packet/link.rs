@@ -3,7 +3,7 @@
 use super::view::{HeaderKind, HeaderObserver, View};
 use crate::capture::LinkType;
 
-/// EtherTypes (<https://www.iana.org/assignments/ieee-802-numbers>) that are followed or named.
+/// The EtherTypes (<https://www.iana.org/assignments/ieee-802-numbers>) that are decoded or named.
 pub(super) mod ether_type {
     pub const IPV4: u16 = 0x0800;
     pub const ARP: u16 = 0x0806;
@@ -15,13 +15,13 @@ pub(super) mod ether_type {
     pub const PPPOE_SESSION: u16 = 0x8864;
     pub const PROVIDER_BRIDGING: u16 = 0x88a8;
     pub const LLDP: u16 = 0x88cc;
-    /// QinQ as sold before IEEE 802.1ad gave it a number.
+    /// QinQ, as products used it before IEEE 802.1ad assigned a number.
     pub const VLAN_DOUBLE: u16 = 0x9100;
-    /// IEEE 802.3: up to here the field is a length, from 0x0600 a type.
+    /// IEEE 802.3: values up to this one are a length, values from 0x0600 on are a type.
     pub const LENGTH_MAX: u16 = 1_500;
 }
 
-/// Takes the link layer off: the view that is left begins with an IP header.
+/// Skips the link layer. The returned view begins with an IP header.
 pub(super) fn network<'a>(
     link: LinkType,
     view: View<'a>,
@@ -30,7 +30,8 @@ pub(super) fn network<'a>(
     match link {
         LinkType::ETHERNET => ethernet(view, observer),
         LinkType::NULL | LinkType::LOOP => null(view, observer),
-        // 12 and 14 are what operating systems call raw IP (DLT_RAW); some writers put them into files.
+        // Operating systems number raw IP 12 or 14 (DLT_RAW), and some programs write that
+        // number into files.
         LinkType::RAW | LinkType::IPV4 | LinkType::IPV6 | LinkType(12 | 14) => Ok(view),
         LinkType::LINUX_SLL => sll(view, observer),
         LinkType::LINUX_SLL2 => sll2(view, observer),
@@ -45,20 +46,23 @@ pub(super) fn ethernet<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -
     after_ether_type(u16::from_be_bytes([header[12], header[13]]), view.skip(header.len()), observer)
 }
 
-/// BSD loopback. "the 4-byte address family is in the byte order of the machine on which the packets are captured"
-/// (LINKTYPE_NULL), which the file does not tell; LINKTYPE_LOOP is always big-endian. Families fit into 16 bits, so the
-/// half that is zero tells.
+/// BSD loopback: a 4-byte address family, then IP.
+///
+/// For LINKTYPE_NULL the family "is in the byte order of the machine on which the packets are
+/// captured", which the file does not state. LINKTYPE_LOOP is always big-endian. Families fit into
+/// 16 bits, so the order that leaves the upper half zero is right.
 fn null<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -> Result<View<'a>, &'static str> {
     let header: [u8; 4] = view.peek().ok_or("truncated loopback header")?;
     observer.header(HeaderKind::Null, &view, header.len());
     match family(header) {
-        // AF_INET everywhere; AF_INET6 of Windows and NetBSD, FreeBSD, Darwin, Linux.
+        // AF_INET is 2 everywhere. AF_INET6 is 24 (Windows, NetBSD), 28 (FreeBSD), 30 (Darwin)
+        // or 10 (Linux).
         2 | 24 | 28 | 30 | 10 => Ok(view.skip(header.len())),
         _ => Err("unknown protocol family"),
     }
 }
 
-/// The protocol family of a BSD loopback header.
+/// The protocol family of a BSD loopback header, in either byte order.
 pub(super) fn family(header: [u8; 4]) -> u32 {
     u32::from_le_bytes(header).min(u32::from_be_bytes(header))
 }
@@ -71,7 +75,8 @@ fn sll<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -> Result<View<'a
     cooked(device, protocol, view.skip(header.len()), observer)
 }
 
-/// Linux cooked capture v2: protocol, reserved, interface index, ARPHRD_ type, packet type, address length, address.
+/// Linux cooked capture v2: protocol, reserved, interface index, ARPHRD_ type, packet type,
+/// address length, address.
 fn sll2<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -> Result<View<'a>, &'static str> {
     let header: [u8; 20] = view.peek().ok_or("truncated cooked header")?;
     observer.header(HeaderKind::Sll2, &view, header.len());
@@ -79,8 +84,8 @@ fn sll2<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -> Result<View<'
     cooked(device, protocol, view.skip(header.len()), observer)
 }
 
-/// The protocol field of a cooked header is an EtherType, "if the ARPHRD_ type is" none of FRAD (770), 802.11 with
-/// radiotap (803) and netlink (824).
+/// Skips to IP by the protocol of a Linux cooked header. It is an EtherType unless the device's
+/// ARPHRD_ type is FRAD (770), 802.11 with radiotap (803) or netlink (824).
 fn cooked<'a>(
     device: u16,
     protocol: u16,
@@ -89,13 +94,13 @@ fn cooked<'a>(
 ) -> Result<View<'a>, &'static str> {
     match (device, protocol) {
         (770 | 803 | 824, _) => Err("no IP"),
-        // The protocols below 0x0600 are Linux's own: 4 is 802.2 LLC.
+        // Values below 0x0600 are Linux's own protocol numbers: 4 is 802.2 LLC.
         (_, 4) => snap(view, observer),
         _ => after_ether_type(protocol, view, observer),
     }
 }
 
-/// What an EtherType announces: tags, labels and sessions are taken off until IP stands at the start. Each turn of the
+/// Skips tags, labels and sessions after an EtherType, up to the IP header. Each turn of the
 /// loop consumes bytes.
 pub(super) fn after_ether_type<'a>(
     mut ether_type: u16,
@@ -121,7 +126,7 @@ pub(super) fn after_ether_type<'a>(
     }
 }
 
-/// IEEE 802.2 LLC: only SNAP with the organization code of Ethernet carries IP (RFC 1042).
+/// IEEE 802.2 LLC. Only SNAP with the organization code of Ethernet carries IP (RFC 1042).
 fn snap<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -> Result<View<'a>, &'static str> {
     match view.peek::<8>() {
         Some([0xaa, 0xaa, 3, 0, 0, 0, high, low]) => {
@@ -135,8 +140,11 @@ fn snap<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -> Result<View<'
     }
 }
 
-/// A stack of MPLS labels (RFC 3032). What follows is not named: as routers do, its first nibble decides (RFC 4928
-/// section 3): 4 and 6 are IP, 0 is the control word of a pseudowire (RFC 4385), which usually carries Ethernet (RFC 4448).
+/// A stack of MPLS labels (RFC 3032).
+///
+/// The labels do not name the content. As in routers, its first four bits decide (RFC 4928 section
+/// 3): 4 and 6 are IP. 0 is the control word of a pseudowire (RFC 4385), which usually carries
+/// Ethernet (RFC 4448).
 fn mpls<'a>(mut view: View<'a>, observer: &mut impl HeaderObserver) -> Result<View<'a>, &'static str> {
     loop {
         let label: [u8; 4] = view.peek().ok_or(view.too_short("truncated MPLS label", "malformed MPLS"))?;
@@ -154,12 +162,14 @@ fn mpls<'a>(mut view: View<'a>, observer: &mut impl HeaderObserver) -> Result<Vi
     }
 }
 
-/// A PPPoE session (RFC 2516 section 4): version and type 1, code 0, session, length, then the protocol of PPP.
+/// A PPPoE session (RFC 2516 section 4): version and type 1, code 0, session, length, then
+/// the PPP protocol.
 fn pppoe<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -> Result<View<'a>, &'static str> {
     let header: [u8; 8] = view.peek().ok_or(view.too_short("truncated PPPoE header", "malformed PPPoE"))?;
     let length = usize::from(u16::from_be_bytes([header[4], header[5]]));
     match header {
-        // "LENGTH ... does not include the length of the Ethernet or PPPoE headers": it counts from the PPP protocol.
+        // "LENGTH ... does not include the length of the Ethernet or PPPoE headers": it starts at
+        // the PPP protocol.
         [0x11, 0, _, _, _, _, 0x00, 0x21 | 0x57] => {
             observer.header(HeaderKind::Pppoe, &view, header.len());
             Ok(view.limit(6 + length).skip(header.len()))

@@ -1,4 +1,4 @@
-//! From a packet to the payload that mcptap decodes: link layer, IP, tunnels and UDP are taken off.
+//! From a packet to the payload that mcptap decodes, through link layer, IP, tunnels and UDP.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -12,36 +12,36 @@ use crate::capture::{Packet, PacketRange};
 use crate::decode::quic;
 use crate::decode::tcp::{Flags, Segment};
 
-/// How deep tunnels are followed. Networks nest them once or twice; the bound keeps a hostile packet of nothing but
-/// tunnel headers cheap.
+/// The most tunnels inside each other that are followed. Networks nest one or two. The bound limits
+/// the cost of a packet that consists of tunnel headers only.
 const MAX_TUNNELS: usize = 4;
 
-/// What a packet turned out to be.
+/// The result of decoding a packet.
 #[derive(Debug)]
 pub enum Decoded<'a> {
-    /// A whole TCP segment (of this packet, or of the datagram that it completed).
+    /// A complete TCP segment, from this packet or from the datagram that it completed.
     Tcp(Segment<'a>),
-    /// A DNS message over UDP: the payload, for `dns.rs`.
+    /// The payload of a UDP datagram with a DNS message, for `dns.rs`.
     Dns(&'a [u8]),
-    /// An Initial packet of QUIC, for `quic::Quic`: who sent it to whom, and the version.
+    /// An Initial packet of QUIC, for `quic::Quic`: source, destination, and version.
     Quic(SocketAddr, SocketAddr, u8),
     /// A chunk of a pipe, for [`crate::capture::pipe::decode`].
     Pipe,
-    /// A fragment, held until its datagram is complete.
+    /// A fragment. It is stored until its datagram is complete.
     Fragment,
-    /// Nothing for mcptap; the reason is a short noun phrase and is counted: `UDP`, `ARP`, `ICMP`, `unknown link type`,
-    /// `malformed IPv4` ...
+    /// A packet that mcptap does not decode. The reason is a short noun phrase and is counted:
+    /// `UDP`, `ARP`, `ICMP`, `unknown link type`, `malformed IPv4` ...
     Skipped(&'static str),
 }
 
-/// What stands in a datagram, tunnels taken off.
+/// The payload of a packet after all IP headers and tunnels.
 pub(super) enum InnerPayload<'a> {
     Tcp(Tcp<'a>),
     Fragment(ip::Fragment<'a>),
     Other(Decoded<'a>),
 }
 
-/// A TCP segment and where its payload stands.
+/// A TCP segment and the position of its payload.
 pub(super) struct Tcp<'a> {
     addresses: IpAddresses,
     header: TcpSlice<'a>,
@@ -58,7 +58,7 @@ impl<'a> Tcp<'a> {
         Ok(Tcp { addresses, header, payload: view.skip(length) })
     }
 
-    /// The captured payload, in the bytes that were decoded.
+    /// The range of the captured payload in the decoded bytes.
     pub(super) fn payload_range(&self) -> Range<usize> {
         self.payload.start..self.payload.start + self.payload.rest().len()
     }
@@ -82,24 +82,24 @@ impl<'a> Tcp<'a> {
     }
 }
 
-/// The flag bits as they stand in the header, NS (RFC 3540) above the eight others.
+/// The flag bits as in the header, with NS (RFC 3540) above the eight others.
 fn flags(header: &TcpSlice<'_>) -> Flags {
     let bytes = header.header_slice();
     Flags(u16::from_be_bytes([bytes[12] & 1, bytes[13]]))
 }
 
-/// Takes off the link layer and the outermost IP header.
+/// Skips the link layer and the outermost IP header.
 pub(super) fn strip_link_layer<'a>(
     packet: &Packet<'a>,
     observer: &mut impl HeaderObserver,
 ) -> Result<IpPayload<'a>, &'static str> {
-    // Some writers note fewer bytes on the wire than they captured.
+    // Some programs record an original length that is below the captured length.
     let end = packet.data.len().max(packet.original_length as usize);
     let view = link::network(packet.link, View { bytes: packet.data, start: 0, end }, observer)?;
     ip::read(view, observer)
 }
 
-/// Decodes what an IP packet carries, through tunnels.
+/// Decodes the content of an IP packet, through tunnels.
 pub(super) fn find_payload<'a>(
     mut payload_of_ip: IpPayload<'a>,
     observer: &mut impl HeaderObserver,
@@ -130,7 +130,7 @@ pub(super) fn find_payload<'a>(
     Err("too many tunnels")
 }
 
-/// What a UDP datagram carries that is of interest.
+/// The content of a UDP datagram.
 enum UdpContent<'a> {
     Final(Decoded<'a>),
     Tunnel(View<'a>),
@@ -146,7 +146,8 @@ fn udp<'a>(datagram: &Datagram<'a>, observer: &mut impl HeaderObserver) -> Resul
     let size = header.slice().len();
     observer.header(HeaderKind::Udp, &view, size);
     let payload = match usize::from(header.length()) {
-        // A jumbogram (RFC 2675 section 4), or a datagram before the network card cut it.
+        // A jumbogram (RFC 2675 section 4), or a datagram captured before the network
+        // card segmented it.
         0 => view,
         length if length < size => return Err("malformed UDP"),
         length => view.limit(length),
@@ -161,7 +162,7 @@ fn udp<'a>(datagram: &Datagram<'a>, observer: &mut impl HeaderObserver) -> Resul
                 (SocketAddr::new(addresses.source, source), SocketAddr::new(addresses.destination, destination));
             Ok(UdpContent::Final(Decoded::Quic(source, destination, version)))
         }
-        // RFC 9000 section 17: in every packet of this version the fixed bit is set.
+        // RFC 9000 section 17: the fixed bit is set in every packet of this version.
         (HTTPS, _) | (_, HTTPS) if payload.rest().first().is_some_and(|first| first & 0x40 != 0) => Err("QUIC"),
         _ => Err("UDP"),
     }

@@ -19,7 +19,7 @@ fn udp(port: u16, payload: &[u8]) -> Vec<u8> {
     [&[0xc0, 0][..], &port.to_be_bytes(), &(payload.len() as u16 + 8).to_be_bytes(), &[0, 0], payload].concat()
 }
 
-/// `flags` are the three bits and the fragment offset in units of eight bytes.
+/// An IPv4 packet. `flags` are the three flag bits and the fragment offset in units of eight bytes.
 fn ipv4_fragment(protocol: u8, flags: u16, payload: &[u8]) -> Vec<u8> {
     let length = (payload.len() as u16 + 20).to_be_bytes();
     let [high, low] = flags.to_be_bytes();
@@ -47,7 +47,7 @@ fn ipv6_fragment(next: u8, offset: usize, more: bool, payload: &[u8]) -> Vec<u8>
     ipv6(44, &[&[next, 0, field[0], field[1], 0, 0, 0, 5], payload].concat())
 }
 
-/// Anything behind an EtherType and what stands before it.
+/// A header that ends in an EtherType, and its content.
 fn behind(head: &[u8], ether_type: u16, rest: &[u8]) -> Vec<u8> {
     [head, &ether_type.to_be_bytes(), rest].concat()
 }
@@ -67,7 +67,7 @@ fn packet(number: u64, link: u16, data: &[u8]) -> Packet<'_> {
     }
 }
 
-/// The same segment in every wrapping: its name, link type and bytes.
+/// The same segment in every kind of link layer and tunnel: name, link type and bytes.
 fn wrappings(text: &[u8]) -> Vec<(&'static str, u16, Vec<u8>)> {
     let segment = tcp(text);
     let (four, six) = (ipv4(6, &segment), ipv6(6, &segment));
@@ -159,7 +159,7 @@ fn a_snap_length_leaves_a_gap_of_known_size() {
 #[test]
 fn padding_is_no_payload() {
     for (name, link, mut bytes) in wrappings(b"{}") {
-        // Without a length nothing tells padding from payload.
+        // Without a length field, padding cannot be told from payload.
         if name.ends_with("length 0") {
             continue;
         }
@@ -250,7 +250,7 @@ fn a_datagram_knows_which_packet_brought_which_byte() {
 fn ipv6_fragments_with_extension_headers_behind_the_fragment_header() {
     let rest = [&[6, 0, 1, 4, 0, 0, 0, 0][..], &tcp(TEXT)].concat();
     let first = ipv6_fragment(60, 0, true, &rest[..24]);
-    // Its next header is only meant for the first: the bytes here are no options.
+    // The next header counts in the first fragment only. Here the bytes are no options.
     let second = ipv6_fragment(60, 24, false, &rest[24..]);
     let mut packets = Packets::new(Limits::default());
     assert!(matches!(packets.push(&packet(1, 101, &second)), Decoded::Fragment));
@@ -384,7 +384,7 @@ fn every_wrapping_is_told_in_words_up_to_its_payload() {
         let headers = headers(&packet(1, link, &bytes));
         let ends = headers.iter().map(|header| header.end);
         let starts = headers.iter().skip(1).map(|header| header.start);
-        // Only the control word of a pseudowire is not told.
+        // Only the control word of a pseudowire is not listed.
         assert!(name == "MPLS pseudowire" || starts.eq(ends.take(headers.len() - 1)), "{name}: {headers:?}");
         let last = headers.last().expect("headers");
         assert_eq!((last.protocol.as_str(), last.end as usize), ("TCP", bytes.len() - TEXT.len()), "{name}");
@@ -396,7 +396,8 @@ fn every_wrapping_is_told_in_words_up_to_its_payload() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// Fragments of any size in any order, some twice: the bytes of the datagram, each from the packet that brought it.
+    /// Fragments of any size and order, with repetitions, give the datagram, and each byte is
+    /// traced to its packet.
     #[test]
     fn fragments_in_any_order_are_the_datagram(
         text in proptest::collection::vec(any::<u8>(), 1..600),
@@ -404,7 +405,8 @@ proptest! {
         order in proptest::collection::vec(any::<prop::sample::Index>(), 0..80),
     ) {
         let pieces = fragments(&tcp(&text), size);
-        // Any sequence at all, then each once more: it is complete at the latest with the last.
+        // Any sequence, followed by each fragment once, so that the datagram is complete
+        // at the end.
         let order: Vec<usize> = order.iter().map(|index| index.index(pieces.len())).chain(0..pieces.len()).collect();
         let mut packets = Packets::new(Limits::default());
         let mut complete = 0;
@@ -430,7 +432,7 @@ proptest! {
         fuzz_packet(&bytes);
     }
 
-    /// Valid packets with a few bytes changed reach deeper than noise does.
+    /// Damaged packets reach deeper into the decoder than random bytes.
     #[test]
     fn damaged_packets_are_packets(
         which in any::<prop::sample::Index>(),

@@ -1,4 +1,4 @@
-//! Tunnels: from their header to the IP packet inside.
+//! Tunnels: from the tunnel's header to the IP packet inside.
 
 use super::link::{after_ether_type, ether_type, ethernet};
 use super::view::{HeaderKind, HeaderObserver, View};
@@ -8,7 +8,7 @@ pub(super) const VXLAN_PORT: u16 = 4_789;
 /// Port of Geneve (RFC 8926 section 3.3).
 pub(super) const GENEVE_PORT: u16 = 6_081;
 
-/// GRE (RFC 2784) with key and sequence number (RFC 2890): each flag stands for four more bytes.
+/// GRE (RFC 2784) with key and sequence number (RFC 2890). Each flag announces four more bytes.
 pub(super) fn gre<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -> Result<View<'a>, &'static str> {
     const CHECKSUM: u16 = 0x8000;
     const ROUTING: u16 = 0x4000;
@@ -17,7 +17,7 @@ pub(super) fn gre<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -> Res
     const VERSION: u16 = 0x0007;
     let header: [u8; 4] = view.peek().ok_or(view.too_short("truncated GRE header", "malformed GRE"))?;
     let [flags, protocol] = [0, 2].map(|at| u16::from_be_bytes([header[at], header[at + 1]]));
-    // Version 1 is PPTP's (RFC 2637); source routes (RFC 1701) are obsolete.
+    // Version 1 is that of PPTP (RFC 2637). Source routes (RFC 1701) are obsolete.
     if flags & (VERSION | ROUTING) != 0 {
         return Err("GRE of another version");
     }
@@ -27,7 +27,8 @@ pub(super) fn gre<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -> Res
     inner(protocol, view.skip(length), observer)
 }
 
-/// VXLAN (RFC 7348 section 5): the I flag must be set, the rest is a network identifier. An Ethernet frame follows.
+/// VXLAN (RFC 7348 section 5). The I flag must be set. An Ethernet frame follows
+/// the network identifier.
 pub(super) fn vxlan<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -> Result<View<'a>, &'static str> {
     match view.peek::<8>() {
         Some([flags, ..]) if flags & 0x08 != 0 => {
@@ -38,7 +39,8 @@ pub(super) fn vxlan<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -> R
     }
 }
 
-/// Geneve (RFC 8926 section 3.4): version 0, options counted in four bytes, a protocol, a network identifier.
+/// Geneve (RFC 8926 section 3.4): version 0, the length of the options in units of four bytes, a
+/// protocol, a network identifier.
 pub(super) fn geneve<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -> Result<View<'a>, &'static str> {
     match view.peek::<8>() {
         Some([first, _, high, low, ..]) if first >> 6 == 0 => {
@@ -50,7 +52,7 @@ pub(super) fn geneve<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -> 
     }
 }
 
-/// What a tunnel's protocol field announces: an EtherType, or a whole Ethernet frame.
+/// Skips to IP by the protocol field of a tunnel: an EtherType, or an Ethernet frame.
 fn inner<'a>(protocol: u16, view: View<'a>, observer: &mut impl HeaderObserver) -> Result<View<'a>, &'static str> {
     match protocol {
         ether_type::TRANSPARENT_ETHERNET => ethernet(view, observer),
