@@ -1,7 +1,8 @@
-//! The JSON-RPC envelope, lossless: where each member stands in the text, never re-serialised.
+//! The JSON-RPC envelope as positions in the text. The text is never serialised again.
 //!
-//! One pass checks the text and finds the members; of a text that is no JSON, serde_json says why. What a message is follows from which
-//! members are there (JSON-RPC 2.0, sections 4 to 6), judged leniently: an analyzer has to show what was sent, and leaves blame to findings.
+//! One pass checks the text and finds the members. If the text is not JSON, serde_json explains
+//! why. The kind of a message follows from its members (JSON-RPC 2.0, sections 4 to 6). It is
+//! decided leniently: an analyzer has to show what was sent, and findings report the errors.
 
 mod fuzz;
 #[cfg(test)]
@@ -20,23 +21,24 @@ use super::json::{Index, member, string_lossy};
 use super::raw::Raw;
 pub use fuzz::fuzz_jsonrpc;
 
-/// What a JSON value is as a JSON-RPC message, judged leniently: a missing `jsonrpc` member is a finding, not a refusal.
+/// The kind of a JSON-RPC message. It is decided leniently: a message without `jsonrpc` has a kind,
+/// and a finding reports the missing member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// A method and an id.
+    /// A message with a method and an id.
     Request,
-    /// A method without id.
+    /// A message with a method and no id.
     Notification,
-    /// A result.
+    /// A message with a result.
     Response,
-    /// An error.
+    /// A message with an error.
     Error,
-    /// Anything else.
+    /// A message of none of these kinds.
     Invalid,
 }
 
 impl Kind {
-    /// The word of the JSON lines.
+    /// The kind as written in the JSON lines output.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Request => "request",
@@ -48,23 +50,24 @@ impl Kind {
     }
 }
 
-/// Why a text is no message.
+/// The reason why a text is not a JSON-RPC message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InvalidText {
-    /// Not UTF-8 from this offset on.
+    /// The text is not UTF-8 from this offset on.
     NotUtf8(usize),
-    /// Not JSON: offset of the first error and what the parser said.
+    /// The text is not JSON: offset of the first error, and the parser's message.
     NotJson(usize, String),
-    /// JSON nested deeper than the limit.
+    /// The JSON is nested deeper than the limit.
     TooDeep,
-    /// JSON, but not a request, notification or response.
+    /// The JSON is not a request, notification, response or error.
     NotAMessage,
 }
 
-/// The members of one message, as ranges of its text.
+/// The positions of one message's members, as ranges of its text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Envelope {
-    /// What it is; `None` stands for [`Kind::Invalid`]. What [`parse`] gives out always has one.
+    /// The kind of the message; `None` means [`Kind::Invalid`]. Envelopes from [`parse`] always
+    /// have a kind.
     pub kind: Option<Kind>,
     /// `jsonrpc`.
     pub jsonrpc: Option<Range<usize>>,
@@ -72,7 +75,8 @@ pub struct Envelope {
     pub id: Option<Range<usize>>,
     /// `method`.
     pub method: Option<Range<usize>>,
-    /// `method`, unescaped, where it is a string. Half a surrogate pair, which only an escape can spell, becomes U+FFFD.
+    /// The unescaped `method`, if it is a string. Half a surrogate pair, which only an escape can
+    /// express, becomes U+FFFD.
     pub method_name: Option<Arc<str>>,
     /// `params`.
     pub params: Option<Range<usize>>,
@@ -80,18 +84,18 @@ pub struct Envelope {
     pub result: Option<Range<usize>>,
     /// `error`.
     pub error: Option<Range<usize>>,
-    /// The members of `params`, of the `result` or of the `error`: whichever makes the message what it is.
+    /// The members of the `params`, `result` or `error` that decides the kind.
     #[doc(hidden)]
     pub body: Index,
-    /// A top-level member name occurs twice (the last one counts, as in JavaScript and Python). Of the names that JSON-RPC
-    /// does not define the first `NAMES_COMPARED` are compared.
+    /// Whether a top-level member occurs twice. The last one counts, as in JavaScript and Python.
+    /// Of names unknown to JSON-RPC, the first [`NAMES_COMPARED`] are compared.
     pub duplicate: bool,
-    /// Members that JSON-RPC does not define.
+    /// Number of members that JSON-RPC does not define.
     pub unknown: u32,
 }
 
 impl Envelope {
-    /// Where the value stands that makes the message what it is: `params`, `result` or `error`.
+    /// The range of the value that decides the kind: `params`, `result` or `error`.
     pub fn place_of_body(&self) -> Option<Range<usize>> {
         match self.kind? {
             Kind::Request | Kind::Notification => self.params.clone(),
@@ -102,27 +106,31 @@ impl Envelope {
     }
 }
 
-/// Undefined member names of one message that are compared with each other. Real messages have a few at most; the bound
-/// keeps the cost linear for one with a million.
+/// The most unknown names of one message that are compared with each other. Real messages have a
+/// few. The bound keeps the cost linear for a message with a million.
 pub const NAMES_COMPARED: usize = 32;
 
-/// A text read as JSON-RPC.
+/// The result of parsing a text as JSON-RPC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ParsedText {
-    /// One message.
+    /// A text with one message.
     Single(Envelope),
-    /// A batch: each member's range of the text, and its envelope or why it has none. Ranges in an envelope count from the
-    /// start of its member, which is a message of its own. What exceeds the limit of members stands as one last
-    /// [`InvalidText::NotAMessage`] that reaches to the end of the last member.
+    /// A batch: the range of each member in the text, and its envelope or the reason why
+    /// it has none.
+    ///
+    /// Each member is a message of its own: ranges in its envelope start at the member. Members
+    /// over the limit are merged to one last [`InvalidText::NotAMessage`], which extends to the end
+    /// of the last member.
     Batch(Vec<(Range<usize>, Result<Envelope, InvalidText>)>),
-    /// No message.
+    /// A text that is neither a message nor a batch.
     Invalid(InvalidText),
 }
 
-/// Reads a text. Surrounding blanks are tolerated. Cost is linear; nesting never grows the stack.
+/// Parses a text. Surrounding blanks are allowed. The cost is linear, and nesting never
+/// grows the stack.
 ///
-/// `json_depth` is the nesting that is looked into, the message's own braces being the first level; `batch` bounds the
-/// members of a batch. Both are members of `Limits`.
+/// `json_depth` is the deepest nesting that is read; the message's own braces are the first level.
+/// `batch` is the most members of a batch. Both are members of `Limits`.
 pub fn parse(text: &[u8], json_depth: usize, batch: usize) -> ParsedText {
     match simdutf8::compat::from_utf8(text) {
         Ok(text) => read_text(text, json_depth, batch),
@@ -130,7 +138,7 @@ pub fn parse(text: &[u8], json_depth: usize, batch: usize) -> ParsedText {
     }
 }
 
-/// The same of a text that was looked at before.
+/// Parses a text that was already validated as UTF-8, or failed to be.
 pub fn read(raw: &Raw<'_>, json_depth: usize, batch: usize) -> ParsedText {
     match raw {
         Raw::Text(text) => read_text(text, json_depth, batch),
@@ -139,8 +147,8 @@ pub fn read(raw: &Raw<'_>, json_depth: usize, batch: usize) -> ParsedText {
 }
 
 fn read_text(text: &str, json_depth: usize, batch: usize) -> ParsedText {
-    // RFC 8259 section 8.1: "implementations that parse JSON texts MAY ignore the presence of a byte order mark rather
-    // than treating it as an error."
+    // RFC 8259 section 8.1: "implementations that parse JSON texts MAY ignore the presence of a
+    // byte order mark rather than treating it as an error."
     let json = text.strip_prefix('\u{feff}').unwrap_or(text);
     let parsed = match JsonScanner::checking(json, 0).kind() {
         Some(JsonType::Array) => read_batch(text, json, json_depth, batch),
@@ -150,8 +158,11 @@ fn read_text(text: &str, json_depth: usize, batch: usize) -> ParsedText {
     parsed.unwrap_or_else(ParsedText::Invalid)
 }
 
-/// Whether a text whose surroundings are not known is JSON-RPC beyond doubt: whole, and each message with what other JSON seldom has. Part of another
-/// text is none, for in a string each quotation mark has a backslash before it.
+/// Whether a text from an unknown context is JSON-RPC beyond doubt. It must be complete, and each
+/// message must have an `id` or a `jsonrpc`, which other JSON seldom has.
+///
+/// A part of a larger JSON text is not mistaken for a message: inside a string, each quotation mark
+/// has a backslash before it.
 pub fn is_certain(text: &[u8], json_depth: usize, batch: usize) -> bool {
     let is_typical = |envelope: &Envelope| envelope.jsonrpc.is_some() || envelope.id.is_some();
     match parse(text, json_depth, batch) {
@@ -163,8 +174,10 @@ pub fn is_certain(text: &[u8], json_depth: usize, batch: usize) -> bool {
     }
 }
 
-/// JSON-RPC 2.0 section 6: "To send several Request objects at the same time, the Client MAY send an Array filled with
-/// Request objects." An empty one is an error to answer, yet what was sent is a batch.
+/// JSON-RPC 2.0 section 6: "To send several Request objects at the same time, the Client MAY send
+/// an Array filled with Request objects."
+///
+/// An empty array is an error, but it is still parsed as a batch.
 fn read_batch(text: &str, json: &str, json_depth: usize, batch: usize) -> Result<ParsedText, InvalidText> {
     let mut members = Vec::new();
     let mut excess: Option<Range<usize>> = None;
@@ -191,7 +204,7 @@ fn read_batch(text: &str, json: &str, json_depth: usize, batch: usize) -> Result
     Ok(ParsedText::Batch(members))
 }
 
-/// Reads `json`, an object; ranges count from the start of `text`, which `json` is a part of.
+/// Parses the object `json`. Ranges are offsets in `text`, which contains `json`.
 fn read_object(text: &str, json: &str, json_depth: usize) -> Result<Envelope, InvalidText> {
     let place = range_in(text, json).start;
     let (mut envelope, bodies) = scan_members(json, place, json_depth).map_err(|stop| {
@@ -214,7 +227,8 @@ fn read_object(text: &str, json: &str, json_depth: usize) -> Result<Envelope, In
     Ok(envelope)
 }
 
-/// Where the members of an object stand, counted from `place` bytes before it, and those of its `params`, `result` and `error`.
+/// Finds the members of an object, and the members of its `params`, `result` and `error`. `place`
+/// is added to all offsets.
 fn scan_members(json: &str, place: usize, json_depth: usize) -> Result<(Envelope, [Index; 3]), Stop> {
     let mut envelope = Envelope::default();
     let mut bodies: [Index; 3] = Default::default();
@@ -258,17 +272,18 @@ fn scan_members(json: &str, place: usize, json_depth: usize) -> Result<(Envelope
     Ok((envelope, bodies))
 }
 
-/// What a message is, by the members it has; `error` is the text of that member.
+/// The kind of a message by its members. `error` is the text of that member.
 fn kind_of(envelope: &Envelope, error: Option<&str>) -> Option<Kind> {
     if envelope.method_name.is_some() {
-        // Section 4.1: "A Notification is a Request object without an "id" member." One with a null id is a Request.
+        // Section 4.1: "A Notification is a Request object without an "id" member." One with a null
+        // id is a Request.
         return Some(if envelope.id.is_some() { Kind::Request } else { Kind::Notification });
     }
     if envelope.method.is_some() {
         return None;
     }
-    // Any JSON may have a member `error` or `result`, OAuth's {"error":"invalid_request"} for one: something else has to
-    // say that it answers a request.
+    // Other JSON has members called `error` or `result` too, for example OAuth's
+    // {"error":"invalid_request"}. So another member must show that it answers a request.
     let answers = envelope.id.is_some() || envelope.jsonrpc.is_some();
     match (envelope.result.is_some(), error) {
         // JSON-RPC 1.0 section 1.2: error "must be null if there was no error".
@@ -278,14 +293,15 @@ fn kind_of(envelope: &Envelope, error: Option<&str>) -> Option<Kind> {
     }
 }
 
-/// Whether this is an error object: section 5.1 gives it a member `code`.
+/// Whether this is an error object: section 5.1 requires a member `code`.
 fn has_code(error: &str) -> bool {
     member(error, "code").is_some()
 }
 
-/// Why serde_json refuses `json`, at an offset of `text`, which `json` is a part of; `None` where it does not.
+/// The reason why serde_json rejects `json`, with an offset in `text`, which contains `json`.
+/// `None` if it is JSON.
 fn not_json(text: &str, json: &str) -> Option<InvalidText> {
-    // Of an object or array its parts are read one by one: then serde_json says more of a comma too many.
+    // Reading the parts one by one makes serde_json's message about a surplus comma more precise.
     let error = match JsonScanner::checking(json, 0).kind() {
         Some(JsonType::Object | JsonType::Array) => {
             let mut deserializer = serde_json::Deserializer::from_str(json);
@@ -299,8 +315,8 @@ fn not_json(text: &str, json: &str) -> Option<InvalidText> {
     Some(InvalidText::NotJson(range_in(text, json).start + offset, why))
 }
 
-/// Reads the members of an object or the elements of an array, and keeps nothing. Raw values are passed over without recursion, and half a
-/// surrogate pair in them is legal (RFC 8259 section 8.2).
+/// Reads members or elements and discards them. Raw values are skipped without recursion, and may
+/// contain half a surrogate pair (RFC 8259 section 8.2).
 struct MembersOrElements;
 
 impl<'a> Visitor<'a> for MembersOrElements {
@@ -321,13 +337,13 @@ impl<'a> Visitor<'a> for MembersOrElements {
     }
 }
 
-/// Where `part` stands in `whole`, which it is a slice of.
+/// The range of `part` in `whole`. `part` must be a slice of it.
 fn range_in(whole: &str, part: &str) -> Range<usize> {
     let start = (part.as_ptr() as usize).saturating_sub(whole.as_ptr() as usize);
     start..start + part.len()
 }
 
-/// The offset of a line and column, both 1-based and counted in bytes.
+/// The offset of a line and column. Both start at 1 and count bytes.
 fn offset_of(json: &str, line: usize, column: usize) -> usize {
     let start = match line.checked_sub(2) {
         None => 0,

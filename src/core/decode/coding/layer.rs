@@ -148,10 +148,10 @@ impl Layer {
                 let taken = bytes.len().min(2 - buffered.len());
                 buffered.extend_from_slice(&bytes[..taken]);
                 let [method, flags] = buffered[..] else { return Ok((taken, None)) };
-                // RFC 9110 section 8.4.1.2: "Some non-conformant implementations send the "deflate"
-                // compressed data without the zlib wrapper."
-                // The wrapper (RFC 1950 section 2.2) has method 8, a window of at most 32 KiB, and
-                // its two bytes are "a multiple of 31" as a 16-bit integer.
+                // RFC 9110 section 8.4.1.2: some implementations "send the "deflate"
+                // compressed data without the zlib wrapper". The wrapper (RFC 1950 section
+                // 2.2) has method 8, a window of at most 32 KiB, and its two bytes are "a
+                // multiple of 31" as a 16-bit integer.
                 let wrapped = method & 0x0f == 8 && method >> 4 <= 7 && u16::from_be_bytes([method, flags]) % 31 == 0;
                 let mut inflate = Inflate::new(wrapped);
                 let begun = inflate.push(&[method, flags], out);

@@ -1,48 +1,52 @@
-//! JSON read in place: where members, elements and strings stand. Nothing is built or copied, and nesting never grows the stack.
+//! A scanner of JSON text: it returns the positions of members, elements and strings.
 //!
-//! One [`JsonScanner`] serves two kinds of text. A text that is read for the first time is held to the grammar of RFC 8259 on the way
-//! ([`JsonScanner::checking`]). A text that was checked before is stepped over, which takes half the instructions ([`JsonScanner::trusting`]):
-//! if it is no JSON after all, a step stops somewhere inside it.
+//! Nothing is built or copied, and nesting never grows the stack. One [`JsonScanner`]
+//! serves two purposes:
 //!
-//! The reader does not say why a text is no JSON: whoever wants to know asks serde_json.
+//! * [`JsonScanner::checking`] reads a text for the first time and checks the grammar of RFC 8259.
+//! * [`JsonScanner::trusting`] reads a text that was checked before. It only skips values,
+//! which takes half the instructions. If the text is not JSON after all, the scanner stops
+//! somewhere inside it.
+//!
+//! The scanner does not report what is wrong with a text. serde_json is asked for that.
 
 use std::ops::Range;
 
 use super::quotes::{closing_quote, quote_escape_or_control};
 
-/// Why reading ended.
+/// The reason why scanning stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// The text is no JSON from here on.
+    /// The text is not JSON.
     NotJson,
-    /// It is nested deeper than it may be; what follows was not looked at.
+    /// The text is nested deeper than allowed. The rest was not read.
     TooDeep,
 }
 
-/// What a value is, by its first byte.
+/// The type of a JSON value, recognised by its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JsonType {
-    /// `{`
+    /// A value that begins with `{`.
     Object,
-    /// `[`
+    /// A value that begins with `[`.
     Array,
-    /// `"`
+    /// A value that begins with `"`.
     String,
-    /// A digit or `-`.
+    /// A value that begins with a digit or `-`.
     Number,
-    /// `t` or `f`.
+    /// A value that begins with `t` or `f`.
     Boolean,
-    /// `n`
+    /// A value that begins with `n`.
     Null,
 }
 
 impl JsonType {
-    /// The kind of the value that a text begins with; `None` where no value begins.
+    /// The type of the value at the start of `text`; `None` if no value begins there.
     pub fn of(text: &str) -> Option<JsonType> {
         JsonScanner::trusting(text, 0).kind()
     }
 
-    /// With its article.
+    /// The type in words with an article, as `an object`.
     pub fn name(self) -> &'static str {
         match self {
             JsonType::Object => "an object",
@@ -55,16 +59,17 @@ impl JsonType {
     }
 }
 
-/// Where the members of an object stand: their names with quotes, and their values, from the start of the object's text.
+/// The ranges of an object's members: names with quotes, and values, as offsets in
+/// the object's text.
 ///
-/// Of more than 1,024 members those behind are not there; what the protocol defines has few.
+/// At most 1,024 members are listed. What the protocol defines has few.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Index(pub(super) Vec<(Range<u32>, Range<u32>)>);
 
 impl Index {
     const MEMBERS: usize = 1_024;
 
-    /// Adds a member of the object that begins at `start`: where its name and its value stand, counted as that is.
+    /// Adds a member of the object that begins at offset `start`.
     fn add(&mut self, start: usize, name: Range<usize>, value: Range<usize>) {
         let place = |range: Range<usize>| {
             Some(u32::try_from(range.start - start).ok()?..u32::try_from(range.end - start).ok()?)
@@ -76,7 +81,7 @@ impl Index {
         }
     }
 
-    /// Of a text, in one pass; empty where that is no object.
+    /// The members of `text`, found in one pass. Empty if the text is not an object.
     pub fn of(text: &str) -> Index {
         let mut reader = JsonScanner::trusting(text, 0);
         match reader.object() {
@@ -86,25 +91,29 @@ impl Index {
     }
 }
 
-/// The name of a member with its quotes, and whether it has escapes; `None` once the object is over.
+/// The name of a member with its quotes, and whether it has escapes; `None` at the end
+/// of the object.
 type MemberName<'a> = Option<(&'a str, bool)>;
 
-/// Goes through a text, value by value. Whether it checks the text is part of its type, so that neither pays for the other.
+/// Reads a text value by value. `CHECKED` is part of the type, so each kind of scanner is compiled
+/// without the code of the other.
 #[derive(Debug)]
 pub struct JsonScanner<'a, const CHECKED: bool> {
     text: &'a str,
-    /// The next byte to look at.
+    /// Offset of the next byte.
     pub at: usize,
-    /// Objects and arrays that were entered and are not over.
+    /// Number of objects and arrays that were entered and have not ended.
     depth: usize,
-    /// Nesting that is followed.
+    /// The deepest nesting that is allowed.
     max_depth: usize,
-    /// Closing brackets of what is open inside a value that is being checked. It is kept from value to value for its memory.
+    /// Closing brackets of the open objects and arrays inside the value that is being checked.
+    /// Reused from value to value.
     open: Vec<u8>,
 }
 
 impl<'a> JsonScanner<'a, true> {
-    /// At the first value of a text that is read for the first time. Arrays and objects may be nested `most` levels deep.
+    /// A scanner at the first value of a text that was not checked before. Arrays and objects may
+    /// be nested `max_depth` levels deep.
     pub fn checking(text: &'a str, max_depth: usize) -> Self {
         let mut reader = JsonScanner { text, at: 0, depth: 0, max_depth, open: Vec::new() };
         reader.blanks();
@@ -113,7 +122,7 @@ impl<'a> JsonScanner<'a, true> {
 }
 
 impl<'a> JsonScanner<'a, false> {
-    /// At the byte `at` of a text that was checked before.
+    /// A scanner at offset `at` of a text that was checked before.
     pub fn trusting(text: &'a str, at: usize) -> Self {
         JsonScanner { text, at, depth: 0, max_depth: usize::MAX, open: Vec::new() }
     }
@@ -132,14 +141,14 @@ impl<'a, const CHECKED: bool> JsonScanner<'a, CHECKED> {
         Ok(())
     }
 
-    /// Passes over blanks (RFC 8259 section 2).
+    /// Skips blanks (RFC 8259 section 2).
     pub fn blanks(&mut self) {
         while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
             self.at += 1;
         }
     }
 
-    /// The kind of the value that comes next; `None` where none begins.
+    /// The type of the next value; `None` if no value begins here.
     pub fn kind(&self) -> Option<JsonType> {
         match self.peek()? {
             b'{' => Some(JsonType::Object),
@@ -152,14 +161,15 @@ impl<'a, const CHECKED: bool> JsonScanner<'a, CHECKED> {
         }
     }
 
-    /// Enters what `bracket` opens: an object, whose members follow, or an array, whose elements do.
+    /// Enters an object (`{`) or an array (`[`). Its members or elements follow.
     pub fn enter(&mut self, bracket: u8) -> Result<(), Stop> {
         self.expect(bracket)?;
         self.depth += 1;
         if self.depth > self.max_depth { Err(Stop::TooDeep) } else { Ok(()) }
     }
 
-    /// The name of the next member of the object that was entered last. Its value follows. Behind the last one the object is left.
+    /// The name of the next member of the innermost object. Its value follows. `None` at the end,
+    /// where the object is left.
     pub fn name(&mut self) -> Result<MemberName<'a>, Stop> {
         if !self.next(b'}')? {
             return Ok(None);
@@ -171,7 +181,8 @@ impl<'a, const CHECKED: bool> JsonScanner<'a, CHECKED> {
         Ok(Some((name, escaped)))
     }
 
-    /// Whether the array that was entered last has another element. It follows. Behind the last one the array is left.
+    /// Whether the innermost array has another element, which follows. At the end the
+    /// array is left.
     pub fn element(&mut self) -> Result<bool, Stop> {
         self.next(b']')
     }
@@ -204,7 +215,7 @@ impl<'a, const CHECKED: bool> JsonScanner<'a, CHECKED> {
         Ok(())
     }
 
-    /// An object: where it stands, and where its members do.
+    /// Reads an object. Returns its range and the ranges of its members.
     pub fn object(&mut self) -> Result<(Range<usize>, Index), Stop> {
         let (start, mut index) = (self.at, Index::default());
         self.enter(b'{')?;
@@ -216,7 +227,7 @@ impl<'a, const CHECKED: bool> JsonScanner<'a, CHECKED> {
         Ok((start..self.at, index))
     }
 
-    /// A whole value: where it stands.
+    /// Reads a whole value and returns its range.
     pub fn value(&mut self) -> Result<Range<usize>, Stop> {
         let start = self.at;
         if CHECKED {
@@ -227,13 +238,13 @@ impl<'a, const CHECKED: bool> JsonScanner<'a, CHECKED> {
         Ok(start..self.at)
     }
 
-    /// The end of the text: only blanks may follow.
+    /// Checks that only blanks follow.
     pub fn end(&mut self) -> Result<(), Stop> {
         self.blanks();
         if self.at == self.text.len() { Ok(()) } else { Err(Stop::NotJson) }
     }
 
-    /// Passes over a value by counting brackets outside of strings.
+    /// Skips a value by counting the brackets outside of strings.
     fn trusted_value(&mut self) -> Result<(), Stop> {
         let bytes = self.text.as_bytes();
         match bytes.get(self.at) {
@@ -267,11 +278,12 @@ impl<'a, const CHECKED: bool> JsonScanner<'a, CHECKED> {
         }
     }
 
+    /// | Checks a value of any nesting without recursion.
     fn checked_value(&mut self) -> Result<(), Stop> {
         self.open.clear();
         loop {
             self.begin()?;
-            // Behind a value come the ends of what it is in, and then the next.
+            // After a value, enclosing objects and arrays may end; then the next value follows.
             loop {
                 let Some(closing) = self.open.last().copied() else { return Ok(()) };
                 self.blanks();
@@ -295,7 +307,8 @@ impl<'a, const CHECKED: bool> JsonScanner<'a, CHECKED> {
         }
     }
 
-    /// The start of a value, up to the end of the first that has none inside it.
+    /// Reads the start of a value: opening brackets, up to the end of the first value that
+    /// contains no other.
     fn begin(&mut self) -> Result<(), Stop> {
         loop {
             let closing = match self.peek() {
@@ -334,7 +347,7 @@ impl<'a, const CHECKED: bool> JsonScanner<'a, CHECKED> {
         Ok(())
     }
 
-    /// `[ minus ] int [ frac ] [ exp ]` (RFC 8259 section 6).
+    /// The grammar of numbers: `[ minus ] int [ frac ] [ exp ]` (RFC 8259 section 6).
     fn number(&mut self) -> Result<(), Stop> {
         self.at += usize::from(self.peek() == Some(b'-'));
         match self.peek() {
@@ -361,7 +374,7 @@ impl<'a, const CHECKED: bool> JsonScanner<'a, CHECKED> {
         if self.at > start { Ok(()) } else { Err(Stop::NotJson) }
     }
 
-    /// Passes over a string; whether it has escapes.
+    /// Reads a string. Returns whether it has escapes.
     pub fn string(&mut self) -> Result<bool, Stop> {
         self.expect(b'"')?;
         let bytes = self.text.as_bytes();
@@ -386,7 +399,8 @@ impl<'a, const CHECKED: bool> JsonScanner<'a, CHECKED> {
                         _ => return Err(Stop::NotJson),
                     };
                 }
-                // "All Unicode characters may be placed within the quotation marks, except for […] the control characters" (section 7).
+                // Section 7: "All Unicode characters may be placed within the quotation marks,
+                // except for [...] the control characters".
                 _ => return Err(Stop::NotJson),
             }
         }
@@ -397,18 +411,18 @@ fn is_hexadecimal(digits: Option<&[u8]>) -> bool {
     digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// How far into brackets and strings a text has come that arrives in pieces.
+/// The nesting of a JSON text that arrives in pieces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Nesting {
-    /// Objects and arrays that are open.
+    /// Number of objects and arrays that are open.
     pub depth: u32,
-    /// A string is.
+    /// Whether the last byte is inside a string.
     pub in_string: bool,
     is_escaped: bool,
 }
 
 impl Nesting {
-    /// After one more byte.
+    /// Updates the state for one more byte.
     pub fn step(&mut self, byte: u8) {
         match byte {
             _ if self.is_escaped => self.is_escaped = false,

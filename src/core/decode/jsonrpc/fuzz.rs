@@ -1,15 +1,19 @@
-//! The body of the fuzz target.
+//! The body of the fuzz target for JSON-RPC.
 
 use super::{Envelope, InvalidText, ParsedText, parse};
 use crate::capture::Limits;
 
-/// Reads any bytes and holds the laws: serde_json's own reader agrees on what is JSON; every range lies in the text and
-/// holds one JSON value; blanks around the text move the ranges and change nothing else; a batch's members read the same
-/// alone; no limit is passed.
+/// Parses any bytes and checks these laws:
+///
+/// * serde_json agrees on what is JSON.
+/// * Every range is inside the text and contains one JSON value.
+/// * Blanks around the text shift the ranges and change nothing else.
+/// * A member of a batch parses as it does alone.
+/// * No limit is exceeded.
 ///
 /// # Panics
 ///
-/// Where a law is broken.
+/// Panics if a law is broken.
 pub fn fuzz_jsonrpc(data: &[u8]) {
     let Limits { json_depth, .. } = Limits::default();
     const BATCH: usize = 8;
@@ -52,7 +56,7 @@ pub fn fuzz_jsonrpc(data: &[u8]) {
     }
 }
 
-/// Every range holds one JSON value, and the method is the string it stands for.
+/// Checks that every range contains one JSON value, and that `method_name` is the unescaped method.
 fn check_envelope(text: &[u8], envelope: &Envelope) {
     assert!(envelope.kind.is_some());
     let Envelope { jsonrpc, id, method, params, result, error, .. } = envelope;
@@ -69,8 +73,8 @@ fn check_envelope(text: &[u8], envelope: &Envelope) {
     }
 }
 
-/// The same with `blanks` taken off every offset. The place of a fault in the JSON is dropped: where the text just ends, it is
-/// behind the blanks at the end.
+/// Subtracts `blanks` from every offset. The offset of a JSON error is dropped: for a text that
+/// ends too early it is after the blanks at the end.
 fn without_offsets(parsed: ParsedText, blanks: usize) -> ParsedText {
     match parsed {
         ParsedText::Single(mut envelope) => {

@@ -206,7 +206,7 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// An object with some of the members of a message and others, each at most once.
+/// A random object with some members of a message and others, each at most once.
 fn any_object() -> impl Strategy<Value = Value> {
     let name = prop_oneof![
         4 => prop::sample::select(vec!["jsonrpc", "id", "method", "params", "result", "error"]).prop_map(str::to_owned),
@@ -219,7 +219,7 @@ fn any_object() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// Each range, read again, is what a whole reader finds under that name.
+    /// Each range contains the value that serde_json finds under that name.
     #[test]
     fn ranges_hold_the_values(object in any_object(), pretty in any::<bool>()) {
         let text = if pretty { format!("{object:#}") } else { object.to_string() };
@@ -242,7 +242,7 @@ proptest! {
         fuzz_jsonrpc(text.as_bytes());
     }
 
-    /// Blanks between tokens change the ranges and nothing that they hold.
+    /// Blanks between tokens shift the ranges and change nothing else.
     #[test]
     fn blanks_change_nothing(object in any_object()) {
         let facts = |text: &str| match read(text) {

@@ -128,10 +128,9 @@ fn ipv6<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -> Result<IpPayl
 /// Skips extension headers (RFC 8200 section 4) and the authentication header (RFC 4302), up to the
 /// payload or a fragment header.
 ///
-/// After a fragment header, only the first fragment continues with headers. "IPv6 nodes must
-/// accept and attempt to process extension headers in any order." Each header has at least eight
-/// bytes, so the loop ends. etherparse's own iterator reads beyond the slice if an extension
-/// header is cut off.
+/// Headers may come in any order (section 4.1). After a fragment header, only the first fragment
+/// continues with headers. Each header has at least eight bytes, so the loop ends. etherparse's own
+/// iterator reads beyond the slice if an extension header is cut off.
 pub(super) fn extensions<'a>(
     datagram: Datagram<'a>,
     observer: &mut impl HeaderObserver,

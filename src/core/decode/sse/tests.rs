@@ -5,7 +5,8 @@ use super::*;
 
 const END: Piece<'_> = Piece::End(Ending::Finished);
 
-/// What is seen of `pieces`, an event or anomaly a line: `start..end kind #id retry data [parts]`.
+/// The output for `pieces`, one text for each event or anomaly: `start..end kind #id
+/// retry data [parts]`.
 fn events(limits: Limits, pieces: &[Piece<'_>]) -> Vec<String> {
     let mut decoder = Sse::new(limits);
     let mut seen = Vec::new();
@@ -35,7 +36,7 @@ fn events(limits: Limits, pieces: &[Piece<'_>]) -> Vec<String> {
     seen
 }
 
-/// The body whole and byte by byte.
+/// Compares the output for a body, whole and byte by byte.
 #[track_caller]
 fn check(body: &str, expected: &[&str]) {
     assert_eq!(events(Limits::default(), &[Piece::Data(body.as_bytes()), END]), expected, "whole");
@@ -148,7 +149,7 @@ fn an_event_over_the_limit_is_passed_over() {
     assert_eq!(events(limits, &bytes), expected);
 }
 
-/// The standard's algorithm on a whole body, as plainly as it can be written: kind and data of the dispatched events.
+/// The standard's algorithm in its plainest form. Returns kind and data of the dispatched events.
 fn reference(body: &str) -> Vec<(String, String)> {
     let body = body.strip_prefix('\u{feff}').unwrap_or(body).replace("\r\n", "\n").replace('\r', "\n");
     let (mut kind, mut data, mut events) = (String::new(), String::new(), Vec::new());

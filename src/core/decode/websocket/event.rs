@@ -1,37 +1,38 @@
-//! What the decoder emits.
+//! The events that the WebSocket decoder emits.
 
 use std::ops::Range;
 
 use crate::decode::{Anomaly, Direction};
 
-/// Where bytes of a message stand in the connection's stream, and whether they stand there as they are.
+/// The bytes of the connection's stream that hold a part of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PayloadRange {
-    /// The payload of a fragment; of a compressed message, all of its frames.
+    /// The payload of a fragment. For a compressed message, from its first payload to its last.
     pub range: Range<u64>,
-    /// Bytes of the message that it holds.
+    /// Number of bytes of the message that the range contains.
     pub length: u64,
-    /// Neither masked nor compressed.
+    /// Whether the message has the same bytes as the stream: they are neither
+    /// masked nor compressed.
     pub is_copied: bool,
 }
 
-/// What the decoder found.
+/// Output of the decoder.
 #[derive(Debug)]
 pub enum WebSocketEvent<'a> {
-    /// A message is complete.
+    /// A complete message.
     Message {
-        /// Who sent it.
+        /// The direction that carried the message.
         direction: Direction,
-        /// Its bytes, unmasked and inflated.
+        /// The message, unmasked and decompressed.
         bytes: &'a [u8],
-        /// Where they stand, in order.
+        /// The message's ranges in the connection's stream, in order.
         payloads: &'a [PayloadRange],
     },
-    /// Something odd in this direction.
+    /// An irregularity in this direction.
     Anomaly {
-        /// The direction.
+        /// The direction in which it was found.
         direction: Direction,
-        /// What.
+        /// The facts about the irregularity.
         anomaly: Anomaly,
     },
 }

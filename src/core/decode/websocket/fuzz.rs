@@ -4,15 +4,16 @@ use super::{Deflate, WebSocket, WebSocketEvent};
 use crate::capture::Limits;
 use crate::decode::{Direction, Piece};
 
-/// One direction of a connection with compression: `data` is a script of steps of one byte each. An even one is half the length of a gap, up
-/// to 14; of any other so many bytes follow.
+/// Decodes one direction of a connection, with and without compression. `data` is a script. An
+/// even byte below 16 is a gap of half that length. Any other byte is the number of stream bytes
+/// that follow it.
 ///
-/// Cutting changes nothing; places of a message lie inside the stream, one behind the other, and what stands there plainly is the message;
-/// memory is bounded.
+/// Checks that cutting changes nothing. The ranges of a message must be inside the stream and in
+/// order, and copied ranges must equal the message. Memory must stay within the limit.
 ///
 /// # Panics
 ///
-/// Where that is not so.
+/// Panics if one of these does not hold.
 pub fn fuzz_websocket(data: &[u8]) {
     for (direction, extensions) in [
         (Direction::ClientToServer, "permessage-deflate"),

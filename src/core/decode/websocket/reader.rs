@@ -1,4 +1,4 @@
-//! One direction: bytes to frames, frames to messages.
+//! One direction of a WebSocket: bytes to frames, frames to messages.
 
 use super::deflate::{Deflate, Inflate, InflateError};
 use super::event::{PayloadRange, WebSocketEvent};
@@ -6,47 +6,50 @@ use super::frame::{CLOSE, FrameHead};
 use crate::capture::Limits;
 use crate::decode::{Anomaly, Direction, Piece};
 
-/// Bytes that any message may grow to when inflated; beyond, `Limits::inflate_ratio` counts.
+/// Size in bytes to which any message may be decompressed. Beyond
+/// it, `Limits::inflate_ratio` applies.
 const FREE_BYTES: u64 = 1 << 20;
 
 type WebSocketSink<'s> = dyn FnMut(WebSocketEvent<'_>) + 's;
 
+/// | Decodes one direction.
 #[derive(Debug)]
 pub(super) struct Reader {
     direction: Direction,
     limits: Limits,
     state: State,
-    /// Offset of the first byte that is not done with.
+    /// Offset of the first byte that was not consumed.
     offset: u64,
-    /// The bytes of a frame's head that came.
+    /// The head of the current frame, as far as it arrived.
     head_bytes: Vec<u8>,
     message: Option<PartialMessage>,
     inflate: Option<Inflate>,
-    /// Compressed messages refer to one that was lost.
+    /// Whether a message is missing that compressed messages may refer to.
     context_lost: bool,
 }
 
+/// | The part of a frame that comes next.
 #[derive(Clone, Copy, Debug)]
 enum State {
     Head,
-    /// So much of a payload is still to come; and the place in its mask.
+    /// A payload of which `left` bytes are still to come.
     Payload {
         head: FrameHead,
         left: u64,
     },
-    /// Nothing more is read: the connection was closed, or framing is lost.
+    /// Nothing more is decoded: the connection was closed, or the frame boundaries are lost.
     Finished,
 }
 
-/// A message whose frames are not all there.
+/// A message whose last frame is still to come.
 #[derive(Debug)]
 struct PartialMessage {
-    /// Offset of its first frame's head.
+    /// Offset of the head of the message's first frame.
     start: u64,
     compressed: bool,
     bytes: Vec<u8>,
     payloads: Vec<PayloadRange>,
-    /// Bytes of it are missing, or it is too long.
+    /// Whether the message is discarded: bytes are missing, or it is too long.
     given_up: bool,
 }
 
@@ -85,11 +88,12 @@ impl Reader {
         }
     }
 
-    /// Takes some of the bytes.
+    /// Consumes some of the bytes. Returns how many.
     fn step(&mut self, bytes: &[u8], sink: &mut WebSocketSink<'_>) -> usize {
         match self.state {
             State::Head => {
-                // One by one: a head is at most 14 bytes, and what follows it is not to be copied.
+                // Byte by byte: a head has at most 14 bytes, and the payload after it must
+                // not be copied.
                 self.head_bytes.push(bytes[0]);
                 if let Ok((_, head)) = FrameHead::read(&self.head_bytes) {
                     let length = self.head_bytes.len() as u64;
@@ -112,11 +116,11 @@ impl Reader {
         }
     }
 
-    /// A head of this length is whole.
+    /// Handles a complete head of `length` bytes.
     fn head(&mut self, head: FrameHead, length: u64, sink: &mut WebSocketSink<'_>) {
         let start = self.offset;
         let expected = head.violation(self.message.is_some());
-        // RFC 7692 section 6: the bit has a meaning only where compression was agreed upon.
+        // RFC 7692 section 6: the bit is valid only if compression was negotiated.
         let expected =
             expected.or((head.is_compressed && self.inflate.is_none()).then_some("a frame without reserved bits"));
         if let Some(expected) = expected {
@@ -133,7 +137,7 @@ impl Reader {
                 given_up: false,
             });
             let end = self.offset.saturating_add(head.length);
-            // Empty fragments must not cost memory.
+            // Empty fragments are not recorded: any number of them must not need memory.
             if !message.given_up && head.length > 0 {
                 message.payloads.push(PayloadRange {
                     range: self.offset..end,
@@ -150,7 +154,8 @@ impl Reader {
         self.expect_payload(head, head.length, sink);
     }
 
-    /// Bytes of a payload of which `left` were to come.
+    /// Adds bytes to the current message. `left` is the length of the payload's
+    /// rest, including `bytes`.
     fn payload(&mut self, head: FrameHead, left: u64, bytes: &[u8]) {
         let Some(message) = self.message.as_mut().filter(|message| !head.is_control() && !message.given_up) else {
             return;
@@ -158,14 +163,15 @@ impl Reader {
         let before = message.bytes.len();
         message.bytes.extend_from_slice(bytes);
         if let Some(key) = head.key {
-            // Section 5.3: "octet i of the transformed data is the XOR of octet i of the original data with octet at index i modulo 4".
+            // Section 5.3: "octet i of the transformed data ("transformed-octet-i") is the XOR of
+            // octet i of the original data ("original-octet-i") with octet at index i modulo 4".
             let at = (head.length - left) % 4;
             let key = key.into_iter().cycle().skip(at as usize);
             message.bytes[before..].iter_mut().zip(key).for_each(|(byte, key)| *byte ^= key);
         }
     }
 
-    /// So much of a frame is still to come.
+    /// Continues with `left` bytes of payload, or with the next frame if there are none.
     fn expect_payload(&mut self, head: FrameHead, left: u64, sink: &mut WebSocketSink<'_>) {
         if left > 0 {
             self.state = State::Payload { head, left };
@@ -173,7 +179,8 @@ impl Reader {
         }
         self.state = State::Head;
         if head.opcode == CLOSE {
-            // Section 5.5.1: "The application MUST NOT send any more data frames after sending a Close frame."
+            // Section 5.5.1: "The application MUST NOT send any more data frames after sending
+            // a Close frame."
             return self.stop(0);
         }
         if !head.is_control() && head.is_last {
@@ -181,7 +188,7 @@ impl Reader {
         }
     }
 
-    /// The message that is open is whole.
+    /// Emits the current message, which is complete.
     fn finish(&mut self, sink: &mut WebSocketSink<'_>) {
         let Some(PartialMessage { compressed, mut bytes, mut payloads, given_up, .. }) = self.message.take() else {
             return;
@@ -220,7 +227,8 @@ impl Reader {
         sink(WebSocketEvent::Message { direction: self.direction, bytes: &bytes, payloads: &payloads });
     }
 
-    /// Bytes were never seen.
+    /// Handles missing bytes. A gap inside a payload costs its message. A gap over a head costs the
+    /// rest of the direction.
     fn gap(&mut self, length: u64, sink: &mut WebSocketSink<'_>) {
         match self.state {
             State::Payload { head, left } if length <= left => {
@@ -240,7 +248,7 @@ impl Reader {
         }
     }
 
-    /// Nothing more is read behind the next `length` bytes.
+    /// Stops decoding `length` bytes later.
     fn stop(&mut self, length: u64) {
         self.offset += length;
         self.state = State::Finished;
@@ -254,7 +262,8 @@ impl Reader {
 }
 
 impl PartialMessage {
-    /// Bytes, and what is known of their places: fragments may be of one byte.
+    /// Bytes that the message occupies, including its list of ranges: a fragment may have
+    /// a single byte.
     fn held(&self) -> usize {
         self.bytes.len() + self.payloads.len() * size_of::<PayloadRange>()
     }

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::decode::Anomaly;
 
-/// A frame with this first byte, masked with a key where there is one.
+/// A frame with this first byte. With a key, its payload is masked.
 fn frame(first: u8, key: Option<[u8; 4]>, payload: &[u8]) -> Vec<u8> {
     let masked = if key.is_some() { 0x80 } else { 0 };
     let mut frame = match payload.len() {
@@ -17,7 +17,7 @@ fn frame(first: u8, key: Option<[u8; 4]>, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// What is told of pieces of one direction, whole and byte by byte.
+/// The output for the pieces of one direction. It must be the same byte by byte.
 fn emitted(direction: Direction, extensions: &str, pieces: &[Piece<'_>]) -> Vec<String> {
     let run = |size: usize| {
         let mut emitted = Vec::new();
@@ -53,7 +53,8 @@ fn the_examples_of_the_standard() {
     assert_eq!(emitted(Direction::ClientToServer, "", &[Piece::Data(&masked)]), ["Hello"]);
     let fragments = [0x01, 0x03, 0x48, 0x65, 0x6c, 0x80, 0x02, 0x6c, 0x6f];
     assert_eq!(emitted(SERVER, "", &[Piece::Data(&fragments)]), ["Hello"]);
-    // RFC 7692 section 7.2.3: alone, in two frames, with the window of the message before, stored, and in a last block.
+    // RFC 7692 section 7.2.3: one frame, two frames, the previous message's window, a stored block,
+    // and a block with BFINAL.
     let agreed = "permessage-deflate; server_max_window_bits=10";
     let compressed = [0xc1, 0x07, 0xf2, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00];
     let shared = [0xc1, 0x05, 0xf2, 0x00, 0x11, 0x00, 0x00];
@@ -142,7 +143,8 @@ proptest! {
         let mut script = Vec::new();
         for (first, key, payload, gap) in steps {
             let frame = frame(first, key, &payload);
-            // One byte may be too many: then it is a part of the next step.
+            // The length byte may be one too large. Then the frame takes the first byte of
+            // the next step.
             script.push(frame.len() as u8 | 1);
             script.extend(frame);
             script.extend(gap.map(|length| length * 2));

@@ -64,7 +64,7 @@ fn the_members_of_an_object_stand_where_another_pass_finds_them() {
     assert_eq!(index, Index::of(&text[range]));
 }
 
-/// The end of the value at `at`, in a text that is trusted.
+/// The end of the value at offset `at`, found without checking.
 fn end_of_value(text: &str, at: usize) -> Option<usize> {
     Some(JsonScanner::trusting(text, at).value().ok()?.end)
 }
