@@ -163,7 +163,7 @@ fn read_text(text: &str, json_depth: usize, batch: usize) -> ParsedText {
 ///
 /// A part of a larger JSON text is not mistaken for a message: inside a string, each quotation mark
 /// has a backslash before it.
-pub fn is_certain(text: &[u8], json_depth: usize, batch: usize) -> bool {
+pub fn is_unmistakable(text: &[u8], json_depth: usize, batch: usize) -> bool {
     let is_typical = |envelope: &Envelope| envelope.jsonrpc.is_some() || envelope.id.is_some();
     match parse(text, json_depth, batch) {
         ParsedText::Single(envelope) => is_typical(&envelope),

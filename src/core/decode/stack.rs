@@ -1,16 +1,17 @@
-//! What follows what: from the bytes of a connection to texts that may be JSON-RPC.
+//! Joins the decoders: from the bytes of a connection to texts that may be JSON-RPC.
 //!
 //! ```text
 //!  TCP ─── channel ─┬─ http1, http2 ─ content ─ coding ─┬─ whole body ──────► Text
 //!             ▲      │     └─ websocket ─ messages ──────┼───────────────────► Text
 //!             │      │                                   └─ sse ─ event data ─► Text
-//!             └──────┼─ tls (records that open; the others are explained)
-//!                    └─ nothing known (bytes are counted)
+//!             └──────┼─ tls (decrypted records; the handshake is described)
+//!                    └─ unrecognised (bytes are counted)
 //!  pipe ──────────────── lines ───────────────────────────────────────────────► Text
 //! ```
 //!
-//! Protocols are found by their bytes, on any port, at the start of a connection or wherever a capture begins. This is the only
-//! place that records where streams come from: each decoder gives back offsets in its input, the stack appends them to [`Provenance`].
+//! Protocols are recognised by their bytes, on any port, at the start of a connection or where the
+//! capture begins. Only the stack records the origins of streams: each decoder returns offsets in
+//! its input, and the stack appends them to [`Provenance`].
 
 mod body;
 mod channel;
@@ -42,19 +43,21 @@ use super::tcp::{Delivery, Facts};
 use super::{ConnectionId, Direction, Side, http1, http2};
 use crate::capture::{Limits, PacketNumber, Provenance, Time};
 
-/// Connections that may wait for secrets after their end. What they hold of TLS is bounded by [`Limits::sealed_total`], and a store holds
-/// [`Limits::undecided`] bytes of packets for each.
+/// The most connections that wait for TLS secrets after their end. [`Limits::sealed_total`] bounds
+/// their TLS records. A store buffers [`Limits::undecided`] bytes of packets for each.
 pub const LINGERING: usize = 256;
 
-/// The stacks of all open connections.
+/// The decoders of all open connections.
 #[derive(Debug)]
 pub struct Stacks {
     shared: Shared,
     connections: FxHashMap<ConnectionId, OpenConnection>,
-    /// Connections that are over but for TLS records whose secrets may still come, in order of their ends.
+    /// Connections that ended while they hold TLS records whose secrets may still come, in order
+    /// of their ends.
     lingering: VecDeque<(ConnectionId, Option<Facts>)>,
 }
 
+/// | A connection with its decoders.
 #[derive(Debug)]
 struct OpenConnection {
     id: ConnectionId,
@@ -62,6 +65,7 @@ struct OpenConnection {
     stack: Stack,
 }
 
+/// | The decoders of a connection: over TCP, or over the pipes of a process.
 #[derive(Debug)]
 enum Stack {
     Tcp(Box<Channel>),
@@ -69,20 +73,23 @@ enum Stack {
 }
 
 impl Stacks {
-    /// No connection yet.
+    /// A stack without connections.
     pub fn new(limits: Limits, options: StackOptions) -> Stacks {
         let shared = Shared::new(limits, options);
         Stacks { shared, connections: FxHashMap::default(), lingering: VecDeque::new() }
     }
 
-    /// A TCP connection was opened.
+    /// Adds a TCP connection.
     pub fn opened(&mut self, id: ConnectionId, facts: &Facts) {
         let connected = Connected { endpoints: Some(facts.endpoints), protocol: "unknown", ..Connected::default() };
         let stack = Stack::Tcp(Box::new(Channel::new(StreamKind::Tcp)));
         self.connections.insert(id, OpenConnection { id, connected, stack });
     }
 
-    /// The next piece of a TCP connection.
+    /// Decodes the next piece of a TCP connection.
+    ///
+    /// If too many TLS records are held over all connections, the oldest
+    /// connections discard theirs.
     pub fn delivered(&mut self, delivery: &Delivery<'_>, sink: &mut Sink<'_>) {
         if let Some(connection) = self.connections.get_mut(&delivery.connection) {
             let OpenConnection { id, connected, stack } = connection;
@@ -96,7 +103,7 @@ impl Stacks {
         {
             self.with_channel(oldest, sink, Channel::give_up);
             discarded_any = true;
-            // Whatever it still holds, the next is asked.
+            // Even if it still holds some, the next connection is asked.
             self.shared.sealed.holders.remove(&oldest);
         }
         if discarded_any {
@@ -104,7 +111,7 @@ impl Stacks {
         }
     }
 
-    /// TLS secrets, as lines of a key log: records that waited for them are opened.
+    /// Adds TLS secrets, as lines of a key log, and decrypts the records that waited for them.
     pub fn secrets(&mut self, lines: &[u8], sink: &mut Sink<'_>) {
         if Arc::make_mut(&mut self.shared.keys).add(lines) {
             for waiting in self.shared.sealed.holders.iter().copied().collect::<Vec<_>>() {
@@ -125,7 +132,8 @@ impl Stacks {
         }
     }
 
-    /// A chunk, or the fate, of a process's pipes. `id` names its connection; the first packet opens it.
+    /// Decodes a packet of a process's pipes: a chunk, the start or the exit. The first packet of
+    /// `id` opens the connection.
     pub fn piped(
         &mut self,
         id: ConnectionId,
@@ -151,8 +159,11 @@ impl Stacks {
         }
     }
 
-    /// TCP, or the process, is done with a connection. It ends at once, unless TLS records wait for secrets that may still come: a capture tool may write
-    /// them behind the packets. At most [`LINGERING`] such connections wait; beyond, the oldest end without.
+    /// Ends a connection after TCP, or the process, ended.
+    ///
+    /// It lingers if TLS records wait for secrets, because a capture tool may write those after
+    /// the packets. At most [`LINGERING`] connections do. One more ends the oldest, and its
+    /// records stay encrypted.
     pub fn closed(&mut self, id: ConnectionId, facts: Option<Facts>, sink: &mut Sink<'_>) {
         if !self.waits_for_secrets(id) {
             return self.end(id, facts, sink);
@@ -165,19 +176,20 @@ impl Stacks {
         }
     }
 
-    /// The capture is over: no secrets come any more.
+    /// Ends the lingering connections at the end of the capture, when no more secrets can come.
     pub fn finish(&mut self, sink: &mut Sink<'_>) {
         while let Some((id, facts)) = self.lingering.pop_front() {
             self.end(id, facts, sink);
         }
     }
 
-    /// Connections that wait for secrets after their end.
+    /// Number of ended connections that wait for TLS secrets.
     pub fn lingering(&self) -> usize {
         self.lingering.len()
     }
 
-    /// Ends the lingering connections that wait no longer. At once, so that it does not matter when there was time to look.
+    /// Ends the lingering connections that no longer wait. This happens immediately, so that the
+    /// result does not depend on the caller's timing.
     fn end_unsealed(&mut self, sink: &mut Sink<'_>) {
         for (id, facts) in std::mem::take(&mut self.lingering) {
             match self.waits_for_secrets(id) {
@@ -193,7 +205,7 @@ impl Stacks {
         matches!(stack, Some(Stack::Tcp(stack)) if stack.waits_for_secrets())
     }
 
-    /// Ends whatever is open on a connection, and forgets it.
+    /// Ends all that is open on a connection, and removes it.
     fn end(&mut self, id: ConnectionId, facts: Option<Facts>, sink: &mut Sink<'_>) {
         self.shared.new_heads.remove(&id);
         let Some(OpenConnection { id, mut connected, stack }) = self.connections.remove(&id) else { return };
@@ -208,7 +220,8 @@ impl Stacks {
         sink(Unit::Closed(id, &connected, facts));
     }
 
-    /// Shows the open exchanges of which a head came since this was last asked, on the connections that `shows` names.
+    /// Calls `show` with each open exchange that got a head since the last call. Only connections
+    /// that `shows` accepts are visited.
     pub fn show_new_heads(&mut self, shows: impl Fn(ConnectionId) -> bool, show: &mut dyn FnMut(&Exchange)) {
         let connections = &mut self.connections;
         self.shared.new_heads.retain(|id| match connections.get_mut(id) {
@@ -220,23 +233,23 @@ impl Stacks {
         });
     }
 
-    /// The connections that are open.
+    /// The open connections.
     pub fn open(&self) -> impl Iterator<Item = (ConnectionId, &Connected)> {
         self.connections.values().map(|connection| (connection.id, &connection.connected))
     }
 
-    /// Where bytes came from.
+    /// The origins of all streams.
     pub fn provenance(&self) -> &Provenance {
         &self.shared.provenance
     }
 
-    /// Retains this many of the latest parts that decoding needs no longer, for queries.
+    /// Retains the latest `most` parts that decoding no longer needs, for queries.
     pub fn retain_parts(&mut self, most: usize) {
         self.shared.provenance.retain(most);
     }
 }
 
-/// Whether bytes are what a client begins a connection with, in any of the protocols that are looked for.
+/// Whether a client begins a connection with these bytes, in any of the supported protocols.
 pub fn is_client_start(bytes: &[u8]) -> bool {
     let by_client = Some(Some(Direction::ClientToServer));
     http1::sniff(bytes) == by_client || http2::sniff(bytes) == by_client || super::tls::is_client_hello(bytes)

@@ -318,6 +318,6 @@ fn what_is_certain_is_whole_and_typical() {
         (r#"{"jsonrpc":"2.0","method":"a"}}"#, false),
         ("[]", false),
     ] {
-        assert_eq!(is_certain(text.as_bytes(), 8, 8), expected, "{text}");
+        assert_eq!(is_unmistakable(text.as_bytes(), 8, 8), expected, "{text}");
     }
 }

@@ -1,4 +1,5 @@
-//! The body of an HTTP message: content coding taken off, then whole JSON, server-sent events, or nothing for MCP.
+//! The body of an HTTP message. After its content coding is removed, it is JSON, server-sent
+//! events, or not MCP.
 
 use std::fmt;
 
@@ -15,49 +16,51 @@ use crate::decode::sse::{Event, Sse, SseEvent};
 use crate::decode::stream::StreamKind;
 use crate::decode::{Anomaly, Direction, Ending, Piece, jsonrpc};
 
-/// What became of a body.
+/// The result of a body that ended.
 pub(super) struct BodyEnd {
-    /// Bytes as decoded.
+    /// Size of the decoded body in bytes.
     pub bytes: u64,
-    /// Their hash, where asked for.
+    /// SHA-256 of the decoded body, if requested.
     pub sha256: Option<[u8; 32]>,
 }
 
+/// | Decodes one body.
 #[derive(Debug)]
 pub(super) struct Body {
     direction: Direction,
     coding: Option<Coding>,
-    /// The stream of the content as sent, and of the decoded content; the same where there is no coding.
+    /// The streams of the body as sent and of the decoded body. They are the same without a coding.
     streams: Option<(StreamId, StreamId)>,
     kind: BodyKind,
-    /// The head was not seen: content may be the end of something else, and tells what it is only where it is certainly JSON-RPC.
+    /// Whether the head was not captured. Then the content may be the end of something else, and is
+    /// used only if it is certainly JSON-RPC.
     head_unseen: bool,
     hash: Option<Hash>,
-    /// For a store, while secrets may stand in it.
+    /// For a store: the search for secrets, while it goes on.
     secret_scan: Option<Box<SecretScan>>,
-    /// Bytes as decoded.
+    /// Size of the decoded body so far, in bytes.
     bytes: u64,
-    /// Time of the last byte.
+    /// Capture time of the latest byte.
     time: Time,
-    /// Offset in the connection's stream below which nothing of this body is needed any more.
+    /// Offset in the connection's stream of the first byte that this body still needs.
     pub(super) needed_from: Option<u64>,
 }
 
-/// What the bytes are collected for.
+/// The kind of content, which decides what is collected.
 #[derive(Debug)]
 enum BodyKind {
-    /// No MCP: counted only.
+    /// Not MCP. The bytes are only counted.
     Ignored,
-    /// The type does not tell: the first byte will. It is not known where the head was not seen, or where header fields of HTTP/2 refer to what passed
-    /// unseen.
-    Undecided { unknown: bool },
-    /// A JSON text, as far as it came.
+    /// To be decided by the first byte, because the content type does not tell. It may be
+    /// server-sent events if the head, or its content type, is unknown.
+    Undecided { may_be_events: bool },
+    /// JSON, collected until the body ends.
     Json(Vec<u8>),
-    /// Server-sent events, and the stream of their data.
+    /// Server-sent events, and the stream of their data once it is open.
     Events(Box<Sse>, Option<StreamId>),
 }
 
-/// SHA-256 of what was decoded so far.
+/// Computes the SHA-256 of the decoded body.
 struct Hash(digest::Context);
 
 impl fmt::Debug for Hash {
@@ -66,14 +69,16 @@ impl fmt::Debug for Hash {
     }
 }
 
-/// Whether an event is one. What may be the end of one is where its data are JSON-RPC, or where it is the first of a stream of HTTP+SSE.
+/// Whether an event counts. After a gap it may be only the end of an event. It counts if its data
+/// is JSON-RPC, or if it is the first event of HTTP+SSE.
 fn is_whole_event(event: &Event<'_>, limits: &Limits) -> bool {
-    let certain = |data| jsonrpc::is_certain(data, limits.json_depth, limits.batch);
+    let certain = |data| jsonrpc::is_unmistakable(data, limits.json_depth, limits.batch);
     event.is_certain || event.kind == Some("endpoint") || event.data.is_some_and(certain)
 }
 
 impl Body {
-    /// By the head. An unknown coding is odd; the body is then kept as sent.
+    /// A decoder for the body after `head`. An unknown coding is an anomaly, and the body is then
+    /// counted as sent.
     pub(super) fn new(
         direction: Direction,
         head: &Head,
@@ -95,7 +100,9 @@ impl Body {
             }
             Some(json) if json == "application/json" || json.ends_with("+json") => BodyKind::Json(Vec::new()),
             None | Some("text/plain" | "application/x-www-form-urlencoded" | "application/octet-stream") => {
-                BodyKind::Undecided { unknown: head.is_unseen() || head.version == "2" && head.media_type().is_none() }
+                BodyKind::Undecided {
+                    may_be_events: head.is_unseen() || head.version == "2" && head.media_type().is_none(),
+                }
             }
             Some(_) => BodyKind::Ignored,
         };
@@ -108,12 +115,13 @@ impl Body {
         (Body { direction, coding, streams, kind, head_unseen, hash, secret_scan, bytes, time, needed_from }, anomaly)
     }
 
-    /// Where in the connection's stream the bytes begin that may be secrets and were not said to be.
-    pub(super) fn scanned_bytes(&self) -> Option<u64> {
+    /// Offset in the connection's stream from which on bytes may be secrets that were
+    /// not reported yet.
+    pub(super) fn secret_scan_start(&self) -> Option<u64> {
         self.secret_scan.as_ref().and_then(|secret_scan| secret_scan.start())
     }
 
-    /// The next bytes of the content, at `below` of the connection's stream.
+    /// Decodes the next bytes of the content. `below` is their position in the connection's stream.
     pub(super) fn content(
         &mut self,
         context: &mut StackContext<'_, '_>,
@@ -123,17 +131,19 @@ impl Body {
         time: Time,
     ) {
         self.time = self.time.max(time);
-        if let (&BodyKind::Undecided { unknown }, Some(first)) =
+        if let (&BodyKind::Undecided { may_be_events }, Some(first)) =
             (&self.kind, bytes.iter().find(|byte| !byte.is_ascii_whitespace()))
         {
             let is_first = self.bytes == 0 && bytes.first() == Some(first);
             self.kind = match first {
-                // A coded body shows its first byte only when decoded; such a body names its type.
+                // The first byte of a coded body is unknown, but coded bodies have a content
+                // type in practice.
                 _ if self.coding.is_some() => BodyKind::Ignored,
                 b'{' | b'[' => BodyKind::Json(Vec::new()),
-                // A comment, or one of the fields: data, event, id, retry.
+                // The start of a comment, or of one of the fields `data`, `event`,
+                // `id` and `retry`.
                 b':' | b'd' | b'e' | b'i' | b'r'
-                    if unknown && is_first && self.direction == Direction::ServerToClient =>
+                    if may_be_events && is_first && self.direction == Direction::ServerToClient =>
                 {
                     let new = if self.head_unseen { Sse::mid_stream } else { Sse::new };
                     BodyKind::Events(Box::new(new(context.shared.limits)), None)
@@ -157,7 +167,7 @@ impl Body {
         }
     }
 
-    /// The same, once it is known what they are.
+    /// Removes the coding of the next bytes and passes them on.
     fn decode(&mut self, context: &mut StackContext<'_, '_>, number: ExchangeNumber, below: Span, bytes: &[u8]) {
         if matches!(self.kind, BodyKind::Ignored) && self.coding.is_none() {
             return self.count(bytes);
@@ -191,8 +201,8 @@ impl Body {
         self.forget_unneeded(context);
     }
 
-    /// The body is not what its coding says. Where nothing was decoded of it yet, it is taken as sent from its beginning: what was held, and
-    /// what came now. Later, the rest is only counted.
+    /// Handles a body that is not in its coding. If nothing of it was decoded yet, the whole body
+    /// is used as sent. Otherwise the rest is only counted.
     fn take_as_sent(
         &mut self,
         context: &mut StackContext<'_, '_>,
@@ -216,7 +226,7 @@ impl Body {
         }
     }
 
-    /// Content that was never seen.
+    /// Handles content that is missing from the capture.
     pub(super) fn gap(
         &mut self,
         context: &mut StackContext<'_, '_>,
@@ -228,7 +238,8 @@ impl Body {
         if let Some(secret_scan) = &mut self.secret_scan {
             secret_scan.mark_torn();
         }
-        // Loss that cannot be measured is still loss: one byte stands for it, or what follows would be joined to what was before.
+        // A gap of unknown length is recorded as one byte, so that the bytes around it
+        // are not joined.
         let length = length.unwrap_or(1);
         if matches!(self.kind, BodyKind::Ignored) {
             return;
@@ -236,7 +247,7 @@ impl Body {
         let (sent, decoded) = self.open_streams(context, number);
         context.shared.provenance.append(sent, length, Origin::Missing);
         if self.coding.take().is_some() {
-            // Nothing behind the hole can be decoded.
+            // After a gap, the coding cannot be decoded.
             return self.ignore(context);
         }
         match &self.kind {
@@ -246,7 +257,7 @@ impl Body {
         self.forget_unneeded(context);
     }
 
-    /// The body is over.
+    /// Ends the body and emits its text if it is JSON.
     pub(super) fn finish(
         mut self,
         context: &mut StackContext<'_, '_>,
@@ -263,7 +274,7 @@ impl Body {
         }
         self.finish_secret_scan(context);
         let limits = context.shared.limits;
-        let certain = |text: &[u8]| jsonrpc::is_certain(text, limits.json_depth, limits.batch);
+        let certain = |text: &[u8]| jsonrpc::is_unmistakable(text, limits.json_depth, limits.batch);
         if let Some((_, decoded)) = self.streams {
             match &mut self.kind {
                 BodyKind::Events(..) => self.push_decoded(context, number, decoded, Piece::End(ending)),
@@ -293,7 +304,7 @@ impl Body {
         BodyEnd { bytes: self.bytes, sha256 }
     }
 
-    /// Decoded bytes, or a gap or the end among them.
+    /// Passes decoded bytes, a gap or the end to the collector of this kind of content.
     fn push_decoded(
         &mut self,
         context: &mut StackContext<'_, '_>,
@@ -369,12 +380,12 @@ impl Body {
         }
     }
 
-    /// Forgets what no open event needs.
+    /// Discards the origins that no open event needs.
     fn forget_unneeded(&mut self, context: &mut StackContext<'_, '_>) {
         let Some((sent, decoded)) = self.streams else { return };
         let (low, events) = match &self.kind {
             BodyKind::Events(sse, events) => (sse.low_water(), *events),
-            // Nobody will ask where the bytes of a body came from that is only counted.
+            // The origin of a byte is never queried if the body is only counted.
             BodyKind::Ignored => {
                 self.needed_from = None;
                 context.forget(decoded, u64::MAX);
@@ -386,7 +397,7 @@ impl Body {
             let end = context.shared.provenance.length(events);
             context.forget(events, end);
         }
-        // The connection's stream is needed from where the event that is open began.
+        // The connection's stream is still needed from the start of the open event.
         let open = context.shared.provenance.parents(Span { stream: decoded, start: low, end: low + 1 }).next();
         self.needed_from = match open.map(|part| part.origin) {
             Some(Origin::Copied { offset, .. }) => Some(offset),
@@ -406,7 +417,7 @@ impl Body {
         }
     }
 
-    /// Bytes that a coding hid.
+    /// Adds bytes that were decoded from a coding to the search for secrets.
     fn scan_decoded(&mut self, context: &mut StackContext<'_, '_>, bytes: &[u8]) {
         if let Some(secret_scan) = &mut self.secret_scan {
             let before = secret_scan.held();
@@ -415,7 +426,8 @@ impl Body {
         }
     }
 
-    /// The body is over, or is no longer looked at for secrets: those that were found are said. Events carry messages.
+    /// Ends the search for secrets and reports those that were found. Server-sent events have none:
+    /// they carry messages.
     fn finish_secret_scan(&mut self, context: &mut StackContext<'_, '_>) {
         let Some(secret_scan) = self.secret_scan.take() else { return };
         context.shared.scanned_bytes -= secret_scan.held();
@@ -428,7 +440,7 @@ impl Body {
         }
     }
 
-    /// A limit is reached: nothing more is collected of this body.
+    /// Stops collecting this body because a limit is reached.
     fn give_up(
         &mut self,
         context: &mut StackContext<'_, '_>,
@@ -442,7 +454,7 @@ impl Body {
         context.anomaly(Some(self.direction), Some(number), None, anomaly);
     }
 
-    /// Gives back what was collected; from here on the body is only counted.
+    /// Releases what was collected. From now on the body is only counted.
     fn ignore(&mut self, context: &mut StackContext<'_, '_>) {
         match std::mem::replace(&mut self.kind, BodyKind::Ignored) {
             BodyKind::Json(text) => context.shared.collected -= text.len(),
@@ -462,7 +474,7 @@ impl Body {
         }
     }
 
-    /// The streams of this body, opened with its first byte.
+    /// The streams of this body. They are opened with its first byte.
     fn open_streams(&mut self, context: &mut StackContext<'_, '_>, number: ExchangeNumber) -> (StreamId, StreamId) {
         *self.streams.get_or_insert_with(|| {
             let sent = context.open(StreamKind::Body(number, self.direction));

@@ -1,4 +1,5 @@
-//! A pair of byte streams, those of a TCP connection or what TLS carried: which protocol runs on it, and who is the client.
+//! A channel: the bytes of both directions of a TCP connection, or of decrypted TLS. Finds the
+//! protocol on it and the client.
 
 use std::borrow::Cow;
 
@@ -15,40 +16,44 @@ use crate::decode::stream::StreamKind;
 use crate::decode::tls::{self, Arrival};
 use crate::decode::{Direction, Ending, Piece, Side};
 
-/// Bytes looked at, at most, to recognise a protocol at the start of a side: the longest method and a target's first bytes.
+/// The most bytes that are needed to recognise a protocol at the start of a side: the longest
+/// method and the first bytes of a target.
 const SNIFFED: usize = 32;
 
-/// Tunnels within tunnels that are followed: a client passes few proxies, and each costs a part of the stack.
+/// The most tunnels inside each other. A client passes few proxies, and each tunnel
+/// needs another decoder.
 const TUNNELS: u8 = 4;
 
+/// | A carrier of bytes in both directions, with the decoder of the protocol on it.
 #[derive(Debug)]
 pub(super) struct Channel {
-    /// The streams of both sides; opened with the first byte.
+    /// The streams of both sides. They are opened with their first bytes.
     streams: [Option<StreamId>; 2],
     kind: fn(Side) -> StreamKind,
     protocol: Protocol,
-    /// How often it became a tunnel.
+    /// Number of times that the channel became a tunnel.
     tunnels: u8,
 }
 
+/// | The protocol on a channel, with its decoder.
 #[derive(Debug)]
 enum Protocol {
-    /// Not recognised yet.
+    /// No protocol was recognised yet.
     Unrecognised([Unrecognised; 2]),
     Http(Box<HttpStack>),
     Tls(Box<TlsStack>),
 }
 
-/// One side of a connection on which nothing was recognised yet.
+/// One side of a channel without a recognised protocol.
 #[derive(Debug, Default)]
 struct Unrecognised {
-    /// Where it begins: 0, or behind what made the connection a tunnel.
+    /// Offset at which the side begins: 0, or the end of the head that opened a tunnel.
     begin: u64,
-    /// Bytes passed over: nothing known begins in them.
+    /// Offset of the first byte that is not skipped. No known protocol begins before it.
     passed_to: u64,
-    /// Bytes behind them that are too few to tell; fewer than [`SNIFFED`].
+    /// Bytes after the skipped ones, too few to recognise a protocol: fewer than [`SNIFFED`].
     undecided: Vec<u8>,
-    /// When the first of those came.
+    /// Capture time of the first undecided byte.
     undecided_since: Time,
 }
 
@@ -60,22 +65,22 @@ impl Unrecognised {
 }
 
 impl Channel {
-    /// `kind` says what its streams are.
+    /// A channel whose streams are of this kind.
     pub(super) fn new(kind: fn(Side) -> StreamKind) -> Channel {
         Channel { streams: [None; 2], kind, protocol: Protocol::Unrecognised(Default::default()), tunnels: 0 }
     }
 
-    /// The stream of one side, opened when first asked for.
+    /// The stream of one side. It is opened at the first call.
     pub(super) fn stream(&mut self, context: &mut StackContext<'_, '_>, side: Side) -> StreamId {
         *self.streams[side.index()].get_or_insert_with(|| context.open((self.kind)(side)))
     }
 
-    /// The stream of one side, where it was opened.
+    /// The stream of one side, if it is open.
     pub(super) fn opened_stream(&self, side: Side) -> Option<StreamId> {
         self.streams[side.index()]
     }
 
-    /// The next piece of one side. Where its bytes came from stands in the stream already.
+    /// Decodes the next piece of one side. The stream has the origin of its bytes already.
     pub(super) fn push(
         &mut self,
         context: &mut StackContext<'_, '_>,
@@ -93,26 +98,26 @@ impl Channel {
         context.forget(stream, low);
     }
 
-    /// TLS secrets came.
+    /// Decrypts held records after new TLS secrets arrived.
     pub(super) fn retry(&mut self, context: &mut StackContext<'_, '_>) {
         if let Protocol::Tls(tls) = &mut self.protocol {
             tls.retry(context);
         }
     }
 
-    /// Whether records wait for TLS secrets that may still come.
+    /// Whether TLS records wait for secrets that may still come.
     pub(super) fn waits_for_secrets(&self) -> bool {
         matches!(&self.protocol, Protocol::Tls(tls) if tls.waits_for_secrets())
     }
 
-    /// Memory is needed elsewhere: records that wait for TLS secrets are given up.
+    /// Discards held TLS records, because their memory is needed elsewhere.
     pub(super) fn give_up(&mut self, context: &mut StackContext<'_, '_>) {
         if let Protocol::Tls(tls) = &mut self.protocol {
             tls.give_up(context);
         }
     }
 
-    /// Shows the open exchanges of which a head came since this was last asked.
+    /// Calls `show` with each open exchange that got a head since the last call.
     pub(super) fn show_new_heads(&mut self, show: &mut dyn FnMut(&Exchange)) {
         match &mut self.protocol {
             Protocol::Http(http) => http.show_new_heads(show),
@@ -121,7 +126,7 @@ impl Channel {
         }
     }
 
-    /// The lowest offset of this side that may still be asked for.
+    /// Offset of the first byte of this side whose origin may still be queried.
     fn low_water(&self, context: &StackContext<'_, '_>, side: Side) -> u64 {
         let length = self.streams[side.index()].map_or(0, |stream| context.shared.provenance.length(stream));
         match &self.protocol {
@@ -131,8 +136,8 @@ impl Channel {
         }
     }
 
-    /// The lowest offset of this side that may be asked for, from outside: of the bytes that are not looked at yet, or belong to what
-    /// is open.
+    /// Offset of the first byte of this side that is not decoded yet, or that belongs to something
+    /// open. A carrier below must retain the bytes from here on.
     pub(super) fn needed_from(&self, context: &StackContext<'_, '_>, side: Side) -> u64 {
         match &self.protocol {
             Protocol::Unrecognised(sides) => sides[side.index()].passed_to,
@@ -140,25 +145,27 @@ impl Channel {
         }
     }
 
-    /// Whether nothing was recognised so far.
+    /// Whether no protocol was recognised yet.
     pub(super) fn is_unrecognised(&self) -> bool {
         matches!(self.protocol, Protocol::Unrecognised(_))
     }
 
-    /// Everything below this offset of this side was seen for what it is: its secrets were said.
+    /// Offset up to which this side was searched for secrets. All secrets below it were emitted.
     pub(super) fn cleared(&self, context: &StackContext<'_, '_>, side: Side) -> u64 {
         match &self.protocol {
             Protocol::Http(http) => http.cleared(direction(context, side)),
-            // A head that is too short to be recognised may still turn out to hold secrets.
+            // A head that is too short to be recognised may contain secrets.
             Protocol::Unrecognised(sides) => sides[side.index()].passed_to,
-            // What is encrypted is no secret.
+            // Encrypted bytes contain no readable secrets.
             Protocol::Tls(_) => self.streams[side.index()].map_or(0, |stream| context.shared.provenance.length(stream)),
         }
     }
 
-    /// Tries to recognise a protocol at the beginning of this piece. HTTP is looked for again at every piece, since a capture may
-    /// begin in the middle of a body, and so are server-sent events and records of TLS's application data; other records only at the start of a side. What TLS carried
-    /// is not looked at for TLS: no protocol puts one into the other.
+    /// Looks for a protocol at the start of a piece.
+    ///
+    /// A capture may begin in the middle of a body. So HTTP, server-sent events and TLS application
+    /// data are looked for in every piece. Other TLS records are looked for only at the start of a
+    /// side. Decrypted TLS is not searched for TLS, as no protocol nests them.
     fn recognise(&mut self, context: &mut StackContext<'_, '_>, side: Side, piece: Piece<'_>, arrival: Arrival<'_>) {
         let within_tls = matches!((self.kind)(side), StreamKind::Plaintext(_));
         let Protocol::Unrecognised(sides) = &mut self.protocol else { return };
@@ -190,7 +197,7 @@ impl Channel {
             }
             _ if events == Some(true) => self.begin_http(context, side.other(), Version::Http1Midway),
             (_, Some(true)) => {
-                // In the middle of a connection nothing tells who is who but who opened it.
+                // In the middle of a connection, the side that opened it is taken for the client.
                 let server = sniffed.first() == Some(&22) && !tls::is_client_hello(&sniffed);
                 let client = match (tls::is_client_hello(&sniffed), server) {
                     (true, _) => side,
@@ -231,7 +238,7 @@ impl Channel {
         }
     }
 
-    /// What goes through a tunnel is looked at as if its connection began there.
+    /// Restarts recognition with the bytes of a tunnel, as if its connection began there.
     fn begin_tunnel(&mut self, context: &mut StackContext<'_, '_>, tunnel: Tunnel, time: Time) {
         let begin = |side: Side| tunnel.offsets[direction(context, side) as usize];
         let [first, second] = [Side::First, Side::Second].map(begin);
@@ -274,7 +281,8 @@ impl Channel {
         if let Protocol::Unrecognised(sides) = &self.protocol {
             for (side, unrecognised) in [Side::First, Side::Second].into_iter().zip(sides) {
                 let direction = direction(context, side);
-                // Where the capture begins in the middle of a connection, the first byte of a side may stand in the middle of a record.
+                // If the capture begins in the middle of a connection, the first byte of a side may
+                // be inside a record.
                 if unrecognised.passed_to > unrecognised.begin || is_midway {
                     tls.push(
                         context,
@@ -300,14 +308,14 @@ impl Channel {
         self.protocol = Protocol::Tls(tls);
     }
 
-    /// Where both directions begin.
+    /// The offset at which each direction begins.
     fn begin_offsets(&self, context: &StackContext<'_, '_>) -> [u64; 2] {
         let Protocol::Unrecognised(sides) = &self.protocol else { return [0; 2] };
         [Direction::ClientToServer, Direction::ServerToClient]
             .map(|of| sides[context.connected.sender(of).index()].begin)
     }
 
-    /// The streams of both sides, by direction.
+    /// The streams of both sides, indexed by direction.
     fn streams_by_direction(&mut self, context: &mut StackContext<'_, '_>) -> [StreamId; 2] {
         let mut streams = [StreamId::default(); 2];
         for side in [Side::First, Side::Second] {
@@ -316,7 +324,7 @@ impl Channel {
         streams
     }
 
-    /// The connection is over.
+    /// Ends everything that is open on the channel.
     pub(super) fn close(&mut self, context: &mut StackContext<'_, '_>) {
         match &mut self.protocol {
             Protocol::Http(http) => http.close(context, Ending::Cut),
@@ -329,8 +337,8 @@ impl Channel {
     }
 }
 
-/// Brings a side to where the protocol was recognised: what was passed over counts as unseen by the decoder, and as a secret, since
-/// a head may have begun in it.
+/// Feeds a decoder the bytes of one side from before its protocol was recognised. Skipped bytes are
+/// a gap for the decoder. They are reported as a secret, because a head may have begun in them.
 fn catch_up(http: &mut HttpStack, context: &mut StackContext<'_, '_>, side: Side, unrecognised: &Unrecognised) {
     let direction = direction(context, side);
     if unrecognised.passed_to > unrecognised.begin {
@@ -351,7 +359,8 @@ fn catch_up(http: &mut HttpStack, context: &mut StackContext<'_, '_>, side: Side
     }
 }
 
-/// Which way a side's bytes flow. Before the client is known, the side that opened the connection is taken for it.
+/// The direction of a side's bytes. Before the client is known, the side that opened the connection
+/// counts as the client.
 pub(super) fn direction(context: &StackContext<'_, '_>, side: Side) -> Direction {
     if context.connected.sender(Direction::ClientToServer) == side {
         Direction::ClientToServer

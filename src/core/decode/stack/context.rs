@@ -1,4 +1,5 @@
-//! What the stack of one connection works with: what all connections share, and where units go.
+//! The context of a connection's decoders: the state that all connections share, and the
+//! sink for units.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,47 +13,51 @@ use crate::decode::stream::{Stream, StreamKind};
 use crate::decode::tls::keylog::KeyLog;
 use crate::decode::{Anomaly, ConnectionId, Direction};
 
-/// How much the stack does.
+/// Options of the stack.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StackOptions {
-    /// Hash the decoded bodies of every exchange.
+    /// Compute a hash of the decoded body of every exchange.
     pub hash: bool,
-    /// Say what a store needs: secrets, streams and their parts.
+    /// Emit the units that a store needs: secrets, streams and their parts.
     pub store: bool,
-    /// Leave secret header values as they are.
+    /// Do not mask secret values of header fields.
     pub keep_secrets: bool,
 }
 
-/// What the stacks of all connections have in common.
+/// The state that all connections share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) limits: Limits,
     pub(super) options: StackOptions,
     pub(super) provenance: Provenance,
     pub(super) exchanges: u64,
-    /// Bytes of messages being collected, over all connections.
+    /// Bytes of incomplete messages, over all connections.
     pub(super) collected: usize,
-    /// Connections with open exchanges of which a head came since they were last shown, for a store.
+    /// For a store: connections whose open exchanges got a head that was not shown yet.
     pub(super) new_heads: FxHashSet<ConnectionId>,
-    /// Bytes of bodies in which secrets may stand, over all connections: not of the others, or a store would be told of other limits than a printer.
+    /// Memory of bodies that are scanned for secrets, in bytes, over all connections.
+    ///
+    /// They are not part of `collected`: otherwise limits would be reached earlier with a store
+    /// than without one.
     pub(super) scanned_bytes: usize,
-    /// TLS secrets.
+    /// The TLS secrets of the capture.
     pub(super) keys: Arc<KeyLog>,
     pub(super) sealed: Sealed,
-    /// What may still be spent on finding the TLS sessions whose ClientHello was not captured.
+    /// Work that may still be spent on searching secrets for TLS sessions whose ClientHello
+    /// was not captured.
     pub(super) search_left: u64,
 }
 
-/// Connections that hold TLS records, waiting for secrets or for the rest of a record.
+/// The connections that hold TLS records: encrypted ones, or the start of an incomplete one.
 #[derive(Debug, Default)]
 pub(super) struct Sealed {
     pub(super) holders: BTreeSet<ConnectionId>,
-    /// Bytes that they hold.
+    /// Total number of bytes that they hold.
     pub(super) bytes: usize,
 }
 
 impl Sealed {
-    /// A connection holds so many bytes now.
+    /// Records that a connection holds `now` bytes, after `before` bytes.
     pub(super) fn changed(&mut self, connection: ConnectionId, before: usize, now: usize) {
         self.bytes = self.bytes - before + now;
         match (before, now) {
@@ -85,10 +90,10 @@ impl Shared {
     }
 }
 
-/// Where units go.
+/// Receives the units of all connections.
 pub(super) type Sink<'s> = dyn FnMut(Unit<'_>) + 's;
 
-/// What a stack works with while it handles one piece.
+/// The context in which one connection handles one piece.
 pub(super) struct StackContext<'l, 's> {
     pub(super) id: ConnectionId,
     pub(super) shared: &'l mut Shared,
@@ -106,7 +111,7 @@ impl StackContext<'_, '_> {
         id
     }
 
-    /// Forgets what stands before `before`, handing it to the store.
+    /// Discards the origins of bytes before offset `before`, after passing them to the store.
     pub(super) fn forget(&mut self, stream: StreamId, before: u64) {
         let StackContext { id, shared, sink, .. } = self;
         let store = shared.options.store;
@@ -117,7 +122,7 @@ impl StackContext<'_, '_> {
         });
     }
 
-    /// Closes a stream, handing what is left of it to the store.
+    /// Closes a stream, after passing its remaining parts to the store.
     pub(super) fn close(&mut self, stream: StreamId) {
         let StackContext { id, shared, sink, .. } = self;
         let store = shared.options.store;
@@ -128,6 +133,7 @@ impl StackContext<'_, '_> {
         });
     }
 
+    /// | Emits an anomaly, with the packets of `span`.
     pub(super) fn anomaly(
         &mut self,
         direction: Option<Direction>,

@@ -1,4 +1,4 @@
-//! HTTP on a connection: which version runs on it, and what it is switched to.
+//! HTTP on a connection: the version of HTTP, its exchanges, and switches to other protocols.
 
 mod exchanges;
 mod upgrade;
@@ -15,25 +15,26 @@ use crate::decode::http1::{Http1, Seen};
 use crate::decode::http2::Http2;
 use crate::decode::{Direction, Ending, Piece};
 
+/// | Decodes HTTP on one connection.
 #[derive(Debug)]
 pub(super) struct HttpStack {
     decoder: ActiveDecoder,
     exchanges: Exchanges,
 }
 
-/// Which HTTP a connection begins with.
+/// The version of HTTP with which a connection begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Version {
-    /// RFC 9112.
+    /// HTTP/1.1 (RFC 9112).
     Http1,
-    /// The same, in the middle of a response.
+    /// HTTP/1.1, recognised in the middle of a response.
     Http1Midway,
-    /// RFC 9113.
+    /// HTTP/2 (RFC 9113).
     Http2,
 }
 
 impl Version {
-    /// The word for [`super::Connected::protocol`].
+    /// The name for [`super::Connected::protocol`].
     pub(super) fn name(self) -> &'static str {
         match self {
             Version::Http1 | Version::Http1Midway => "http/1.1",
@@ -42,7 +43,7 @@ impl Version {
     }
 }
 
-/// What runs on the connection now.
+/// The decoder of the protocol that the connection carries now.
 #[derive(Debug)]
 enum ActiveDecoder {
     Http1(Box<Http1>),
@@ -51,7 +52,7 @@ enum ActiveDecoder {
 }
 
 impl HttpStack {
-    /// On streams of which each begins at one of `offsets`.
+    /// A decoder for these streams. Each direction begins at its offset in `offsets`.
     pub(super) fn new(limits: Limits, streams: [StreamId; 2], version: Version, offsets: [u64; 2]) -> HttpStack {
         let decoder = match version {
             Version::Http1 => ActiveDecoder::Http1(Box::new(Http1::behind(limits, offsets))),
@@ -65,7 +66,7 @@ impl HttpStack {
         HttpStack { decoder, exchanges }
     }
 
-    /// The next piece of one direction.
+    /// Decodes the next piece of one direction. `seen` is what its sender had received before.
     pub(super) fn push(
         &mut self,
         context: &mut StackContext<'_, '_>,
@@ -100,7 +101,7 @@ impl HttpStack {
         self.switch(context, time);
     }
 
-    /// The tunnel that the connection became.
+    /// The tunnel, if the connection became one.
     pub(super) fn tunnel(&mut self) -> Option<Tunnel> {
         let upgrade = &mut self.exchanges.upgrade;
         let (Some((_, Protocol::Tunnel)), [Some(requests), Some(responses)]) = (upgrade.to, upgrade.offsets) else {
@@ -109,7 +110,7 @@ impl HttpStack {
         Some(Tunnel { offsets: [requests, responses], bytes: std::mem::take(upgrade).bytes })
     }
 
-    /// Hands the connection over to the protocol that it switched to.
+    /// Continues with the decoder of the protocol that the connection switched to.
     fn switch(&mut self, context: &mut StackContext<'_, '_>, time: Time) {
         let [Some(requests), Some(responses)] = self.exchanges.upgrade.offsets else { return };
         let Some((index, to)) = self.exchanges.upgrade.to else { return };
@@ -138,24 +139,27 @@ impl HttpStack {
         }
     }
 
-    /// Shows the open exchanges of which a head came since this was last asked.
+    /// Calls `show` with each open exchange that got a head since the last call.
     pub(super) fn show_new_heads(&mut self, show: &mut dyn FnMut(&Exchange)) {
         self.exchanges.open.values_mut().filter_map(|open| open.take_new_head()).for_each(show);
     }
 
-    /// The lowest offset of this direction that may still be asked for.
+    /// Offset of the first byte of this direction whose origin may still be queried.
     pub(super) fn low_water(&self, direction: Direction) -> u64 {
         let bodies = self.exchanges.open.values().filter_map(|open| open.bodies[direction as usize].as_ref());
         bodies.filter_map(|body| body.needed_from).min().unwrap_or(u64::MAX).min(self.decoded_to(direction))
     }
 
-    /// Everything below this offset of this direction was seen for what it is: its secrets were said.
+    /// Offset up to which this direction was searched for secrets. All secrets below
+    /// it were emitted.
     pub(super) fn cleared(&self, direction: Direction) -> u64 {
         let decoded_to = self.decoded_to(direction);
-        self.exchanges.scanned_bytes(direction).map_or(decoded_to, |scanned_bytes| scanned_bytes.min(decoded_to))
+        self.exchanges
+            .secret_scan_start(direction)
+            .map_or(decoded_to, |secret_scan_start| secret_scan_start.min(decoded_to))
     }
 
-    /// The decoder has done with everything below this offset of this direction.
+    /// Offset of the first byte of this direction that the decoder still needs.
     fn decoded_to(&self, direction: Direction) -> u64 {
         match &self.decoder {
             ActiveDecoder::Http1(http) => http.low_water(direction),
@@ -164,7 +168,7 @@ impl HttpStack {
         }
     }
 
-    /// The connection is over.
+    /// Ends all open exchanges.
     pub(super) fn close(&mut self, context: &mut StackContext<'_, '_>, ending: Ending) {
         if let ActiveDecoder::WebSocket(messages) = &mut self.decoder {
             messages.close(context);

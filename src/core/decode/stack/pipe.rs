@@ -1,4 +1,5 @@
-//! The pipes of a wrapped process: lines both ways, and its life.
+//! The pipes of a wrapped process: the lines of both directions, and the start and exit
+//! of the process.
 
 use super::context::{Shared, Sink, StackContext};
 use super::unit::{Text, TextCarrier, Unit};
@@ -9,19 +10,23 @@ use crate::decode::lines::{LineEnd, LineEvent, Lines};
 use crate::decode::stream::StreamKind;
 use crate::decode::{Anomaly, Direction, Ending, Piece, Side};
 
-/// Longest line of stderr that is looked at for a message: it is text for people, and messages on it are mistakes.
+/// Longest line of stderr that is searched for a message, in bytes. stderr is for people, and a
+/// message on it is a mistake.
 const MAX_STDERR_LINE: usize = 64 << 10;
 
+/// | Decodes the pipes of one process.
 #[derive(Debug)]
 pub(super) struct PipeStack {
-    /// stdin and stdout.
+    /// The decoders of stdin and stdout.
     pipes: [PipeStream; 2],
-    /// stderr is text for people and stays in its packets; it is looked at for what should stand on stdout.
+    /// The decoder of stderr. Its text is only in the packets. It is searched for messages that
+    /// belong on stdout.
     stderr: Lines,
-    /// The last packet: what the capture's end cuts off was seen no later.
+    /// The last packet. Bytes that the end of the capture cuts off arrived no later.
     last: (PacketNumber, Time),
 }
 
+/// | Decodes stdin or stdout.
 #[derive(Debug)]
 struct PipeStream {
     stream: Option<StreamId>,
@@ -30,7 +35,8 @@ struct PipeStream {
     reported_noise: ReportedNoise,
 }
 
-/// What of the framing was remarked on: each once, since who ends one line in CR LF ends all so.
+/// The irregularities of framing that were reported. Each is reported once: a program that ends one
+/// line in CR LF ends all lines so.
 #[derive(Debug, Default)]
 struct ReportedNoise {
     carriage_return: bool,
@@ -39,7 +45,7 @@ struct ReportedNoise {
 }
 
 impl ReportedNoise {
-    /// What is new about a line and its end.
+    /// The irregularity of a line, if it is the first of its kind.
     fn first_of(&mut self, bytes: &[u8], end: LineEnd) -> Option<&'static str> {
         let is_blank = bytes.iter().all(u8::is_ascii_whitespace);
         if end == LineEnd::CarriageReturn && !std::mem::replace(&mut self.carriage_return, true) {
@@ -66,7 +72,7 @@ impl PipeStack {
         PipeStack { pipes: [(); 2].map(pipe), stderr, last: Default::default() }
     }
 
-    /// One observation.
+    /// Handles one packet of the pipes.
     pub(super) fn push(
         &mut self,
         context: &mut StackContext<'_, '_>,
@@ -158,13 +164,13 @@ impl PipeStack {
         }
     }
 
-    /// Text for people, or messages that went astray.
+    /// Searches lines of stderr for messages.
     fn stderr(&mut self, context: &mut StackContext<'_, '_>, piece: Piece<'_>, packet: PacketNumber) {
         let (connection, limits) = (context.id, context.shared.limits);
         let sink = &mut *context.sink;
         self.stderr.push(piece, &mut |event| {
             let LineEvent::Line { number, bytes, whole: true, .. } = event else { return };
-            // Most lines are told from messages by their first byte.
+            // A look at the first byte rules out most lines.
             let may_be = bytes.starts_with(b"{") && memchr::memmem::find(bytes, b"\"jsonrpc\"").is_some();
             let is_message = |envelope: &jsonrpc::Envelope| envelope.kind.is_some() && envelope.jsonrpc.is_some();
             if may_be
@@ -178,7 +184,7 @@ impl PipeStack {
         });
     }
 
-    /// The capture of the process is over.
+    /// Ends the pipes at the end of the capture.
     pub(super) fn close(&mut self, context: &mut StackContext<'_, '_>) {
         for pipe in [Pipe::Stdin, Pipe::Stdout] {
             if self.pipes[pipe as usize].stream.is_some() {

@@ -1,57 +1,60 @@
-//! A body in which secrets may stand that are no header: what a client posts for an OAuth token, and the token.
+//! The search for secrets in a body: the parameters of an OAuth token request, and the tokens
+//! in the response.
 //!
-//! A server that is its own authorization server gives tokens on connections whose packets are kept for the MCP that they carry. Whether a body is a
-//! message, which stays as it is, shows when it is over. Until then its bytes do not count as looked at, so that no packet of it is written.
+//! A server may be its own authorization server, so tokens travel on connections whose packets are
+//! stored. Messages must stay as they are. Whether a body is a message is known only at its end.
+//! Until then its bytes are not reported as searched, so no packet of it is written.
 
 use std::ops::Range;
 
 use crate::decode::secrets;
 
-/// Bytes of a body that are looked at, as decoded or as sent: those of token requests and answers are a tenth of that at most.
+/// The most bytes of a body that are searched, decoded or as sent. Token requests and responses
+/// have at most a tenth of that.
 const MAX_BYTES: usize = 64 << 10;
 
-/// Bytes of memory of all such bodies: beyond, what comes is no longer looked at.
+/// The most memory of all such bodies, in bytes. At the limit, the next body is no longer searched.
 pub(super) const MAX_TOTAL: usize = 32 << 20;
 
-/// What a run of bytes takes beside them.
+/// Memory of one range in `sent`, in bytes.
 const RUN_BYTES: usize = size_of::<Range<u64>>();
 
-/// A body as far as it came.
+/// A body that is to be searched, as far as it arrived.
 #[derive(Debug, Default)]
 pub(super) struct SecretScan {
-    /// As decoded.
+    /// The decoded bytes.
     text: Vec<u8>,
-    /// Where it stands in the connection's stream, as sent.
+    /// The ranges of the body in the connection's stream.
     sent: Vec<Range<u64>>,
     sent_bytes: usize,
-    /// The text is not what was sent.
+    /// Whether `text` differs from the bytes as sent.
     is_coded: bool,
-    /// Part of it was lost.
+    /// Whether a part of the body is missing.
     is_torn: bool,
 }
 
 impl SecretScan {
-    /// At the head of the body.
+    /// A search that begins at the head of a body.
     pub(super) fn new(is_coded: bool) -> SecretScan {
         SecretScan { is_coded, ..SecretScan::default() }
     }
 
-    /// Where it begins in the connection's stream, once it does.
+    /// Offset of the body's first byte in the connection's stream; `None` before it arrives.
     pub(super) fn start(&self) -> Option<u64> {
         self.sent.first().map(|run| run.start)
     }
 
-    /// Bytes of memory that it takes.
+    /// Memory that the body occupies, in bytes.
     pub(super) fn held(&self) -> usize {
         self.text.len() + self.sent.len() * RUN_BYTES
     }
 
-    /// Whether it is more than is looked at.
+    /// Whether the body is too long to be searched.
     pub(super) fn is_too_much(&self) -> bool {
         self.text.len() > MAX_BYTES || self.sent_bytes > MAX_BYTES || self.sent.len() * RUN_BYTES > MAX_BYTES
     }
 
-    /// The next bytes as sent.
+    /// Adds the range of the next bytes in the connection's stream.
     pub(super) fn sent(&mut self, run: Range<u64>) {
         self.sent_bytes += (run.end - run.start) as usize;
         match self.sent.last_mut().filter(|last| last.end == run.start) {
@@ -60,18 +63,20 @@ impl SecretScan {
         }
     }
 
-    /// The next bytes as decoded.
+    /// Adds the next decoded bytes.
     pub(super) fn decoded(&mut self, bytes: &[u8]) {
         let room = MAX_BYTES + 1 - self.text.len();
         self.text.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 
-    /// Part of it was lost: what follows may belong to a name that is not there.
+    /// Records that a part is missing. The bytes after it may be the value of a name that
+    /// was not captured.
     pub(super) fn mark_torn(&mut self) {
         self.is_torn = true;
     }
 
-    /// The secrets of it, as ranges of the connection's stream; of a message there are none. Where it is not known where they stand, all of it is one.
+    /// The ranges of secrets in the connection's stream. A message has none. If the position of a
+    /// secret in the stream is unknown, the whole body counts as secret.
     pub(super) fn secrets(self) -> Vec<Range<u64>> {
         let found = secrets::in_body(&self.text);
         if found.is_empty() && !self.is_torn || self.is_message() {
@@ -83,7 +88,7 @@ impl SecretScan {
         found.into_iter().flat_map(|secret| self.in_stream(secret)).collect()
     }
 
-    /// Part of the text, where it was sent.
+    /// The ranges of the connection's stream that carried a part of the text.
     fn in_stream(&self, part: Range<usize>) -> Vec<Range<u64>> {
         let (start, end) = (part.start as u64, part.end as u64);
         let mut before = 0;
@@ -100,7 +105,8 @@ impl SecretScan {
         found
     }
 
-    /// Whether it is JSON-RPC, or part of that: clients of the Python SDK name `jsonrpc` behind the params, which may not have come.
+    /// Whether the body is JSON-RPC or a part of it. Clients of the Python SDK send `jsonrpc` after
+    /// the params, so it may be missing in a part.
     fn is_message(&self) -> bool {
         let names = |member: &&str| memchr::memmem::find(&self.text, member.as_bytes()).is_some();
         [r#""jsonrpc""#, r#""method""#, r#""result""#].iter().any(names)
@@ -113,7 +119,7 @@ mod tests {
 
     const GRANT: &[u8] = b"code=abc&token=de";
 
-    /// What is secret of a body that was sent in these runs; `text` is what it says.
+    /// The secrets found in a body that was sent in these ranges and has this text.
     fn secrets(mut secret_scan: SecretScan, runs: &[(u64, u64)], text: &[u8]) -> Vec<(u64, u64)> {
         runs.iter().for_each(|(start, end)| secret_scan.sent(*start..*end));
         secret_scan.decoded(text);
@@ -123,7 +129,7 @@ mod tests {
     #[test]
     fn secrets_stand_where_they_were_sent() {
         assert_eq!(secrets(SecretScan::default(), &[(100, 117)], GRANT), [(105, 108), (115, 117)]);
-        // In chunks of which the first ends within a value.
+        // Two chunks; the first ends inside a value.
         assert_eq!(
             secrets(SecretScan::default(), &[(100, 107), (110, 120)], GRANT),
             [(105, 107), (110, 111), (118, 120)]

@@ -1,4 +1,5 @@
-//! A TCP connection: its bytes enter the streams of a channel, with the packets that they came from.
+//! TCP as the carrier of a channel: delivered bytes enter the channel's streams, with their
+//! packets as origin.
 
 use super::channel::Channel;
 use super::context::StackContext;
@@ -8,7 +9,7 @@ use crate::decode::Piece;
 use crate::decode::tcp::Delivery;
 use crate::decode::tls::Arrival;
 
-/// Takes the next piece of one side.
+/// Decodes the next piece of one side.
 pub(super) fn push(channel: &mut Channel, context: &mut StackContext<'_, '_>, delivery: &Delivery<'_>) {
     let side = delivery.side;
     let stream = channel.stream(context, side);

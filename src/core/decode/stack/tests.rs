@@ -1,4 +1,4 @@
-//! What the layers of a connection make of each other's losses.
+//! How the decoders of a connection handle missing bytes, limits, codings and tunnels together.
 
 use super::*;
 use crate::capture::{Span, StreamId};
@@ -7,7 +7,7 @@ use crate::decode::{Anomaly, Ending, Piece};
 const REQUEST: &str = "POST /mcp HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}";
 const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
 
-/// Connections on each of which a server answers one request.
+/// A stack with connections on which a server answers requests.
 struct Servers {
     stacks: Stacks,
     texts: Vec<String>,
@@ -30,7 +30,7 @@ impl Servers {
         self.stacks.opened(ConnectionId(connection), &facts);
     }
 
-    /// Opens a connection and asks.
+    /// Opens a connection and sends a request.
     fn ask(&mut self, connection: u32) {
         self.open(connection);
         self.piece(connection, Side::First, Piece::Data(REQUEST.as_bytes()));
@@ -58,14 +58,14 @@ impl Servers {
         self.stacks.closed(ConnectionId(connection), None, &mut |_| ());
     }
 
-    /// Parts of all streams that are remembered.
+    /// Number of parts that all streams retain.
     fn parts(&self) -> usize {
         let whole = |stream| Span { stream: StreamId(stream), start: 0, end: u64::MAX };
         (1..100).map(|stream| self.stacks.provenance().parents(whole(stream)).count()).sum()
     }
 }
 
-/// The texts from a server that answers with these pieces.
+/// The texts in a response that consists of these pieces.
 fn texts(response: &[Piece<'_>]) -> Vec<String> {
     let mut servers = Servers::new(Limits::default());
     servers.ask(1);
@@ -74,7 +74,7 @@ fn texts(response: &[Piece<'_>]) -> Vec<String> {
     servers.texts
 }
 
-/// What is recognised where a side begins with these pieces, and which side is the client.
+/// The protocol that is recognised if a side begins with these pieces, and the side of the client.
 fn recognised<'p>(side: Side, pieces: impl Iterator<Item = &'p [u8]>) -> (&'static str, Option<Side>) {
     let mut servers = Servers::new(Limits::default());
     servers.open(1);
@@ -114,7 +114,8 @@ fn a_gap_over_chunk_borders_joins_no_event_to_the_next() {
     let stream = [HEAD, &events[0], &events[1], &events[2]].concat();
     let middle = HEAD.len() + events[0].len();
     assert_eq!(texts(&[Piece::Data(stream.as_bytes())]), [r#"{"id":1}"#, r#"{"id":2}"#, r#"{"id":3}"#]);
-    // The gap begins in the first event and ends in the line of the size of the second chunk, in its event, or behind it.
+    // The gap begins in the first event. It ends in the size line of the second chunk, in its
+    // event, or after it.
     for behind in [middle + 1, middle + 3, middle + 9, middle + events[1].len()] {
         let (seen, rest) = (&stream.as_bytes()[..middle - 8], &stream.as_bytes()[behind..]);
         let gap = Piece::Gap((behind + 8 - middle) as u64);
@@ -140,7 +141,7 @@ fn events_that_never_end_are_collected_up_to_the_limit_of_all() {
         11,
         "nine lines and their names are less than the limit"
     );
-    // What was given up, or has ended, makes room.
+    // Ended connections, and messages that were discarded, leave room for new ones.
     (1..=20).for_each(|connection| servers.close(connection));
     servers.ask(21);
     servers.answer(21, [HEAD, &chunk("data: {}\n\n")].concat());

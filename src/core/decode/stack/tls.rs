@@ -1,4 +1,4 @@
-//! TLS on a connection: its records opened, and what they carried recognised anew.
+//! TLS on a connection. Its records are decrypted, and a protocol is recognised in their content.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,38 +13,40 @@ use crate::decode::stream::StreamKind;
 use crate::decode::tls::{Arrival, Tls, TlsEvent};
 use crate::decode::{Direction, Piece, Side};
 
+/// | Decodes TLS on one channel.
 #[derive(Debug)]
 pub(super) struct TlsStack {
     tls: Tls,
     inner: PlaintextChannel,
-    /// Bytes that it said it holds.
+    /// Number of held bytes that was last reported to [`super::context::Sealed`].
     reported_held: usize,
 }
 
-/// What the records carried.
+/// The channel of the decrypted bytes.
 #[derive(Debug)]
 struct PlaintextChannel {
     channel: Channel,
-    /// The streams of the records, by direction.
-    below: [StreamId; 2],
-    /// For each direction, where its latest records ended: in the stream of records, and in the plaintext.
+    /// For each direction, the stream of the records.
+    record_streams: [StreamId; 2],
+    /// For each direction, the plaintext that the receiver acknowledged.
     acknowledged_plaintext: [AcknowledgedPlaintext; 2],
-    /// For a store, by side.
+    /// For a store: the plaintext of each side.
     plaintext: [Plaintext; 2],
-    /// Whether anything was carried.
+    /// Whether anything was decrypted.
     has_data: bool,
 }
 
-/// Where records ended, for the records of the other direction to say what their sender had seen.
+/// Converts TCP acknowledgments of record bytes to acknowledgments of plaintext.
 #[derive(Debug, Default)]
 struct AcknowledgedPlaintext {
-    /// Below the other side's acknowledgments: plaintext up to here was seen.
+    /// Offset up to which plaintext is acknowledged.
     acknowledged_to: u64,
     unacknowledged: VecDeque<(u64, u64)>,
 }
 
 impl AcknowledgedPlaintext {
-    /// Records that wait to be acknowledged: more than a window holds. Beyond, the oldest count as seen: acknowledgments are missing.
+    /// The most records that wait for their acknowledgment; a TCP window holds fewer. Beyond, the
+    /// oldest count as acknowledged, because acknowledgments must be missing.
     const MAX_RECORDS: usize = 4_096;
 
     fn push(&mut self, record: u64, plaintext: u64) {
@@ -56,7 +58,8 @@ impl AcknowledgedPlaintext {
         self.unacknowledged.push_back((record, plaintext));
     }
 
-    /// How much plaintext of this direction whoever acknowledged this much of it has seen.
+    /// The offset up to which plaintext is acknowledged, if records are acknowledged
+    /// up to `acknowledged`.
     fn acknowledged_to(&mut self, acknowledged: u64) -> u64 {
         while let Some((_, plaintext)) = self.unacknowledged.front().filter(|(record, _)| *record <= acknowledged) {
             self.acknowledged_to = *plaintext;
@@ -67,11 +70,11 @@ impl AcknowledgedPlaintext {
 }
 
 impl TlsStack {
-    /// On the streams of both directions, from these offsets on.
-    pub(super) fn new(context: &StackContext<'_, '_>, below: [StreamId; 2], begins: [u64; 2]) -> TlsStack {
+    /// A decoder for the streams of both directions. Each begins at its offset in `begins`.
+    pub(super) fn new(context: &StackContext<'_, '_>, record_streams: [StreamId; 2], begins: [u64; 2]) -> TlsStack {
         let inner = PlaintextChannel {
             channel: Channel::new(StreamKind::Plaintext),
-            below,
+            record_streams,
             acknowledged_plaintext: Default::default(),
             plaintext: Default::default(),
             has_data: false,
@@ -79,7 +82,7 @@ impl TlsStack {
         TlsStack { tls: Tls::behind(context.shared.limits, begins), inner, reported_held: 0 }
     }
 
-    /// The next piece of one direction of the records.
+    /// Decodes the next piece of one direction.
     pub(super) fn push(
         &mut self,
         context: &mut StackContext<'_, '_>,
@@ -98,7 +101,7 @@ impl TlsStack {
         self.report_changes(context);
     }
 
-    /// Secrets came.
+    /// Decrypts held records after new secrets arrived.
     pub(super) fn retry(&mut self, context: &mut StackContext<'_, '_>) {
         let keys = Arc::clone(&context.shared.keys);
         let TlsStack { tls, inner, .. } = self;
@@ -111,26 +114,26 @@ impl TlsStack {
         self.tls.waits()
     }
 
-    /// Shows the open exchanges of which a head came since this was last asked.
+    /// Calls `show` with each open exchange that got a head since the last call.
     pub(super) fn show_new_heads(&mut self, show: &mut dyn FnMut(&Exchange)) {
         self.inner.channel.show_new_heads(show);
     }
 
-    /// Memory is needed elsewhere.
+    /// Discards held records, because their memory is needed elsewhere.
     pub(super) fn give_up(&mut self, context: &mut StackContext<'_, '_>) {
         self.tls.give_up();
         self.report_changes(context);
     }
 
-    /// The lowest offset of the records of a side that may still be asked for: of the record being read, of one that is held, or of that in which
-    /// the first plaintext stands that may be asked for.
+    /// Offset of the first record byte of a side that may still be queried: of the current record,
+    /// of a held record, or of the record with the first plaintext that is still needed.
     pub(super) fn low_water(&self, context: &StackContext<'_, '_>, side: Side) -> u64 {
         let direction = direction(context, side);
         let own = self.tls.low_water(direction);
         self.inner.needed_from(context, side).map_or(own, |needed_from| needed_from.min(own))
     }
 
-    /// Says what changed: what TLS agreed on, and how much is held.
+    /// Reports changes of the negotiated parameters and of the number of held bytes.
     fn report_changes(&mut self, context: &mut StackContext<'_, '_>) {
         let held = self.tls.held();
         context.shared.sealed.changed(context.id, self.reported_held, held);
@@ -145,6 +148,7 @@ impl TlsStack {
         }
     }
 
+    /// | Copies what is known of TLS to the connection.
     fn update_connection(&self, context: &mut StackContext<'_, '_>) {
         let connected = &mut *context.connected;
         connected.server_name = self.tls.server_name().map(str::to_owned);
@@ -153,7 +157,7 @@ impl TlsStack {
         connected.secrecy = self.tls.secrecy();
     }
 
-    /// The connection is over.
+    /// Ends the channel inside, and emits the keys if the user asked to keep secrets.
     pub(super) fn close(&mut self, context: &mut StackContext<'_, '_>) {
         context.shared.sealed.changed(context.id, self.reported_held, 0);
         self.update_connection(context);
@@ -181,7 +185,7 @@ impl PlaintextChannel {
                 }
                 let side = context.connected.sender(direction);
                 let stream = self.stream(context, side);
-                let from = Span { stream: self.below[direction as usize], start, end };
+                let from = Span { stream: self.record_streams[direction as usize], start, end };
                 let plain = context.shared.provenance.append(stream, bytes.len() as u64, Origin::Derived(from));
                 self.acknowledged_plaintext[direction as usize].push(end, plain.end);
                 let acknowledged =
@@ -199,7 +203,7 @@ impl PlaintextChannel {
                 context.shared.provenance.append(stream, length, Origin::Missing);
                 self.push(context, side, Piece::Gap(length), Arrival { time, ..Arrival::default() });
             }
-            // Nobody waits for the end of what carried nothing, and it opens no streams.
+            // Without data nobody waits for the end, and no stream needs to be opened.
             TlsEvent::End { direction, ending, time } if self.has_data => {
                 let side = context.connected.sender(direction);
                 self.push(context, side, Piece::End(ending), Arrival { time, ..Arrival::default() });
@@ -207,12 +211,12 @@ impl PlaintextChannel {
             TlsEvent::End { .. } => {}
             TlsEvent::Reversed => {
                 context.connected.client = Some(context.connected.sender(Direction::ServerToClient));
-                self.below.reverse();
+                self.record_streams.reverse();
                 self.acknowledged_plaintext.reverse();
                 (context.sink)(Unit::Connected(context.id, context.connected));
             }
             TlsEvent::Anomaly { direction, record: (start, end), anomaly } => {
-                let span = Span { stream: self.below[direction as usize], start, end };
+                let span = Span { stream: self.record_streams[direction as usize], start, end };
                 context.anomaly(Some(direction), None, Some(span), anomaly);
             }
         }
@@ -228,7 +232,8 @@ impl PlaintextChannel {
         self.save(context, side, false);
     }
 
-    /// Lets the channel work. What it says of secrets is about the plaintext: no packet shows them.
+    /// Runs `work` on the channel. Secrets that it reports are in the plaintext, not in packets, so
+    /// they are masked there.
     fn with_channel(
         &mut self,
         context: &mut StackContext<'_, '_>,
@@ -243,7 +248,8 @@ impl PlaintextChannel {
         work(channel, &mut StackContext { id: *id, shared, connected, sink: &mut redirect });
     }
 
-    /// Hands a store what was looked at for secrets; with `all`, the rest, too. Where nothing was recognised, a secret may stand anywhere.
+    /// Passes plaintext that was searched for secrets to the store; with `all`, also the rest. In
+    /// an unrecognised protocol any byte may be a secret.
     fn save(&mut self, context: &mut StackContext<'_, '_>, side: Side, all: bool) {
         let Some(stream) = self.channel.opened_stream(side).filter(|_| context.shared.options.store) else { return };
         let is_unrecognised = self.channel.is_unrecognised();
@@ -254,7 +260,7 @@ impl PlaintextChannel {
         }
     }
 
-    /// Where the record begins in which the first plaintext of a side stands that may still be asked for.
+    /// Offset of the record with the first plaintext of a side that is still needed.
     fn needed_from(&self, context: &StackContext<'_, '_>, side: Side) -> Option<u64> {
         if !self.has_data {
             return None;

@@ -1,4 +1,4 @@
-//! The messages of a WebSocket: each is a text that may be JSON-RPC.
+//! The messages of a WebSocket. Each is a text that may be JSON-RPC.
 
 use super::context::StackContext;
 use super::unit::{Text, TextCarrier, Unit};
@@ -8,37 +8,39 @@ use crate::decode::stream::StreamKind;
 use crate::decode::websocket::{Deflate, WebSocket, WebSocketEvent};
 use crate::decode::{Anomaly, Direction, Piece};
 
+/// | Decodes the WebSocket of one connection.
 #[derive(Debug)]
 pub(super) struct WebSocketStack {
     decoder: WebSocket,
     messages: Messages,
 }
 
-/// Where messages go.
+/// Emits messages as texts.
 #[derive(Debug)]
 struct Messages {
     exchange: ExchangeNumber,
-    /// The connection's stream of each direction, and that of its messages.
-    below: [StreamId; 2],
-    streams: [StreamId; 2],
+    /// For each direction, the connection's stream.
+    connection_streams: [StreamId; 2],
+    message_streams: [StreamId; 2],
 }
 
 impl WebSocketStack {
-    /// Behind the upgrade that this exchange asked for, at these offsets of the connection's streams.
+    /// A decoder for the upgrade that `exchange` requested. It starts at `offsets` of
+    /// the connection's streams.
     pub(super) fn new(
         context: &mut StackContext<'_, '_>,
         exchange: ExchangeNumber,
-        below: [StreamId; 2],
+        connection_streams: [StreamId; 2],
         offsets: [u64; 2],
         deflate: Option<Deflate>,
     ) -> WebSocketStack {
-        let streams = [Direction::ClientToServer, Direction::ServerToClient]
+        let message_streams = [Direction::ClientToServer, Direction::ServerToClient]
             .map(|direction| context.open(StreamKind::WebSocket(exchange, direction)));
         let decoder = WebSocket::new(context.shared.limits, offsets, deflate);
-        WebSocketStack { decoder, messages: Messages { exchange, below, streams } }
+        WebSocketStack { decoder, messages: Messages { exchange, connection_streams, message_streams } }
     }
 
-    /// The next piece of one direction.
+    /// Decodes the next piece of one direction.
     pub(super) fn push(
         &mut self,
         context: &mut StackContext<'_, '_>,
@@ -57,23 +59,23 @@ impl WebSocketStack {
             let anomaly = Anomaly::LimitReached { limit: "messages_total", offset };
             context.anomaly(Some(direction), Some(self.messages.exchange), None, anomaly);
         }
-        let stream = self.messages.streams[direction as usize];
+        let stream = self.messages.message_streams[direction as usize];
         let end = context.shared.provenance.length(stream);
         context.forget(stream, end);
     }
 
-    /// The lowest offset of this direction that a message may still come from.
+    /// The offset of the first byte of this direction that the decoder still needs.
     pub(super) fn low_water(&self, direction: Direction) -> u64 {
         self.decoder.low_water(direction)
     }
 
-    /// The connection is over.
+    /// Discards incomplete messages at the end of the connection.
     pub(super) fn close(&mut self, context: &mut StackContext<'_, '_>) {
         self.give_up(context);
-        self.messages.streams.into_iter().for_each(|stream| context.close(stream));
+        self.messages.message_streams.into_iter().for_each(|stream| context.close(stream));
     }
 
-    /// Nothing more is collected of the messages that are open.
+    /// Discards the incomplete messages.
     fn give_up(&mut self, context: &mut StackContext<'_, '_>) {
         context.shared.collected -= self.decoder.held();
         self.decoder.give_up();
@@ -84,13 +86,14 @@ impl Messages {
     fn event(&self, context: &mut StackContext<'_, '_>, event: WebSocketEvent<'_>, time: Time) {
         match event {
             WebSocketEvent::Message { direction, bytes, payloads } => {
-                let (stream, below) = (self.streams[direction as usize], self.below[direction as usize]);
+                let (stream, connection_streams) =
+                    (self.message_streams[direction as usize], self.connection_streams[direction as usize]);
                 let start = context.shared.provenance.length(stream);
                 for payload in payloads {
                     let (start, end) = (payload.range.start, payload.range.end);
                     let origin = match payload.is_copied {
-                        true => Origin::Copied { stream: below, offset: start },
-                        false => Origin::Derived(Span { stream: below, start, end }),
+                        true => Origin::Copied { stream: connection_streams, offset: start },
+                        false => Origin::Derived(Span { stream: connection_streams, start, end }),
                     };
                     context.shared.provenance.append(stream, payload.length, origin);
                 }
@@ -105,9 +108,11 @@ impl Messages {
             }
             WebSocketEvent::Anomaly { direction, anomaly } => {
                 let span = match anomaly {
-                    Anomaly::NotWebSocket { offset, .. } | Anomaly::LimitReached { offset, .. } => {
-                        Some(Span { stream: self.below[direction as usize], start: offset, end: offset + 1 })
-                    }
+                    Anomaly::NotWebSocket { offset, .. } | Anomaly::LimitReached { offset, .. } => Some(Span {
+                        stream: self.connection_streams[direction as usize],
+                        start: offset,
+                        end: offset + 1,
+                    }),
                     _ => None,
                 };
                 context.anomaly(Some(direction), Some(self.exchange), span, anomaly);

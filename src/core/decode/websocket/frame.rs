@@ -17,9 +17,9 @@ const CONTROL: [u8; 3] = [CLOSE, 9, 10];
 /// The head of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FrameHead {
-    /// The last fragment of its message.
+    /// Whether this is the last fragment of its message.
     pub(super) is_last: bool,
-    /// The first bit that is reserved for extensions: a compressed message (RFC 7692 section 6).
+    /// The first reserved bit. Extensions use it to mark a compressed message (RFC 7692 section 6).
     pub(super) is_compressed: bool,
     reserved: bool,
     pub(super) opcode: u8,

@@ -12,43 +12,44 @@ use crate::decode::stack::context::StackContext;
 use crate::decode::stack::unit::Unit;
 use crate::decode::{Anomaly, Direction, Ending};
 
-/// What is open on the connection.
+/// The open exchanges of a connection.
 #[derive(Debug)]
 pub(super) struct Exchanges {
-    /// The stream of each direction.
+    /// The connection's stream of each direction.
     pub(super) streams: [StreamId; 2],
     pub(super) open: BTreeMap<ExchangeIndex, Box<OpenExchange>>,
-    /// Up to where of each direction bytes that were passed over were said to be secrets.
+    /// For each direction, the offset up to which skipped bytes were reported as secrets.
     masked_to: [u64; 2],
     arrivals: [ArrivalTimes; 2],
     pub(super) upgrade: Upgrade,
 }
 
-/// When the bytes of a direction came. A head is known when its last byte is there, and may have begun many packets before.
+/// The capture times of a direction's bytes. They date a head by its first byte: the head is
+/// decoded with its last byte, maybe many packets later.
 #[derive(Clone, Copy, Debug, Default)]
 struct ArrivalTimes {
-    /// Bytes so far, those of the piece at hand too.
+    /// Offset after the bytes that arrived, including the current piece.
     end: u64,
-    /// Where the piece at hand starts, and when it came.
+    /// Offset and capture time of the current piece.
     piece: (u64, Time),
-    /// When the first byte came that the decoder has not done with.
+    /// Capture time of the first byte that the decoder still needs.
     pending_since: Time,
 }
 
-/// An exchange that is not over.
+/// An exchange that has not ended.
 #[derive(Debug)]
 pub(super) struct OpenExchange {
     pub(super) exchange: Exchange,
     pub(super) bodies: [Option<Body>; 2],
     ended: [bool; 2],
-    /// Whether it was said that not all packets of a direction are listed.
+    /// For each direction, whether it was reported that more packets carried it than are listed.
     unlisted_reported: [bool; 2],
-    /// A head came since that was last asked.
+    /// Whether a head arrived since the last call of [`OpenExchange::take_new_head`].
     has_new_head: bool,
 }
 
 impl OpenExchange {
-    /// The exchange, where a head of it came since this was last asked.
+    /// The exchange, if a head of it arrived since the last call.
     pub(super) fn take_new_head(&mut self) -> Option<&Exchange> {
         std::mem::take(&mut self.has_new_head).then_some(&self.exchange)
     }
@@ -65,7 +66,8 @@ impl Exchanges {
         }
     }
 
-    /// The next piece of a direction, of so many bytes, comes to a decoder that has done with everything below `done`.
+    /// Records that the next piece arrives. The decoder does not need bytes below
+    /// `decoded_to` any more.
     pub(super) fn note_piece(&mut self, direction: Direction, length: u64, decoded_to: u64, time: Time) {
         let arrivals = &mut self.arrivals[direction as usize];
         if decoded_to >= arrivals.end {
@@ -75,7 +77,8 @@ impl Exchanges {
         arrivals.end += length;
     }
 
-    /// The decoder has read the piece, and has done with everything below `done`.
+    /// Records that the decoder has read the piece. It does not need bytes below
+    /// `decoded_to` any more.
     pub(super) fn note_decoded(&mut self, direction: Direction, decoded_to: u64) {
         let arrivals = &mut self.arrivals[direction as usize];
         if decoded_to > arrivals.piece.0 {
@@ -83,11 +86,12 @@ impl Exchanges {
         }
     }
 
-    /// The bytes of a direction are counted from here on: what was switched to begins here.
+    /// Continues counting bytes at `offset`, where another protocol begins.
     pub(super) fn restart_at(&mut self, direction: Direction, offset: u64) {
         self.arrivals[direction as usize].end = offset;
     }
 
+    /// | Handles an event of the HTTP decoder.
     pub(super) fn event(&mut self, context: &mut StackContext<'_, '_>, event: HttpEvent<'_>, time: Time) {
         match event {
             HttpEvent::Head { exchange, direction, stream, head } => {
@@ -121,7 +125,8 @@ impl Exchanges {
                     body.gap(context, number, length, time);
                 }
             }
-            // What was upgraded goes on: in HTTP/2 the response comes on stream 1, a WebSocket is open until its connection is over.
+            // An upgraded exchange continues: in HTTP/2 its response is on stream 1, and a
+            // WebSocket lasts as long as its connection.
             HttpEvent::End { exchange, direction: Direction::ServerToClient, complete: true, .. }
                 if self.upgrade.to.is_some_and(|(upgraded, to)| upgraded == exchange && to != Protocol::Tunnel) => {}
             HttpEvent::End { exchange, direction, complete, ending } => {
@@ -147,6 +152,7 @@ impl Exchanges {
         }
     }
 
+    /// | Handles a head, which may open an exchange.
     fn head(
         &mut self,
         context: &mut StackContext<'_, '_>,
@@ -174,7 +180,7 @@ impl Exchanges {
         });
         if !keep_secrets {
             let (side, offset) = (context.connected.sender(direction), head.offset);
-            // Those of HTTP/2 are coded: its decoder says where they stand.
+            // In HTTP/2 secrets are coded, and the decoder reports their positions.
             let store = context.shared.options.store && h2_stream.is_none();
             head.mask(|value| {
                 if store {
@@ -196,8 +202,9 @@ impl Exchanges {
             list_packet(&mut half.packets, *packet, context.shared.limits.packets_listed);
         }
         let to = if is_switch(&head) { upgraded(&head) } else { None };
-        // "Any 2xx (Successful) response indicates that the sender (and all inbound proxies) will switch to tunnel mode immediately after the
-        // response header section" (RFC 9110 section 9.3.6).
+        // RFC 9110 section 9.3.6: "Any 2xx (Successful) response indicates that the sender
+        // (and all inbound proxies) will switch to tunnel mode immediately after the
+        // response header section".
         let tunnels = connects && matches!(head.start, StartLine::Response { status: 200..=299, .. });
         let to = to.or(tunnels.then_some(Protocol::Tunnel));
         if let Some(to) = to {
@@ -206,8 +213,8 @@ impl Exchanges {
         if matches!(head.start, StartLine::Response { status: 100..=199, .. })
             && (!is_switch(&head) || to == Some(Protocol::Http2))
         {
-            // "A client MUST be able to parse one or more 1xx responses received prior to a final response" (RFC 9110, 15.2): the
-            // exchange shows the final one.
+            // RFC 9110 section 15.2: "A client MUST be able to parse one or more 1xx responses
+            // received prior to a final response". The exchange records the final one.
             return;
         }
         let (body, anomaly) = Body::new(direction, &head, context.shared.limits, context.shared.options);
@@ -240,7 +247,8 @@ impl Exchanges {
         }
     }
 
-    /// Where too many exchanges are open, the one is over that has waited for its response for longest: that was lost, or its request was forgotten.
+    /// Ends the exchange that has waited longest for its response, if too many are open. Its response
+    /// was lost, or the decoder no longer waits for it.
     fn end_unanswered(&mut self, context: &mut StackContext<'_, '_>) {
         if self.open.len() <= context.shared.limits.pipelined {
             return;
@@ -253,6 +261,7 @@ impl Exchanges {
         }
     }
 
+    /// | Ends the body of one direction.
     pub(super) fn end_body(
         &mut self,
         context: &mut StackContext<'_, '_>,
@@ -274,21 +283,23 @@ impl Exchanges {
         half.body_sha256 = end.sha256.filter(|_| half.complete);
     }
 
-    /// Where the first body of a direction begins in which secrets may still be found.
-    pub(super) fn scanned_bytes(&self, direction: Direction) -> Option<u64> {
+    /// Offset of the first byte of this direction that is still being searched for secrets.
+    pub(super) fn secret_scan_start(&self, direction: Direction) -> Option<u64> {
         let bodies = self.open.values().filter_map(|open| open.bodies[direction as usize].as_ref());
-        bodies.filter_map(Body::scanned_bytes).min()
+        bodies.filter_map(Body::secret_scan_start).min()
     }
 
-    /// The exchange is over.
+    /// Ends an exchange and emits it.
     pub(super) fn finish(&mut self, context: &mut StackContext<'_, '_>, index: ExchangeIndex) {
         if let Some(open) = self.open.remove(&index) {
             (context.sink)(Unit::Exchange(Box::new(open.exchange)));
         }
     }
 
-    /// Bytes were passed over: a head whose beginning was lost may stand in them. They are said to be a secret as they come,
-    /// before they count as cleared: the anomaly follows only when it is known where they end.
+    /// Reports skipped bytes as a secret, because the rest of an incomplete head may be in them.
+    ///
+    /// They are reported as they arrive, before they count as searched. The anomaly about them
+    /// follows later, when their end is known.
     pub(super) fn mask_skipped(&mut self, context: &mut StackContext<'_, '_>, direction: Direction, range: Range<u64>) {
         let masked_to = &mut self.masked_to[direction as usize];
         let start = range.start.max(*masked_to);
@@ -299,6 +310,7 @@ impl Exchanges {
         }
     }
 
+    /// | Emits an anomaly of the decoder, with the bytes that it concerns.
     fn anomaly(
         &mut self,
         context: &mut StackContext<'_, '_>,
@@ -334,9 +346,10 @@ fn half(exchange: &mut Exchange, direction: Direction) -> &mut Half {
     }
 }
 
-/// Adds a packet that is not listed yet, up to the limit. Says whether it is listed.
+/// Adds a packet to a list unless it is listed already or the list is full. Returns whether
+/// it is listed.
 fn list_packet(listed: &mut Vec<PacketNumber>, packet: PacketNumber, limit: usize) -> bool {
-    // Streams are in order, so a packet that was listed was nearly always listed last.
+    // Streams are in order, so a listed packet is nearly always among the latest.
     let known = listed.iter().rev().take(8).any(|known| *known == packet);
     if !known && listed.len() < limit {
         listed.push(packet);

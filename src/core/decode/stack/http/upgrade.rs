@@ -1,23 +1,27 @@
-//! What a connection is switched to.
+//! Switches of an HTTP/1.1 connection to another protocol.
 
 use crate::decode::Direction;
 use crate::decode::http::{ExchangeIndex, Head, StartLine};
 use crate::decode::websocket::Deflate;
 
-/// A switch of protocols (RFC 9110 section 7.8), from the 101 response on; or to a tunnel, from the 2xx response on.
+/// A switch of protocols after a 101 response (RFC 9110 section 7.8), or to a tunnel after a 2xx
+/// response to CONNECT.
 #[derive(Debug, Default)]
 pub(super) struct Upgrade {
-    /// The exchange that asked for it, and what it asked for.
+    /// The exchange that requested the switch, and the new protocol.
     pub(super) to: Option<(ExchangeIndex, Protocol)>,
-    /// Where HTTP/1.1 ends in each direction.
+    /// For each direction, the offset at which HTTP/1.1 ends.
     pub(super) offsets: [Option<u64>; 2],
-    /// The bytes of each direction behind that which came with the switch.
+    /// For each direction, bytes of the new protocol that arrived before both
+    /// directions had switched.
     pub(super) bytes: [Vec<u8>; 2],
 }
 
 impl Upgrade {
-    /// Bytes behind the switch. There are some before it is told of both directions only where the client did not wait; where they are too many, or
-    /// not whole, nothing is made of them.
+    /// Buffers bytes of the new protocol until both directions have switched.
+    ///
+    /// There are some only if the client did not wait for the response. If bytes are missing or exceed
+    /// `most`, the switch is not followed.
     pub(super) fn opaque(&mut self, direction: Direction, offset: u64, bytes: &[u8], most: usize) {
         let held = &mut self.bytes[direction as usize];
         let follows = self.offsets[direction as usize].is_some_and(|start| start + held.len() as u64 == offset);
@@ -29,31 +33,33 @@ impl Upgrade {
     }
 }
 
-/// A protocol that is switched to.
+/// A protocol that HTTP/1.1 can be switched to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protocol {
-    /// RFC 7540 section 3.2.
+    /// HTTP/2 by upgrade (RFC 7540 section 3.2).
     Http2,
-    /// RFC 6455, with the compression that was agreed upon.
+    /// WebSocket (RFC 6455), with the negotiated compression.
     WebSocket(Option<Deflate>),
-    /// Whatever goes through the tunnel that `CONNECT` asked a proxy for (RFC 9110 section 9.3.6).
+    /// A tunnel that `CONNECT` requested from a proxy (RFC 9110 section 9.3.6). It may
+    /// carry any protocol.
     Tunnel,
 }
 
-/// A connection that is a tunnel from here on.
+/// A connection that became a tunnel.
 #[derive(Debug)]
 pub(in crate::decode::stack) struct Tunnel {
-    /// Where it begins in each direction.
+    /// For each direction, the offset at which the tunnel begins.
     pub(in crate::decode::stack) offsets: [u64; 2],
-    /// Its first bytes, which came with the heads that made it.
+    /// For each direction, the tunnel's first bytes, which arrived together with the heads.
     pub(in crate::decode::stack) bytes: [Vec<u8>; 2],
 }
 
+/// | Whether the head is a 101 response.
 pub(super) fn is_switch(head: &Head) -> bool {
     matches!(head.start, StartLine::Response { status: 101, .. })
 }
 
-/// What a 101 response switches to, of what is known.
+/// The protocol that a 101 response switches to, if it is supported.
 pub(super) fn upgraded(head: &Head) -> Option<Protocol> {
     let named = head.value("upgrade")?;
     match () {
