@@ -221,7 +221,8 @@ impl Above {
         };
         self.sessions.piped(id, &content, packet, emit);
         let sessions = &mut self.sessions;
-        self.stacks.piped(id, process, &content, (packet.number, packet.time), &mut |unit| sessions.unit(unit, emit));
+        self.stacks
+            .pipe_packet(id, process, &content, (packet.number, packet.time), &mut |unit| sessions.unit(unit, emit));
     }
 
     /// A process that was not seen before. Beyond the limit, the one that appeared first is given up for it.

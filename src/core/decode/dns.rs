@@ -208,12 +208,12 @@ mod tests {
     }
 
     #[test]
-    fn the_question_stands_for_the_addresses_behind_its_alias() {
+    fn the_question_gets_the_addresses_of_its_alias() {
         assert_eq!(names(&answer()), [name("mcp.example.com", "216.24.57.7"), name("mcp.example.com", "2606:4700::1")]);
     }
 
     #[test]
-    fn a_cut_message_tells_its_whole_records() {
+    fn a_truncated_message_yields_its_complete_records() {
         let (whole, all) = (answer(), names(&answer()));
         for cut in 0..whole.len() {
             let some = names(&whole[..cut]);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_and_errors_tell_nothing() {
+    fn queries_and_errors_yield_nothing() {
         let mut message = answer();
         for (flags, what) in [(0x01, "a query"), (0x89, "opcode 1")] {
             message[2] = flags;

@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_ranges_of_the_text_and_names_know_no_case() {
+    fn fields_are_ranges_of_the_text_and_names_ignore_case() {
         let text = "HTTP/1.1 200 OK\r\nContent-Type: Text/Event-Stream; charset=utf-8\r\nX: 1\r\nx: 2\r\n\r\n";
         let head = head(text, &[(17..29, 31..63), (65..66, 68..69), (71..72, 74..75)]);
         assert_eq!(head.media_type().as_deref(), Some("text/event-stream"));

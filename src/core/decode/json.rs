@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pointer_means_a_place_in_the_text() {
+    fn a_pointer_addresses_a_range_of_the_text() {
         let text = r#" {"a/b":[10, {"~":"x"} ,[]],"c":null}"#;
         let at = |pointer| locate(text, pointer).map(|range| &text[range]);
         assert_eq!(at("/a~1b/1/~0"), Some("\"x\""));
@@ -301,7 +301,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shown_is_what_another_reader_reads(json in any_json()) {
+        fn members_and_elements_are_those_of_serde_json(json in any_json()) {
             let mut shown = Vec::new();
             if let Ok(array) = serde_json::from_str::<Vec<&RawValue>>(&json) {
                 let whole = elements(&json, &mut |value| {
@@ -325,7 +325,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_is_left_or_held_up(text in r#"[\[\]{}"\\,:a1é ]{0,40}"#) {
+        fn any_text_is_read_without_leaving_it(text in r#"[\[\]{}"\\,:a1é ]{0,40}"#) {
             let mut visit = |part: &str| {
                 assert!(!part.is_empty() && text.contains(part));
                 ControlFlow::Continue(())

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_posted_for_a_token_is_found() {
+    fn secrets_of_a_token_request_are_found() {
         assert_eq!(
             masked("grant_type=authorization_code&code=abc&code_verifier=xyz&client_id=me&redirect_uri=http%3A%2F%2Fx"),
             "grant_type=authorization_code&code=***&code_verifier=***&client_id=me&redirect_uri=http%3A%2F%2Fx"
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_uri_is_masked_behind_its_path() {
+    fn a_uri_is_masked_after_its_path() {
         assert_eq!(masked_uri("/cb?code=ab&state=1#access_token=x"), "/cb?code=**&state=1#access_token=*");
         assert_eq!(masked_uri("/token=1/code?x=token"), "/token=1/code?x=token");
         assert!(matches!(masked_uri("/mcp?session_id=1"), Cow::Borrowed(_)));

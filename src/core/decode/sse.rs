@@ -164,7 +164,7 @@ impl Sse {
     }
 
     /// Bytes that are buffered for the current event.
-    pub fn held(&self) -> usize {
+    pub fn buffered_bytes(&self) -> usize {
         self.line_buffer.len() + self.event.data.len()
     }
 
@@ -215,15 +215,15 @@ impl Sse {
                     Line::Handled => {}
                 }
             } else {
-                let mut held = std::mem::take(&mut self.line_buffer);
-                held.extend_from_slice(line);
-                match self.line(&held) {
+                let mut buffered_bytes = std::mem::take(&mut self.line_buffer);
+                buffered_bytes.extend_from_slice(line);
+                match self.line(&buffered_bytes) {
                     // The line is not empty: it contains a byte order mark.
                     Line::Blank => self.dispatch(borrowed_data.take(), sink),
-                    Line::Data(at) => self.append(borrowed_data.take(), &held[at..]),
+                    Line::Data(at) => self.append(borrowed_data.take(), &buffered_bytes[at..]),
                     Line::Handled => {}
                 }
-                self.line_buffer = emptied(held);
+                self.line_buffer = emptied(buffered_bytes);
             }
         }
         if let Some(borrowed_data) = borrowed_data {

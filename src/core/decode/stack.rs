@@ -61,7 +61,7 @@ pub struct Stacks {
 #[derive(Debug)]
 struct OpenConnection {
     id: ConnectionId,
-    connected: Connected,
+    connection_info: Connected,
     stack: Stack,
 }
 
@@ -81,9 +81,10 @@ impl Stacks {
 
     /// Adds a TCP connection.
     pub fn opened(&mut self, id: ConnectionId, facts: &Facts) {
-        let connected = Connected { endpoints: Some(facts.endpoints), protocol: "unknown", ..Connected::default() };
+        let connection_info =
+            Connected { endpoints: Some(facts.endpoints), protocol: "unknown", ..Connected::default() };
         let stack = Stack::Tcp(Box::new(Channel::new(StreamKind::Tcp)));
-        self.connections.insert(id, OpenConnection { id, connected, stack });
+        self.connections.insert(id, OpenConnection { id, connection_info, stack });
     }
 
     /// Decodes the next piece of a TCP connection.
@@ -92,9 +93,13 @@ impl Stacks {
     /// connections discard theirs.
     pub fn delivered(&mut self, delivery: &Delivery<'_>, sink: &mut Sink<'_>) {
         if let Some(connection) = self.connections.get_mut(&delivery.connection) {
-            let OpenConnection { id, connected, stack } = connection;
+            let OpenConnection { id, connection_info, stack } = connection;
             if let Stack::Tcp(channel) = stack {
-                tcp::push(channel, &mut StackContext { id: *id, shared: &mut self.shared, connected, sink }, delivery);
+                tcp::push(
+                    channel,
+                    &mut StackContext { id: *id, shared: &mut self.shared, connection_info, sink },
+                    delivery,
+                );
             }
         }
         let mut discarded_any = false;
@@ -127,14 +132,14 @@ impl Stacks {
         sink: &mut Sink<'_>,
         action: impl FnOnce(&mut Channel, &mut StackContext<'_, '_>),
     ) {
-        if let Some(OpenConnection { id, connected, stack: Stack::Tcp(stack) }) = self.connections.get_mut(&id) {
-            action(stack, &mut StackContext { id: *id, shared: &mut self.shared, connected, sink });
+        if let Some(OpenConnection { id, connection_info, stack: Stack::Tcp(stack) }) = self.connections.get_mut(&id) {
+            action(stack, &mut StackContext { id: *id, shared: &mut self.shared, connection_info, sink });
         }
     }
 
     /// Decodes a packet of a process's pipes: a chunk, the start or the exit. The first packet of
     /// `id` opens the connection.
-    pub fn piped(
+    pub fn pipe_packet(
         &mut self,
         id: ConnectionId,
         process: u32,
@@ -144,18 +149,18 @@ impl Stacks {
     ) {
         let shared = &mut self.shared;
         let connection = self.connections.entry(id).or_insert_with(|| {
-            let connected = Connected {
+            let connection_info = Connected {
                 process: Some(Process { id: process, start: None, exit: None }),
                 client: Some(Side::First),
                 protocol: "pipe",
                 ..Connected::default()
             };
             let stack = Stack::Pipe(Box::new(PipeStack::new(shared)));
-            OpenConnection { id, connected, stack }
+            OpenConnection { id, connection_info, stack }
         });
-        let OpenConnection { id, connected, stack } = connection;
+        let OpenConnection { id, connection_info, stack } = connection;
         if let Stack::Pipe(stack) = stack {
-            stack.push(&mut StackContext { id: *id, shared, connected, sink }, content, packet);
+            stack.push(&mut StackContext { id: *id, shared, connection_info, sink }, content, packet);
         }
     }
 
@@ -208,16 +213,16 @@ impl Stacks {
     /// Ends all that is open on a connection, and removes it.
     fn end(&mut self, id: ConnectionId, facts: Option<Facts>, sink: &mut Sink<'_>) {
         self.shared.new_heads.remove(&id);
-        let Some(OpenConnection { id, mut connected, stack }) = self.connections.remove(&id) else { return };
-        let context = &mut StackContext { id, shared: &mut self.shared, connected: &mut connected, sink };
+        let Some(OpenConnection { id, mut connection_info, stack }) = self.connections.remove(&id) else { return };
+        let context = &mut StackContext { id, shared: &mut self.shared, connection_info: &mut connection_info, sink };
         match stack {
             Stack::Tcp(mut channel) => {
                 channel.close(context);
-                (context.sink)(Unit::Connected(id, context.connected));
+                (context.sink)(Unit::Connected(id, context.connection_info));
             }
             Stack::Pipe(mut stack) => stack.close(context),
         }
-        sink(Unit::Closed(id, &connected, facts));
+        sink(Unit::Closed(id, &connection_info, facts));
     }
 
     /// Calls `show` with each open exchange that got a head since the last call. Only connections
@@ -235,7 +240,7 @@ impl Stacks {
 
     /// The open connections.
     pub fn open(&self) -> impl Iterator<Item = (ConnectionId, &Connected)> {
-        self.connections.values().map(|connection| (connection.id, &connection.connected))
+        self.connections.values().map(|connection| (connection.id, &connection.connection_info))
     }
 
     /// The origins of all streams.

@@ -49,8 +49,8 @@ impl WebSocket {
     }
 
     /// Bytes that are buffered for incomplete messages, in both directions.
-    pub fn held(&self) -> usize {
-        self.readers.iter().map(Reader::held).sum()
+    pub fn buffered_bytes(&self) -> usize {
+        self.readers.iter().map(Reader::buffered_bytes).sum()
     }
 
     /// Discards the incomplete messages.

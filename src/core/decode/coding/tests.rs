@@ -104,7 +104,7 @@ fn an_event_in_flushed_zstd_is_seen_when_it_arrives() {
 }
 
 #[test]
-fn small_bodies_that_say_much_are_stopped_however_they_are_coded() {
+fn small_bodies_that_decode_to_much_are_stopped_in_every_coding() {
     // Eight million times the letter `a`.
     let brotli = hex("9bff117af825c2e2b1402037410f");
     for (name, body) in [("br", brotli), ("zstd", zstd(&vec![0; 8 << 20]))] {
@@ -134,7 +134,7 @@ fn a_head_with_every_optional_part() {
 }
 
 #[test]
-fn says_gzip_and_is_not() {
+fn a_body_that_is_not_gzip_as_declared() {
     let mut coding = Coding::new("gzip", Limits::default()).unwrap().unwrap();
     let mut out = |bytes: &[u8]| panic!("{bytes:?}");
     coding.push(b"\x1f", &mut out).unwrap();
@@ -149,7 +149,7 @@ fn says_gzip_and_is_not() {
 }
 
 #[test]
-fn damage_is_found_and_what_came_before_it_stands() {
+fn damage_is_found_and_earlier_bytes_are_emitted() {
     let mut body = gzip(b"some text");
     let end = body.len();
     body[end - 8] ^= 1;
@@ -161,7 +161,7 @@ fn damage_is_found_and_what_came_before_it_stands() {
 }
 
 #[test]
-fn what_came_before_damage_stands_beyond_a_window() {
+fn bytes_before_damage_are_emitted_beyond_a_window() {
     let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(b"a").unwrap();
     encoder.flush().unwrap();
@@ -205,7 +205,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn whatever_was_encoded_is_decoded_however_it_is_cut(
+    fn encoded_bodies_are_decoded_however_they_are_cut(
         data in proptest::collection::vec(any::<u8>(), 0..3000), size in 1usize..100,
     ) {
         let both = gzip(&zlib(&data));

@@ -125,7 +125,7 @@ fn a_batch_over_the_limit_ends_in_the_rest() {
 }
 
 #[test]
-fn faults_name_their_place() {
+fn errors_have_their_offset() {
     let fault = |text: &[u8]| match parse(text, DEPTH, 16) {
         ParsedText::Invalid(fault) => fault,
         other => panic!("{other:?}"),
@@ -307,7 +307,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_certain_is_whole_and_typical() {
+fn unmistakable_messages_are_complete_and_typical() {
     for (text, expected) in [
         (r#"{"jsonrpc":"2.0","method":"a"}"#, true),
         (r#"{"id":1,"error":{}}"#, true),

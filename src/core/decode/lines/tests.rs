@@ -59,7 +59,7 @@ fn a_line_over_the_limit_is_cut() {
 }
 
 #[test]
-fn what_is_held_is_not_done_with() {
+fn buffered_bytes_are_still_needed() {
     let mut decoder = Lines::new(Limits::default());
     let mut sink = |_: LineEvent<'_>| {};
     decoder.push(Piece::Data(b"one\ntwo"), &mut sink);
@@ -72,7 +72,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn lines_are_what_split_says(text in "[a-c\n]{0,60}") {
+    fn lines_are_those_of_split(text in "[a-c\n]{0,60}") {
         let mut expected: Vec<_> = text.split('\n').collect();
         let rest = expected.pop().filter(|rest| !rest.is_empty());
         let mut found = Vec::new();

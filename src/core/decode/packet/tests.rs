@@ -48,12 +48,12 @@ fn ipv6_fragment(next: u8, offset: usize, more: bool, payload: &[u8]) -> Vec<u8>
 }
 
 /// A header that ends in an EtherType, and its content.
-fn behind(head: &[u8], ether_type: u16, rest: &[u8]) -> Vec<u8> {
+fn with_ether_type(head: &[u8], ether_type: u16, rest: &[u8]) -> Vec<u8> {
     [head, &ether_type.to_be_bytes(), rest].concat()
 }
 
 fn ethernet(ether_type: u16, rest: &[u8]) -> Vec<u8> {
-    behind(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1], ether_type, rest)
+    with_ether_type(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1], ether_type, rest)
 }
 
 fn packet(number: u64, link: u16, data: &[u8]) -> Packet<'_> {
@@ -84,9 +84,9 @@ fn wrappings(text: &[u8]) -> Vec<(&'static str, u16, Vec<u8>)> {
         ("total length 0", 1, ethernet(0x0800, &without_length)),
         ("payload length 0", 1, ethernet(0x86dd, &jumbo)),
         ("802.3", 1, ethernet(snap.len() as u16, &snap)),
-        ("802.1Q", 1, ethernet(0x8100, &behind(&[0xa0, 42], 0x0800, &four))),
-        ("802.1ad", 1, ethernet(0x88a8, &behind(&[0, 7], 0x8100, &behind(&[0, 8], 0x86dd, &six)))),
-        ("QinQ", 1, ethernet(0x9100, &behind(&[0, 7], 0x8100, &behind(&[0, 8], 0x0800, &four)))),
+        ("802.1Q", 1, ethernet(0x8100, &with_ether_type(&[0xa0, 42], 0x0800, &four))),
+        ("802.1ad", 1, ethernet(0x88a8, &with_ether_type(&[0, 7], 0x8100, &with_ether_type(&[0, 8], 0x86dd, &six)))),
+        ("QinQ", 1, ethernet(0x9100, &with_ether_type(&[0, 7], 0x8100, &with_ether_type(&[0, 8], 0x0800, &four)))),
         ("MPLS", 1, ethernet(0x8847, &[&[0, 1, 0, 64, 0, 2, 1, 64][..], &four].concat())),
         ("MPLS pseudowire", 1, ethernet(0x8847, &[&[0, 1, 1, 64, 0, 0, 0, 0][..], &frame].concat())),
         ("PPPoE", 1, {
@@ -100,14 +100,18 @@ fn wrappings(text: &[u8]) -> Vec<(&'static str, u16, Vec<u8>)> {
         ("RAW, IPv6", 12, six.clone()),
         ("IPV4", 228, four.clone()),
         ("IPV6", 229, six.clone()),
-        ("SLL", 113, behind(&sll, 0x0800, &four)),
-        ("SLL, 802.1Q", 113, behind(&sll, 0x8100, &behind(&[0, 42], 0x0800, &four))),
+        ("SLL", 113, with_ether_type(&sll, 0x0800, &four)),
+        ("SLL, 802.1Q", 113, with_ether_type(&sll, 0x8100, &with_ether_type(&[0, 42], 0x0800, &four))),
         ("SLL2", 276, [&[8, 0, 0, 0, 0, 0, 0, 1, 3, 4, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0][..], &four].concat()),
         ("authentication header", 101, ipv4(51, &[&[6, 4][..], &[0; 22], &segment].concat())),
         ("extension headers", 101, ipv6(0, &[&[60, 0][..], &[0; 6], &[6, 0], &[0; 6], &segment].concat())),
         ("atomic fragment", 101, ipv6_fragment(6, 0, false, &segment)),
-        ("GRE", 101, ipv4(47, &behind(&[0, 0], 0x0800, &four))),
-        ("GRE, all options, Ethernet", 101, ipv4(47, &behind(&[0xb0, 0], 0x6558, &[&[0; 12][..], &frame].concat()))),
+        ("GRE", 101, ipv4(47, &with_ether_type(&[0, 0], 0x0800, &four))),
+        (
+            "GRE, all options, Ethernet",
+            101,
+            ipv4(47, &with_ether_type(&[0xb0, 0], 0x6558, &[&[0; 12][..], &frame].concat())),
+        ),
         ("IP in IP", 101, ipv6(4, &four)),
         ("6in4", 101, ipv4(41, &six)),
         ("VXLAN", 101, ipv4(17, &udp(4789, &[&[8, 0, 0, 0, 0, 0, 1, 0][..], &frame].concat()))),
@@ -171,7 +175,7 @@ fn padding_is_no_payload() {
 }
 
 #[test]
-fn what_is_not_tcp_has_a_reason() {
+fn packets_without_tcp_have_a_reason() {
     let segment = tcp(TEXT);
     let mut short = segment.clone();
     short[12] = 0x40;
@@ -199,7 +203,7 @@ fn what_is_not_tcp_has_a_reason() {
         (101, ipv4(6, &segment[..19]), "malformed TCP"),
         (101, ipv4(6, &short), "malformed TCP"),
         (101, ipv6(60, &[6, 9, 0, 0, 0, 0, 0, 0]), "malformed IP extension header"),
-        (101, ipv4(47, &behind(&[0, 1], 0x880b, &[0; 9])), "GRE of another version"),
+        (101, ipv4(47, &with_ether_type(&[0, 1], 0x880b, &[0; 9])), "GRE of another version"),
         (101, nested, "too many tunnels"),
     ];
     for (link, bytes, reason) in cases {
@@ -233,7 +237,7 @@ fn fragments(segment: &[u8], size: usize) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_datagram_knows_which_packet_brought_which_byte() {
+fn each_byte_of_a_datagram_is_traced_to_its_packet() {
     let segment = tcp(TEXT);
     let pieces = fragments(&segment, 2);
     let mut packets = Packets::new(Limits::default());
@@ -279,7 +283,7 @@ fn fragments_that_fit_no_datagram_are_malformed() {
         (ipv4_fragment(6, 0x2000, &[]), "empty"),
         (ipv4_fragment(6, 0x1fff, &[0; 16]), "beyond 65,535"),
         (ipv4_fragment(6, 9, &[0; 8]), "another end"),
-        (ipv4_fragment(6, 0x2009, &[0; 8]), "behind the end"),
+        (ipv4_fragment(6, 0x2009, &[0; 8]), "with_ether_type the end"),
     ] {
         let mut packets = Packets::new(Limits::default());
         packets.push(&packet(1, 101, &ipv4_fragment(6, 5, &[0; 8])));
@@ -289,7 +293,7 @@ fn fragments_that_fit_no_datagram_are_malformed() {
 }
 
 #[test]
-fn datagrams_are_given_up_when_they_are_too_many_or_too_old() {
+fn too_many_or_too_old_datagrams_are_discarded() {
     let segment = tcp(TEXT);
     let pieces = fragments(&segment, 3);
     let mut packets = Packets::new(Limits { datagrams: 2, ..Limits::default() });
@@ -311,7 +315,7 @@ fn datagrams_are_given_up_when_they_are_too_many_or_too_old() {
 #[test]
 fn a_tunnel_in_fragments_and_fragments_in_a_tunnel() {
     let segment = tcp(TEXT);
-    let tunnel = ipv4(47, &behind(&[0, 0], 0x0800, &ipv4(6, &segment)));
+    let tunnel = ipv4(47, &with_ether_type(&[0, 0], 0x0800, &ipv4(6, &segment)));
     let mut outside: Vec<Vec<u8>> = tunnel[20..].chunks(32).map(<[u8]>::to_vec).collect();
     for (index, piece) in outside.iter_mut().enumerate() {
         *piece = ipv4_fragment(47, if index < 2 { 0x2000 } else { 0 } | (index * 4) as u16, piece);
@@ -369,7 +373,7 @@ fn a_packet_in_words() {
     syn.splice(20.., [2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 30, 4, 0xab, 0xcd, 1, 1, 1, 3, 3, 7, 0, 0]);
     syn[12] = 0xc0;
     syn[13] = 0x12;
-    let bytes = ethernet(0x8100, &behind(&[0xa0, 42], 0x0800, &ipv4(6, &syn)));
+    let bytes = ethernet(0x8100, &with_ether_type(&[0xa0, 42], 0x0800, &ipv4(6, &syn)));
     let mut text = String::new();
     for header in headers(&packet(1, 1, &bytes)) {
         text += &format!("{} {} {}..{}\n", header.layer, header.protocol, header.start, header.end);
@@ -379,7 +383,7 @@ fn a_packet_in_words() {
 }
 
 #[test]
-fn every_wrapping_is_told_in_words_up_to_its_payload() {
+fn all_headers_are_described_up_to_the_payload() {
     for (name, link, bytes) in wrappings(TEXT) {
         let headers = headers(&packet(1, link, &bytes));
         let ends = headers.iter().map(|header| header.end);

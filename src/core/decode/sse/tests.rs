@@ -72,7 +72,7 @@ fn lines_of_data_are_joined() {
 }
 
 #[test]
-fn fields_as_the_standard_says() {
+fn fields_follow_the_standard() {
     check("\u{feff}data: bom\n\n", &["0..14 \"bom\" 9-12"]);
     check("\u{feff}\ndata: x\n\n", &["4..13 \"x\" 10-11"]);
     check("id: \u{feff}\n\u{feff}data: x\n\n", &["0..20 #\u{feff}!"]);
@@ -113,7 +113,7 @@ fn data_in_one_piece_is_not_copied() {
 }
 
 #[test]
-fn an_event_that_is_not_finished_is_said_to_be_lost() {
+fn an_unfinished_event_is_reported_as_skipped() {
     check("data: a\n\ndata: b\n", &["0..9 \"a\" 6-7", "skipped 9+8"]);
     check("data: a\n\ndat", &["0..9 \"a\" 6-7", "skipped 9+3"]);
     check("data: a\n\n: ping\n", &["0..9 \"a\" 6-7"]);
@@ -139,7 +139,7 @@ fn an_event_behind_a_gap_is_not_certain() {
 }
 
 #[test]
-fn an_event_over_the_limit_is_passed_over() {
+fn an_event_over_the_limit_is_skipped() {
     let limits = Limits { message: 40, ..Limits::default() };
     let body = b"data: 0123456789abcdef0123456789abcdef0123456789abcdef\n\ndata: 1\n\n";
     let reached = format!("{:?}", Anomaly::LimitReached { limit: "message", offset: 0 });
@@ -184,7 +184,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn events_are_what_the_standard_says(body in body(), size in 1usize..20) {
+    fn events_are_those_of_the_standards_algorithm(body in body(), size in 1usize..20) {
         let mut decoder = Sse::new(Limits::default());
         let mut found = Vec::new();
         for piece in body.as_bytes().chunks(size) {

@@ -152,12 +152,12 @@ impl Body {
             };
         }
         if let Some(secret_scan) = &mut self.secret_scan {
-            let before = secret_scan.held();
+            let before = secret_scan.memory_bytes();
             secret_scan.sent(below.start..below.end);
             if self.coding.is_none() {
                 secret_scan.decoded(bytes);
             }
-            context.shared.scanned_bytes = context.shared.scanned_bytes + secret_scan.held() - before;
+            context.shared.scanned_bytes = context.shared.scanned_bytes + secret_scan.memory_bytes() - before;
         }
         self.decode(context, number, below, bytes);
         let is_stream = matches!(self.kind, BodyKind::Events(..));
@@ -288,7 +288,7 @@ impl Body {
                     let provenance = &context.shared.provenance;
                     let raw = bytes.into();
                     let text = Text { connection, direction, raw, span, provenance, time, carrier };
-                    (context.sink)(Unit::Text(text, context.connected));
+                    (context.sink)(Unit::Text(text, context.connection_info));
                 }
                 _ => {}
             }
@@ -333,8 +333,8 @@ impl Body {
                 let events = *events.get_or_insert_with(|| context.open(StreamKind::EventData(number)));
                 let (connection, direction, time) = (context.id, self.direction, self.time);
                 let mut anomalies = Vec::new();
-                let held = sse.held();
-                let (provenance, connected) = (&mut context.shared.provenance, &*context.connected);
+                let held = sse.buffered_bytes();
+                let (provenance, connection_info) = (&mut context.shared.provenance, &*context.connection_info);
                 let sink = &mut *context.sink;
                 let limits = context.shared.limits;
                 sse.push(piece, &mut |event| match event {
@@ -353,7 +353,7 @@ impl Body {
                             let carrier = TextCarrier::SseEvent { exchange: number, kind: event.kind, id };
                             let (raw, provenance) = (data.into(), &*provenance);
                             let text = Text { connection, direction, raw, span, provenance, time, carrier };
-                            sink(Unit::Text(text, connected));
+                            sink(Unit::Text(text, connection_info));
                         }
                         let span = Span { stream, start: event.start, end: event.end };
                         let provenance = &*provenance;
@@ -361,7 +361,7 @@ impl Body {
                     }
                     SseEvent::Anomaly(anomaly) => anomalies.push(anomaly),
                 });
-                context.shared.collected = context.shared.collected - held + sse.held();
+                context.shared.collected = context.shared.collected - held + sse.buffered_bytes();
                 let is_too_much = context.shared.collected > context.shared.limits.messages_total;
                 for anomaly in anomalies {
                     let span = match anomaly {
@@ -420,9 +420,9 @@ impl Body {
     /// Adds bytes that were decoded from a coding to the search for secrets.
     fn scan_decoded(&mut self, context: &mut StackContext<'_, '_>, bytes: &[u8]) {
         if let Some(secret_scan) = &mut self.secret_scan {
-            let before = secret_scan.held();
+            let before = secret_scan.memory_bytes();
             secret_scan.decoded(bytes);
-            context.shared.scanned_bytes = context.shared.scanned_bytes + secret_scan.held() - before;
+            context.shared.scanned_bytes = context.shared.scanned_bytes + secret_scan.memory_bytes() - before;
         }
     }
 
@@ -430,11 +430,11 @@ impl Body {
     /// they carry messages.
     fn finish_secret_scan(&mut self, context: &mut StackContext<'_, '_>) {
         let Some(secret_scan) = self.secret_scan.take() else { return };
-        context.shared.scanned_bytes -= secret_scan.held();
+        context.shared.scanned_bytes -= secret_scan.memory_bytes();
         if let BodyKind::Events(..) = self.kind {
             return;
         }
-        let side = context.connected.sender(self.direction);
+        let side = context.connection_info.sender(self.direction);
         for secret in secret_scan.secrets() {
             (context.sink)(Unit::Secret(context.id, side, secret, MASK));
         }
@@ -459,7 +459,7 @@ impl Body {
         match std::mem::replace(&mut self.kind, BodyKind::Ignored) {
             BodyKind::Json(text) => context.shared.collected -= text.len(),
             BodyKind::Events(sse, events) => {
-                context.shared.collected -= sse.held();
+                context.shared.collected -= sse.buffered_bytes();
                 events.into_iter().for_each(|events| context.close(events));
             }
             BodyKind::Ignored | BodyKind::Undecided { .. } => {}

@@ -202,7 +202,7 @@ impl Channel {
                 let client = match (tls::is_client_hello(&sniffed), server) {
                     (true, _) => side,
                     (_, true) => side.other(),
-                    _ => context.connected.client.unwrap_or(Side::First),
+                    _ => context.connection_info.client.unwrap_or(Side::First),
                 };
                 self.begin_tls(context, client, sniffed.first() != Some(&22));
             }
@@ -246,7 +246,7 @@ impl Channel {
             |begin: u64| Unrecognised { begin, passed_to: begin, undecided: Vec::new(), undecided_since: time };
         self.protocol = Protocol::Unrecognised([unrecognised(first), unrecognised(second)]);
         for (of, bytes) in [Direction::ClientToServer, Direction::ServerToClient].into_iter().zip(&tunnel.bytes) {
-            let (side, start) = (context.connected.sender(of), tunnel.offsets[of as usize]);
+            let (side, start) = (context.connection_info.sender(of), tunnel.offsets[of as usize]);
             if !bytes.is_empty() {
                 let stream = self.stream(context, side);
                 let packets =
@@ -257,10 +257,10 @@ impl Channel {
     }
 
     fn begin_http(&mut self, context: &mut StackContext<'_, '_>, client: Side, version: Version) {
-        context.connected.client = Some(client);
-        context.connected.is_midway = version == Version::Http1Midway;
-        context.connected.protocol = version.name();
-        (context.sink)(Unit::Connected(context.id, context.connected));
+        context.connection_info.client = Some(client);
+        context.connection_info.is_midway = version == Version::Http1Midway;
+        context.connection_info.protocol = version.name();
+        (context.sink)(Unit::Connected(context.id, context.connection_info));
         let streams = self.streams_by_direction(context);
         let begin_offsets = self.begin_offsets(context);
         let mut http = Box::new(HttpStack::new(context.shared.limits, streams, version, begin_offsets));
@@ -273,9 +273,9 @@ impl Channel {
     }
 
     fn begin_tls(&mut self, context: &mut StackContext<'_, '_>, client: Side, is_midway: bool) {
-        context.connected.client = Some(client);
-        context.connected.protocol = "tls";
-        (context.sink)(Unit::Connected(context.id, context.connected));
+        context.connection_info.client = Some(client);
+        context.connection_info.protocol = "tls";
+        (context.sink)(Unit::Connected(context.id, context.connection_info));
         let streams = self.streams_by_direction(context);
         let mut tls = Box::new(TlsStack::new(context, streams, self.begin_offsets(context)));
         if let Protocol::Unrecognised(sides) = &self.protocol {
@@ -312,7 +312,7 @@ impl Channel {
     fn begin_offsets(&self, context: &StackContext<'_, '_>) -> [u64; 2] {
         let Protocol::Unrecognised(sides) = &self.protocol else { return [0; 2] };
         [Direction::ClientToServer, Direction::ServerToClient]
-            .map(|of| sides[context.connected.sender(of).index()].begin)
+            .map(|of| sides[context.connection_info.sender(of).index()].begin)
     }
 
     /// The streams of both sides, indexed by direction.
@@ -362,7 +362,7 @@ fn catch_up(http: &mut HttpStack, context: &mut StackContext<'_, '_>, side: Side
 /// The direction of a side's bytes. Before the client is known, the side that opened the connection
 /// counts as the client.
 pub(super) fn direction(context: &StackContext<'_, '_>, side: Side) -> Direction {
-    if context.connected.sender(Direction::ClientToServer) == side {
+    if context.connection_info.sender(Direction::ClientToServer) == side {
         Direction::ClientToServer
     } else {
         Direction::ServerToClient

@@ -97,7 +97,7 @@ pub(super) type Sink<'s> = dyn FnMut(Unit<'_>) + 's;
 pub(super) struct StackContext<'l, 's> {
     pub(super) id: ConnectionId,
     pub(super) shared: &'l mut Shared,
-    pub(super) connected: &'l mut Connected,
+    pub(super) connection_info: &'l mut Connected,
     pub(super) sink: &'l mut Sink<'s>,
 }
 

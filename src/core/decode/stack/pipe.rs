@@ -82,16 +82,16 @@ impl PipeStack {
         self.last = packet;
         match content {
             Content::Start(start) => {
-                if let Some(process) = &mut context.connected.process {
+                if let Some(process) = &mut context.connection_info.process {
                     process.start = Some(start.clone());
                 }
-                (context.sink)(Unit::Connected(context.id, context.connected));
+                (context.sink)(Unit::Connected(context.id, context.connection_info));
             }
             Content::Exit(exit) => {
-                if let Some(process) = &mut context.connected.process {
+                if let Some(process) = &mut context.connection_info.process {
                     process.exit = Some(*exit);
                 }
-                (context.sink)(Unit::Connected(context.id, context.connected));
+                (context.sink)(Unit::Connected(context.id, context.connection_info));
             }
             Content::Data(pipe, bytes) => self.piece(context, *pipe, Piece::Data(bytes), packet),
             Content::Lost(pipe, bytes) => self.piece(context, *pipe, Piece::Gap(*bytes), packet),
@@ -124,16 +124,16 @@ impl PipeStack {
         match piece {
             Piece::Data(bytes) => {
                 provenance.append(stream, bytes.len() as u64, Origin::Packet { packet, offset: HEAD as u32 });
-                context.connected.seen[side.index()] += bytes.len() as u64;
+                context.connection_info.seen[side.index()] += bytes.len() as u64;
             }
             Piece::Gap(length) => {
                 provenance.append(stream, length, Origin::Missing);
-                context.connected.lost[side.index()] += length;
+                context.connection_info.lost[side.index()] += length;
             }
             Piece::End(_) => pipe_stream.ended = true,
         }
         let id = context.id;
-        let (provenance, connected) = (&context.shared.provenance, &*context.connected);
+        let (provenance, connection_info) = (&context.shared.provenance, &*context.connection_info);
         let sink = &mut *context.sink;
         let (lines, reported_noise) = (&mut pipe_stream.lines, &mut pipe_stream.reported_noise);
         let report = |span: Option<Span>, anomaly, sink: &mut Sink<'_>| {
@@ -145,7 +145,7 @@ impl PipeStack {
                 let span = Span { stream, start, end: start + bytes.len() as u64 };
                 let carrier = TextCarrier::Line { number, whole };
                 let text = Text { connection: id, direction, raw: bytes.into(), span, provenance, time, carrier };
-                sink(Unit::Text(text, connected));
+                sink(Unit::Text(text, connection_info));
                 let length = span.len();
                 if let Some(noise) = reported_noise.first_of(bytes, end) {
                     report(Some(span), Anomaly::FramingNoise { pipe, offset: start, what: noise }, sink);

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_masked_before_anything_is_given_out() {
+    fn secrets_are_masked_before_bytes_leave() {
         let mut plaintext = Plaintext::default();
         plaintext.push(10, b"authorization: x\r\n");
         assert_eq!(plaintext.take(10, false, false), None);
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_looks_at_is_blanked_in_the_end() {
+    fn bytes_that_were_not_searched_are_masked() {
         let mut plaintext = Plaintext::default();
         plaintext.push(0, &vec![b'x'; MAX_WAITING + 1]);
         assert_eq!(plaintext.take(0, false, false), Some((0, vec![MASK; MAX_WAITING + 1])));

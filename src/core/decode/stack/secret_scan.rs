@@ -45,7 +45,7 @@ impl SecretScan {
     }
 
     /// Memory that the body occupies, in bytes.
-    pub(super) fn held(&self) -> usize {
+    pub(super) fn memory_bytes(&self) -> usize {
         self.text.len() + self.sent.len() * RUN_BYTES
     }
 
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_stand_where_they_were_sent() {
+    fn secrets_are_located_in_the_stream() {
         assert_eq!(secrets(SecretScan::default(), &[(100, 117)], GRANT), [(105, 108), (115, 117)]);
         // Two chunks; the first ends inside a value.
         assert_eq!(
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_have_none() {
+    fn messages_have_no_secrets() {
         for message in [
             r#"{"method":"x","params":{"token":"t"},"id":1}"#,
             r#"{"params":{"token":"t"},"jsonrpc":"2.0","#,
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_torn_is_one_secret_unless_it_is_of_a_message() {
+    fn an_incomplete_body_is_one_secret_unless_it_is_a_message() {
         let mark_torn = || {
             let mut secret_scan = SecretScan::default();
             secret_scan.mark_torn();
@@ -163,12 +163,12 @@ mod tests {
     }
 
     #[test]
-    fn little_is_held() {
+    fn memory_is_bounded() {
         let mut secret_scan = SecretScan::default();
         assert_eq!(secret_scan.start(), None);
         secret_scan.sent(7..9);
         secret_scan.decoded(&vec![b'x'; 10 * MAX_BYTES]);
-        assert!(secret_scan.is_too_much() && secret_scan.held() <= MAX_BYTES + 1 + RUN_BYTES);
+        assert!(secret_scan.is_too_much() && secret_scan.memory_bytes() <= MAX_BYTES + 1 + RUN_BYTES);
         assert_eq!(secret_scan.start(), Some(7));
         let mut pieces = SecretScan::default();
         (0..MAX_BYTES as u64).for_each(|at| pieces.sent(2 * at..2 * at + 1));

@@ -79,12 +79,12 @@ fn recognised<'p>(side: Side, pieces: impl Iterator<Item = &'p [u8]>) -> (&'stat
     let mut servers = Servers::new(Limits::default());
     servers.open(1);
     pieces.for_each(|piece| servers.piece(1, side, Piece::Data(piece)));
-    let (_, connected) = servers.stacks.open().next().expect("it is open");
-    (connected.protocol, connected.client)
+    let (_, connection_info) = servers.stacks.open().next().expect("it is open");
+    (connection_info.protocol, connection_info.client)
 }
 
 #[test]
-fn what_is_recognised_does_not_depend_on_how_it_is_cut() {
+fn recognition_does_not_depend_on_how_bytes_are_cut() {
     let hello = |kind: u8| [&[22, 3, 1, 0, 44, kind, 0, 0, 40, 3, 3][..], &[7; 38]].concat();
     let [first, second] = [Some(Side::First), Some(Side::Second)];
     for (bytes, protocol, clients) in [
@@ -127,7 +127,7 @@ fn a_gap_over_chunk_borders_joins_no_event_to_the_next() {
 }
 
 #[test]
-fn events_that_never_end_are_collected_up_to_the_limit_of_all() {
+fn unfinished_events_are_bounded_over_all_connections() {
     let limits = Limits { messages_total: 10_000, ..Limits::default() };
     let mut servers = Servers::new(limits);
     for connection in 1..=20 {
@@ -151,7 +151,7 @@ fn events_that_never_end_are_collected_up_to_the_limit_of_all() {
 }
 
 #[test]
-fn what_a_store_looks_at_for_secrets_brings_no_limit_nearer() {
+fn a_search_for_secrets_does_not_count_as_collected() {
     let limits = Limits { messages_total: 10_000, ..Limits::default() };
     let anomalies = [false, true].map(|store| {
         let mut servers = Servers::with(limits, StackOptions { store, ..StackOptions::default() });
@@ -231,7 +231,7 @@ fn codings_in_several_fields_are_one_list() {
 }
 
 #[test]
-fn what_goes_through_a_tunnel_is_looked_at_as_a_connection() {
+fn the_content_of_a_tunnel_is_decoded_as_a_connection() {
     const CONNECT: &str = "CONNECT h:80 HTTP/1.1\r\nHost: h:80\r\n\r\n";
     let answer = [HEAD, &chunk("data: {\"id\":1}\n\n")].concat();
     for patient in [true, false] {
@@ -253,7 +253,7 @@ fn what_goes_through_a_tunnel_is_looked_at_as_a_connection() {
 }
 
 #[test]
-fn tunnels_in_tunnels_end_somewhere() {
+fn nested_tunnels_are_bounded() {
     let mut servers = Servers::new(Limits::default());
     servers.ask(1);
     servers.piece(1, Side::First, Piece::Data("CONNECT h:80 HTTP/1.1\r\n\r\n".repeat(2_000).as_bytes()));

@@ -138,23 +138,23 @@ impl TlsStack {
         let held = self.tls.held();
         context.shared.sealed.changed(context.id, self.reported_held, held);
         self.reported_held = held;
-        let (tls, connected) = (&self.tls, &context.connected);
-        let same = connected.server_name.as_deref() == tls.server_name()
-            && connected.tls.len() == tls.steps().len()
-            && connected.secrecy == tls.secrecy();
+        let (tls, connection_info) = (&self.tls, &context.connection_info);
+        let same = connection_info.server_name.as_deref() == tls.server_name()
+            && connection_info.tls.len() == tls.steps().len()
+            && connection_info.secrecy == tls.secrecy();
         if !same {
             self.update_connection(context);
-            (context.sink)(Unit::Connected(context.id, context.connected));
+            (context.sink)(Unit::Connected(context.id, context.connection_info));
         }
     }
 
     /// | Copies what is known of TLS to the connection.
     fn update_connection(&self, context: &mut StackContext<'_, '_>) {
-        let connected = &mut *context.connected;
-        connected.server_name = self.tls.server_name().map(str::to_owned);
-        connected.tls = self.tls.steps().to_vec();
-        connected.agreed = Some(self.tls.agreed());
-        connected.secrecy = self.tls.secrecy();
+        let connection_info = &mut *context.connection_info;
+        connection_info.server_name = self.tls.server_name().map(str::to_owned);
+        connection_info.tls = self.tls.steps().to_vec();
+        connection_info.agreed = Some(self.tls.agreed());
+        connection_info.secrecy = self.tls.secrecy();
     }
 
     /// Ends the channel inside, and emits the keys if the user asked to keep secrets.
@@ -183,7 +183,7 @@ impl PlaintextChannel {
                 if bytes.is_empty() {
                     return;
                 }
-                let side = context.connected.sender(direction);
+                let side = context.connection_info.sender(direction);
                 let stream = self.stream(context, side);
                 let from = Span { stream: self.record_streams[direction as usize], start, end };
                 let plain = context.shared.provenance.append(stream, bytes.len() as u64, Origin::Derived(from));
@@ -197,7 +197,7 @@ impl PlaintextChannel {
                 self.push(context, side, Piece::Data(bytes), arrival);
             }
             TlsEvent::Lost { direction, length, time } => {
-                let side = context.connected.sender(direction);
+                let side = context.connection_info.sender(direction);
                 let stream = self.stream(context, side);
                 self.save(context, side, true);
                 context.shared.provenance.append(stream, length, Origin::Missing);
@@ -205,15 +205,15 @@ impl PlaintextChannel {
             }
             // Without data nobody waits for the end, and no stream needs to be opened.
             TlsEvent::End { direction, ending, time } if self.has_data => {
-                let side = context.connected.sender(direction);
+                let side = context.connection_info.sender(direction);
                 self.push(context, side, Piece::End(ending), Arrival { time, ..Arrival::default() });
             }
             TlsEvent::End { .. } => {}
             TlsEvent::Reversed => {
-                context.connected.client = Some(context.connected.sender(Direction::ServerToClient));
+                context.connection_info.client = Some(context.connection_info.sender(Direction::ServerToClient));
                 self.record_streams.reverse();
                 self.acknowledged_plaintext.reverse();
-                (context.sink)(Unit::Connected(context.id, context.connected));
+                (context.sink)(Unit::Connected(context.id, context.connection_info));
             }
             TlsEvent::Anomaly { direction, record: (start, end), anomaly } => {
                 let span = Span { stream: self.record_streams[direction as usize], start, end };
@@ -240,12 +240,12 @@ impl PlaintextChannel {
         work: impl FnOnce(&mut Channel, &mut StackContext<'_, '_>),
     ) {
         let PlaintextChannel { channel, plaintext, .. } = self;
-        let StackContext { id, shared, connected, sink } = context;
+        let StackContext { id, shared, connection_info, sink } = context;
         let mut redirect = |unit: Unit<'_>| match unit {
             Unit::Secret(_, side, range, mask) => plaintext[side.index()].add_secret(range, mask),
             other => sink(other),
         };
-        work(channel, &mut StackContext { id: *id, shared, connected, sink: &mut redirect });
+        work(channel, &mut StackContext { id: *id, shared, connection_info, sink: &mut redirect });
     }
 
     /// Passes plaintext that was searched for secrets to the store; with `all`, also the rest. In

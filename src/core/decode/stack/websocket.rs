@@ -49,11 +49,11 @@ impl WebSocketStack {
         time: Time,
     ) {
         let WebSocketStack { decoder, messages } = self;
-        let before = decoder.held();
+        let before = decoder.buffered_bytes();
         decoder.push(direction, piece, &mut |event| messages.event(context, event, time));
-        context.shared.collected = context.shared.collected - before + decoder.held();
+        context.shared.collected = context.shared.collected - before + decoder.buffered_bytes();
         let Limits { messages_total, .. } = context.shared.limits;
-        if context.shared.collected > messages_total && decoder.held() > 0 {
+        if context.shared.collected > messages_total && decoder.buffered_bytes() > 0 {
             let offset = decoder.low_water(direction);
             self.give_up(context);
             let anomaly = Anomaly::LimitReached { limit: "messages_total", offset };
@@ -77,7 +77,7 @@ impl WebSocketStack {
 
     /// Discards the incomplete messages.
     fn give_up(&mut self, context: &mut StackContext<'_, '_>) {
-        context.shared.collected -= self.decoder.held();
+        context.shared.collected -= self.decoder.buffered_bytes();
         self.decoder.give_up();
     }
 }
@@ -104,7 +104,7 @@ impl Messages {
                 let carrier = TextCarrier::WebSocket(self.exchange);
                 let (connection, provenance) = (context.id, &context.shared.provenance);
                 let text = Text { connection, direction, raw: bytes.into(), span, provenance, time, carrier };
-                (context.sink)(Unit::Text(text, context.connected));
+                (context.sink)(Unit::Text(text, context.connection_info));
             }
             WebSocketEvent::Anomaly { direction, anomaly } => {
                 let span = match anomaly {

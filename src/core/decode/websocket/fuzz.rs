@@ -61,7 +61,7 @@ fn run(mut data: &[u8], direction: Direction, extensions: &str, size: usize) -> 
                 }
                 emitted.push(format!("{event:?}"));
             });
-            assert!(decoder.held() <= limits.message && decoder.low_water(direction) <= stream.len() as u64);
+            assert!(decoder.buffered_bytes() <= limits.message && decoder.low_water(direction) <= stream.len() as u64);
         }
     }
     emitted

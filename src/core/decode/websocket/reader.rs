@@ -77,8 +77,8 @@ impl Reader {
         self.message.as_ref().filter(|message| !message.given_up).map_or(self.offset, |message| message.start)
     }
 
-    pub(super) fn held(&self) -> usize {
-        self.message.as_ref().map_or(0, PartialMessage::held)
+    pub(super) fn buffered_bytes(&self) -> usize {
+        self.message.as_ref().map_or(0, PartialMessage::buffered_bytes)
     }
 
     pub(super) fn give_up(&mut self) {
@@ -145,7 +145,7 @@ impl Reader {
                     is_copied: head.key.is_none(),
                 });
             }
-            let longer = (message.held() as u64).saturating_add(head.length) > self.limits.message as u64;
+            let longer = (message.buffered_bytes() as u64).saturating_add(head.length) > self.limits.message as u64;
             if longer && !message.given_up {
                 self.give_up();
                 self.anomaly(Anomaly::LimitReached { limit: "message", offset: start }, sink);
@@ -264,7 +264,7 @@ impl Reader {
 impl PartialMessage {
     /// Bytes that the message occupies, including its list of ranges: a fragment may have
     /// a single byte.
-    fn held(&self) -> usize {
+    fn buffered_bytes(&self) -> usize {
         self.bytes.len() + self.payloads.len() * size_of::<PayloadRange>()
     }
 

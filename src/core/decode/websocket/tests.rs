@@ -68,7 +68,7 @@ fn the_examples_of_the_standard() {
 }
 
 #[test]
-fn control_frames_stand_between_fragments_and_nothing_behind_a_close() {
+fn control_frames_between_fragments_and_frames_after_a_close() {
     let frames = [
         frame(0x01, KEY, b"one "),
         frame(0x89, KEY, b"ping"),
@@ -83,7 +83,7 @@ fn control_frames_stand_between_fragments_and_nothing_behind_a_close() {
 }
 
 #[test]
-fn a_hole_in_a_payload_costs_its_message_and_what_refers_to_it() {
+fn a_gap_in_a_payload_costs_its_message_and_those_that_refer_to_it() {
     let (first, second) = (frame(0x81, None, b"a message"), frame(0x81, None, b"another"));
     let pieces = [Piece::Data(&first[..4]), Piece::Gap(3), Piece::Data(&first[7..]), Piece::Data(&second)];
     assert_eq!(emitted(SERVER, "", &pieces), ["another"]);
@@ -97,7 +97,7 @@ fn a_hole_in_a_payload_costs_its_message_and_what_refers_to_it() {
 }
 
 #[test]
-fn where_framing_is_lost_nothing_more_is_told() {
+fn after_a_lost_frame_head_nothing_is_emitted() {
     let (first, second) = (frame(0x81, None, b"a message"), frame(0x81, None, b"another"));
     let pieces = [Piece::Data(&first[..4]), Piece::Gap(8), Piece::Data(&second), Piece::Data(&second)];
     assert!(matches!(&emitted(SERVER, "", &pieces)[..], [odd] if odd.starts_with("NotWebSocket")));
@@ -123,7 +123,7 @@ fn a_bomb_is_stopped() {
 }
 
 #[test]
-fn what_a_server_agrees_to() {
+fn compression_that_a_server_accepts() {
     assert_eq!(Deflate::agreed(""), None);
     assert_eq!(Deflate::agreed("x-webkit-deflate-frame"), None);
     let both = "foo, permessage-deflate; Client_No_Context_Takeover ;server_no_context_takeover";

@@ -10,7 +10,7 @@ fn value(text: &str, max_depth: usize) -> Result<Range<usize>, Stop> {
 }
 
 #[test]
-fn what_is_json_and_what_is_not() {
+fn valid_and_invalid_json() {
     for json in
         ["0", "-0.5e+7", "1E0", "\"\\u00e9\\\\ /\\/\"", "[ ]", "{ }", r#"{"a":[1,{"b":null}],"":"é"}"#, " true "]
     {
@@ -48,7 +48,7 @@ fn what_is_json_and_what_is_not() {
 }
 
 #[test]
-fn nesting_is_followed_as_deep_as_it_may_be() {
+fn nesting_is_followed_up_to_the_limit() {
     assert_eq!(value("[[[]]]", 3), Ok(0..6));
     assert_eq!(value("[[{}]]", 2), Err(Stop::TooDeep));
     assert_eq!(value(&"[".repeat(1_000_000), 512), Err(Stop::TooDeep));
@@ -58,7 +58,7 @@ fn nesting_is_followed_as_deep_as_it_may_be() {
 }
 
 #[test]
-fn the_members_of_an_object_stand_where_another_pass_finds_them() {
+fn both_scanners_find_the_same_members() {
     let text = r#" {"a" : 1 , "b\"" :[2, {}] ,"c":{"d":"}"}}"#;
     let (range, index) = JsonScanner::checking(text, 8).object().unwrap();
     assert_eq!(index, Index::of(&text[range]));
@@ -70,7 +70,7 @@ fn end_of_value(text: &str, at: usize) -> Option<usize> {
 }
 
 #[test]
-fn values_end_where_they_end() {
+fn the_end_of_a_value_is_found() {
     for value in [r#""a\"b\\""#, r#"{"a}":["]",{}],"b":1}"#, "[]", "-1.5e3", "true", "null"] {
         assert_eq!(end_of_value(&format!("{value} ,1"), 0), Some(value.len()), "{value}");
         assert_eq!(end_of_value(value, 0), Some(value.len()), "{value}");
@@ -97,12 +97,12 @@ proptest! {
     }
 
     #[test]
-    fn another_reader_agrees(text in r#"[\[\]{}"\\,:0-2.eE+a\-tu é\n]{0,16}"#) {
+    fn serde_json_agrees(text in r#"[\[\]{}"\\,:0-2.eE+a\-tu é\n]{0,16}"#) {
         prop_assert_eq!(value(&text, 64).is_ok(), is_json(&text), "{}", text);
     }
 
     #[test]
-    fn another_reader_agrees_on_what_is_nearly_json(
+    fn serde_json_agrees_on_text_that_is_nearly_json(
         text in r#"\{"a":\[?(-?[0-9]{1,3}(\.[0-9]+)?|"[a-z\\"é ]{0,60}"|true|\{\}|\{"b":null\})\]?,?("c":[01]+)?\}"#,
     ) {
         prop_assert_eq!(value(&text, 64).is_ok(), is_json(&text), "{}", text);

@@ -145,7 +145,7 @@ impl Exchanges {
             }
             HttpEvent::Secret { direction, range, mask } => {
                 if context.shared.options.store && !context.shared.options.keep_secrets {
-                    (context.sink)(Unit::Secret(context.id, context.connected.sender(direction), range, mask));
+                    (context.sink)(Unit::Secret(context.id, context.connection_info.sender(direction), range, mask));
                 }
             }
             HttpEvent::Anomaly { direction, exchange, anomaly } => self.anomaly(context, direction, exchange, anomaly),
@@ -179,7 +179,7 @@ impl Exchanges {
             })
         });
         if !keep_secrets {
-            let (side, offset) = (context.connected.sender(direction), head.offset);
+            let (side, offset) = (context.connection_info.sender(direction), head.offset);
             // In HTTP/2 secrets are coded, and the decoder reports their positions.
             let store = context.shared.options.store && h2_stream.is_none();
             head.mask(|value| {
@@ -238,7 +238,7 @@ impl Exchanges {
         if context.shared.options.store {
             context.shared.new_heads.insert(context.id);
         }
-        (context.sink)(Unit::Head(exchange, direction, context.connected));
+        (context.sink)(Unit::Head(exchange, direction, context.connection_info));
         if let Some(anomaly) = anomaly {
             context.anomaly(Some(direction), Some(exchange.number), Some(span), anomaly);
         }
@@ -305,7 +305,7 @@ impl Exchanges {
         let start = range.start.max(*masked_to);
         if start < range.end && context.shared.options.store && !context.shared.options.keep_secrets {
             *masked_to = range.end;
-            let side = context.connected.sender(direction);
+            let side = context.connection_info.sender(direction);
             (context.sink)(Unit::Secret(context.id, side, start..range.end, MASK));
         }
     }
