@@ -33,11 +33,12 @@ pub mod decode {
     }
     pub mod json {
         pub use crate::decode::json::{
-            BLANK, Index, Object, array, closing_quote, elements, is, is_json, locate, member, members, string,
+            BLANK, Index, Object, array, closing_quote, elements, is_json, locate, member, members, string,
+            string_equals,
         };
     }
     pub mod jsonrpc {
-        pub use crate::decode::jsonrpc::{Envelope, InvalidText, Kind, ParsedText, parse, read};
+        pub use crate::decode::jsonrpc::{Envelope, InvalidText, Kind, ParsedText, parse, parse_raw};
     }
     pub mod lines {
         pub use crate::decode::lines::Lines;

@@ -13,7 +13,7 @@ use super::record::Columns;
 use super::text::Text;
 use crate::capture::{Limits, Span, Time};
 use crate::decode::Direction;
-use crate::decode::json::{Index, is, members};
+use crate::decode::json::{Index, members, string_equals};
 use crate::decode::jsonrpc::{self, Envelope, Kind, ParsedText};
 use crate::decode::raw::Raw;
 use crate::mcp::operations::Why;
@@ -84,10 +84,11 @@ fn read(row: &Row<'_>, session: &Session, limits: &Limits) -> anyhow::Result<Mes
         ValueRef::Null => Raw::default(),
         text => Text::read(text)?.into(),
     };
-    let envelope = parts(&raw, kind).unwrap_or_else(|| match jsonrpc::read(&raw, limits.json_depth, limits.batch) {
-        ParsedText::Single(envelope) => envelope,
-        ParsedText::Batch(_) | ParsedText::Invalid(_) => Envelope::default(),
-    });
+    let envelope =
+        parts(&raw, kind).unwrap_or_else(|| match jsonrpc::parse_raw(&raw, limits.json_depth, limits.batch) {
+            ParsedText::Single(envelope) => envelope,
+            ParsedText::Batch(_) | ParsedText::Invalid(_) => Envelope::default(),
+        });
     Ok(Message {
         session: session.number,
         number,
@@ -128,7 +129,7 @@ fn parts(raw: &Raw<'_>, kind: Kind) -> Option<Envelope> {
         for (known, part) in
             [("params", &mut envelope.params), ("result", &mut envelope.result), ("error", &mut envelope.error)]
         {
-            if is(name, known) {
+            if string_equals(name, known) {
                 *part = place.clone();
             }
         }

@@ -75,7 +75,7 @@ fn visit_part<'a>(
 pub fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
     let mut last = None;
     let whole = members(object, &mut |key, value| {
-        if is(key, name) {
+        if string_equals(key, name) {
             last = Some(value);
         }
         ControlFlow::Continue(())
@@ -92,7 +92,7 @@ pub fn locate(text: &str, pointer: &str) -> Option<Range<usize>> {
         if at.starts_with('{') {
             // If a name occurs twice, its last value counts.
             members(at, &mut |key, value| {
-                if is(key, &name) {
+                if string_equals(key, &name) {
                     found = Some(value);
                 }
                 ControlFlow::Continue(())
@@ -150,7 +150,7 @@ impl<'a> Object<'a> {
 
     /// The value of a member as JSON text. If a name occurs twice, its last value counts.
     pub fn get(&self, name: &str) -> Option<&'a str> {
-        let found = self.index.iter().rev().find(|(key, _)| is(self.part(key), name));
+        let found = self.index.iter().rev().find(|(key, _)| string_equals(self.part(key), name));
         found.map(|(_, value)| self.part(value))
     }
 
@@ -191,7 +191,7 @@ pub fn is_json(text: &str) -> bool {
 }
 
 /// Whether a JSON string, unescaped, equals `wanted`.
-pub fn is(json: &str, wanted: &str) -> bool {
+pub fn string_equals(json: &str, wanted: &str) -> bool {
     let Some(inside) = json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else { return false };
     // An escape makes a string longer, so comparing lengths first rules out most strings.
     match inside.len().cmp(&wanted.len()) {

@@ -139,7 +139,7 @@ pub fn parse(text: &[u8], json_depth: usize, batch: usize) -> ParsedText {
 }
 
 /// Parses a text that was already validated as UTF-8, or failed to be.
-pub fn read(raw: &Raw<'_>, json_depth: usize, batch: usize) -> ParsedText {
+pub fn parse_raw(raw: &Raw<'_>, json_depth: usize, batch: usize) -> ParsedText {
     match raw {
         Raw::Text(text) => read_text(text, json_depth, batch),
         Raw::Bytes(bytes) => parse(bytes, json_depth, batch),

@@ -36,7 +36,7 @@ use self::channel::Channel;
 pub use self::context::StackOptions;
 use self::context::{Shared, Sink, StackContext};
 use self::pipe::PipeStack;
-pub use self::unit::{Connected, Process, ServerSent, Text, TextCarrier, Unit};
+pub use self::unit::{ConnectionInfo, Process, ServerSentEvent, Text, TextCarrier, Unit};
 use super::exchange::Exchange;
 use super::stream::StreamKind;
 use super::tcp::{Delivery, Facts};
@@ -61,7 +61,7 @@ pub struct Stacks {
 #[derive(Debug)]
 struct OpenConnection {
     id: ConnectionId,
-    connection_info: Connected,
+    connection_info: ConnectionInfo,
     stack: Stack,
 }
 
@@ -82,7 +82,7 @@ impl Stacks {
     /// Adds a TCP connection.
     pub fn opened(&mut self, id: ConnectionId, facts: &Facts) {
         let connection_info =
-            Connected { endpoints: Some(facts.endpoints), protocol: "unknown", ..Connected::default() };
+            ConnectionInfo { endpoints: Some(facts.endpoints), protocol: "unknown", ..ConnectionInfo::default() };
         let stack = Stack::Tcp(Box::new(Channel::new(StreamKind::Tcp)));
         self.connections.insert(id, OpenConnection { id, connection_info, stack });
     }
@@ -149,11 +149,11 @@ impl Stacks {
     ) {
         let shared = &mut self.shared;
         let connection = self.connections.entry(id).or_insert_with(|| {
-            let connection_info = Connected {
+            let connection_info = ConnectionInfo {
                 process: Some(Process { id: process, start: None, exit: None }),
                 client: Some(Side::First),
                 protocol: "pipe",
-                ..Connected::default()
+                ..ConnectionInfo::default()
             };
             let stack = Stack::Pipe(Box::new(PipeStack::new(shared)));
             OpenConnection { id, connection_info, stack }
@@ -218,7 +218,7 @@ impl Stacks {
         match stack {
             Stack::Tcp(mut channel) => {
                 channel.close(context);
-                (context.sink)(Unit::Connected(id, context.connection_info));
+                (context.sink)(Unit::ConnectionChanged(id, context.connection_info));
             }
             Stack::Pipe(mut stack) => stack.close(context),
         }
@@ -239,7 +239,7 @@ impl Stacks {
     }
 
     /// The open connections.
-    pub fn open(&self) -> impl Iterator<Item = (ConnectionId, &Connected)> {
+    pub fn open(&self) -> impl Iterator<Item = (ConnectionId, &ConnectionInfo)> {
         self.connections.values().map(|connection| (connection.id, &connection.connection_info))
     }
 

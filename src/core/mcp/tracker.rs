@@ -21,7 +21,7 @@ use crate::capture::{Limits, Span, Time};
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::jsonrpc::{self, Envelope, InvalidText, Kind, ParsedText};
 use crate::decode::raw::Raw;
-use crate::decode::stack::{Connected, Process, Text, TextCarrier};
+use crate::decode::stack::{ConnectionInfo, Process, Text, TextCarrier};
 use crate::decode::{ConnectionId, Direction};
 use home::is_midway;
 use lacks::Unbegun;
@@ -157,7 +157,7 @@ impl Tracker {
             TextCarrier::SseEvent { kind: Some("endpoint"), .. } => ParsedText::Invalid(InvalidText::NotAMessage),
             TextCarrier::Line { .. } if text.raw.iter().all(u8::is_ascii_whitespace) => return None,
             TextCarrier::Line { whole: false, .. } => ParsedText::Invalid(InvalidText::NotAMessage),
-            _ => match jsonrpc::read(&text.raw, self.limits.json_depth, self.limits.batch) {
+            _ => match jsonrpc::parse_raw(&text.raw, self.limits.json_depth, self.limits.batch) {
                 // "an Array with at least one value" (JSON-RPC 2.0 section 6).
                 ParsedText::Batch(members) if members.is_empty() => ParsedText::Invalid(InvalidText::NotAMessage),
                 // An array of anything else is somebody else's JSON.
@@ -176,7 +176,7 @@ impl Tracker {
     }
 
     /// A text that lacks nothing, or for which nothing is waited any longer.
-    pub fn text(&mut self, mut text: Text<'_>, reading: Reading, connected: &Connected, sink: &mut Sink<'_>) {
+    pub fn text(&mut self, mut text: Text<'_>, reading: Reading, connected: &ConnectionInfo, sink: &mut Sink<'_>) {
         if let TextCarrier::SseEvent { kind: Some("endpoint"), exchange, .. } = text.carrier {
             return self.endpoint(exchange, &text, connected, sink);
         }
@@ -219,7 +219,7 @@ impl Tracker {
         text: &Text<'_>,
         single: Option<&Envelope>,
         initialize: bool,
-        connected: &Connected,
+        connected: &ConnectionInfo,
         sink: &mut Sink<'_>,
     ) -> Option<SessionNumber> {
         let params = single.and_then(|envelope| text.raw.get(envelope.params.clone()?));
@@ -435,7 +435,7 @@ fn is_initialize(envelope: &Envelope) -> bool {
     envelope.kind == Some(Kind::Request) && envelope.method_name.as_deref() == Some("initialize")
 }
 
-fn network_peers(place: &Place, connected: &Connected) -> Peers {
+fn network_peers(place: &Place, connected: &ConnectionInfo) -> Peers {
     let host = place.host.clone().or_else(|| connected.server_name.clone());
     Peers::Network { client: place.client, server: place.server, host }
 }

@@ -149,7 +149,7 @@ impl MessageRow {
     /// The message, with its text. The envelope is read from that again.
     pub(in crate::store) fn with_text(self, raw: Vec<u8>, findings: Vec<&'static str>, limits: &Limits) -> Message {
         let raw = raw.into();
-        let envelope = match jsonrpc::read(&raw, limits.json_depth, limits.batch) {
+        let envelope = match jsonrpc::parse_raw(&raw, limits.json_depth, limits.batch) {
             ParsedText::Single(envelope) => envelope,
             ParsedText::Batch(_) | ParsedText::Invalid(_) => Envelope::default(),
         };

@@ -7,7 +7,7 @@ use ring::digest;
 
 use super::context::{StackContext, StackOptions};
 use super::secret_scan::{self, SecretScan};
-use super::unit::{ServerSent, Text, TextCarrier, Unit};
+use super::unit::{ServerSentEvent, Text, TextCarrier, Unit};
 use crate::capture::{Limits, Origin, Span, StreamId, Time};
 use crate::decode::coding::{self, Coding};
 use crate::decode::exchange::ExchangeNumber;
@@ -357,7 +357,7 @@ impl Body {
                         }
                         let span = Span { stream, start: event.start, end: event.end };
                         let provenance = &*provenance;
-                        sink(Unit::Event(ServerSent { exchange: number, event: &event, span, provenance }));
+                        sink(Unit::Event(ServerSentEvent { exchange: number, event: &event, span, provenance }));
                     }
                     SseEvent::Anomaly(anomaly) => anomalies.push(anomaly),
                 });

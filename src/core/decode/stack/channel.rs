@@ -260,7 +260,7 @@ impl Channel {
         context.connection_info.client = Some(client);
         context.connection_info.is_midway = version == Version::Http1Midway;
         context.connection_info.protocol = version.name();
-        (context.sink)(Unit::Connected(context.id, context.connection_info));
+        (context.sink)(Unit::ConnectionChanged(context.id, context.connection_info));
         let streams = self.streams_by_direction(context);
         let begin_offsets = self.begin_offsets(context);
         let mut http = Box::new(HttpStack::new(context.shared.limits, streams, version, begin_offsets));
@@ -275,7 +275,7 @@ impl Channel {
     fn begin_tls(&mut self, context: &mut StackContext<'_, '_>, client: Side, is_midway: bool) {
         context.connection_info.client = Some(client);
         context.connection_info.protocol = "tls";
-        (context.sink)(Unit::Connected(context.id, context.connection_info));
+        (context.sink)(Unit::ConnectionChanged(context.id, context.connection_info));
         let streams = self.streams_by_direction(context);
         let mut tls = Box::new(TlsStack::new(context, streams, self.begin_offsets(context)));
         if let Protocol::Unrecognised(sides) = &self.protocol {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
-use super::unit::{Connected, Unit};
+use super::unit::{ConnectionInfo, Unit};
 use crate::capture::{Limits, Provenance, Span, StreamId};
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::stream::{Stream, StreamKind};
@@ -97,7 +97,7 @@ pub(super) type Sink<'s> = dyn FnMut(Unit<'_>) + 's;
 pub(super) struct StackContext<'l, 's> {
     pub(super) id: ConnectionId,
     pub(super) shared: &'l mut Shared,
-    pub(super) connection_info: &'l mut Connected,
+    pub(super) connection_info: &'l mut ConnectionInfo,
     pub(super) sink: &'l mut Sink<'s>,
 }
 

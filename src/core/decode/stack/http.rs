@@ -130,7 +130,7 @@ impl HttpStack {
         let Upgrade { bytes, .. } = std::mem::take(&mut self.exchanges.upgrade);
         self.decoder = decoder;
         context.connection_info.protocol = protocol;
-        (context.sink)(Unit::Connected(context.id, context.connection_info));
+        (context.sink)(Unit::ConnectionChanged(context.id, context.connection_info));
         for (direction, bytes) in [Direction::ClientToServer, Direction::ServerToClient].into_iter().zip(bytes) {
             self.exchanges.restart_at(direction, offsets[direction as usize]);
             if !bytes.is_empty() {

@@ -85,13 +85,13 @@ impl PipeStack {
                 if let Some(process) = &mut context.connection_info.process {
                     process.start = Some(start.clone());
                 }
-                (context.sink)(Unit::Connected(context.id, context.connection_info));
+                (context.sink)(Unit::ConnectionChanged(context.id, context.connection_info));
             }
             Content::Exit(exit) => {
                 if let Some(process) = &mut context.connection_info.process {
                     process.exit = Some(*exit);
                 }
-                (context.sink)(Unit::Connected(context.id, context.connection_info));
+                (context.sink)(Unit::ConnectionChanged(context.id, context.connection_info));
             }
             Content::Data(pipe, bytes) => self.piece(context, *pipe, Piece::Data(bytes), packet),
             Content::Lost(pipe, bytes) => self.piece(context, *pipe, Piece::Gap(*bytes), packet),

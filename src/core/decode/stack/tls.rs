@@ -144,7 +144,7 @@ impl TlsStack {
             && connection_info.secrecy == tls.secrecy();
         if !same {
             self.update_connection(context);
-            (context.sink)(Unit::Connected(context.id, context.connection_info));
+            (context.sink)(Unit::ConnectionChanged(context.id, context.connection_info));
         }
     }
 
@@ -213,7 +213,7 @@ impl PlaintextChannel {
                 context.connection_info.client = Some(context.connection_info.sender(Direction::ServerToClient));
                 self.record_streams.reverse();
                 self.acknowledged_plaintext.reverse();
-                (context.sink)(Unit::Connected(context.id, context.connection_info));
+                (context.sink)(Unit::ConnectionChanged(context.id, context.connection_info));
             }
             TlsEvent::Anomaly { direction, record: (start, end), anomaly } => {
                 let span = Span { stream: self.record_streams[direction as usize], start, end };

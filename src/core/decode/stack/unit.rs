@@ -15,12 +15,12 @@ use crate::decode::{Anomaly, ConnectionId, Direction, Endpoints, Side, sse};
 #[derive(Debug)]
 pub enum Unit<'a> {
     /// A text that may be JSON-RPC.
-    Text(Text<'a>, &'a Connected),
+    Text(Text<'a>, &'a ConnectionInfo),
     /// A head of an exchange is complete; the exchange has what was decoded so far. A request's
     /// head precedes all texts of the request.
-    Head(&'a Exchange, Direction, &'a Connected),
+    Head(&'a Exchange, Direction, &'a ConnectionInfo),
     /// A server-sent event, with or without data. Its text precedes it.
-    Event(ServerSent<'a>),
+    Event(ServerSentEvent<'a>),
     /// An exchange ended.
     Exchange(Box<Exchange>),
     /// An irregularity on a connection.
@@ -40,7 +40,7 @@ pub enum Unit<'a> {
     },
     /// The state of a connection changed: its protocol, which side is the client, its process,
     /// or its TLS.
-    Connected(ConnectionId, &'a Connected),
+    ConnectionChanged(ConnectionId, &'a ConnectionInfo),
     /// A secret: bytes of one side, and the byte that masks each of them.
     Secret(ConnectionId, Side, Range<u64>, u8),
     /// All bytes of one side below this offset were searched for secrets.
@@ -55,7 +55,7 @@ pub enum Unit<'a> {
     /// to keep secrets.
     Keys(ConnectionId, String),
     /// The connection ended. No unit of it follows.
-    Closed(ConnectionId, &'a Connected, Option<Facts>),
+    Closed(ConnectionId, &'a ConnectionInfo, Option<Facts>),
 }
 
 /// A text that may be JSON-RPC, with its carrier.
@@ -79,7 +79,7 @@ pub struct Text<'a> {
 
 /// A server-sent event with its position.
 #[derive(Debug)]
-pub struct ServerSent<'a> {
+pub struct ServerSentEvent<'a> {
     /// The exchange whose response contains the event.
     pub exchange: ExchangeNumber,
     /// The decoded event.
@@ -128,7 +128,7 @@ pub struct Process {
 
 /// The state of a connection above its transport.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Connected {
+pub struct ConnectionInfo {
     /// The addresses of both sides, indexed by [`Side`]; `None` for pipes.
     pub endpoints: Option<Endpoints>,
     /// The process at the other end of the pipes.
@@ -155,7 +155,7 @@ pub struct Connected {
     pub lost: [u64; 2],
 }
 
-impl Connected {
+impl ConnectionInfo {
     /// The side that sends in this direction. While the client is unknown, the first side counts
     /// as the client.
     pub fn sender(&self, direction: Direction) -> Side {

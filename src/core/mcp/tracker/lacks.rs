@@ -15,7 +15,7 @@ use super::home::is_midway;
 use super::{Reading, Tracker, fingerprint};
 use crate::capture::Time;
 use crate::decode::jsonrpc::{Envelope, Kind, ParsedText};
-use crate::decode::stack::{Connected, Text, TextCarrier};
+use crate::decode::stack::{ConnectionInfo, Text, TextCarrier};
 use crate::decode::{ConnectionId, Direction, json};
 use crate::mcp::message::{MessageNumber, Transport};
 use crate::mcp::method::Method;
@@ -125,7 +125,7 @@ impl Tracker {
         &self,
         text: &Text<'_>,
         reading: &Reading,
-        connected: &Connected,
+        connected: &ConnectionInfo,
         outlook: &impl Outlook,
         was_held: bool,
     ) -> bool {
@@ -164,7 +164,7 @@ impl Tracker {
         place: &Place,
         text: &Text<'_>,
         reading: &Reading,
-        connected: &Connected,
+        connected: &ConnectionInfo,
         outlook: &impl Outlook,
     ) -> Option<(Option<SessionNumber>, Scope)> {
         let from_client = text.direction == Direction::ClientToServer;
