@@ -73,16 +73,12 @@ impl Coding {
         // RFC 9110 section 8.4: the field "lists the content codings in the order in which
         // they were applied".
         for name in content_encoding.rsplit(',').map(|name| name.trim().to_ascii_lowercase()) {
-            layers.push(match name.as_str() {
-                "" | "identity" => continue,
-                // Section 8.4.1.3: "A recipient SHOULD consider "x-gzip" to be
-                // equivalent to "gzip"."
-                "gzip" | "x-gzip" if layers.len() < MAX_LAYERS => Layer::gzip(),
-                "deflate" if layers.len() < MAX_LAYERS => Layer::deflate(),
-                "br" if layers.len() < MAX_LAYERS => Layer::brotli(),
-                "zstd" if layers.len() < MAX_LAYERS => Layer::zstd(),
-                _ => return Err(Anomaly::UnknownCoding { coding: content_encoding.trim().to_owned() }),
-            });
+            if matches!(name.as_str(), "" | "identity") {
+                continue;
+            }
+            let layer = Layer::new(&name).filter(|_| layers.len() < MAX_LAYERS);
+            let unknown = || Anomaly::UnknownCoding { coding: content_encoding.trim().to_owned() };
+            layers.push(layer.ok_or_else(unknown)?);
         }
         let ratio = limits.inflate_ratio.max(1);
         let coding = Coding { layers, ratio, input_bytes: 0, output_bytes: 0, undecoded: Vec::new(), failed: false };

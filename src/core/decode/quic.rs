@@ -61,7 +61,7 @@ mod tests {
         assert_eq!(version(&packet(0xe3, [0, 0, 0, 1], &ids)), None, "a Handshake packet");
         assert_eq!(version(&packet(0x43, [0, 0, 0, 1], &ids)), None, "a short header");
         assert_eq!(version(&packet(0xc3, [0; 4], &ids)), None, "Version Negotiation");
-        assert_eq!(version(&packet(0xc3, [0, 0, 0, 1], &[21])), None, "no after_connection_id is that long");
+        assert_eq!(version(&packet(0xc3, [0, 0, 0, 1], &[21])), None, "no id is that long");
         let whole = [&[0xc3, 0, 0, 0, 1][..], &ids].concat();
         assert!((0..whole.len()).all(|length| version(&whole[..length]).is_none()));
     }

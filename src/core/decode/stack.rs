@@ -36,6 +36,7 @@ use self::channel::Channel;
 pub use self::context::StackOptions;
 use self::context::{Shared, Sink, StackContext};
 use self::pipe::PipeStack;
+use self::tls::TlsStack;
 pub use self::unit::{ConnectionInfo, Process, ServerSentEvent, Text, TextCarrier, Unit};
 use super::exchange::Exchange;
 use super::stream::StreamKind;
@@ -57,7 +58,7 @@ pub struct Stacks {
     lingering: VecDeque<(ConnectionId, Option<Facts>)>,
 }
 
-/// | A connection with its decoders.
+/// A connection with its decoders.
 #[derive(Debug)]
 struct OpenConnection {
     id: ConnectionId,
@@ -65,7 +66,7 @@ struct OpenConnection {
     stack: Stack,
 }
 
-/// | The decoders of a connection: over TCP, or over the pipes of a process.
+/// The decoders of a connection: over TCP, or over the pipes of a process.
 #[derive(Debug)]
 enum Stack {
     Tcp(Box<Channel>),
@@ -106,7 +107,7 @@ impl Stacks {
         while self.shared.sealed.bytes > self.shared.limits.sealed_total
             && let Some(oldest) = self.shared.sealed.holders.first().copied()
         {
-            self.with_channel(oldest, sink, Channel::give_up);
+            self.with_tls(oldest, sink, TlsStack::give_up);
             discarded_any = true;
             // Even if it still holds some, the next connection is asked.
             self.shared.sealed.holders.remove(&oldest);
@@ -120,20 +121,23 @@ impl Stacks {
     pub fn secrets(&mut self, lines: &[u8], sink: &mut Sink<'_>) {
         if Arc::make_mut(&mut self.shared.keys).add(lines) {
             for waiting in self.shared.sealed.holders.iter().copied().collect::<Vec<_>>() {
-                self.with_channel(waiting, sink, Channel::retry);
+                self.with_tls(waiting, sink, TlsStack::retry);
             }
             self.end_unsealed(sink);
         }
     }
 
-    fn with_channel(
+    /// Runs `action` on the TLS decoder of a connection, if it has one.
+    fn with_tls(
         &mut self,
         id: ConnectionId,
         sink: &mut Sink<'_>,
-        action: impl FnOnce(&mut Channel, &mut StackContext<'_, '_>),
+        action: impl FnOnce(&mut TlsStack, &mut StackContext<'_, '_>),
     ) {
-        if let Some(OpenConnection { id, connection_info, stack: Stack::Tcp(stack) }) = self.connections.get_mut(&id) {
-            action(stack, &mut StackContext { id: *id, shared: &mut self.shared, connection_info, sink });
+        if let Some(OpenConnection { id, connection_info, stack: Stack::Tcp(channel) }) = self.connections.get_mut(&id)
+            && let Some(tls) = channel.tls()
+        {
+            action(tls, &mut StackContext { id: *id, shared: &mut self.shared, connection_info, sink });
         }
     }
 
@@ -205,9 +209,11 @@ impl Stacks {
     }
 
     /// Whether a connection holds TLS records whose secrets may still come.
-    fn waits_for_secrets(&self, id: ConnectionId) -> bool {
-        let stack = self.connections.get(&id).map(|connection| &connection.stack);
-        matches!(stack, Some(Stack::Tcp(stack)) if stack.waits_for_secrets())
+    fn waits_for_secrets(&mut self, id: ConnectionId) -> bool {
+        let Some(OpenConnection { stack: Stack::Tcp(channel), .. }) = self.connections.get_mut(&id) else {
+            return false;
+        };
+        channel.tls().is_some_and(|tls| tls.waits_for_secrets())
     }
 
     /// Ends all that is open on a connection, and removes it.

@@ -25,7 +25,7 @@ pub(super) struct Layer {
     part: CodedPart,
 }
 
-/// | The part of the coded data that the decoder expects next.
+/// The part of the coded data that the decoder expects next.
 #[derive(Debug)]
 enum CodedPart {
     /// The head of a gzip member, buffered until it is complete.
@@ -47,20 +47,18 @@ enum CodedPart {
 }
 
 impl Layer {
-    pub(super) fn gzip() -> Layer {
-        Layer { coding: "gzip", part: CodedPart::GzipHead(Vec::new()) }
-    }
-
-    pub(super) fn deflate() -> Layer {
-        Layer { coding: "deflate", part: CodedPart::DeflateHead(Vec::new()) }
-    }
-
-    pub(super) fn brotli() -> Layer {
-        Layer { coding: "br", part: CodedPart::BrotliData(Brotli::new()) }
-    }
-
-    pub(super) fn zstd() -> Layer {
-        Layer { coding: "zstd", part: Zstd::new().map_or(CodedPart::NoDecoder, CodedPart::ZstdData) }
+    /// The decoder of a coding, by its name in lower case; `None` for an unknown coding.
+    pub(super) fn new(name: &str) -> Option<Layer> {
+        let (coding, part) = match name {
+            // RFC 9110 section 8.4.1.3: "A recipient SHOULD consider "x-gzip" to be
+            // equivalent to "gzip"."
+            "gzip" | "x-gzip" => ("gzip", CodedPart::GzipHead(Vec::new())),
+            "deflate" => ("deflate", CodedPart::DeflateHead(Vec::new())),
+            "br" => ("br", CodedPart::BrotliData(Brotli::new())),
+            "zstd" => ("zstd", Zstd::new().map_or(CodedPart::NoDecoder, CodedPart::ZstdData)),
+            _ => return None,
+        };
+        Some(Layer { coding, part })
     }
 
     /// Decodes the next bytes and emits the result to `out`.

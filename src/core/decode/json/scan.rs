@@ -278,7 +278,7 @@ impl<'a, const CHECKED: bool> JsonScanner<'a, CHECKED> {
         }
     }
 
-    /// | Checks a value of any nesting without recursion.
+    /// Checks a value of any nesting without recursion.
     fn checked_value(&mut self) -> Result<(), Stop> {
         self.open.clear();
         loop {

@@ -90,7 +90,7 @@ fn header(position: &HeaderPosition, data: &[u8]) -> Option<Header> {
     Some(Header { layer, protocol, start: position.start as u32, end: position.end as u32, fields })
 }
 
-/// | Names and values of a header's fields; `None` if the header is cut off.
+/// Names and values of a header's fields; `None` if the header is cut off.
 type HeaderFields = Option<Vec<(&'static str, String)>>;
 
 fn ethernet(bytes: &[u8]) -> HeaderFields {
@@ -393,12 +393,12 @@ fn yes(value: bool) -> String {
     if value { "yes" } else { "no" }.to_owned()
 }
 
-/// | The big-endian 16-bit integer at offset `at`.
+/// The big-endian 16-bit integer at offset `at`.
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..)?.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
 }
 
-/// | The big-endian 32-bit integer at offset `at`.
+/// The big-endian 32-bit integer at offset `at`.
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
 }

@@ -283,7 +283,7 @@ fn fragments_that_fit_no_datagram_are_malformed() {
         (ipv4_fragment(6, 0x2000, &[]), "empty"),
         (ipv4_fragment(6, 0x1fff, &[0; 16]), "beyond 65,535"),
         (ipv4_fragment(6, 9, &[0; 8]), "another end"),
-        (ipv4_fragment(6, 0x2009, &[0; 8]), "with_ether_type the end"),
+        (ipv4_fragment(6, 0x2009, &[0; 8]), "behind the end"),
     ] {
         let mut packets = Packets::new(Limits::default());
         packets.push(&packet(1, 101, &ipv4_fragment(6, 5, &[0; 8])));

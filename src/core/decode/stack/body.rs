@@ -24,7 +24,7 @@ pub(super) struct BodyEnd {
     pub sha256: Option<[u8; 32]>,
 }
 
-/// | Decodes one body.
+/// Decodes one body.
 #[derive(Debug)]
 pub(super) struct Body {
     direction: Direction,

@@ -24,7 +24,7 @@ const SNIFFED: usize = 32;
 /// needs another decoder.
 const TUNNELS: u8 = 4;
 
-/// | A carrier of bytes in both directions, with the decoder of the protocol on it.
+/// A carrier of bytes in both directions, with the decoder of the protocol on it.
 #[derive(Debug)]
 pub(super) struct Channel {
     /// The streams of both sides. They are opened with their first bytes.
@@ -35,7 +35,7 @@ pub(super) struct Channel {
     tunnels: u8,
 }
 
-/// | The protocol on a channel, with its decoder.
+/// The protocol on a channel, with its decoder.
 #[derive(Debug)]
 enum Protocol {
     /// No protocol was recognised yet.
@@ -98,23 +98,9 @@ impl Channel {
         context.forget(stream, low);
     }
 
-    /// Decrypts held records after new TLS secrets arrived.
-    pub(super) fn retry(&mut self, context: &mut StackContext<'_, '_>) {
-        if let Protocol::Tls(tls) = &mut self.protocol {
-            tls.retry(context);
-        }
-    }
-
-    /// Whether TLS records wait for secrets that may still come.
-    pub(super) fn waits_for_secrets(&self) -> bool {
-        matches!(&self.protocol, Protocol::Tls(tls) if tls.waits_for_secrets())
-    }
-
-    /// Discards held TLS records, because their memory is needed elsewhere.
-    pub(super) fn give_up(&mut self, context: &mut StackContext<'_, '_>) {
-        if let Protocol::Tls(tls) = &mut self.protocol {
-            tls.give_up(context);
-        }
+    /// The decoder of TLS, if the channel carries TLS.
+    pub(super) fn tls(&mut self) -> Option<&mut TlsStack> {
+        if let Protocol::Tls(tls) = &mut self.protocol { Some(tls) } else { None }
     }
 
     /// Calls `show` with each open exchange that got a head since the last call.
@@ -281,27 +267,17 @@ impl Channel {
         if let Protocol::Unrecognised(sides) = &self.protocol {
             for (side, unrecognised) in [Side::First, Side::Second].into_iter().zip(sides) {
                 let direction = direction(context, side);
+                let Unrecognised { begin, passed_to, undecided, .. } = unrecognised;
                 // If the capture begins in the middle of a connection, the first byte of a side may
                 // be inside a record.
-                if unrecognised.passed_to > unrecognised.begin || is_midway {
-                    tls.push(
-                        context,
-                        direction,
-                        Piece::Gap(unrecognised.passed_to - unrecognised.begin),
-                        Arrival::default(),
-                    );
+                if passed_to > begin || is_midway {
+                    tls.push(context, direction, Piece::Gap(passed_to - begin), Arrival::default());
                 }
-                if !unrecognised.undecided.is_empty() {
-                    let (start, end) =
-                        (unrecognised.passed_to, unrecognised.passed_to + unrecognised.undecided.len() as u64);
+                if !undecided.is_empty() {
+                    let (start, end) = (*passed_to, passed_to + undecided.len() as u64);
                     let span = Span { stream: streams[direction as usize], start, end };
                     let packets = &context.shared.provenance.packet_ranges(span);
-                    tls.push(
-                        context,
-                        direction,
-                        Piece::Data(&unrecognised.undecided),
-                        Arrival { packets, ..Arrival::default() },
-                    );
+                    tls.push(context, direction, Piece::Data(undecided), Arrival { packets, ..Arrival::default() });
                 }
             }
         }
@@ -341,21 +317,15 @@ impl Channel {
 /// a gap for the decoder. They are reported as a secret, because a head may have begun in them.
 fn catch_up(http: &mut HttpStack, context: &mut StackContext<'_, '_>, side: Side, unrecognised: &Unrecognised) {
     let direction = direction(context, side);
-    if unrecognised.passed_to > unrecognised.begin {
+    let Unrecognised { begin, passed_to, undecided, undecided_since } = unrecognised;
+    if passed_to > begin {
         if context.shared.options.store && !context.shared.options.keep_secrets {
-            (context.sink)(Unit::Secret(context.id, side, unrecognised.begin..unrecognised.passed_to, MASK));
+            (context.sink)(Unit::Secret(context.id, side, *begin..*passed_to, MASK));
         }
-        let passed = Piece::Gap(unrecognised.passed_to - unrecognised.begin);
-        http.push(context, direction, passed, Seen::default(), Time::default());
+        http.push(context, direction, Piece::Gap(passed_to - begin), Seen::default(), Time::default());
     }
-    if !unrecognised.undecided.is_empty() {
-        http.push(
-            context,
-            direction,
-            Piece::Data(&unrecognised.undecided),
-            Seen::default(),
-            unrecognised.undecided_since,
-        );
+    if !undecided.is_empty() {
+        http.push(context, direction, Piece::Data(undecided), Seen::default(), *undecided_since);
     }
 }
 

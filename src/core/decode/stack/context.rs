@@ -133,7 +133,7 @@ impl StackContext<'_, '_> {
         });
     }
 
-    /// | Emits an anomaly, with the packets of `span`.
+    /// Emits an anomaly, with the packets of `span`.
     pub(super) fn anomaly(
         &mut self,
         direction: Option<Direction>,

@@ -15,7 +15,7 @@ use crate::decode::http1::{Http1, Seen};
 use crate::decode::http2::Http2;
 use crate::decode::{Direction, Ending, Piece};
 
-/// | Decodes HTTP on one connection.
+/// Decodes HTTP on one connection.
 #[derive(Debug)]
 pub(super) struct HttpStack {
     decoder: ActiveDecoder,

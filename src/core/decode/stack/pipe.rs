@@ -14,7 +14,7 @@ use crate::decode::{Anomaly, Direction, Ending, Piece, Side};
 /// message on it is a mistake.
 const MAX_STDERR_LINE: usize = 64 << 10;
 
-/// | Decodes the pipes of one process.
+/// Decodes the pipes of one process.
 #[derive(Debug)]
 pub(super) struct PipeStack {
     /// The decoders of stdin and stdout.
@@ -26,7 +26,7 @@ pub(super) struct PipeStack {
     last: (PacketNumber, Time),
 }
 
-/// | Decodes stdin or stdout.
+/// Decodes stdin or stdout.
 #[derive(Debug)]
 struct PipeStream {
     stream: Option<StreamId>,

@@ -86,7 +86,7 @@ mod tests {
         let mut plaintext = Plaintext::default();
         plaintext.push(0, &vec![b'x'; MAX_WAITING + 1]);
         assert_eq!(plaintext.take(0, false, false), Some((0, vec![MASK; MAX_WAITING + 1])));
-        plaintext.push(MAX_WAITING as u64 + 1, b"add_secret");
-        assert_eq!(plaintext.take(0, true, true).map(|(_, bytes)| bytes), Some(b"add_secret".to_vec()));
+        plaintext.push(MAX_WAITING as u64 + 1, b"secret");
+        assert_eq!(plaintext.take(0, true, true).map(|(_, bytes)| bytes), Some(b"secret".to_vec()));
     }
 }

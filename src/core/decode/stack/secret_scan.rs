@@ -153,13 +153,13 @@ mod tests {
 
     #[test]
     fn an_incomplete_body_is_one_secret_unless_it_is_a_message() {
-        let mark_torn = || {
+        let torn = || {
             let mut secret_scan = SecretScan::default();
             secret_scan.mark_torn();
             secret_scan
         };
-        assert_eq!(secrets(mark_torn(), &[(0, 5), (9, 20)], b"abcde"), [(0, 5), (9, 20)]);
-        assert_eq!(secrets(mark_torn(), &[(0, 99)], br#"{"method":"x","params":{"token":"t"#), []);
+        assert_eq!(secrets(torn(), &[(0, 5), (9, 20)], b"abcde"), [(0, 5), (9, 20)]);
+        assert_eq!(secrets(torn(), &[(0, 99)], br#"{"method":"x","params":{"token":"t"#), []);
     }
 
     #[test]

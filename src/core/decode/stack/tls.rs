@@ -13,7 +13,7 @@ use crate::decode::stream::StreamKind;
 use crate::decode::tls::{Arrival, Tls, TlsEvent};
 use crate::decode::{Direction, Piece, Side};
 
-/// | Decodes TLS on one channel.
+/// Decodes TLS on one channel.
 #[derive(Debug)]
 pub(super) struct TlsStack {
     tls: Tls,
@@ -148,7 +148,7 @@ impl TlsStack {
         }
     }
 
-    /// | Copies what is known of TLS to the connection.
+    /// Copies what is known of TLS to the connection.
     fn update_connection(&self, context: &mut StackContext<'_, '_>) {
         let connection_info = &mut *context.connection_info;
         connection_info.server_name = self.tls.server_name().map(str::to_owned);

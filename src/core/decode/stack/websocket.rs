@@ -8,7 +8,7 @@ use crate::decode::stream::StreamKind;
 use crate::decode::websocket::{Deflate, WebSocket, WebSocketEvent};
 use crate::decode::{Anomaly, Direction, Piece};
 
-/// | Decodes the WebSocket of one connection.
+/// Decodes the WebSocket of one connection.
 #[derive(Debug)]
 pub(super) struct WebSocketStack {
     decoder: WebSocket,

@@ -12,7 +12,7 @@ const FREE_BYTES: u64 = 1 << 20;
 
 type WebSocketSink<'s> = dyn FnMut(WebSocketEvent<'_>) + 's;
 
-/// | Decodes one direction.
+/// Decodes one direction.
 #[derive(Debug)]
 pub(super) struct Reader {
     direction: Direction,
@@ -28,7 +28,7 @@ pub(super) struct Reader {
     context_lost: bool,
 }
 
-/// | The part of a frame that comes next.
+/// The part of a frame that comes next.
 #[derive(Clone, Copy, Debug)]
 enum State {
     Head,

@@ -91,7 +91,7 @@ impl Exchanges {
         self.arrivals[direction as usize].end = offset;
     }
 
-    /// | Handles an event of the HTTP decoder.
+    /// Handles an event of the HTTP decoder.
     pub(super) fn event(&mut self, context: &mut StackContext<'_, '_>, event: HttpEvent<'_>, time: Time) {
         match event {
             HttpEvent::Head { exchange, direction, stream, head } => {
@@ -152,7 +152,7 @@ impl Exchanges {
         }
     }
 
-    /// | Handles a head, which may open an exchange.
+    /// Handles a head, which may open an exchange.
     fn head(
         &mut self,
         context: &mut StackContext<'_, '_>,
@@ -247,8 +247,8 @@ impl Exchanges {
         }
     }
 
-    /// Ends the exchange that has waited longest for its response, if too many are open. Its response
-    /// was lost, or the decoder no longer waits for it.
+    /// Ends the exchange that has waited longest for its response, if too many are open. Its
+    /// response was lost, or the decoder no longer waits for it.
     fn end_unanswered(&mut self, context: &mut StackContext<'_, '_>) {
         if self.open.len() <= context.shared.limits.pipelined {
             return;
@@ -261,7 +261,7 @@ impl Exchanges {
         }
     }
 
-    /// | Ends the body of one direction.
+    /// Ends the body of one direction.
     pub(super) fn end_body(
         &mut self,
         context: &mut StackContext<'_, '_>,
@@ -310,7 +310,7 @@ impl Exchanges {
         }
     }
 
-    /// | Emits an anomaly of the decoder, with the bytes that it concerns.
+    /// Emits an anomaly of the decoder, with the bytes that it concerns.
     fn anomaly(
         &mut self,
         context: &mut StackContext<'_, '_>,

@@ -20,8 +20,8 @@ pub(super) struct Upgrade {
 impl Upgrade {
     /// Buffers bytes of the new protocol until both directions have switched.
     ///
-    /// There are some only if the client did not wait for the response. If bytes are missing or exceed
-    /// `most`, the switch is not followed.
+    /// There are some only if the client did not wait for the response. If bytes are missing or
+    /// exceed `most`, the switch is not followed.
     pub(super) fn opaque(&mut self, direction: Direction, offset: u64, bytes: &[u8], most: usize) {
         let held = &mut self.bytes[direction as usize];
         let follows = self.offsets[direction as usize].is_some_and(|start| start + held.len() as u64 == offset);
@@ -54,7 +54,7 @@ pub(in crate::decode::stack) struct Tunnel {
     pub(in crate::decode::stack) bytes: [Vec<u8>; 2],
 }
 
-/// | Whether the head is a 101 response.
+/// Whether the head is a 101 response.
 pub(super) fn is_switch(head: &Head) -> bool {
     matches!(head.start, StartLine::Response { status: 101, .. })
 }
