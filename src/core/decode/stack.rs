@@ -62,7 +62,7 @@ pub struct Stacks {
 #[derive(Debug)]
 struct OpenConnection {
     id: ConnectionId,
-    connection_info: ConnectionInfo,
+    connection: ConnectionInfo,
     stack: Stack,
 }
 
@@ -82,10 +82,10 @@ impl Stacks {
 
     /// Adds a TCP connection.
     pub fn opened(&mut self, id: ConnectionId, facts: &Facts) {
-        let connection_info =
+        let connection =
             ConnectionInfo { endpoints: Some(facts.endpoints), protocol: "unknown", ..ConnectionInfo::default() };
         let stack = Stack::Tcp(Box::new(Channel::new(StreamKind::Tcp)));
-        self.connections.insert(id, OpenConnection { id, connection_info, stack });
+        self.connections.insert(id, OpenConnection { id, connection, stack });
     }
 
     /// Decodes the next piece of a TCP connection.
@@ -94,13 +94,9 @@ impl Stacks {
     /// connections discard theirs.
     pub fn delivered(&mut self, delivery: &Delivery<'_>, sink: &mut Sink<'_>) {
         if let Some(connection) = self.connections.get_mut(&delivery.connection) {
-            let OpenConnection { id, connection_info, stack } = connection;
+            let OpenConnection { id, connection, stack } = connection;
             if let Stack::Tcp(channel) = stack {
-                tcp::push(
-                    channel,
-                    &mut StackContext { id: *id, shared: &mut self.shared, connection_info, sink },
-                    delivery,
-                );
+                tcp::push(channel, &mut StackContext { id: *id, shared: &mut self.shared, connection, sink }, delivery);
             }
         }
         let mut discarded_any = false;
@@ -132,12 +128,12 @@ impl Stacks {
         &mut self,
         id: ConnectionId,
         sink: &mut Sink<'_>,
-        action: impl FnOnce(&mut TlsStack, &mut StackContext<'_, '_>),
+        action: impl FnOnce(&mut TlsStack, &mut StackContext<'_>),
     ) {
-        if let Some(OpenConnection { id, connection_info, stack: Stack::Tcp(channel) }) = self.connections.get_mut(&id)
+        if let Some(OpenConnection { id, connection, stack: Stack::Tcp(channel) }) = self.connections.get_mut(&id)
             && let Some(tls) = channel.tls()
         {
-            action(tls, &mut StackContext { id: *id, shared: &mut self.shared, connection_info, sink });
+            action(tls, &mut StackContext { id: *id, shared: &mut self.shared, connection, sink });
         }
     }
 
@@ -153,18 +149,18 @@ impl Stacks {
     ) {
         let shared = &mut self.shared;
         let connection = self.connections.entry(id).or_insert_with(|| {
-            let connection_info = ConnectionInfo {
+            let connection = ConnectionInfo {
                 process: Some(Process { id: process, start: None, exit: None }),
                 client: Some(Side::First),
                 protocol: "pipe",
                 ..ConnectionInfo::default()
             };
             let stack = Stack::Pipe(Box::new(PipeStack::new(shared)));
-            OpenConnection { id, connection_info, stack }
+            OpenConnection { id, connection, stack }
         });
-        let OpenConnection { id, connection_info, stack } = connection;
+        let OpenConnection { id, connection, stack } = connection;
         if let Stack::Pipe(stack) = stack {
-            stack.push(&mut StackContext { id: *id, shared, connection_info, sink }, content, packet);
+            stack.push(&mut StackContext { id: *id, shared, connection, sink }, content, packet);
         }
     }
 
@@ -219,16 +215,16 @@ impl Stacks {
     /// Ends all that is open on a connection, and removes it.
     fn end(&mut self, id: ConnectionId, facts: Option<Facts>, sink: &mut Sink<'_>) {
         self.shared.new_heads.remove(&id);
-        let Some(OpenConnection { id, mut connection_info, stack }) = self.connections.remove(&id) else { return };
-        let context = &mut StackContext { id, shared: &mut self.shared, connection_info: &mut connection_info, sink };
+        let Some(OpenConnection { id, mut connection, stack }) = self.connections.remove(&id) else { return };
+        let context = &mut StackContext { id, shared: &mut self.shared, connection: &mut connection, sink };
         match stack {
             Stack::Tcp(mut channel) => {
                 channel.close(context);
-                (context.sink)(Unit::ConnectionChanged(id, context.connection_info));
+                (context.sink)(Unit::ConnectionChanged(id, context.connection));
             }
             Stack::Pipe(mut stack) => stack.close(context),
         }
-        sink(Unit::Closed(id, &connection_info, facts));
+        sink(Unit::Closed(id, &connection, facts));
     }
 
     /// Calls `show` with each open exchange that got a head since the last call. Only connections
@@ -246,7 +242,7 @@ impl Stacks {
 
     /// The open connections.
     pub fn open(&self) -> impl Iterator<Item = (ConnectionId, &ConnectionInfo)> {
-        self.connections.values().map(|connection| (connection.id, &connection.connection_info))
+        self.connections.values().map(|connection| (connection.id, &connection.connection))
     }
 
     /// The origins of all streams.

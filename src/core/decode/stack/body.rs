@@ -124,7 +124,7 @@ impl Body {
     /// Decodes the next bytes of the content. `below` is their position in the connection's stream.
     pub(super) fn content(
         &mut self,
-        context: &mut StackContext<'_, '_>,
+        context: &mut StackContext<'_>,
         number: ExchangeNumber,
         below: Span,
         bytes: &[u8],
@@ -168,7 +168,7 @@ impl Body {
     }
 
     /// Removes the coding of the next bytes and passes them on.
-    fn decode(&mut self, context: &mut StackContext<'_, '_>, number: ExchangeNumber, below: Span, bytes: &[u8]) {
+    fn decode(&mut self, context: &mut StackContext<'_>, number: ExchangeNumber, below: Span, bytes: &[u8]) {
         if matches!(self.kind, BodyKind::Ignored) && self.coding.is_none() {
             return self.count(bytes);
         }
@@ -203,13 +203,7 @@ impl Body {
 
     /// Handles a body that is not in its coding. If nothing of it was decoded yet, the whole body
     /// is used as sent. Otherwise the rest is only counted.
-    fn take_as_sent(
-        &mut self,
-        context: &mut StackContext<'_, '_>,
-        number: ExchangeNumber,
-        from: Span,
-        pieces: [&[u8]; 2],
-    ) {
+    fn take_as_sent(&mut self, context: &mut StackContext<'_>, number: ExchangeNumber, from: Span, pieces: [&[u8]; 2]) {
         if self.bytes == 0 && pieces[0].len() as u64 == from.start {
             if let Some((sent, decoded)) = self.streams {
                 context.close(decoded);
@@ -229,7 +223,7 @@ impl Body {
     /// Handles content that is missing from the capture.
     pub(super) fn gap(
         &mut self,
-        context: &mut StackContext<'_, '_>,
+        context: &mut StackContext<'_>,
         number: ExchangeNumber,
         length: Option<u64>,
         time: Time,
@@ -260,7 +254,7 @@ impl Body {
     /// Ends the body and emits its text if it is JSON.
     pub(super) fn finish(
         mut self,
-        context: &mut StackContext<'_, '_>,
+        context: &mut StackContext<'_>,
         number: ExchangeNumber,
         complete: bool,
         ending: Ending,
@@ -288,7 +282,7 @@ impl Body {
                     let provenance = &context.shared.provenance;
                     let raw = bytes.into();
                     let text = Text { connection, direction, raw, span, provenance, time, carrier };
-                    (context.sink)(Unit::Text(text, context.connection_info));
+                    (context.sink)(Unit::Text(text, context.connection));
                 }
                 _ => {}
             }
@@ -307,7 +301,7 @@ impl Body {
     /// Passes decoded bytes, a gap or the end to the collector of this kind of content.
     fn push_decoded(
         &mut self,
-        context: &mut StackContext<'_, '_>,
+        context: &mut StackContext<'_>,
         number: ExchangeNumber,
         stream: StreamId,
         piece: Piece<'_>,
@@ -334,7 +328,7 @@ impl Body {
                 let (connection, direction, time) = (context.id, self.direction, self.time);
                 let mut anomalies = Vec::new();
                 let held = sse.buffered_bytes();
-                let (provenance, connection_info) = (&mut context.shared.provenance, &*context.connection_info);
+                let (provenance, connection_info) = (&mut context.shared.provenance, &*context.connection);
                 let sink = &mut *context.sink;
                 let limits = context.shared.limits;
                 sse.push(piece, &mut |event| match event {
@@ -381,7 +375,7 @@ impl Body {
     }
 
     /// Discards the origins that no open event needs.
-    fn forget_unneeded(&mut self, context: &mut StackContext<'_, '_>) {
+    fn forget_unneeded(&mut self, context: &mut StackContext<'_>) {
         let Some((sent, decoded)) = self.streams else { return };
         let (low, events) = match &self.kind {
             BodyKind::Events(sse, events) => (sse.low_water(), *events),
@@ -418,7 +412,7 @@ impl Body {
     }
 
     /// Adds bytes that were decoded from a coding to the search for secrets.
-    fn scan_decoded(&mut self, context: &mut StackContext<'_, '_>, bytes: &[u8]) {
+    fn scan_decoded(&mut self, context: &mut StackContext<'_>, bytes: &[u8]) {
         if let Some(secret_scan) = &mut self.secret_scan {
             let before = secret_scan.memory_bytes();
             secret_scan.decoded(bytes);
@@ -428,22 +422,22 @@ impl Body {
 
     /// Ends the search for secrets and reports those that were found. Server-sent events have none:
     /// they carry messages.
-    fn finish_secret_scan(&mut self, context: &mut StackContext<'_, '_>) {
+    fn finish_secret_scan(&mut self, context: &mut StackContext<'_>) {
         let Some(secret_scan) = self.secret_scan.take() else { return };
         context.shared.scanned_bytes -= secret_scan.memory_bytes();
         if let BodyKind::Events(..) = self.kind {
             return;
         }
-        let side = context.connection_info.sender(self.direction);
+        let side = context.connection.sender(self.direction);
         for secret in secret_scan.secrets() {
-            (context.sink)(Unit::Secret(context.id, side, secret, MASK));
+            context.secret(side, secret, MASK);
         }
     }
 
     /// Stops collecting this body because a limit is reached.
     fn give_up(
         &mut self,
-        context: &mut StackContext<'_, '_>,
+        context: &mut StackContext<'_>,
         number: ExchangeNumber,
         stream: StreamId,
         limit: &'static str,
@@ -455,7 +449,7 @@ impl Body {
     }
 
     /// Releases what was collected. From now on the body is only counted.
-    fn ignore(&mut self, context: &mut StackContext<'_, '_>) {
+    fn ignore(&mut self, context: &mut StackContext<'_>) {
         match std::mem::replace(&mut self.kind, BodyKind::Ignored) {
             BodyKind::Json(text) => context.shared.collected -= text.len(),
             BodyKind::Events(sse, events) => {
@@ -475,7 +469,7 @@ impl Body {
     }
 
     /// The streams of this body. They are opened with its first byte.
-    fn open_streams(&mut self, context: &mut StackContext<'_, '_>, number: ExchangeNumber) -> (StreamId, StreamId) {
+    fn open_streams(&mut self, context: &mut StackContext<'_>, number: ExchangeNumber) -> (StreamId, StreamId) {
         *self.streams.get_or_insert_with(|| {
             let sent = context.open(StreamKind::Body(number, self.direction));
             let decoded = match self.coding {

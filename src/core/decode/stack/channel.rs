@@ -71,7 +71,7 @@ impl Channel {
     }
 
     /// The stream of one side. It is opened at the first call.
-    pub(super) fn stream(&mut self, context: &mut StackContext<'_, '_>, side: Side) -> StreamId {
+    pub(super) fn stream(&mut self, context: &mut StackContext<'_>, side: Side) -> StreamId {
         *self.streams[side.index()].get_or_insert_with(|| context.open((self.kind)(side)))
     }
 
@@ -81,13 +81,7 @@ impl Channel {
     }
 
     /// Decodes the next piece of one side. The stream has the origin of its bytes already.
-    pub(super) fn push(
-        &mut self,
-        context: &mut StackContext<'_, '_>,
-        side: Side,
-        piece: Piece<'_>,
-        arrival: Arrival<'_>,
-    ) {
+    pub(super) fn push(&mut self, context: &mut StackContext<'_>, side: Side, piece: Piece<'_>, arrival: Arrival<'_>) {
         if matches!(self.protocol, Protocol::Unrecognised(_)) {
             self.recognise(context, side, piece, arrival);
         } else {
@@ -113,7 +107,7 @@ impl Channel {
     }
 
     /// Offset of the first byte of this side whose origin may still be queried.
-    fn low_water(&self, context: &StackContext<'_, '_>, side: Side) -> u64 {
+    fn low_water(&self, context: &StackContext<'_>, side: Side) -> u64 {
         let length = self.streams[side.index()].map_or(0, |stream| context.shared.provenance.length(stream));
         match &self.protocol {
             Protocol::Http(http) => http.low_water(direction(context, side)),
@@ -124,7 +118,7 @@ impl Channel {
 
     /// Offset of the first byte of this side that is not decoded yet, or that belongs to something
     /// open. A carrier below must retain the bytes from here on.
-    pub(super) fn needed_from(&self, context: &StackContext<'_, '_>, side: Side) -> u64 {
+    pub(super) fn needed_from(&self, context: &StackContext<'_>, side: Side) -> u64 {
         match &self.protocol {
             Protocol::Unrecognised(sides) => sides[side.index()].passed_to,
             _ => self.low_water(context, side),
@@ -137,7 +131,7 @@ impl Channel {
     }
 
     /// Offset up to which this side was searched for secrets. All secrets below it were emitted.
-    pub(super) fn cleared(&self, context: &StackContext<'_, '_>, side: Side) -> u64 {
+    pub(super) fn cleared(&self, context: &StackContext<'_>, side: Side) -> u64 {
         match &self.protocol {
             Protocol::Http(http) => http.cleared(direction(context, side)),
             // A head that is too short to be recognised may contain secrets.
@@ -152,7 +146,7 @@ impl Channel {
     /// A capture may begin in the middle of a body. So HTTP, server-sent events and TLS application
     /// data are looked for in every piece. Other TLS records are looked for only at the start of a
     /// side. Decrypted TLS is not searched for TLS, as no protocol nests them.
-    fn recognise(&mut self, context: &mut StackContext<'_, '_>, side: Side, piece: Piece<'_>, arrival: Arrival<'_>) {
+    fn recognise(&mut self, context: &mut StackContext<'_>, side: Side, piece: Piece<'_>, arrival: Arrival<'_>) {
         let within_tls = matches!((self.kind)(side), StreamKind::Plaintext(_));
         let Protocol::Unrecognised(sides) = &mut self.protocol else { return };
         let unrecognised = &mut sides[side.index()];
@@ -188,7 +182,7 @@ impl Channel {
                 let client = match (tls::is_client_hello(&sniffed), server) {
                     (true, _) => side,
                     (_, true) => side.other(),
-                    _ => context.connection_info.client.unwrap_or(Side::First),
+                    _ => context.connection.client.unwrap_or(Side::First),
                 };
                 self.begin_tls(context, client, sniffed.first() != Some(&22));
             }
@@ -205,7 +199,7 @@ impl Channel {
         self.decode(context, side, piece, arrival);
     }
 
-    fn decode(&mut self, context: &mut StackContext<'_, '_>, side: Side, piece: Piece<'_>, arrival: Arrival<'_>) {
+    fn decode(&mut self, context: &mut StackContext<'_>, side: Side, piece: Piece<'_>, arrival: Arrival<'_>) {
         let direction = direction(context, side);
         match &mut self.protocol {
             Protocol::Http(http) => {
@@ -225,14 +219,14 @@ impl Channel {
     }
 
     /// Restarts recognition with the bytes of a tunnel, as if its connection began there.
-    fn begin_tunnel(&mut self, context: &mut StackContext<'_, '_>, tunnel: Tunnel, time: Time) {
+    fn begin_tunnel(&mut self, context: &mut StackContext<'_>, tunnel: Tunnel, time: Time) {
         let begin = |side: Side| tunnel.offsets[direction(context, side) as usize];
         let [first, second] = [Side::First, Side::Second].map(begin);
         let unrecognised =
             |begin: u64| Unrecognised { begin, passed_to: begin, undecided: Vec::new(), undecided_since: time };
         self.protocol = Protocol::Unrecognised([unrecognised(first), unrecognised(second)]);
         for (of, bytes) in [Direction::ClientToServer, Direction::ServerToClient].into_iter().zip(&tunnel.bytes) {
-            let (side, start) = (context.connection_info.sender(of), tunnel.offsets[of as usize]);
+            let (side, start) = (context.connection.sender(of), tunnel.offsets[of as usize]);
             if !bytes.is_empty() {
                 let stream = self.stream(context, side);
                 let packets =
@@ -242,11 +236,11 @@ impl Channel {
         }
     }
 
-    fn begin_http(&mut self, context: &mut StackContext<'_, '_>, client: Side, version: Version) {
-        context.connection_info.client = Some(client);
-        context.connection_info.is_midway = version == Version::Http1Midway;
-        context.connection_info.protocol = version.name();
-        (context.sink)(Unit::ConnectionChanged(context.id, context.connection_info));
+    fn begin_http(&mut self, context: &mut StackContext<'_>, client: Side, version: Version) {
+        context.connection.client = Some(client);
+        context.connection.is_midway = version == Version::Http1Midway;
+        context.connection.protocol = version.name();
+        (context.sink)(Unit::ConnectionChanged(context.id, context.connection));
         let streams = self.streams_by_direction(context);
         let begin_offsets = self.begin_offsets(context);
         let mut http = Box::new(HttpStack::new(context.shared.limits, streams, version, begin_offsets));
@@ -258,10 +252,10 @@ impl Channel {
         self.protocol = Protocol::Http(http);
     }
 
-    fn begin_tls(&mut self, context: &mut StackContext<'_, '_>, client: Side, is_midway: bool) {
-        context.connection_info.client = Some(client);
-        context.connection_info.protocol = "tls";
-        (context.sink)(Unit::ConnectionChanged(context.id, context.connection_info));
+    fn begin_tls(&mut self, context: &mut StackContext<'_>, client: Side, is_midway: bool) {
+        context.connection.client = Some(client);
+        context.connection.protocol = "tls";
+        (context.sink)(Unit::ConnectionChanged(context.id, context.connection));
         let streams = self.streams_by_direction(context);
         let mut tls = Box::new(TlsStack::new(context, streams, self.begin_offsets(context)));
         if let Protocol::Unrecognised(sides) = &self.protocol {
@@ -285,14 +279,14 @@ impl Channel {
     }
 
     /// The offset at which each direction begins.
-    fn begin_offsets(&self, context: &StackContext<'_, '_>) -> [u64; 2] {
+    fn begin_offsets(&self, context: &StackContext<'_>) -> [u64; 2] {
         let Protocol::Unrecognised(sides) = &self.protocol else { return [0; 2] };
         [Direction::ClientToServer, Direction::ServerToClient]
-            .map(|of| sides[context.connection_info.sender(of).index()].begin)
+            .map(|of| sides[context.connection.sender(of).index()].begin)
     }
 
     /// The streams of both sides, indexed by direction.
-    fn streams_by_direction(&mut self, context: &mut StackContext<'_, '_>) -> [StreamId; 2] {
+    fn streams_by_direction(&mut self, context: &mut StackContext<'_>) -> [StreamId; 2] {
         let mut streams = [StreamId::default(); 2];
         for side in [Side::First, Side::Second] {
             streams[direction(context, side) as usize] = self.stream(context, side);
@@ -301,7 +295,7 @@ impl Channel {
     }
 
     /// Ends everything that is open on the channel.
-    pub(super) fn close(&mut self, context: &mut StackContext<'_, '_>) {
+    pub(super) fn close(&mut self, context: &mut StackContext<'_>) {
         match &mut self.protocol {
             Protocol::Http(http) => http.close(context, Ending::Cut),
             Protocol::Tls(tls) => tls.close(context),
@@ -315,13 +309,11 @@ impl Channel {
 
 /// Feeds a decoder the bytes of one side from before its protocol was recognised. Skipped bytes are
 /// a gap for the decoder. They are reported as a secret, because a head may have begun in them.
-fn catch_up(http: &mut HttpStack, context: &mut StackContext<'_, '_>, side: Side, unrecognised: &Unrecognised) {
+fn catch_up(http: &mut HttpStack, context: &mut StackContext<'_>, side: Side, unrecognised: &Unrecognised) {
     let direction = direction(context, side);
     let Unrecognised { begin, passed_to, undecided, undecided_since } = unrecognised;
     if passed_to > begin {
-        if context.shared.options.store && !context.shared.options.keep_secrets {
-            (context.sink)(Unit::Secret(context.id, side, *begin..*passed_to, MASK));
-        }
+        context.secret(side, *begin..*passed_to, MASK);
         http.push(context, direction, Piece::Gap(passed_to - begin), Seen::default(), Time::default());
     }
     if !undecided.is_empty() {
@@ -331,8 +323,8 @@ fn catch_up(http: &mut HttpStack, context: &mut StackContext<'_, '_>, side: Side
 
 /// The direction of a side's bytes. Before the client is known, the side that opened the connection
 /// counts as the client.
-pub(super) fn direction(context: &StackContext<'_, '_>, side: Side) -> Direction {
-    if context.connection_info.sender(Direction::ClientToServer) == side {
+pub(super) fn direction(context: &StackContext<'_>, side: Side) -> Direction {
+    if context.connection.sender(Direction::ClientToServer) == side {
         Direction::ClientToServer
     } else {
         Direction::ServerToClient

@@ -2,6 +2,7 @@
 //! sink for units.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
@@ -11,7 +12,7 @@ use crate::capture::{Limits, Provenance, Span, StreamId};
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::stream::{Stream, StreamKind};
 use crate::decode::tls::keylog::KeyLog;
-use crate::decode::{Anomaly, ConnectionId, Direction};
+use crate::decode::{Anomaly, ConnectionId, Direction, Side};
 
 /// Options of the stack.
 #[derive(Clone, Copy, Debug, Default)]
@@ -94,14 +95,22 @@ impl Shared {
 pub(super) type Sink<'s> = dyn FnMut(Unit<'_>) + 's;
 
 /// The context in which one connection handles one piece.
-pub(super) struct StackContext<'l, 's> {
+pub(super) struct StackContext<'l> {
     pub(super) id: ConnectionId,
     pub(super) shared: &'l mut Shared,
-    pub(super) connection_info: &'l mut ConnectionInfo,
-    pub(super) sink: &'l mut Sink<'s>,
+    pub(super) connection: &'l mut ConnectionInfo,
+    pub(super) sink: &'l mut Sink<'l>,
 }
 
-impl StackContext<'_, '_> {
+impl StackContext<'_> {
+    /// Emits a secret of one side for the store to mask, unless secrets are kept. `mask` replaces each
+    /// byte of `range`.
+    pub(super) fn secret(&mut self, side: Side, range: Range<u64>, mask: u8) {
+        if self.shared.options.store && !self.shared.options.keep_secrets {
+            (self.sink)(Unit::Secret(self.id, side, range, mask));
+        }
+    }
+
     /// Opens a stream of this connection.
     pub(super) fn open(&mut self, kind: StreamKind) -> StreamId {
         let id = self.shared.provenance.open();

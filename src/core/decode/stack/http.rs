@@ -69,7 +69,7 @@ impl HttpStack {
     /// Decodes the next piece of one direction. `seen` is what its sender had received before.
     pub(super) fn push(
         &mut self,
-        context: &mut StackContext<'_, '_>,
+        context: &mut StackContext<'_>,
         direction: Direction,
         piece: Piece<'_>,
         seen: Seen,
@@ -111,7 +111,7 @@ impl HttpStack {
     }
 
     /// Continues with the decoder of the protocol that the connection switched to.
-    fn switch(&mut self, context: &mut StackContext<'_, '_>, time: Time) {
+    fn switch(&mut self, context: &mut StackContext<'_>, time: Time) {
         let [Some(requests), Some(responses)] = self.exchanges.upgrade.offsets else { return };
         let Some((index, to)) = self.exchanges.upgrade.to else { return };
         let Some(exchange) = self.exchanges.open.get(&index).map(|open| open.exchange.number) else { return };
@@ -129,8 +129,8 @@ impl HttpStack {
         };
         let Upgrade { bytes, .. } = std::mem::take(&mut self.exchanges.upgrade);
         self.decoder = decoder;
-        context.connection_info.protocol = protocol;
-        (context.sink)(Unit::ConnectionChanged(context.id, context.connection_info));
+        context.connection.protocol = protocol;
+        (context.sink)(Unit::ConnectionChanged(context.id, context.connection));
         for (direction, bytes) in [Direction::ClientToServer, Direction::ServerToClient].into_iter().zip(bytes) {
             self.exchanges.restart_at(direction, offsets[direction as usize]);
             if !bytes.is_empty() {
@@ -169,7 +169,7 @@ impl HttpStack {
     }
 
     /// Ends all open exchanges.
-    pub(super) fn close(&mut self, context: &mut StackContext<'_, '_>, ending: Ending) {
+    pub(super) fn close(&mut self, context: &mut StackContext<'_>, ending: Ending) {
         if let ActiveDecoder::WebSocket(messages) = &mut self.decoder {
             messages.close(context);
         }

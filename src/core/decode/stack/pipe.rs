@@ -73,25 +73,20 @@ impl PipeStack {
     }
 
     /// Handles one packet of the pipes.
-    pub(super) fn push(
-        &mut self,
-        context: &mut StackContext<'_, '_>,
-        content: &Content<'_>,
-        packet: (PacketNumber, Time),
-    ) {
+    pub(super) fn push(&mut self, context: &mut StackContext<'_>, content: &Content<'_>, packet: (PacketNumber, Time)) {
         self.last = packet;
         match content {
             Content::Start(start) => {
-                if let Some(process) = &mut context.connection_info.process {
+                if let Some(process) = &mut context.connection.process {
                     process.start = Some(start.clone());
                 }
-                (context.sink)(Unit::ConnectionChanged(context.id, context.connection_info));
+                (context.sink)(Unit::ConnectionChanged(context.id, context.connection));
             }
             Content::Exit(exit) => {
-                if let Some(process) = &mut context.connection_info.process {
+                if let Some(process) = &mut context.connection.process {
                     process.exit = Some(*exit);
                 }
-                (context.sink)(Unit::ConnectionChanged(context.id, context.connection_info));
+                (context.sink)(Unit::ConnectionChanged(context.id, context.connection));
             }
             Content::Data(pipe, bytes) => self.piece(context, *pipe, Piece::Data(bytes), packet),
             Content::Lost(pipe, bytes) => self.piece(context, *pipe, Piece::Gap(*bytes), packet),
@@ -101,7 +96,7 @@ impl PipeStack {
 
     fn piece(
         &mut self,
-        context: &mut StackContext<'_, '_>,
+        context: &mut StackContext<'_>,
         pipe: Pipe,
         piece: Piece<'_>,
         (packet, time): (PacketNumber, Time),
@@ -124,16 +119,16 @@ impl PipeStack {
         match piece {
             Piece::Data(bytes) => {
                 provenance.append(stream, bytes.len() as u64, Origin::Packet { packet, offset: HEAD as u32 });
-                context.connection_info.seen[side.index()] += bytes.len() as u64;
+                context.connection.seen[side.index()] += bytes.len() as u64;
             }
             Piece::Gap(length) => {
                 provenance.append(stream, length, Origin::Missing);
-                context.connection_info.lost[side.index()] += length;
+                context.connection.lost[side.index()] += length;
             }
             Piece::End(_) => pipe_stream.ended = true,
         }
         let id = context.id;
-        let (provenance, connection_info) = (&context.shared.provenance, &*context.connection_info);
+        let (provenance, connection_info) = (&context.shared.provenance, &*context.connection);
         let sink = &mut *context.sink;
         let (lines, reported_noise) = (&mut pipe_stream.lines, &mut pipe_stream.reported_noise);
         let report = |span: Option<Span>, anomaly, sink: &mut Sink<'_>| {
@@ -165,7 +160,7 @@ impl PipeStack {
     }
 
     /// Searches lines of stderr for messages.
-    fn stderr(&mut self, context: &mut StackContext<'_, '_>, piece: Piece<'_>, packet: PacketNumber) {
+    fn stderr(&mut self, context: &mut StackContext<'_>, piece: Piece<'_>, packet: PacketNumber) {
         let (connection, limits) = (context.id, context.shared.limits);
         let sink = &mut *context.sink;
         self.stderr.push(piece, &mut |event| {
@@ -185,7 +180,7 @@ impl PipeStack {
     }
 
     /// Ends the pipes at the end of the capture.
-    pub(super) fn close(&mut self, context: &mut StackContext<'_, '_>) {
+    pub(super) fn close(&mut self, context: &mut StackContext<'_>) {
         for pipe in [Pipe::Stdin, Pipe::Stdout] {
             if self.pipes[pipe as usize].stream.is_some() {
                 self.piece(context, pipe, Piece::End(Ending::Cut), self.last);

@@ -10,19 +10,19 @@ use crate::decode::tcp::Delivery;
 use crate::decode::tls::Arrival;
 
 /// Decodes the next piece of one side.
-pub(super) fn push(channel: &mut Channel, context: &mut StackContext<'_, '_>, delivery: &Delivery<'_>) {
+pub(super) fn push(channel: &mut Channel, context: &mut StackContext<'_>, delivery: &Delivery<'_>) {
     let side = delivery.side;
     let stream = channel.stream(context, side);
     match delivery.piece {
         Piece::Data(bytes) => {
-            context.connection_info.seen[side.index()] += bytes.len() as u64;
+            context.connection.seen[side.index()] += bytes.len() as u64;
             for range in delivery.origin {
                 let origin = Origin::Packet { packet: range.packet, offset: range.start };
                 context.shared.provenance.append(stream, u64::from(range.len()), origin);
             }
         }
         Piece::Gap(length) => {
-            context.connection_info.lost[side.index()] += length;
+            context.connection.lost[side.index()] += length;
             context.shared.provenance.append(stream, length, Origin::Missing);
         }
         Piece::End(_) => {}

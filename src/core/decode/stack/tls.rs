@@ -71,7 +71,7 @@ impl AcknowledgedPlaintext {
 
 impl TlsStack {
     /// A decoder for the streams of both directions. Each begins at its offset in `begins`.
-    pub(super) fn new(context: &StackContext<'_, '_>, record_streams: [StreamId; 2], begins: [u64; 2]) -> TlsStack {
+    pub(super) fn new(context: &StackContext<'_>, record_streams: [StreamId; 2], begins: [u64; 2]) -> TlsStack {
         let inner = PlaintextChannel {
             channel: Channel::new(StreamKind::Plaintext),
             record_streams,
@@ -85,7 +85,7 @@ impl TlsStack {
     /// Decodes the next piece of one direction.
     pub(super) fn push(
         &mut self,
-        context: &mut StackContext<'_, '_>,
+        context: &mut StackContext<'_>,
         direction: Direction,
         piece: Piece<'_>,
         arrival: Arrival<'_>,
@@ -102,7 +102,7 @@ impl TlsStack {
     }
 
     /// Decrypts held records after new secrets arrived.
-    pub(super) fn retry(&mut self, context: &mut StackContext<'_, '_>) {
+    pub(super) fn retry(&mut self, context: &mut StackContext<'_>) {
         let keys = Arc::clone(&context.shared.keys);
         let TlsStack { tls, inner, .. } = self;
         tls.retry(&keys, &mut |event| inner.event(context, event));
@@ -120,45 +120,45 @@ impl TlsStack {
     }
 
     /// Discards held records, because their memory is needed elsewhere.
-    pub(super) fn give_up(&mut self, context: &mut StackContext<'_, '_>) {
+    pub(super) fn give_up(&mut self, context: &mut StackContext<'_>) {
         self.tls.give_up();
         self.report_changes(context);
     }
 
     /// Offset of the first record byte of a side that may still be queried: of the current record,
     /// of a held record, or of the record with the first plaintext that is still needed.
-    pub(super) fn low_water(&self, context: &StackContext<'_, '_>, side: Side) -> u64 {
+    pub(super) fn low_water(&self, context: &StackContext<'_>, side: Side) -> u64 {
         let direction = direction(context, side);
         let own = self.tls.low_water(direction);
         self.inner.needed_from(context, side).map_or(own, |needed_from| needed_from.min(own))
     }
 
     /// Reports changes of the negotiated parameters and of the number of held bytes.
-    fn report_changes(&mut self, context: &mut StackContext<'_, '_>) {
+    fn report_changes(&mut self, context: &mut StackContext<'_>) {
         let held = self.tls.held();
         context.shared.sealed.changed(context.id, self.reported_held, held);
         self.reported_held = held;
-        let (tls, connection_info) = (&self.tls, &context.connection_info);
-        let same = connection_info.server_name.as_deref() == tls.server_name()
-            && connection_info.tls.len() == tls.steps().len()
-            && connection_info.secrecy == tls.secrecy();
+        let (tls, connection) = (&self.tls, &context.connection);
+        let same = connection.server_name.as_deref() == tls.server_name()
+            && connection.tls.len() == tls.steps().len()
+            && connection.secrecy == tls.secrecy();
         if !same {
             self.update_connection(context);
-            (context.sink)(Unit::ConnectionChanged(context.id, context.connection_info));
+            (context.sink)(Unit::ConnectionChanged(context.id, context.connection));
         }
     }
 
     /// Copies what is known of TLS to the connection.
-    fn update_connection(&self, context: &mut StackContext<'_, '_>) {
-        let connection_info = &mut *context.connection_info;
-        connection_info.server_name = self.tls.server_name().map(str::to_owned);
-        connection_info.tls = self.tls.steps().to_vec();
-        connection_info.agreed = Some(self.tls.agreed());
-        connection_info.secrecy = self.tls.secrecy();
+    fn update_connection(&self, context: &mut StackContext<'_>) {
+        let connection = &mut *context.connection;
+        connection.server_name = self.tls.server_name().map(str::to_owned);
+        connection.tls = self.tls.steps().to_vec();
+        connection.agreed = Some(self.tls.agreed());
+        connection.secrecy = self.tls.secrecy();
     }
 
     /// Ends the channel inside, and emits the keys if the user asked to keep secrets.
-    pub(super) fn close(&mut self, context: &mut StackContext<'_, '_>) {
+    pub(super) fn close(&mut self, context: &mut StackContext<'_>) {
         context.shared.sealed.changed(context.id, self.reported_held, 0);
         self.update_connection(context);
         if self.inner.has_data {
@@ -177,13 +177,13 @@ impl TlsStack {
 }
 
 impl PlaintextChannel {
-    fn event(&mut self, context: &mut StackContext<'_, '_>, event: TlsEvent<'_>) {
+    fn event(&mut self, context: &mut StackContext<'_>, event: TlsEvent<'_>) {
         match event {
             TlsEvent::Data { direction, bytes, record: (start, end), time, acknowledged } => {
                 if bytes.is_empty() {
                     return;
                 }
-                let side = context.connection_info.sender(direction);
+                let side = context.connection.sender(direction);
                 let stream = self.stream(context, side);
                 let from = Span { stream: self.record_streams[direction as usize], start, end };
                 let plain = context.shared.provenance.append(stream, bytes.len() as u64, Origin::Derived(from));
@@ -197,7 +197,7 @@ impl PlaintextChannel {
                 self.push(context, side, Piece::Data(bytes), arrival);
             }
             TlsEvent::Lost { direction, length, time } => {
-                let side = context.connection_info.sender(direction);
+                let side = context.connection.sender(direction);
                 let stream = self.stream(context, side);
                 self.save(context, side, true);
                 context.shared.provenance.append(stream, length, Origin::Missing);
@@ -205,15 +205,15 @@ impl PlaintextChannel {
             }
             // Without data nobody waits for the end, and no stream needs to be opened.
             TlsEvent::End { direction, ending, time } if self.has_data => {
-                let side = context.connection_info.sender(direction);
+                let side = context.connection.sender(direction);
                 self.push(context, side, Piece::End(ending), Arrival { time, ..Arrival::default() });
             }
             TlsEvent::End { .. } => {}
             TlsEvent::Reversed => {
-                context.connection_info.client = Some(context.connection_info.sender(Direction::ServerToClient));
+                context.connection.client = Some(context.connection.sender(Direction::ServerToClient));
                 self.record_streams.reverse();
                 self.acknowledged_plaintext.reverse();
-                (context.sink)(Unit::ConnectionChanged(context.id, context.connection_info));
+                (context.sink)(Unit::ConnectionChanged(context.id, context.connection));
             }
             TlsEvent::Anomaly { direction, record: (start, end), anomaly } => {
                 let span = Span { stream: self.record_streams[direction as usize], start, end };
@@ -222,35 +222,31 @@ impl PlaintextChannel {
         }
     }
 
-    fn stream(&mut self, context: &mut StackContext<'_, '_>, side: Side) -> StreamId {
+    fn stream(&mut self, context: &mut StackContext<'_>, side: Side) -> StreamId {
         self.has_data = true;
         self.channel.stream(context, side)
     }
 
-    fn push(&mut self, context: &mut StackContext<'_, '_>, side: Side, piece: Piece<'_>, arrival: Arrival<'_>) {
+    fn push(&mut self, context: &mut StackContext<'_>, side: Side, piece: Piece<'_>, arrival: Arrival<'_>) {
         self.with_channel(context, |channel, context| channel.push(context, side, piece, arrival));
         self.save(context, side, false);
     }
 
     /// Runs `work` on the channel. Secrets that it reports are in the plaintext, not in packets, so
     /// they are masked there.
-    fn with_channel(
-        &mut self,
-        context: &mut StackContext<'_, '_>,
-        work: impl FnOnce(&mut Channel, &mut StackContext<'_, '_>),
-    ) {
+    fn with_channel(&mut self, context: &mut StackContext<'_>, work: impl FnOnce(&mut Channel, &mut StackContext<'_>)) {
         let PlaintextChannel { channel, plaintext, .. } = self;
-        let StackContext { id, shared, connection_info, sink } = context;
+        let StackContext { id, shared, connection, sink } = context;
         let mut redirect = |unit: Unit<'_>| match unit {
             Unit::Secret(_, side, range, mask) => plaintext[side.index()].add_secret(range, mask),
             other => sink(other),
         };
-        work(channel, &mut StackContext { id: *id, shared, connection_info, sink: &mut redirect });
+        work(channel, &mut StackContext { id: *id, shared, connection, sink: &mut redirect });
     }
 
     /// Passes plaintext that was searched for secrets to the store; with `all`, also the rest. In
     /// an unrecognised protocol any byte may be a secret.
-    fn save(&mut self, context: &mut StackContext<'_, '_>, side: Side, all: bool) {
+    fn save(&mut self, context: &mut StackContext<'_>, side: Side, all: bool) {
         let Some(stream) = self.channel.opened_stream(side).filter(|_| context.shared.options.store) else { return };
         let is_unrecognised = self.channel.is_unrecognised();
         let cleared = if is_unrecognised { 0 } else { self.channel.cleared(context, side) };
@@ -261,7 +257,7 @@ impl PlaintextChannel {
     }
 
     /// Offset of the record with the first plaintext of a side that is still needed.
-    fn needed_from(&self, context: &StackContext<'_, '_>, side: Side) -> Option<u64> {
+    fn needed_from(&self, context: &StackContext<'_>, side: Side) -> Option<u64> {
         if !self.has_data {
             return None;
         }

@@ -28,7 +28,7 @@ impl WebSocketStack {
     /// A decoder for the upgrade that `exchange` requested. It starts at `offsets` of
     /// the connection's streams.
     pub(super) fn new(
-        context: &mut StackContext<'_, '_>,
+        context: &mut StackContext<'_>,
         exchange: ExchangeNumber,
         connection_streams: [StreamId; 2],
         offsets: [u64; 2],
@@ -41,13 +41,7 @@ impl WebSocketStack {
     }
 
     /// Decodes the next piece of one direction.
-    pub(super) fn push(
-        &mut self,
-        context: &mut StackContext<'_, '_>,
-        direction: Direction,
-        piece: Piece<'_>,
-        time: Time,
-    ) {
+    pub(super) fn push(&mut self, context: &mut StackContext<'_>, direction: Direction, piece: Piece<'_>, time: Time) {
         let WebSocketStack { decoder, messages } = self;
         let before = decoder.buffered_bytes();
         decoder.push(direction, piece, &mut |event| messages.event(context, event, time));
@@ -70,20 +64,20 @@ impl WebSocketStack {
     }
 
     /// Discards incomplete messages at the end of the connection.
-    pub(super) fn close(&mut self, context: &mut StackContext<'_, '_>) {
+    pub(super) fn close(&mut self, context: &mut StackContext<'_>) {
         self.give_up(context);
         self.messages.message_streams.into_iter().for_each(|stream| context.close(stream));
     }
 
     /// Discards the incomplete messages.
-    fn give_up(&mut self, context: &mut StackContext<'_, '_>) {
+    fn give_up(&mut self, context: &mut StackContext<'_>) {
         context.shared.collected -= self.decoder.buffered_bytes();
         self.decoder.give_up();
     }
 }
 
 impl Messages {
-    fn event(&self, context: &mut StackContext<'_, '_>, event: WebSocketEvent<'_>, time: Time) {
+    fn event(&self, context: &mut StackContext<'_>, event: WebSocketEvent<'_>, time: Time) {
         match event {
             WebSocketEvent::Message { direction, bytes, payloads } => {
                 let (stream, connection_streams) =
@@ -104,7 +98,7 @@ impl Messages {
                 let carrier = TextCarrier::WebSocket(self.exchange);
                 let (connection, provenance) = (context.id, &context.shared.provenance);
                 let text = Text { connection, direction, raw: bytes.into(), span, provenance, time, carrier };
-                (context.sink)(Unit::Text(text, context.connection_info));
+                (context.sink)(Unit::Text(text, context.connection));
             }
             WebSocketEvent::Anomaly { direction, anomaly } => {
                 let span = match anomaly {

@@ -92,7 +92,7 @@ impl Exchanges {
     }
 
     /// Handles an event of the HTTP decoder.
-    pub(super) fn event(&mut self, context: &mut StackContext<'_, '_>, event: HttpEvent<'_>, time: Time) {
+    pub(super) fn event(&mut self, context: &mut StackContext<'_>, event: HttpEvent<'_>, time: Time) {
         match event {
             HttpEvent::Head { exchange, direction, stream, head } => {
                 self.head(context, exchange, direction, stream, *head, time);
@@ -144,9 +144,7 @@ impl Exchanges {
                 self.upgrade.opaque(direction, offset, bytes, context.shared.limits.head);
             }
             HttpEvent::Secret { direction, range, mask } => {
-                if context.shared.options.store && !context.shared.options.keep_secrets {
-                    (context.sink)(Unit::Secret(context.id, context.connection_info.sender(direction), range, mask));
-                }
+                context.secret(context.connection.sender(direction), range, mask);
             }
             HttpEvent::Anomaly { direction, exchange, anomaly } => self.anomaly(context, direction, exchange, anomaly),
         }
@@ -155,7 +153,7 @@ impl Exchanges {
     /// Handles a head, which may open an exchange.
     fn head(
         &mut self,
-        context: &mut StackContext<'_, '_>,
+        context: &mut StackContext<'_>,
         index: ExchangeIndex,
         direction: Direction,
         h2_stream: Option<u32>,
@@ -179,13 +177,12 @@ impl Exchanges {
             })
         });
         if !keep_secrets {
-            let (side, offset) = (context.connection_info.sender(direction), head.offset);
+            let (side, offset) = (context.connection.sender(direction), head.offset);
             // In HTTP/2 secrets are coded, and the decoder reports their positions.
-            let store = context.shared.options.store && h2_stream.is_none();
+            let is_plain = h2_stream.is_none();
             head.mask(|value| {
-                if store {
-                    let at = |place: u32| offset + u64::from(place);
-                    (context.sink)(Unit::Secret(context.id, side, at(value.start)..at(value.end), MASK));
+                if is_plain {
+                    context.secret(side, offset + u64::from(value.start)..offset + u64::from(value.end), MASK);
                 }
             });
         }
@@ -238,7 +235,7 @@ impl Exchanges {
         if context.shared.options.store {
             context.shared.new_heads.insert(context.id);
         }
-        (context.sink)(Unit::Head(exchange, direction, context.connection_info));
+        (context.sink)(Unit::Head(exchange, direction, context.connection));
         if let Some(anomaly) = anomaly {
             context.anomaly(Some(direction), Some(exchange.number), Some(span), anomaly);
         }
@@ -249,7 +246,7 @@ impl Exchanges {
 
     /// Ends the exchange that has waited longest for its response, if too many are open. Its
     /// response was lost, or the decoder no longer waits for it.
-    fn end_unanswered(&mut self, context: &mut StackContext<'_, '_>) {
+    fn end_unanswered(&mut self, context: &mut StackContext<'_>) {
         if self.open.len() <= context.shared.limits.pipelined {
             return;
         }
@@ -264,7 +261,7 @@ impl Exchanges {
     /// Ends the body of one direction.
     pub(super) fn end_body(
         &mut self,
-        context: &mut StackContext<'_, '_>,
+        context: &mut StackContext<'_>,
         index: ExchangeIndex,
         direction: Direction,
         complete: bool,
@@ -290,7 +287,7 @@ impl Exchanges {
     }
 
     /// Ends an exchange and emits it.
-    pub(super) fn finish(&mut self, context: &mut StackContext<'_, '_>, index: ExchangeIndex) {
+    pub(super) fn finish(&mut self, context: &mut StackContext<'_>, index: ExchangeIndex) {
         if let Some(open) = self.open.remove(&index) {
             (context.sink)(Unit::Exchange(Box::new(open.exchange)));
         }
@@ -300,20 +297,19 @@ impl Exchanges {
     ///
     /// They are reported as they arrive, before they count as searched. The anomaly about them
     /// follows later, when their end is known.
-    pub(super) fn mask_skipped(&mut self, context: &mut StackContext<'_, '_>, direction: Direction, range: Range<u64>) {
+    pub(super) fn mask_skipped(&mut self, context: &mut StackContext<'_>, direction: Direction, range: Range<u64>) {
         let masked_to = &mut self.masked_to[direction as usize];
         let start = range.start.max(*masked_to);
-        if start < range.end && context.shared.options.store && !context.shared.options.keep_secrets {
+        if start < range.end {
             *masked_to = range.end;
-            let side = context.connection_info.sender(direction);
-            (context.sink)(Unit::Secret(context.id, side, start..range.end, MASK));
+            context.secret(context.connection.sender(direction), start..range.end, MASK);
         }
     }
 
     /// Emits an anomaly of the decoder, with the bytes that it concerns.
     fn anomaly(
         &mut self,
-        context: &mut StackContext<'_, '_>,
+        context: &mut StackContext<'_>,
         direction: Direction,
         index: Option<ExchangeIndex>,
         anomaly: Anomaly,
