@@ -21,7 +21,7 @@ pub struct StackOptions {
     pub hash: bool,
     /// Emit the units that a store needs: secrets, streams and their parts.
     pub store: bool,
-    /// Do not mask secret values of header fields.
+    /// Do not mask secrets, and emit the TLS keys of connections.
     pub keep_secrets: bool,
 }
 
@@ -31,6 +31,7 @@ pub(super) struct Shared {
     pub(super) limits: Limits,
     pub(super) options: StackOptions,
     pub(super) provenance: Provenance,
+    /// Number of exchanges so far, over all connections.
     pub(super) exchanges: u64,
     /// Bytes of incomplete messages, over all connections.
     pub(super) collected: usize,
@@ -38,7 +39,7 @@ pub(super) struct Shared {
     pub(super) new_heads: FxHashSet<ConnectionId>,
     /// Memory of bodies that are scanned for secrets, in bytes, over all connections.
     ///
-    /// They are not part of `collected`: otherwise limits would be reached earlier with a store
+    /// It is not part of `collected`: otherwise limits would be reached earlier with a store
     /// than without one.
     pub(super) scanned_bytes: usize,
     /// The TLS secrets of the capture.

@@ -41,6 +41,7 @@ struct PlaintextChannel {
 struct AcknowledgedPlaintext {
     /// Offset up to which plaintext is acknowledged.
     acknowledged_to: u64,
+    /// The end of each later record, in the stream of records and in the plaintext. Oldest first.
     unacknowledged: VecDeque<(u64, u64)>,
 }
 

@@ -250,10 +250,10 @@ impl Exchanges {
         if self.open.len() <= context.shared.limits.pipelined {
             return;
         }
-        let pending_since = |open: &OpenExchange| {
+        let is_unanswered = |open: &OpenExchange| {
             open.ended[Direction::ClientToServer as usize] && open.bodies[Direction::ServerToClient as usize].is_none()
         };
-        if let Some(longest) = self.open.iter().find(|(_, open)| pending_since(open)).map(|(index, _)| *index) {
+        if let Some(longest) = self.open.iter().find(|(_, open)| is_unanswered(open)).map(|(index, _)| *index) {
             self.finish(context, longest);
         }
     }
