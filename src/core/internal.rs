@@ -38,7 +38,7 @@ pub mod decode {
         };
     }
     pub mod jsonrpc {
-        pub use crate::decode::jsonrpc::{Envelope, InvalidText, Kind, ParsedText, parse, parse_raw};
+        pub use crate::decode::jsonrpc::{Envelope, InvalidText, JsonRpcText, Kind, parse, parse_raw};
     }
     pub mod lines {
         pub use crate::decode::lines::Lines;

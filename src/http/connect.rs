@@ -37,7 +37,7 @@ pub fn certificates(file: Option<&Path>) -> Result<Vec<u8>> {
 }
 
 /// A socket, and what speaks TLS over it.
-pub type ConnectionInfo = (TcpStream, Option<ClientConnection>);
+pub type Connected = (TcpStream, Option<ClientConnection>);
 
 /// Makes connections to one origin.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl Connector {
     ///
     /// # Errors
     /// Why there is none.
-    pub fn connect(&self) -> Result<ConnectionInfo, String> {
+    pub fn connect(&self) -> Result<Connected, String> {
         let Origin { host, port, .. } = &self.origin;
         let addresses =
             (host.as_str(), *port).to_socket_addrs().map_err(|_| "the host's name is not known".to_owned())?;
@@ -83,7 +83,7 @@ impl Connector {
         Err(last.map_or_else(|| "the host's name is not known".to_owned(), |error| why(&error)))
     }
 
-    fn secured(&self, mut socket: TcpStream) -> io::Result<ConnectionInfo> {
+    fn secured(&self, mut socket: TcpStream) -> io::Result<Connected> {
         // A request must not wait for the acknowledgement of the one before.
         socket.set_nodelay(true)?;
         let session = match &self.tls {

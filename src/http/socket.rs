@@ -7,7 +7,7 @@ use std::net::{Shutdown, TcpStream};
 
 use rustls::ClientConnection;
 
-use super::connect::ConnectionInfo;
+use super::connect::Connected;
 
 /// Memory kept for what is unsent.
 const UNSENT: usize = 64 << 10;
@@ -33,7 +33,7 @@ struct Tls {
 impl Socket {
     /// # Errors
     /// The socket is none that works without waiting.
-    pub fn new((socket, session): ConnectionInfo) -> io::Result<Socket> {
+    pub fn new((socket, session): Connected) -> io::Result<Socket> {
         socket.set_nonblocking(true)?;
         let tls = session.map(|mut session| {
             // Whoever sends bounds what is unsent.

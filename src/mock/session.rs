@@ -21,7 +21,7 @@ use super::matching::{self, Match, Matcher, Taken, closest};
 use super::script::{Script, TurnIndex};
 use crate::capture::Limits;
 use crate::decode::json::member;
-use crate::decode::jsonrpc::{self, Envelope, InvalidText, Kind, ParsedText};
+use crate::decode::jsonrpc::{self, Envelope, InvalidText, JsonRpcText, Kind};
 use crate::replay::edit::with_member;
 use crate::replay::translate::Era;
 use play::Play;
@@ -166,11 +166,11 @@ impl Session {
         let limits = Limits::default();
         let mut heard = Heard::default();
         match jsonrpc::parse(text, limits.json_depth, limits.batch) {
-            ParsedText::Single(envelope) => {
+            JsonRpcText::Single(envelope) => {
                 self.batches.insert(post, Batch { left: 1, answers: None });
                 self.message(stage, ledger, (text, &envelope), post, now, &mut heard);
             }
-            ParsedText::Batch(members) if !members.is_empty() => {
+            JsonRpcText::Batch(members) if !members.is_empty() => {
                 self.batches.insert(post, Batch { left: 1, answers: Some(Vec::new()) });
                 for (range, member) in members {
                     match (text.get(range), member) {
@@ -188,12 +188,12 @@ impl Session {
                     }
                 }
             }
-            ParsedText::Batch(_) => {
+            JsonRpcText::Batch(_) => {
                 self.batches.insert(post, Batch { left: 1, answers: None });
                 self.refuse(ledger, post, INVALID_REQUEST, "an empty batch", &mut heard);
                 heard.is_invalid = true;
             }
-            ParsedText::Invalid(fault) => {
+            JsonRpcText::Invalid(fault) => {
                 self.batches.insert(post, Batch { left: 1, answers: None });
                 let (code, why) = match fault {
                     InvalidText::NotUtf8(_) | InvalidText::NotJson(..) => (PARSE_ERROR, "not JSON"),

@@ -14,7 +14,7 @@ use super::text::Text;
 use crate::capture::{Limits, Span, Time};
 use crate::decode::Direction;
 use crate::decode::json::{Index, members, string_equals};
-use crate::decode::jsonrpc::{self, Envelope, Kind, ParsedText};
+use crate::decode::jsonrpc::{self, Envelope, JsonRpcText, Kind};
 use crate::decode::raw::Raw;
 use crate::mcp::operations::Why;
 use crate::mcp::{Carrier, Message, MessageNumber, Session};
@@ -86,8 +86,8 @@ fn read(row: &Row<'_>, session: &Session, limits: &Limits) -> anyhow::Result<Mes
     };
     let envelope =
         parts(&raw, kind).unwrap_or_else(|| match jsonrpc::parse_raw(&raw, limits.json_depth, limits.batch) {
-            ParsedText::Single(envelope) => envelope,
-            ParsedText::Batch(_) | ParsedText::Invalid(_) => Envelope::default(),
+            JsonRpcText::Single(envelope) => envelope,
+            JsonRpcText::Batch(_) | JsonRpcText::Invalid(_) => Envelope::default(),
         });
     Ok(Message {
         session: session.number,
@@ -159,7 +159,7 @@ mod tests {
         ) {
             let members: Vec<String> = members.iter().map(|(name, value, blank)| format!("{blank}\"{name}\"{blank}:{blank}{value}")).collect();
             let text = format!(" {{{}}} ", members.join(","));
-            if let ParsedText::Single(whole) = jsonrpc::parse(text.as_bytes(), 64, 64) {
+            if let JsonRpcText::Single(whole) = jsonrpc::parse(text.as_bytes(), 64, 64) {
                 let kind = whole.kind.unwrap_or(Kind::Invalid);
                 if let Some(found) = parts(&text.clone().into(), kind) {
                     let of = |envelope: Envelope| (envelope.kind, envelope.params, envelope.result, envelope.error, envelope.body);

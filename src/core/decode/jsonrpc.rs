@@ -69,20 +69,20 @@ pub struct Envelope {
     /// The kind of the message; `None` means [`Kind::Invalid`]. Envelopes from [`parse`] always
     /// have a kind.
     pub kind: Option<Kind>,
-    /// `jsonrpc`.
+    /// The range of the value of `jsonrpc`.
     pub jsonrpc: Option<Range<usize>>,
-    /// `id`, also where it is null.
+    /// The range of the value of `id`, which may be null.
     pub id: Option<Range<usize>>,
-    /// `method`.
+    /// The range of the value of `method`.
     pub method: Option<Range<usize>>,
     /// The unescaped `method`, if it is a string. Half a surrogate pair, which only an escape can
     /// express, becomes U+FFFD.
     pub method_name: Option<Arc<str>>,
-    /// `params`.
+    /// The range of the value of `params`.
     pub params: Option<Range<usize>>,
-    /// `result`.
+    /// The range of the value of `result`.
     pub result: Option<Range<usize>>,
-    /// `error`.
+    /// The range of the value of `error`.
     pub error: Option<Range<usize>>,
     /// The members of the `params`, `result` or `error` that decides the kind.
     #[doc(hidden)]
@@ -112,7 +112,7 @@ pub const NAMES_COMPARED: usize = 32;
 
 /// The result of parsing a text as JSON-RPC.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ParsedText {
+pub enum JsonRpcText {
     /// A text with one message.
     Single(Envelope),
     /// A batch: the range of each member in the text, and its envelope or the reason why
@@ -131,31 +131,32 @@ pub enum ParsedText {
 ///
 /// `json_depth` is the deepest nesting that is read; the message's own braces are the first level.
 /// `batch` is the most members of a batch. Both are members of `Limits`.
-pub fn parse(text: &[u8], json_depth: usize, batch: usize) -> ParsedText {
+pub fn parse(text: &[u8], json_depth: usize, batch: usize) -> JsonRpcText {
     match simdutf8::compat::from_utf8(text) {
         Ok(text) => read_text(text, json_depth, batch),
-        Err(error) => ParsedText::Invalid(InvalidText::NotUtf8(error.valid_up_to())),
+        Err(error) => JsonRpcText::Invalid(InvalidText::NotUtf8(error.valid_up_to())),
     }
 }
 
 /// Parses a text that was already validated as UTF-8, or failed to be.
-pub fn parse_raw(raw: &Raw<'_>, json_depth: usize, batch: usize) -> ParsedText {
+pub fn parse_raw(raw: &Raw<'_>, json_depth: usize, batch: usize) -> JsonRpcText {
     match raw {
         Raw::Text(text) => read_text(text, json_depth, batch),
         Raw::Bytes(bytes) => parse(bytes, json_depth, batch),
     }
 }
 
-fn read_text(text: &str, json_depth: usize, batch: usize) -> ParsedText {
+/// Parses a text that is valid UTF-8.
+fn read_text(text: &str, json_depth: usize, batch: usize) -> JsonRpcText {
     // RFC 8259 section 8.1: "implementations that parse JSON texts MAY ignore the presence of a
     // byte order mark rather than treating it as an error."
     let json = text.strip_prefix('\u{feff}').unwrap_or(text);
     let parsed = match JsonScanner::checking(json, 0).kind() {
         Some(JsonType::Array) => read_batch(text, json, json_depth, batch),
-        Some(JsonType::Object) => read_object(text, json, json_depth).map(ParsedText::Single),
+        Some(JsonType::Object) => read_object(text, json, json_depth).map(JsonRpcText::Single),
         _ => Err(not_json(text, json).unwrap_or(InvalidText::NotAMessage)),
     };
-    parsed.unwrap_or_else(ParsedText::Invalid)
+    parsed.unwrap_or_else(JsonRpcText::Invalid)
 }
 
 /// Whether a text from an unknown context is JSON-RPC beyond doubt. It must be complete, and each
@@ -166,19 +167,19 @@ fn read_text(text: &str, json_depth: usize, batch: usize) -> ParsedText {
 pub fn is_unmistakable(text: &[u8], json_depth: usize, batch: usize) -> bool {
     let is_typical = |envelope: &Envelope| envelope.jsonrpc.is_some() || envelope.id.is_some();
     match parse(text, json_depth, batch) {
-        ParsedText::Single(envelope) => is_typical(&envelope),
-        ParsedText::Batch(members) => {
+        JsonRpcText::Single(envelope) => is_typical(&envelope),
+        JsonRpcText::Batch(members) => {
             !members.is_empty() && members.iter().all(|(_, member)| member.as_ref().is_ok_and(is_typical))
         }
-        ParsedText::Invalid(_) => false,
+        JsonRpcText::Invalid(_) => false,
     }
 }
 
-/// JSON-RPC 2.0 section 6: "To send several Request objects at the same time, the Client MAY send
-/// an Array filled with Request objects."
+/// Parses a batch. JSON-RPC 2.0 section 6: "To send several Request objects at the same time, the
+/// Client MAY send an Array filled with Request objects."
 ///
 /// An empty array is an error, but it is still parsed as a batch.
-fn read_batch(text: &str, json: &str, json_depth: usize, batch: usize) -> Result<ParsedText, InvalidText> {
+fn read_batch(text: &str, json: &str, json_depth: usize, batch: usize) -> Result<JsonRpcText, InvalidText> {
     let mut members = Vec::new();
     let mut excess: Option<Range<usize>> = None;
     let place = range_in(text, json).start;
@@ -201,7 +202,7 @@ fn read_batch(text: &str, json: &str, json_depth: usize, batch: usize) -> Result
     };
     read().or_else(|_| not_json(text, json).map_or(Ok(()), Err))?;
     members.extend(excess.map(|range| (range, Err(InvalidText::NotAMessage))));
-    Ok(ParsedText::Batch(members))
+    Ok(JsonRpcText::Batch(members))
 }
 
 /// Parses the object `json`. Ranges are offsets in `text`, which contains `json`.

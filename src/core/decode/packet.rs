@@ -111,7 +111,7 @@ impl Packets {
 
 /// The body of the fuzz target: decodes any bytes as a sequence of packets of any link type.
 ///
-/// Checks that each payload equals the packet bytes that it is said to come from. The first byte
+/// Checks that each payload equals the packet bytes that are recorded as its origin. The first byte
 /// chooses the link type, the second how many bytes the snap length cut off. Then follow packets,
 /// each after its length in two bytes.
 pub fn fuzz_packet(data: &[u8]) {

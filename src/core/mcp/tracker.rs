@@ -19,7 +19,7 @@ use super::places::{Place, Places};
 use super::session::{Peers, Session, SessionNumber};
 use crate::capture::{Limits, Span, Time};
 use crate::decode::exchange::ExchangeNumber;
-use crate::decode::jsonrpc::{self, Envelope, InvalidText, Kind, ParsedText};
+use crate::decode::jsonrpc::{self, Envelope, InvalidText, JsonRpcText, Kind};
 use crate::decode::raw::Raw;
 use crate::decode::stack::{ConnectionInfo, Process, Text, TextCarrier};
 use crate::decode::{ConnectionId, Direction};
@@ -56,7 +56,7 @@ pub enum Oddity {
 /// A text, parsed.
 #[derive(Clone, Debug)]
 pub struct Reading {
-    parsed: ParsedText,
+    parsed: JsonRpcText,
     /// Whether it is, or holds, an `initialize`.
     begins_session: bool,
 }
@@ -64,7 +64,7 @@ pub struct Reading {
 impl Reading {
     /// The only message of a text that is no batch.
     fn single(&self) -> Option<&Envelope> {
-        if let ParsedText::Single(envelope) = &self.parsed { Some(envelope) } else { None }
+        if let JsonRpcText::Single(envelope) = &self.parsed { Some(envelope) } else { None }
     }
 }
 
@@ -154,23 +154,23 @@ impl Tracker {
     /// Parses a text that may be JSON-RPC. `None` where its carrier and its content say that it is somebody else's.
     pub fn parse(&self, text: &Text<'_>) -> Option<Reading> {
         let parsed = match text.carrier {
-            TextCarrier::SseEvent { kind: Some("endpoint"), .. } => ParsedText::Invalid(InvalidText::NotAMessage),
+            TextCarrier::SseEvent { kind: Some("endpoint"), .. } => JsonRpcText::Invalid(InvalidText::NotAMessage),
             TextCarrier::Line { .. } if text.raw.iter().all(u8::is_ascii_whitespace) => return None,
-            TextCarrier::Line { whole: false, .. } => ParsedText::Invalid(InvalidText::NotAMessage),
+            TextCarrier::Line { whole: false, .. } => JsonRpcText::Invalid(InvalidText::NotAMessage),
             _ => match jsonrpc::parse_raw(&text.raw, self.limits.json_depth, self.limits.batch) {
                 // "an Array with at least one value" (JSON-RPC 2.0 section 6).
-                ParsedText::Batch(members) if members.is_empty() => ParsedText::Invalid(InvalidText::NotAMessage),
+                JsonRpcText::Batch(members) if members.is_empty() => JsonRpcText::Invalid(InvalidText::NotAMessage),
                 // An array of anything else is somebody else's JSON.
-                ParsedText::Batch(members) if text.is_http() && members.iter().all(|(_, member)| member.is_err()) => {
+                JsonRpcText::Batch(members) if text.is_http() && members.iter().all(|(_, member)| member.is_err()) => {
                     return None;
                 }
                 parsed => parsed,
             },
         };
         let begins_session = match &parsed {
-            ParsedText::Single(envelope) => is_initialize(envelope),
-            ParsedText::Batch(members) => members.iter().any(|(_, member)| member.as_ref().is_ok_and(is_initialize)),
-            ParsedText::Invalid(_) => false,
+            JsonRpcText::Single(envelope) => is_initialize(envelope),
+            JsonRpcText::Batch(members) => members.iter().any(|(_, member)| member.as_ref().is_ok_and(is_initialize)),
+            JsonRpcText::Invalid(_) => false,
         };
         Some(Reading { parsed, begins_session })
     }
@@ -181,18 +181,18 @@ impl Tracker {
             return self.endpoint(exchange, &text, connected, sink);
         }
         let Reading { parsed, begins_session: initialize } = reading;
-        if matches!(parsed, ParsedText::Invalid(_)) && !self.expects_message(&text) {
+        if matches!(parsed, JsonRpcText::Invalid(_)) && !self.expects_message(&text) {
             return;
         }
-        let single = if let ParsedText::Single(envelope) = &parsed { Some(envelope) } else { None };
+        let single = if let JsonRpcText::Single(envelope) = &parsed { Some(envelope) } else { None };
         let Some(session) = self.session_of(&text, single, initialize, connected, sink) else { return };
         match parsed {
-            ParsedText::Single(envelope) => {
+            JsonRpcText::Single(envelope) => {
                 let span = text.span;
                 let raw = std::mem::take(&mut text.raw).into_owned();
                 self.message(&text, session, raw, span, Ok(envelope), None, sink);
             }
-            ParsedText::Batch(members) => {
+            JsonRpcText::Batch(members) => {
                 self.last_batch += 1;
                 let batch = self.last_batch;
                 for (index, (range, member)) in members.into_iter().enumerate() {
@@ -202,7 +202,7 @@ impl Tracker {
                     self.message(&text, session, raw, span, member, Some((batch, index as u32)), sink);
                 }
             }
-            ParsedText::Invalid(fault) => {
+            JsonRpcText::Invalid(fault) => {
                 let span = text.span;
                 let raw = std::mem::take(&mut text.raw).into_owned();
                 self.message(&text, session, raw, span, Err(fault), None, sink);

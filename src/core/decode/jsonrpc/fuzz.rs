@@ -1,6 +1,6 @@
 //! The body of the fuzz target for JSON-RPC.
 
-use super::{Envelope, InvalidText, ParsedText, parse};
+use super::{Envelope, InvalidText, JsonRpcText, parse};
 use crate::capture::Limits;
 
 /// Parses any bytes and checks these laws:
@@ -19,8 +19,8 @@ pub fn fuzz_jsonrpc(data: &[u8]) {
     const BATCH: usize = 8;
     let parsed = parse(data, json_depth, BATCH);
     match &parsed {
-        ParsedText::Single(envelope) => check_envelope(data, envelope),
-        ParsedText::Batch(members) => {
+        JsonRpcText::Single(envelope) => check_envelope(data, envelope),
+        JsonRpcText::Batch(members) => {
             assert!(members.len() <= BATCH + 1, "the batch is bounded");
             let mut end = 0;
             for (index, (range, member)) in members.iter().enumerate() {
@@ -28,24 +28,24 @@ pub fn fuzz_jsonrpc(data: &[u8]) {
                 end = range.end;
                 let text = &data[range.clone()];
                 match (member, parse(text, json_depth, BATCH)) {
-                    (Ok(envelope), ParsedText::Single(alone)) => {
+                    (Ok(envelope), JsonRpcText::Single(alone)) => {
                         assert_eq!(envelope, &alone);
                         check_envelope(text, envelope);
                     }
-                    (Err(fault), ParsedText::Invalid(alone)) if index < BATCH => assert_eq!(fault, &alone),
+                    (Err(fault), JsonRpcText::Invalid(alone)) if index < BATCH => assert_eq!(fault, &alone),
                     (Err(InvalidText::NotAMessage), _) => {}
                     (member, alone) => panic!("{member:?} in its batch, {alone:?} alone"),
                 }
             }
         }
-        ParsedText::Invalid(InvalidText::NotUtf8(offset)) => {
+        JsonRpcText::Invalid(InvalidText::NotUtf8(offset)) => {
             assert!(std::str::from_utf8(&data[..*offset]).is_ok() && std::str::from_utf8(data).is_err());
         }
-        ParsedText::Invalid(InvalidText::NotJson(offset, _)) => {
+        JsonRpcText::Invalid(InvalidText::NotJson(offset, _)) => {
             assert!(*offset <= data.len());
             assert!(serde_json::from_slice::<serde_json::Value>(data).is_err());
         }
-        ParsedText::Invalid(InvalidText::TooDeep | InvalidText::NotAMessage) => {}
+        JsonRpcText::Invalid(InvalidText::TooDeep | InvalidText::NotAMessage) => {}
     }
     let mut spaced = b"\r\n\t ".to_vec();
     let blanks = spaced.len();
@@ -75,23 +75,25 @@ fn check_envelope(text: &[u8], envelope: &Envelope) {
 
 /// Subtracts `blanks` from every offset. The offset of a JSON error is dropped: for a text that
 /// ends too early it is after the blanks at the end.
-fn without_offsets(parsed: ParsedText, blanks: usize) -> ParsedText {
+fn without_offsets(parsed: JsonRpcText, blanks: usize) -> JsonRpcText {
     match parsed {
-        ParsedText::Single(mut envelope) => {
+        JsonRpcText::Single(mut envelope) => {
             let Envelope { jsonrpc, id, method, params, result, error, .. } = &mut envelope;
             for range in [jsonrpc, id, method, params, result, error].into_iter().flatten() {
                 *range = range.start - blanks..range.end - blanks;
             }
-            ParsedText::Single(envelope)
+            JsonRpcText::Single(envelope)
         }
-        ParsedText::Batch(mut members) => {
+        JsonRpcText::Batch(mut members) => {
             for (range, _) in &mut members {
                 *range = range.start - blanks..range.end - blanks;
             }
-            ParsedText::Batch(members)
+            JsonRpcText::Batch(members)
         }
-        ParsedText::Invalid(InvalidText::NotJson(..)) => ParsedText::Invalid(InvalidText::NotJson(0, String::new())),
-        ParsedText::Invalid(InvalidText::NotUtf8(offset)) => ParsedText::Invalid(InvalidText::NotUtf8(offset - blanks)),
-        fault @ ParsedText::Invalid(_) => fault,
+        JsonRpcText::Invalid(InvalidText::NotJson(..)) => JsonRpcText::Invalid(InvalidText::NotJson(0, String::new())),
+        JsonRpcText::Invalid(InvalidText::NotUtf8(offset)) => {
+            JsonRpcText::Invalid(InvalidText::NotUtf8(offset - blanks))
+        }
+        fault @ JsonRpcText::Invalid(_) => fault,
     }
 }

@@ -5,13 +5,13 @@ use super::*;
 
 const DEPTH: usize = 64;
 
-fn read(text: &str) -> ParsedText {
+fn read(text: &str) -> JsonRpcText {
     parse(text.as_bytes(), DEPTH, 16)
 }
 
 fn envelope(text: &str) -> Envelope {
     match read(text) {
-        ParsedText::Single(envelope) => envelope,
+        JsonRpcText::Single(envelope) => envelope,
         other => panic!("{text}: {other:?}"),
     }
 }
@@ -23,7 +23,7 @@ fn is(text: &str, kind: Kind) {
 
 #[track_caller]
 fn is_no_message(text: &str) {
-    assert_eq!(read(text), ParsedText::Invalid(InvalidText::NotAMessage), "{text}");
+    assert_eq!(read(text), JsonRpcText::Invalid(InvalidText::NotAMessage), "{text}");
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn of_duplicates_the_last_counts() {
 #[test]
 fn a_batch_reads_member_by_member() {
     let text = "\u{feff}[ {\"method\":\"a\"}, 5 , [{\"method\":\"a\"}],{\"id\":1,\"result\":{}} ]";
-    let ParsedText::Batch(members) = read(text) else { panic!() };
+    let JsonRpcText::Batch(members) = read(text) else { panic!() };
     let read = members.iter().map(|(range, member)| (&text[range.clone()], member.as_ref().map(|e| e.kind)));
     assert_eq!(
         read.collect::<Vec<_>>(),
@@ -113,13 +113,13 @@ fn a_batch_reads_member_by_member() {
     );
     let (range, Ok(last)) = &members[3] else { panic!() };
     assert_eq!(&text[range.clone()][last.id.clone().unwrap()], "1", "ranges count from the member");
-    assert_eq!(super::tests::read(" [ ] "), ParsedText::Batch(vec![]));
+    assert_eq!(super::tests::read(" [ ] "), JsonRpcText::Batch(vec![]));
 }
 
 #[test]
 fn a_batch_over_the_limit_ends_in_the_rest() {
     let text = r#"[{"method":"a"},{"method":"b"}, {"method":"c"} ,4]"#;
-    let ParsedText::Batch(members) = parse(text.as_bytes(), DEPTH, 2) else { panic!() };
+    let JsonRpcText::Batch(members) = parse(text.as_bytes(), DEPTH, 2) else { panic!() };
     assert_eq!(members.len(), 3);
     assert_eq!((&text[members[2].0.clone()], &members[2].1), (r#"{"method":"c"} ,4"#, &Err(InvalidText::NotAMessage)));
 }
@@ -127,7 +127,7 @@ fn a_batch_over_the_limit_ends_in_the_rest() {
 #[test]
 fn errors_have_their_offset() {
     let fault = |text: &[u8]| match parse(text, DEPTH, 16) {
-        ParsedText::Invalid(fault) => fault,
+        JsonRpcText::Invalid(fault) => fault,
         other => panic!("{other:?}"),
     };
     let not_json = |offset, why: &str| InvalidText::NotJson(offset, why.to_owned());
@@ -148,13 +148,13 @@ fn nesting_is_bounded_and_never_grows_the_stack() {
         format!(r#"{{"id":"[[{{","method":"\"[","params":{}{}}}"#, "[".repeat(levels), "]".repeat(levels))
     };
     is(&nested(DEPTH - 1), Kind::Request);
-    assert_eq!(read(&nested(DEPTH)), ParsedText::Invalid(InvalidText::TooDeep));
-    assert_eq!(read(&nested(1_000_000)), ParsedText::Invalid(InvalidText::TooDeep));
+    assert_eq!(read(&nested(DEPTH)), JsonRpcText::Invalid(InvalidText::TooDeep));
+    assert_eq!(read(&nested(1_000_000)), JsonRpcText::Invalid(InvalidText::TooDeep));
     is(&format!(r#"{{"method":"{}","params":[{}0]}}"#, "[".repeat(999), "[],".repeat(999)), Kind::Notification);
-    let ParsedText::Batch(members) = read(&format!("[{},{}]", nested(DEPTH), nested(DEPTH - 1))) else { panic!() };
+    let JsonRpcText::Batch(members) = read(&format!("[{},{}]", nested(DEPTH), nested(DEPTH - 1))) else { panic!() };
     assert_eq!(members[0].1, Err(InvalidText::TooDeep));
     assert!(members[1].1.is_ok());
-    assert!(matches!(read(&"[".repeat(1_000_000)), ParsedText::Invalid(InvalidText::NotJson(1_000_000, _))));
+    assert!(matches!(read(&"[".repeat(1_000_000)), JsonRpcText::Invalid(InvalidText::NotJson(1_000_000, _))));
 }
 
 #[test]
@@ -224,7 +224,7 @@ proptest! {
     fn ranges_hold_the_values(object in any_object(), pretty in any::<bool>()) {
         let text = if pretty { format!("{object:#}") } else { object.to_string() };
         let object: Value = serde_json::from_str(&text).unwrap();
-        if let ParsedText::Single(envelope) = read(&text) {
+        if let JsonRpcText::Single(envelope) = read(&text) {
             let Envelope { jsonrpc, id, method, params, result, error, .. } = &envelope;
             let names = ["jsonrpc", "id", "method", "params", "result", "error"];
             let mut defined = 0;
@@ -246,7 +246,7 @@ proptest! {
     #[test]
     fn blanks_change_nothing(object in any_object()) {
         let facts = |text: &str| match read(text) {
-            ParsedText::Single(envelope) => {
+            JsonRpcText::Single(envelope) => {
                 let id = envelope.id.map(|id| text[id].to_owned());
                 Ok((envelope.kind, envelope.method_name, envelope.unknown, id))
             }
@@ -301,7 +301,7 @@ proptest! {
             }
         }
         let message = json!({"method": "a", "x": value}).to_string();
-        let is_too_deep = parse(message.as_bytes(), limit + 1, 1) == ParsedText::Invalid(InvalidText::TooDeep);
+        let is_too_deep = parse(message.as_bytes(), limit + 1, 1) == JsonRpcText::Invalid(InvalidText::TooDeep);
         prop_assert_eq!(is_too_deep, depth(&value) > limit);
     }
 }

@@ -68,8 +68,8 @@ impl Assembly {
     }
 
     fn accepts(&self, fragment: &Fragment<'_>) -> bool {
-        // RFC 791 tells datagrams apart by their protocol too. RFC 8200 does not: its fragments may
-        // differ in it.
+        // RFC 791 distinguishes datagrams by their protocol too. RFC 8200 does not: its fragments
+        // may differ in it.
         let same_protocol = self.addresses.source.is_ipv6() || self.protocol == fragment.protocol;
         self.identification == fragment.identification && self.addresses == fragment.addresses && same_protocol
     }

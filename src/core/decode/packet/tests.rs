@@ -163,7 +163,7 @@ fn a_snap_length_leaves_a_gap_of_known_size() {
 #[test]
 fn padding_is_no_payload() {
     for (name, link, mut bytes) in wrappings(b"{}") {
-        // Without a length field, padding cannot be told from payload.
+        // Without a length field, padding looks like payload.
         if name.ends_with("length 0") {
             continue;
         }

@@ -51,7 +51,7 @@ pub(super) struct Body {
 enum BodyKind {
     /// Not MCP. The bytes are only counted.
     Ignored,
-    /// To be decided by the first byte, because the content type does not tell. It may be
+    /// To be decided by the first byte, because the content type leaves it open. It may be
     /// server-sent events if the head, or its content type, is unknown.
     Undecided { may_be_events: bool },
     /// JSON, collected until the body ends.

@@ -104,8 +104,8 @@ pub(super) struct StackContext<'l> {
 }
 
 impl StackContext<'_> {
-    /// Emits a secret of one side for the store to mask, unless secrets are kept. `mask` replaces each
-    /// byte of `range`.
+    /// Emits a secret of one side, for the store to mask, unless secrets are kept. `mask` replaces
+    /// each byte of `range`.
     pub(super) fn secret(&mut self, side: Side, range: Range<u64>, mask: u8) {
         if self.shared.options.store && !self.shared.options.keep_secrets {
             (self.sink)(Unit::Secret(self.id, side, range, mask));

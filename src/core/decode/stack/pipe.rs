@@ -5,7 +5,7 @@ use super::context::{Shared, Sink, StackContext};
 use super::unit::{Text, TextCarrier, Unit};
 use crate::capture::pipe::{self, Content, HEAD, Pipe};
 use crate::capture::{Limits, Origin, PacketNumber, Span, StreamId, Time};
-use crate::decode::jsonrpc::{self, ParsedText};
+use crate::decode::jsonrpc::{self, JsonRpcText};
 use crate::decode::lines::{LineEnd, LineEvent, Lines};
 use crate::decode::stream::StreamKind;
 use crate::decode::{Anomaly, Direction, Ending, Piece, Side};
@@ -169,7 +169,7 @@ impl PipeStack {
             let may_be = bytes.starts_with(b"{") && memchr::memmem::find(bytes, b"\"jsonrpc\"").is_some();
             let is_message = |envelope: &jsonrpc::Envelope| envelope.kind.is_some() && envelope.jsonrpc.is_some();
             if may_be
-                && let ParsedText::Single(envelope) = jsonrpc::parse(bytes, limits.json_depth, limits.batch)
+                && let JsonRpcText::Single(envelope) = jsonrpc::parse(bytes, limits.json_depth, limits.batch)
                 && is_message(&envelope)
             {
                 let (packets, direction) = (vec![packet], Some(Direction::ServerToClient));

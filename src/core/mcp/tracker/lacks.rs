@@ -14,7 +14,7 @@ use std::ops::Range;
 use super::home::is_midway;
 use super::{Reading, Tracker, fingerprint};
 use crate::capture::Time;
-use crate::decode::jsonrpc::{Envelope, Kind, ParsedText};
+use crate::decode::jsonrpc::{Envelope, JsonRpcText, Kind};
 use crate::decode::stack::{ConnectionInfo, Text, TextCarrier};
 use crate::decode::{ConnectionId, Direction, json};
 use crate::mcp::message::{MessageNumber, Transport};
@@ -262,7 +262,7 @@ impl Reading {
         let is_request =
             |member: &Result<Envelope, _>| matches!(member, Ok(Envelope { kind: Some(Kind::Request), .. }));
         let members = match &self.parsed {
-            ParsedText::Batch(members) if !members.iter().any(|(_, member)| is_request(member)) => members.as_slice(),
+            JsonRpcText::Batch(members) if !members.iter().any(|(_, member)| is_request(member)) => members.as_slice(),
             _ => &[],
         };
         let members =

@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::task::Task;
 use super::wire::Wire;
 use crate::decode::Direction;
-use crate::http::connect::{ConnectionInfo, Connector, why};
+use crate::http::connect::{Connected, Connector, why};
 use crate::http::reading::{Part, Reading};
 use crate::source::tape::Tape;
 
@@ -57,8 +57,8 @@ pub(super) struct Lines {
     next: Number,
     /// How many are being made.
     making: usize,
-    made: Receiver<Result<ConnectionInfo, String>>,
-    maker: Sender<Result<ConnectionInfo, String>>,
+    made: Receiver<Result<Connected, String>>,
+    maker: Sender<Result<Connected, String>>,
     /// Readable when something was made.
     wake: UnixStream,
     waker: Arc<UnixStream>,

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::http::connect::ConnectionInfo;
+use crate::http::connect::Connected;
 use crate::http::socket::Socket;
 use crate::source::tape::{Tape, TapeConnection};
 
@@ -16,7 +16,7 @@ pub(super) struct Wire {
 
 impl Wire {
     /// A connection whose handshakes are over.
-    pub(super) fn new(connected: ConnectionInfo, tape: &Tape) -> io::Result<Wire> {
+    pub(super) fn new(connected: Connected, tape: &Tape) -> io::Result<Wire> {
         let socket = Socket::new(connected)?;
         let connection = tape.open(socket.socket().local_addr()?, socket.socket().peer_addr()?);
         Ok(Wire { socket, tape: tape.clone(), connection })
