@@ -67,7 +67,7 @@ impl Coding {
     ///
     /// # Errors
     ///
-    /// [`Anomaly::UnknownCoding`] for any other coding, and for more than [`MAX_LAYERS`] codings.
+    /// [`Anomaly::UnknownCoding`] for any other coding, and for more than two codings.
     pub fn new(content_encoding: &str, limits: Limits) -> Result<Option<Coding>, Anomaly> {
         let mut layers = Vec::new();
         // RFC 9110 section 8.4: the field "lists the content codings in the order in which

@@ -88,7 +88,7 @@ pub struct Envelope {
     #[doc(hidden)]
     pub body: Index,
     /// Whether a top-level member occurs twice. The last one counts, as in JavaScript and Python.
-    /// Of names unknown to JSON-RPC, the first [`NAMES_COMPARED`] are compared.
+    /// Of names unknown to JSON-RPC, the first `NAMES_COMPARED` are compared.
     pub duplicate: bool,
     /// Number of members that JSON-RPC does not define.
     pub unknown: u32,
