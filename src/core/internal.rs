@@ -33,11 +33,12 @@ pub mod decode {
     }
     pub mod json {
         pub use crate::decode::json::{
-            BLANK, Index, Object, array, closing_quote, elements, is, is_json, locate, member, members, string,
+            BLANK, Index, Object, array, closing_quote, elements, is_json, locate, member, members, string,
+            string_equals,
         };
     }
     pub mod jsonrpc {
-        pub use crate::decode::jsonrpc::{Envelope, Fault, Kind, Parsed, parse, read};
+        pub use crate::decode::jsonrpc::{Envelope, InvalidText, JsonRpcText, Kind, parse, parse_raw};
     }
     pub mod lines {
         pub use crate::decode::lines::Lines;
@@ -52,7 +53,7 @@ pub mod decode {
         pub use crate::decode::sse::{Sse, SseEvent};
     }
     pub mod stack {
-        pub use crate::decode::stack::{Options, Stacks};
+        pub use crate::decode::stack::{StackOptions, Stacks};
     }
     pub mod stream {
         pub use crate::decode::stream::StreamKind;

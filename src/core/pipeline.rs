@@ -21,7 +21,7 @@ use crate::capture::pipe::{self, Content};
 use crate::capture::{Damage, Dropped, Limits, Packet, PacketNumber, Provenance, Time};
 use crate::decode::packet::{Decoded, Packets};
 use crate::decode::quic::Quic;
-use crate::decode::stack::{self, Options as StackOptions, Stacks};
+use crate::decode::stack::{self, StackOptions, Stacks};
 use crate::decode::tcp::{self, Delivery, Facts, SegmentFact, Tcp};
 use crate::decode::{Anomaly, ConnectionId, Side};
 use crate::event::{ConnectionKind, Detail, Event};
@@ -96,7 +96,7 @@ impl Pipeline {
         Pipeline {
             packets: Packets::new(limits),
             quic: Quic::default(),
-            tcp: Tcp::new(limits, stack::opens),
+            tcp: Tcp::new(limits, stack::is_client_start),
             above: Above {
                 stacks: Stacks::new(limits, stack),
                 sessions: Sessions::new(options),
@@ -221,7 +221,8 @@ impl Above {
         };
         self.sessions.piped(id, &content, packet, emit);
         let sessions = &mut self.sessions;
-        self.stacks.piped(id, process, &content, (packet.number, packet.time), &mut |unit| sessions.unit(unit, emit));
+        self.stacks
+            .pipe_packet(id, process, &content, (packet.number, packet.time), &mut |unit| sessions.unit(unit, emit));
     }
 
     /// A process that was not seen before. Beyond the limit, the one that appeared first is given up for it.
@@ -256,7 +257,8 @@ impl Above {
             self.sessions.account(connection, connected);
         }
         let sessions = &mut self.sessions;
-        self.stacks.headed(|id| sessions.is_kept(id), &mut |exchange| emit(Event::Head(Box::new(exchange.clone()))));
+        self.stacks
+            .show_new_heads(|id| sessions.is_kept(id), &mut |exchange| emit(Event::Head(Box::new(exchange.clone()))));
         sessions.refresh(emit);
     }
 

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use super::script::{Line, Role, Script, Turn, TurnIndex, Way};
 use crate::capture::Limits;
 use crate::decode::json::member;
-use crate::decode::jsonrpc::{self, Kind, Parsed};
+use crate::decode::jsonrpc::{self, JsonRpcText, Kind};
 use crate::mcp::facts::part;
 use crate::mcp::meta;
 use crate::mcp::operations::Why;
@@ -58,9 +58,9 @@ impl Making<'_> {
     fn add(&mut self, place: usize, kind: Kind, raw: String) -> usize {
         let limits = Limits::default();
         let envelope = match jsonrpc::parse(raw.as_bytes(), limits.json_depth, limits.batch) {
-            Parsed::Single(envelope) => envelope,
+            JsonRpcText::Single(envelope) => envelope,
             // What was put together of members is a message, unless it lies too deep to be read.
-            Parsed::Batch(_) | Parsed::Invalid(_) => Default::default(),
+            JsonRpcText::Batch(_) | JsonRpcText::Invalid(_) => Default::default(),
         };
         let method = envelope.method_name.clone().or_else(|| self.messages[place].method.clone());
         let message = Message { raw: raw.into(), envelope, kind, method, ..self.messages[place].clone() };

@@ -21,7 +21,7 @@ use super::matching::{self, Match, Matcher, Taken, closest};
 use super::script::{Script, TurnIndex};
 use crate::capture::Limits;
 use crate::decode::json::member;
-use crate::decode::jsonrpc::{self, Envelope, Fault, Kind, Parsed};
+use crate::decode::jsonrpc::{self, Envelope, InvalidText, JsonRpcText, Kind};
 use crate::replay::edit::with_member;
 use crate::replay::translate::Era;
 use play::Play;
@@ -166,11 +166,11 @@ impl Session {
         let limits = Limits::default();
         let mut heard = Heard::default();
         match jsonrpc::parse(text, limits.json_depth, limits.batch) {
-            Parsed::Single(envelope) => {
+            JsonRpcText::Single(envelope) => {
                 self.batches.insert(post, Batch { left: 1, answers: None });
                 self.message(stage, ledger, (text, &envelope), post, now, &mut heard);
             }
-            Parsed::Batch(members) if !members.is_empty() => {
+            JsonRpcText::Batch(members) if !members.is_empty() => {
                 self.batches.insert(post, Batch { left: 1, answers: Some(Vec::new()) });
                 for (range, member) in members {
                     match (text.get(range), member) {
@@ -188,17 +188,17 @@ impl Session {
                     }
                 }
             }
-            Parsed::Batch(_) => {
+            JsonRpcText::Batch(_) => {
                 self.batches.insert(post, Batch { left: 1, answers: None });
                 self.refuse(ledger, post, INVALID_REQUEST, "an empty batch", &mut heard);
                 heard.is_invalid = true;
             }
-            Parsed::Invalid(fault) => {
+            JsonRpcText::Invalid(fault) => {
                 self.batches.insert(post, Batch { left: 1, answers: None });
                 let (code, why) = match fault {
-                    Fault::NotUtf8(_) | Fault::NotJson(..) => (PARSE_ERROR, "not JSON"),
-                    Fault::TooDeep => (INVALID_REQUEST, "nested too deep"),
-                    Fault::NotAMessage => (INVALID_REQUEST, "not a JSON-RPC message"),
+                    InvalidText::NotUtf8(_) | InvalidText::NotJson(..) => (PARSE_ERROR, "not JSON"),
+                    InvalidText::TooDeep => (INVALID_REQUEST, "nested too deep"),
+                    InvalidText::NotAMessage => (INVALID_REQUEST, "not a JSON-RPC message"),
                 };
                 self.refuse(ledger, post, code, why, &mut heard);
                 heard.is_invalid = true;

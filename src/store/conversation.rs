@@ -13,8 +13,8 @@ use super::record::Columns;
 use super::text::Text;
 use crate::capture::{Limits, Span, Time};
 use crate::decode::Direction;
-use crate::decode::json::{Index, is, members};
-use crate::decode::jsonrpc::{self, Envelope, Kind, Parsed};
+use crate::decode::json::{Index, members, string_equals};
+use crate::decode::jsonrpc::{self, Envelope, JsonRpcText, Kind};
 use crate::decode::raw::Raw;
 use crate::mcp::operations::Why;
 use crate::mcp::{Carrier, Message, MessageNumber, Session};
@@ -84,10 +84,11 @@ fn read(row: &Row<'_>, session: &Session, limits: &Limits) -> anyhow::Result<Mes
         ValueRef::Null => Raw::default(),
         text => Text::read(text)?.into(),
     };
-    let envelope = parts(&raw, kind).unwrap_or_else(|| match jsonrpc::read(&raw, limits.json_depth, limits.batch) {
-        Parsed::Single(envelope) => envelope,
-        Parsed::Batch(_) | Parsed::Invalid(_) => Envelope::default(),
-    });
+    let envelope =
+        parts(&raw, kind).unwrap_or_else(|| match jsonrpc::parse_raw(&raw, limits.json_depth, limits.batch) {
+            JsonRpcText::Single(envelope) => envelope,
+            JsonRpcText::Batch(_) | JsonRpcText::Invalid(_) => Envelope::default(),
+        });
     Ok(Message {
         session: session.number,
         number,
@@ -128,7 +129,7 @@ fn parts(raw: &Raw<'_>, kind: Kind) -> Option<Envelope> {
         for (known, part) in
             [("params", &mut envelope.params), ("result", &mut envelope.result), ("error", &mut envelope.error)]
         {
-            if is(name, known) {
+            if string_equals(name, known) {
                 *part = place.clone();
             }
         }
@@ -158,7 +159,7 @@ mod tests {
         ) {
             let members: Vec<String> = members.iter().map(|(name, value, blank)| format!("{blank}\"{name}\"{blank}:{blank}{value}")).collect();
             let text = format!(" {{{}}} ", members.join(","));
-            if let Parsed::Single(whole) = jsonrpc::parse(text.as_bytes(), 64, 64) {
+            if let JsonRpcText::Single(whole) = jsonrpc::parse(text.as_bytes(), 64, 64) {
                 let kind = whole.kind.unwrap_or(Kind::Invalid);
                 if let Some(found) = parts(&text.clone().into(), kind) {
                     let of = |envelope: Envelope| (envelope.kind, envelope.params, envelope.result, envelope.error, envelope.body);

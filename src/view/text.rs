@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use super::safe::{fit, fit_bytes};
-use crate::decode::json::{elements, is, members, string};
+use crate::decode::json::{elements, members, string, string_equals};
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::Message;
 use crate::mcp::facts::{Status, part, status};
@@ -121,11 +121,11 @@ const LISTS: [(&str, &str, &str); 9] = [
 /// A result.
 fn answered(method: &str, result: &str) -> String {
     let [kind, task] = some(result, ["resultType", "task"]);
-    if kind.is_some_and(|kind| is(kind, "input_required")) {
+    if kind.is_some_and(|kind| string_equals(kind, "input_required")) {
         return "input required".to_owned();
     }
     if task.is_some()
-        || kind.is_some_and(|kind| is(kind, "task"))
+        || kind.is_some_and(|kind| string_equals(kind, "task"))
         || method.starts_with("tasks/") && method != "tasks/list"
     {
         let words = words(some(task.unwrap_or(result), ["taskId", "status"]).map(|value| value.map(plain)));
@@ -225,7 +225,7 @@ fn some<'a, const N: usize>(object: &'a str, names: [&str; N]) -> [Option<&'a st
     let mut found = [None; N];
     let beginning = &object[..object.floor_char_boundary(LOOK)];
     members(beginning, &mut |name, value| {
-        if let Some(position) = names.iter().position(|wanted| is(name, wanted)) {
+        if let Some(position) = names.iter().position(|wanted| string_equals(name, wanted)) {
             found[position] = Some(value);
         }
         let done = object.len() > LOOK && found.iter().all(Option::is_some);

@@ -6,7 +6,7 @@ use std::io::Write as _;
 
 use mcptap_core::internal::capture::{Limits, LinkType, Packet, Time};
 use mcptap_core::internal::decode::packet::{Decoded as Found, Packets};
-use mcptap_core::internal::decode::stack::{self, Stacks};
+use mcptap_core::internal::decode::stack::{StackOptions, Stacks};
 use mcptap_core::internal::decode::tcp::{self, Delivery, Facts, SegmentFact, Tcp};
 use mcptap_core::internal::decode::{Anomaly, ConnectionId, Side};
 use mcptap_core::internal::event::Event;
@@ -237,7 +237,7 @@ impl tcp::Sink for Held {
 fn streams_and_fragments_are_given_up_in_time() {
     let limits = low();
     let (mut packets, mut tcp) = (Packets::new(limits), Tcp::new(limits, |_| true));
-    let mut held = Held { stacks: Stacks::new(limits, stack::Options::default()), open: 0, limits };
+    let mut held = Held { stacks: Stacks::new(limits, StackOptions::default()), open: 0, limits };
     for (frame, number) in attack().iter().zip(1..) {
         let packet: Packet<'_> = frame.packet(number);
         if let Found::Tcp(segment) = packets.push(&packet) {

@@ -1,58 +1,61 @@
-//! Names of servers, from DNS answers (RFC 1035).
+//! Names of servers, from DNS responses (RFC 1035).
 //!
-//! A message is a header, questions and records. A name in it is a chain of labels that may end in a pointer to an
-//! earlier name. Only what leads from the question to its addresses is looked at: aliases (CNAME) and addresses (A, AAAA).
+//! A message consists of a header, questions and records. A name is a chain of labels that may end
+//! in a pointer to an earlier name. Only the records that lead from the question to addresses are
+//! used: aliases (CNAME) and addresses (A, AAAA).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use nom::bytes::complete::take;
+use nom::combinator::verify;
 use nom::error::{Error, ErrorKind};
 use nom::multi::length_data;
 use nom::number::complete::{be_u8, be_u16, be_u32};
 use nom::{IResult, Parser};
 
-/// The name asked for and an address it stands for.
+/// A queried name and one address of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Name {
-    /// The name of the question, lower case, without the final dot. Bytes other than letters, digits, `-` and `_` are
-    /// escaped as in zone files (`\.`, `\007`; RFC 1035 section 5.1), so it is safe to print.
+pub struct ResolvedName {
+    /// The name in the question, in lower case, without the final dot. Bytes other than letters,
+    /// digits, `-` and `_` are escaped as in zone files (`\.`, `\007`; RFC 1035 section 5.1), so it
+    /// is safe to print.
     pub name: String,
-    /// An address of the answer, directly or behind aliases (CNAME).
+    /// An address from the response, found directly or through aliases (CNAME).
     pub address: IpAddr,
 }
 
-/// Aliases followed from a question. Resolvers give up after 8 to 16; the bound also ends circles.
+/// Aliases that are followed from a question. Resolvers stop after 8 to 16. The bound
+/// also ends loops.
 const ALIASES: usize = 16;
 
-/// The names that a DNS message tells; empty for a query, an error or bytes that are no DNS. A message that is cut off
-/// tells what its whole records say.
+/// The names and addresses in a DNS response. Empty for a query, an error, or bytes that are not
+/// DNS. Of a truncated message, the complete records are used.
 ///
-/// Multicast DNS answers without a question (RFC 6762 section 6): there each address stands for the name of its record.
-pub fn names(message: &[u8]) -> Vec<Name> {
-    let Some((mut rest, header)) = header(message).ok().filter(|(_, header)| header.is_answer()) else {
-        return Vec::new();
-    };
-    let mut asked = None;
-    for _ in 0..header.questions {
+/// Multicast DNS responses have no question (RFC 6762 section 6). There each address belongs to the
+/// name of its own record.
+pub fn names(message: &[u8]) -> Vec<ResolvedName> {
+    let Ok((mut rest, (questions, answers))) = header(message) else { return Vec::new() };
+    let mut question_name = None;
+    for _ in 0..questions {
         let Ok((behind, question)) = question(message, rest) else { return Vec::new() };
         rest = behind;
-        asked.get_or_insert(question);
+        question_name.get_or_insert(question);
     }
     let mut aliases = Vec::new();
     let mut addresses = Vec::new();
-    for _ in 0..header.answers {
+    for _ in 0..answers {
         let Ok((behind, (owner, data))) = record(message, rest) else { break };
         rest = behind;
         match data {
-            Data::Alias(target) => aliases.push((owner, target)),
-            Data::Address(address) => addresses.push((owner, address)),
-            Data::Other => {}
+            RecordData::Alias(target) => aliases.push((owner, target)),
+            RecordData::Address(address) => addresses.push((owner, address)),
+            RecordData::Other => {}
         }
     }
-    let Some(asked) = asked else {
-        return addresses.into_iter().map(|(name, address)| Name { name, address }).collect();
+    let Some(question_name) = question_name else {
+        return addresses.into_iter().map(|(name, address)| ResolvedName { name, address }).collect();
     };
-    let mut chain = vec![asked.as_str()];
+    let mut chain = vec![question_name.as_str()];
     while let Some((_, target)) = aliases.iter().find(|(owner, _)| chain.last() == Some(&owner.as_str())) {
         if chain.len() > ALIASES {
             break;
@@ -60,75 +63,70 @@ pub fn names(message: &[u8]) -> Vec<Name> {
         chain.push(target);
     }
     let answers = addresses.iter().filter(|(owner, _)| chain.contains(&owner.as_str()));
-    answers.map(|(_, address)| Name { name: asked.clone(), address: *address }).collect()
+    answers.map(|(_, address)| ResolvedName { name: question_name.clone(), address: *address }).collect()
 }
 
-/// RFC 1035 section 4.1.1, as far as it is needed.
-struct Header {
-    flags: u16,
-    questions: u16,
-    answers: u16,
-}
-
-impl Header {
-    /// A response (QR) to a standard query (opcode 0) without error (RCODE 0).
-    fn is_answer(&self) -> bool {
-        const RESPONSE: u16 = 0x8000;
-        const OPCODE: u16 = 0x7800;
-        const RCODE: u16 = 0x000f;
-        self.flags & (RESPONSE | OPCODE | RCODE) == RESPONSE
-    }
-}
-
-/// What a record says.
-enum Data {
+/// The data of a record, if it is of a type that leads to an address.
+enum RecordData {
     Alias(String),
     Address(IpAddr),
     Other,
 }
 
-fn header(input: &[u8]) -> IResult<&[u8], Header> {
-    let (rest, (_identification, flags, questions, answers, _authorities, _additional)) =
-        (be_u16, be_u16, be_u16, be_u16, be_u16, be_u16).parse(input)?;
-    Ok((rest, Header { flags, questions, answers }))
+/// The numbers of questions and of answers (RFC 1035 section 4.1.1).
+///
+/// Fails unless the message is a response (QR) to a standard query (opcode 0) without
+/// error (RCODE 0).
+fn header(input: &[u8]) -> IResult<&[u8], (u16, u16)> {
+    const RESPONSE: u16 = 0x8000;
+    const OPCODE: u16 = 0x7800;
+    const RCODE: u16 = 0x000f;
+    let is_answer = |flags: &u16| flags & (RESPONSE | OPCODE | RCODE) == RESPONSE;
+    let (rest, (_identification, _flags, questions, answers, _authorities, _additional)) =
+        (be_u16, verify(be_u16, is_answer), be_u16, be_u16, be_u16, be_u16).parse(input)?;
+    Ok((rest, (questions, answers)))
 }
 
-/// A name, a type and a class (RFC 1035 section 4.1.2).
+/// The name in a question. A type and a class follow it (RFC 1035 section 4.1.2).
 fn question<'a>(message: &'a [u8], input: &'a [u8]) -> IResult<&'a [u8], String> {
     let (rest, name) = name(message, input)?;
     let (rest, _type_and_class) = be_u32(rest)?;
     Ok((rest, name))
 }
 
-/// A name, a type, a class, a time to live and data behind its length (RFC 1035 section 4.1.3).
-fn record<'a>(message: &'a [u8], input: &'a [u8]) -> IResult<&'a [u8], (String, Data)> {
+/// A record: its name and its data (RFC 1035 section 4.1.3).
+fn record<'a>(message: &'a [u8], input: &'a [u8]) -> IResult<&'a [u8], (String, RecordData)> {
     const A: u16 = 1;
     const CNAME: u16 = 5;
     const AAAA: u16 = 28;
-    // The upper bit is "cache flush" in multicast DNS (RFC 6762 section 10.2).
+    // The upper bit means "cache flush" in multicast DNS (RFC 6762 section 10.2).
     const INTERNET: u16 = 1;
     let (rest, owner) = name(message, input)?;
     let (rest, (kind, class, _time_to_live, bytes)) = (be_u16, be_u16, be_u32, length_data(be_u16)).parse(rest)?;
     let data = match kind {
-        _ if class & 0x7fff != INTERNET => Data::Other,
-        A => <[u8; 4]>::try_from(bytes).map_or(Data::Other, |bytes| Data::Address(Ipv4Addr::from(bytes).into())),
-        AAAA => <[u8; 16]>::try_from(bytes).map_or(Data::Other, |bytes| Data::Address(Ipv6Addr::from(bytes).into())),
-        CNAME => Data::Alias(name(message, &input[input.len() - rest.len() - bytes.len()..])?.1),
-        _ => Data::Other,
+        _ if class & 0x7fff != INTERNET => RecordData::Other,
+        A => <[u8; 4]>::try_from(bytes)
+            .map_or(RecordData::Other, |bytes| RecordData::Address(Ipv4Addr::from(bytes).into())),
+        AAAA => <[u8; 16]>::try_from(bytes)
+            .map_or(RecordData::Other, |bytes| RecordData::Address(Ipv6Addr::from(bytes).into())),
+        CNAME => RecordData::Alias(name(message, &input[input.len() - rest.len() - bytes.len()..])?.1),
+        _ => RecordData::Other,
     };
     Ok((rest, (owner, data)))
 }
 
-/// A name (RFC 1035 sections 3.1 and 4.1.4). `input` is the rest of `message`.
+/// A name (RFC 1035 sections 3.1 and 4.1.4). `input` is the rest of `message`, from the name on.
 fn name<'a>(message: &'a [u8], input: &'a [u8]) -> IResult<&'a [u8], String> {
     let failed = |kind| Err(nom::Err::Error(Error::new(input, kind)));
     let mut text = String::new();
     let mut labels = input;
-    // "The total length of a domain name (i.e., label octets and label length octets) is restricted to 255 octets or less."
+    // "The total length of a domain name (i.e., label octets and label length octets) is restricted
+    // to 255 octets or less."
     let mut left = 255_usize;
-    // The input goes on behind the first pointer.
+    // The record continues after its first pointer.
     let mut behind = None;
-    // A pointer leads to "a prior occurance of the same name": each must lead further back, so there are no circles.
+    // A pointer leads to "a prior occurance of the same name". Each must lead further back than the
+    // one before, so there are no loops.
     let mut before = message.len() - input.len();
     loop {
         let (rest, length) = be_u8(labels)?;
@@ -156,7 +154,8 @@ fn name<'a>(message: &'a [u8], input: &'a [u8]) -> IResult<&'a [u8], String> {
     }
 }
 
-/// Names are compared without regard to case (RFC 1035 section 2.3.3).
+/// Appends a label in lower case: names are compared without regard to case (RFC
+/// 1035 section 2.3.3).
 fn push_label(label: &[u8], text: &mut String) {
     if !text.is_empty() {
         text.push('.');
@@ -170,8 +169,10 @@ fn push_label(label: &[u8], text: &mut String) {
     }
 }
 
-/// The body of the fuzz target of this module: any bytes are a DNS message. Names are printable, there are no more than
-/// the bytes can hold, and a message that is cut off tells nothing that the whole one does not.
+/// The body of the fuzz target: decodes any bytes as a DNS message.
+///
+/// Checks that names are printable, that there are no more than the bytes can contain, and that a
+/// truncated message yields nothing that the whole one does not.
 pub fn fuzz_dns(data: &[u8]) {
     let whole = names(data);
     for name in &whole {
@@ -189,7 +190,8 @@ mod tests {
 
     use super::*;
 
-    /// `mcp.Example.com` is an alias of `edge.example.net`, which has two addresses; a stranger is in the answer, too.
+    /// A response: `mcp.Example.com` is an alias of `edge.example.net`, which has two addresses. It
+    /// also contains an address of an unrelated name.
     fn answer() -> Vec<u8> {
         let mut message = b"\x12\x34\x81\x80\0\x01\0\x05\0\0\0\0".to_vec();
         message.extend(b"\x03mcp\x07Example\x03com\0\0\x01\0\x01"); // 12: the question; 16: "Example.com"; 24: "com"
@@ -201,17 +203,17 @@ mod tests {
         message
     }
 
-    fn name(name: &str, address: &str) -> Name {
-        Name { name: name.to_owned(), address: address.parse().unwrap() }
+    fn name(name: &str, address: &str) -> ResolvedName {
+        ResolvedName { name: name.to_owned(), address: address.parse().unwrap() }
     }
 
     #[test]
-    fn the_question_stands_for_the_addresses_behind_its_alias() {
+    fn the_question_gets_the_addresses_of_its_alias() {
         assert_eq!(names(&answer()), [name("mcp.example.com", "216.24.57.7"), name("mcp.example.com", "2606:4700::1")]);
     }
 
     #[test]
-    fn a_cut_message_tells_its_whole_records() {
+    fn a_truncated_message_yields_its_complete_records() {
         let (whole, all) = (answer(), names(&answer()));
         for cut in 0..whole.len() {
             let some = names(&whole[..cut]);
@@ -223,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_and_errors_tell_nothing() {
+    fn queries_and_errors_yield_nothing() {
         let mut message = answer();
         for (flags, what) in [(0x01, "a query"), (0x89, "opcode 1")] {
             message[2] = flags;

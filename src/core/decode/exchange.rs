@@ -1,4 +1,4 @@
-//! An HTTP exchange as a record: request, response, and which packets carried them.
+//! The record of an HTTP exchange: request, response, and the packets that carried them.
 
 use std::fmt;
 use std::ops::Range;
@@ -6,65 +6,69 @@ use std::ops::Range;
 use super::ConnectionId;
 use crate::capture::{PacketNumber, Time};
 
-/// The number of an exchange in a capture, 1-based in order of its first head.
+/// The number of an exchange in a capture. Numbers start at 1 and follow the order of
+/// the first heads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExchangeNumber(pub u64);
 
-/// The header fields of a message in order as sent; where a value is a secret it is masked byte for byte, unless secrets are kept.
+/// The header fields of one HTTP message, in the order in which they were sent. Each byte of a
+/// secret value is masked, unless the user asked to keep secrets.
 ///
-/// One text holds them all, and most often it is the head itself: a field is two ranges of it.
+/// One buffer contains all fields, and most often it is the head itself. A field is two
+/// ranges of it.
 #[derive(Clone, Default)]
 pub struct Fields {
     text: Box<str>,
-    places: Box<[Place]>,
+    ranges: Box<[FieldRanges]>,
 }
 
-/// Where a name and its value stand in the text.
-pub(super) type Place = (Range<u32>, Range<u32>);
+/// The ranges of a field's name and of its value in the buffer.
+pub(super) type FieldRanges = (Range<u32>, Range<u32>);
 
 impl Fields {
-    /// Fields whose names and values stand at these places of a text. Bytes that are no UTF-8 are replaced.
-    pub(super) fn new(text: Box<[u8]>, places: Vec<Place>) -> Fields {
+    /// Builds fields from a buffer and ranges of it. Bytes that are not valid UTF-8 are replaced by
+    /// U+FFFD.
+    pub(super) fn new(text: Box<[u8]>, ranges: Vec<FieldRanges>) -> Fields {
         match String::from_utf8(text.into_vec()) {
-            Ok(text) => Fields { text: text.into(), places: places.into() },
+            Ok(text) => Fields { text: text.into(), ranges: ranges.into() },
             Err(error) => {
                 let text = error.as_bytes();
-                let part = |place: &Range<u32>| {
-                    String::from_utf8_lossy(text.get(place.start as usize..place.end as usize).unwrap_or_default())
+                let part = |range: &Range<u32>| {
+                    String::from_utf8_lossy(text.get(range.start as usize..range.end as usize).unwrap_or_default())
                 };
-                places.iter().map(|(name, value)| (part(name), part(value))).collect()
+                ranges.iter().map(|(name, value)| (part(name), part(value))).collect()
             }
         }
     }
 
-    /// Name and value of each field.
+    /// The name and value of each field.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.places.iter().map(|(name, value)| (self.part(name), self.part(value)))
+        self.ranges.iter().map(|(name, value)| (self.part(name), self.part(value)))
     }
 
-    fn part(&self, place: &Range<u32>) -> &str {
-        self.text.get(place.start as usize..place.end as usize).unwrap_or_default()
+    fn part(&self, range: &Range<u32>) -> &str {
+        self.text.get(range.start as usize..range.end as usize).unwrap_or_default()
     }
 
-    /// The first value of this name, whatever its case.
+    /// The first value of the field `name`; case is ignored.
     pub fn get(&self, name: &str) -> Option<&str> {
-        // Most names are told apart by their length.
-        let mut alike = self.places.iter().filter(|(known, _)| known.len() == name.len());
+        // Comparing lengths first rules out most names cheaply.
+        let mut alike = self.ranges.iter().filter(|(known, _)| known.len() == name.len());
         alike.find(|(known, _)| self.part(known).eq_ignore_ascii_case(name)).map(|(_, value)| self.part(value))
     }
 
-    /// Whether there are none.
+    /// Whether there are no fields.
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.ranges.is_empty()
     }
 
-    /// Bytes of memory that they take.
+    /// Memory that the fields occupy, in bytes.
     pub fn size(&self) -> usize {
-        self.text.len() + size_of_val(&*self.places)
+        self.text.len() + size_of_val(&*self.ranges)
     }
 }
 
-/// Names and values, in order.
+/// Builds fields from pairs of name and value.
 impl<Name: AsRef<str>, Value: AsRef<str>> FromIterator<(Name, Value)> for Fields {
     fn from_iter<I: IntoIterator<Item = (Name, Value)>>(fields: I) -> Fields {
         let mut text = String::new();
@@ -73,8 +77,8 @@ impl<Name: AsRef<str>, Value: AsRef<str>> FromIterator<(Name, Value)> for Fields
             text.push_str(part);
             start..text.len() as u32
         };
-        let places = fields.into_iter().map(|(name, value)| (put(name.as_ref()), put(value.as_ref()))).collect();
-        Fields { text: text.into(), places }
+        let ranges = fields.into_iter().map(|(name, value)| (put(name.as_ref()), put(value.as_ref()))).collect();
+        Fields { text: text.into(), ranges }
     }
 }
 
@@ -92,52 +96,54 @@ impl fmt::Debug for Fields {
     }
 }
 
-/// One direction of an exchange.
+/// The request or the response of an exchange.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Half {
-    /// Header fields.
+    /// The header fields of the head.
     pub fields: Fields,
-    /// Time of the first byte; of a response, that of the final one: interim responses (1xx) come before.
+    /// Time of the first byte. A response starts with its final head: interim responses
+    /// (1xx) precede it.
     pub started: Option<Time>,
-    /// Time of the last byte so far.
+    /// Time of the last byte captured so far.
     pub ended: Option<Time>,
-    /// Offset of the head in the connection's stream of this direction.
+    /// Offset of the head's first byte in the connection's stream of this direction.
     pub head_start: u64,
-    /// Offset behind the head.
+    /// Offset after the head's last byte.
     pub head_end: u64,
-    /// Packets that carried it, each once, in stream order; at most `Limits::packets_listed`.
+    /// Packets that carried the message, each once, in stream order. At most
+    /// `Limits::packets_listed`.
     pub packets: Vec<PacketNumber>,
-    /// Packets that carried its head.
+    /// Packets that carried the head.
     pub head_packets: Vec<PacketNumber>,
-    /// Bytes of the content, as decoded (transfer and content codings taken off).
+    /// Size of the content in bytes, after removing transfer and content codings.
     pub body_bytes: u64,
-    /// SHA-256 of the decoded content, where asked for and whole.
+    /// SHA-256 of the decoded content, if requested and if the content is complete.
     pub body_sha256: Option<[u8; 32]>,
-    /// Whether it was seen whole.
+    /// Whether the whole message was captured.
     pub complete: bool,
 }
 
-/// An HTTP exchange, MCP or not.
+/// One HTTP request and its response, whether or not they carry MCP.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exchange {
-    /// Its number.
+    /// The number of the exchange in the capture.
     pub number: ExchangeNumber,
-    /// The connection.
+    /// The connection that carried the exchange.
     pub connection: ConnectionId,
-    /// The HTTP/2 stream.
+    /// The identifier of the HTTP/2 stream; `None` for HTTP/1.1.
     pub h2_stream: Option<u32>,
     /// `1.0`, `1.1` or `2`.
     pub http_version: &'static str,
-    /// The request method, where the request was seen.
+    /// The request method; `None` if the request was not captured.
     pub method: Option<String>,
-    /// The request target.
+    /// The request target; `None` if the request was not captured.
     pub target: Option<String>,
-    /// The status of the final response, where seen.
+    /// The status code of the final response, if it was captured.
     pub status: Option<u16>,
-    /// The reason phrase.
+    /// The reason phrase of the final response.
     pub reason: Option<String>,
-    /// The request.
+    /// Fields, times and packets of the request.
     pub request: Half,
-    /// The response.
+    /// Fields, times and packets of the response.
     pub response: Half,
 }

@@ -1,49 +1,55 @@
-//! What HTTP says, whichever version carried it: heads, and the events of a connection.
+//! The parts of HTTP that all versions share: heads, and the events that a decoder of a connection
+//! emits.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use super::{Anomaly, Direction, Ending, secrets};
 
-/// The request line or status line.
+pub use super::secrets::MASK;
+
+/// The first line of a head: a request line or a status line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StartLine {
-    /// `POST /mcp HTTP/1.1`
+    /// A request line, as `POST /mcp HTTP/1.1`.
     Request {
-        /// The method, case-sensitive; empty where it is not known (HTTP/2 with a lost table).
+        /// The method, case-sensitive. Empty if unknown (HTTP/2 with an incomplete HPACK table).
         method: String,
-        /// The request target as sent; empty where it is not known.
+        /// The request target as sent. Empty if unknown.
         target: String,
     },
-    /// `HTTP/1.1 200 OK`
+    /// A status line, as `HTTP/1.1 200 OK`.
     Response {
-        /// The status code, 100 to 999; 0 where it is not known.
+        /// The status code, 100 to 999; 0 if unknown.
         status: u16,
-        /// The reason phrase, maybe empty.
+        /// The reason phrase; may be empty.
         reason: String,
     },
 }
 
-/// A message head: start line and header fields, with the text as sent and the place of each field in it.
+/// The head of a message: its start line and header fields, with its text and the position of each
+/// field in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
     /// Offset of the head's first byte in the stream that carried it.
     pub offset: u64,
-    /// Bytes it takes there: those of the text, or of the frames of an HTTP/2 header block.
+    /// Bytes that the head occupies in that stream: its text, or the frames of an
+    /// HTTP/2 header block.
     pub length: u64,
-    /// The start line.
+    /// The request line or status line.
     pub start: StartLine,
-    /// `1.0`, `1.1` or `2`.
+    /// The version of HTTP: `1.0`, `1.1` or `2`.
     pub version: &'static str,
-    /// The text of the head as sent, up to and including the empty line. Of HTTP/2: a line for each field of the header block.
+    /// The text as sent, up to and including the empty line. For HTTP/2 it has one line for each
+    /// field of the header block.
     pub text: Box<[u8]>,
-    /// Name and value of each field, as ranges of `text`; the value without surrounding blanks. The value of a folded
-    /// field spans its lines, line ends included.
+    /// The ranges of each field's name and value in `text`. A value has no surrounding blanks. A
+    /// folded value spans its lines, including their line ends.
     pub fields: Vec<(Range<u32>, Range<u32>)>,
 }
 
 impl Head {
-    /// In place of a head that was not seen, where the content begins, or goes on, at `offset`.
+    /// Replaces a head that was not captured. The content begins or continues at `offset`.
     pub fn unseen(direction: Direction, offset: u64, version: &'static str) -> Head {
         let start = match direction {
             Direction::ClientToServer => StartLine::Request { method: String::new(), target: String::new() },
@@ -52,29 +58,31 @@ impl Head {
         Head { offset, length: 0, start, version, text: Box::default(), fields: Vec::new() }
     }
 
-    /// Whether nothing is known of it.
+    /// Whether the head was not captured, see [`Head::unseen`].
     pub fn is_unseen(&self) -> bool {
         self.length == 0
     }
 
-    /// The fields in order as sent, names and values as bytes.
+    /// The names and values of the fields as bytes, in the order in which they were sent.
     pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.fields.iter().map(|(name, value)| (self.slice(name), self.slice(value)))
     }
 
-    /// The values of every field of this name (case-insensitive), in order.
+    /// The values of all fields called `name`, in order. Case is ignored.
     pub fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
         self.fields().filter(move |(n, _)| n.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
     }
 
-    /// The first value of this name, where it is text.
+    /// The first value of the field `name`, if it is UTF-8.
     pub fn value<'a>(&'a self, name: &'a str) -> Option<&'a str> {
         self.values(name).next().and_then(|value| std::str::from_utf8(value).ok())
     }
 
-    /// The values of every field of this name as one list: "a recipient MAY combine multiple field lines within a field section that have
-    /// the same field name into one field line, [...] by appending each subsequent field line value to the initial field line value in order,
-    /// separated by a comma" (RFC 9110 section 5.3). Values that are no text are left out.
+    /// The values of all fields called `name`, joined to one list. Values that are not UTF-8
+    /// are left out.
+    ///
+    /// RFC 9110 section 5.3: a recipient may combine the lines of a field "by appending each
+    /// subsequent field line value to the initial field line value in order, separated by a comma".
     pub fn list(&self, name: &str) -> Option<Cow<'_, str>> {
         let fields = self.fields().filter(|(n, _)| n.eq_ignore_ascii_case(name.as_bytes()));
         let values = fields.filter_map(|(_, value)| std::str::from_utf8(value).ok());
@@ -90,12 +98,13 @@ impl Head {
         Some(value.split(';').next().unwrap_or(value).trim().to_ascii_lowercase())
     }
 
-    /// Offset behind the head in the stream that carried it.
+    /// Offset after the head's last byte in the stream that carried it.
     pub fn end(&self) -> u64 {
         self.offset + self.length
     }
 
-    /// Puts the mask in place of the values of secret fields, and of secrets in the URIs of HTTP/1, and says where each stands in the text.
+    /// Masks the values of secret fields, and for HTTP/1 also the secrets in URIs. Calls `secret`
+    /// with the range of each masked part of the text.
     pub fn mask(&mut self, mut secret: impl FnMut(&Range<u32>)) {
         let mut mask = |text: &mut [u8], place: Range<u32>| {
             if let Some(bytes) = text.get_mut(place.start as usize..place.end as usize) {
@@ -104,7 +113,7 @@ impl Head {
             }
         };
         let Head { text, fields, start, version, .. } = self;
-        // What HTTP/2 codes can be masked as a whole only.
+        // In HTTP/2 a value can only be masked as a whole, because it is coded.
         let has_uris = *version != "2";
         if let (StartLine::Request { target, .. }, true) = (start, has_uris)
             && let secrets = secrets::in_uri(target.as_bytes())
@@ -127,116 +136,123 @@ impl Head {
         }
     }
 
-    /// The bytes of a range of the text: a name or value of `fields`.
+    /// The bytes of a range of `text`, as of a name or value of `fields`.
     pub fn slice(&self, range: &Range<u32>) -> &[u8] {
         self.text.get(range.start as usize..range.end as usize).unwrap_or_default()
     }
 }
 
-/// An exchange on its connection, 0-based in order of its first head.
+/// The number of an exchange on its connection. Numbers start at 0 and follow the order of
+/// the first heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Index(pub u64);
+pub struct ExchangeIndex(pub u64);
 
-/// What the decoder found.
+/// An event of an HTTP connection.
 #[derive(Debug)]
 pub enum HttpEvent<'a> {
-    /// A head is complete, or was not seen ([`Head::unseen`]) and its content is found. A response whose request was not seen opens an exchange of its own. An interim response
-    /// (1xx) has no body and is followed by another head; the final one by its body.
+    /// A head is complete, or its content was found although the head was not captured
+    /// ([`Head::unseen`]).
+    ///
+    /// A response whose request was not captured starts an exchange of its own. An interim response
+    /// (1xx) has no body and another head follows it. The final response is followed by its body.
     Head {
-        /// The exchange.
-        exchange: Index,
-        /// Client to server: a request.
+        /// The exchange that the head belongs to.
+        exchange: ExchangeIndex,
+        /// Client to server for a request, server to client for a response.
         direction: Direction,
-        /// The stream of HTTP/2.
+        /// The identifier of the HTTP/2 stream.
         stream: Option<u32>,
-        /// The head.
+        /// The decoded head.
         head: Box<Head>,
     },
-    /// Bytes of the content, transfer coding taken off.
+    /// Bytes of the content, after removing the transfer coding.
     Content {
-        /// The exchange.
-        exchange: Index,
-        /// Request or response.
+        /// The exchange that the content belongs to.
+        exchange: ExchangeIndex,
+        /// Client to server for a request, server to client for a response.
         direction: Direction,
         /// Offset of the first byte in the connection's stream of that direction.
         offset: u64,
-        /// The bytes.
+        /// The content's bytes.
         bytes: &'a [u8],
     },
-    /// Content that was never seen.
+    /// Content that is missing from the capture.
     ContentGap {
-        /// The exchange.
-        exchange: Index,
-        /// Request or response.
+        /// The exchange that the content belongs to.
+        exchange: ExchangeIndex,
+        /// Client to server for a request, server to client for a response.
         direction: Direction,
-        /// How many bytes; `None` where that cannot be known (loss inside chunk framing).
+        /// Number of missing bytes; `None` if unknown, as when chunk headers are missing too.
         length: Option<u64>,
     },
-    /// A message is over. Exactly one for each final head.
+    /// A message ended. Emitted exactly once for each final head.
     End {
-        /// The exchange.
-        exchange: Index,
-        /// Request or response.
+        /// The exchange that the message belongs to.
+        exchange: ExchangeIndex,
+        /// Client to server for a request, server to client for a response.
         direction: Direction,
-        /// Whether the content is whole; false with a gap, or when the stream ended before its time.
+        /// Whether the content is complete. False after a gap, or if the stream ended too early.
         complete: bool,
-        /// How it ended: `Finished` by its framing (or by a close that its framing asks for), else as its stream did;
-        /// `Cut` too where the framing was lost.
+        /// How the message ended. `Finished` if its framing ended it, or a close that its framing
+        /// asks for. Otherwise it ended as its stream did. Also `Cut` if the framing was lost.
         ending: Ending,
     },
-    /// The connection speaks another protocol from this offset of this direction on (101, or 2xx to CONNECT). Bytes
-    /// follow as `Opaque`.
+    /// From this offset on, this direction carries another protocol (after status 101, or 2xx to
+    /// CONNECT). Its bytes follow as `Opaque`.
     Switched {
-        /// The exchange that asked for it.
-        exchange: Index,
-        /// The direction.
+        /// The exchange that requested the switch.
+        exchange: ExchangeIndex,
+        /// The direction that switched.
         direction: Direction,
-        /// Where.
+        /// Offset of the first byte of the other protocol.
         offset: u64,
     },
-    /// Bytes after a switch. Bytes of it that were never seen are not told: the offset of the next ones passes them.
+    /// Bytes after a switch. Missing bytes have no event; the offset of the next bytes
+    /// shows the gap.
     Opaque {
-        /// The direction.
+        /// The direction that carried the bytes.
         direction: Direction,
         /// Offset of the first byte.
         offset: u64,
-        /// The bytes.
+        /// The bytes of the other protocol.
         bytes: &'a [u8],
     },
-    /// Bytes of this direction hold a secret that is coded: where it cannot be told from the text of a head where it stands.
+    /// A secret that is coded in the stream, so its position does not follow from the text
+    /// of the head.
     Secret {
-        /// The direction.
+        /// The direction that carried the secret.
         direction: Direction,
-        /// Where in the connection's stream of that direction.
+        /// The secret's position in the connection's stream of that direction.
         range: Range<u64>,
-        /// What to put in place of each byte, so that what stands around it can still be decoded.
+        /// The byte that replaces each byte of the secret. It keeps the surrounding code decodable.
         mask: u8,
     },
-    /// Something odd in this direction.
+    /// An irregularity in this direction.
     Anomaly {
-        /// The direction.
+        /// The direction in which it was found.
         direction: Direction,
-        /// The exchange, where one is open.
-        exchange: Option<Index>,
-        /// What.
+        /// The exchange, if one is open.
+        exchange: Option<ExchangeIndex>,
+        /// The facts about the irregularity.
         anomaly: Anomaly,
     },
 }
 
-/// What is put in place of every byte of a secret value, so that lengths and offsets stay true.
-pub const MASK: u8 = b'*';
-
-/// Whether the value of this header field is a URI, in which a client may be given a secret or repeat one.
+/// Whether values of this header field are URIs, which may contain a secret.
 fn is_uri(name: &[u8]) -> bool {
-    // Most names are told apart by their length.
+    // Comparing lengths first rules out most names cheaply.
     (name.len() == 8 && name.eq_ignore_ascii_case(b"location"))
         || (name.len() == 7 && name.eq_ignore_ascii_case(b"referer"))
 }
 
-/// Whether the values of this header field are secrets, never shown nor written to disk unless asked for.
+/// Whether values of this header field are secrets. They are shown and stored only if the user
+/// asks for it.
 pub fn is_secret(name: &[u8]) -> bool {
-    /// What the name of such a field contains, in lower case, by a letter of it that is rare in names, and how far that stands from
-    /// its beginning: `Proxy-Authorization`, `Set-Cookie`, `X-Csrf-Token`.
+    /// The parts of names that mark a secret field, in lower case: `Proxy-Authorization`,
+    /// `Set-Cookie`, `X-Csrf-Token`.
+    ///
+    /// They are grouped by a letter that is rare in names of fields. The number is the letter's
+    /// offset in the part. So most names are ruled out by one look at each of their letters.
     const fn parts(letter: u8) -> &'static [(usize, &'static [u8])] {
         match letter {
             b'c' => &[(2, b"secret")],
@@ -281,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_ranges_of_the_text_and_names_know_no_case() {
+    fn fields_are_ranges_of_the_text_and_names_ignore_case() {
         let text = "HTTP/1.1 200 OK\r\nContent-Type: Text/Event-Stream; charset=utf-8\r\nX: 1\r\nx: 2\r\n\r\n";
         let head = head(text, &[(17..29, 31..63), (65..66, 68..69), (71..72, 74..75)]);
         assert_eq!(head.media_type().as_deref(), Some("text/event-stream"));
@@ -304,7 +320,7 @@ mod tests {
         assert_eq!(std::str::from_utf8(&head.text), Ok(masked.as_str()));
         assert_eq!(head.start, StartLine::Request { method: "GET".into(), target: "/cb?code=***&state=1".into() });
         assert_eq!(secret.len(), 3);
-        // Those of HTTP/2 stand in packets as they are coded.
+        // Values in HTTP/2 stay: in packets they are coded, and are masked there.
         head.version = "2";
         head.start = StartLine::Request { method: "GET".into(), target: "/?code=abc".into() };
         head.mask(|_| {});

@@ -21,7 +21,7 @@ use std::ops::Range;
 
 use self::reader::{Reader, Turn};
 use self::streams::Streams;
-use super::http::{HttpEvent, Index};
+use super::http::{ExchangeIndex, HttpEvent};
 use super::{Direction, Piece};
 use crate::capture::Limits;
 
@@ -40,7 +40,7 @@ impl Http2 {
 
     /// Behind an upgrade from HTTP/1.1 by this exchange, whose response is that of stream 1. HTTP/2 begins at these offsets of the two
     /// directions.
-    pub fn upgraded(limits: Limits, exchange: Index, offsets: [u64; 2]) -> Http2 {
+    pub fn upgraded(limits: Limits, exchange: ExchangeIndex, offsets: [u64; 2]) -> Http2 {
         let mut decoder = Http2::behind(limits, offsets);
         decoder.streams.upgraded(exchange);
         decoder

@@ -1,8 +1,11 @@
-//! Looking into JSON without building it: each step is one pass over the text of one value; nothing is copied, and nesting never
+//! Access to parts of a JSON text without building a tree.
+//!
+//! Each function is one pass over the text of one value. Nothing is copied, and nesting never
 //! grows the stack.
 //!
-//! The text is one that was read before, as a message is before it is one ([`is_json`] reads any other): nothing is checked
-//! twice. Of a text that is no JSON the steps say something or nothing, and never more than stands in it.
+//! The text was checked before, as the text of every message was, so it is not checked again
+//! ([`is_json`] checks any other). On a text that is not JSON the functions return some part of
+//! it, or nothing.
 
 mod quotes;
 pub mod scan;
@@ -15,55 +18,64 @@ use std::ops::{ControlFlow, Range};
 use serde::de::{Deserializer, IgnoredAny, Visitor};
 
 pub use quotes::closing_quote;
-use scan::{Reader, Stop};
+pub use scan::Index;
+use scan::{JsonScanner, Stop};
 
-/// Blanks of JSON (RFC 8259 section 2).
+/// The blanks of JSON (RFC 8259 section 2).
 pub const BLANK: [char; 4] = [' ', '\t', '\n', '\r'];
 
-/// Shows each member of an object to `visit`, name and value as JSON text, until it breaks.
+/// Calls `visit` with name and value of each member of an object, as JSON text,
+/// until `visit` breaks.
 ///
-/// Returns whether the object was read to its end and nothing followed it. A value at which the text ends is not shown.
+/// Returns whether the object was read to its end and nothing follows it. A value that reaches the
+/// end of the text is not visited: it may be cut off.
 pub fn members<'a>(object: &'a str, visit: &mut dyn FnMut(&'a str, &'a str) -> ControlFlow<()>) -> bool {
-    let mut reader = Reader::trusting(object, 0);
+    let mut reader = JsonScanner::trusting(object, 0);
     let mut read = || {
         reader.blanks();
         reader.enter(b'{')?;
         while let Some((name, _)) = reader.name()? {
-            show(object, reader.value()?, |value| visit(name, value))?;
+            visit_part(object, reader.value()?, |value| visit(name, value))?;
         }
         reader.end()
     };
     read().is_ok()
 }
 
-/// Shows each element of an array to `visit`, as JSON text, until it breaks.
+/// Calls `visit` with each element of an array, as JSON text, until `visit` breaks.
 ///
-/// Returns whether the array was read to its end and nothing followed it. An element at which the text ends is not shown.
+/// Returns whether the array was read to its end and nothing follows it. An element that reaches
+/// the end of the text is not visited: it may be cut off.
 pub fn elements<'a>(array: &'a str, visit: &mut dyn FnMut(&'a str) -> ControlFlow<()>) -> bool {
-    let mut reader = Reader::trusting(array, 0);
+    let mut reader = JsonScanner::trusting(array, 0);
     let mut read = || {
         reader.blanks();
         reader.enter(b'[')?;
         while reader.element()? {
-            show(array, reader.value()?, &mut *visit)?;
+            visit_part(array, reader.value()?, &mut *visit)?;
         }
         reader.end()
     };
     read().is_ok()
 }
 
-fn show<'a>(text: &'a str, value: Range<usize>, visit: impl FnOnce(&'a str) -> ControlFlow<()>) -> Result<(), Stop> {
+fn visit_part<'a>(
+    text: &'a str,
+    value: Range<usize>,
+    visit: impl FnOnce(&'a str) -> ControlFlow<()>,
+) -> Result<(), Stop> {
     match text.get(value.clone()) {
         Some(shown) if value.end < text.len() && visit(shown).is_continue() => Ok(()),
         _ => Err(Stop::NotJson),
     }
 }
 
-/// The value of a member. Where a name occurs twice the last one counts, as in JavaScript and Python.
+/// The value of a member. If a name occurs twice, its last value counts, as in
+/// JavaScript and Python.
 pub fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
     let mut last = None;
     let whole = members(object, &mut |key, value| {
-        if is(key, name) {
+        if string_equals(key, name) {
             last = Some(value);
         }
         ControlFlow::Continue(())
@@ -71,16 +83,16 @@ pub fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
     last.filter(|_| whole)
 }
 
-/// Where the value at a JSON Pointer (RFC 6901) stands in a text.
+/// The range of the value that a JSON Pointer (RFC 6901) addresses.
 pub fn locate(text: &str, pointer: &str) -> Option<Range<usize>> {
     let mut at = text.trim_start_matches(BLANK);
     for step in pointer.split('/').skip(1) {
         let name = step.replace("~1", "/").replace("~0", "~");
         let mut found = None;
         if at.starts_with('{') {
-            // Of a name that occurs twice the last one counts.
+            // If a name occurs twice, its last value counts.
             members(at, &mut |key, value| {
-                if is(key, &name) {
+                if string_equals(key, &name) {
                     found = Some(value);
                 }
                 ControlFlow::Continue(())
@@ -104,38 +116,7 @@ pub fn locate(text: &str, pointer: &str) -> Option<Range<usize>> {
     Some(start..start + at.len())
 }
 
-/// Where the members of an object stand: their names with quotes, and their values, from the start of the object's text.
-///
-/// Of more than 1,024 members those behind are not there; what the protocol defines has few.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Index(Vec<(Range<u32>, Range<u32>)>);
-
-impl Index {
-    const MEMBERS: usize = 1_024;
-
-    /// Adds a member of the object that begins at `start`: where its name and its value stand, counted as that is.
-    fn note(&mut self, start: usize, name: Range<usize>, value: Range<usize>) {
-        let place = |range: Range<usize>| {
-            Some(u32::try_from(range.start - start).ok()?..u32::try_from(range.end - start).ok()?)
-        };
-        if let (Some(name), Some(value)) = (place(name), place(value))
-            && self.0.len() < Self::MEMBERS
-        {
-            self.0.push((name, value));
-        }
-    }
-
-    /// Of a text, in one pass; empty where that is no object.
-    pub fn of(text: &str) -> Index {
-        let mut reader = Reader::trusting(text, 0);
-        match reader.object() {
-            Ok((_, index)) if reader.end().is_ok() => index,
-            _ => Index::default(),
-        }
-    }
-}
-
-/// The members of an object, found in one pass and asked for by name.
+/// The members of an object, found in one pass, for look-up by name.
 #[derive(Clone, Debug, Default)]
 pub struct Object<'a> {
     text: &'a str,
@@ -143,22 +124,22 @@ pub struct Object<'a> {
 }
 
 impl<'a> Object<'a> {
-    /// Reads a text; empty where it is no object.
+    /// Finds the members of an object. Empty if the text is not an object.
     pub fn read(text: &'a str) -> Object<'a> {
         Object { text, index: Index::of(text).0.into() }
     }
 
-    /// Of a text whose index was made before.
+    /// Uses an index that was made of this text before.
     pub fn indexed(text: &'a str, index: &'a Index) -> Object<'a> {
         Object { text, index: index.0.as_slice().into() }
     }
 
-    /// Whether there are no members, or the text is no object.
+    /// Whether the object has no members, or the text is not an object.
     pub fn is_empty(&self) -> bool {
         self.index.is_empty()
     }
 
-    /// Its text.
+    /// The JSON text of the object.
     pub fn json(&self) -> &'a str {
         self.text
     }
@@ -167,29 +148,29 @@ impl<'a> Object<'a> {
         self.text.get(range.start as usize..range.end as usize).unwrap_or_default()
     }
 
-    /// The value of a member as JSON text; the last one of two.
+    /// The value of a member as JSON text. If a name occurs twice, its last value counts.
     pub fn get(&self, name: &str) -> Option<&'a str> {
-        let found = self.index.iter().rev().find(|(key, _)| is(self.part(key), name));
+        let found = self.index.iter().rev().find(|(key, _)| string_equals(self.part(key), name));
         found.map(|(_, value)| self.part(value))
     }
 
-    /// The value of a member that is a string.
+    /// The unescaped value of a member; `None` if it is not a string.
     pub fn text(&self, name: &str) -> Option<Cow<'a, str>> {
         string(self.get(name)?)
     }
 
-    /// The members of a member.
+    /// The object that is a member's value. Empty if it is not an object.
     pub fn object(&self, name: &str) -> Object<'a> {
         self.get(name).map(Object::read).unwrap_or_default()
     }
 
-    /// Names as JSON text, and values.
+    /// The members in order: names with quotes, and values as JSON text.
     pub fn iter(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
         self.index.iter().map(|(name, value)| (self.part(name), self.part(value)))
     }
 }
 
-/// The elements of an array, as JSON text; none where the text is no array. At most `limit`.
+/// The first `limit` elements of an array as JSON text. Empty if the text is not an array.
 pub fn array(text: &str, limit: usize) -> Vec<&str> {
     let mut found = Vec::new();
     if text.starts_with('[') {
@@ -204,15 +185,15 @@ pub fn array(text: &str, limit: usize) -> Vec<&str> {
     found
 }
 
-/// Whether a text is one JSON value.
+/// Whether the text is exactly one JSON value.
 pub fn is_json(text: &str) -> bool {
     serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
-/// Whether a JSON string says `wanted`.
-pub fn is(json: &str, wanted: &str) -> bool {
+/// Whether a JSON string, unescaped, equals `wanted`.
+pub fn string_equals(json: &str, wanted: &str) -> bool {
     let Some(inside) = json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else { return false };
-    // An escape makes a text longer, so most are told apart by their length alone.
+    // An escape makes a string longer, so comparing lengths first rules out most strings.
     match inside.len().cmp(&wanted.len()) {
         Ordering::Less => false,
         Ordering::Equal => inside == wanted,
@@ -220,10 +201,10 @@ pub fn is(json: &str, wanted: &str) -> bool {
     }
 }
 
-/// What a JSON string says; `None` for any other value.
+/// The unescaped content of a JSON string; `None` for any other value.
 ///
-/// An escaped half of a surrogate pair is legal JSON (RFC 8259 section 8.2) and no text: such a string is given as it
-/// was written.
+/// Half a surrogate pair as an escape is legal JSON (RFC 8259 section 8.2), but not text. A string
+/// that contains one is returned as it was written.
 pub fn string(json: &str) -> Option<Cow<'_, str>> {
     let inside = json.strip_prefix('"')?.strip_suffix('"')?;
     if !inside.contains('\\') {
@@ -232,9 +213,10 @@ pub fn string(json: &str) -> Option<Cow<'_, str>> {
     Some(serde_json::from_str::<String>(json).map_or(Cow::Borrowed(inside), Cow::Owned))
 }
 
-/// What a JSON string says, half a surrogate pair as U+FFFD; `None` for any other value.
+/// The unescaped content of a JSON string, with half a surrogate pair as U+FFFD. `None` for
+/// any other value.
 pub fn string_lossy(json: &str) -> Option<Cow<'_, str>> {
-    // serde_json refuses half a character as a `str`, and gives it as bytes that are no UTF-8.
+    // serde_json rejects half a surrogate pair in a `str`, but returns it as bytes.
     struct Bytes;
 
     impl Visitor<'_> for Bytes {
@@ -281,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pointer_means_a_place_in_the_text() {
+    fn a_pointer_addresses_a_range_of_the_text() {
         let text = r#" {"a/b":[10, {"~":"x"} ,[]],"c":null}"#;
         let at = |pointer| locate(text, pointer).map(|range| &text[range]);
         assert_eq!(at("/a~1b/1/~0"), Some("\"x\""));
@@ -297,7 +279,7 @@ mod tests {
         assert_eq!(member(&deep, "b"), Some("2"));
     }
 
-    /// JSON with blanks and escapes in its places.
+    /// Random JSON with blanks and escapes.
     fn any_json() -> impl Strategy<Value = String> {
         let plain =
             prop::sample::select(&["null", "true", "-1.5e3", "0", r#""""#, r#""a\"]}""#, r#""\\""#, r#""é{,""#][..]);
@@ -319,7 +301,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shown_is_what_another_reader_reads(json in any_json()) {
+        fn members_and_elements_are_those_of_serde_json(json in any_json()) {
             let mut shown = Vec::new();
             if let Ok(array) = serde_json::from_str::<Vec<&RawValue>>(&json) {
                 let whole = elements(&json, &mut |value| {
@@ -343,7 +325,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_is_left_or_held_up(text in r#"[\[\]{}"\\,:a1é ]{0,40}"#) {
+        fn any_text_is_read_without_leaving_it(text in r#"[\[\]{}"\\,:a1é ]{0,40}"#) {
             let mut visit = |part: &str| {
                 assert!(!part.is_empty() && text.contains(part));
                 ControlFlow::Continue(())

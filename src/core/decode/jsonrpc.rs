@@ -1,7 +1,8 @@
-//! The JSON-RPC envelope, lossless: where each member stands in the text, never re-serialised.
+//! The JSON-RPC envelope as positions in the text. The text is never serialised again.
 //!
-//! One pass checks the text and finds the members; of a text that is no JSON, serde_json says why. What a message is follows from which
-//! members are there (JSON-RPC 2.0, sections 4 to 6), judged leniently: an analyzer has to show what was sent, and leaves blame to findings.
+//! One pass checks the text and finds the members. If the text is not JSON, serde_json explains
+//! why. The kind of a message follows from its members (JSON-RPC 2.0, sections 4 to 6). It is
+//! decided leniently: an analyzer has to show what was sent, and findings report the errors.
 
 mod fuzz;
 #[cfg(test)]
@@ -15,28 +16,29 @@ use std::sync::Arc;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::json::scan::{Kind as Value, Reader, Stop};
+use super::json::scan::{JsonScanner, JsonType, Stop};
 use super::json::{Index, member, string_lossy};
 use super::raw::Raw;
 pub use fuzz::fuzz_jsonrpc;
 
-/// What a JSON value is as a JSON-RPC message, judged leniently: a missing `jsonrpc` member is a finding, not a refusal.
+/// The kind of a JSON-RPC message. It is decided leniently: a message without `jsonrpc` has a kind,
+/// and a finding reports the missing member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// A method and an id.
+    /// A message with a method and an id.
     Request,
-    /// A method without id.
+    /// A message with a method and no id.
     Notification,
-    /// A result.
+    /// A message with a result.
     Response,
-    /// An error.
+    /// A message with an error.
     Error,
-    /// Anything else.
+    /// A message of none of these kinds.
     Invalid,
 }
 
 impl Kind {
-    /// The word of the JSON lines.
+    /// The kind as written in the JSON lines output.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Request => "request",
@@ -48,50 +50,52 @@ impl Kind {
     }
 }
 
-/// Why a text is no message.
+/// The reason why a text is not a JSON-RPC message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// Not UTF-8 from this offset on.
+pub enum InvalidText {
+    /// The text is not UTF-8 from this offset on.
     NotUtf8(usize),
-    /// Not JSON: offset of the first error and what the parser said.
+    /// The text is not JSON: offset of the first error, and the parser's message.
     NotJson(usize, String),
-    /// JSON nested deeper than the limit.
+    /// The JSON is nested deeper than the limit.
     TooDeep,
-    /// JSON, but not a request, notification or response.
+    /// The JSON is not a request, notification, response or error.
     NotAMessage,
 }
 
-/// The members of one message, as ranges of its text.
+/// The positions of one message's members, as ranges of its text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Envelope {
-    /// What it is; `None` stands for [`Kind::Invalid`]. What [`parse`] gives out always has one.
+    /// The kind of the message; `None` means [`Kind::Invalid`]. Envelopes from [`parse`] always
+    /// have a kind.
     pub kind: Option<Kind>,
-    /// `jsonrpc`.
+    /// The range of the value of `jsonrpc`.
     pub jsonrpc: Option<Range<usize>>,
-    /// `id`, also where it is null.
+    /// The range of the value of `id`, which may be null.
     pub id: Option<Range<usize>>,
-    /// `method`.
+    /// The range of the value of `method`.
     pub method: Option<Range<usize>>,
-    /// `method`, unescaped, where it is a string. Half a surrogate pair, which only an escape can spell, becomes U+FFFD.
+    /// The unescaped `method`, if it is a string. Half a surrogate pair, which only an escape can
+    /// express, becomes U+FFFD.
     pub method_name: Option<Arc<str>>,
-    /// `params`.
+    /// The range of the value of `params`.
     pub params: Option<Range<usize>>,
-    /// `result`.
+    /// The range of the value of `result`.
     pub result: Option<Range<usize>>,
-    /// `error`.
+    /// The range of the value of `error`.
     pub error: Option<Range<usize>>,
-    /// The members of `params`, of the `result` or of the `error`: whichever makes the message what it is.
+    /// The members of the `params`, `result` or `error` that decides the kind.
     #[doc(hidden)]
     pub body: Index,
-    /// A top-level member name occurs twice (the last one counts, as in JavaScript and Python). Of the names that JSON-RPC
-    /// does not define the first `NAMES_COMPARED` are compared.
+    /// Whether a top-level member occurs twice. The last one counts, as in JavaScript and Python.
+    /// Of names unknown to JSON-RPC, the first `NAMES_COMPARED` are compared.
     pub duplicate: bool,
-    /// Members that JSON-RPC does not define.
+    /// Number of members that JSON-RPC does not define.
     pub unknown: u32,
 }
 
 impl Envelope {
-    /// Where the value stands that makes the message what it is: `params`, `result` or `error`.
+    /// The range of the value that decides the kind: `params`, `result` or `error`.
     pub fn place_of_body(&self) -> Option<Range<usize>> {
         match self.kind? {
             Kind::Request | Kind::Notification => self.params.clone(),
@@ -102,74 +106,84 @@ impl Envelope {
     }
 }
 
-/// Undefined member names of one message that are compared with each other. Real messages have a few at most; the bound
-/// keeps the cost linear for one with a million.
+/// The most unknown names of one message that are compared with each other. Real messages have a
+/// few. The bound keeps the cost linear for a message with a million.
 pub const NAMES_COMPARED: usize = 32;
 
-/// A text read as JSON-RPC.
+/// The result of parsing a text as JSON-RPC.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Parsed {
-    /// One message.
+pub enum JsonRpcText {
+    /// A text with one message.
     Single(Envelope),
-    /// A batch: each member's range of the text, and its envelope or why it has none. Ranges in an envelope count from the
-    /// start of its member, which is a message of its own. What exceeds the limit of members stands as one last
-    /// [`Fault::NotAMessage`] that reaches to the end of the last member.
-    Batch(Vec<(Range<usize>, Result<Envelope, Fault>)>),
-    /// No message.
-    Invalid(Fault),
+    /// A batch: the range of each member in the text, and its envelope or the reason why
+    /// it has none.
+    ///
+    /// Each member is a message of its own: ranges in its envelope start at the member. Members
+    /// over the limit are merged to one last [`InvalidText::NotAMessage`], which extends to the end
+    /// of the last member.
+    Batch(Vec<(Range<usize>, Result<Envelope, InvalidText>)>),
+    /// A text that is neither a message nor a batch.
+    Invalid(InvalidText),
 }
 
-/// Reads a text. Surrounding blanks are tolerated. Cost is linear; nesting never grows the stack.
+/// Parses a text. Surrounding blanks are allowed. The cost is linear, and nesting never
+/// grows the stack.
 ///
-/// `json_depth` is the nesting that is looked into, the message's own braces being the first level; `batch` bounds the
-/// members of a batch. Both are members of `Limits`.
-pub fn parse(text: &[u8], json_depth: usize, batch: usize) -> Parsed {
+/// `json_depth` is the deepest nesting that is read; the message's own braces are the first level.
+/// `batch` is the most members of a batch. Both are members of `Limits`.
+pub fn parse(text: &[u8], json_depth: usize, batch: usize) -> JsonRpcText {
     match simdutf8::compat::from_utf8(text) {
         Ok(text) => read_text(text, json_depth, batch),
-        Err(error) => Parsed::Invalid(Fault::NotUtf8(error.valid_up_to())),
+        Err(error) => JsonRpcText::Invalid(InvalidText::NotUtf8(error.valid_up_to())),
     }
 }
 
-/// The same of a text that was looked at before.
-pub fn read(raw: &Raw<'_>, json_depth: usize, batch: usize) -> Parsed {
+/// Parses a text that was already validated as UTF-8, or failed to be.
+pub fn parse_raw(raw: &Raw<'_>, json_depth: usize, batch: usize) -> JsonRpcText {
     match raw {
         Raw::Text(text) => read_text(text, json_depth, batch),
         Raw::Bytes(bytes) => parse(bytes, json_depth, batch),
     }
 }
 
-fn read_text(text: &str, json_depth: usize, batch: usize) -> Parsed {
-    // RFC 8259 section 8.1: "implementations that parse JSON texts MAY ignore the presence of a byte order mark rather
-    // than treating it as an error."
+/// Parses a text that is valid UTF-8.
+fn read_text(text: &str, json_depth: usize, batch: usize) -> JsonRpcText {
+    // RFC 8259 section 8.1: "implementations that parse JSON texts MAY ignore the presence of a
+    // byte order mark rather than treating it as an error."
     let json = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let parsed = match Reader::checking(json, 0).kind() {
-        Some(Value::Array) => read_batch(text, json, json_depth, batch),
-        Some(Value::Object) => read_object(text, json, json_depth).map(Parsed::Single),
-        _ => Err(not_json(text, json).unwrap_or(Fault::NotAMessage)),
+    let parsed = match JsonScanner::checking(json, 0).kind() {
+        Some(JsonType::Array) => read_batch(text, json, json_depth, batch),
+        Some(JsonType::Object) => read_object(text, json, json_depth).map(JsonRpcText::Single),
+        _ => Err(not_json(text, json).unwrap_or(InvalidText::NotAMessage)),
     };
-    parsed.unwrap_or_else(Parsed::Invalid)
+    parsed.unwrap_or_else(JsonRpcText::Invalid)
 }
 
-/// Whether a text whose surroundings are not known is JSON-RPC beyond doubt: whole, and each message with what other JSON seldom has. Part of another
-/// text is none, for in a string each quotation mark has a backslash before it.
-pub fn is_certain(text: &[u8], json_depth: usize, batch: usize) -> bool {
+/// Whether a text from an unknown context is JSON-RPC beyond doubt. It must be complete, and each
+/// message must have an `id` or a `jsonrpc`, which other JSON seldom has.
+///
+/// A part of a larger JSON text is not mistaken for a message: inside a string, each quotation mark
+/// has a backslash before it.
+pub fn is_unmistakable(text: &[u8], json_depth: usize, batch: usize) -> bool {
     let is_typical = |envelope: &Envelope| envelope.jsonrpc.is_some() || envelope.id.is_some();
     match parse(text, json_depth, batch) {
-        Parsed::Single(envelope) => is_typical(&envelope),
-        Parsed::Batch(members) => {
+        JsonRpcText::Single(envelope) => is_typical(&envelope),
+        JsonRpcText::Batch(members) => {
             !members.is_empty() && members.iter().all(|(_, member)| member.as_ref().is_ok_and(is_typical))
         }
-        Parsed::Invalid(_) => false,
+        JsonRpcText::Invalid(_) => false,
     }
 }
 
-/// JSON-RPC 2.0 section 6: "To send several Request objects at the same time, the Client MAY send an Array filled with
-/// Request objects." An empty one is an error to answer, yet what was sent is a batch.
-fn read_batch(text: &str, json: &str, json_depth: usize, batch: usize) -> Result<Parsed, Fault> {
+/// Parses a batch. JSON-RPC 2.0 section 6: "To send several Request objects at the same time, the
+/// Client MAY send an Array filled with Request objects."
+///
+/// An empty array is an error, but it is still parsed as a batch.
+fn read_batch(text: &str, json: &str, json_depth: usize, batch: usize) -> Result<JsonRpcText, InvalidText> {
     let mut members = Vec::new();
     let mut excess: Option<Range<usize>> = None;
     let place = range_in(text, json).start;
-    let mut reader = Reader::checking(json, usize::MAX);
+    let mut reader = JsonScanner::checking(json, usize::MAX);
     let mut read = || {
         reader.enter(b'[')?;
         while reader.element()? {
@@ -181,28 +195,28 @@ fn read_batch(text: &str, json: &str, json_depth: usize, batch: usize) -> Result
             } else if element.starts_with('{') {
                 members.push((range, read_object(element, element, json_depth)));
             } else {
-                members.push((range, Err(Fault::NotAMessage)));
+                members.push((range, Err(InvalidText::NotAMessage)));
             }
         }
         reader.end()
     };
     read().or_else(|_| not_json(text, json).map_or(Ok(()), Err))?;
-    members.extend(excess.map(|range| (range, Err(Fault::NotAMessage))));
-    Ok(Parsed::Batch(members))
+    members.extend(excess.map(|range| (range, Err(InvalidText::NotAMessage))));
+    Ok(JsonRpcText::Batch(members))
 }
 
-/// Reads `json`, an object; ranges count from the start of `text`, which `json` is a part of.
-fn read_object(text: &str, json: &str, json_depth: usize) -> Result<Envelope, Fault> {
+/// Parses the object `json`. Ranges are offsets in `text`, which contains `json`.
+fn read_object(text: &str, json: &str, json_depth: usize) -> Result<Envelope, InvalidText> {
     let place = range_in(text, json).start;
-    let (mut envelope, bodies) = members_of(json, place, json_depth).map_err(|stop| {
+    let (mut envelope, bodies) = scan_members(json, place, json_depth).map_err(|stop| {
         not_json(text, json).unwrap_or_else(|| {
             debug_assert_eq!(stop, Stop::TooDeep);
-            Fault::TooDeep
+            InvalidText::TooDeep
         })
     })?;
     let value = |range: &Option<Range<usize>>| range.clone().and_then(|range| text.get(range));
     envelope.method_name = value(&envelope.method).and_then(string_lossy).map(Arc::from);
-    let kind = judge(&envelope, value(&envelope.error)).ok_or(Fault::NotAMessage)?;
+    let kind = kind_of(&envelope, value(&envelope.error)).ok_or(InvalidText::NotAMessage)?;
     let [params, result, error] = bodies;
     envelope.body = match kind {
         Kind::Request | Kind::Notification => params,
@@ -214,12 +228,13 @@ fn read_object(text: &str, json: &str, json_depth: usize) -> Result<Envelope, Fa
     Ok(envelope)
 }
 
-/// Where the members of an object stand, counted from `place` bytes before it, and those of its `params`, `result` and `error`.
-fn members_of(json: &str, place: usize, json_depth: usize) -> Result<(Envelope, [Index; 3]), Stop> {
+/// Finds the members of an object, and the members of its `params`, `result` and `error`. `place`
+/// is added to all offsets.
+fn scan_members(json: &str, place: usize, json_depth: usize) -> Result<(Envelope, [Index; 3]), Stop> {
     let mut envelope = Envelope::default();
     let mut bodies: [Index; 3] = Default::default();
     let mut others: Vec<Cow<'_, str>> = Vec::new();
-    let mut reader = Reader::checking(json, json_depth);
+    let mut reader = JsonScanner::checking(json, json_depth);
     reader.enter(b'{')?;
     while let Some((token, escaped)) = reader.name()? {
         let name = match token.get(1..token.len() - 1) {
@@ -244,7 +259,7 @@ fn members_of(json: &str, place: usize, json_depth: usize) -> Result<(Envelope, 
                 continue;
             }
         };
-        let (range, index) = if body.is_some() && reader.kind() == Some(Value::Object) {
+        let (range, index) = if body.is_some() && reader.kind() == Some(JsonType::Object) {
             reader.object()?
         } else {
             (reader.value()?, Index::default())
@@ -258,17 +273,18 @@ fn members_of(json: &str, place: usize, json_depth: usize) -> Result<(Envelope, 
     Ok((envelope, bodies))
 }
 
-/// What a message is, by the members it has; `error` is the text of that member.
-fn judge(envelope: &Envelope, error: Option<&str>) -> Option<Kind> {
+/// The kind of a message by its members. `error` is the text of that member.
+fn kind_of(envelope: &Envelope, error: Option<&str>) -> Option<Kind> {
     if envelope.method_name.is_some() {
-        // Section 4.1: "A Notification is a Request object without an "id" member." One with a null id is a Request.
+        // Section 4.1: "A Notification is a Request object without an "id" member." One with a null
+        // id is a Request.
         return Some(if envelope.id.is_some() { Kind::Request } else { Kind::Notification });
     }
     if envelope.method.is_some() {
         return None;
     }
-    // Any JSON may have a member `error` or `result`, OAuth's {"error":"invalid_request"} for one: something else has to
-    // say that it answers a request.
+    // Other JSON has members called `error` or `result` too, for example OAuth's
+    // {"error":"invalid_request"}. So another member must show that it answers a request.
     let answers = envelope.id.is_some() || envelope.jsonrpc.is_some();
     match (envelope.result.is_some(), error) {
         // JSON-RPC 1.0 section 1.2: error "must be null if there was no error".
@@ -278,32 +294,33 @@ fn judge(envelope: &Envelope, error: Option<&str>) -> Option<Kind> {
     }
 }
 
-/// Whether this is an error object: section 5.1 gives it a member `code`.
+/// Whether this is an error object: section 5.1 requires a member `code`.
 fn has_code(error: &str) -> bool {
     member(error, "code").is_some()
 }
 
-/// Why serde_json refuses `json`, at an offset of `text`, which `json` is a part of; `None` where it does not.
-fn not_json(text: &str, json: &str) -> Option<Fault> {
-    // Of an object or array its parts are read one by one: then serde_json says more of a comma too many.
-    let error = match Reader::checking(json, 0).kind() {
-        Some(Value::Object | Value::Array) => {
+/// The reason why serde_json rejects `json`, with an offset in `text`, which contains `json`.
+/// `None` if it is JSON.
+fn not_json(text: &str, json: &str) -> Option<InvalidText> {
+    // Reading the parts one by one makes serde_json's message about a surplus comma more precise.
+    let error = match JsonScanner::checking(json, 0).kind() {
+        Some(JsonType::Object | JsonType::Array) => {
             let mut deserializer = serde_json::Deserializer::from_str(json);
-            deserializer.deserialize_any(Parts).and_then(|()| deserializer.end()).err()?
+            deserializer.deserialize_any(MembersOrElements).and_then(|()| deserializer.end()).err()?
         }
         _ => serde_json::from_str::<&RawValue>(json).err()?,
     };
     let offset = if error.is_eof() { json.len() } else { offset_of(json, error.line(), error.column()) };
     let message = error.to_string();
     let why = message.split(" at line ").next().unwrap_or_default().to_owned();
-    Some(Fault::NotJson(range_in(text, json).start + offset, why))
+    Some(InvalidText::NotJson(range_in(text, json).start + offset, why))
 }
 
-/// Reads the members of an object or the elements of an array, and keeps nothing. Raw values are passed over without recursion, and half a
-/// surrogate pair in them is legal (RFC 8259 section 8.2).
-struct Parts;
+/// Reads members or elements and discards them. Raw values are skipped without recursion, and may
+/// contain half a surrogate pair (RFC 8259 section 8.2).
+struct MembersOrElements;
 
-impl<'a> Visitor<'a> for Parts {
+impl<'a> Visitor<'a> for MembersOrElements {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -321,13 +338,13 @@ impl<'a> Visitor<'a> for Parts {
     }
 }
 
-/// Where `part` stands in `whole`, which it is a slice of.
+/// The range of `part` in `whole`. `part` must be a slice of it.
 fn range_in(whole: &str, part: &str) -> Range<usize> {
     let start = (part.as_ptr() as usize).saturating_sub(whole.as_ptr() as usize);
     start..start + part.len()
 }
 
-/// The offset of a line and column, both 1-based and counted in bytes.
+/// The offset of a line and column. Both start at 1 and count bytes.
 fn offset_of(json: &str, line: usize, column: usize) -> usize {
     let start = match line.checked_sub(2) {
         None => 0,

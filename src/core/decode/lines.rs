@@ -1,99 +1,99 @@
-//! Lines of a pipe: the framing of MCP over STDIO.
+//! Lines of a pipe: the framing of messages in MCP's STDIO transport.
 //!
-//! "Messages are delimited by newlines, and MUST NOT contain embedded newlines" (MCP, transports, stdio).
+//! "Messages are delimited by newlines, and MUST NOT contain embedded newlines"
+//! (MCP, transports, stdio).
 
 use memchr::memchr;
 
-use super::{Anomaly, Piece};
+use super::{Anomaly, MAX_OFFSET, Piece};
 use crate::capture::Limits;
 
-/// Where offsets stop, whatever lengths of gaps add up to: no stream is that long, and sums of offsets stay in range.
-const FAR: u64 = 1 << 62;
+/// Bytes that are emitted of a line longer than `Limits::message`. They are enough to recognise it.
+const CUT_LINE_BYTES: usize = 64 << 10;
 
-/// What is kept of a line above `Limits::message`: enough to recognise it by.
-const KEPT: usize = 64 << 10;
-
-/// What the decoder found.
+/// An event of a pipe.
 #[derive(Debug)]
 pub enum LineEvent<'a> {
-    /// A line, without its end (LF or CRLF).
+    /// A line without its line end (LF or CRLF).
     Line {
-        /// 1-based number on the pipe. After a gap, which may hide line ends, it counts on by one.
+        /// The line's number on the pipe, starting at 1. After a gap the count goes on by one,
+        /// although the gap may contain line ends.
         number: u64,
-        /// Offset of its first byte.
+        /// Offset of the line's first byte.
         start: u64,
-        /// The bytes.
+        /// The bytes without the line end. If `whole` is false, they are the part that was
+        /// captured and buffered.
         bytes: &'a [u8],
-        /// What ended it.
+        /// The characters that ended the line.
         end: LineEnd,
-        /// Whether it is known to be complete. If not, bytes of it are missing (a gap before or behind it, or it was
-        /// over the limit): what is given is what was kept.
+        /// Whether the line is known to be complete. False next to a gap, and for a line
+        /// over the limit.
         whole: bool,
     },
-    /// Something odd.
+    /// An irregularity of the pipe.
     Anomaly(Anomaly),
 }
 
-/// What ends a line.
+/// The characters that end a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineEnd {
-    /// LF.
+    /// A line feed (LF) alone.
     LineFeed,
-    /// CR LF.
+    /// A carriage return and a line feed (CR LF).
     CarriageReturn,
-    /// Nothing: it is the rest at the end of the stream, or before a gap.
+    /// None: the stream ended, or a gap began.
     Missing,
 }
 
-/// Decodes one pipe.
+/// Splits one pipe into lines.
 #[derive(Debug)]
 pub struct Lines {
-    /// Longest line that is given out whole.
+    /// Length in bytes up to which lines are emitted whole.
     limit: usize,
-    /// Offset of the next byte.
+    /// Offset of the next input byte.
     offset: u64,
-    /// Lines given out so far.
+    /// Number of lines emitted so far.
     number: u64,
-    /// Where the current line begins.
+    /// Offset of the current line's first byte.
     start: u64,
-    /// The current line so far, or the beginning of it where it is too long.
-    held: Vec<u8>,
-    /// Whether the last byte of the current line so far is a CR.
+    /// The current line so far, at most one byte more than `limit`.
+    buffered: Vec<u8>,
+    /// Whether the current line so far ends in CR.
     ends_in_cr: bool,
-    /// Whether a gap hides the beginning of the current line.
-    headless: bool,
+    /// Whether the current line may have begun in a gap.
+    begins_in_gap: bool,
 }
 
 impl Lines {
-    /// At the first byte.
+    /// A decoder at the first byte of a pipe.
     pub fn new(limits: Limits) -> Lines {
         Lines {
             limit: limits.message,
             offset: 0,
             number: 0,
             start: 0,
-            held: Vec::new(),
+            buffered: Vec::new(),
             ends_in_cr: false,
-            headless: false,
+            begins_in_gap: false,
         }
     }
 
-    /// The next piece.
+    /// Decodes the next piece and emits the lines that it completes.
     pub fn push(&mut self, piece: Piece<'_>, sink: &mut impl FnMut(LineEvent<'_>)) {
         match piece {
             Piece::Data(bytes) => self.data(bytes, sink),
             Piece::Gap(0) => {}
             Piece::Gap(length) => {
-                self.rest(false, sink);
-                self.offset = self.offset.saturating_add(length).min(FAR);
+                self.end_line(false, sink);
+                self.offset = self.offset.saturating_add(length).min(MAX_OFFSET);
                 self.start = self.offset;
-                self.headless = true;
+                self.begins_in_gap = true;
             }
-            Piece::End(_) => self.rest(!self.headless, sink),
+            Piece::End(_) => self.end_line(!self.begins_in_gap, sink),
         }
     }
 
-    /// Everything below this offset is done with.
+    /// The offset of the first byte that the decoder still needs: the start of the current line.
     pub fn low_water(&self) -> u64 {
         self.start
     }
@@ -103,50 +103,50 @@ impl Lines {
             let (line, rest) = bytes.split_at(end);
             self.offset += line.len() as u64 + 1;
             if self.start + line.len() as u64 + 1 == self.offset {
-                // The line lies in this piece as a whole.
+                // The whole line is in this piece.
                 let (line, end) = match line.strip_suffix(b"\r") {
                     Some(line) => (line, LineEnd::CarriageReturn),
                     None => (line, LineEnd::LineFeed),
                 };
                 let length = line.len() as u64;
-                self.line(line, length, end, !self.headless, sink);
+                self.emit(line, length, end, !self.begins_in_gap, sink);
             } else {
-                self.hold(line);
+                self.buffer(line);
                 let length = self.offset - 1 - self.start - u64::from(self.ends_in_cr);
-                let held = std::mem::take(&mut self.held);
+                let held = std::mem::take(&mut self.buffered);
                 let line = &held[..held.len().min(usize::try_from(length).unwrap_or(usize::MAX))];
                 let end = if self.ends_in_cr { LineEnd::CarriageReturn } else { LineEnd::LineFeed };
-                self.line(line, length, end, !self.headless, sink);
-                self.reuse(held);
+                self.emit(line, length, end, !self.begins_in_gap, sink);
+                self.recycle(held);
             }
-            self.headless = false;
+            self.begins_in_gap = false;
             bytes = &rest[1..];
         }
         self.offset += bytes.len() as u64;
-        self.hold(bytes);
+        self.buffer(bytes);
     }
 
-    /// Keeps a piece of the current line, one byte more than the limit allows, for a CR that turns out to belong to the
-    /// line end.
-    fn hold(&mut self, bytes: &[u8]) {
-        let room = self.limit.saturating_add(1).saturating_sub(self.held.len());
-        self.held.extend_from_slice(&bytes[..bytes.len().min(room)]);
+    /// Buffers a part of the current line. One byte more than the limit is stored, because a final
+    /// CR may belong to the line end.
+    fn buffer(&mut self, bytes: &[u8]) {
+        let room = self.limit.saturating_add(1).saturating_sub(self.buffered.len());
+        self.buffered.extend_from_slice(&bytes[..bytes.len().min(room)]);
         if let Some(last) = bytes.last() {
             self.ends_in_cr = *last == b'\r';
         }
     }
 
-    /// What there is of a line that no line end follows.
-    fn rest(&mut self, whole: bool, sink: &mut impl FnMut(LineEvent<'_>)) {
+    /// Emits the rest of a line that has no line end.
+    fn end_line(&mut self, whole: bool, sink: &mut impl FnMut(LineEvent<'_>)) {
         let length = self.offset - self.start;
         if length > 0 {
-            let held = std::mem::take(&mut self.held);
-            self.line(&held, length, LineEnd::Missing, whole, sink);
+            let held = std::mem::take(&mut self.buffered);
+            self.emit(&held, length, LineEnd::Missing, whole, sink);
         }
     }
 
-    /// Gives out a line of which `bytes` were kept and `length` were there.
-    fn line(&mut self, bytes: &[u8], length: u64, end: LineEnd, whole: bool, sink: &mut impl FnMut(LineEvent<'_>)) {
+    /// Emits a line. `bytes` is its buffered part and `length` its full length in bytes.
+    fn emit(&mut self, bytes: &[u8], length: u64, end: LineEnd, whole: bool, sink: &mut impl FnMut(LineEvent<'_>)) {
         let start = std::mem::replace(&mut self.start, self.offset);
         self.ends_in_cr = false;
         self.number += 1;
@@ -154,30 +154,30 @@ impl Lines {
         if !fits {
             sink(LineEvent::Anomaly(Anomaly::LimitReached { limit: "message", offset: start }));
         }
-        let bytes = if fits { bytes } else { &bytes[..bytes.len().min(KEPT).min(self.limit)] };
+        let bytes = if fits { bytes } else { &bytes[..bytes.len().min(CUT_LINE_BYTES).min(self.limit)] };
         sink(LineEvent::Line { number: self.number, start, bytes, end, whole: whole && fits });
     }
 
-    /// Takes back the memory of a line that was given out, unless it is more than most lines need.
-    fn reuse(&mut self, mut held: Vec<u8>) {
-        if held.capacity() <= KEPT {
-            held.clear();
-            self.held = held;
+    /// Reuses the memory of an emitted line, unless it is larger than most lines need.
+    fn recycle(&mut self, mut buffered: Vec<u8>) {
+        if buffered.capacity() <= CUT_LINE_BYTES {
+            buffered.clear();
+            self.buffered = buffered;
         }
     }
 }
 
-/// The body of the fuzz target: any bytes as lines, whole and cut, with and without a gap.
+/// The body of the fuzz target: decodes any bytes as lines, with a gap, whole and cut.
 ///
-/// Cutting changes nothing; numbers count up; the bytes given out are those at their place; every byte that is not a
-/// line end is in a line.
+/// Checks that cutting changes nothing, that numbers count up by one, and that emitted bytes equal
+/// the input at their offset. Memory stays within the limit.
 ///
 /// # Panics
 ///
-/// Where that is not so.
+/// Panics if one of these does not hold.
 pub fn fuzz_lines(data: &[u8]) {
     let limits = Limits { message: 100, ..Limits::default() };
-    // A gap, so that all states are met: at the place and of the length that the first bytes say.
+    // The first two bytes choose position and length of the gap, so that all states are reached.
     let at = data.first().map_or(0, |byte| usize::from(*byte)).min(data.len());
     let gap = data.get(1).map_or(0, |byte| u64::from(*byte % 8));
     let run = |size: usize| {
@@ -199,7 +199,7 @@ pub fn fuzz_lines(data: &[u8]) {
         lines.push(Piece::Gap(gap), &mut sink);
         for piece in data[at..].chunks(size) {
             lines.push(Piece::Data(piece), &mut sink);
-            assert!(lines.held.len() <= limits.message + 1, "memory is bounded");
+            assert!(lines.buffered.len() <= limits.message + 1, "memory is bounded");
         }
         lines.push(Piece::End(super::Ending::Finished), &mut sink);
         seen

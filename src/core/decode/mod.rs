@@ -1,8 +1,10 @@
-//! Bytes to units: each file is one protocol, without input or output, clock or knowledge of what follows it.
+//! Decoders: they turn bytes into units. Each file decodes one protocol. No decoder does input or
+//! output, reads a clock, or knows which decoder follows it.
 //!
-//! A decoder of a stream is fed [`Piece`]s in order and gives back what it found as slices of what it was given, with the
-//! offset in its input stream. Loss is a case, never an exception: after a [`Piece::Gap`] it resumes at the next unit and says what was
-//! lost. `stack.rs` alone knows which decoder follows which.
+//! A stream decoder takes [`Piece`]s in order. It emits what it finds as slices of its input, with
+//! offsets in its input stream. Missing bytes are an ordinary input, not an error: after a
+//! [`Piece::Gap`] the decoder resumes at the next unit and reports which bytes it skipped. Only
+//! `stack.rs` knows which decoder follows which.
 
 pub mod coding;
 pub mod dns;
@@ -30,39 +32,44 @@ use std::net::SocketAddr;
 
 use crate::capture::pipe::Pipe;
 
-/// What a stream decoder is fed. The decoder counts offsets itself: they grow by the length of each piece.
+/// Upper bound of stream offsets, so that sums of offsets cannot overflow whatever lengths gaps
+/// claim. No real stream is 2^62 bytes long.
+const MAX_OFFSET: u64 = 1 << 62;
+
+/// One step of input for a stream decoder. The decoder counts offsets itself: an offset grows by
+/// the length of each piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
-    /// The next bytes.
+    /// The next bytes of the stream.
     Data(&'a [u8]),
-    /// So many bytes were never seen.
+    /// This many bytes are missing from the capture.
     Gap(u64),
-    /// Nothing follows.
+    /// The stream ended; no piece follows.
     End(Ending),
 }
 
 /// How a stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ending {
-    /// Its writer closed it (FIN, end of file, last chunk).
+    /// The writer closed the stream (FIN, end of file, last chunk).
     Finished,
-    /// It was torn down (RST).
+    /// The stream was aborted (RST).
     Reset,
-    /// The capture ended, or the connection was given up, while it was open.
+    /// The stream was still open when the capture ended or the connection was discarded.
     Cut,
 }
 
-/// Which way bytes of an MCP conversation flow.
+/// The direction in which bytes of an MCP conversation flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
-    /// From the host (client) to the server.
+    /// From the client (the MCP host) to the server.
     ClientToServer,
-    /// From the server to the host.
+    /// From the server to the client.
     ServerToClient,
 }
 
 impl Direction {
-    /// The other way.
+    /// The opposite direction.
     pub fn reversed(self) -> Direction {
         match self {
             Direction::ClientToServer => Direction::ServerToClient,
@@ -70,7 +77,7 @@ impl Direction {
         }
     }
 
-    /// The word of the JSON lines.
+    /// The direction as written in the JSON lines output.
     pub fn name(self) -> &'static str {
         match self {
             Direction::ClientToServer => "client-to-server",
@@ -79,20 +86,21 @@ impl Direction {
     }
 }
 
-/// One of the two ends of a connection, as sender.
+/// One of the two ends of a connection, as the sender of bytes.
 ///
-/// `First` sent the SYN; without a handshake, `First` sent the first packet that was seen (a SYN+ACK makes its receiver `First`). Which of
-/// the two is the client is decided by what they say, see `stack.rs`.
+/// `First` is the sender of the SYN. Without a handshake it is the sender of the first captured
+/// packet, or the receiver if that packet is a SYN+ACK. Which side is the client is decided from
+/// the bytes that they send, see `stack.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Side {
-    /// The end that opened the connection, as far as is known.
+    /// The end that opened the connection, as far as the capture shows.
     First,
-    /// The other.
+    /// The end that accepted the connection.
     Second,
 }
 
 impl Side {
-    /// The other end.
+    /// The opposite end.
     pub fn other(self) -> Side {
         match self {
             Side::First => Side::Second,
@@ -100,13 +108,14 @@ impl Side {
         }
     }
 
-    /// 0 or 1, to index pairs.
+    /// 0 for `First` and 1 for `Second`, to index arrays of two.
     pub fn index(self) -> usize {
         self as usize
     }
 }
 
-/// Names a connection (TCP, or the pipes of one process) within one capture, 1-based in order of appearance.
+/// The number of a connection (TCP, or the pipes of one process) in a capture. Numbers start at 1
+/// and follow the order of appearance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u32);
 
@@ -116,162 +125,166 @@ impl fmt::Display for ConnectionId {
     }
 }
 
-/// The two ends of a TCP connection, indexed by [`Side`].
+/// The addresses and ports of both ends of a TCP connection, indexed by [`Side`].
 pub type Endpoints = [SocketAddr; 2];
 
-/// Something odd that a decoder met. It states facts; `findings/` words them.
+/// An irregularity that a decoder met. It carries facts only; `findings/` puts them into words.
 ///
-/// `offset` is always an offset in the decoder's input stream.
+/// Each `offset` counts in the decoder's input stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Anomaly {
-    /// Bytes sent again with other content: the first copy is kept. TCP.
+    /// TCP: bytes were sent again with different content. The first copy counts.
     OverlapConflict {
-        /// Where in the stream the copies begin to differ.
+        /// Offset of the first byte that differs.
         offset: u64,
-        /// How many bytes differ.
+        /// Number of bytes that differ.
         length: u64,
     },
-    /// Bytes that the peer acknowledged (or that later bytes prove) and the capture does not hold. TCP.
+    /// TCP: bytes are missing from the capture although the peer acknowledged them, or later bytes
+    /// prove that they were sent.
     Lost {
-        /// Where in the stream.
+        /// Offset of the first missing byte.
         offset: u64,
-        /// How many.
+        /// Number of missing bytes.
         length: u64,
     },
     /// A line of an HTTP head ended in LF alone.
     BareLineFeed {
-        /// Of the line feed.
+        /// Offset of the line feed.
         offset: u64,
     },
-    /// A header line was continued on the next (obsolete line folding, RFC 9112 section 5.2).
+    /// A header line continues on the next line (obsolete line folding, RFC 9112 section 5.2).
     FoldedHeader {
-        /// Of the continuation.
+        /// Offset of the continuation line.
         offset: u64,
     },
-    /// The head says in two ways, or in no valid way, how long the body is (RFC 9112 section 6.3).
+    /// The length of the body is declared in contradictory or invalid ways (RFC 9112 section 6.3).
     AmbiguousFraming {
-        /// Of the head.
+        /// Offset of the head.
         offset: u64,
-        /// What contradicts what.
+        /// The contradiction in words.
         why: &'static str,
     },
-    /// Bytes where an HTTP message, chunk or head should be.
+    /// Other bytes stand where an HTTP message, chunk or head must begin.
     NotHttp {
-        /// Of the first such byte.
+        /// Offset of the first unexpected byte.
         offset: u64,
-        /// What was expected.
+        /// The syntax element that was expected.
         expected: &'static str,
     },
-    /// Bytes were passed over until the next place where decoding could resume.
+    /// Bytes were skipped up to the next place where decoding could resume.
     Skipped {
-        /// Of the first byte passed over.
+        /// Offset of the first skipped byte.
         offset: u64,
-        /// How many.
+        /// Number of skipped bytes.
         length: u64,
     },
-    /// Fields of an HTTP/2 head refer to entries of the table of its direction (HPACK) which the capture does not hold.
+    /// Fields of an HTTP/2 head refer to entries of the HPACK table that the capture
+    /// does not contain.
     UnknownFields {
-        /// Of the header block's first frame.
+        /// Offset of the first frame of the header block.
         offset: u64,
-        /// How many fields.
+        /// Number of such fields.
         count: u32,
     },
-    /// One side gave an HTTP/2 stream up and named an error.
+    /// One side aborted an HTTP/2 stream and sent an error code.
     StreamReset {
-        /// Of the RST_STREAM frame.
+        /// Offset of the RST_STREAM frame.
         offset: u64,
-        /// The stream.
+        /// Identifier of the HTTP/2 stream.
         stream: u32,
         /// The error code (RFC 9113 section 7).
         code: u32,
     },
-    /// One side ends an HTTP/2 connection and names an error.
+    /// One side is closing an HTTP/2 connection and sent an error code.
     GoingAway {
-        /// Of the GOAWAY frame.
+        /// Offset of the GOAWAY frame.
         offset: u64,
         /// The error code (RFC 9113 section 7).
         code: u32,
     },
-    /// Bytes where a WebSocket frame should be; nothing behind them is read.
+    /// Other bytes stand where a WebSocket frame must begin. Nothing after them is decoded.
     NotWebSocket {
-        /// Of the first such byte.
+        /// Offset of the first unexpected byte.
         offset: u64,
-        /// What was expected.
+        /// The syntax element that was expected.
         expected: &'static str,
     },
-    /// A response that no request on the connection asked for.
+    /// A response for which no request was seen on the connection.
     ResponseWithoutRequest {
-        /// Of its head.
+        /// Offset of the response's head.
         offset: u64,
     },
-    /// A body is not what its Content-Encoding says; it is kept as sent.
+    /// A body that cannot be decoded by its Content-Encoding. It is passed on as sent.
     BadCoding {
-        /// The coding named.
+        /// The coding from the header field.
         coding: String,
-        /// What the decoder said.
+        /// The decoder's reason.
         why: String,
     },
-    /// A Content-Encoding this program does not decode; the body is kept as sent.
+    /// A Content-Encoding that mcptap does not support. The body is passed on as sent.
     UnknownCoding {
-        /// The coding named.
+        /// The coding from the header field.
         coding: String,
     },
-    /// A named limit stopped decoding of this unit.
+    /// Decoding of this unit stopped because a limit was reached.
     LimitReached {
-        /// The member of `Limits`.
+        /// The limit's name: a member of `Limits`.
         limit: &'static str,
-        /// Where.
+        /// Offset at which decoding stopped.
         offset: u64,
     },
-    /// An IP or TCP header contradicts itself or the packet's length.
+    /// An IP or TCP header that contradicts itself or the length of the packet.
     BadHeader {
-        /// What is wrong.
+        /// The contradiction in words.
         why: &'static str,
     },
-    /// TLS records of one direction were lost; the next was found by trying record numbers.
+    /// TLS records of one direction are missing. The next record was found by
+    /// trying record numbers.
     TlsRecordsLost {
-        /// Where the first of them stood.
+        /// Offset of the first missing record.
         offset: u64,
-        /// Their bytes.
+        /// Number of missing bytes.
         length: u64,
-        /// How many.
+        /// Number of missing records.
         records: u64,
     },
-    /// TLS records do not open, though there are secrets of their session.
+    /// TLS records that cannot be decrypted although secrets of their session are available.
     TlsNotOpened {
-        /// Of the record at which that was noticed.
+        /// Offset of the record at which decryption failed.
         offset: u64,
-        /// Whether records of this direction opened before.
+        /// Whether earlier records of this direction could be decrypted.
         before: bool,
     },
-    /// TLS records are protected in a way that is not opened.
+    /// TLS records with a protection that mcptap does not support.
     TlsUnsupported {
-        /// The cipher suite and version.
+        /// The cipher suite and the version of TLS.
         what: String,
     },
-    /// IP fragments overlap with different content.
+    /// Two IP fragments overlap and differ.
     FragmentConflict,
-    /// What stands between the messages of a pipe is not LF alone. Stated once a pipe and kind.
+    /// Messages on a pipe are separated by something other than LF. Reported once for each pipe and
+    /// kind of separator.
     FramingNoise {
-        /// The pipe.
+        /// The pipe on which it was found.
         pipe: Pipe,
-        /// Of the line.
+        /// Offset of the line.
         offset: u64,
-        /// What it is.
+        /// The unexpected separator in words.
         what: &'static str,
     },
-    /// A pipe was closed inside a line.
+    /// A pipe was closed in the middle of a line.
     Unterminated {
-        /// The pipe.
+        /// The pipe that was closed.
         pipe: Pipe,
-        /// Of the line.
+        /// Offset of the line.
         offset: u64,
-        /// Bytes of it.
+        /// Length of the unfinished line in bytes.
         length: u64,
     },
-    /// A line of stderr is a JSON-RPC message.
+    /// A line of stderr that is a JSON-RPC message. It belongs on stdout.
     MessageOnStderr {
-        /// 1-based number of the line.
+        /// Number of the line, starting at 1.
         line: u64,
     },
 }

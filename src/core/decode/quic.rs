@@ -1,47 +1,49 @@
-//! QUIC, recognised by the first packets of a connection (RFC 9000; version 2: RFC 9369) and not decoded further
-//! (`docs/decisions/0029-quic-is-recognised-only.md`).
+//! QUIC. It is recognised by the first packets of a connection (RFC 9000; version 2: RFC 9369) and
+//! not decoded further (`docs/decisions/0029-quic-is-recognised-only.md`).
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-/// Servers that are remembered, so that each is reported once.
-const REPORTED: usize = 4_096;
+/// Servers that are remembered, so that each is reported once. More are not reported.
+const MAX_REPORTED: usize = 4_096;
 
-/// Watches for QUIC.
+/// Finds the servers that speak QUIC.
 #[derive(Debug, Default)]
 pub struct Quic {
     reported: BTreeSet<SocketAddr>,
 }
 
-/// The version of QUIC, 1 or 2, of a datagram that begins with an Initial packet.
+/// The version of QUIC, 1 or 2, if the datagram begins with an Initial packet.
 pub fn version(datagram: &[u8]) -> Option<u8> {
     let (first, rest) = datagram.split_first()?;
     let (version, rest) = rest.split_first_chunk()?;
-    // RFC 9000 section 17.2: the header form, the fixed bit and the type of the packet. The last four bits are protected.
+    // RFC 9000 section 17.2: header form, fixed bit and packet type. The lower four bits are
+    // encrypted.
     let version = match (first >> 4, version) {
         (0b1100, [0, 0, 0, 1]) => 1,
         // RFC 9369 sections 3.1 and 3.2.
         (0b1101, [0x6b, 0x33, 0x43, 0xcf]) => 2,
         _ => return None,
     };
-    // The ids of the destination and of the source follow. Their length "MUST NOT exceed 20 bytes".
-    id(id(rest)?).map(|_| version)
+    // The connection ids of destination and source follow. Their length "MUST NOT exceed 20 bytes".
+    after_connection_id(after_connection_id(rest)?).map(|_| version)
 }
 
-/// What stands behind a connection id.
-fn id(bytes: &[u8]) -> Option<&[u8]> {
+/// The bytes after a connection id and its length.
+fn after_connection_id(bytes: &[u8]) -> Option<&[u8]> {
     let (length, rest) = bytes.split_first()?;
     rest.get(usize::from(*length)..).filter(|_| *length <= 20)
 }
 
 impl Quic {
-    /// The client and the server of an Initial packet that was sent from `source` to `destination`, the first time that this server is seen.
+    /// Takes the addresses of an Initial packet. Returns client and server the first time that
+    /// this server appears.
     ///
-    /// Both sides send Initial packets. The server is the side with the lower port.
+    /// Both sides send Initial packets, so the side with the lower port counts as the server.
     pub fn push(&mut self, source: SocketAddr, destination: SocketAddr) -> Option<(SocketAddr, SocketAddr)> {
         let (client, server) =
             if source.port() < destination.port() { (destination, source) } else { (source, destination) };
-        let is_new = self.reported.len() < REPORTED && self.reported.insert(server);
+        let is_new = self.reported.len() < MAX_REPORTED && self.reported.insert(server);
         is_new.then_some((client, server))
     }
 }

@@ -1,19 +1,19 @@
-//! The text of a message as it was sent. Whether it is UTF-8 is found out once.
+//! The bytes of a message as they were sent. They are validated as UTF-8 only once.
 
 use std::borrow::Cow;
 use std::ops::{Deref, Range};
 
-/// Bytes that are text most often.
+/// The bytes of a message, borrowed or owned. Most are valid UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Raw<'a> {
-    /// UTF-8.
+    /// Valid UTF-8.
     Text(Cow<'a, str>),
-    /// Anything else.
+    /// Bytes that are not valid UTF-8.
     Bytes(Cow<'a, [u8]>),
 }
 
 impl Raw<'_> {
-    /// The text, where it is UTF-8.
+    /// The text; `None` if the bytes are not UTF-8.
     pub fn text(&self) -> Option<&str> {
         match self {
             Raw::Text(text) => Some(text),
@@ -21,12 +21,12 @@ impl Raw<'_> {
         }
     }
 
-    /// Part of the text, where it is UTF-8 and no character is cut.
+    /// A part of the text; `None` if the bytes are not UTF-8 or the range cuts a character.
     pub fn part(&self, range: Range<usize>) -> Option<&str> {
         self.text()?.get(range)
     }
 
-    /// The same, without a copy.
+    /// Borrows these bytes without a copy.
     pub fn borrowed(&self) -> Raw<'_> {
         match self {
             Raw::Text(text) => Raw::Text(Cow::Borrowed(text)),
@@ -34,7 +34,7 @@ impl Raw<'_> {
         }
     }
 
-    /// One that may be kept.
+    /// An owned copy, for use after the buffer of the source is gone.
     pub fn into_owned(self) -> Raw<'static> {
         match self {
             Raw::Text(text) => Raw::Text(Cow::Owned(text.into_owned())),
@@ -42,7 +42,7 @@ impl Raw<'_> {
         }
     }
 
-    /// Its bytes.
+    /// The bytes as a vector, copied if they are borrowed.
     pub fn into_bytes(self) -> Vec<u8> {
         match self {
             Raw::Text(text) => text.into_owned().into_bytes(),

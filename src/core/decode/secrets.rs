@@ -1,13 +1,18 @@
-//! Secrets that have a name: parameters and members of OAuth requests and answers (RFC 6749, 7009, 7521, 7523, 7591, 7636, 8628 and 8693; OpenID
-//! Connect), and keys that servers take in the query.
+//! Secrets that are recognised by their name: parameters and members of OAuth requests and
+//! responses, and keys that servers accept in the query of a URI.
+//!
+//! The names are those of RFC 6749, 7009, 7521, 7523, 7591, 7636, 8628 and 8693, and of OpenID
+//! Connect.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::http::MASK;
 use super::json::closing_quote;
 
-/// The parameters and members whose values are secrets.
+/// The byte that replaces every byte of a secret. Lengths and offsets stay as they were.
+pub const MASK: u8 = b'*';
+
+/// The parameters and members whose values are secrets, in lower case.
 const NAMES: &[&str] = &[
     "access_token",
     "actor_token",
@@ -33,7 +38,7 @@ fn is_named(name: &[u8]) -> bool {
     NAMES.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
-/// Where secret values stand in a body: JSON, or parameters as forms send them.
+/// The ranges of secret values in a body: JSON, or parameters of a form.
 pub fn in_body(text: &[u8]) -> Vec<Range<usize>> {
     match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
         Some(b'{' | b'[') => in_json(text),
@@ -41,12 +46,12 @@ pub fn in_body(text: &[u8]) -> Vec<Range<usize>> {
     }
 }
 
-/// Where they stand in the query and the fragment of a URI.
+/// The ranges of secret values in the query and the fragment of a URI.
 pub fn in_uri(uri: &[u8]) -> Vec<Range<usize>> {
     memchr::memchr2(b'?', b'#', uri).map(|mark| in_parameters(uri, mark + 1)).unwrap_or_default()
 }
 
-/// A URI without them.
+/// The URI with its secrets masked.
 pub fn masked_uri(uri: &str) -> Cow<'_, str> {
     let secrets = in_uri(uri.as_bytes());
     if secrets.is_empty() {
@@ -57,7 +62,7 @@ pub fn masked_uri(uri: &str) -> Cow<'_, str> {
     Cow::Owned(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// `name=value&name=value` from `start` on.
+/// The ranges of secret values in `name=value&name=value`, from `start` on.
 fn in_parameters(text: &[u8], start: usize) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut begin = start;
@@ -75,15 +80,16 @@ fn in_parameters(text: &[u8], start: usize) -> Vec<Range<usize>> {
     found
 }
 
-/// Strings that are members of these names, at any depth. A text that ends within one counts up to its end.
+/// The ranges of secret strings in JSON, at any depth. A string that the text cuts off extends
+/// to its end.
 fn in_json(text: &[u8]) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut at = 0;
     while let Some((string, behind)) = next_string(text, at) {
         at = behind;
         let is_member = |colon: &usize| text[*colon] == b':' && is_named(&text[string.clone()]);
-        if let Some(colon) = next(text, behind).filter(is_member)
-            && let Some(quote) = next(text, colon + 1).filter(|quote| text[*quote] == b'"')
+        if let Some(colon) = next_non_blank(text, behind).filter(is_member)
+            && let Some(quote) = next_non_blank(text, colon + 1).filter(|quote| text[*quote] == b'"')
             && let Some((value, behind)) = next_string(text, quote)
         {
             found.push(value);
@@ -93,12 +99,12 @@ fn in_json(text: &[u8]) -> Vec<Range<usize>> {
     found
 }
 
-/// The first byte from here on that is no blank.
-fn next(text: &[u8], from: usize) -> Option<usize> {
+/// Offset of the next byte that is not blank.
+fn next_non_blank(text: &[u8], from: usize) -> Option<usize> {
     text.get(from..)?.iter().position(|byte| !byte.is_ascii_whitespace()).map(|at| from + at)
 }
 
-/// The next string: what stands between its quotation marks, and where the text goes on.
+/// The range of the next string between its quotation marks, and the offset after the closing mark.
 fn next_string(text: &[u8], from: usize) -> Option<(Range<usize>, usize)> {
     let start = from + memchr::memchr(b'"', text.get(from..)?)? + 1;
     let quote = closing_quote(text, start).0;
@@ -118,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_posted_for_a_token_is_found() {
+    fn secrets_of_a_token_request_are_found() {
         assert_eq!(
             masked("grant_type=authorization_code&code=abc&code_verifier=xyz&client_id=me&redirect_uri=http%3A%2F%2Fx"),
             "grant_type=authorization_code&code=***&code_verifier=***&client_id=me&redirect_uri=http%3A%2F%2Fx"
@@ -143,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_uri_is_masked_behind_its_path() {
+    fn a_uri_is_masked_after_its_path() {
         assert_eq!(masked_uri("/cb?code=ab&state=1#access_token=x"), "/cb?code=**&state=1#access_token=*");
         assert_eq!(masked_uri("/token=1/code?x=token"), "/token=1/code?x=token");
         assert!(matches!(masked_uri("/mcp?session_id=1"), Cow::Borrowed(_)));

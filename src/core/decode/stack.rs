@@ -1,23 +1,25 @@
-//! What follows what: from the bytes of a connection to texts that may be JSON-RPC.
+//! Joins the decoders: from the bytes of a connection to texts that may be JSON-RPC.
 //!
 //! ```text
 //!  TCP ─── channel ─┬─ http1, http2 ─ content ─ coding ─┬─ whole body ──────► Text
 //!             ▲      │     └─ websocket ─ messages ──────┼───────────────────► Text
 //!             │      │                                   └─ sse ─ event data ─► Text
-//!             └──────┼─ tls (records that open; the others are explained)
-//!                    └─ nothing known (bytes are counted)
+//!             └──────┼─ tls (decrypted records; the handshake is described)
+//!                    └─ unrecognised (bytes are counted)
 //!  pipe ──────────────── lines ───────────────────────────────────────────────► Text
 //! ```
 //!
-//! Protocols are found by their bytes, on any port, at the start of a connection or wherever a capture begins. This is the only
-//! place that records where streams come from: each decoder gives back offsets in its input, the stack appends them to [`Provenance`].
+//! Protocols are recognised by their bytes, on any port, at the start of a connection or where the
+//! capture begins. Only the stack records the origins of streams: each decoder returns offsets in
+//! its input, and the stack appends them to [`Provenance`].
 
 mod body;
 mod channel;
+mod context;
 mod http;
 mod pipe;
 mod plaintext;
-mod suspect;
+mod secret_scan;
 mod tcp;
 #[cfg(test)]
 mod tests;
@@ -25,172 +27,119 @@ mod tls;
 mod unit;
 mod websocket;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
-use super::exchange::{Exchange, ExchangeNumber};
-use super::stream::{Stream, StreamKind};
+use self::channel::Channel;
+pub use self::context::StackOptions;
+use self::context::{Shared, Sink, StackContext};
+use self::pipe::PipeStack;
+use self::tls::TlsStack;
+pub use self::unit::{ConnectionInfo, Process, ServerSentEvent, Text, TextCarrier, Unit};
+use super::exchange::Exchange;
+use super::stream::StreamKind;
 use super::tcp::{Delivery, Facts};
-use super::tls::keylog::KeyLog;
-use super::{Anomaly, ConnectionId, Direction, Side, http1, http2};
-use crate::capture::{Limits, PacketNumber, Provenance, Span, StreamId, Time};
+use super::{ConnectionId, Direction, Side, http1, http2};
+use crate::capture::{Limits, PacketNumber, Provenance, Time};
 
-pub use pipe::Process;
-use tcp::TcpStack;
-pub use unit::{Connected, ServerSent, Text, TextCarrier, Unit};
-
-/// Connections that may wait for secrets after their end. What they hold of TLS is bounded by [`Limits::sealed_total`], and a store holds
-/// [`Limits::undecided`] bytes of packets for each.
+/// The most connections that wait for TLS secrets after their end. [`Limits::sealed_total`] bounds
+/// their TLS records. A store buffers [`Limits::undecided`] bytes of packets for each.
 pub const LINGERING: usize = 256;
 
-/// How much the stack does.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
-    /// Hash the decoded bodies of every exchange.
-    pub hash: bool,
-    /// Say what a store needs: secrets, streams and their parts.
-    pub store: bool,
-    /// Leave secret header values as they are.
-    pub keep_secrets: bool,
-}
-
-/// The stacks of all open connections.
+/// The decoders of all open connections.
 #[derive(Debug)]
 pub struct Stacks {
     shared: Shared,
-    connections: FxHashMap<ConnectionId, Connection>,
-    /// Connections that are over but for TLS records whose secrets may still come, in order of their ends.
+    connections: FxHashMap<ConnectionId, OpenConnection>,
+    /// Connections that ended while they hold TLS records whose secrets may still come, in order
+    /// of their ends.
     lingering: VecDeque<(ConnectionId, Option<Facts>)>,
 }
 
-/// What the stacks of all connections have in common.
+/// A connection with its decoders.
 #[derive(Debug)]
-struct Shared {
-    limits: Limits,
-    options: Options,
-    provenance: Provenance,
-    exchanges: u64,
-    /// Bytes of messages being collected, over all connections.
-    collected: usize,
-    /// Connections with open exchanges of which a head came since they were last shown, for a store.
-    headed: FxHashSet<ConnectionId>,
-    /// Bytes of bodies in which secrets may stand, over all connections: not of the others, or a store would be told of other limits than a printer.
-    suspected: usize,
-    /// TLS secrets.
-    keys: Arc<KeyLog>,
-    sealed: Sealed,
-    /// What may still be spent on finding the TLS sessions whose ClientHello was not captured.
-    search_left: u64,
-}
-
-/// Connections that hold TLS records, waiting for secrets or for the rest of a record.
-#[derive(Debug, Default)]
-struct Sealed {
-    holders: BTreeSet<ConnectionId>,
-    /// Bytes that they hold.
-    bytes: usize,
-}
-
-impl Sealed {
-    /// A connection holds so many bytes now.
-    fn changed(&mut self, connection: ConnectionId, before: usize, now: usize) {
-        self.bytes = self.bytes - before + now;
-        match (before, now) {
-            (0, 0) => {}
-            (_, 0) => {
-                self.holders.remove(&connection);
-            }
-            (0, _) => {
-                self.holders.insert(connection);
-            }
-            _ => {}
-        }
-    }
-}
-
-#[derive(Debug)]
-struct Connection {
+struct OpenConnection {
     id: ConnectionId,
-    connected: Connected,
+    connection: ConnectionInfo,
     stack: Stack,
 }
 
+/// The decoders of a connection: over TCP, or over the pipes of a process.
 #[derive(Debug)]
 enum Stack {
-    Tcp(Box<TcpStack>),
-    Pipe(Box<pipe::PipeStack>),
+    Tcp(Box<Channel>),
+    Pipe(Box<PipeStack>),
 }
 
-/// Where units go.
-type Sink<'s> = dyn FnMut(Unit<'_>) + 's;
-
 impl Stacks {
-    /// No connection yet.
-    pub fn new(limits: Limits, options: Options) -> Stacks {
-        let shared = Shared {
-            limits,
-            options,
-            provenance: Provenance::default(),
-            exchanges: 0,
-            collected: 0,
-            headed: FxHashSet::default(),
-            suspected: 0,
-            keys: Arc::default(),
-            sealed: Sealed::default(),
-            search_left: limits.secrets_tried,
-        };
+    /// A stack without connections.
+    pub fn new(limits: Limits, options: StackOptions) -> Stacks {
+        let shared = Shared::new(limits, options);
         Stacks { shared, connections: FxHashMap::default(), lingering: VecDeque::new() }
     }
 
-    /// A TCP connection was opened.
+    /// Adds a TCP connection.
     pub fn opened(&mut self, id: ConnectionId, facts: &Facts) {
-        let connected = Connected { endpoints: Some(facts.endpoints), protocol: "unknown", ..Connected::default() };
-        let stack = Stack::Tcp(Box::new(TcpStack::new()));
-        self.connections.insert(id, Connection { id, connected, stack });
+        let connection =
+            ConnectionInfo { endpoints: Some(facts.endpoints), protocol: "unknown", ..ConnectionInfo::default() };
+        let stack = Stack::Tcp(Box::new(Channel::new(StreamKind::Tcp)));
+        self.connections.insert(id, OpenConnection { id, connection, stack });
     }
 
-    /// The next piece of a TCP connection.
+    /// Decodes the next piece of a TCP connection.
+    ///
+    /// If too many TLS records are held over all connections, the oldest
+    /// connections discard theirs.
     pub fn delivered(&mut self, delivery: &Delivery<'_>, sink: &mut Sink<'_>) {
         if let Some(connection) = self.connections.get_mut(&delivery.connection) {
-            let Connection { id, connected, stack } = connection;
-            if let Stack::Tcp(stack) = stack {
-                stack.push(&mut Layer { id: *id, shared: &mut self.shared, connected, sink }, delivery);
+            let OpenConnection { id, connection, stack } = connection;
+            if let Stack::Tcp(channel) = stack {
+                tcp::push(channel, &mut StackContext { id: *id, shared: &mut self.shared, connection, sink }, delivery);
             }
         }
-        let mut gave_up = false;
+        let mut discarded_any = false;
         while self.shared.sealed.bytes > self.shared.limits.sealed_total
             && let Some(oldest) = self.shared.sealed.holders.first().copied()
         {
-            self.with(oldest, sink, TcpStack::give_up);
-            gave_up = true;
-            // Whatever it still holds, the next is asked.
+            self.with_tls(oldest, sink, TlsStack::give_up);
+            discarded_any = true;
+            // Even if it still holds some, the next connection is asked.
             self.shared.sealed.holders.remove(&oldest);
         }
-        if gave_up {
-            self.settle(sink);
+        if discarded_any {
+            self.end_unsealed(sink);
         }
     }
 
-    /// TLS secrets, as lines of a key log: records that waited for them are opened.
+    /// Adds TLS secrets, as lines of a key log, and decrypts the records that waited for them.
     pub fn secrets(&mut self, lines: &[u8], sink: &mut Sink<'_>) {
         if Arc::make_mut(&mut self.shared.keys).add(lines) {
             for waiting in self.shared.sealed.holders.iter().copied().collect::<Vec<_>>() {
-                self.with(waiting, sink, TcpStack::retry);
+                self.with_tls(waiting, sink, TlsStack::retry);
             }
-            self.settle(sink);
+            self.end_unsealed(sink);
         }
     }
 
-    fn with(&mut self, id: ConnectionId, sink: &mut Sink<'_>, act: impl FnOnce(&mut TcpStack, &mut Layer<'_, '_>)) {
-        if let Some(Connection { id, connected, stack: Stack::Tcp(stack) }) = self.connections.get_mut(&id) {
-            act(stack, &mut Layer { id: *id, shared: &mut self.shared, connected, sink });
+    /// Runs `action` on the TLS decoder of a connection, if it has one.
+    fn with_tls(
+        &mut self,
+        id: ConnectionId,
+        sink: &mut Sink<'_>,
+        action: impl FnOnce(&mut TlsStack, &mut StackContext<'_>),
+    ) {
+        if let Some(OpenConnection { id, connection, stack: Stack::Tcp(channel) }) = self.connections.get_mut(&id)
+            && let Some(tls) = channel.tls()
+        {
+            action(tls, &mut StackContext { id: *id, shared: &mut self.shared, connection, sink });
         }
     }
 
-    /// A chunk, or the fate, of a process's pipes. `id` names its connection; the first packet opens it.
-    pub fn piped(
+    /// Decodes a packet of a process's pipes: a chunk, the start or the exit. The first packet of
+    /// `id` opens the connection.
+    pub fn pipe_packet(
         &mut self,
         id: ConnectionId,
         process: u32,
@@ -200,25 +149,28 @@ impl Stacks {
     ) {
         let shared = &mut self.shared;
         let connection = self.connections.entry(id).or_insert_with(|| {
-            let connected = Connected {
-                process: Some(Process::new(process)),
+            let connection = ConnectionInfo {
+                process: Some(Process { id: process, start: None, exit: None }),
                 client: Some(Side::First),
                 protocol: "pipe",
-                ..Connected::default()
+                ..ConnectionInfo::default()
             };
-            let stack = Stack::Pipe(Box::new(pipe::PipeStack::new(shared)));
-            Connection { id, connected, stack }
+            let stack = Stack::Pipe(Box::new(PipeStack::new(shared)));
+            OpenConnection { id, connection, stack }
         });
-        let Connection { id, connected, stack } = connection;
+        let OpenConnection { id, connection, stack } = connection;
         if let Stack::Pipe(stack) = stack {
-            stack.push(&mut Layer { id: *id, shared, connected, sink }, content, packet);
+            stack.push(&mut StackContext { id: *id, shared, connection, sink }, content, packet);
         }
     }
 
-    /// TCP, or the process, is done with a connection. It ends at once, unless TLS records wait for secrets that may still come: a capture tool may write
-    /// them behind the packets. At most [`LINGERING`] such connections wait; beyond, the oldest end without.
+    /// Ends a connection after TCP, or the process, ended.
+    ///
+    /// It lingers if TLS records wait for secrets, because a capture tool may write those after
+    /// the packets. At most [`LINGERING`] connections do. One more ends the oldest, and its
+    /// records stay encrypted.
     pub fn closed(&mut self, id: ConnectionId, facts: Option<Facts>, sink: &mut Sink<'_>) {
-        if !self.waits(id) {
+        if !self.waits_for_secrets(id) {
             return self.end(id, facts, sink);
         }
         self.lingering.push_back((id, facts));
@@ -229,22 +181,23 @@ impl Stacks {
         }
     }
 
-    /// The capture is over: no secrets come any more.
+    /// Ends the lingering connections at the end of the capture, when no more secrets can come.
     pub fn finish(&mut self, sink: &mut Sink<'_>) {
         while let Some((id, facts)) = self.lingering.pop_front() {
             self.end(id, facts, sink);
         }
     }
 
-    /// Connections that wait for secrets after their end.
+    /// Number of ended connections that wait for TLS secrets.
     pub fn lingering(&self) -> usize {
         self.lingering.len()
     }
 
-    /// Ends the lingering connections that wait no longer. At once, so that it does not matter when there was time to look.
-    fn settle(&mut self, sink: &mut Sink<'_>) {
+    /// Ends the lingering connections that no longer wait. This happens immediately, so that the
+    /// result does not depend on the caller's timing.
+    fn end_unsealed(&mut self, sink: &mut Sink<'_>) {
         for (id, facts) in std::mem::take(&mut self.lingering) {
-            match self.waits(id) {
+            match self.waits_for_secrets(id) {
                 true => self.lingering.push_back((id, facts)),
                 false => self.end(id, facts, sink),
             }
@@ -252,105 +205,59 @@ impl Stacks {
     }
 
     /// Whether a connection holds TLS records whose secrets may still come.
-    fn waits(&self, id: ConnectionId) -> bool {
-        let stack = self.connections.get(&id).map(|connection| &connection.stack);
-        matches!(stack, Some(Stack::Tcp(stack)) if stack.waits())
+    fn waits_for_secrets(&mut self, id: ConnectionId) -> bool {
+        let Some(OpenConnection { stack: Stack::Tcp(channel), .. }) = self.connections.get_mut(&id) else {
+            return false;
+        };
+        channel.tls().is_some_and(|tls| tls.waits_for_secrets())
     }
 
-    /// Ends whatever is open on a connection, and forgets it.
+    /// Ends all that is open on a connection, and removes it.
     fn end(&mut self, id: ConnectionId, facts: Option<Facts>, sink: &mut Sink<'_>) {
-        self.shared.headed.remove(&id);
-        let Some(Connection { id, mut connected, stack }) = self.connections.remove(&id) else { return };
-        let layer = &mut Layer { id, shared: &mut self.shared, connected: &mut connected, sink };
+        self.shared.new_heads.remove(&id);
+        let Some(OpenConnection { id, mut connection, stack }) = self.connections.remove(&id) else { return };
+        let context = &mut StackContext { id, shared: &mut self.shared, connection: &mut connection, sink };
         match stack {
-            Stack::Tcp(mut stack) => stack.close(layer),
-            Stack::Pipe(mut stack) => stack.close(layer),
+            Stack::Tcp(mut channel) => {
+                channel.close(context);
+                (context.sink)(Unit::ConnectionChanged(id, context.connection));
+            }
+            Stack::Pipe(mut stack) => stack.close(context),
         }
-        sink(Unit::Closed(id, &connected, facts));
+        sink(Unit::Closed(id, &connection, facts));
     }
 
-    /// Shows the open exchanges of which a head came since this was last asked, on the connections that `shows` names.
-    pub fn headed(&mut self, shows: impl Fn(ConnectionId) -> bool, show: &mut dyn FnMut(&Exchange)) {
+    /// Calls `show` with each open exchange that got a head since the last call. Only connections
+    /// that `shows` accepts are visited.
+    pub fn show_new_heads(&mut self, shows: impl Fn(ConnectionId) -> bool, show: &mut dyn FnMut(&Exchange)) {
         let connections = &mut self.connections;
-        self.shared.headed.retain(|id| match connections.get_mut(id) {
-            Some(Connection { stack: Stack::Tcp(stack), .. }) if shows(*id) => {
-                stack.headed(show);
+        self.shared.new_heads.retain(|id| match connections.get_mut(id) {
+            Some(OpenConnection { stack: Stack::Tcp(stack), .. }) if shows(*id) => {
+                stack.show_new_heads(show);
                 false
             }
             other => other.is_some(),
         });
     }
 
-    /// The connections that are open.
-    pub fn open(&self) -> impl Iterator<Item = (ConnectionId, &Connected)> {
-        self.connections.values().map(|connection| (connection.id, &connection.connected))
+    /// The open connections.
+    pub fn open(&self) -> impl Iterator<Item = (ConnectionId, &ConnectionInfo)> {
+        self.connections.values().map(|connection| (connection.id, &connection.connection))
     }
 
-    /// Where bytes came from.
+    /// The origins of all streams.
     pub fn provenance(&self) -> &Provenance {
         &self.shared.provenance
     }
 
-    /// Retains this many of the latest parts that decoding needs no longer, for queries.
+    /// Retains the latest `most` parts that decoding no longer needs, for queries.
     pub fn retain_parts(&mut self, most: usize) {
         self.shared.provenance.retain(most);
     }
 }
 
-/// Whether bytes are what a client begins a connection with, in any of the protocols that are looked for.
-pub fn opens(bytes: &[u8]) -> bool {
+/// Whether a client begins a connection with these bytes, in any of the supported protocols.
+pub fn is_client_start(bytes: &[u8]) -> bool {
     let by_client = Some(Some(Direction::ClientToServer));
     http1::sniff(bytes) == by_client || http2::sniff(bytes) == by_client || super::tls::is_client_hello(bytes)
-}
-
-/// What a stack works with while it handles one piece.
-struct Layer<'l, 's> {
-    id: ConnectionId,
-    shared: &'l mut Shared,
-    connected: &'l mut Connected,
-    sink: &'l mut Sink<'s>,
-}
-
-impl Layer<'_, '_> {
-    /// Opens a stream of this connection.
-    fn open(&mut self, kind: StreamKind) -> StreamId {
-        let id = self.shared.provenance.open();
-        if self.shared.options.store {
-            (self.sink)(Unit::Stream(Stream { id, connection: self.id, kind }));
-        }
-        id
-    }
-
-    /// Forgets what stands before `before`, handing it to the store.
-    fn forget(&mut self, stream: StreamId, before: u64) {
-        let Layer { id, shared, sink, .. } = self;
-        let store = shared.options.store;
-        shared.provenance.forget(stream, before, |part| {
-            if store {
-                sink(Unit::Part(*id, stream, part));
-            }
-        });
-    }
-
-    /// Closes a stream, handing what is left of it to the store.
-    fn close(&mut self, stream: StreamId) {
-        let Layer { id, shared, sink, .. } = self;
-        let store = shared.options.store;
-        shared.provenance.close(stream, |part| {
-            if store {
-                sink(Unit::Part(*id, stream, part));
-            }
-        });
-    }
-
-    fn anomaly(
-        &mut self,
-        direction: Option<Direction>,
-        exchange: Option<ExchangeNumber>,
-        span: Option<Span>,
-        anomaly: Anomaly,
-    ) {
-        let packets = span.map(|span| self.shared.provenance.packets(span)).unwrap_or_default();
-        (self.sink)(Unit::Anomaly { connection: self.id, exchange, packets, span, direction, anomaly });
-    }
 }

@@ -1,35 +1,35 @@
-//! A stream as a record: what its bytes are, and which connection they belong to.
+//! The record of a stream: the kind of its bytes, and the connection that it belongs to.
 
 use super::exchange::ExchangeNumber;
 use super::{ConnectionId, Direction, Side};
 use crate::capture::StreamId;
 
-/// A stream as a record.
+/// A run of bytes in one direction, see the glossary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stream {
-    /// Its id in the capture.
+    /// The stream's id in the capture.
     pub id: StreamId,
-    /// The connection below.
+    /// The connection that the bytes travelled on.
     pub connection: ConnectionId,
-    /// What it is.
+    /// The kind of bytes in the stream.
     pub kind: StreamKind,
 }
 
-/// What a stream is.
+/// The kind of bytes in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamKind {
     /// One direction of a TCP connection.
     Tcp(Side),
-    /// What TLS carried in one direction.
+    /// One direction of the decrypted content of TLS.
     Plaintext(Side),
-    /// One pipe of a process, by file descriptor.
+    /// One pipe of a process, by its file descriptor.
     Pipe(u8),
-    /// The content of an HTTP message, transfer coding taken off.
+    /// The content of an HTTP message, after removing the transfer coding.
     Body(ExchangeNumber, Direction),
-    /// The same, content coding taken off.
+    /// The content of an HTTP message, after removing the content coding as well.
     Decoded(ExchangeNumber, Direction),
-    /// The data of the server-sent events of a response.
+    /// The data of a response's server-sent events.
     EventData(ExchangeNumber),
-    /// The messages of one direction of a WebSocket, unmasked and inflated.
+    /// The messages of one direction of a WebSocket, unmasked and decompressed.
     WebSocket(ExchangeNumber, Direction),
 }

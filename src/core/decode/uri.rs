@@ -1,6 +1,7 @@
-//! Request targets, URIs and references to them, taken apart as far as it matters where something belongs (RFC 3986, RFC 9112 section 3.2).
+//! Request targets, URIs and URI references, parsed as far as mcptap compares them (RFC 3986, RFC
+//! 9112 section 3.2).
 
-/// A host without its port: `example.org:80`, `[::1]:80`.
+/// The host without its port: `example.org` of `example.org:80`, `::1` of `[::1]:80`.
 pub fn host_name(host: &str) -> &str {
     match host.strip_prefix('[') {
         Some(bracketed) => bracketed.split(']').next().unwrap_or(bracketed),
@@ -8,12 +9,14 @@ pub fn host_name(host: &str) -> &str {
     }
 }
 
-/// Path and query of a request target or URI (RFC 9112 section 3.2): `http://host/a?b` becomes `/a?b`.
+/// The path and query of a request target or URI (RFC 9112 section 3.2): `/a?b` of
+/// `http://host/a?b`.
 pub fn origin_form(target: &str) -> &str {
     split_scheme(target).map_or(target, |(_, rest)| path(rest))
 }
 
-/// The scheme (RFC 3986 section 3.1) of a URI that names a host, and what follows; `None` for a reference without one, whatever its query holds.
+/// The scheme (RFC 3986 section 3.1) of a URI that names a host, and the rest after `://`. `None`
+/// for a reference without a scheme, even if its query contains a URI.
 pub fn split_scheme(uri: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = uri.split_once("://")?;
     let is_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
@@ -21,20 +24,20 @@ pub fn split_scheme(uri: &str) -> Option<(&str, &str)> {
     is_scheme.then_some((scheme, rest))
 }
 
-/// What follows the host.
+/// The path and query after the host; `/` if there is no path.
 fn path(rest: &str) -> &str {
     rest.find(['/', '?']).map(|at| &rest[at..]).filter(|path| path.starts_with('/')).unwrap_or("/")
 }
 
-/// The target that a URI reference means where it stands in what was answered to a request for the target `base` (RFC 3986 section 5.2):
-/// `messages?a` for `/sse` is `/messages?a`.
+/// Resolves a URI reference that was received in a response for the target `base` (RFC 3986 section
+/// 5.2): `messages?a` for `/sse` is `/messages?a`.
 pub fn resolved(base: &str, reference: &str) -> String {
     let reference = reference.split('#').next().unwrap_or_default();
     let base_path = base.split(['?', '#']).next().unwrap_or_default();
     match reference.chars().next() {
         None => base.to_owned(),
         _ if split_scheme(reference).is_some() => origin_form(reference).to_owned(),
-        // Section 4.2: a reference that begins with two slashes names a host.
+        // Section 4.2: a reference that begins with two slashes contains a host.
         Some('/') => reference.strip_prefix("//").map_or(reference, path).to_owned(),
         Some('?') => format!("{base_path}{reference}"),
         Some(_) => {
@@ -43,7 +46,7 @@ pub fn resolved(base: &str, reference: &str) -> String {
             segments.pop();
             let mut last = "";
             for segment in relative.split('/') {
-                // Section 5.2.4: "." is left out, ".." takes the segment before it along.
+                // Section 5.2.4: "." is dropped, ".." also drops the segment before it.
                 match segment {
                     "." => {}
                     ".." => {
@@ -59,14 +62,14 @@ pub fn resolved(base: &str, reference: &str) -> String {
     }
 }
 
-/// Scheme and authority of a URI, without user information.
+/// The scheme and the authority of a URI, without user information.
 pub fn authority(uri: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = split_scheme(uri)?;
     let authority = rest.split(['/', '?', '#']).next()?;
     Some((scheme, authority.rsplit('@').next()?))
 }
 
-/// The host of a URI.
+/// The host of a URI, without port.
 pub fn host(uri: &str) -> Option<&str> {
     authority(uri).map(|(_, authority)| host_name(authority))
 }

@@ -1,87 +1,59 @@
-//! WebSocket (RFC 6455): frames to messages, with permessage-deflate (RFC 7692). Both directions of one connection, from behind the upgrade on.
+//! WebSocket (RFC 6455): frames to messages, with permessage-deflate (RFC 7692).
+//!
+//! The decoder handles both directions of a connection, starting after the upgrade.
 //!
 //! ```text
 //!  frame ─► unmasked ─► joined with the fragments before ─► inflated ─► message
 //! ```
 //!
-//! Control frames may stand between fragments and are passed over. After a gap over the head of a frame, or what is no frame, nothing more is
-//! told of that direction: a frame has no mark by which it could be found again.
+//! Control frames are skipped; they may come between fragments. Frames have no mark by which they
+//! can be found again. So after a gap over the head of a frame, or an invalid head, the rest of
+//! that direction is not decoded.
 
 mod deflate;
+mod event;
 mod frame;
 mod fuzz;
 mod reader;
 
 pub use deflate::Deflate;
+pub use event::WebSocketEvent;
 pub use fuzz::fuzz_websocket;
 
-use std::ops::Range;
-
 use self::reader::Reader;
-use super::{Anomaly, Direction, Piece};
+use super::{Direction, Piece};
 use crate::capture::Limits;
 
-/// Where bytes of a message stand in the connection's stream, and whether they stand there as they are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The payload of a fragment; of a compressed message, all of its frames.
-    pub range: Range<u64>,
-    /// Bytes of the message that it holds.
-    pub length: u64,
-    /// Neither masked nor compressed.
-    pub plain: bool,
-}
-
-/// What the decoder found.
-#[derive(Debug)]
-pub enum WebSocketEvent<'a> {
-    /// A message is complete.
-    Message {
-        /// Who sent it.
-        direction: Direction,
-        /// Its bytes, unmasked and inflated.
-        bytes: &'a [u8],
-        /// Where they stand, in order.
-        places: &'a [Place],
-    },
-    /// Something odd in this direction.
-    Anomaly {
-        /// The direction.
-        direction: Direction,
-        /// What.
-        anomaly: Anomaly,
-    },
-}
-
-/// Decodes one connection.
+/// Decodes both directions of one connection.
 #[derive(Debug)]
 pub struct WebSocket {
     readers: [Reader; 2],
 }
 
 impl WebSocket {
-    /// At these offsets of the two directions; with compression where it was agreed upon.
+    /// A decoder that starts at `offsets` of the two directions. `deflate` is
+    /// the negotiated compression.
     pub fn new(limits: Limits, offsets: [u64; 2], deflate: Option<Deflate>) -> WebSocket {
         let reader = |direction: Direction| Reader::new(direction, limits, offsets[direction as usize], deflate);
         WebSocket { readers: [reader(Direction::ClientToServer), reader(Direction::ServerToClient)] }
     }
 
-    /// The next piece of one direction.
+    /// Decodes the next piece of one direction and emits the messages that it completes.
     pub fn push(&mut self, direction: Direction, piece: Piece<'_>, sink: &mut dyn FnMut(WebSocketEvent<'_>)) {
         self.readers[direction as usize].push(piece, sink);
     }
 
-    /// The lowest offset of this direction that a message may still come from.
+    /// The offset of the first byte of this direction that the decoder still needs.
     pub fn low_water(&self, direction: Direction) -> u64 {
         self.readers[direction as usize].low_water()
     }
 
-    /// Bytes of messages being collected.
-    pub fn held(&self) -> usize {
-        self.readers.iter().map(Reader::held).sum()
+    /// Bytes that are buffered for incomplete messages, in both directions.
+    pub fn buffered_bytes(&self) -> usize {
+        self.readers.iter().map(Reader::buffered_bytes).sum()
     }
 
-    /// Gives up the messages being collected.
+    /// Discards the incomplete messages.
     pub fn give_up(&mut self) {
         self.readers.iter_mut().for_each(Reader::give_up);
     }

@@ -10,7 +10,7 @@ use super::history::History;
 use super::report::Report;
 use super::seen::Facts;
 use super::{Finding, stdio};
-use crate::decode::jsonrpc::Fault;
+use crate::decode::jsonrpc::InvalidText;
 use crate::mcp::revision::Revision::V2024_11_05;
 use crate::mcp::revision::Revisions;
 use crate::mcp::tracker::Oddity;
@@ -24,7 +24,7 @@ pub(super) fn judge(oddity: &Oddity, facts: &Facts<'_>, history: &History, found
     let on_pipe = stdio::rule_of(message);
     let id = facts.id();
     match oddity {
-        Oddity::NoMessage(Fault::NotUtf8(at)) => {
+        Oddity::NoMessage(InvalidText::NotUtf8(at)) => {
             let rule = on_pipe.unwrap_or(&envelope::NOT_UTF8);
             let text = format!("no UTF-8 from byte {at} on");
             let mut report = Report::at_message(rule, message, found);
@@ -35,23 +35,26 @@ pub(super) fn judge(oddity: &Oddity, facts: &Facts<'_>, history: &History, found
             report.say(text);
         }
         // That says more.
-        Oddity::NoMessage(Fault::NotJson(..)) if on_pipe.is_some() && stdio::framing::messages_on(message) > 1 => {}
+        Oddity::NoMessage(InvalidText::NotJson(..))
+            if on_pipe.is_some() && stdio::framing::messages_on(message) > 1 => {}
         // A header before each message is one misunderstanding, however many there are.
-        Oddity::NoMessage(Fault::NotJson(..)) if on_pipe.is_some() && message.raw.starts_with(b"Content-Length:") => {
+        Oddity::NoMessage(InvalidText::NotJson(..))
+            if on_pipe.is_some() && message.raw.starts_with(b"Content-Length:") =>
+        {
             let text = "the header of LSP: in MCP a line is a message, and nothing stands before it";
             let rule = on_pipe.unwrap_or(&envelope::INVALID_JSON);
             Report::at_message(rule, message, found).say_once(rule.severity, "a Content-Length header", text);
         }
-        Oddity::NoMessage(Fault::NotJson(at, why)) => {
+        Oddity::NoMessage(InvalidText::NotJson(at, why)) => {
             say(on_pipe.unwrap_or(&envelope::INVALID_JSON), format!("no JSON at byte {at}: {why}"));
         }
-        Oddity::NoMessage(Fault::TooDeep) => {
+        Oddity::NoMessage(InvalidText::TooDeep) => {
             say(on_pipe.unwrap_or(&envelope::NOT_A_MESSAGE), "JSON nested deeper than the limit".to_owned());
         }
-        Oddity::NoMessage(Fault::NotAMessage) if batch::is_empty(message) => {
+        Oddity::NoMessage(InvalidText::NotAMessage) if batch::is_empty(message) => {
             say(&batch::EMPTY, "an empty array".to_owned());
         }
-        Oddity::NoMessage(Fault::NotAMessage) => {
+        Oddity::NoMessage(InvalidText::NotAMessage) => {
             let text = "JSON, but no request, notification or response".to_owned();
             say(on_pipe.unwrap_or(&envelope::NOT_A_MESSAGE), text);
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::capture::{Limits, Span, Time};
 use crate::decode::Direction;
-use crate::decode::jsonrpc::{self, Kind, Parsed};
+use crate::decode::jsonrpc::{self, JsonRpcText, Kind};
 use crate::mcp::facts;
 use crate::mcp::{Carrier, Message, MessageNumber, Peers, Session, SessionNumber, Transport};
 
@@ -42,7 +42,7 @@ pub fn read(text: &str) -> Vec<Message> {
 pub fn message(number: u64, time: Time, direction: Direction, raw: &str) -> Message {
     let limits = Limits::default();
     let envelope = match jsonrpc::parse(raw.as_bytes(), limits.json_depth, limits.batch) {
-        Parsed::Single(envelope) => envelope,
+        JsonRpcText::Single(envelope) => envelope,
         _ => Default::default(),
     };
     let mut message = Message {

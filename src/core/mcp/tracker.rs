@@ -19,9 +19,9 @@ use super::places::{Place, Places};
 use super::session::{Peers, Session, SessionNumber};
 use crate::capture::{Limits, Span, Time};
 use crate::decode::exchange::ExchangeNumber;
-use crate::decode::jsonrpc::{self, Envelope, Fault, Kind, Parsed};
+use crate::decode::jsonrpc::{self, Envelope, InvalidText, JsonRpcText, Kind};
 use crate::decode::raw::Raw;
-use crate::decode::stack::{Connected, Process, Text, TextCarrier};
+use crate::decode::stack::{ConnectionInfo, Process, Text, TextCarrier};
 use crate::decode::{ConnectionId, Direction};
 use home::is_midway;
 use lacks::Unbegun;
@@ -32,7 +32,7 @@ use state::State;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Oddity {
     /// The text is no message.
-    NoMessage(Fault),
+    NoMessage(InvalidText),
     /// Bytes of the line are missing, or it is over the limit.
     NotWhole,
     /// No `jsonrpc: "2.0"`.
@@ -56,7 +56,7 @@ pub enum Oddity {
 /// A text, parsed.
 #[derive(Clone, Debug)]
 pub struct Reading {
-    parsed: Parsed,
+    parsed: JsonRpcText,
     /// Whether it is, or holds, an `initialize`.
     begins_session: bool,
 }
@@ -64,7 +64,7 @@ pub struct Reading {
 impl Reading {
     /// The only message of a text that is no batch.
     fn single(&self) -> Option<&Envelope> {
-        if let Parsed::Single(envelope) = &self.parsed { Some(envelope) } else { None }
+        if let JsonRpcText::Single(envelope) = &self.parsed { Some(envelope) } else { None }
     }
 }
 
@@ -154,45 +154,45 @@ impl Tracker {
     /// Parses a text that may be JSON-RPC. `None` where its carrier and its content say that it is somebody else's.
     pub fn parse(&self, text: &Text<'_>) -> Option<Reading> {
         let parsed = match text.carrier {
-            TextCarrier::SseEvent { kind: Some("endpoint"), .. } => Parsed::Invalid(Fault::NotAMessage),
+            TextCarrier::SseEvent { kind: Some("endpoint"), .. } => JsonRpcText::Invalid(InvalidText::NotAMessage),
             TextCarrier::Line { .. } if text.raw.iter().all(u8::is_ascii_whitespace) => return None,
-            TextCarrier::Line { whole: false, .. } => Parsed::Invalid(Fault::NotAMessage),
-            _ => match jsonrpc::read(&text.raw, self.limits.json_depth, self.limits.batch) {
+            TextCarrier::Line { whole: false, .. } => JsonRpcText::Invalid(InvalidText::NotAMessage),
+            _ => match jsonrpc::parse_raw(&text.raw, self.limits.json_depth, self.limits.batch) {
                 // "an Array with at least one value" (JSON-RPC 2.0 section 6).
-                Parsed::Batch(members) if members.is_empty() => Parsed::Invalid(Fault::NotAMessage),
+                JsonRpcText::Batch(members) if members.is_empty() => JsonRpcText::Invalid(InvalidText::NotAMessage),
                 // An array of anything else is somebody else's JSON.
-                Parsed::Batch(members) if text.is_http() && members.iter().all(|(_, member)| member.is_err()) => {
+                JsonRpcText::Batch(members) if text.is_http() && members.iter().all(|(_, member)| member.is_err()) => {
                     return None;
                 }
                 parsed => parsed,
             },
         };
         let begins_session = match &parsed {
-            Parsed::Single(envelope) => is_initialize(envelope),
-            Parsed::Batch(members) => members.iter().any(|(_, member)| member.as_ref().is_ok_and(is_initialize)),
-            Parsed::Invalid(_) => false,
+            JsonRpcText::Single(envelope) => is_initialize(envelope),
+            JsonRpcText::Batch(members) => members.iter().any(|(_, member)| member.as_ref().is_ok_and(is_initialize)),
+            JsonRpcText::Invalid(_) => false,
         };
         Some(Reading { parsed, begins_session })
     }
 
     /// A text that lacks nothing, or for which nothing is waited any longer.
-    pub fn text(&mut self, mut text: Text<'_>, reading: Reading, connected: &Connected, sink: &mut Sink<'_>) {
+    pub fn text(&mut self, mut text: Text<'_>, reading: Reading, connected: &ConnectionInfo, sink: &mut Sink<'_>) {
         if let TextCarrier::SseEvent { kind: Some("endpoint"), exchange, .. } = text.carrier {
             return self.endpoint(exchange, &text, connected, sink);
         }
         let Reading { parsed, begins_session: initialize } = reading;
-        if matches!(parsed, Parsed::Invalid(_)) && !self.expects_message(&text) {
+        if matches!(parsed, JsonRpcText::Invalid(_)) && !self.expects_message(&text) {
             return;
         }
-        let single = if let Parsed::Single(envelope) = &parsed { Some(envelope) } else { None };
+        let single = if let JsonRpcText::Single(envelope) = &parsed { Some(envelope) } else { None };
         let Some(session) = self.session_of(&text, single, initialize, connected, sink) else { return };
         match parsed {
-            Parsed::Single(envelope) => {
+            JsonRpcText::Single(envelope) => {
                 let span = text.span;
                 let raw = std::mem::take(&mut text.raw).into_owned();
                 self.message(&text, session, raw, span, Ok(envelope), None, sink);
             }
-            Parsed::Batch(members) => {
+            JsonRpcText::Batch(members) => {
                 self.last_batch += 1;
                 let batch = self.last_batch;
                 for (index, (range, member)) in members.into_iter().enumerate() {
@@ -202,7 +202,7 @@ impl Tracker {
                     self.message(&text, session, raw, span, member, Some((batch, index as u32)), sink);
                 }
             }
-            Parsed::Invalid(fault) => {
+            JsonRpcText::Invalid(fault) => {
                 let span = text.span;
                 let raw = std::mem::take(&mut text.raw).into_owned();
                 self.message(&text, session, raw, span, Err(fault), None, sink);
@@ -219,7 +219,7 @@ impl Tracker {
         text: &Text<'_>,
         single: Option<&Envelope>,
         initialize: bool,
-        connected: &Connected,
+        connected: &ConnectionInfo,
         sink: &mut Sink<'_>,
     ) -> Option<SessionNumber> {
         let params = single.and_then(|envelope| text.raw.get(envelope.params.clone()?));
@@ -336,7 +336,7 @@ impl Tracker {
         number: SessionNumber,
         raw: Raw<'static>,
         span: Span,
-        envelope: Result<Envelope, Fault>,
+        envelope: Result<Envelope, InvalidText>,
         batch: Option<(u64, u32)>,
         sink: &mut Sink<'_>,
     ) {
@@ -440,7 +440,7 @@ fn is_initialize(envelope: &Envelope) -> bool {
     envelope.kind == Some(Kind::Request) && envelope.method_name.as_deref() == Some("initialize")
 }
 
-fn network_peers(place: &Place, connected: &Connected) -> Peers {
+fn network_peers(place: &Place, connected: &ConnectionInfo) -> Peers {
     let host = place.host.clone().or_else(|| connected.server_name.clone());
     Peers::Network { client: place.client, server: place.server, host }
 }

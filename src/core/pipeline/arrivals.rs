@@ -26,7 +26,7 @@ use self::holes::Holes;
 use self::order::Order;
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::jsonrpc::Kind;
-use crate::decode::stack::{Connected, Text};
+use crate::decode::stack::{ConnectionInfo, Text};
 use crate::decode::tcp::{Delivery, SegmentFact};
 use crate::decode::{ConnectionId, Direction, Endpoints};
 use crate::mcp::places::Place;
@@ -164,7 +164,7 @@ impl Arrivals {
         &mut self,
         text: Text<'t>,
         reading: Reading,
-        connected: &Connected,
+        connected: &ConnectionInfo,
         tracker: &Tracker,
         ends: &Ends<'_>,
     ) -> Option<(Text<'t>, Reading)> {
@@ -186,7 +186,7 @@ impl Arrivals {
         &self,
         text: &Text<'_>,
         reading: &Reading,
-        connected: &Connected,
+        connected: &ConnectionInfo,
         tracker: &Tracker,
         ends: &Ends<'_>,
     ) -> Verdict {

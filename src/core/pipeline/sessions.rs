@@ -14,7 +14,7 @@ use super::{Emit, Options};
 use crate::capture::pipe::{self, Content, Pipe};
 use crate::capture::{Packet, PacketNumber};
 use crate::decode::exchange::Exchange;
-use crate::decode::stack::{Connected, ServerSent, Text, Unit};
+use crate::decode::stack::{ConnectionInfo, ServerSentEvent, Text, Unit};
 use crate::decode::tcp::{Facts, Flags, SegmentFact};
 use crate::decode::{Anomaly, ConnectionId, Direction, Side, dns};
 use crate::event::{Connection, ConnectionKind, Detail, Event, Segment};
@@ -170,7 +170,7 @@ impl Sessions {
                 let finding = Finding { packets, span, text, ..Finding::of(rule) };
                 self.found(connection, finding, emit);
             }
-            Unit::Connected(id, connected) => self.connected(id, connected, emit),
+            Unit::ConnectionChanged(id, connected) => self.connected(id, connected, emit),
             Unit::Secret(connection, side, range, mask) => {
                 emit(Event::Secret { connection, side, start: range.start, end: range.end, mask });
             }
@@ -202,7 +202,7 @@ impl Sessions {
     }
 
     /// A text arrived from a connection.
-    fn arrived(&mut self, text: Text<'_>, connected: &Connected, emit: &mut Emit<'_>) {
+    fn arrived(&mut self, text: Text<'_>, connected: &ConnectionInfo, emit: &mut Emit<'_>) {
         self.tracker.advance(text.time);
         let now = self.tracker.now();
         let arrivals = &self.arrivals;
@@ -263,7 +263,7 @@ impl Sessions {
     }
 
     /// A server-sent event.
-    fn event(&mut self, sent: &ServerSent<'_>, emit: &mut Emit<'_>) {
+    fn event(&mut self, sent: &ServerSentEvent<'_>, emit: &mut Emit<'_>) {
         let session = self.tracker.session_at(sent.exchange);
         let mut found = self.checker.event(sent.exchange, sent.event, session, opened_in(&self.tracker));
         for finding in &mut found {
@@ -283,7 +283,7 @@ impl Sessions {
     }
 
     /// What runs on a connection, or who is at its ends, became known.
-    fn connected(&mut self, id: ConnectionId, connected: &Connected, emit: &mut Emit<'_>) {
+    fn connected(&mut self, id: ConnectionId, connected: &ConnectionInfo, emit: &mut Emit<'_>) {
         self.account(id, connected);
         let stores = self.stores();
         let Some(known) = self.connections.get_mut(&id) else { return };
@@ -440,7 +440,7 @@ impl Sessions {
 
     /// Tells the sessions of a connection how many of its bytes were seen and lost since they were last told. One that
     /// joins later is told of all of them, so that it does not matter when there was time to tell.
-    pub(super) fn account(&mut self, id: ConnectionId, connected: &Connected) {
+    pub(super) fn account(&mut self, id: ConnectionId, connected: &ConnectionInfo) {
         let Some(known) = self.connections.get_mut(&id) else { return };
         let [seen, lost] = [connected.seen, connected.lost]
             .map(|sides| sides.iter().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes)));
@@ -450,7 +450,7 @@ impl Sessions {
     }
 
     /// A connection is over. What TCP knows of it counts now.
-    fn closed(&mut self, id: ConnectionId, connected: &Connected, facts: Option<&Facts>, emit: &mut Emit<'_>) {
+    fn closed(&mut self, id: ConnectionId, connected: &ConnectionInfo, facts: Option<&Facts>, emit: &mut Emit<'_>) {
         self.account(id, connected);
         self.tracker.connection_over(id);
         let Some(mut known) = self.connections.remove(&id) else { return };

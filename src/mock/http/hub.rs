@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, TrySendError, at, never, select};
 use ring::rand::{SecureRandom, SystemRandom};
 
-use crate::decode::json::{is, member};
+use crate::decode::json::{member, string_equals};
 use crate::mock::era::is_modern;
 use crate::mock::handshake::METHOD_NOT_FOUND;
 use crate::mock::ledger::Ledger;
@@ -175,9 +175,9 @@ impl<'a> Hub<'a> {
             // HTTP 404 Not Found" (basic/transports, "Session Management")
             Some(_) => return Err(UNKNOWN),
             None => match text_member("method") {
-                Some(method) if is(method, "initialize") => self.new_id()?,
+                Some(method) if string_equals(method, "initialize") => self.new_id()?,
                 // How a client of both eras finds out what a server speaks.
-                Some(method) if is(method, "server/discover") => NONE.to_owned(),
+                Some(method) if string_equals(method, "server/discover") => NONE.to_owned(),
                 // 2026-07-28 knows no sessions.
                 Some(_) if is_modern(params) => NONE.to_owned(),
                 // "Servers that require a session ID SHOULD respond to requests without an Mcp-Session-Id header (other than

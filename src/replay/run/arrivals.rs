@@ -8,7 +8,7 @@ use super::{Done, Fate, HELD_BACK, Pace, Pending, Reply, Runner};
 use crate::capture::Limits;
 use crate::compare::Answer;
 use crate::decode::Direction;
-use crate::decode::jsonrpc::{self, Envelope, Kind, Parsed};
+use crate::decode::jsonrpc::{self, Envelope, JsonRpcText, Kind};
 use crate::mcp::MessageNumber;
 use crate::replay::flow::Giver;
 use crate::replay::plan::{Step, StepIndex, Told};
@@ -118,15 +118,15 @@ impl Runner<'_, '_> {
     fn hear(&mut self, text: &[u8], at: Instant) {
         let limits = Limits::default();
         match jsonrpc::parse(text, limits.json_depth, limits.batch) {
-            Parsed::Single(envelope) => self.message(text, &envelope, at),
-            Parsed::Batch(members) => {
+            JsonRpcText::Single(envelope) => self.message(text, &envelope, at),
+            JsonRpcText::Batch(members) => {
                 for (range, member) in members {
                     if let (Some(text), Ok(envelope)) = (text.get(range), member) {
                         self.message(text, &envelope, at);
                     }
                 }
             }
-            Parsed::Invalid(_) => *self.taken.unasked.entry("(no message)".to_owned()).or_default() += 1,
+            JsonRpcText::Invalid(_) => *self.taken.unasked.entry("(no message)".to_owned()).or_default() += 1,
         }
     }
 

@@ -23,7 +23,7 @@ use self::stream::Event;
 use self::task::{Task, What};
 use super::{Arrival, Failure, FailureKind, HEED, Outgoing, Transport};
 use crate::capture::Limits;
-use crate::decode::jsonrpc::{self, Kind, Parsed};
+use crate::decode::jsonrpc::{self, JsonRpcText, Kind};
 use crate::http::connect::{Connector, Options};
 use crate::http::origin::{Hops, Origin, resolve};
 use crate::http::reading::Part;
@@ -412,18 +412,18 @@ fn answers(text: &[u8], id: Option<u64>) -> bool {
         answers && envelope.id.clone().and_then(|range| text.get(range)) == Some(id.as_bytes())
     };
     match jsonrpc::parse(text, limits.json_depth, limits.batch) {
-        Parsed::Single(envelope) => is_answer(text, &envelope),
-        Parsed::Batch(members) => members.iter().any(|(range, member)| {
+        JsonRpcText::Single(envelope) => is_answer(text, &envelope),
+        JsonRpcText::Batch(members) => members.iter().any(|(range, member)| {
             member.as_ref().is_ok_and(|envelope| is_answer(text.get(range.clone()).unwrap_or_default(), envelope))
         }),
-        Parsed::Invalid(_) => false,
+        JsonRpcText::Invalid(_) => false,
     }
 }
 
 /// The error of a message that names no request.
 fn error_without_id(text: &[u8]) -> Option<&str> {
     let limits = Limits::default();
-    let Parsed::Single(envelope) = jsonrpc::parse(text, limits.json_depth, limits.batch) else { return None };
+    let JsonRpcText::Single(envelope) = jsonrpc::parse(text, limits.json_depth, limits.batch) else { return None };
     let part = |range: Option<std::ops::Range<usize>>| std::str::from_utf8(text.get(range?)?).ok();
     let names_one = part(envelope.id.clone()).is_some_and(|id| id != "null");
     part(envelope.error).filter(|_| !names_one)

@@ -10,7 +10,7 @@ use crate::capture::{Limits, PacketNumber, Span, StreamId, Time};
 use crate::decode::Direction;
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::json::{member, string};
-use crate::decode::jsonrpc::{self, Envelope, Kind, Parsed};
+use crate::decode::jsonrpc::{self, Envelope, JsonRpcText, Kind};
 use crate::findings::Severity;
 use crate::mcp::facts;
 use crate::mcp::operations::{Link, Why};
@@ -149,9 +149,9 @@ impl MessageRow {
     /// The message, with its text. The envelope is read from that again.
     pub(in crate::store) fn with_text(self, raw: Vec<u8>, findings: Vec<&'static str>, limits: &Limits) -> Message {
         let raw = raw.into();
-        let envelope = match jsonrpc::read(&raw, limits.json_depth, limits.batch) {
-            Parsed::Single(envelope) => envelope,
-            Parsed::Batch(_) | Parsed::Invalid(_) => Envelope::default(),
+        let envelope = match jsonrpc::parse_raw(&raw, limits.json_depth, limits.batch) {
+            JsonRpcText::Single(envelope) => envelope,
+            JsonRpcText::Batch(_) | JsonRpcText::Invalid(_) => Envelope::default(),
         };
         let called = self.method.as_deref() == Some("tools/call");
         Message {

@@ -9,7 +9,7 @@ use crate::capture::Damage;
 use crate::capture::pipe::Exit;
 use crate::capture::{Limits, Origin, PacketNumber, Part, Provenance, provenance};
 use crate::decode::exchange::{Exchange, ExchangeNumber, Half};
-use crate::decode::jsonrpc::{self, Parsed};
+use crate::decode::jsonrpc::{self, JsonRpcText};
 use crate::decode::tcp::{End, Facts, Options as TcpOptions, Step};
 use crate::decode::{Side, tls};
 use crate::event::{Connection, ConnectionKind, Stream, StreamKind};
@@ -44,7 +44,7 @@ prop_compose! {
         exchange: Option<u64>, redelivered: bool, link in prop::option::of((1..5_u64, 1..5_u64, one_of())),
     ) -> Message {
         let envelope = match jsonrpc::parse(&raw, Limits::default().json_depth, Limits::default().batch) {
-            Parsed::Single(envelope) => envelope,
+            JsonRpcText::Single(envelope) => envelope,
             _ => Envelope::default(),
         };
         Message {
@@ -381,7 +381,7 @@ fn a_request_learns_of_its_answer() {
     let directory = directory();
     let path = directory.path().join("captures.db");
     let envelope = |raw: &[u8]| match jsonrpc::parse(raw, 16, 1) {
-        Parsed::Single(envelope) => envelope,
+        JsonRpcText::Single(envelope) => envelope,
         other => panic!("{other:?}"),
     };
     for commit_between in [false, true] {

@@ -1,12 +1,12 @@
-//! The coding `br`: RFC 7932.
+//! The coding `br` (RFC 7932).
 
 use std::fmt;
 
 use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
 
-use super::layer::{Broken, OUTPUT, Out};
+use super::output::{CodingError, DecodedSink, OUTPUT_BYTES};
 
-/// A brotli stream.
+/// The decoder of a brotli stream.
 pub(super) struct Brotli {
     state: Box<BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>>,
     output: Box<[u8]>,
@@ -19,19 +19,19 @@ impl fmt::Debug for Brotli {
 }
 
 impl Brotli {
-    /// With windows of up to 16 MiB, as the standard has them: larger ones are no part of it.
+    /// A decoder for windows of up to 16 MiB, the largest that the standard allows.
     pub(super) fn new() -> Brotli {
         let allocator = StandardAlloc::default;
         let state = BrotliState::new_strict(allocator(), allocator(), allocator());
-        Brotli { state: Box::new(state), output: vec![0; OUTPUT].into() }
+        Brotli { state: Box::new(state), output: vec![0; OUTPUT_BYTES].into() }
     }
 
-    /// Decodes as far as the bytes go: how many were taken, and whether the stream ended with them. Fails with `None` where they are no
-    /// brotli.
+    /// Decodes `bytes`. Returns how many bytes were consumed, and whether the stream ended with
+    /// them. Fails with `None` if they are not brotli.
     ///
-    /// Of what was decoded before damage, the decompressor gives out only what it had given out when it last ran out of input. So that this is
-    /// always the same, it gets one byte after the other.
-    pub(super) fn push(&mut self, bytes: &[u8], out: Out<'_>) -> Result<(usize, bool), Option<Broken>> {
+    /// At damage, the decompressor loses all output since it last ran out of input. Feeding it one
+    /// byte at a time makes the output independent of how the body was cut.
+    pub(super) fn push(&mut self, bytes: &[u8], out: DecodedSink<'_>) -> Result<(usize, bool), Option<CodingError>> {
         for (taken, byte) in bytes.iter().enumerate() {
             let (mut left, mut read) = (1, 0);
             loop {

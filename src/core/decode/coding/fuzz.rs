@@ -4,12 +4,14 @@ use super::Coding;
 use crate::capture::Limits;
 use crate::decode::Anomaly;
 
-/// Decodes `data` as a body of each coding, whole and byte by byte: both give the same bytes and the same verdict, and
-/// no more than the limit allows.
+/// Decodes `data` with each coding, whole and byte by byte.
+///
+/// Checks that both give the same bytes and the same result, and that the output stays
+/// within the limit.
 ///
 /// # Panics
 ///
-/// Where that is not so.
+/// Panics if one of these does not hold.
 pub fn fuzz_coding(data: &[u8]) {
     let limits = Limits::default();
     for coding in ["gzip", "deflate", "br", "zstd", "deflate, gzip", "zstd, br"] {
@@ -21,14 +23,14 @@ pub fn fuzz_coding(data: &[u8]) {
     }
 }
 
-/// What was decoded of `data`, pushed in pieces of `size`, and how it ended.
+/// Decodes `data` in pieces of `size` bytes. Returns the decoded bytes and the result.
 pub(super) fn decode(coding: &str, limits: Limits, size: usize, data: &[u8]) -> (Vec<u8>, Result<(), Anomaly>) {
     let mut decoded = Vec::new();
     let Ok(Some(mut coding)) = Coding::new(coding, limits) else { return (decoded, Ok(())) };
     let mut out = |bytes: &[u8]| decoded.extend_from_slice(bytes);
     let mut result = data.chunks(size).try_for_each(|piece| coding.push(piece, &mut out));
     if result.is_ok() {
-        result = coding.finish(&mut out);
+        result = coding.finish();
     }
     (decoded, result)
 }

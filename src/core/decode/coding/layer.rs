@@ -1,4 +1,5 @@
-//! One coding: brotli, Zstandard, or the wrapping of deflate data (RFC 1950, 1951, 1952).
+//! The decoder of a single coding: brotli, Zstandard, or one of the wrappers of deflate data (RFC
+//! 1950, 1951, 1952).
 
 use std::fmt;
 
@@ -10,178 +11,160 @@ use nom::number::streaming::{le_u16, u8};
 use nom::{IResult, Parser};
 
 use super::brotli::Brotli;
+use super::output::{CodingError, DecodedSink, OUTPUT_BYTES};
 use super::zstd::Zstd;
 
-/// Output is given out in pieces of at most this size: that of the window of deflate, in which the decompressor decodes.
-pub(super) const OUTPUT: usize = 32 << 10;
+/// The longest head of a gzip member in bytes. It has 10 bytes and optionally a file name and a
+/// comment, which HTTP does not use.
+const MAX_GZIP_HEAD: usize = 4 << 10;
 
-/// The longest head of a gzip member that is waited for: 10 bytes, and a file's name and comment, which HTTP does not
-/// use.
-const LONGEST_HEAD: usize = 4 << 10;
-
-/// Why a body cannot be decoded further.
-#[derive(Debug)]
-pub(super) enum Broken {
-    /// It grows too much.
-    Ratio,
-    /// It is not what it says.
-    Data { coding: &'static str, why: String },
-}
-
-/// Takes what a layer gives out.
-pub(super) type Out<'o> = &'o mut dyn FnMut(&[u8]) -> Result<(), Broken>;
-
-/// One coding of a body.
+/// The decoder of one coding of a body.
 #[derive(Debug)]
 pub(super) struct Layer {
     coding: &'static str,
-    state: State,
+    part: CodedPart,
 }
 
+/// The part of the coded data that the decoder expects next.
 #[derive(Debug)]
-enum State {
-    /// Before a gzip member; what there is of its head.
+enum CodedPart {
+    /// The head of a gzip member, buffered until it is complete.
     GzipHead(Vec<u8>),
     GzipData(Inflate, Box<Crc>),
-    /// Behind a member's data; what there is of its trailer.
+    /// The trailer after a member's data, buffered until it is complete.
     GzipTrailer(Vec<u8>, Box<Crc>),
-    /// Behind a member.
+    /// Another gzip member, padding, or the end of the body.
     GzipEnd,
-    /// Before deflate data; what there is of the two bytes that tell which.
+    /// The first two bytes of `deflate`, which show whether it has the zlib wrapper.
     DeflateHead(Vec<u8>),
     DeflateData(Inflate),
-    DeflateEnd,
     BrotliData(Brotli),
-    BrotliEnd,
     ZstdData(Zstd),
-    /// There is no memory for a decoder.
-    Unable,
+    /// The end of the body, after the only stream of `deflate` or `br`.
+    StreamEnd,
+    /// Nothing: memory for a decoder could not be allocated.
+    NoDecoder,
 }
 
 impl Layer {
-    pub(super) fn gzip() -> Layer {
-        Layer { coding: "gzip", state: State::GzipHead(Vec::new()) }
+    /// The decoder of a coding, by its name in lower case; `None` for an unknown coding.
+    pub(super) fn new(name: &str) -> Option<Layer> {
+        let (coding, part) = match name {
+            // RFC 9110 section 8.4.1.3: "A recipient SHOULD consider "x-gzip" to be
+            // equivalent to "gzip"."
+            "gzip" | "x-gzip" => ("gzip", CodedPart::GzipHead(Vec::new())),
+            "deflate" => ("deflate", CodedPart::DeflateHead(Vec::new())),
+            "br" => ("br", CodedPart::BrotliData(Brotli::new())),
+            "zstd" => ("zstd", Zstd::new().map_or(CodedPart::NoDecoder, CodedPart::ZstdData)),
+            _ => return None,
+        };
+        Some(Layer { coding, part })
     }
 
-    pub(super) fn deflate() -> Layer {
-        Layer { coding: "deflate", state: State::DeflateHead(Vec::new()) }
-    }
-
-    pub(super) fn brotli() -> Layer {
-        Layer { coding: "br", state: State::BrotliData(Brotli::new()) }
-    }
-
-    pub(super) fn zstd() -> Layer {
-        Layer { coding: "zstd", state: Zstd::new().map_or(State::Unable, State::ZstdData) }
-    }
-
-    /// Decodes the next bytes.
-    pub(super) fn push(&mut self, mut bytes: &[u8], out: Out<'_>) -> Result<(), Broken> {
+    /// Decodes the next bytes and emits the result to `out`.
+    pub(super) fn push(&mut self, mut bytes: &[u8], out: DecodedSink<'_>) -> Result<(), CodingError> {
         while !bytes.is_empty() {
             let (taken, next) = self.step(bytes, out)?;
             bytes = &bytes[taken..];
             if let Some(next) = next {
-                self.state = next;
+                self.part = next;
             }
         }
         Ok(())
     }
 
-    /// Whether the data cannot end here.
-    pub(super) fn unfinished(&self) -> Option<Broken> {
-        match &self.state {
-            State::GzipEnd | State::DeflateEnd | State::BrotliEnd => None,
-            State::ZstdData(zstd) if zstd.is_between() => None,
-            _ => Some(self.broken("it ends inside the compressed data")),
+    /// The error for a body that ends here; `None` if it may end here.
+    pub(super) fn unfinished(&self) -> Option<CodingError> {
+        match &self.part {
+            CodedPart::GzipEnd | CodedPart::StreamEnd => None,
+            CodedPart::ZstdData(zstd) if zstd.is_between() => None,
+            _ => Some(self.bad_data("it ends inside the compressed data")),
         }
     }
 
-    fn broken(&self, why: impl Into<String>) -> Broken {
-        Broken::Data { coding: self.coding, why: why.into() }
+    fn bad_data(&self, why: impl Into<String>) -> CodingError {
+        CodingError::BadData { coding: self.coding, why: why.into() }
     }
 
-    /// Takes some of the bytes; the state behind them where it is another one.
-    fn step(&mut self, bytes: &[u8], out: Out<'_>) -> Result<(usize, Option<State>), Broken> {
+    /// Decodes some of the bytes. Returns their number, and the part that follows if a part ended.
+    fn step(&mut self, bytes: &[u8], out: DecodedSink<'_>) -> Result<(usize, Option<CodedPart>), CodingError> {
         let coding = self.coding;
-        let broken = |why: &str| Broken::Data { coding, why: why.to_owned() };
-        Ok(match &mut self.state {
-            State::GzipHead(held) => {
-                let before = held.len();
-                held.extend_from_slice(&bytes[..bytes.len().min(LONGEST_HEAD - before)]);
-                match gzip_head(held) {
+        let bad_data = |why: &str| CodingError::BadData { coding, why: why.to_owned() };
+        let or = |why: &'static str| move |failed: Option<CodingError>| failed.unwrap_or_else(|| bad_data(why));
+        Ok(match &mut self.part {
+            CodedPart::GzipHead(buffered) => {
+                let before = buffered.len();
+                buffered.extend_from_slice(&bytes[..bytes.len().min(MAX_GZIP_HEAD - before)]);
+                match gzip_head(buffered) {
                     Ok((rest, ())) => {
-                        let taken = held.len() - rest.len() - before;
-                        (taken, Some(State::GzipData(Inflate::new(false), Box::default())))
+                        let taken = buffered.len() - rest.len() - before;
+                        (taken, Some(CodedPart::GzipData(Inflate::new(false), Box::default())))
                     }
-                    Err(nom::Err::Incomplete(_)) if held.len() < LONGEST_HEAD => (bytes.len(), None),
-                    Err(_) => return Err(broken("it does not begin as gzip does")),
+                    Err(nom::Err::Incomplete(_)) if buffered.len() < MAX_GZIP_HEAD => (bytes.len(), None),
+                    Err(_) => return Err(bad_data("it does not begin as gzip does")),
                 }
             }
-            State::GzipData(inflate, crc) => {
+            CodedPart::GzipData(inflate, crc) => {
                 let (taken, ended) = inflate
                     .push(bytes, &mut |decoded| {
                         crc.update(decoded);
                         out(decoded)
                     })
-                    .map_err(|failed| failed.unwrap_or_else(|| broken("the deflate data is damaged")))?;
-                (taken, ended.then(|| State::GzipTrailer(Vec::with_capacity(8), std::mem::take(crc))))
+                    .map_err(or("the deflate data is damaged"))?;
+                (taken, ended.then(|| CodedPart::GzipTrailer(Vec::with_capacity(8), std::mem::take(crc))))
             }
-            State::GzipTrailer(held, crc) => {
-                let taken = bytes.len().min(8 - held.len());
-                held.extend_from_slice(&bytes[..taken]);
-                if held.len() < 8 {
+            CodedPart::GzipTrailer(buffered, crc) => {
+                let taken = bytes.len().min(8 - buffered.len());
+                buffered.extend_from_slice(&bytes[..taken]);
+                if buffered.len() < 8 {
                     return Ok((taken, None));
                 }
                 // RFC 1952 section 2.3.1: CRC32, then ISIZE, "modulo 2^32".
-                if *held != [crc.sum().to_le_bytes(), crc.amount().to_le_bytes()].concat() {
-                    return Err(broken("checksum or length of the content is wrong"));
+                if *buffered != [crc.sum().to_le_bytes(), crc.amount().to_le_bytes()].concat() {
+                    return Err(bad_data("checksum or length of the content is wrong"));
                 }
-                (taken, Some(State::GzipEnd))
+                (taken, Some(CodedPart::GzipEnd))
             }
-            // RFC 1952 section 2.2: "A gzip file consists of a series of "members"". Some pad the last with zeros.
-            State::GzipEnd if bytes[0] == 0 => (1, None),
-            State::GzipEnd if bytes[0] == 0x1f => (0, Some(State::GzipHead(Vec::new()))),
-            State::BrotliData(brotli) => {
-                let (taken, ended) = brotli
-                    .push(bytes, out)
-                    .map_err(|failed| failed.unwrap_or_else(|| broken("the brotli data is damaged")))?;
-                (taken, ended.then_some(State::BrotliEnd))
+            // RFC 1952 section 2.2: "A gzip file consists of a series of "members"". Some pad the
+            // last with zeros.
+            CodedPart::GzipEnd if bytes[0] == 0 => (1, None),
+            CodedPart::GzipEnd if bytes[0] == 0x1f => (0, Some(CodedPart::GzipHead(Vec::new()))),
+            CodedPart::BrotliData(brotli) => {
+                let (taken, ended) = brotli.push(bytes, out).map_err(or("the brotli data is damaged"))?;
+                (taken, ended.then_some(CodedPart::StreamEnd))
             }
             // RFC 8878 section 3: "Zstandard compressed data is made of one or more frames".
-            State::ZstdData(zstd) => {
-                zstd.push(bytes, out)
-                    .map_err(|failed| failed.unwrap_or_else(|| broken("the Zstandard data is damaged")))?;
+            CodedPart::ZstdData(zstd) => {
+                zstd.push(bytes, out).map_err(or("the Zstandard data is damaged"))?;
                 (bytes.len(), None)
             }
-            State::Unable => return Err(broken("there is no memory to decode it")),
-            State::GzipEnd | State::DeflateEnd | State::BrotliEnd => {
-                return Err(broken("bytes follow the end of the compressed data"));
+            CodedPart::NoDecoder => return Err(bad_data("there is no memory to decode it")),
+            CodedPart::GzipEnd | CodedPart::StreamEnd => {
+                return Err(bad_data("bytes follow the end of the compressed data"));
             }
-            State::DeflateHead(held) => {
-                let taken = bytes.len().min(2 - held.len());
-                held.extend_from_slice(&bytes[..taken]);
-                let [method, flags] = held[..] else { return Ok((taken, None)) };
-                // RFC 9110 section 8.4.1.2: "Some non-conformant implementations send the "deflate" compressed data
-                // without the zlib wrapper." RFC 1950 section 2.2: method 8, a window of at most 32 KiB, and the two
-                // bytes "viewed as a 16-bit unsigned integer ... is a multiple of 31".
+            CodedPart::DeflateHead(buffered) => {
+                let taken = bytes.len().min(2 - buffered.len());
+                buffered.extend_from_slice(&bytes[..taken]);
+                let [method, flags] = buffered[..] else { return Ok((taken, None)) };
+                // RFC 9110 section 8.4.1.2: some implementations "send the "deflate"
+                // compressed data without the zlib wrapper". The wrapper (RFC 1950 section
+                // 2.2) has method 8, a window of at most 32 KiB, and its two bytes are "a
+                // multiple of 31" as a 16-bit integer.
                 let wrapped = method & 0x0f == 8 && method >> 4 <= 7 && u16::from_be_bytes([method, flags]) % 31 == 0;
                 let mut inflate = Inflate::new(wrapped);
-                let (_, ended) = inflate
-                    .push(&[method, flags], out)
-                    .map_err(|failed| failed.unwrap_or_else(|| broken("it does not begin as deflate data does")))?;
-                (taken, Some(if ended { State::DeflateEnd } else { State::DeflateData(inflate) }))
+                let begun = inflate.push(&[method, flags], out);
+                let (_, ended) = begun.map_err(or("it does not begin as deflate data does"))?;
+                (taken, Some(if ended { CodedPart::StreamEnd } else { CodedPart::DeflateData(inflate) }))
             }
-            State::DeflateData(inflate) => {
-                let (taken, ended) = inflate
-                    .push(bytes, out)
-                    .map_err(|failed| failed.unwrap_or_else(|| broken("the deflate data is damaged")))?;
-                (taken, ended.then_some(State::DeflateEnd))
+            CodedPart::DeflateData(inflate) => {
+                let (taken, ended) = inflate.push(bytes, out).map_err(or("the deflate data is damaged"))?;
+                (taken, ended.then_some(CodedPart::StreamEnd))
             }
         })
     }
 }
 
-/// The head of a gzip member, RFC 1952 section 2.3.
+/// Parses the head of a gzip member (RFC 1952 section 2.3).
 fn gzip_head(input: &[u8]) -> IResult<&[u8], ()> {
     // "A compliant decompressor must give an error indication if any reserved bit is non-zero".
     let (input, (_, flags, _)) =
@@ -193,7 +176,7 @@ fn gzip_head(input: &[u8]) -> IResult<&[u8], ()> {
     map((extra, name, comment, checksum), drop).parse(input)
 }
 
-/// A stream of deflate data.
+/// The decoder of a stream of deflate data.
 struct Inflate {
     stream: Decompress,
     output: Box<[u8]>,
@@ -207,25 +190,25 @@ impl fmt::Debug for Inflate {
 
 impl Inflate {
     fn new(wrapped: bool) -> Inflate {
-        Inflate { stream: Decompress::new(wrapped), output: vec![0; OUTPUT].into() }
+        Inflate { stream: Decompress::new(wrapped), output: vec![0; OUTPUT_BYTES].into() }
     }
 
-    /// Decodes as far as the bytes go: how many were taken, and whether the data ended with them. Fails with `None`
-    /// where they are no deflate data.
-    fn push(&mut self, bytes: &[u8], out: Out<'_>) -> Result<(usize, bool), Option<Broken>> {
+    /// Decodes `bytes`. Returns how many bytes were consumed, and whether the data ended with them.
+    /// Fails with `None` if they are not deflate data.
+    fn push(&mut self, bytes: &[u8], out: DecodedSink<'_>) -> Result<(usize, bool), Option<CodingError>> {
         let mut taken = 0;
         loop {
             let (input, output) = (self.stream.total_in(), self.stream.total_out());
-            // Of what was decoded before damage, the decompressor gives out only as much as there is room for, and the
-            // rest never. It stops at the end of its window: with room up to there, nothing is left.
-            let room = OUTPUT - (output % OUTPUT as u64) as usize;
+            // At damage, the decompressor returns only as much of its output as fits, and loses the
+            // rest. It works in its window, so with room up to the window's end nothing is lost.
+            let room = OUTPUT_BYTES - (output % OUTPUT_BYTES as u64) as usize;
             let status = self.stream.decompress(&bytes[taken..], &mut self.output[..room], FlushDecompress::Sync);
             // Both differences are at most the lengths of the two slices.
             let used = (self.stream.total_in() - input) as usize;
             let given = (self.stream.total_out() - output) as usize;
             taken += used;
             if given > 0 {
-                // What comes before damage is given out, too.
+                // Bytes decoded before the damage are valid.
                 out(&self.output[..given]).map_err(Some)?;
             }
             match status.map_err(|_| None)? {

@@ -68,12 +68,12 @@ fn an_event_in_a_flushed_stream_is_seen_when_it_arrives() {
         coding.push(&sent, &mut |bytes| decoded.extend_from_slice(bytes)).unwrap();
         assert_eq!(decoded, event.as_bytes());
     }
-    assert_eq!(bad(coding.finish(&mut |_| {})), "gzip: it ends inside the compressed data", "the stream was cut");
+    assert_eq!(bad(coding.finish()), "gzip: it ends inside the compressed data", "the stream was cut");
 }
 
 #[test]
 fn an_event_in_flushed_brotli_is_seen_when_it_arrives() {
-    // What the reference encoder flushes for one event, for another, and at the end.
+    // The reference encoder's output for one event, for another one, and at the end.
     let sent = [hex("0b0580646174613a206f6e650a0a"), hex("5000805f5ae18dee4e11a24a04600b"), hex("03")];
     let mut coding = Coding::new("br", Limits::default()).unwrap().unwrap();
     for (sent, event) in sent.iter().zip(["data: one\n\n", "data: two\n\n", ""]) {
@@ -81,7 +81,7 @@ fn an_event_in_flushed_brotli_is_seen_when_it_arrives() {
         coding.push(sent, &mut |bytes| decoded.extend_from_slice(bytes)).unwrap();
         assert_eq!(decoded, event.as_bytes());
     }
-    coding.finish(&mut |_| {}).unwrap();
+    coding.finish().unwrap();
     assert_eq!(bad(coding.push(b"x", &mut |_| {})), "br: bytes follow the end of the compressed data");
     fuzz_coding(&sent.concat());
 }
@@ -98,14 +98,14 @@ fn an_event_in_flushed_zstd_is_seen_when_it_arrives() {
         coding.push(&sent, &mut |bytes| decoded.extend_from_slice(bytes)).unwrap();
         assert_eq!(decoded, event.as_bytes());
     }
-    assert_eq!(bad(coding.finish(&mut |_| {})), "zstd: it ends inside the compressed data", "the stream was cut");
+    assert_eq!(bad(coding.finish()), "zstd: it ends inside the compressed data", "the stream was cut");
     let frames = [zstd(b"one "), zstd(b"two")].concat();
     assert_eq!(decode("zstd", Limits::default(), 3, &frames), (b"one two".to_vec(), Ok(())));
 }
 
 #[test]
-fn small_bodies_that_say_much_are_stopped_however_they_are_coded() {
-    // Eight million times the letter a.
+fn small_bodies_that_decode_to_much_are_stopped_in_every_coding() {
+    // Eight million times the letter `a`.
     let brotli = hex("9bff117af825c2e2b1402037410f");
     for (name, body) in [("br", brotli), ("zstd", zstd(&vec![0; 8 << 20]))] {
         let (decoded, result) = decode(name, Limits::default(), body.len(), &body);
@@ -134,14 +134,14 @@ fn a_head_with_every_optional_part() {
 }
 
 #[test]
-fn says_gzip_and_is_not() {
+fn a_body_that_is_not_gzip_as_declared() {
     let mut coding = Coding::new("gzip", Limits::default()).unwrap().unwrap();
     let mut out = |bytes: &[u8]| panic!("{bytes:?}");
     coding.push(b"\x1f", &mut out).unwrap();
     assert_eq!(bad(coding.push(b"{\"jsonrpc\":", &mut out)), "gzip: it does not begin as gzip does");
     assert_eq!(coding.undecoded(), b"\x1f", "for the caller to keep the body as sent");
     assert_eq!(coding.push(b"more", &mut out), Ok(()), "is ignored");
-    assert_eq!(coding.finish(&mut out), Ok(()));
+    assert_eq!(coding.finish(), Ok(()));
     assert_eq!(
         bad(decode("deflate", Limits::default(), 9, b"\xff\xff\xff").1),
         "deflate: it does not begin as deflate data does"
@@ -149,7 +149,7 @@ fn says_gzip_and_is_not() {
 }
 
 #[test]
-fn damage_is_found_and_what_came_before_it_stands() {
+fn damage_is_found_and_earlier_bytes_are_emitted() {
     let mut body = gzip(b"some text");
     let end = body.len();
     body[end - 8] ^= 1;
@@ -161,14 +161,14 @@ fn damage_is_found_and_what_came_before_it_stands() {
 }
 
 #[test]
-fn what_came_before_damage_stands_beyond_a_window() {
+fn bytes_before_damage_are_emitted_beyond_a_window() {
     let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(b"a").unwrap();
     encoder.flush().unwrap();
     let first = encoder.get_ref().len();
     encoder.write_all(&[7; 40_000]).unwrap();
     encoder.flush().unwrap();
-    // Behind what was flushed comes a block of a type that there is not.
+    // A block of an undefined type follows the flushed data.
     let body = [&encoder.get_ref()[..], &[0xff]].concat();
     let mut coding = Coding::new("deflate", Limits::default()).unwrap().unwrap();
     let mut decoded = 0;
@@ -190,7 +190,7 @@ fn a_bomb_is_stopped_at_the_ratio() {
     let (decoded, result) = decode("gzip", limits, bomb.len(), &bomb);
     assert!(matches!(result, Err(Anomaly::LimitReached { limit: "inflate_ratio", .. })), "{result:?}");
     assert_eq!(decoded.len(), (1 << 20) / 10 * 10);
-    // Laid over each other, two codings pass the limit that one cannot.
+    // Two codings on top of each other exceed the limit that one cannot exceed.
     let bomb = gzip(&gzip(&vec![0; 64 << 20]));
     let (decoded, result) = decode("gzip, gzip", Limits::default(), 512, &bomb);
     assert!(matches!(result, Err(Anomaly::LimitReached { limit: "inflate_ratio", .. })), "{result:?}");
@@ -205,7 +205,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn whatever_was_encoded_is_decoded_however_it_is_cut(
+    fn encoded_bodies_are_decoded_however_they_are_cut(
         data in proptest::collection::vec(any::<u8>(), 0..3000), size in 1usize..100,
     ) {
         let both = gzip(&zlib(&data));

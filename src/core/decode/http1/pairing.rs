@@ -15,7 +15,7 @@
 
 use std::collections::VecDeque;
 
-use crate::decode::http::Index;
+use crate::decode::http::ExchangeIndex;
 
 /// What of a request decides how its response is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ struct Waiting {
 #[derive(Clone, Copy, Debug)]
 enum What {
     Request {
-        exchange: Index,
+        exchange: ExchangeIndex,
         asks: Asks,
         /// False right behind lost requests, where the client had seen nothing since: they may wait as this one does.
         follows_answers: bool,
@@ -63,7 +63,7 @@ impl Waiting {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answer {
     /// The exchange.
-    pub(super) exchange: Index,
+    pub(super) exchange: ExchangeIndex,
     /// What was asked.
     pub(super) asks: Asks,
     /// Whether the request is known.
@@ -84,9 +84,9 @@ pub(super) struct Pairing {
     /// Where the last response that answers a request ended; `None` while it goes on.
     over: Option<u64>,
     /// The exchange of an interim response whose request is not known: the final response is of the same.
-    interim: Option<Index>,
+    interim: Option<ExchangeIndex>,
     /// The exchange that ended HTTP on this connection.
-    switched: Option<Index>,
+    switched: Option<ExchangeIndex>,
 }
 
 impl Pairing {
@@ -104,14 +104,14 @@ impl Pairing {
         }
     }
 
-    fn open(&mut self) -> Index {
+    fn open(&mut self) -> ExchangeIndex {
         self.next += 1;
-        Index(self.next - 1)
+        ExchangeIndex(self.next - 1)
     }
 
     /// A request was seen, sent by a client that had seen the responses up to `seen`. Whether older ones had to be
     /// forgotten for it, for the first time since the queue was in order.
-    pub(super) fn ask(&mut self, seen: u64, asks: Asks) -> (Index, bool) {
+    pub(super) fn ask(&mut self, seen: u64, asks: Asks) -> (ExchangeIndex, bool) {
         // Where the response to the one before was not seen: if one can have been lost, it was, and the client saw
         // something more.
         let before = self.waiting.iter().rev().find(|waiting| waiting.is_request());
@@ -214,7 +214,7 @@ impl Pairing {
     }
 
     /// Which of the first `candidates` a response answers: its place in the queue.
-    fn asked(&self, candidates: usize, acknowledged: u64) -> Option<(usize, Index, Asks)> {
+    fn asked(&self, candidates: usize, acknowledged: u64) -> Option<(usize, ExchangeIndex, Asks)> {
         let request = |at: usize| match self.waiting.get(at)?.what {
             What::Request { exchange, asks, follows_answers } => {
                 (at == 0 || !self.sequential || follows_answers).then_some((at, exchange, asks))
@@ -267,13 +267,13 @@ impl Pairing {
     }
 
     /// HTTP ends on this connection.
-    pub(super) fn switch(&mut self, exchange: Index) {
+    pub(super) fn switch(&mut self, exchange: ExchangeIndex) {
         self.switched = Some(exchange);
         self.waiting.clear();
     }
 
     /// The exchange that ended HTTP on this connection.
-    pub(super) fn switched(&self) -> Option<Index> {
+    pub(super) fn switched(&self) -> Option<ExchangeIndex> {
         self.switched
     }
 }

@@ -26,7 +26,7 @@ use self::value::Value;
 use super::grammar::Fields;
 use super::pairing::Pairing;
 use crate::capture::Limits;
-use crate::decode::http::{HttpEvent, Index};
+use crate::decode::http::{ExchangeIndex, HttpEvent};
 use crate::decode::{Anomaly, Direction, Ending};
 
 /// Where offsets stop, whatever lengths of gaps add up to: no stream is that long, and sums of offsets stay in range.
@@ -78,7 +78,7 @@ enum State {
 /// The message being read.
 #[derive(Debug)]
 struct Message {
-    exchange: Index,
+    exchange: ExchangeIndex,
     /// Offset of its head.
     head: u64,
     /// No gap so far.
@@ -92,7 +92,7 @@ struct Message {
 }
 
 impl Message {
-    fn new(exchange: Index, head: u64) -> Message {
+    fn new(exchange: ExchangeIndex, head: u64) -> Message {
         Message { exchange, head, whole: true, paired: false, is_torn: false, bare_line_feed: false }
     }
 }
@@ -132,7 +132,7 @@ impl Reader {
             value: Value::default(),
             seen: 0,
             flight: (0, 0),
-            message: Message::new(Index(0), 0),
+            message: Message::new(ExchangeIndex(0), 0),
             fields: Fields::default(),
         }
     }
@@ -353,7 +353,7 @@ impl Reader {
     }
 
     /// HTTP is over in this direction. What is held is the other protocol's, or nobody's where framing was lost before.
-    fn switch<S: FnMut(HttpEvent<'_>)>(&mut self, exchange: Index, turn: &mut Turn<'_, S>) {
+    fn switch<S: FnMut(HttpEvent<'_>)>(&mut self, exchange: ExchangeIndex, turn: &mut Turn<'_, S>) {
         if let State::Lost(_) | State::Candidate(_) = self.state {
             self.skipped(self.passed_over(), self.offset, turn);
             self.held.clear();
@@ -399,7 +399,12 @@ impl Reader {
         }
     }
 
-    fn anomaly<S: FnMut(HttpEvent<'_>)>(&self, exchange: Option<Index>, anomaly: Anomaly, turn: &mut Turn<'_, S>) {
+    fn anomaly<S: FnMut(HttpEvent<'_>)>(
+        &self,
+        exchange: Option<ExchangeIndex>,
+        anomaly: Anomaly,
+        turn: &mut Turn<'_, S>,
+    ) {
         (turn.sink)(HttpEvent::Anomaly { direction: self.direction, exchange, anomaly });
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::decode::http::{Head, HttpEvent, Index};
+use crate::decode::http::{ExchangeIndex, Head, HttpEvent};
 use crate::decode::{Anomaly, Direction, Ending};
 
 /// Where events go.
@@ -51,7 +51,7 @@ struct Reset {
 /// A stream.
 #[derive(Debug)]
 pub(super) struct Stream {
-    pub(super) exchange: Index,
+    pub(super) exchange: ExchangeIndex,
     /// Whether the final head of each direction was seen.
     pub(super) headed: [bool; 2],
     ended: [bool; 2],
@@ -76,7 +76,7 @@ impl Streams {
 
     /// The connection was upgraded from HTTP/1.1. RFC 7540 section 3.2: "The HTTP/1.1 request that is sent prior to upgrade is assigned a
     /// stream identifier of 1 ... Stream 1 is implicitly "half-closed" from the client toward the server".
-    pub(super) fn upgraded(&mut self, exchange: Index) {
+    pub(super) fn upgraded(&mut self, exchange: ExchangeIndex) {
         let stream = Stream { exchange, headed: [true, false], ended: [true, false], damaged: [false; 2] };
         self.open.insert(1, stream);
         self.last = 1;
@@ -99,7 +99,7 @@ impl Streams {
             self.make_room(sink);
             self.exchanges += 1;
             let stream = Stream {
-                exchange: Index(self.exchanges - 1),
+                exchange: ExchangeIndex(self.exchanges - 1),
                 headed: [false; 2],
                 ended: [false; 2],
                 damaged: [false; 2],
@@ -110,7 +110,7 @@ impl Streams {
     }
 
     /// The exchange of a stream whose head in this direction was seen.
-    pub(super) fn exchange(&self, id: u32, direction: Direction) -> Option<Index> {
+    pub(super) fn exchange(&self, id: u32, direction: Direction) -> Option<ExchangeIndex> {
         let stream = self.open.get(&id)?;
         (stream.headed[direction as usize] && !stream.ended[direction as usize]).then_some(stream.exchange)
     }
@@ -122,7 +122,7 @@ impl Streams {
         direction: Direction,
         offset: u64,
         sink: &mut Sink<'_>,
-    ) -> Option<Index> {
+    ) -> Option<ExchangeIndex> {
         let (stream, _) = self.headed(id, direction, sink)?;
         if stream.ended[direction as usize] || std::mem::replace(&mut stream.headed[direction as usize], true) {
             return None;
@@ -133,7 +133,7 @@ impl Streams {
     }
 
     /// The exchange of a stream that is not over.
-    pub(super) fn open(&self, id: u32) -> Option<Index> {
+    pub(super) fn open(&self, id: u32) -> Option<ExchangeIndex> {
         self.open.get(&id).map(|stream| stream.exchange)
     }
 

@@ -42,13 +42,13 @@ pub(super) const OK: &[u8] = b"\x88";
 #[derive(Default)]
 pub(super) struct Told {
     lines: Vec<String>,
-    streams: std::collections::HashMap<Index, u32>,
+    streams: std::collections::HashMap<ExchangeIndex, u32>,
 }
 
 impl Told {
     pub(super) fn tell(&mut self, event: HttpEvent<'_>) {
         let streams = &mut self.streams;
-        let at = |exchange: Index, direction| {
+        let at = |exchange: ExchangeIndex, direction| {
             let arrow = if direction == CLIENT { '>' } else { '<' };
             format!("{}{arrow}", streams.get(&exchange).copied().unwrap_or_default())
         };
@@ -294,13 +294,13 @@ fn floods_meet_limits() {
 #[test]
 fn an_upgrade_makes_its_response_that_of_stream_1() {
     let mut told = Told::default();
-    let mut decoder = Http2::upgraded(Limits::default(), Index(4), [100, 50]);
+    let mut decoder = Http2::upgraded(Limits::default(), ExchangeIndex(4), [100, 50]);
     let server = [settings(), headers(WHOLE, 1, OK), data(LAST, 1, "{}")].concat();
     decoder.push(SERVER, Piece::Data(&server), &mut |event| told.tell(event));
     let client = [PREFACE, &settings(), &headers(WHOLE | LAST, 3, POST)].concat();
     decoder.push(CLIENT, Piece::Data(&client), &mut |event| told.tell(event));
     decoder.push(CLIENT, Piece::End(Ending::Finished), &mut |event| told.tell(event));
     assert_eq!(told.lines[..3], ["1< 200", "1< '{}'", "1< end"]);
-    assert_eq!(told.streams[&Index(4)], 1);
+    assert_eq!(told.streams[&ExchangeIndex(4)], 1);
     assert_eq!(told.lines[3..], ["3> POST /mcp", "3> end"]);
 }

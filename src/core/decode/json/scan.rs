@@ -1,95 +1,134 @@
-//! JSON read in place: where members, elements and strings stand. Nothing is built or copied, and nesting never grows the stack.
+//! A scanner of JSON text: it returns the positions of members, elements and strings.
 //!
-//! One [`Reader`] serves two kinds of text. A text that is read for the first time is held to the grammar of RFC 8259 on the way
-//! ([`Reader::checking`]). A text that was checked before is stepped over, which takes half the instructions ([`Reader::trusting`]):
-//! if it is no JSON after all, a step stops somewhere inside it.
+//! Nothing is built or copied, and nesting never grows the stack. One [`JsonScanner`]
+//! serves two purposes:
 //!
-//! The reader does not say why a text is no JSON: whoever wants to know asks serde_json.
+//! * [`JsonScanner::checking`] reads a text for the first time and checks the grammar of RFC 8259.
+//! * [`JsonScanner::trusting`] reads a text that was checked before. It only skips values,
+//! which takes half the instructions. If the text is not JSON after all, the scanner stops
+//! somewhere inside it.
+//!
+//! The scanner does not report what is wrong with a text. serde_json is asked for that.
 
 use std::ops::Range;
 
-use super::Index;
-use super::quotes::{closing_quote, special};
+use super::quotes::{closing_quote, quote_escape_or_control};
 
-/// Why reading ended.
+/// The reason why scanning stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// The text is no JSON from here on.
+    /// The text is not JSON.
     NotJson,
-    /// It is nested deeper than it may be; what follows was not looked at.
+    /// The text is nested deeper than allowed. The rest was not read.
     TooDeep,
 }
 
-/// What a value is, by its first byte.
+/// The type of a JSON value, recognised by its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// `{`
+pub enum JsonType {
+    /// A value that begins with `{`.
     Object,
-    /// `[`
+    /// A value that begins with `[`.
     Array,
-    /// `"`
+    /// A value that begins with `"`.
     String,
-    /// A digit or `-`.
+    /// A value that begins with a digit or `-`.
     Number,
-    /// `t` or `f`.
+    /// A value that begins with `t` or `f`.
     Boolean,
-    /// `n`
+    /// A value that begins with `n`.
     Null,
 }
 
-impl Kind {
-    /// The kind of the value that a text begins with; `None` where no value begins.
-    pub fn of(text: &str) -> Option<Kind> {
-        Reader::trusting(text, 0).kind()
+impl JsonType {
+    /// The type of the value at the start of `text`; `None` if no value begins there.
+    pub fn of(text: &str) -> Option<JsonType> {
+        JsonScanner::trusting(text, 0).kind()
     }
 
-    /// With its article.
+    /// The type in words with an article, as `an object`.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Object => "an object",
-            Kind::Array => "an array",
-            Kind::String => "a string",
-            Kind::Number => "a number",
-            Kind::Boolean => "a boolean",
-            Kind::Null => "null",
+            JsonType::Object => "an object",
+            JsonType::Array => "an array",
+            JsonType::String => "a string",
+            JsonType::Number => "a number",
+            JsonType::Boolean => "a boolean",
+            JsonType::Null => "null",
         }
     }
 }
 
-/// The name of a member with its quotes, and whether it has escapes; `None` once the object is over.
-type Name<'a> = Option<(&'a str, bool)>;
+/// The ranges of an object's members: names with quotes, and values, as offsets in
+/// the object's text.
+///
+/// At most 1,024 members are listed. What the protocol defines has few.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Index(pub(super) Vec<(Range<u32>, Range<u32>)>);
 
-/// Goes through a text, value by value. Whether it checks the text is part of its type, so that neither pays for the other.
+impl Index {
+    const MEMBERS: usize = 1_024;
+
+    /// Adds a member of the object that begins at offset `start`.
+    fn add(&mut self, start: usize, name: Range<usize>, value: Range<usize>) {
+        let place = |range: Range<usize>| {
+            Some(u32::try_from(range.start - start).ok()?..u32::try_from(range.end - start).ok()?)
+        };
+        if let (Some(name), Some(value)) = (place(name), place(value))
+            && self.0.len() < Self::MEMBERS
+        {
+            self.0.push((name, value));
+        }
+    }
+
+    /// The members of `text`, found in one pass. Empty if the text is not an object.
+    pub fn of(text: &str) -> Index {
+        let mut reader = JsonScanner::trusting(text, 0);
+        match reader.object() {
+            Ok((_, index)) if reader.end().is_ok() => index,
+            _ => Index::default(),
+        }
+    }
+}
+
+/// The name of a member with its quotes, and whether it has escapes; `None` at the end
+/// of the object.
+type MemberName<'a> = Option<(&'a str, bool)>;
+
+/// Reads a text value by value. `CHECKED` is part of the type, so each kind of scanner is compiled
+/// without the code of the other.
 #[derive(Debug)]
-pub struct Reader<'a, const CHECKED: bool> {
+pub struct JsonScanner<'a, const CHECKED: bool> {
     text: &'a str,
-    /// The next byte to look at.
+    /// Offset of the next byte.
     pub at: usize,
-    /// Objects and arrays that were entered and are not over.
+    /// Number of objects and arrays that were entered and have not ended.
     depth: usize,
-    /// Nesting that is followed.
-    most: usize,
-    /// Closing brackets of what is open inside a value that is being checked. It is kept from value to value for its memory.
+    /// The deepest nesting that is allowed.
+    max_depth: usize,
+    /// Closing brackets of the open objects and arrays inside the value that is being checked.
+    /// Reused from value to value.
     open: Vec<u8>,
 }
 
-impl<'a> Reader<'a, true> {
-    /// At the first value of a text that is read for the first time. Arrays and objects may be nested `most` levels deep.
-    pub fn checking(text: &'a str, most: usize) -> Self {
-        let mut reader = Reader { text, at: 0, depth: 0, most, open: Vec::new() };
+impl<'a> JsonScanner<'a, true> {
+    /// A scanner at the first value of a text that was not checked before. Arrays and objects may
+    /// be nested `max_depth` levels deep.
+    pub fn checking(text: &'a str, max_depth: usize) -> Self {
+        let mut reader = JsonScanner { text, at: 0, depth: 0, max_depth, open: Vec::new() };
         reader.blanks();
         reader
     }
 }
 
-impl<'a> Reader<'a, false> {
-    /// At the byte `at` of a text that was checked before.
+impl<'a> JsonScanner<'a, false> {
+    /// A scanner at offset `at` of a text that was checked before.
     pub fn trusting(text: &'a str, at: usize) -> Self {
-        Reader { text, at, depth: 0, most: usize::MAX, open: Vec::new() }
+        JsonScanner { text, at, depth: 0, max_depth: usize::MAX, open: Vec::new() }
     }
 }
 
-impl<'a, const CHECKED: bool> Reader<'a, CHECKED> {
+impl<'a, const CHECKED: bool> JsonScanner<'a, CHECKED> {
     fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
@@ -102,35 +141,36 @@ impl<'a, const CHECKED: bool> Reader<'a, CHECKED> {
         Ok(())
     }
 
-    /// Passes over blanks (RFC 8259 section 2).
+    /// Skips blanks (RFC 8259 section 2).
     pub fn blanks(&mut self) {
         while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
             self.at += 1;
         }
     }
 
-    /// The kind of the value that comes next; `None` where none begins.
-    pub fn kind(&self) -> Option<Kind> {
+    /// The type of the next value; `None` if no value begins here.
+    pub fn kind(&self) -> Option<JsonType> {
         match self.peek()? {
-            b'{' => Some(Kind::Object),
-            b'[' => Some(Kind::Array),
-            b'"' => Some(Kind::String),
-            b'-' | b'0'..=b'9' => Some(Kind::Number),
-            b't' | b'f' => Some(Kind::Boolean),
-            b'n' => Some(Kind::Null),
+            b'{' => Some(JsonType::Object),
+            b'[' => Some(JsonType::Array),
+            b'"' => Some(JsonType::String),
+            b'-' | b'0'..=b'9' => Some(JsonType::Number),
+            b't' | b'f' => Some(JsonType::Boolean),
+            b'n' => Some(JsonType::Null),
             _ => None,
         }
     }
 
-    /// Enters what `bracket` opens: an object, whose members follow, or an array, whose elements do.
+    /// Enters an object (`{`) or an array (`[`). Its members or elements follow.
     pub fn enter(&mut self, bracket: u8) -> Result<(), Stop> {
         self.expect(bracket)?;
         self.depth += 1;
-        if self.depth > self.most { Err(Stop::TooDeep) } else { Ok(()) }
+        if self.depth > self.max_depth { Err(Stop::TooDeep) } else { Ok(()) }
     }
 
-    /// The name of the next member of the object that was entered last. Its value follows. Behind the last one the object is left.
-    pub fn name(&mut self) -> Result<Name<'a>, Stop> {
+    /// The name of the next member of the innermost object. Its value follows. `None` at the end,
+    /// where the object is left.
+    pub fn name(&mut self) -> Result<MemberName<'a>, Stop> {
         if !self.next(b'}')? {
             return Ok(None);
         }
@@ -141,7 +181,8 @@ impl<'a, const CHECKED: bool> Reader<'a, CHECKED> {
         Ok(Some((name, escaped)))
     }
 
-    /// Whether the array that was entered last has another element. It follows. Behind the last one the array is left.
+    /// Whether the innermost array has another element, which follows. At the end the
+    /// array is left.
     pub fn element(&mut self) -> Result<bool, Stop> {
         self.next(b']')
     }
@@ -174,19 +215,19 @@ impl<'a, const CHECKED: bool> Reader<'a, CHECKED> {
         Ok(())
     }
 
-    /// An object: where it stands, and where its members do.
+    /// Reads an object. Returns its range and the ranges of its members.
     pub fn object(&mut self) -> Result<(Range<usize>, Index), Stop> {
         let (start, mut index) = (self.at, Index::default());
         self.enter(b'{')?;
         while let Some((name, _)) = self.name()? {
             let end = name.as_ptr() as usize - self.text.as_ptr() as usize + name.len();
             let value = self.value()?;
-            index.note(start, end - name.len()..end, value);
+            index.add(start, end - name.len()..end, value);
         }
         Ok((start..self.at, index))
     }
 
-    /// A whole value: where it stands.
+    /// Reads a whole value and returns its range.
     pub fn value(&mut self) -> Result<Range<usize>, Stop> {
         let start = self.at;
         if CHECKED {
@@ -197,13 +238,13 @@ impl<'a, const CHECKED: bool> Reader<'a, CHECKED> {
         Ok(start..self.at)
     }
 
-    /// The end of the text: only blanks may follow.
+    /// Checks that only blanks follow.
     pub fn end(&mut self) -> Result<(), Stop> {
         self.blanks();
         if self.at == self.text.len() { Ok(()) } else { Err(Stop::NotJson) }
     }
 
-    /// Passes over a value by counting brackets outside of strings.
+    /// Skips a value by counting the brackets outside of strings.
     fn trusted_value(&mut self) -> Result<(), Stop> {
         let bytes = self.text.as_bytes();
         match bytes.get(self.at) {
@@ -237,11 +278,12 @@ impl<'a, const CHECKED: bool> Reader<'a, CHECKED> {
         }
     }
 
+    /// Checks a value of any nesting without recursion.
     fn checked_value(&mut self) -> Result<(), Stop> {
         self.open.clear();
         loop {
             self.begin()?;
-            // Behind a value come the ends of what it is in, and then the next.
+            // After a value, enclosing objects and arrays may end; then the next value follows.
             loop {
                 let Some(closing) = self.open.last().copied() else { return Ok(()) };
                 self.blanks();
@@ -265,7 +307,8 @@ impl<'a, const CHECKED: bool> Reader<'a, CHECKED> {
         }
     }
 
-    /// The start of a value, up to the end of the first that has none inside it.
+    /// Reads the start of a value: opening brackets, up to the end of the first value that
+    /// contains no other.
     fn begin(&mut self) -> Result<(), Stop> {
         loop {
             let closing = match self.peek() {
@@ -278,7 +321,7 @@ impl<'a, const CHECKED: bool> Reader<'a, CHECKED> {
                 Some(b'[') => b']',
                 _ => return Err(Stop::NotJson),
             };
-            if self.depth + self.open.len() >= self.most {
+            if self.depth + self.open.len() >= self.max_depth {
                 return Err(Stop::TooDeep);
             }
             self.at += 1;
@@ -304,7 +347,7 @@ impl<'a, const CHECKED: bool> Reader<'a, CHECKED> {
         Ok(())
     }
 
-    /// `[ minus ] int [ frac ] [ exp ]` (RFC 8259 section 6).
+    /// The grammar of numbers: `[ minus ] int [ frac ] [ exp ]` (RFC 8259 section 6).
     fn number(&mut self) -> Result<(), Stop> {
         self.at += usize::from(self.peek() == Some(b'-'));
         match self.peek() {
@@ -331,7 +374,7 @@ impl<'a, const CHECKED: bool> Reader<'a, CHECKED> {
         if self.at > start { Ok(()) } else { Err(Stop::NotJson) }
     }
 
-    /// Passes over a string; whether it has escapes.
+    /// Reads a string. Returns whether it has escapes.
     pub fn string(&mut self) -> Result<bool, Stop> {
         self.expect(b'"')?;
         let bytes = self.text.as_bytes();
@@ -342,7 +385,7 @@ impl<'a, const CHECKED: bool> Reader<'a, CHECKED> {
         }
         let mut escaped = false;
         loop {
-            self.at = special(bytes, self.at).ok_or(Stop::NotJson)?;
+            self.at = quote_escape_or_control(bytes, self.at).ok_or(Stop::NotJson)?;
             match bytes[self.at] {
                 b'"' => {
                     self.at += 1;
@@ -356,7 +399,8 @@ impl<'a, const CHECKED: bool> Reader<'a, CHECKED> {
                         _ => return Err(Stop::NotJson),
                     };
                 }
-                // "All Unicode characters may be placed within the quotation marks, except for […] the control characters" (section 7).
+                // Section 7: "All Unicode characters may be placed within the quotation marks,
+                // except for [...] the control characters".
                 _ => return Err(Stop::NotJson),
             }
         }
@@ -367,18 +411,18 @@ fn is_hexadecimal(digits: Option<&[u8]>) -> bool {
     digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// How far into brackets and strings a text has come that arrives in pieces.
+/// The nesting of a JSON text that arrives in pieces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Nesting {
-    /// Objects and arrays that are open.
+    /// Number of objects and arrays that are open.
     pub depth: u32,
-    /// A string is.
+    /// Whether the last byte is inside a string.
     pub in_string: bool,
     is_escaped: bool,
 }
 
 impl Nesting {
-    /// After one more byte.
+    /// Updates the state for one more byte.
     pub fn step(&mut self, byte: u8) {
         match byte {
             _ if self.is_escaped => self.is_escaped = false,

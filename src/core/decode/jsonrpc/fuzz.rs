@@ -1,22 +1,26 @@
-//! The body of the fuzz target.
+//! The body of the fuzz target for JSON-RPC.
 
-use super::{Envelope, Fault, Parsed, parse};
+use super::{Envelope, InvalidText, JsonRpcText, parse};
 use crate::capture::Limits;
 
-/// Reads any bytes and holds the laws: serde_json's own reader agrees on what is JSON; every range lies in the text and
-/// holds one JSON value; blanks around the text move the ranges and change nothing else; a batch's members read the same
-/// alone; no limit is passed.
+/// Parses any bytes and checks these laws:
+///
+/// * serde_json agrees on what is JSON.
+/// * Every range is inside the text and contains one JSON value.
+/// * Blanks around the text shift the ranges and change nothing else.
+/// * A member of a batch parses as it does alone.
+/// * No limit is exceeded.
 ///
 /// # Panics
 ///
-/// Where a law is broken.
+/// Panics if a law is broken.
 pub fn fuzz_jsonrpc(data: &[u8]) {
     let Limits { json_depth, .. } = Limits::default();
     const BATCH: usize = 8;
     let parsed = parse(data, json_depth, BATCH);
     match &parsed {
-        Parsed::Single(envelope) => check_envelope(data, envelope),
-        Parsed::Batch(members) => {
+        JsonRpcText::Single(envelope) => check_envelope(data, envelope),
+        JsonRpcText::Batch(members) => {
             assert!(members.len() <= BATCH + 1, "the batch is bounded");
             let mut end = 0;
             for (index, (range, member)) in members.iter().enumerate() {
@@ -24,24 +28,24 @@ pub fn fuzz_jsonrpc(data: &[u8]) {
                 end = range.end;
                 let text = &data[range.clone()];
                 match (member, parse(text, json_depth, BATCH)) {
-                    (Ok(envelope), Parsed::Single(alone)) => {
+                    (Ok(envelope), JsonRpcText::Single(alone)) => {
                         assert_eq!(envelope, &alone);
                         check_envelope(text, envelope);
                     }
-                    (Err(fault), Parsed::Invalid(alone)) if index < BATCH => assert_eq!(fault, &alone),
-                    (Err(Fault::NotAMessage), _) => {}
+                    (Err(fault), JsonRpcText::Invalid(alone)) if index < BATCH => assert_eq!(fault, &alone),
+                    (Err(InvalidText::NotAMessage), _) => {}
                     (member, alone) => panic!("{member:?} in its batch, {alone:?} alone"),
                 }
             }
         }
-        Parsed::Invalid(Fault::NotUtf8(offset)) => {
+        JsonRpcText::Invalid(InvalidText::NotUtf8(offset)) => {
             assert!(std::str::from_utf8(&data[..*offset]).is_ok() && std::str::from_utf8(data).is_err());
         }
-        Parsed::Invalid(Fault::NotJson(offset, _)) => {
+        JsonRpcText::Invalid(InvalidText::NotJson(offset, _)) => {
             assert!(*offset <= data.len());
             assert!(serde_json::from_slice::<serde_json::Value>(data).is_err());
         }
-        Parsed::Invalid(Fault::TooDeep | Fault::NotAMessage) => {}
+        JsonRpcText::Invalid(InvalidText::TooDeep | InvalidText::NotAMessage) => {}
     }
     let mut spaced = b"\r\n\t ".to_vec();
     let blanks = spaced.len();
@@ -52,7 +56,7 @@ pub fn fuzz_jsonrpc(data: &[u8]) {
     }
 }
 
-/// Every range holds one JSON value, and the method is the string it stands for.
+/// Checks that every range contains one JSON value, and that `method_name` is the unescaped method.
 fn check_envelope(text: &[u8], envelope: &Envelope) {
     assert!(envelope.kind.is_some());
     let Envelope { jsonrpc, id, method, params, result, error, .. } = envelope;
@@ -69,25 +73,27 @@ fn check_envelope(text: &[u8], envelope: &Envelope) {
     }
 }
 
-/// The same with `blanks` taken off every offset. The place of a fault in the JSON is dropped: where the text just ends, it is
-/// behind the blanks at the end.
-fn without_offsets(parsed: Parsed, blanks: usize) -> Parsed {
+/// Subtracts `blanks` from every offset. The offset of a JSON error is dropped: for a text that
+/// ends too early it is after the blanks at the end.
+fn without_offsets(parsed: JsonRpcText, blanks: usize) -> JsonRpcText {
     match parsed {
-        Parsed::Single(mut envelope) => {
+        JsonRpcText::Single(mut envelope) => {
             let Envelope { jsonrpc, id, method, params, result, error, .. } = &mut envelope;
             for range in [jsonrpc, id, method, params, result, error].into_iter().flatten() {
                 *range = range.start - blanks..range.end - blanks;
             }
-            Parsed::Single(envelope)
+            JsonRpcText::Single(envelope)
         }
-        Parsed::Batch(mut members) => {
+        JsonRpcText::Batch(mut members) => {
             for (range, _) in &mut members {
                 *range = range.start - blanks..range.end - blanks;
             }
-            Parsed::Batch(members)
+            JsonRpcText::Batch(members)
         }
-        Parsed::Invalid(Fault::NotJson(..)) => Parsed::Invalid(Fault::NotJson(0, String::new())),
-        Parsed::Invalid(Fault::NotUtf8(offset)) => Parsed::Invalid(Fault::NotUtf8(offset - blanks)),
-        fault @ Parsed::Invalid(_) => fault,
+        JsonRpcText::Invalid(InvalidText::NotJson(..)) => JsonRpcText::Invalid(InvalidText::NotJson(0, String::new())),
+        JsonRpcText::Invalid(InvalidText::NotUtf8(offset)) => {
+            JsonRpcText::Invalid(InvalidText::NotUtf8(offset - blanks))
+        }
+        fault @ JsonRpcText::Invalid(_) => fault,
     }
 }

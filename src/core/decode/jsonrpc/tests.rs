@@ -5,13 +5,13 @@ use super::*;
 
 const DEPTH: usize = 64;
 
-fn read(text: &str) -> Parsed {
+fn read(text: &str) -> JsonRpcText {
     parse(text.as_bytes(), DEPTH, 16)
 }
 
 fn envelope(text: &str) -> Envelope {
     match read(text) {
-        Parsed::Single(envelope) => envelope,
+        JsonRpcText::Single(envelope) => envelope,
         other => panic!("{text}: {other:?}"),
     }
 }
@@ -23,7 +23,7 @@ fn is(text: &str, kind: Kind) {
 
 #[track_caller]
 fn is_no_message(text: &str) {
-    assert_eq!(read(text), Parsed::Invalid(Fault::NotAMessage), "{text}");
+    assert_eq!(read(text), JsonRpcText::Invalid(InvalidText::NotAMessage), "{text}");
 }
 
 #[test]
@@ -100,38 +100,38 @@ fn of_duplicates_the_last_counts() {
 #[test]
 fn a_batch_reads_member_by_member() {
     let text = "\u{feff}[ {\"method\":\"a\"}, 5 , [{\"method\":\"a\"}],{\"id\":1,\"result\":{}} ]";
-    let Parsed::Batch(members) = read(text) else { panic!() };
+    let JsonRpcText::Batch(members) = read(text) else { panic!() };
     let read = members.iter().map(|(range, member)| (&text[range.clone()], member.as_ref().map(|e| e.kind)));
     assert_eq!(
         read.collect::<Vec<_>>(),
         [
             (r#"{"method":"a"}"#, Ok(Some(Kind::Notification))),
-            ("5", Err(&Fault::NotAMessage)),
-            (r#"[{"method":"a"}]"#, Err(&Fault::NotAMessage)),
+            ("5", Err(&InvalidText::NotAMessage)),
+            (r#"[{"method":"a"}]"#, Err(&InvalidText::NotAMessage)),
             (r#"{"id":1,"result":{}}"#, Ok(Some(Kind::Response))),
         ]
     );
     let (range, Ok(last)) = &members[3] else { panic!() };
     assert_eq!(&text[range.clone()][last.id.clone().unwrap()], "1", "ranges count from the member");
-    assert_eq!(super::tests::read(" [ ] "), Parsed::Batch(vec![]));
+    assert_eq!(super::tests::read(" [ ] "), JsonRpcText::Batch(vec![]));
 }
 
 #[test]
 fn a_batch_over_the_limit_ends_in_the_rest() {
     let text = r#"[{"method":"a"},{"method":"b"}, {"method":"c"} ,4]"#;
-    let Parsed::Batch(members) = parse(text.as_bytes(), DEPTH, 2) else { panic!() };
+    let JsonRpcText::Batch(members) = parse(text.as_bytes(), DEPTH, 2) else { panic!() };
     assert_eq!(members.len(), 3);
-    assert_eq!((&text[members[2].0.clone()], &members[2].1), (r#"{"method":"c"} ,4"#, &Err(Fault::NotAMessage)));
+    assert_eq!((&text[members[2].0.clone()], &members[2].1), (r#"{"method":"c"} ,4"#, &Err(InvalidText::NotAMessage)));
 }
 
 #[test]
-fn faults_name_their_place() {
+fn errors_have_their_offset() {
     let fault = |text: &[u8]| match parse(text, DEPTH, 16) {
-        Parsed::Invalid(fault) => fault,
+        JsonRpcText::Invalid(fault) => fault,
         other => panic!("{other:?}"),
     };
-    let not_json = |offset, why: &str| Fault::NotJson(offset, why.to_owned());
-    assert_eq!(fault(b"{\"id\":\xff}"), Fault::NotUtf8(6));
+    let not_json = |offset, why: &str| InvalidText::NotJson(offset, why.to_owned());
+    assert_eq!(fault(b"{\"id\":\xff}"), InvalidText::NotUtf8(6));
     assert_eq!(fault(b"{\"id\":1}\n x"), not_json(10, "trailing characters"));
     assert_eq!(fault("\u{feff}{\"id\":1}]".as_bytes()), not_json(11, "trailing characters"));
     assert_eq!(fault(b"{\"id\":\n\n 01}"), not_json(10, "invalid number"));
@@ -148,13 +148,13 @@ fn nesting_is_bounded_and_never_grows_the_stack() {
         format!(r#"{{"id":"[[{{","method":"\"[","params":{}{}}}"#, "[".repeat(levels), "]".repeat(levels))
     };
     is(&nested(DEPTH - 1), Kind::Request);
-    assert_eq!(read(&nested(DEPTH)), Parsed::Invalid(Fault::TooDeep));
-    assert_eq!(read(&nested(1_000_000)), Parsed::Invalid(Fault::TooDeep));
+    assert_eq!(read(&nested(DEPTH)), JsonRpcText::Invalid(InvalidText::TooDeep));
+    assert_eq!(read(&nested(1_000_000)), JsonRpcText::Invalid(InvalidText::TooDeep));
     is(&format!(r#"{{"method":"{}","params":[{}0]}}"#, "[".repeat(999), "[],".repeat(999)), Kind::Notification);
-    let Parsed::Batch(members) = read(&format!("[{},{}]", nested(DEPTH), nested(DEPTH - 1))) else { panic!() };
-    assert_eq!(members[0].1, Err(Fault::TooDeep));
+    let JsonRpcText::Batch(members) = read(&format!("[{},{}]", nested(DEPTH), nested(DEPTH - 1))) else { panic!() };
+    assert_eq!(members[0].1, Err(InvalidText::TooDeep));
     assert!(members[1].1.is_ok());
-    assert!(matches!(read(&"[".repeat(1_000_000)), Parsed::Invalid(Fault::NotJson(1_000_000, _))));
+    assert!(matches!(read(&"[".repeat(1_000_000)), JsonRpcText::Invalid(InvalidText::NotJson(1_000_000, _))));
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// An object with some of the members of a message and others, each at most once.
+/// A random object with some members of a message and others, each at most once.
 fn any_object() -> impl Strategy<Value = Value> {
     let name = prop_oneof![
         4 => prop::sample::select(vec!["jsonrpc", "id", "method", "params", "result", "error"]).prop_map(str::to_owned),
@@ -219,12 +219,12 @@ fn any_object() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// Each range, read again, is what a whole reader finds under that name.
+    /// Each range contains the value that serde_json finds under that name.
     #[test]
     fn ranges_hold_the_values(object in any_object(), pretty in any::<bool>()) {
         let text = if pretty { format!("{object:#}") } else { object.to_string() };
         let object: Value = serde_json::from_str(&text).unwrap();
-        if let Parsed::Single(envelope) = read(&text) {
+        if let JsonRpcText::Single(envelope) = read(&text) {
             let Envelope { jsonrpc, id, method, params, result, error, .. } = &envelope;
             let names = ["jsonrpc", "id", "method", "params", "result", "error"];
             let mut defined = 0;
@@ -242,11 +242,11 @@ proptest! {
         fuzz_jsonrpc(text.as_bytes());
     }
 
-    /// Blanks between tokens change the ranges and nothing that they hold.
+    /// Blanks between tokens shift the ranges and change nothing else.
     #[test]
     fn blanks_change_nothing(object in any_object()) {
         let facts = |text: &str| match read(text) {
-            Parsed::Single(envelope) => {
+            JsonRpcText::Single(envelope) => {
                 let id = envelope.id.map(|id| text[id].to_owned());
                 Ok((envelope.kind, envelope.method_name, envelope.unknown, id))
             }
@@ -301,13 +301,13 @@ proptest! {
             }
         }
         let message = json!({"method": "a", "x": value}).to_string();
-        let is_too_deep = parse(message.as_bytes(), limit + 1, 1) == Parsed::Invalid(Fault::TooDeep);
+        let is_too_deep = parse(message.as_bytes(), limit + 1, 1) == JsonRpcText::Invalid(InvalidText::TooDeep);
         prop_assert_eq!(is_too_deep, depth(&value) > limit);
     }
 }
 
 #[test]
-fn what_is_certain_is_whole_and_typical() {
+fn unmistakable_messages_are_complete_and_typical() {
     for (text, expected) in [
         (r#"{"jsonrpc":"2.0","method":"a"}"#, true),
         (r#"{"id":1,"error":{}}"#, true),
@@ -318,6 +318,6 @@ fn what_is_certain_is_whole_and_typical() {
         (r#"{"jsonrpc":"2.0","method":"a"}}"#, false),
         ("[]", false),
     ] {
-        assert_eq!(is_certain(text.as_bytes(), 8, 8), expected, "{text}");
+        assert_eq!(is_unmistakable(text.as_bytes(), 8, 8), expected, "{text}");
     }
 }

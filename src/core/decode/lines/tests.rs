@@ -3,8 +3,8 @@ use proptest::prelude::*;
 use super::super::Ending;
 use super::*;
 
-/// What lines are made of `pieces`: number, start, text, and `…` before it without its end, `?` behind it where it is
-/// not whole.
+/// The lines of `pieces`, as number, offset and text. `…` follows a line without line end, `?` a
+/// line that is not whole.
 fn lines(limits: Limits, pieces: &[Piece<'_>]) -> Vec<String> {
     let mut decoder = Lines::new(limits);
     let mut seen = Vec::new();
@@ -59,7 +59,7 @@ fn a_line_over_the_limit_is_cut() {
 }
 
 #[test]
-fn what_is_held_is_not_done_with() {
+fn buffered_bytes_are_still_needed() {
     let mut decoder = Lines::new(Limits::default());
     let mut sink = |_: LineEvent<'_>| {};
     decoder.push(Piece::Data(b"one\ntwo"), &mut sink);
@@ -72,7 +72,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn lines_are_what_split_says(text in "[a-c\n]{0,60}") {
+    fn lines_are_those_of_split(text in "[a-c\n]{0,60}") {
         let mut expected: Vec<_> = text.split('\n').collect();
         let rest = expected.pop().filter(|rest| !rest.is_empty());
         let mut found = Vec::new();

@@ -1,102 +1,106 @@
-//! One packet, header by header, for people: every field in words. Clarity before speed.
+//! The headers of one packet with every field in words, for people. It is written for
+//! clarity, not speed.
 
 use etherparse::{
     EtherType, IpNumber, Ipv4HeaderSlice, Ipv6FragmentHeaderSlice, Ipv6HeaderSlice, SingleVlanHeaderSlice,
     TcpHeaderSlice, TcpOptionElement, TcpOptionReadError, TcpOptionsIterator, UdpHeaderSlice,
 };
 
-use super::view::{Kind, Trace, View};
-use super::{decode, link, unwrap};
+use super::link;
+use super::payload::{find_payload, strip_link_layer};
+use super::view::{HeaderKind, HeaderObserver, View};
 use crate::capture::{LinkType, Packet};
 
 /// One header of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// `link`, `network`, `transport` or `tunnel`.
+    /// The layer of the header: `link`, `network`, `transport` or `tunnel`.
     pub layer: &'static str,
-    /// Its name: `Ethernet II`, `Linux cooked v1`, `802.1Q`, `IPv4`, `TCP` ...
+    /// The name of the protocol: `Ethernet II`, `Linux cooked v1`, `802.1Q`, `IPv4`, `TCP` ...
     pub protocol: String,
-    /// Offset of its first byte in the packet's data.
+    /// Offset of the header's first byte in the packet's data.
     pub start: u32,
-    /// Offset behind its last byte.
+    /// Offset after the header's last byte.
     pub end: u32,
-    /// Names and values, in the order of the header.
+    /// Names and values of the fields, in the order of the header.
     pub fields: Vec<(&'static str, String)>,
 }
 
-/// The headers of a packet from the outside in, as far as they were captured and are understood. Empty for a chunk of a pipe.
+/// The headers of a packet, outermost first, as far as they were captured and are supported. Empty
+/// for a chunk of a pipe.
 pub fn headers(packet: &Packet<'_>) -> Vec<Header> {
     if packet.link == LinkType::PIPE {
         return Vec::new();
     }
-    let mut path = Path::default();
-    // Why decoding ended is for the caller of `Packets::push`; here it is shown by what is not there.
-    let _ = unwrap(packet, &mut path).and_then(|carried| decode(carried, &mut path));
-    path.0.iter().filter_map(|place| header(place, packet.data)).collect()
+    let mut list = HeaderList::default();
+    // `Packets::push` reports why decoding stopped. Here the missing headers show it.
+    let _ = strip_link_layer(packet, &mut list).and_then(|payload_of_ip| find_payload(payload_of_ip, &mut list));
+    list.0.iter().filter_map(|position| header(position, packet.data)).collect()
 }
 
-/// The headers met on the way down.
+/// Collects the headers of a packet while it is decoded.
 #[derive(Default)]
-struct Path(Vec<Place>);
+struct HeaderList(Vec<HeaderPosition>);
 
-struct Place {
-    kind: Kind,
+struct HeaderPosition {
+    kind: HeaderKind,
     start: usize,
     end: usize,
-    /// Bytes that this layer carries behind the header, as sent.
+    /// Size in bytes of the payload after the header, as sent.
     payload: usize,
 }
 
-impl Trace for Path {
-    fn header(&mut self, kind: Kind, view: &View<'_>, length: usize) {
+impl HeaderObserver for HeaderList {
+    fn header(&mut self, kind: HeaderKind, view: &View<'_>, length: usize) {
         let end = view.start + length;
-        self.0.push(Place { kind, start: view.start, end, payload: view.end.saturating_sub(end) });
+        self.0.push(HeaderPosition { kind, start: view.start, end, payload: view.end.saturating_sub(end) });
     }
 }
 
-/// The header at `place`; `None` where it is cut off.
-fn header(place: &Place, data: &[u8]) -> Option<Header> {
-    let bytes = data.get(place.start..place.end)?;
-    let (layer, protocol, fields) = match place.kind {
-        Kind::Ethernet => ("link", "Ethernet II".to_owned(), ethernet(bytes)?),
-        Kind::Snap => ("link", "802.2 SNAP".to_owned(), vec![("type", ether_type(word(bytes, 6)?))]),
-        Kind::Null => ("link", "BSD loopback".to_owned(), vec![("family", null(bytes)?)]),
-        Kind::Sll => ("link", "Linux cooked v1".to_owned(), sll(bytes)?),
-        Kind::Sll2 => ("link", "Linux cooked v2".to_owned(), sll2(bytes)?),
-        Kind::Vlan => ("link", "802.1Q".to_owned(), vlan(bytes)?),
-        Kind::Mpls => ("link", "MPLS".to_owned(), mpls(bytes)?),
-        Kind::Pppoe => ("link", "PPPoE".to_owned(), vec![("session", word(bytes, 2)?.to_string())]),
-        Kind::Ipv4 => ("network", "IPv4".to_owned(), ipv4(bytes)?),
-        Kind::Ipv6 => ("network", "IPv6".to_owned(), ipv6(bytes)?),
-        Kind::Fragment => ("network", "IPv6 fragment".to_owned(), fragment(bytes)?),
-        Kind::Extension(number) => {
+/// The header at `position`; `None` if it was not captured completely.
+fn header(position: &HeaderPosition, data: &[u8]) -> Option<Header> {
+    let bytes = data.get(position.start..position.end)?;
+    let (layer, protocol, fields) = match position.kind {
+        HeaderKind::Ethernet => ("link", "Ethernet II".to_owned(), ethernet(bytes)?),
+        HeaderKind::Snap => ("link", "802.2 SNAP".to_owned(), vec![("type", ether_type(u16_at(bytes, 6)?))]),
+        HeaderKind::Null => ("link", "BSD loopback".to_owned(), vec![("family", null(bytes)?)]),
+        HeaderKind::Sll => ("link", "Linux cooked v1".to_owned(), sll(bytes)?),
+        HeaderKind::Sll2 => ("link", "Linux cooked v2".to_owned(), sll2(bytes)?),
+        HeaderKind::Vlan => ("link", "802.1Q".to_owned(), vlan(bytes)?),
+        HeaderKind::Mpls => ("link", "MPLS".to_owned(), mpls(bytes)?),
+        HeaderKind::Pppoe => ("link", "PPPoE".to_owned(), vec![("session", u16_at(bytes, 2)?.to_string())]),
+        HeaderKind::Ipv4 => ("network", "IPv4".to_owned(), ipv4(bytes)?),
+        HeaderKind::Ipv6 => ("network", "IPv6".to_owned(), ipv6(bytes)?),
+        HeaderKind::Fragment => ("network", "IPv6 fragment".to_owned(), fragment(bytes)?),
+        HeaderKind::Extension(number) => {
             let fields =
                 vec![("next header", ip_number(IpNumber(*bytes.first()?))), ("length", bytes.len().to_string())];
             ("network", extension(number).to_owned(), fields)
         }
-        Kind::Gre => ("tunnel", "GRE".to_owned(), gre(bytes)?),
-        Kind::Vxlan => ("tunnel", "VXLAN".to_owned(), vec![("network identifier", network_identifier(bytes)?)]),
-        Kind::Geneve => {
+        HeaderKind::Gre => ("tunnel", "GRE".to_owned(), gre(bytes)?),
+        HeaderKind::Vxlan => ("tunnel", "VXLAN".to_owned(), vec![("network identifier", network_identifier(bytes)?)]),
+        HeaderKind::Geneve => {
             let fields =
-                vec![("protocol", ether_type(word(bytes, 2)?)), ("network identifier", network_identifier(bytes)?)];
+                vec![("protocol", ether_type(u16_at(bytes, 2)?)), ("network identifier", network_identifier(bytes)?)];
             ("tunnel", "Geneve".to_owned(), fields)
         }
-        Kind::Udp => ("transport", "UDP".to_owned(), udp(bytes)?),
-        Kind::Tcp => ("transport", "TCP".to_owned(), tcp(bytes, place.payload)?),
+        HeaderKind::Udp => ("transport", "UDP".to_owned(), udp(bytes)?),
+        HeaderKind::Tcp => ("transport", "TCP".to_owned(), tcp(bytes, position.payload)?),
     };
-    Some(Header { layer, protocol, start: place.start as u32, end: place.end as u32, fields })
+    Some(Header { layer, protocol, start: position.start as u32, end: position.end as u32, fields })
 }
 
-type Fields = Option<Vec<(&'static str, String)>>;
+/// Names and values of a header's fields; `None` if the header is cut off.
+type HeaderFields = Option<Vec<(&'static str, String)>>;
 
-fn ethernet(bytes: &[u8]) -> Fields {
-    let number = word(bytes, 12)?;
+fn ethernet(bytes: &[u8]) -> HeaderFields {
+    let number = u16_at(bytes, 12)?;
     let kind = if number <= link::ether_type::LENGTH_MAX {
         ("length", number.to_string())
     } else {
         ("type", ether_type(number))
     };
-    Some(vec![("destination", mac(bytes.get(..6)?)), ("source", mac(bytes.get(6..12)?)), kind])
+    Some(vec![("destination", mac_address(bytes.get(..6)?)), ("source", mac_address(bytes.get(6..12)?)), kind])
 }
 
 fn null(bytes: &[u8]) -> Option<String> {
@@ -104,28 +108,28 @@ fn null(bytes: &[u8]) -> Option<String> {
     Some(if family == 2 { "IPv4 (2)".to_owned() } else { format!("IPv6 ({family})") })
 }
 
-fn sll(bytes: &[u8]) -> Fields {
-    let length = usize::from(word(bytes, 4)?).min(8);
+fn sll(bytes: &[u8]) -> HeaderFields {
+    let length = usize::from(u16_at(bytes, 4)?).min(8);
     Some(vec![
-        ("packet type", packet_type(word(bytes, 0)?)),
-        ("device type", word(bytes, 2)?.to_string()),
-        ("source", mac(bytes.get(6..6 + length)?)),
-        ("protocol", ether_type(word(bytes, 14)?)),
+        ("packet type", packet_type(u16_at(bytes, 0)?)),
+        ("device type", u16_at(bytes, 2)?.to_string()),
+        ("source", mac_address(bytes.get(6..6 + length)?)),
+        ("protocol", ether_type(u16_at(bytes, 14)?)),
     ])
 }
 
-fn sll2(bytes: &[u8]) -> Fields {
+fn sll2(bytes: &[u8]) -> HeaderFields {
     let length = usize::from(*bytes.get(11)?).min(8);
     Some(vec![
-        ("protocol", ether_type(word(bytes, 0)?)),
-        ("interface index", double(bytes, 4)?.to_string()),
-        ("device type", word(bytes, 8)?.to_string()),
+        ("protocol", ether_type(u16_at(bytes, 0)?)),
+        ("interface index", u32_at(bytes, 4)?.to_string()),
+        ("device type", u16_at(bytes, 8)?.to_string()),
         ("packet type", packet_type(u16::from(*bytes.get(10)?))),
-        ("source", mac(bytes.get(12..12 + length)?)),
+        ("source", mac_address(bytes.get(12..12 + length)?)),
     ])
 }
 
-fn vlan(bytes: &[u8]) -> Fields {
+fn vlan(bytes: &[u8]) -> HeaderFields {
     let tag = SingleVlanHeaderSlice::from_slice(bytes).ok()?;
     let mut fields = vec![
         ("identifier", tag.vlan_identifier().value().to_string()),
@@ -138,9 +142,9 @@ fn vlan(bytes: &[u8]) -> Fields {
     Some(fields)
 }
 
-/// Label (20 bits), traffic class (3), bottom of stack (1), time to live (8): RFC 3032 section 2.1.
-fn mpls(bytes: &[u8]) -> Fields {
-    let entry = double(bytes, 0)?;
+/// RFC 3032 section 2.1: label (20 bits), traffic class (3), bottom of stack (1), time to live (8).
+fn mpls(bytes: &[u8]) -> HeaderFields {
+    let entry = u32_at(bytes, 0)?;
     Some(vec![
         ("label", (entry >> 12).to_string()),
         ("traffic class", (entry >> 9 & 7).to_string()),
@@ -149,7 +153,7 @@ fn mpls(bytes: &[u8]) -> Fields {
     ])
 }
 
-fn ipv4(bytes: &[u8]) -> Fields {
+fn ipv4(bytes: &[u8]) -> HeaderFields {
     let header = Ipv4HeaderSlice::from_slice(bytes).ok()?;
     let flags = match (header.dont_fragment(), header.more_fragments()) {
         (false, false) => "none",
@@ -160,7 +164,7 @@ fn ipv4(bytes: &[u8]) -> Fields {
     let expected = header.to_header().calc_header_checksum();
     let verdict = match header.header_checksum() {
         sum if sum == expected => "correct".to_owned(),
-        // The network card fills it in behind the point of capture.
+        // Captured before the network card computes it.
         0 => "not filled in".to_owned(),
         _ => format!("incorrect, should be {expected:#06x}"),
     };
@@ -184,7 +188,7 @@ fn ipv4(bytes: &[u8]) -> Fields {
     Some(fields)
 }
 
-fn ipv6(bytes: &[u8]) -> Fields {
+fn ipv6(bytes: &[u8]) -> HeaderFields {
     let header = Ipv6HeaderSlice::from_slice(bytes).ok()?;
     Some(vec![
         ("source", header.source_addr().to_string()),
@@ -198,7 +202,7 @@ fn ipv6(bytes: &[u8]) -> Fields {
     ])
 }
 
-fn fragment(bytes: &[u8]) -> Fields {
+fn fragment(bytes: &[u8]) -> HeaderFields {
     let header = Ipv6FragmentHeaderSlice::from_slice(bytes).ok()?;
     Some(vec![
         ("next header", ip_number(header.next_header())),
@@ -208,14 +212,15 @@ fn fragment(bytes: &[u8]) -> Fields {
     ])
 }
 
-/// The options that are there follow in the order of their flags: checksum, key, sequence number (RFC 2890 section 2).
-fn gre(bytes: &[u8]) -> Fields {
-    let flags = word(bytes, 0)?;
-    let mut fields = vec![("protocol", ether_type(word(bytes, 2)?))];
+/// Optional fields follow in the order of their flags: checksum, key, sequence number (RFC
+/// 2890 section 2).
+fn gre(bytes: &[u8]) -> HeaderFields {
+    let flags = u16_at(bytes, 0)?;
+    let mut fields = vec![("protocol", ether_type(u16_at(bytes, 2)?))];
     let mut at = 4;
     for (flag, name) in [(0x8000, "checksum"), (0x2000, "key"), (0x1000, "sequence number")] {
         if flags & flag != 0 {
-            let value = double(bytes, at)?;
+            let value = u32_at(bytes, at)?;
             let text = if name == "checksum" { format!("{:#06x}", value >> 16) } else { value.to_string() };
             fields.push((name, text));
             at += 4;
@@ -224,12 +229,12 @@ fn gre(bytes: &[u8]) -> Fields {
     Some(fields)
 }
 
-/// VXLAN and Geneve hold it in the same 24 bits.
+/// The identifier of VXLAN or Geneve: 24 bits at the same offset in both.
 fn network_identifier(bytes: &[u8]) -> Option<String> {
-    Some((double(bytes, 4)? >> 8).to_string())
+    Some((u32_at(bytes, 4)? >> 8).to_string())
 }
 
-fn udp(bytes: &[u8]) -> Fields {
+fn udp(bytes: &[u8]) -> HeaderFields {
     let header = UdpHeaderSlice::from_slice(bytes).ok()?;
     Some(vec![
         ("source port", header.source_port().to_string()),
@@ -239,7 +244,7 @@ fn udp(bytes: &[u8]) -> Fields {
     ])
 }
 
-fn tcp(bytes: &[u8], payload: usize) -> Fields {
+fn tcp(bytes: &[u8], payload: usize) -> HeaderFields {
     let header = TcpHeaderSlice::from_slice(bytes).ok()?;
     let flags = [
         (header.ns(), "NS"),
@@ -273,11 +278,12 @@ fn tcp(bytes: &[u8], payload: usize) -> Fields {
     Some(fields)
 }
 
-/// The options of a TCP header, one text each; runs of padding are one.
+/// The options of a TCP header, one text each. Consecutive NOPs are one text.
 fn options(mut rest: &[u8]) -> Vec<String> {
     use TcpOptionElement::*;
     let mut texts: Vec<String> = Vec::new();
-    // etherparse stops at an option that it does not know; its length byte leads past it (RFC 9293 section 3.1).
+    // etherparse stops at an unknown option. Its length byte leads to the next one (RFC
+    // 9293 section 3.1).
     loop {
         let mut elements = TcpOptionsIterator::from_slice(rest);
         let (text, length) = match elements.next() {
@@ -313,7 +319,7 @@ fn options(mut rest: &[u8]) -> Vec<String> {
     texts
 }
 
-/// Kinds of the IANA registry that etherparse does not know.
+/// The name of an option that etherparse does not support, from IANA's registry.
 fn option_name(kind: u8) -> String {
     match kind {
         19 => "MD5 signature".to_owned(),
@@ -339,7 +345,7 @@ fn ecn(value: u8) -> String {
     ["not ECN-capable", "ECT(1)", "ECT(0)", "congestion experienced"][usize::from(value & 3)].to_owned()
 }
 
-/// The packet types of a cooked header.
+/// The packet type of a Linux cooked header.
 fn packet_type(number: u16) -> String {
     match number {
         0 => "sent to us".to_owned(),
@@ -374,7 +380,7 @@ fn ip_number(number: IpNumber) -> String {
     }
 }
 
-fn mac(bytes: &[u8]) -> String {
+fn mac_address(bytes: &[u8]) -> String {
     let parts: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     parts.join(":")
 }
@@ -387,10 +393,12 @@ fn yes(value: bool) -> String {
     if value { "yes" } else { "no" }.to_owned()
 }
 
-fn word(bytes: &[u8], at: usize) -> Option<u16> {
+/// The big-endian 16-bit integer at offset `at`.
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..)?.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
 }
 
-fn double(bytes: &[u8], at: usize) -> Option<u32> {
+/// The big-endian 32-bit integer at offset `at`.
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
 }

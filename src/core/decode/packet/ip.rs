@@ -1,4 +1,5 @@
-//! IPv4 (RFC 791) and IPv6 (RFC 8200): headers, extension headers, lengths that lie.
+//! The headers of IPv4 (RFC 791) and IPv6 (RFC 8200), their extensions, and length fields
+//! that are wrong.
 
 use std::net::IpAddr;
 
@@ -7,61 +8,62 @@ use etherparse::{
     ip_number,
 };
 
-use super::view::{Kind, Trace, View};
+use super::view::{HeaderKind, HeaderObserver, View};
 
-/// Who sends to whom.
+/// The source and destination address of an IP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ends {
+pub(super) struct IpAddresses {
     pub source: IpAddr,
     pub destination: IpAddr,
 }
 
-/// A whole IP datagram: its payload, behind all headers of IP.
+/// A whole IP datagram, after all its IP headers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Datagram<'a> {
-    pub ends: Ends,
+    pub addresses: IpAddresses,
     pub protocol: IpNumber,
     pub payload: View<'a>,
 }
 
-/// A fragment of one.
+/// A fragment of an IP datagram.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fragment<'a> {
-    pub ends: Ends,
-    /// What the payload of the first fragment begins with.
+    pub addresses: IpAddresses,
+    /// The protocol at the start of the datagram's payload. Valid in the first fragment only.
     pub protocol: IpNumber,
     pub identification: u32,
-    /// Where its bytes belong in the datagram's payload.
+    /// Offset of the fragment in the datagram's payload, in bytes.
     pub offset: usize,
-    /// Whether others follow behind it.
+    /// Whether more fragments follow this one.
     pub more: bool,
     pub payload: View<'a>,
 }
 
-/// What an IP packet carries.
+/// The content of an IP packet: a whole datagram or a fragment.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Carried<'a> {
+pub(super) enum IpPayload<'a> {
     Datagram(Datagram<'a>),
     Fragment(Fragment<'a>),
 }
 
-/// Reads the IP header at the start of `view`; its first nibble says which (the layer below may be wrong about it).
-pub(super) fn read<'a>(view: View<'a>, trace: &mut impl Trace) -> Result<Carried<'a>, &'static str> {
+/// Parses the IP header at the start of `view`. Its first four bits give the version, because the
+/// layer below may name the wrong one.
+pub(super) fn read<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -> Result<IpPayload<'a>, &'static str> {
     match view.rest().first().map(|byte| byte >> 4) {
-        Some(4) => ipv4(view, trace),
-        Some(6) => ipv6(view, trace),
+        Some(4) => ipv4(view, observer),
+        Some(6) => ipv6(view, observer),
         Some(_) => Err("unknown IP version"),
-        None => Err(view.short("truncated IP header", "malformed IP")),
+        None => Err(view.too_short("truncated IP header", "malformed IP")),
     }
 }
 
-fn ipv4<'a>(view: View<'a>, trace: &mut impl Trace) -> Result<Carried<'a>, &'static str> {
-    let header =
-        Ipv4HeaderSlice::from_slice(view.rest()).map_err(|_| view.short("truncated IP header", "malformed IPv4"))?;
+fn ipv4<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -> Result<IpPayload<'a>, &'static str> {
+    let header = Ipv4HeaderSlice::from_slice(view.rest())
+        .map_err(|_| view.too_short("truncated IP header", "malformed IPv4"))?;
     let length = header.slice().len();
     let view = match usize::from(header.total_len()) {
-        // A kernel that leaves the cutting to the network card hands out packets without a length, the more so when they
-        // do not fit its 16 bits (TSO, BIG TCP): all that is there belongs to it.
+        // A kernel that leaves segmentation to the network card (TSO, BIG TCP) sends packets with
+        // length 0, as the length may exceed 16 bits. Then all captured bytes belong to the packet.
         0 => view,
         total if total < length => return Err("malformed IPv4"),
         // RFC 894: "the data field should be padded ... This padding is not part of the IP packet".
@@ -70,12 +72,12 @@ fn ipv4<'a>(view: View<'a>, trace: &mut impl Trace) -> Result<Carried<'a>, &'sta
     if !options_are_sound(header.options()) {
         return Err("malformed IPv4");
     }
-    trace.header(Kind::Ipv4, &view, length);
-    let ends = Ends { source: header.source_addr().into(), destination: header.destination_addr().into() };
+    observer.header(HeaderKind::Ipv4, &view, length);
+    let addresses = IpAddresses { source: header.source_addr().into(), destination: header.destination_addr().into() };
     let (protocol, payload) = (header.protocol(), view.skip(length));
     if header.is_fragmenting_payload() {
-        return Ok(Carried::Fragment(Fragment {
-            ends,
+        return Ok(IpPayload::Fragment(Fragment {
+            addresses,
             protocol,
             identification: u32::from(header.identification()),
             offset: usize::from(header.fragments_offset().byte_offset()),
@@ -83,12 +85,15 @@ fn ipv4<'a>(view: View<'a>, trace: &mut impl Trace) -> Result<Carried<'a>, &'sta
             payload,
         }));
     }
-    extensions(Datagram { ends, protocol, payload }, trace)
+    extensions(Datagram { addresses, protocol, payload }, observer)
 }
 
-/// Whether every option fits, as a receiver checks before it accepts the packet: a packet that it drops must not put
-/// bytes into a stream. Kinds 0 and 1 are single bytes, all others have a length that counts both bytes before the
-/// data (RFC 791 section 3.1); of the security option "the minimum length ... is 3 octets" (RFC 1108 section 2.2).
+/// Whether all options of an IPv4 header are well-formed.
+///
+/// A receiver checks this too, and drops a malformed packet, so its bytes must not enter a
+/// stream. Kinds 0 and 1 are single bytes. All others have a length that includes kind and
+/// length (RFC 791 section 3.1). For the security option "the minimum length ... is 3 octets"
+/// (RFC 1108 section 2.2).
 fn options_are_sound(mut options: &[u8]) -> bool {
     const SECURITY: u8 = 130;
     loop {
@@ -105,45 +110,50 @@ fn options_are_sound(mut options: &[u8]) -> bool {
     }
 }
 
-fn ipv6<'a>(view: View<'a>, trace: &mut impl Trace) -> Result<Carried<'a>, &'static str> {
-    let header =
-        Ipv6HeaderSlice::from_slice(view.rest()).map_err(|_| view.short("truncated IP header", "malformed IPv6"))?;
+fn ipv6<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -> Result<IpPayload<'a>, &'static str> {
+    let header = Ipv6HeaderSlice::from_slice(view.rest())
+        .map_err(|_| view.too_short("truncated IP header", "malformed IPv6"))?;
     let length = header.slice().len();
     let view = match usize::from(header.payload_length()) {
-        // A jumbogram (RFC 2675 section 3: "The Payload Length field ... must be set to zero") or a packet before TSO.
+        // A jumbogram (RFC 2675 section 3: "The Payload Length field ... must be set to zero"), or
+        // a packet captured before segmentation (TSO).
         0 => view,
         payload => view.limit(length + payload),
     };
-    trace.header(Kind::Ipv6, &view, length);
-    let ends = Ends { source: header.source_addr().into(), destination: header.destination_addr().into() };
-    extensions(Datagram { ends, protocol: header.next_header(), payload: view.skip(length) }, trace)
+    observer.header(HeaderKind::Ipv6, &view, length);
+    let addresses = IpAddresses { source: header.source_addr().into(), destination: header.destination_addr().into() };
+    extensions(Datagram { addresses, protocol: header.next_header(), payload: view.skip(length) }, observer)
 }
 
-/// Passes over extension headers (RFC 8200 section 4) and the authentication header (RFC 4302) up to the payload, or up
-/// to a fragment header: what follows that one is the start of a datagram only in the first fragment. "IPv6 nodes must
-/// accept and attempt to process extension headers in any order." Each takes at least eight bytes, so this ends.
+/// Skips extension headers (RFC 8200 section 4) and the authentication header (RFC 4302), up to the
+/// payload or a fragment header.
 ///
-/// etherparse's own iterator reads behind the slice after an extension header that is cut off, hence the loop.
-pub(super) fn extensions<'a>(datagram: Datagram<'a>, trace: &mut impl Trace) -> Result<Carried<'a>, &'static str> {
-    let Datagram { ends, mut protocol, payload: mut view } = datagram;
+/// Headers may come in any order (section 4.1). After a fragment header, only the first fragment
+/// continues with headers. Each header has at least eight bytes, so the loop ends. etherparse's own
+/// iterator reads beyond the slice if an extension header is cut off.
+pub(super) fn extensions<'a>(
+    datagram: Datagram<'a>,
+    observer: &mut impl HeaderObserver,
+) -> Result<IpPayload<'a>, &'static str> {
+    let Datagram { addresses, mut protocol, payload: mut view } = datagram;
     loop {
-        let short = || view.short("truncated IP header", "malformed IP extension header");
+        let too_short = || view.too_short("truncated IP header", "malformed IP extension header");
         let (next, length) = match protocol {
             ip_number::IPV6_HOP_BY_HOP | ip_number::IPV6_ROUTE | ip_number::IPV6_DEST_OPTIONS => {
-                let header = Ipv6RawExtHeaderSlice::from_slice(view.rest()).map_err(|_| short())?;
+                let header = Ipv6RawExtHeaderSlice::from_slice(view.rest()).map_err(|_| too_short())?;
                 (header.next_header(), header.slice().len())
             }
             ip_number::AUTH => {
-                let header = IpAuthHeaderSlice::from_slice(view.rest()).map_err(|_| short())?;
+                let header = IpAuthHeaderSlice::from_slice(view.rest()).map_err(|_| too_short())?;
                 (header.next_header(), header.slice().len())
             }
             ip_number::IPV6_FRAG => {
-                let header = Ipv6FragmentHeaderSlice::from_slice(view.rest()).map_err(|_| short())?;
+                let header = Ipv6FragmentHeaderSlice::from_slice(view.rest()).map_err(|_| too_short())?;
                 let length = header.slice().len();
-                trace.header(Kind::Fragment, &view, length);
+                observer.header(HeaderKind::Fragment, &view, length);
                 if header.is_fragmenting_payload() {
-                    return Ok(Carried::Fragment(Fragment {
-                        ends,
+                    return Ok(IpPayload::Fragment(Fragment {
+                        addresses,
                         protocol: header.next_header(),
                         identification: header.identification(),
                         offset: usize::from(header.fragment_offset().byte_offset()),
@@ -155,9 +165,9 @@ pub(super) fn extensions<'a>(datagram: Datagram<'a>, trace: &mut impl Trace) -> 
                 (protocol, view) = (header.next_header(), view.skip(length));
                 continue;
             }
-            _ => return Ok(Carried::Datagram(Datagram { ends, protocol, payload: view })),
+            _ => return Ok(IpPayload::Datagram(Datagram { addresses, protocol, payload: view })),
         };
-        trace.header(Kind::Extension(protocol.0), &view, length);
+        observer.header(HeaderKind::Extension(protocol.0), &view, length);
         (protocol, view) = (next, view.skip(length));
     }
 }

@@ -1,9 +1,9 @@
 //! The link layer: from the first byte of a packet to its IP header.
 
-use super::view::{Kind, Trace, View};
+use super::view::{HeaderKind, HeaderObserver, View};
 use crate::capture::LinkType;
 
-/// EtherTypes (<https://www.iana.org/assignments/ieee-802-numbers>) that are followed or named.
+/// The EtherTypes (<https://www.iana.org/assignments/ieee-802-numbers>) that are decoded or named.
 pub(super) mod ether_type {
     pub const IPV4: u16 = 0x0800;
     pub const ARP: u16 = 0x0806;
@@ -15,108 +15,122 @@ pub(super) mod ether_type {
     pub const PPPOE_SESSION: u16 = 0x8864;
     pub const PROVIDER_BRIDGING: u16 = 0x88a8;
     pub const LLDP: u16 = 0x88cc;
-    /// QinQ as sold before IEEE 802.1ad gave it a number.
+    /// QinQ, as products used it before IEEE 802.1ad assigned a number.
     pub const VLAN_DOUBLE: u16 = 0x9100;
-    /// IEEE 802.3: up to here the field is a length, from 0x0600 a type.
+    /// IEEE 802.3: values up to this one are a length, values from 0x0600 on are a type.
     pub const LENGTH_MAX: u16 = 1_500;
 }
 
-/// Takes the link layer off: the view that is left begins with an IP header.
-pub(super) fn network<'a>(link: LinkType, view: View<'a>, trace: &mut impl Trace) -> Result<View<'a>, &'static str> {
+/// Skips the link layer. The returned view begins with an IP header.
+pub(super) fn network<'a>(
+    link: LinkType,
+    view: View<'a>,
+    observer: &mut impl HeaderObserver,
+) -> Result<View<'a>, &'static str> {
     match link {
-        LinkType::ETHERNET => ethernet(view, trace),
-        LinkType::NULL | LinkType::LOOP => null(view, trace),
-        // 12 and 14 are what operating systems call raw IP (DLT_RAW); some writers put them into files.
+        LinkType::ETHERNET => ethernet(view, observer),
+        LinkType::NULL | LinkType::LOOP => null(view, observer),
+        // Operating systems number raw IP 12 or 14 (DLT_RAW), and some programs write that
+        // number into files.
         LinkType::RAW | LinkType::IPV4 | LinkType::IPV6 | LinkType(12 | 14) => Ok(view),
-        LinkType::LINUX_SLL => sll(view, trace),
-        LinkType::LINUX_SLL2 => sll2(view, trace),
+        LinkType::LINUX_SLL => sll(view, observer),
+        LinkType::LINUX_SLL2 => sll2(view, observer),
         _ => Err("unknown link type"),
     }
 }
 
 /// Ethernet II, or IEEE 802.3 with SNAP (RFC 1042).
-pub(super) fn ethernet<'a>(view: View<'a>, trace: &mut impl Trace) -> Result<View<'a>, &'static str> {
-    let header: [u8; 14] = view.peek().ok_or(view.short("truncated Ethernet header", "malformed Ethernet"))?;
-    trace.header(Kind::Ethernet, &view, header.len());
-    after_ether_type(u16::from_be_bytes([header[12], header[13]]), view.skip(header.len()), trace)
+pub(super) fn ethernet<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -> Result<View<'a>, &'static str> {
+    let header: [u8; 14] = view.peek().ok_or(view.too_short("truncated Ethernet header", "malformed Ethernet"))?;
+    observer.header(HeaderKind::Ethernet, &view, header.len());
+    after_ether_type(u16::from_be_bytes([header[12], header[13]]), view.skip(header.len()), observer)
 }
 
-/// BSD loopback. "the 4-byte address family is in the byte order of the machine on which the packets are captured"
-/// (LINKTYPE_NULL), which the file does not tell; LINKTYPE_LOOP is always big-endian. Families fit into 16 bits, so the
-/// half that is zero tells.
-fn null<'a>(view: View<'a>, trace: &mut impl Trace) -> Result<View<'a>, &'static str> {
+/// BSD loopback: a 4-byte address family, then IP.
+///
+/// For LINKTYPE_NULL the family "is in the byte order of the machine on which the packets are
+/// captured", which the file does not state. LINKTYPE_LOOP is always big-endian. Families fit into
+/// 16 bits, so the order that leaves the upper half zero is right.
+fn null<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -> Result<View<'a>, &'static str> {
     let header: [u8; 4] = view.peek().ok_or("truncated loopback header")?;
-    trace.header(Kind::Null, &view, header.len());
+    observer.header(HeaderKind::Null, &view, header.len());
     match family(header) {
-        // AF_INET everywhere; AF_INET6 of Windows and NetBSD, FreeBSD, Darwin, Linux.
+        // AF_INET is 2 everywhere. AF_INET6 is 24 (Windows, NetBSD), 28 (FreeBSD), 30 (Darwin)
+        // or 10 (Linux).
         2 | 24 | 28 | 30 | 10 => Ok(view.skip(header.len())),
         _ => Err("unknown protocol family"),
     }
 }
 
-/// The protocol family of a BSD loopback header.
+/// The protocol family of a BSD loopback header, in either byte order.
 pub(super) fn family(header: [u8; 4]) -> u32 {
     u32::from_le_bytes(header).min(u32::from_be_bytes(header))
 }
 
 /// Linux cooked capture: packet type, ARPHRD_ type, address length, address, protocol.
-fn sll<'a>(view: View<'a>, trace: &mut impl Trace) -> Result<View<'a>, &'static str> {
+fn sll<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -> Result<View<'a>, &'static str> {
     let header: [u8; 16] = view.peek().ok_or("truncated cooked header")?;
-    trace.header(Kind::Sll, &view, header.len());
+    observer.header(HeaderKind::Sll, &view, header.len());
     let [device, protocol] = [2, 14].map(|at| u16::from_be_bytes([header[at], header[at + 1]]));
-    cooked(device, protocol, view.skip(header.len()), trace)
+    cooked(device, protocol, view.skip(header.len()), observer)
 }
 
-/// Linux cooked capture v2: protocol, reserved, interface index, ARPHRD_ type, packet type, address length, address.
-fn sll2<'a>(view: View<'a>, trace: &mut impl Trace) -> Result<View<'a>, &'static str> {
+/// Linux cooked capture v2: protocol, reserved, interface index, ARPHRD_ type, packet type,
+/// address length, address.
+fn sll2<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -> Result<View<'a>, &'static str> {
     let header: [u8; 20] = view.peek().ok_or("truncated cooked header")?;
-    trace.header(Kind::Sll2, &view, header.len());
+    observer.header(HeaderKind::Sll2, &view, header.len());
     let [device, protocol] = [8, 0].map(|at| u16::from_be_bytes([header[at], header[at + 1]]));
-    cooked(device, protocol, view.skip(header.len()), trace)
+    cooked(device, protocol, view.skip(header.len()), observer)
 }
 
-/// The protocol field of a cooked header is an EtherType, "if the ARPHRD_ type is" none of FRAD (770), 802.11 with
-/// radiotap (803) and netlink (824).
-fn cooked<'a>(device: u16, protocol: u16, view: View<'a>, trace: &mut impl Trace) -> Result<View<'a>, &'static str> {
+/// Skips to IP by the protocol of a Linux cooked header. It is an EtherType unless the device's
+/// ARPHRD_ type is FRAD (770), 802.11 with radiotap (803) or netlink (824).
+fn cooked<'a>(
+    device: u16,
+    protocol: u16,
+    view: View<'a>,
+    observer: &mut impl HeaderObserver,
+) -> Result<View<'a>, &'static str> {
     match (device, protocol) {
         (770 | 803 | 824, _) => Err("no IP"),
-        // The protocols below 0x0600 are Linux's own: 4 is 802.2 LLC.
-        (_, 4) => snap(view, trace),
-        _ => after_ether_type(protocol, view, trace),
+        // Values below 0x0600 are Linux's own protocol numbers: 4 is 802.2 LLC.
+        (_, 4) => snap(view, observer),
+        _ => after_ether_type(protocol, view, observer),
     }
 }
 
-/// What an EtherType announces: tags, labels and sessions are taken off until IP stands at the start. Each turn of the
+/// Skips tags, labels and sessions after an EtherType, up to the IP header. Each turn of the
 /// loop consumes bytes.
 pub(super) fn after_ether_type<'a>(
     mut ether_type: u16,
     mut view: View<'a>,
-    trace: &mut impl Trace,
+    observer: &mut impl HeaderObserver,
 ) -> Result<View<'a>, &'static str> {
     loop {
         match ether_type {
             ether_type::IPV4 | ether_type::IPV6 => return Ok(view),
             ether_type::VLAN | ether_type::PROVIDER_BRIDGING | ether_type::VLAN_DOUBLE => {
-                let tag: [u8; 4] = view.peek().ok_or(view.short("truncated VLAN tag", "malformed VLAN tag"))?;
-                trace.header(Kind::Vlan, &view, tag.len());
+                let tag: [u8; 4] = view.peek().ok_or(view.too_short("truncated VLAN tag", "malformed VLAN tag"))?;
+                observer.header(HeaderKind::Vlan, &view, tag.len());
                 ether_type = u16::from_be_bytes([tag[2], tag[3]]);
                 view = view.skip(tag.len());
             }
-            ether_type::MPLS | ether_type::MPLS_MULTICAST => return mpls(view, trace),
-            ether_type::PPPOE_SESSION => return pppoe(view, trace),
+            ether_type::MPLS | ether_type::MPLS_MULTICAST => return mpls(view, observer),
+            ether_type::PPPOE_SESSION => return pppoe(view, observer),
             ether_type::ARP => return Err("ARP"),
             ether_type::LLDP => return Err("LLDP"),
-            0..=ether_type::LENGTH_MAX => return snap(view.limit(usize::from(ether_type)), trace),
+            0..=ether_type::LENGTH_MAX => return snap(view.limit(usize::from(ether_type)), observer),
             _ => return Err("no IP"),
         }
     }
 }
 
-/// IEEE 802.2 LLC: only SNAP with the organization code of Ethernet carries IP (RFC 1042).
-fn snap<'a>(view: View<'a>, trace: &mut impl Trace) -> Result<View<'a>, &'static str> {
+/// IEEE 802.2 LLC. Only SNAP with the organization code of Ethernet carries IP (RFC 1042).
+fn snap<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -> Result<View<'a>, &'static str> {
     match view.peek::<8>() {
         Some([0xaa, 0xaa, 3, 0, 0, 0, high, low]) => {
-            trace.header(Kind::Snap, &view, 8);
+            observer.header(HeaderKind::Snap, &view, 8);
             match u16::from_be_bytes([high, low]) {
                 ether_type::IPV4 | ether_type::IPV6 => Ok(view.skip(8)),
                 _ => Err("802.3 LLC"),
@@ -126,12 +140,15 @@ fn snap<'a>(view: View<'a>, trace: &mut impl Trace) -> Result<View<'a>, &'static
     }
 }
 
-/// A stack of MPLS labels (RFC 3032). What follows is not named: as routers do, its first nibble decides (RFC 4928
-/// section 3): 4 and 6 are IP, 0 is the control word of a pseudowire (RFC 4385), which usually carries Ethernet (RFC 4448).
-fn mpls<'a>(mut view: View<'a>, trace: &mut impl Trace) -> Result<View<'a>, &'static str> {
+/// A stack of MPLS labels (RFC 3032).
+///
+/// The labels do not name the content. As in routers, its first four bits decide (RFC 4928 section
+/// 3): 4 and 6 are IP. 0 is the control word of a pseudowire (RFC 4385), which usually carries
+/// Ethernet (RFC 4448).
+fn mpls<'a>(mut view: View<'a>, observer: &mut impl HeaderObserver) -> Result<View<'a>, &'static str> {
     loop {
-        let label: [u8; 4] = view.peek().ok_or(view.short("truncated MPLS label", "malformed MPLS"))?;
-        trace.header(Kind::Mpls, &view, label.len());
+        let label: [u8; 4] = view.peek().ok_or(view.too_short("truncated MPLS label", "malformed MPLS"))?;
+        observer.header(HeaderKind::Mpls, &view, label.len());
         view = view.skip(label.len());
         let bottom_of_stack = label[2] & 1 == 1;
         if bottom_of_stack {
@@ -140,19 +157,21 @@ fn mpls<'a>(mut view: View<'a>, trace: &mut impl Trace) -> Result<View<'a>, &'st
     }
     match view.rest().first().map(|byte| byte >> 4) {
         Some(4 | 6) => Ok(view),
-        Some(0) => ethernet(view.skip(4), trace),
+        Some(0) => ethernet(view.skip(4), observer),
         _ => Err("MPLS pseudowire"),
     }
 }
 
-/// A PPPoE session (RFC 2516 section 4): version and type 1, code 0, session, length, then the protocol of PPP.
-fn pppoe<'a>(view: View<'a>, trace: &mut impl Trace) -> Result<View<'a>, &'static str> {
-    let header: [u8; 8] = view.peek().ok_or(view.short("truncated PPPoE header", "malformed PPPoE"))?;
+/// A PPPoE session (RFC 2516 section 4): version and type 1, code 0, session, length, then
+/// the PPP protocol.
+fn pppoe<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -> Result<View<'a>, &'static str> {
+    let header: [u8; 8] = view.peek().ok_or(view.too_short("truncated PPPoE header", "malformed PPPoE"))?;
     let length = usize::from(u16::from_be_bytes([header[4], header[5]]));
     match header {
-        // "LENGTH ... does not include the length of the Ethernet or PPPoE headers": it counts from the PPP protocol.
+        // "LENGTH ... does not include the length of the Ethernet or PPPoE headers": it starts at
+        // the PPP protocol.
         [0x11, 0, _, _, _, _, 0x00, 0x21 | 0x57] => {
-            trace.header(Kind::Pppoe, &view, header.len());
+            observer.header(HeaderKind::Pppoe, &view, header.len());
             Ok(view.limit(6 + length).skip(header.len()))
         }
         [0x11, 0, ..] => Err("PPP"),

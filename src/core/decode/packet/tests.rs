@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::capture::{PacketNumber, Time, pipe};
+use crate::decode::tcp::Flags;
 
 const TEXT: &[u8] = b"POST /mcp HTTP/1.1\r\n\r\n";
 
@@ -18,7 +19,7 @@ fn udp(port: u16, payload: &[u8]) -> Vec<u8> {
     [&[0xc0, 0][..], &port.to_be_bytes(), &(payload.len() as u16 + 8).to_be_bytes(), &[0, 0], payload].concat()
 }
 
-/// `flags` are the three bits and the fragment offset in units of eight bytes.
+/// An IPv4 packet. `flags` are the three flag bits and the fragment offset in units of eight bytes.
 fn ipv4_fragment(protocol: u8, flags: u16, payload: &[u8]) -> Vec<u8> {
     let length = (payload.len() as u16 + 20).to_be_bytes();
     let [high, low] = flags.to_be_bytes();
@@ -46,13 +47,13 @@ fn ipv6_fragment(next: u8, offset: usize, more: bool, payload: &[u8]) -> Vec<u8>
     ipv6(44, &[&[next, 0, field[0], field[1], 0, 0, 0, 5], payload].concat())
 }
 
-/// Anything behind an EtherType and what stands before it.
-fn behind(head: &[u8], ether_type: u16, rest: &[u8]) -> Vec<u8> {
+/// A header that ends in an EtherType, and its content.
+fn with_ether_type(head: &[u8], ether_type: u16, rest: &[u8]) -> Vec<u8> {
     [head, &ether_type.to_be_bytes(), rest].concat()
 }
 
 fn ethernet(ether_type: u16, rest: &[u8]) -> Vec<u8> {
-    behind(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1], ether_type, rest)
+    with_ether_type(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1], ether_type, rest)
 }
 
 fn packet(number: u64, link: u16, data: &[u8]) -> Packet<'_> {
@@ -66,7 +67,7 @@ fn packet(number: u64, link: u16, data: &[u8]) -> Packet<'_> {
     }
 }
 
-/// The same segment in every wrapping: its name, link type and bytes.
+/// The same segment in every kind of link layer and tunnel: name, link type and bytes.
 fn wrappings(text: &[u8]) -> Vec<(&'static str, u16, Vec<u8>)> {
     let segment = tcp(text);
     let (four, six) = (ipv4(6, &segment), ipv6(6, &segment));
@@ -83,9 +84,9 @@ fn wrappings(text: &[u8]) -> Vec<(&'static str, u16, Vec<u8>)> {
         ("total length 0", 1, ethernet(0x0800, &without_length)),
         ("payload length 0", 1, ethernet(0x86dd, &jumbo)),
         ("802.3", 1, ethernet(snap.len() as u16, &snap)),
-        ("802.1Q", 1, ethernet(0x8100, &behind(&[0xa0, 42], 0x0800, &four))),
-        ("802.1ad", 1, ethernet(0x88a8, &behind(&[0, 7], 0x8100, &behind(&[0, 8], 0x86dd, &six)))),
-        ("QinQ", 1, ethernet(0x9100, &behind(&[0, 7], 0x8100, &behind(&[0, 8], 0x0800, &four)))),
+        ("802.1Q", 1, ethernet(0x8100, &with_ether_type(&[0xa0, 42], 0x0800, &four))),
+        ("802.1ad", 1, ethernet(0x88a8, &with_ether_type(&[0, 7], 0x8100, &with_ether_type(&[0, 8], 0x86dd, &six)))),
+        ("QinQ", 1, ethernet(0x9100, &with_ether_type(&[0, 7], 0x8100, &with_ether_type(&[0, 8], 0x0800, &four)))),
         ("MPLS", 1, ethernet(0x8847, &[&[0, 1, 0, 64, 0, 2, 1, 64][..], &four].concat())),
         ("MPLS pseudowire", 1, ethernet(0x8847, &[&[0, 1, 1, 64, 0, 0, 0, 0][..], &frame].concat())),
         ("PPPoE", 1, {
@@ -99,14 +100,18 @@ fn wrappings(text: &[u8]) -> Vec<(&'static str, u16, Vec<u8>)> {
         ("RAW, IPv6", 12, six.clone()),
         ("IPV4", 228, four.clone()),
         ("IPV6", 229, six.clone()),
-        ("SLL", 113, behind(&sll, 0x0800, &four)),
-        ("SLL, 802.1Q", 113, behind(&sll, 0x8100, &behind(&[0, 42], 0x0800, &four))),
+        ("SLL", 113, with_ether_type(&sll, 0x0800, &four)),
+        ("SLL, 802.1Q", 113, with_ether_type(&sll, 0x8100, &with_ether_type(&[0, 42], 0x0800, &four))),
         ("SLL2", 276, [&[8, 0, 0, 0, 0, 0, 0, 1, 3, 4, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0][..], &four].concat()),
         ("authentication header", 101, ipv4(51, &[&[6, 4][..], &[0; 22], &segment].concat())),
         ("extension headers", 101, ipv6(0, &[&[60, 0][..], &[0; 6], &[6, 0], &[0; 6], &segment].concat())),
         ("atomic fragment", 101, ipv6_fragment(6, 0, false, &segment)),
-        ("GRE", 101, ipv4(47, &behind(&[0, 0], 0x0800, &four))),
-        ("GRE, all options, Ethernet", 101, ipv4(47, &behind(&[0xb0, 0], 0x6558, &[&[0; 12][..], &frame].concat()))),
+        ("GRE", 101, ipv4(47, &with_ether_type(&[0, 0], 0x0800, &four))),
+        (
+            "GRE, all options, Ethernet",
+            101,
+            ipv4(47, &with_ether_type(&[0xb0, 0], 0x6558, &[&[0; 12][..], &frame].concat())),
+        ),
         ("IP in IP", 101, ipv6(4, &four)),
         ("6in4", 101, ipv4(41, &six)),
         ("VXLAN", 101, ipv4(17, &udp(4789, &[&[8, 0, 0, 0, 0, 0, 1, 0][..], &frame].concat()))),
@@ -158,7 +163,7 @@ fn a_snap_length_leaves_a_gap_of_known_size() {
 #[test]
 fn padding_is_no_payload() {
     for (name, link, mut bytes) in wrappings(b"{}") {
-        // Without a length nothing tells padding from payload.
+        // Without a length field, padding looks like payload.
         if name.ends_with("length 0") {
             continue;
         }
@@ -170,7 +175,7 @@ fn padding_is_no_payload() {
 }
 
 #[test]
-fn what_is_not_tcp_has_a_reason() {
+fn packets_without_tcp_have_a_reason() {
     let segment = tcp(TEXT);
     let mut short = segment.clone();
     short[12] = 0x40;
@@ -198,7 +203,7 @@ fn what_is_not_tcp_has_a_reason() {
         (101, ipv4(6, &segment[..19]), "malformed TCP"),
         (101, ipv4(6, &short), "malformed TCP"),
         (101, ipv6(60, &[6, 9, 0, 0, 0, 0, 0, 0]), "malformed IP extension header"),
-        (101, ipv4(47, &behind(&[0, 1], 0x880b, &[0; 9])), "GRE of another version"),
+        (101, ipv4(47, &with_ether_type(&[0, 1], 0x880b, &[0; 9])), "GRE of another version"),
         (101, nested, "too many tunnels"),
     ];
     for (link, bytes, reason) in cases {
@@ -232,7 +237,7 @@ fn fragments(segment: &[u8], size: usize) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_datagram_knows_which_packet_brought_which_byte() {
+fn each_byte_of_a_datagram_is_traced_to_its_packet() {
     let segment = tcp(TEXT);
     let pieces = fragments(&segment, 2);
     let mut packets = Packets::new(Limits::default());
@@ -249,7 +254,7 @@ fn a_datagram_knows_which_packet_brought_which_byte() {
 fn ipv6_fragments_with_extension_headers_behind_the_fragment_header() {
     let rest = [&[6, 0, 1, 4, 0, 0, 0, 0][..], &tcp(TEXT)].concat();
     let first = ipv6_fragment(60, 0, true, &rest[..24]);
-    // Its next header is only meant for the first: the bytes here are no options.
+    // The next header counts in the first fragment only. Here the bytes are no options.
     let second = ipv6_fragment(60, 24, false, &rest[24..]);
     let mut packets = Packets::new(Limits::default());
     assert!(matches!(packets.push(&packet(1, 101, &second)), Decoded::Fragment));
@@ -288,7 +293,7 @@ fn fragments_that_fit_no_datagram_are_malformed() {
 }
 
 #[test]
-fn datagrams_are_given_up_when_they_are_too_many_or_too_old() {
+fn too_many_or_too_old_datagrams_are_discarded() {
     let segment = tcp(TEXT);
     let pieces = fragments(&segment, 3);
     let mut packets = Packets::new(Limits { datagrams: 2, ..Limits::default() });
@@ -310,7 +315,7 @@ fn datagrams_are_given_up_when_they_are_too_many_or_too_old() {
 #[test]
 fn a_tunnel_in_fragments_and_fragments_in_a_tunnel() {
     let segment = tcp(TEXT);
-    let tunnel = ipv4(47, &behind(&[0, 0], 0x0800, &ipv4(6, &segment)));
+    let tunnel = ipv4(47, &with_ether_type(&[0, 0], 0x0800, &ipv4(6, &segment)));
     let mut outside: Vec<Vec<u8>> = tunnel[20..].chunks(32).map(<[u8]>::to_vec).collect();
     for (index, piece) in outside.iter_mut().enumerate() {
         *piece = ipv4_fragment(47, if index < 2 { 0x2000 } else { 0 } | (index * 4) as u16, piece);
@@ -368,7 +373,7 @@ fn a_packet_in_words() {
     syn.splice(20.., [2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 30, 4, 0xab, 0xcd, 1, 1, 1, 3, 3, 7, 0, 0]);
     syn[12] = 0xc0;
     syn[13] = 0x12;
-    let bytes = ethernet(0x8100, &behind(&[0xa0, 42], 0x0800, &ipv4(6, &syn)));
+    let bytes = ethernet(0x8100, &with_ether_type(&[0xa0, 42], 0x0800, &ipv4(6, &syn)));
     let mut text = String::new();
     for header in headers(&packet(1, 1, &bytes)) {
         text += &format!("{} {} {}..{}\n", header.layer, header.protocol, header.start, header.end);
@@ -378,12 +383,12 @@ fn a_packet_in_words() {
 }
 
 #[test]
-fn every_wrapping_is_told_in_words_up_to_its_payload() {
+fn all_headers_are_described_up_to_the_payload() {
     for (name, link, bytes) in wrappings(TEXT) {
         let headers = headers(&packet(1, link, &bytes));
         let ends = headers.iter().map(|header| header.end);
         let starts = headers.iter().skip(1).map(|header| header.start);
-        // Only the control word of a pseudowire is not told.
+        // Only the control word of a pseudowire is not listed.
         assert!(name == "MPLS pseudowire" || starts.eq(ends.take(headers.len() - 1)), "{name}: {headers:?}");
         let last = headers.last().expect("headers");
         assert_eq!((last.protocol.as_str(), last.end as usize), ("TCP", bytes.len() - TEXT.len()), "{name}");
@@ -395,7 +400,8 @@ fn every_wrapping_is_told_in_words_up_to_its_payload() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// Fragments of any size in any order, some twice: the bytes of the datagram, each from the packet that brought it.
+    /// Fragments of any size and order, with repetitions, give the datagram, and each byte is
+    /// traced to its packet.
     #[test]
     fn fragments_in_any_order_are_the_datagram(
         text in proptest::collection::vec(any::<u8>(), 1..600),
@@ -403,7 +409,8 @@ proptest! {
         order in proptest::collection::vec(any::<prop::sample::Index>(), 0..80),
     ) {
         let pieces = fragments(&tcp(&text), size);
-        // Any sequence at all, then each once more: it is complete at the latest with the last.
+        // Any sequence, followed by each fragment once, so that the datagram is complete
+        // at the end.
         let order: Vec<usize> = order.iter().map(|index| index.index(pieces.len())).chain(0..pieces.len()).collect();
         let mut packets = Packets::new(Limits::default());
         let mut complete = 0;
@@ -429,7 +436,7 @@ proptest! {
         fuzz_packet(&bytes);
     }
 
-    /// Valid packets with a few bytes changed reach deeper than noise does.
+    /// Damaged packets reach deeper into the decoder than random bytes.
     #[test]
     fn damaged_packets_are_packets(
         which in any::<prop::sample::Index>(),

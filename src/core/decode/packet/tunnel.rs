@@ -1,59 +1,61 @@
-//! Tunnels: from their header to the IP packet inside.
+//! Tunnels: from the tunnel's header to the IP packet inside.
 
 use super::link::{after_ether_type, ether_type, ethernet};
-use super::view::{Kind, Trace, View};
+use super::view::{HeaderKind, HeaderObserver, View};
 
 /// Port of VXLAN (RFC 7348 section 8).
 pub(super) const VXLAN_PORT: u16 = 4_789;
 /// Port of Geneve (RFC 8926 section 3.3).
 pub(super) const GENEVE_PORT: u16 = 6_081;
 
-/// GRE (RFC 2784) with key and sequence number (RFC 2890): each flag stands for four more bytes.
-pub(super) fn gre<'a>(view: View<'a>, trace: &mut impl Trace) -> Result<View<'a>, &'static str> {
+/// GRE (RFC 2784) with key and sequence number (RFC 2890). Each flag announces four more bytes.
+pub(super) fn gre<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -> Result<View<'a>, &'static str> {
     const CHECKSUM: u16 = 0x8000;
     const ROUTING: u16 = 0x4000;
     const KEY: u16 = 0x2000;
     const SEQUENCE: u16 = 0x1000;
     const VERSION: u16 = 0x0007;
-    let header: [u8; 4] = view.peek().ok_or(view.short("truncated GRE header", "malformed GRE"))?;
+    let header: [u8; 4] = view.peek().ok_or(view.too_short("truncated GRE header", "malformed GRE"))?;
     let [flags, protocol] = [0, 2].map(|at| u16::from_be_bytes([header[at], header[at + 1]]));
-    // Version 1 is PPTP's (RFC 2637); source routes (RFC 1701) are obsolete.
+    // Version 1 is that of PPTP (RFC 2637). Source routes (RFC 1701) are obsolete.
     if flags & (VERSION | ROUTING) != 0 {
         return Err("GRE of another version");
     }
     let options = [CHECKSUM, KEY, SEQUENCE].iter().filter(|flag| flags & **flag != 0).count();
     let length = header.len() + 4 * options;
-    trace.header(Kind::Gre, &view, length);
-    inner(protocol, view.skip(length), trace)
+    observer.header(HeaderKind::Gre, &view, length);
+    inner(protocol, view.skip(length), observer)
 }
 
-/// VXLAN (RFC 7348 section 5): the I flag must be set, the rest is a network identifier. An Ethernet frame follows.
-pub(super) fn vxlan<'a>(view: View<'a>, trace: &mut impl Trace) -> Result<View<'a>, &'static str> {
+/// VXLAN (RFC 7348 section 5). The I flag must be set. An Ethernet frame follows
+/// the network identifier.
+pub(super) fn vxlan<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -> Result<View<'a>, &'static str> {
     match view.peek::<8>() {
         Some([flags, ..]) if flags & 0x08 != 0 => {
-            trace.header(Kind::Vxlan, &view, 8);
-            ethernet(view.skip(8), trace)
+            observer.header(HeaderKind::Vxlan, &view, 8);
+            ethernet(view.skip(8), observer)
         }
         _ => Err("UDP"),
     }
 }
 
-/// Geneve (RFC 8926 section 3.4): version 0, options counted in four bytes, a protocol, a network identifier.
-pub(super) fn geneve<'a>(view: View<'a>, trace: &mut impl Trace) -> Result<View<'a>, &'static str> {
+/// Geneve (RFC 8926 section 3.4): version 0, the length of the options in units of four bytes, a
+/// protocol, a network identifier.
+pub(super) fn geneve<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -> Result<View<'a>, &'static str> {
     match view.peek::<8>() {
         Some([first, _, high, low, ..]) if first >> 6 == 0 => {
             let length = 8 + 4 * usize::from(first & 0x3f);
-            trace.header(Kind::Geneve, &view, length);
-            inner(u16::from_be_bytes([high, low]), view.skip(length), trace)
+            observer.header(HeaderKind::Geneve, &view, length);
+            inner(u16::from_be_bytes([high, low]), view.skip(length), observer)
         }
         _ => Err("UDP"),
     }
 }
 
-/// What a tunnel's protocol field announces: an EtherType, or a whole Ethernet frame.
-fn inner<'a>(protocol: u16, view: View<'a>, trace: &mut impl Trace) -> Result<View<'a>, &'static str> {
+/// Skips to IP by the protocol field of a tunnel: an EtherType, or an Ethernet frame.
+fn inner<'a>(protocol: u16, view: View<'a>, observer: &mut impl HeaderObserver) -> Result<View<'a>, &'static str> {
     match protocol {
-        ether_type::TRANSPARENT_ETHERNET => ethernet(view, trace),
-        _ => after_ether_type(protocol, view, trace),
+        ether_type::TRANSPARENT_ETHERNET => ethernet(view, observer),
+        _ => after_ether_type(protocol, view, observer),
     }
 }

@@ -1,21 +1,22 @@
-//! What the layers hand down: the bytes not yet decoded, and the way that was taken to them.
+//! The state that one layer passes to the next: the bytes not yet decoded, and an
+//! observer of headers.
 
-/// Bytes of a packet (or of a datagram that was put together), decoded up to `start`.
+/// Bytes of a packet, or of a reassembled datagram, that are decoded up to `start`.
 ///
 /// ```text
 ///  bytes    ├ decoded ┼ captured ──────────┤╌╌╌ cut off by the snap length ╌╌╌┤
 ///           0       start              bytes.len()                          end
 /// ```
 ///
-/// `end` is where the innermost length field says that this layer ends, never beyond what was on the wire. It lies before
-/// `bytes.len()` where the link layer padded the packet.
+/// `end` is the end of the current layer by its length field, at most the end of the packet on the
+/// wire. It is below `bytes.len()` if the link layer padded the packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View<'a> {
     /// The whole packet or datagram.
     pub bytes: &'a [u8],
     /// Offset of the first byte not yet decoded.
     pub start: usize,
-    /// Offset behind the last byte of this layer, as sent.
+    /// Offset after the last byte of this layer, as sent.
     pub end: usize,
 }
 
@@ -26,17 +27,17 @@ impl<'a> View<'a> {
         self.bytes.get(self.start..end).unwrap_or_default()
     }
 
-    /// The next `N` bytes, without taking them.
+    /// The next `N` bytes. The view stays as it is.
     pub fn peek<const N: usize>(&self) -> Option<[u8; N]> {
         self.rest().first_chunk().copied()
     }
 
-    /// The same view, `length` bytes further on.
+    /// The same view, starting `length` bytes later.
     pub fn skip(self, length: usize) -> View<'a> {
         View { start: self.start.saturating_add(length), ..self }
     }
 
-    /// The same view, ending `length` bytes from here, where it does not end before.
+    /// The same view, ending at most `length` bytes after its start.
     pub fn limit(self, length: usize) -> View<'a> {
         View { end: self.end.min(self.start.saturating_add(length)), ..self }
     }
@@ -46,15 +47,15 @@ impl<'a> View<'a> {
         self.end.saturating_sub(self.bytes.len().max(self.start))
     }
 
-    /// Why a header did not fit: the snap length, or a length field that is wrong.
-    pub fn short(&self, truncated: &'static str, malformed: &'static str) -> &'static str {
+    /// Why a header does not fit: the snap length cut it off, or a length field is wrong.
+    pub fn too_short(&self, truncated: &'static str, malformed: &'static str) -> &'static str {
         if self.missing() > 0 { truncated } else { malformed }
     }
 }
 
-/// Every header that the decoder knows.
+/// The kind of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum HeaderKind {
     Ethernet,
     /// IEEE 802.2 LLC with SNAP.
     Snap,
@@ -66,7 +67,7 @@ pub(super) enum Kind {
     Pppoe,
     Ipv4,
     Ipv6,
-    /// An extension header of IPv6, or the authentication header, by its number.
+    /// An extension header of IPv6, or the authentication header, with its protocol number.
     Extension(u8),
     /// The fragment header of IPv6.
     Fragment,
@@ -77,14 +78,15 @@ pub(super) enum Kind {
     Tcp,
 }
 
-/// Is told of each header on the way down, from the outside in: bytes `start..end` of what is decoded.
+/// Receives each header of a packet, outermost first.
 ///
-/// One walk serves both uses: the fast path takes `()` and pays nothing, the layer view collects.
-pub(super) trait Trace {
-    /// A header of `length` bytes stands at the start of `view`.
-    fn header(&mut self, kind: Kind, view: &View<'_>, length: usize);
+/// One traversal has two uses. Normal decoding passes `()`, which costs nothing. The layer view
+/// collects the headers.
+pub(super) trait HeaderObserver {
+    /// A header of `length` bytes is at the start of `view`.
+    fn header(&mut self, kind: HeaderKind, view: &View<'_>, length: usize);
 }
 
-impl Trace for () {
-    fn header(&mut self, _: Kind, _: &View<'_>, _: usize) {}
+impl HeaderObserver for () {
+    fn header(&mut self, _: HeaderKind, _: &View<'_>, _: usize) {}
 }

@@ -4,17 +4,18 @@ use super::{Sse, SseEvent};
 use crate::capture::Limits;
 use crate::decode::{Ending, Piece};
 
-/// Any bytes as events, with a gap in them, whole and cut.
+/// Decodes any bytes as events, with a gap, whole and cut.
 ///
-/// Cutting changes nothing; events follow each other; the parts of an event's data lie inside the event and are its
-/// data, byte for byte; memory is bounded.
+/// Checks that cutting changes nothing and that events follow each other. The parts of an event's
+/// data must be inside the event and equal the data. Memory must stay within the limit.
 ///
 /// # Panics
 ///
-/// Where that is not so.
+/// Panics if one of these does not hold.
 pub fn fuzz_sse(data: &[u8]) {
     let limits = Limits { message: 1_000, ..Limits::default() };
-    // The gap is where the first byte says, so that one corpus meets all states.
+    // The first two bytes choose position and length of the gap, so that one corpus
+    // reaches all states.
     let at = data.first().map_or(0, |byte| usize::from(*byte)).min(data.len());
     let gap = data.get(1).map_or(0, |byte| u64::from(*byte % 4));
     let byte = |offset: u64| {
@@ -31,7 +32,7 @@ pub fn fuzz_sse(data: &[u8]) {
                 last = event.end;
                 let parts =
                     event.parts.iter().inspect(|part| assert!(event.start <= part.start && part.end < event.end));
-                // A line end inside the data is LF, whatever it was in the body.
+                // A line end inside the data is LF, whatever it is in the body.
                 let bytes: Vec<u8> =
                     parts.flat_map(|part| part.clone()).map(byte).map(|b| if b == b'\r' { b'\n' } else { b }).collect();
                 assert_eq!(bytes, event.data.unwrap_or_default());
@@ -44,7 +45,7 @@ pub fn fuzz_sse(data: &[u8]) {
         decoder.push(Piece::Gap(gap), &mut sink);
         for piece in data[at..].chunks(size) {
             decoder.push(Piece::Data(piece), &mut sink);
-            assert!(decoder.held.len() + decoder.event.data.len() <= 2 * limits.message);
+            assert!(decoder.line_buffer.len() + decoder.event.data.len() <= 2 * limits.message);
         }
         decoder.push(Piece::End(Ending::Finished), &mut sink);
         seen

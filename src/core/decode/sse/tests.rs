@@ -5,7 +5,8 @@ use super::*;
 
 const END: Piece<'_> = Piece::End(Ending::Finished);
 
-/// What is seen of `pieces`, an event or anomaly a line: `start..end kind #id retry data [parts]`.
+/// The output for `pieces`, one text for each event or anomaly: `start..end kind #id
+/// retry data [parts]`.
 fn events(limits: Limits, pieces: &[Piece<'_>]) -> Vec<String> {
     let mut decoder = Sse::new(limits);
     let mut seen = Vec::new();
@@ -35,7 +36,7 @@ fn events(limits: Limits, pieces: &[Piece<'_>]) -> Vec<String> {
     seen
 }
 
-/// The body whole and byte by byte.
+/// Compares the output for a body, whole and byte by byte.
 #[track_caller]
 fn check(body: &str, expected: &[&str]) {
     assert_eq!(events(Limits::default(), &[Piece::Data(body.as_bytes()), END]), expected, "whole");
@@ -71,7 +72,7 @@ fn lines_of_data_are_joined() {
 }
 
 #[test]
-fn fields_as_the_standard_says() {
+fn fields_follow_the_standard() {
     check("\u{feff}data: bom\n\n", &["0..14 \"bom\" 9-12"]);
     check("\u{feff}\ndata: x\n\n", &["4..13 \"x\" 10-11"]);
     check("id: \u{feff}\n\u{feff}data: x\n\n", &["0..20 #\u{feff}!"]);
@@ -112,7 +113,7 @@ fn data_in_one_piece_is_not_copied() {
 }
 
 #[test]
-fn an_event_that_is_not_finished_is_said_to_be_lost() {
+fn an_unfinished_event_is_reported_as_skipped() {
     check("data: a\n\ndata: b\n", &["0..9 \"a\" 6-7", "skipped 9+8"]);
     check("data: a\n\ndat", &["0..9 \"a\" 6-7", "skipped 9+3"]);
     check("data: a\n\n: ping\n", &["0..9 \"a\" 6-7"]);
@@ -138,7 +139,7 @@ fn an_event_behind_a_gap_is_not_certain() {
 }
 
 #[test]
-fn an_event_over_the_limit_is_passed_over() {
+fn an_event_over_the_limit_is_skipped() {
     let limits = Limits { message: 40, ..Limits::default() };
     let body = b"data: 0123456789abcdef0123456789abcdef0123456789abcdef\n\ndata: 1\n\n";
     let reached = format!("{:?}", Anomaly::LimitReached { limit: "message", offset: 0 });
@@ -148,7 +149,7 @@ fn an_event_over_the_limit_is_passed_over() {
     assert_eq!(events(limits, &bytes), expected);
 }
 
-/// The standard's algorithm on a whole body, as plainly as it can be written: kind and data of the dispatched events.
+/// The standard's algorithm in its plainest form. Returns kind and data of the dispatched events.
 fn reference(body: &str) -> Vec<(String, String)> {
     let body = body.strip_prefix('\u{feff}').unwrap_or(body).replace("\r\n", "\n").replace('\r', "\n");
     let (mut kind, mut data, mut events) = (String::new(), String::new(), Vec::new());
@@ -183,7 +184,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn events_are_what_the_standard_says(body in body(), size in 1usize..20) {
+    fn events_are_those_of_the_standards_algorithm(body in body(), size in 1usize..20) {
         let mut decoder = Sse::new(Limits::default());
         let mut found = Vec::new();
         for piece in body.as_bytes().chunks(size) {

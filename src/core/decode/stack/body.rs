@@ -1,11 +1,13 @@
-//! The body of an HTTP message: content coding taken off, then whole JSON, server-sent events, or nothing for MCP.
+//! The body of an HTTP message. After its content coding is removed, it is JSON, server-sent
+//! events, or not MCP.
 
 use std::fmt;
 
 use ring::digest;
 
-use super::suspect::{self, Suspect};
-use super::{Layer, Options, ServerSent, Text, TextCarrier, Unit};
+use super::context::{StackContext, StackOptions};
+use super::secret_scan::{self, SecretScan};
+use super::unit::{ServerSentEvent, Text, TextCarrier, Unit};
 use crate::capture::{Limits, Origin, Span, StreamId, Time};
 use crate::decode::coding::{self, Coding};
 use crate::decode::exchange::ExchangeNumber;
@@ -14,49 +16,51 @@ use crate::decode::sse::{Event, Sse, SseEvent};
 use crate::decode::stream::StreamKind;
 use crate::decode::{Anomaly, Direction, Ending, Piece, jsonrpc};
 
-/// What became of a body.
-pub(super) struct End {
-    /// Bytes as decoded.
+/// The result of a body that ended.
+pub(super) struct BodyEnd {
+    /// Size of the decoded body in bytes.
     pub bytes: u64,
-    /// Their hash, where asked for.
+    /// SHA-256 of the decoded body, if requested.
     pub sha256: Option<[u8; 32]>,
 }
 
+/// Decodes one body.
 #[derive(Debug)]
 pub(super) struct Body {
     direction: Direction,
     coding: Option<Coding>,
-    /// The stream of the content as sent, and of the decoded content; the same where there is no coding.
+    /// The streams of the body as sent and of the decoded body. They are the same without a coding.
     streams: Option<(StreamId, StreamId)>,
-    content: Content,
-    /// The head was not seen: content may be the end of something else, and tells what it is only where it is certainly JSON-RPC.
-    is_torn: bool,
+    kind: BodyKind,
+    /// Whether the head was not captured. Then the content may be the end of something else, and is
+    /// used only if it is certainly JSON-RPC.
+    head_unseen: bool,
     hash: Option<Hash>,
-    /// For a store, while secrets may stand in it.
-    suspect: Option<Box<Suspect>>,
-    /// Bytes as decoded.
+    /// For a store: the search for secrets, while it goes on.
+    secret_scan: Option<Box<SecretScan>>,
+    /// Size of the decoded body so far, in bytes.
     bytes: u64,
-    /// Time of the last byte.
+    /// Capture time of the latest byte.
     time: Time,
-    /// Offset in the connection's stream below which nothing of this body is needed any more.
-    floor: Option<u64>,
+    /// Offset in the connection's stream of the first byte that this body still needs.
+    pub(super) needed_from: Option<u64>,
 }
 
-/// What the bytes are collected for.
+/// The kind of content, which decides what is collected.
 #[derive(Debug)]
-enum Content {
-    /// No MCP: counted only.
+enum BodyKind {
+    /// Not MCP. The bytes are only counted.
     Ignored,
-    /// The type does not tell: the first byte will. It is not known where the head was not seen, or where header fields of HTTP/2 refer to what passed
-    /// unseen.
-    Undecided { unknown: bool },
-    /// A JSON text, as far as it came.
+    /// To be decided by the first byte, because the content type leaves it open. It may be
+    /// server-sent events if the head, or its content type, is unknown.
+    Undecided { may_be_events: bool },
+    /// JSON, collected until the body ends.
     Json(Vec<u8>),
-    /// Server-sent events, and the stream of their data.
+    /// Server-sent events, and the stream of their data once it is open.
     Events(Box<Sse>, Option<StreamId>),
 }
 
-/// SHA-256 of what was decoded so far.
+/// Computes the SHA-256 of the decoded body.
 struct Hash(digest::Context);
 
 impl fmt::Debug for Hash {
@@ -65,15 +69,22 @@ impl fmt::Debug for Hash {
     }
 }
 
-/// Whether an event is one. What may be the end of one is where its data are JSON-RPC, or where it is the first of a stream of HTTP+SSE.
-fn is_event(event: &Event<'_>, limits: &Limits) -> bool {
-    let certain = |data| jsonrpc::is_certain(data, limits.json_depth, limits.batch);
+/// Whether an event counts. After a gap it may be only the end of an event. It counts if its data
+/// is JSON-RPC, or if it is the first event of HTTP+SSE.
+fn is_whole_event(event: &Event<'_>, limits: &Limits) -> bool {
+    let certain = |data| jsonrpc::is_unmistakable(data, limits.json_depth, limits.batch);
     event.is_certain || event.kind == Some("endpoint") || event.data.is_some_and(certain)
 }
 
 impl Body {
-    /// By the head. An unknown coding is odd; the body is then kept as sent.
-    pub(super) fn new(direction: Direction, head: &Head, limits: Limits, options: Options) -> (Body, Option<Anomaly>) {
+    /// A decoder for the body after `head`. An unknown coding is an anomaly, and the body is then
+    /// counted as sent.
+    pub(super) fn new(
+        direction: Direction,
+        head: &Head,
+        limits: Limits,
+        options: StackOptions,
+    ) -> (Body, Option<Anomaly>) {
         let (coding, anomaly) =
             match coding::names(head.list("content-encoding"), head.list("transfer-encoding").as_deref())
                 .map(|names| Coding::new(&names, limits))
@@ -82,238 +93,246 @@ impl Body {
                 Some(Ok(coding)) => (coding, None),
                 Some(Err(anomaly)) => (None, Some(anomaly)),
             };
-        let content = match head.media_type().as_deref() {
-            _ if anomaly.is_some() => Content::Ignored,
+        let kind = match head.media_type().as_deref() {
+            _ if anomaly.is_some() => BodyKind::Ignored,
             Some("text/event-stream") if direction == Direction::ServerToClient => {
-                Content::Events(Box::new(Sse::new(limits)), None)
+                BodyKind::Events(Box::new(Sse::new(limits)), None)
             }
-            Some(json) if json == "application/json" || json.ends_with("+json") => Content::Json(Vec::new()),
+            Some(json) if json == "application/json" || json.ends_with("+json") => BodyKind::Json(Vec::new()),
             None | Some("text/plain" | "application/x-www-form-urlencoded" | "application/octet-stream") => {
-                Content::Undecided { unknown: head.is_unseen() || head.version == "2" && head.media_type().is_none() }
+                BodyKind::Undecided {
+                    may_be_events: head.is_unseen() || head.version == "2" && head.media_type().is_none(),
+                }
             }
-            Some(_) => Content::Ignored,
+            Some(_) => BodyKind::Ignored,
         };
-        let is_torn = head.is_unseen();
+        let head_unseen = head.is_unseen();
         let hash = options.hash.then(|| Hash(digest::Context::new(&digest::SHA256)));
         let masks = options.store && !options.keep_secrets;
-        let is_text = matches!(content, Content::Json(_) | Content::Undecided { .. });
-        let suspect = (masks && is_text).then(|| Box::new(Suspect::new(coding.is_some())));
-        let (streams, bytes, time, floor) = (None, 0, Time::default(), None);
-        (Body { direction, coding, streams, content, is_torn, hash, suspect, bytes, time, floor }, anomaly)
+        let is_text = matches!(kind, BodyKind::Json(_) | BodyKind::Undecided { .. });
+        let secret_scan = (masks && is_text).then(|| Box::new(SecretScan::new(coding.is_some())));
+        let (streams, bytes, time, needed_from) = (None, 0, Time::default(), None);
+        (Body { direction, coding, streams, kind, head_unseen, hash, secret_scan, bytes, time, needed_from }, anomaly)
     }
 
-    /// Where in the connection's stream the bytes begin that may be secrets and were not said to be.
-    pub(super) fn suspected(&self) -> Option<u64> {
-        self.suspect.as_ref().and_then(|suspect| suspect.start())
+    /// Offset in the connection's stream from which on bytes may be secrets that were
+    /// not reported yet.
+    pub(super) fn secret_scan_start(&self) -> Option<u64> {
+        self.secret_scan.as_ref().and_then(|secret_scan| secret_scan.start())
     }
 
-    /// See [`Body::floor`] (the field).
-    pub(super) fn floor(&self) -> Option<u64> {
-        self.floor
-    }
-
-    /// The next bytes of the content, at `below` of the connection's stream.
+    /// Decodes the next bytes of the content. `below` is their position in the connection's stream.
     pub(super) fn content(
         &mut self,
-        layer: &mut Layer<'_, '_>,
+        context: &mut StackContext<'_>,
         number: ExchangeNumber,
         below: Span,
         bytes: &[u8],
         time: Time,
     ) {
         self.time = self.time.max(time);
-        if let (&Content::Undecided { unknown }, Some(first)) =
-            (&self.content, bytes.iter().find(|byte| !byte.is_ascii_whitespace()))
+        if let (&BodyKind::Undecided { may_be_events }, Some(first)) =
+            (&self.kind, bytes.iter().find(|byte| !byte.is_ascii_whitespace()))
         {
             let is_first = self.bytes == 0 && bytes.first() == Some(first);
-            self.content = match first {
-                // A coded body shows its first byte only when decoded; such a body names its type.
-                _ if self.coding.is_some() => Content::Ignored,
-                b'{' | b'[' => Content::Json(Vec::new()),
-                // A comment, or one of the fields: data, event, id, retry.
+            self.kind = match first {
+                // The first byte of a coded body is unknown, but coded bodies have a content
+                // type in practice.
+                _ if self.coding.is_some() => BodyKind::Ignored,
+                b'{' | b'[' => BodyKind::Json(Vec::new()),
+                // The start of a comment, or of one of the fields `data`, `event`,
+                // `id` and `retry`.
                 b':' | b'd' | b'e' | b'i' | b'r'
-                    if unknown && is_first && self.direction == Direction::ServerToClient =>
+                    if may_be_events && is_first && self.direction == Direction::ServerToClient =>
                 {
-                    let new = if self.is_torn { Sse::torn } else { Sse::new };
-                    Content::Events(Box::new(new(layer.shared.limits)), None)
+                    let new = if self.head_unseen { Sse::mid_stream } else { Sse::new };
+                    BodyKind::Events(Box::new(new(context.shared.limits)), None)
                 }
-                _ => Content::Ignored,
+                _ => BodyKind::Ignored,
             };
         }
-        if let Some(suspect) = &mut self.suspect {
-            let before = suspect.held();
-            suspect.sent(below.start..below.end);
+        if let Some(secret_scan) = &mut self.secret_scan {
+            let before = secret_scan.memory_bytes();
+            secret_scan.sent(below.start..below.end);
             if self.coding.is_none() {
-                suspect.decoded(bytes);
+                secret_scan.decoded(bytes);
             }
-            layer.shared.suspected = layer.shared.suspected + suspect.held() - before;
+            context.shared.scanned_bytes = context.shared.scanned_bytes + secret_scan.memory_bytes() - before;
         }
-        self.read(layer, number, below, bytes);
-        let is_stream = matches!(self.content, Content::Events(..));
-        let is_much = layer.shared.suspected > suspect::TOTAL;
-        if self.suspect.as_ref().is_some_and(|suspect| is_stream || is_much || suspect.is_too_much()) {
-            self.clear(layer);
+        self.decode(context, number, below, bytes);
+        let is_stream = matches!(self.kind, BodyKind::Events(..));
+        let is_much = context.shared.scanned_bytes > secret_scan::MAX_TOTAL;
+        if self.secret_scan.as_ref().is_some_and(|secret_scan| is_stream || is_much || secret_scan.is_too_much()) {
+            self.finish_secret_scan(context);
         }
     }
 
-    /// The same, once it is known what they are.
-    fn read(&mut self, layer: &mut Layer<'_, '_>, number: ExchangeNumber, below: Span, bytes: &[u8]) {
-        if matches!(self.content, Content::Ignored) && self.coding.is_none() {
+    /// Removes the coding of the next bytes and passes them on.
+    fn decode(&mut self, context: &mut StackContext<'_>, number: ExchangeNumber, below: Span, bytes: &[u8]) {
+        if matches!(self.kind, BodyKind::Ignored) && self.coding.is_none() {
             return self.count(bytes);
         }
-        let (sent, decoded) = self.streams(layer, number);
-        let from = layer.shared.provenance.append(
+        let (sent, decoded) = self.open_streams(context, number);
+        let from = context.shared.provenance.append(
             sent,
             below.len(),
             Origin::Copied { stream: below.stream, offset: below.start },
         );
-        if self.floor.is_none() {
-            self.floor = Some(below.start);
+        if self.needed_from.is_none() {
+            self.needed_from = Some(below.start);
         }
         match self.coding.take() {
-            None => self.decoded(layer, number, decoded, Piece::Data(bytes)),
+            None => self.push_decoded(context, number, decoded, Piece::Data(bytes)),
             Some(mut coding) => {
                 let result = coding.push(bytes, &mut |bytes| {
-                    self.suspect_decoded(layer, bytes);
-                    layer.shared.provenance.append(decoded, bytes.len() as u64, Origin::Derived(from));
-                    self.decoded(layer, number, decoded, Piece::Data(bytes));
+                    self.scan_decoded(context, bytes);
+                    context.shared.provenance.append(decoded, bytes.len() as u64, Origin::Derived(from));
+                    self.push_decoded(context, number, decoded, Piece::Data(bytes));
                 });
                 match result {
                     Ok(()) => self.coding = Some(coding),
                     Err(anomaly) => {
-                        layer.anomaly(Some(self.direction), Some(number), Some(from), anomaly);
-                        self.uncoded(layer, number, from, [coding.undecoded(), bytes]);
+                        context.anomaly(Some(self.direction), Some(number), Some(from), anomaly);
+                        self.take_as_sent(context, number, from, [coding.undecoded(), bytes]);
                     }
                 }
             }
         }
-        self.settle(layer);
+        self.forget_unneeded(context);
     }
 
-    /// The body is not what its coding says. Where nothing was decoded of it yet, it is taken as sent from its beginning: what was held, and
-    /// what came now. Later, the rest is only counted.
-    fn uncoded(&mut self, layer: &mut Layer<'_, '_>, number: ExchangeNumber, from: Span, pieces: [&[u8]; 2]) {
+    /// Handles a body that is not in its coding. If nothing of it was decoded yet, the whole body
+    /// is used as sent. Otherwise the rest is only counted.
+    fn take_as_sent(&mut self, context: &mut StackContext<'_>, number: ExchangeNumber, from: Span, pieces: [&[u8]; 2]) {
         if self.bytes == 0 && pieces[0].len() as u64 == from.start {
             if let Some((sent, decoded)) = self.streams {
-                layer.close(decoded);
+                context.close(decoded);
                 self.streams = Some((sent, sent));
             }
             for bytes in pieces {
-                self.suspect_decoded(layer, bytes);
-                self.decoded(layer, number, from.stream, Piece::Data(bytes));
+                self.scan_decoded(context, bytes);
+                self.push_decoded(context, number, from.stream, Piece::Data(bytes));
             }
         } else {
-            self.suspect_decoded(layer, pieces[1]);
-            self.ignore(layer);
+            self.scan_decoded(context, pieces[1]);
+            self.ignore(context);
             self.count(pieces[1]);
         }
     }
 
-    /// Content that was never seen.
-    pub(super) fn gap(&mut self, layer: &mut Layer<'_, '_>, number: ExchangeNumber, length: Option<u64>, time: Time) {
+    /// Handles content that is missing from the capture.
+    pub(super) fn gap(
+        &mut self,
+        context: &mut StackContext<'_>,
+        number: ExchangeNumber,
+        length: Option<u64>,
+        time: Time,
+    ) {
         self.time = self.time.max(time);
-        if let Some(suspect) = &mut self.suspect {
-            suspect.torn();
+        if let Some(secret_scan) = &mut self.secret_scan {
+            secret_scan.mark_torn();
         }
-        // Loss that cannot be measured is still loss: one byte stands for it, or what follows would be joined to what was before.
+        // A gap of unknown length is recorded as one byte, so that the bytes around it
+        // are not joined.
         let length = length.unwrap_or(1);
-        if matches!(self.content, Content::Ignored) {
+        if matches!(self.kind, BodyKind::Ignored) {
             return;
         }
-        let (sent, decoded) = self.streams(layer, number);
-        layer.shared.provenance.append(sent, length, Origin::Missing);
+        let (sent, decoded) = self.open_streams(context, number);
+        context.shared.provenance.append(sent, length, Origin::Missing);
         if self.coding.take().is_some() {
-            // Nothing behind the hole can be decoded.
-            return self.ignore(layer);
+            // After a gap, the coding cannot be decoded.
+            return self.ignore(context);
         }
-        match &self.content {
-            Content::Events(..) => self.decoded(layer, number, decoded, Piece::Gap(length)),
-            _ => self.ignore(layer),
+        match &self.kind {
+            BodyKind::Events(..) => self.push_decoded(context, number, decoded, Piece::Gap(length)),
+            _ => self.ignore(context),
         }
-        self.settle(layer);
+        self.forget_unneeded(context);
     }
 
-    /// The body is over.
+    /// Ends the body and emits its text if it is JSON.
     pub(super) fn finish(
         mut self,
-        layer: &mut Layer<'_, '_>,
+        context: &mut StackContext<'_>,
         number: ExchangeNumber,
         complete: bool,
         ending: Ending,
-    ) -> End {
-        if let (Some(mut coding), Some((sent, decoded))) = (self.coding.take(), self.streams) {
-            let end = layer.shared.provenance.length(sent);
+    ) -> BodyEnd {
+        if let (Some(mut coding), Some((sent, _))) = (self.coding.take(), self.streams) {
+            let end = context.shared.provenance.length(sent);
             let from = Span { stream: sent, start: end.saturating_sub(1), end };
-            let result = coding.finish(&mut |bytes| {
-                self.suspect_decoded(layer, bytes);
-                layer.shared.provenance.append(decoded, bytes.len() as u64, Origin::Derived(from));
-                self.decoded(layer, number, decoded, Piece::Data(bytes));
-            });
-            if let (Err(anomaly), true) = (result, complete) {
-                layer.anomaly(Some(self.direction), Some(number), Some(from), anomaly);
+            if let (Err(anomaly), true) = (coding.finish(), complete) {
+                context.anomaly(Some(self.direction), Some(number), Some(from), anomaly);
             }
         }
-        self.clear(layer);
-        let limits = layer.shared.limits;
-        let certain = |text: &[u8]| jsonrpc::is_certain(text, limits.json_depth, limits.batch);
+        self.finish_secret_scan(context);
+        let limits = context.shared.limits;
+        let certain = |text: &[u8]| jsonrpc::is_unmistakable(text, limits.json_depth, limits.batch);
         if let Some((_, decoded)) = self.streams {
-            match &mut self.content {
-                Content::Events(..) => self.decoded(layer, number, decoded, Piece::End(ending)),
-                Content::Json(text) if complete && !text.is_empty() && self.is_torn && !certain(text) => {}
-                Content::Json(text) if complete && !text.is_empty() => {
+            match &mut self.kind {
+                BodyKind::Events(..) => self.push_decoded(context, number, decoded, Piece::End(ending)),
+                BodyKind::Json(text) if complete && !text.is_empty() && self.head_unseen && !certain(text) => {}
+                BodyKind::Json(text) if complete && !text.is_empty() => {
                     let bytes = std::mem::take(text);
-                    layer.shared.collected -= bytes.len();
+                    context.shared.collected -= bytes.len();
                     let span = Span { stream: decoded, start: 0, end: bytes.len() as u64 };
                     let carrier = TextCarrier::Body(number);
-                    let (connection, direction, time) = (layer.id, self.direction, self.time);
-                    let provenance = &layer.shared.provenance;
+                    let (connection, direction, time) = (context.id, self.direction, self.time);
+                    let provenance = &context.shared.provenance;
                     let raw = bytes.into();
                     let text = Text { connection, direction, raw, span, provenance, time, carrier };
-                    (layer.sink)(Unit::Text(text, layer.connected));
+                    (context.sink)(Unit::Text(text, context.connection));
                 }
                 _ => {}
             }
         }
-        self.ignore(layer);
+        self.ignore(context);
         if let Some((sent, decoded)) = self.streams {
-            layer.close(decoded);
+            context.close(decoded);
             if sent != decoded {
-                layer.close(sent);
+                context.close(sent);
             }
         }
         let sha256 = self.hash.map(|hash| hash.0.finish().as_ref().try_into().expect("SHA-256 has 32 bytes"));
-        End { bytes: self.bytes, sha256 }
+        BodyEnd { bytes: self.bytes, sha256 }
     }
 
-    /// Decoded bytes, or a gap or the end among them.
-    fn decoded(&mut self, layer: &mut Layer<'_, '_>, number: ExchangeNumber, stream: StreamId, piece: Piece<'_>) {
+    /// Passes decoded bytes, a gap or the end to the collector of this kind of content.
+    fn push_decoded(
+        &mut self,
+        context: &mut StackContext<'_>,
+        number: ExchangeNumber,
+        stream: StreamId,
+        piece: Piece<'_>,
+    ) {
         if let Piece::Data(bytes) = piece {
             self.count(bytes);
         }
-        match (&mut self.content, piece) {
-            (Content::Json(text), Piece::Data(bytes)) => {
-                let collected = layer.shared.collected + bytes.len();
+        match (&mut self.kind, piece) {
+            (BodyKind::Json(text), Piece::Data(bytes)) => {
+                let collected = context.shared.collected + bytes.len();
                 let limit = match text.len() + bytes.len() {
-                    length if length > layer.shared.limits.message => Some("message"),
-                    _ if collected > layer.shared.limits.messages_total => Some("messages_total"),
+                    length if length > context.shared.limits.message => Some("message"),
+                    _ if collected > context.shared.limits.messages_total => Some("messages_total"),
                     _ => None,
                 };
                 if let Some(limit) = limit {
-                    return self.give_up(layer, number, stream, limit);
+                    return self.give_up(context, number, stream, limit);
                 }
-                layer.shared.collected = collected;
+                context.shared.collected = collected;
                 text.extend_from_slice(bytes);
             }
-            (Content::Events(sse, events), piece) => {
-                let events = *events.get_or_insert_with(|| layer.open(StreamKind::EventData(number)));
-                let (connection, direction, time) = (layer.id, self.direction, self.time);
+            (BodyKind::Events(sse, events), piece) => {
+                let events = *events.get_or_insert_with(|| context.open(StreamKind::EventData(number)));
+                let (connection, direction, time) = (context.id, self.direction, self.time);
                 let mut anomalies = Vec::new();
-                let held = sse.held();
-                let (provenance, connected) = (&mut layer.shared.provenance, &*layer.connected);
-                let sink = &mut *layer.sink;
-                let limits = layer.shared.limits;
+                let held = sse.buffered_bytes();
+                let (provenance, connection_info) = (&mut context.shared.provenance, &*context.connection);
+                let sink = &mut *context.sink;
+                let limits = context.shared.limits;
                 sse.push(piece, &mut |event| match event {
-                    SseEvent::Event(event) if !is_event(&event, &limits) => {
+                    SseEvent::Event(event) if !is_whole_event(&event, &limits) => {
                         anomalies.push(Anomaly::Skipped { offset: event.start, length: event.end - event.start });
                     }
                     SseEvent::Event(event) => {
@@ -328,16 +347,16 @@ impl Body {
                             let carrier = TextCarrier::SseEvent { exchange: number, kind: event.kind, id };
                             let (raw, provenance) = (data.into(), &*provenance);
                             let text = Text { connection, direction, raw, span, provenance, time, carrier };
-                            sink(Unit::Text(text, connected));
+                            sink(Unit::Text(text, connection_info));
                         }
                         let span = Span { stream, start: event.start, end: event.end };
                         let provenance = &*provenance;
-                        sink(Unit::Event(ServerSent { exchange: number, event: &event, span, provenance }));
+                        sink(Unit::Event(ServerSentEvent { exchange: number, event: &event, span, provenance }));
                     }
                     SseEvent::Anomaly(anomaly) => anomalies.push(anomaly),
                 });
-                layer.shared.collected = layer.shared.collected - held + sse.held();
-                let is_too_much = layer.shared.collected > layer.shared.limits.messages_total;
+                context.shared.collected = context.shared.collected - held + sse.buffered_bytes();
+                let is_too_much = context.shared.collected > context.shared.limits.messages_total;
                 for anomaly in anomalies {
                     let span = match anomaly {
                         Anomaly::Skipped { offset, length } => {
@@ -345,94 +364,101 @@ impl Body {
                         }
                         _ => None,
                     };
-                    layer.anomaly(Some(direction), Some(number), span, anomaly);
+                    context.anomaly(Some(direction), Some(number), span, anomaly);
                 }
                 if is_too_much {
-                    self.give_up(layer, number, stream, "messages_total");
+                    self.give_up(context, number, stream, "messages_total");
                 }
             }
             _ => {}
         }
     }
 
-    /// Forgets what no open event needs.
-    fn settle(&mut self, layer: &mut Layer<'_, '_>) {
+    /// Discards the origins that no open event needs.
+    fn forget_unneeded(&mut self, context: &mut StackContext<'_>) {
         let Some((sent, decoded)) = self.streams else { return };
-        let (low, events) = match &self.content {
-            Content::Events(sse, events) => (sse.low_water(), *events),
-            // Nobody will ask where the bytes of a body came from that is only counted.
-            Content::Ignored => {
-                self.floor = None;
-                layer.forget(decoded, u64::MAX);
-                return layer.forget(sent, u64::MAX);
+        let (low, events) = match &self.kind {
+            BodyKind::Events(sse, events) => (sse.low_water(), *events),
+            // The origin of a byte is never queried if the body is only counted.
+            BodyKind::Ignored => {
+                self.needed_from = None;
+                context.forget(decoded, u64::MAX);
+                return context.forget(sent, u64::MAX);
             }
-            Content::Undecided { .. } | Content::Json(_) => return,
+            BodyKind::Undecided { .. } | BodyKind::Json(_) => return,
         };
         if let Some(events) = events {
-            let end = layer.shared.provenance.length(events);
-            layer.forget(events, end);
+            let end = context.shared.provenance.length(events);
+            context.forget(events, end);
         }
-        // The connection's stream is needed from where the event that is open began.
-        let open = layer.shared.provenance.parents(Span { stream: decoded, start: low, end: low + 1 }).next();
-        self.floor = match open.map(|part| part.origin) {
+        // The connection's stream is still needed from the start of the open event.
+        let open = context.shared.provenance.parents(Span { stream: decoded, start: low, end: low + 1 }).next();
+        self.needed_from = match open.map(|part| part.origin) {
             Some(Origin::Copied { offset, .. }) => Some(offset),
             Some(Origin::Derived(from)) => {
-                let below = layer.shared.provenance.parents(from).next();
+                let below = context.shared.provenance.parents(from).next();
                 below.and_then(|part| if let Origin::Copied { offset, .. } = part.origin { Some(offset) } else { None })
             }
             _ => None,
         };
         let sent_low = match open.map(|part| part.origin) {
             Some(Origin::Derived(from)) => from.start,
-            _ => layer.shared.provenance.length(sent),
+            _ => context.shared.provenance.length(sent),
         };
-        layer.forget(decoded, low);
+        context.forget(decoded, low);
         if sent != decoded {
-            layer.forget(sent, sent_low);
+            context.forget(sent, sent_low);
         }
     }
 
-    /// Bytes that a coding hid.
-    fn suspect_decoded(&mut self, layer: &mut Layer<'_, '_>, bytes: &[u8]) {
-        if let Some(suspect) = &mut self.suspect {
-            let before = suspect.held();
-            suspect.decoded(bytes);
-            layer.shared.suspected = layer.shared.suspected + suspect.held() - before;
+    /// Adds bytes that were decoded from a coding to the search for secrets.
+    fn scan_decoded(&mut self, context: &mut StackContext<'_>, bytes: &[u8]) {
+        if let Some(secret_scan) = &mut self.secret_scan {
+            let before = secret_scan.memory_bytes();
+            secret_scan.decoded(bytes);
+            context.shared.scanned_bytes = context.shared.scanned_bytes + secret_scan.memory_bytes() - before;
         }
     }
 
-    /// The body is over, or is no longer looked at for secrets: those that were found are said. Events carry messages.
-    fn clear(&mut self, layer: &mut Layer<'_, '_>) {
-        let Some(suspect) = self.suspect.take() else { return };
-        layer.shared.suspected -= suspect.held();
-        if let Content::Events(..) = self.content {
+    /// Ends the search for secrets and reports those that were found. Server-sent events have none:
+    /// they carry messages.
+    fn finish_secret_scan(&mut self, context: &mut StackContext<'_>) {
+        let Some(secret_scan) = self.secret_scan.take() else { return };
+        context.shared.scanned_bytes -= secret_scan.memory_bytes();
+        if let BodyKind::Events(..) = self.kind {
             return;
         }
-        let side = layer.connected.sender(self.direction);
-        for secret in suspect.secrets() {
-            (layer.sink)(Unit::Secret(layer.id, side, secret, MASK));
+        let side = context.connection.sender(self.direction);
+        for secret in secret_scan.secrets() {
+            context.secret(side, secret, MASK);
         }
     }
 
-    /// A limit is reached: nothing more is collected of this body.
-    fn give_up(&mut self, layer: &mut Layer<'_, '_>, number: ExchangeNumber, stream: StreamId, limit: &'static str) {
-        let offset = layer.shared.provenance.length(stream);
-        self.ignore(layer);
+    /// Stops collecting this body because a limit is reached.
+    fn give_up(
+        &mut self,
+        context: &mut StackContext<'_>,
+        number: ExchangeNumber,
+        stream: StreamId,
+        limit: &'static str,
+    ) {
+        let offset = context.shared.provenance.length(stream);
+        self.ignore(context);
         let anomaly = Anomaly::LimitReached { limit, offset };
-        layer.anomaly(Some(self.direction), Some(number), None, anomaly);
+        context.anomaly(Some(self.direction), Some(number), None, anomaly);
     }
 
-    /// Gives back what was collected; from here on the body is only counted.
-    fn ignore(&mut self, layer: &mut Layer<'_, '_>) {
-        match std::mem::replace(&mut self.content, Content::Ignored) {
-            Content::Json(text) => layer.shared.collected -= text.len(),
-            Content::Events(sse, events) => {
-                layer.shared.collected -= sse.held();
-                events.into_iter().for_each(|events| layer.close(events));
+    /// Releases what was collected. From now on the body is only counted.
+    fn ignore(&mut self, context: &mut StackContext<'_>) {
+        match std::mem::replace(&mut self.kind, BodyKind::Ignored) {
+            BodyKind::Json(text) => context.shared.collected -= text.len(),
+            BodyKind::Events(sse, events) => {
+                context.shared.collected -= sse.buffered_bytes();
+                events.into_iter().for_each(|events| context.close(events));
             }
-            Content::Ignored | Content::Undecided { .. } => {}
+            BodyKind::Ignored | BodyKind::Undecided { .. } => {}
         }
-        self.floor = None;
+        self.needed_from = None;
     }
 
     fn count(&mut self, bytes: &[u8]) {
@@ -442,12 +468,12 @@ impl Body {
         }
     }
 
-    /// The streams of this body, opened with its first byte.
-    fn streams(&mut self, layer: &mut Layer<'_, '_>, number: ExchangeNumber) -> (StreamId, StreamId) {
+    /// The streams of this body. They are opened with its first byte.
+    fn open_streams(&mut self, context: &mut StackContext<'_>, number: ExchangeNumber) -> (StreamId, StreamId) {
         *self.streams.get_or_insert_with(|| {
-            let sent = layer.open(StreamKind::Body(number, self.direction));
+            let sent = context.open(StreamKind::Body(number, self.direction));
             let decoded = match self.coding {
-                Some(_) => layer.open(StreamKind::Decoded(number, self.direction)),
+                Some(_) => context.open(StreamKind::Decoded(number, self.direction)),
                 None => sent,
             };
             (sent, decoded)

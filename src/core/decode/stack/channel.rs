@@ -1,10 +1,12 @@
-//! A pair of byte streams, those of a TCP connection or what TLS carried: which protocol runs on it, and who is the client.
+//! A channel: the bytes of both directions of a TCP connection, or of decrypted TLS. Finds the
+//! protocol on it and the client.
 
 use std::borrow::Cow;
 
+use super::context::StackContext;
 use super::http::{HttpStack, Tunnel, Version};
 use super::tls::TlsStack;
-use super::{Layer, Unit};
+use super::unit::Unit;
 use crate::capture::{Span, StreamId, Time};
 use crate::decode::exchange::Exchange;
 use crate::decode::http::MASK;
@@ -14,320 +16,315 @@ use crate::decode::stream::StreamKind;
 use crate::decode::tls::{self, Arrival};
 use crate::decode::{Direction, Ending, Piece, Side};
 
-/// Bytes looked at, at most, to recognise a protocol at the start of a side: the longest method and a target's first bytes.
+/// The most bytes that are needed to recognise a protocol at the start of a side: the longest
+/// method and the first bytes of a target.
 const SNIFFED: usize = 32;
 
-/// Tunnels within tunnels that are followed: a client passes few proxies, and each costs a part of the stack.
+/// The most tunnels inside each other. A client passes few proxies, and each tunnel
+/// needs another decoder.
 const TUNNELS: u8 = 4;
 
+/// A carrier of bytes in both directions, with the decoder of the protocol on it.
 #[derive(Debug)]
 pub(super) struct Channel {
-    /// The streams of both sides; opened with the first byte.
+    /// The streams of both sides. They are opened with their first bytes.
     streams: [Option<StreamId>; 2],
     kind: fn(Side) -> StreamKind,
     protocol: Protocol,
-    /// How often it became a tunnel.
+    /// Number of times that the channel became a tunnel.
     tunnels: u8,
 }
 
+/// The protocol on a channel, with its decoder.
 #[derive(Debug)]
 enum Protocol {
-    /// Not recognised yet.
-    Unknown([Unknown; 2]),
+    /// No protocol was recognised yet.
+    Unrecognised([Unrecognised; 2]),
     Http(Box<HttpStack>),
     Tls(Box<TlsStack>),
 }
 
-/// One side of a connection on which nothing was recognised yet.
+/// One side of a channel without a recognised protocol.
 #[derive(Debug, Default)]
-struct Unknown {
-    /// Where it begins: 0, or behind what made the connection a tunnel.
+struct Unrecognised {
+    /// Offset at which the side begins: 0, or the end of the head that opened a tunnel.
     begin: u64,
-    /// Bytes passed over: nothing known begins in them.
-    at: u64,
-    /// Bytes behind them that are too few to tell; fewer than [`SNIFFED`].
-    held: Vec<u8>,
-    /// When the first of those came.
-    since: Time,
+    /// Offset of the first byte that is not skipped. No known protocol begins before it.
+    passed_to: u64,
+    /// Bytes after the skipped ones, too few to recognise a protocol: fewer than [`SNIFFED`].
+    undecided: Vec<u8>,
+    /// Capture time of the first undecided byte.
+    undecided_since: Time,
 }
 
-impl Unknown {
+impl Unrecognised {
     fn pass(&mut self, length: u64) {
-        self.at += self.held.len() as u64 + length;
-        self.held.clear();
+        self.passed_to += self.undecided.len() as u64 + length;
+        self.undecided.clear();
     }
 }
 
 impl Channel {
-    /// `kind` says what its streams are.
+    /// A channel whose streams are of this kind.
     pub(super) fn new(kind: fn(Side) -> StreamKind) -> Channel {
-        Channel { streams: [None; 2], kind, protocol: Protocol::Unknown(Default::default()), tunnels: 0 }
+        Channel { streams: [None; 2], kind, protocol: Protocol::Unrecognised(Default::default()), tunnels: 0 }
     }
 
-    /// The stream of one side, opened when first asked for.
-    pub(super) fn stream(&mut self, layer: &mut Layer<'_, '_>, side: Side) -> StreamId {
-        *self.streams[side.index()].get_or_insert_with(|| layer.open((self.kind)(side)))
+    /// The stream of one side. It is opened at the first call.
+    pub(super) fn stream(&mut self, context: &mut StackContext<'_>, side: Side) -> StreamId {
+        *self.streams[side.index()].get_or_insert_with(|| context.open((self.kind)(side)))
     }
 
-    /// The stream of one side, where it was opened.
-    pub(super) fn known_stream(&self, side: Side) -> Option<StreamId> {
+    /// The stream of one side, if it is open.
+    pub(super) fn opened_stream(&self, side: Side) -> Option<StreamId> {
         self.streams[side.index()]
     }
 
-    /// The next piece of one side. Where its bytes came from stands in the stream already.
-    pub(super) fn push(&mut self, layer: &mut Layer<'_, '_>, side: Side, piece: Piece<'_>, arrival: Arrival<'_>) {
-        if matches!(self.protocol, Protocol::Unknown(_)) {
-            self.recognise(layer, side, piece, arrival);
+    /// Decodes the next piece of one side. The stream has the origin of its bytes already.
+    pub(super) fn push(&mut self, context: &mut StackContext<'_>, side: Side, piece: Piece<'_>, arrival: Arrival<'_>) {
+        if matches!(self.protocol, Protocol::Unrecognised(_)) {
+            self.recognise(context, side, piece, arrival);
         } else {
-            self.feed(layer, side, piece, arrival);
+            self.decode(context, side, piece, arrival);
         }
-        let stream = self.stream(layer, side);
-        let low = self.low_water(layer, side);
-        layer.forget(stream, low);
+        let stream = self.stream(context, side);
+        let low = self.low_water(context, side);
+        context.forget(stream, low);
     }
 
-    /// TLS secrets came.
-    pub(super) fn retry(&mut self, layer: &mut Layer<'_, '_>) {
-        if let Protocol::Tls(tls) = &mut self.protocol {
-            tls.retry(layer);
-        }
+    /// The decoder of TLS, if the channel carries TLS.
+    pub(super) fn tls(&mut self) -> Option<&mut TlsStack> {
+        if let Protocol::Tls(tls) = &mut self.protocol { Some(tls) } else { None }
     }
 
-    /// Whether records wait for TLS secrets that may still come.
-    pub(super) fn waits(&self) -> bool {
-        matches!(&self.protocol, Protocol::Tls(tls) if tls.waits())
-    }
-
-    /// Memory is needed elsewhere: records that wait for TLS secrets are given up.
-    pub(super) fn give_up(&mut self, layer: &mut Layer<'_, '_>) {
-        if let Protocol::Tls(tls) = &mut self.protocol {
-            tls.give_up(layer);
-        }
-    }
-
-    /// Shows the open exchanges of which a head came since this was last asked.
-    pub(super) fn headed(&mut self, show: &mut dyn FnMut(&Exchange)) {
+    /// Calls `show` with each open exchange that got a head since the last call.
+    pub(super) fn show_new_heads(&mut self, show: &mut dyn FnMut(&Exchange)) {
         match &mut self.protocol {
-            Protocol::Http(http) => http.headed(show),
-            Protocol::Tls(tls) => tls.headed(show),
-            Protocol::Unknown(_) => {}
+            Protocol::Http(http) => http.show_new_heads(show),
+            Protocol::Tls(tls) => tls.show_new_heads(show),
+            Protocol::Unrecognised(_) => {}
         }
     }
 
-    /// The lowest offset of this side that may still be asked for.
-    fn low_water(&self, layer: &Layer<'_, '_>, side: Side) -> u64 {
-        let length = self.streams[side.index()].map_or(0, |stream| layer.shared.provenance.length(stream));
+    /// Offset of the first byte of this side whose origin may still be queried.
+    fn low_water(&self, context: &StackContext<'_>, side: Side) -> u64 {
+        let length = self.streams[side.index()].map_or(0, |stream| context.shared.provenance.length(stream));
         match &self.protocol {
-            Protocol::Http(http) => http.low_water(direction(layer, side)),
-            Protocol::Tls(tls) => tls.low_water(layer, side).min(length),
-            Protocol::Unknown(_) => length,
+            Protocol::Http(http) => http.low_water(direction(context, side)),
+            Protocol::Tls(tls) => tls.low_water(context, side).min(length),
+            Protocol::Unrecognised(_) => length,
         }
     }
 
-    /// The lowest offset of this side that may be asked for, from outside: of the bytes that are not looked at yet, or belong to what
-    /// is open.
-    pub(super) fn floor(&self, layer: &Layer<'_, '_>, side: Side) -> u64 {
+    /// Offset of the first byte of this side that is not decoded yet, or that belongs to something
+    /// open. A carrier below must retain the bytes from here on.
+    pub(super) fn needed_from(&self, context: &StackContext<'_>, side: Side) -> u64 {
         match &self.protocol {
-            Protocol::Unknown(sides) => sides[side.index()].at,
-            _ => self.low_water(layer, side),
+            Protocol::Unrecognised(sides) => sides[side.index()].passed_to,
+            _ => self.low_water(context, side),
         }
     }
 
-    /// Whether nothing was recognised so far.
-    pub(super) fn is_unknown(&self) -> bool {
-        matches!(self.protocol, Protocol::Unknown(_))
+    /// Whether no protocol was recognised yet.
+    pub(super) fn is_unrecognised(&self) -> bool {
+        matches!(self.protocol, Protocol::Unrecognised(_))
     }
 
-    /// Everything below this offset of this side was seen for what it is: its secrets were said.
-    pub(super) fn cleared(&self, layer: &Layer<'_, '_>, side: Side) -> u64 {
+    /// Offset up to which this side was searched for secrets. All secrets below it were emitted.
+    pub(super) fn cleared(&self, context: &StackContext<'_>, side: Side) -> u64 {
         match &self.protocol {
-            Protocol::Http(http) => http.cleared(direction(layer, side)),
-            // A head that is too short to be recognised may still turn out to hold secrets.
-            Protocol::Unknown(sides) => sides[side.index()].at,
-            // What is encrypted is no secret.
-            Protocol::Tls(_) => self.streams[side.index()].map_or(0, |stream| layer.shared.provenance.length(stream)),
+            Protocol::Http(http) => http.cleared(direction(context, side)),
+            // A head that is too short to be recognised may contain secrets.
+            Protocol::Unrecognised(sides) => sides[side.index()].passed_to,
+            // Encrypted bytes contain no readable secrets.
+            Protocol::Tls(_) => self.streams[side.index()].map_or(0, |stream| context.shared.provenance.length(stream)),
         }
     }
 
-    /// Tries to recognise a protocol at the beginning of this piece. HTTP is looked for again at every piece, since a capture may
-    /// begin in the middle of a body, and so are server-sent events and records of TLS's application data; other records only at the start of a side. What TLS carried
-    /// is not looked at for TLS: no protocol puts one into the other.
-    fn recognise(&mut self, layer: &mut Layer<'_, '_>, side: Side, piece: Piece<'_>, arrival: Arrival<'_>) {
+    /// Looks for a protocol at the start of a piece.
+    ///
+    /// A capture may begin in the middle of a body. So HTTP, server-sent events and TLS application
+    /// data are looked for in every piece. Other TLS records are looked for only at the start of a
+    /// side. Decrypted TLS is not searched for TLS, as no protocol nests them.
+    fn recognise(&mut self, context: &mut StackContext<'_>, side: Side, piece: Piece<'_>, arrival: Arrival<'_>) {
         let within_tls = matches!((self.kind)(side), StreamKind::Plaintext(_));
-        let Protocol::Unknown(sides) = &mut self.protocol else { return };
-        let unknown = &mut sides[side.index()];
+        let Protocol::Unrecognised(sides) = &mut self.protocol else { return };
+        let unrecognised = &mut sides[side.index()];
         let bytes = match piece {
             Piece::Data(bytes) => bytes,
-            Piece::Gap(length) => return unknown.pass(length),
+            Piece::Gap(length) => return unrecognised.pass(length),
             Piece::End(_) => return,
         };
-        let looked = if unknown.held.is_empty() {
+        let sniffed = if unrecognised.undecided.is_empty() {
             Cow::Borrowed(bytes)
         } else {
-            Cow::Owned([unknown.held.as_slice(), bytes].concat())
+            Cow::Owned([unrecognised.undecided.as_slice(), bytes].concat())
         };
-        let is_tls = match unknown.at {
+        let is_tls = match unrecognised.passed_to {
             _ if within_tls => Some(false),
-            at if at == unknown.begin => tls::sniff(&looked),
-            _ => Some(tls::sniff_application_data(&looked)),
+            passed_to if passed_to == unrecognised.begin => tls::sniff(&sniffed),
+            _ => Some(tls::sniff_application_data(&sniffed)),
         };
-        let (http1, http2) = (http1::sniff(&looked), http2::sniff(&looked));
-        let events = http1::sniff_events(&looked);
+        let (http1, http2) = (http1::sniff(&sniffed), http2::sniff(&sniffed));
+        let events = http1::sniff_events(&sniffed);
         match (http1.or(http2), is_tls) {
             (Some(Some(direction)), _) => {
                 let client = match direction {
                     Direction::ClientToServer => side,
                     Direction::ServerToClient => side.other(),
                 };
-                self.begin_http(layer, client, if http1.is_some() { Version::Http1 } else { Version::Http2 });
+                self.begin_http(context, client, if http1.is_some() { Version::Http1 } else { Version::Http2 });
             }
-            _ if events == Some(true) => self.begin_http(layer, side.other(), Version::Http1Midway),
+            _ if events == Some(true) => self.begin_http(context, side.other(), Version::Http1Midway),
             (_, Some(true)) => {
-                // In the middle of a connection nothing tells who is who but who opened it.
-                let server = looked.first() == Some(&22) && !tls::is_client_hello(&looked);
-                let client = match (tls::is_client_hello(&looked), server) {
+                // In the middle of a connection, the side that opened it is taken for the client.
+                let server = sniffed.first() == Some(&22) && !tls::is_client_hello(&sniffed);
+                let client = match (tls::is_client_hello(&sniffed), server) {
                     (true, _) => side,
                     (_, true) => side.other(),
-                    _ => layer.connected.client.unwrap_or(Side::First),
+                    _ => context.connection.client.unwrap_or(Side::First),
                 };
-                self.begin_tls(layer, client, looked.first() != Some(&22));
+                self.begin_tls(context, client, sniffed.first() != Some(&22));
             }
             (http, is_tls)
-                if looked.len() < SNIFFED && (http == Some(None) || is_tls.is_none() || events.is_none()) =>
+                if sniffed.len() < SNIFFED && (http == Some(None) || is_tls.is_none() || events.is_none()) =>
             {
-                if unknown.held.is_empty() {
-                    unknown.since = arrival.time;
+                if unrecognised.undecided.is_empty() {
+                    unrecognised.undecided_since = arrival.time;
                 }
-                return unknown.held.extend_from_slice(bytes);
+                return unrecognised.undecided.extend_from_slice(bytes);
             }
-            _ => return unknown.pass(bytes.len() as u64),
+            _ => return unrecognised.pass(bytes.len() as u64),
         }
-        self.feed(layer, side, piece, arrival);
+        self.decode(context, side, piece, arrival);
     }
 
-    fn feed(&mut self, layer: &mut Layer<'_, '_>, side: Side, piece: Piece<'_>, arrival: Arrival<'_>) {
-        let direction = direction(layer, side);
+    fn decode(&mut self, context: &mut StackContext<'_>, side: Side, piece: Piece<'_>, arrival: Arrival<'_>) {
+        let direction = direction(context, side);
         match &mut self.protocol {
             Protocol::Http(http) => {
                 let seen = Seen { acknowledged: arrival.acknowledged };
-                http.push(layer, direction, piece, seen, arrival.time);
+                http.push(context, direction, piece, seen, arrival.time);
                 if self.tunnels < TUNNELS
                     && let Some(tunnel) = http.tunnel()
                 {
                     self.tunnels += 1;
-                    http.close(layer, Ending::Cut);
-                    self.begin_tunnel(layer, tunnel, arrival.time);
+                    http.close(context, Ending::Cut);
+                    self.begin_tunnel(context, tunnel, arrival.time);
                 }
             }
-            Protocol::Tls(tls) => tls.push(layer, direction, piece, arrival),
-            Protocol::Unknown(_) => {}
+            Protocol::Tls(tls) => tls.push(context, direction, piece, arrival),
+            Protocol::Unrecognised(_) => {}
         }
     }
 
-    /// What goes through a tunnel is looked at as if its connection began there.
-    fn begin_tunnel(&mut self, layer: &mut Layer<'_, '_>, tunnel: Tunnel, time: Time) {
-        let begin = |side: Side| tunnel.offsets[direction(layer, side) as usize];
+    /// Restarts recognition with the bytes of a tunnel, as if its connection began there.
+    fn begin_tunnel(&mut self, context: &mut StackContext<'_>, tunnel: Tunnel, time: Time) {
+        let begin = |side: Side| tunnel.offsets[direction(context, side) as usize];
         let [first, second] = [Side::First, Side::Second].map(begin);
-        let unknown = |begin: u64| Unknown { begin, at: begin, held: Vec::new(), since: time };
-        self.protocol = Protocol::Unknown([unknown(first), unknown(second)]);
+        let unrecognised =
+            |begin: u64| Unrecognised { begin, passed_to: begin, undecided: Vec::new(), undecided_since: time };
+        self.protocol = Protocol::Unrecognised([unrecognised(first), unrecognised(second)]);
         for (of, bytes) in [Direction::ClientToServer, Direction::ServerToClient].into_iter().zip(&tunnel.bytes) {
-            let (side, start) = (layer.connected.sender(of), tunnel.offsets[of as usize]);
+            let (side, start) = (context.connection.sender(of), tunnel.offsets[of as usize]);
             if !bytes.is_empty() {
-                let stream = self.stream(layer, side);
+                let stream = self.stream(context, side);
                 let packets =
-                    layer.shared.provenance.packet_ranges(Span { stream, start, end: start + bytes.len() as u64 });
-                self.push(layer, side, Piece::Data(bytes), Arrival { packets: &packets, time, acknowledged: 0 });
+                    context.shared.provenance.packet_ranges(Span { stream, start, end: start + bytes.len() as u64 });
+                self.push(context, side, Piece::Data(bytes), Arrival { packets: &packets, time, acknowledged: 0 });
             }
         }
     }
 
-    fn begin_http(&mut self, layer: &mut Layer<'_, '_>, client: Side, version: Version) {
-        layer.connected.client = Some(client);
-        layer.connected.is_midway = version == Version::Http1Midway;
-        layer.connected.protocol = version.name();
-        (layer.sink)(Unit::Connected(layer.id, layer.connected));
-        let streams = self.by_direction(layer);
-        let begins = self.begins(layer);
-        let mut http = Box::new(HttpStack::new(layer.shared.limits, streams, version, begins));
-        if let Protocol::Unknown(sides) = &self.protocol {
-            for (side, unknown) in [Side::First, Side::Second].into_iter().zip(sides) {
-                catch_up(&mut http, layer, side, unknown);
+    fn begin_http(&mut self, context: &mut StackContext<'_>, client: Side, version: Version) {
+        context.connection.client = Some(client);
+        context.connection.is_midway = version == Version::Http1Midway;
+        context.connection.protocol = version.name();
+        (context.sink)(Unit::ConnectionChanged(context.id, context.connection));
+        let streams = self.streams_by_direction(context);
+        let begin_offsets = self.begin_offsets(context);
+        let mut http = Box::new(HttpStack::new(context.shared.limits, streams, version, begin_offsets));
+        if let Protocol::Unrecognised(sides) = &self.protocol {
+            for (side, unrecognised) in [Side::First, Side::Second].into_iter().zip(sides) {
+                catch_up(&mut http, context, side, unrecognised);
             }
         }
         self.protocol = Protocol::Http(http);
     }
 
-    fn begin_tls(&mut self, layer: &mut Layer<'_, '_>, client: Side, late: bool) {
-        layer.connected.client = Some(client);
-        layer.connected.protocol = "tls";
-        (layer.sink)(Unit::Connected(layer.id, layer.connected));
-        let streams = self.by_direction(layer);
-        let mut tls = Box::new(TlsStack::new(layer, streams, self.begins(layer)));
-        if let Protocol::Unknown(sides) = &self.protocol {
-            for (side, unknown) in [Side::First, Side::Second].into_iter().zip(sides) {
-                let direction = direction(layer, side);
-                // Where the capture begins in the middle of a connection, the first byte of a side may stand in the middle of a record.
-                if unknown.at > unknown.begin || late {
-                    tls.push(layer, direction, Piece::Gap(unknown.at - unknown.begin), Arrival::default());
+    fn begin_tls(&mut self, context: &mut StackContext<'_>, client: Side, is_midway: bool) {
+        context.connection.client = Some(client);
+        context.connection.protocol = "tls";
+        (context.sink)(Unit::ConnectionChanged(context.id, context.connection));
+        let streams = self.streams_by_direction(context);
+        let mut tls = Box::new(TlsStack::new(context, streams, self.begin_offsets(context)));
+        if let Protocol::Unrecognised(sides) = &self.protocol {
+            for (side, unrecognised) in [Side::First, Side::Second].into_iter().zip(sides) {
+                let direction = direction(context, side);
+                let Unrecognised { begin, passed_to, undecided, .. } = unrecognised;
+                // If the capture begins in the middle of a connection, the first byte of a side may
+                // be inside a record.
+                if passed_to > begin || is_midway {
+                    tls.push(context, direction, Piece::Gap(passed_to - begin), Arrival::default());
                 }
-                if !unknown.held.is_empty() {
-                    let (start, end) = (unknown.at, unknown.at + unknown.held.len() as u64);
+                if !undecided.is_empty() {
+                    let (start, end) = (*passed_to, passed_to + undecided.len() as u64);
                     let span = Span { stream: streams[direction as usize], start, end };
-                    let packets = &layer.shared.provenance.packet_ranges(span);
-                    tls.push(layer, direction, Piece::Data(&unknown.held), Arrival { packets, ..Arrival::default() });
+                    let packets = &context.shared.provenance.packet_ranges(span);
+                    tls.push(context, direction, Piece::Data(undecided), Arrival { packets, ..Arrival::default() });
                 }
             }
         }
         self.protocol = Protocol::Tls(tls);
     }
 
-    /// Where both directions begin.
-    fn begins(&self, layer: &Layer<'_, '_>) -> [u64; 2] {
-        let Protocol::Unknown(sides) = &self.protocol else { return [0; 2] };
-        [Direction::ClientToServer, Direction::ServerToClient].map(|of| sides[layer.connected.sender(of).index()].begin)
+    /// The offset at which each direction begins.
+    fn begin_offsets(&self, context: &StackContext<'_>) -> [u64; 2] {
+        let Protocol::Unrecognised(sides) = &self.protocol else { return [0; 2] };
+        [Direction::ClientToServer, Direction::ServerToClient]
+            .map(|of| sides[context.connection.sender(of).index()].begin)
     }
 
-    /// The streams of both sides, by direction.
-    fn by_direction(&mut self, layer: &mut Layer<'_, '_>) -> [StreamId; 2] {
+    /// The streams of both sides, indexed by direction.
+    fn streams_by_direction(&mut self, context: &mut StackContext<'_>) -> [StreamId; 2] {
         let mut streams = [StreamId::default(); 2];
         for side in [Side::First, Side::Second] {
-            streams[direction(layer, side) as usize] = self.stream(layer, side);
+            streams[direction(context, side) as usize] = self.stream(context, side);
         }
         streams
     }
 
-    /// The connection is over.
-    pub(super) fn close(&mut self, layer: &mut Layer<'_, '_>) {
+    /// Ends everything that is open on the channel.
+    pub(super) fn close(&mut self, context: &mut StackContext<'_>) {
         match &mut self.protocol {
-            Protocol::Http(http) => http.close(layer, Ending::Cut),
-            Protocol::Tls(tls) => tls.close(layer),
-            Protocol::Unknown(_) => {}
+            Protocol::Http(http) => http.close(context, Ending::Cut),
+            Protocol::Tls(tls) => tls.close(context),
+            Protocol::Unrecognised(_) => {}
         }
         for stream in self.streams.iter().flatten() {
-            layer.close(*stream);
+            context.close(*stream);
         }
     }
 }
 
-/// Brings a side to where the protocol was recognised: what was passed over counts as unseen by the decoder, and as a secret, since
-/// a head may have begun in it.
-fn catch_up(http: &mut HttpStack, layer: &mut Layer<'_, '_>, side: Side, unknown: &Unknown) {
-    let direction = direction(layer, side);
-    if unknown.at > unknown.begin {
-        if layer.shared.options.store && !layer.shared.options.keep_secrets {
-            (layer.sink)(Unit::Secret(layer.id, side, unknown.begin..unknown.at, MASK));
-        }
-        let passed = Piece::Gap(unknown.at - unknown.begin);
-        http.push(layer, direction, passed, Seen::default(), Time::default());
+/// Feeds a decoder the bytes of one side from before its protocol was recognised. Skipped bytes are
+/// a gap for the decoder. They are reported as a secret, because a head may have begun in them.
+fn catch_up(http: &mut HttpStack, context: &mut StackContext<'_>, side: Side, unrecognised: &Unrecognised) {
+    let direction = direction(context, side);
+    let Unrecognised { begin, passed_to, undecided, undecided_since } = unrecognised;
+    if passed_to > begin {
+        context.secret(side, *begin..*passed_to, MASK);
+        http.push(context, direction, Piece::Gap(passed_to - begin), Seen::default(), Time::default());
     }
-    if !unknown.held.is_empty() {
-        http.push(layer, direction, Piece::Data(&unknown.held), Seen::default(), unknown.since);
+    if !undecided.is_empty() {
+        http.push(context, direction, Piece::Data(undecided), Seen::default(), *undecided_since);
     }
 }
 
-/// Which way a side's bytes flow. Before the client is known, the side that opened the connection is taken for it.
-pub(super) fn direction(layer: &Layer<'_, '_>, side: Side) -> Direction {
-    if layer.connected.sender(Direction::ClientToServer) == side {
+/// The direction of a side's bytes. Before the client is known, the side that opened the connection
+/// counts as the client.
+pub(super) fn direction(context: &StackContext<'_>, side: Side) -> Direction {
+    if context.connection.sender(Direction::ClientToServer) == side {
         Direction::ClientToServer
     } else {
         Direction::ServerToClient

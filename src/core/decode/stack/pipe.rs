@@ -1,62 +1,52 @@
-//! The pipes of a wrapped process: lines both ways, and its life.
+//! The pipes of a wrapped process: the lines of both directions, and the start and exit
+//! of the process.
 
-use super::{Layer, Shared, Text, TextCarrier, Unit};
-use crate::capture::pipe::{self, Content, Exit, HEAD, Pipe, Start};
+use super::context::{Shared, Sink, StackContext};
+use super::unit::{Text, TextCarrier, Unit};
+use crate::capture::pipe::{self, Content, HEAD, Pipe};
 use crate::capture::{Limits, Origin, PacketNumber, Span, StreamId, Time};
-use crate::decode::jsonrpc::{self, Parsed};
+use crate::decode::jsonrpc::{self, JsonRpcText};
 use crate::decode::lines::{LineEnd, LineEvent, Lines};
 use crate::decode::stream::StreamKind;
 use crate::decode::{Anomaly, Direction, Ending, Piece, Side};
 
-/// Longest line of stderr that is looked at for a message: it is text for people, and messages on it are mistakes.
-const STDERR_LINE: usize = 64 << 10;
+/// Longest line of stderr that is searched for a message, in bytes. stderr is for people, and a
+/// message on it is a mistake.
+const MAX_STDERR_LINE: usize = 64 << 10;
 
-/// The process at the other end of the pipes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Process {
-    /// Its id.
-    pub id: u32,
-    /// How it was started, where that was recorded.
-    pub start: Option<Start>,
-    /// How it ended, once it did.
-    pub exit: Option<Exit>,
-}
-
-impl Process {
-    pub(super) fn new(id: u32) -> Process {
-        Process { id, start: None, exit: None }
-    }
-}
-
+/// Decodes the pipes of one process.
 #[derive(Debug)]
 pub(super) struct PipeStack {
-    /// stdin and stdout.
-    pipes: [OnePipe; 2],
-    /// stderr is text for people and stays in its packets; it is looked at for what should stand on stdout.
+    /// The decoders of stdin and stdout.
+    pipes: [PipeStream; 2],
+    /// The decoder of stderr. Its text is only in the packets. It is searched for messages that
+    /// belong on stdout.
     stderr: Lines,
-    /// The last packet: what the capture's end cuts off was seen no later.
+    /// The last packet. Bytes that the end of the capture cuts off arrived no later.
     last: (PacketNumber, Time),
 }
 
+/// Decodes stdin or stdout.
 #[derive(Debug)]
-struct OnePipe {
+struct PipeStream {
     stream: Option<StreamId>,
     lines: Lines,
     ended: bool,
-    noises: Noises,
+    reported_noise: ReportedNoise,
 }
 
-/// What of the framing was remarked on: each once, since who ends one line in CR LF ends all so.
+/// The irregularities of framing that were reported. Each is reported once: a program that ends one
+/// line in CR LF ends all lines so.
 #[derive(Debug, Default)]
-struct Noises {
+struct ReportedNoise {
     carriage_return: bool,
     blank: bool,
     mark: bool,
 }
 
-impl Noises {
-    /// What is new about a line and its end.
-    fn of(&mut self, bytes: &[u8], end: LineEnd) -> Option<&'static str> {
+impl ReportedNoise {
+    /// The irregularity of a line, if it is the first of its kind.
+    fn first_of(&mut self, bytes: &[u8], end: LineEnd) -> Option<&'static str> {
         let is_blank = bytes.iter().all(u8::is_ascii_whitespace);
         if end == LineEnd::CarriageReturn && !std::mem::replace(&mut self.carriage_return, true) {
             Some("CR LF ends a line")
@@ -72,46 +62,56 @@ impl Noises {
 
 impl PipeStack {
     pub(super) fn new(shared: &Shared) -> PipeStack {
-        let pipe =
-            |()| OnePipe { stream: None, lines: Lines::new(shared.limits), ended: false, noises: Noises::default() };
-        let stderr = Lines::new(Limits { message: shared.limits.message.min(STDERR_LINE), ..shared.limits });
+        let pipe = |()| PipeStream {
+            stream: None,
+            lines: Lines::new(shared.limits),
+            ended: false,
+            reported_noise: ReportedNoise::default(),
+        };
+        let stderr = Lines::new(Limits { message: shared.limits.message.min(MAX_STDERR_LINE), ..shared.limits });
         PipeStack { pipes: [(); 2].map(pipe), stderr, last: Default::default() }
     }
 
-    /// One observation.
-    pub(super) fn push(&mut self, layer: &mut Layer<'_, '_>, content: &Content<'_>, packet: (PacketNumber, Time)) {
+    /// Handles one packet of the pipes.
+    pub(super) fn push(&mut self, context: &mut StackContext<'_>, content: &Content<'_>, packet: (PacketNumber, Time)) {
         self.last = packet;
         match content {
             Content::Start(start) => {
-                if let Some(process) = &mut layer.connected.process {
+                if let Some(process) = &mut context.connection.process {
                     process.start = Some(start.clone());
                 }
-                (layer.sink)(Unit::Connected(layer.id, layer.connected));
+                (context.sink)(Unit::ConnectionChanged(context.id, context.connection));
             }
             Content::Exit(exit) => {
-                if let Some(process) = &mut layer.connected.process {
+                if let Some(process) = &mut context.connection.process {
                     process.exit = Some(*exit);
                 }
-                (layer.sink)(Unit::Connected(layer.id, layer.connected));
+                (context.sink)(Unit::ConnectionChanged(context.id, context.connection));
             }
-            Content::Data(pipe, bytes) => self.piece(layer, *pipe, Piece::Data(bytes), packet),
-            Content::Lost(pipe, bytes) => self.piece(layer, *pipe, Piece::Gap(*bytes), packet),
-            Content::EndOfFile(pipe) => self.piece(layer, *pipe, Piece::End(Ending::Finished), packet),
+            Content::Data(pipe, bytes) => self.piece(context, *pipe, Piece::Data(bytes), packet),
+            Content::Lost(pipe, bytes) => self.piece(context, *pipe, Piece::Gap(*bytes), packet),
+            Content::EndOfFile(pipe) => self.piece(context, *pipe, Piece::End(Ending::Finished), packet),
         }
     }
 
-    fn piece(&mut self, layer: &mut Layer<'_, '_>, pipe: Pipe, piece: Piece<'_>, (packet, time): (PacketNumber, Time)) {
+    fn piece(
+        &mut self,
+        context: &mut StackContext<'_>,
+        pipe: Pipe,
+        piece: Piece<'_>,
+        (packet, time): (PacketNumber, Time),
+    ) {
         let (direction, side) = match pipe {
             Pipe::Stdin => (Direction::ClientToServer, Side::First),
             Pipe::Stdout => (Direction::ServerToClient, Side::Second),
-            Pipe::Stderr => return self.stderr(layer, piece, packet),
+            Pipe::Stderr => return self.stderr(context, piece, packet),
         };
-        let one = &mut self.pipes[side.index()];
-        if one.ended {
+        let pipe_stream = &mut self.pipes[side.index()];
+        if pipe_stream.ended {
             return;
         }
-        let stream = *one.stream.get_or_insert_with(|| layer.open(StreamKind::Pipe(pipe as u8)));
-        let provenance = &mut layer.shared.provenance;
+        let stream = *pipe_stream.stream.get_or_insert_with(|| context.open(StreamKind::Pipe(pipe as u8)));
+        let provenance = &mut context.shared.provenance;
         let piece = match piece {
             Piece::Gap(lost) => Piece::Gap(pipe::gap(provenance.length(stream), lost)),
             piece => piece,
@@ -119,19 +119,19 @@ impl PipeStack {
         match piece {
             Piece::Data(bytes) => {
                 provenance.append(stream, bytes.len() as u64, Origin::Packet { packet, offset: HEAD as u32 });
-                layer.connected.seen[side.index()] += bytes.len() as u64;
+                context.connection.seen[side.index()] += bytes.len() as u64;
             }
             Piece::Gap(length) => {
                 provenance.append(stream, length, Origin::Missing);
-                layer.connected.lost[side.index()] += length;
+                context.connection.lost[side.index()] += length;
             }
-            Piece::End(_) => one.ended = true,
+            Piece::End(_) => pipe_stream.ended = true,
         }
-        let id = layer.id;
-        let (provenance, connected) = (&layer.shared.provenance, &*layer.connected);
-        let sink = &mut *layer.sink;
-        let (lines, noises) = (&mut one.lines, &mut one.noises);
-        let odd = |span: Option<Span>, anomaly, sink: &mut super::Sink<'_>| {
+        let id = context.id;
+        let (provenance, connection_info) = (&context.shared.provenance, &*context.connection);
+        let sink = &mut *context.sink;
+        let (lines, reported_noise) = (&mut pipe_stream.lines, &mut pipe_stream.reported_noise);
+        let report = |span: Option<Span>, anomaly, sink: &mut Sink<'_>| {
             let (packets, exchange, direction) = (vec![packet], None, Some(direction));
             sink(Unit::Anomaly { connection: id, exchange, packets, span, direction, anomaly });
         };
@@ -140,36 +140,36 @@ impl PipeStack {
                 let span = Span { stream, start, end: start + bytes.len() as u64 };
                 let carrier = TextCarrier::Line { number, whole };
                 let text = Text { connection: id, direction, raw: bytes.into(), span, provenance, time, carrier };
-                sink(Unit::Text(text, connected));
+                sink(Unit::Text(text, connection_info));
                 let length = span.len();
-                if let Some(what) = noises.of(bytes, end) {
-                    odd(Some(span), Anomaly::FramingNoise { pipe, offset: start, what }, sink);
+                if let Some(noise) = reported_noise.first_of(bytes, end) {
+                    report(Some(span), Anomaly::FramingNoise { pipe, offset: start, what: noise }, sink);
                 }
                 if whole && end == LineEnd::Missing && piece == Piece::End(Ending::Finished) {
-                    odd(Some(span), Anomaly::Unterminated { pipe, offset: start, length }, sink);
+                    report(Some(span), Anomaly::Unterminated { pipe, offset: start, length }, sink);
                 }
             }
-            LineEvent::Anomaly(anomaly) => odd(None, anomaly, sink),
+            LineEvent::Anomaly(anomaly) => report(None, anomaly, sink),
         });
-        let before = one.lines.low_water();
-        layer.forget(stream, before);
-        if layer.shared.options.store {
-            let end = layer.shared.provenance.length(stream);
-            (layer.sink)(Unit::Cleared(layer.id, side, end));
+        let before = pipe_stream.lines.low_water();
+        context.forget(stream, before);
+        if context.shared.options.store {
+            let end = context.shared.provenance.length(stream);
+            (context.sink)(Unit::Cleared(context.id, side, end));
         }
     }
 
-    /// Text for people, or messages that went astray.
-    fn stderr(&mut self, layer: &mut Layer<'_, '_>, piece: Piece<'_>, packet: PacketNumber) {
-        let (connection, limits) = (layer.id, layer.shared.limits);
-        let sink = &mut *layer.sink;
+    /// Searches lines of stderr for messages.
+    fn stderr(&mut self, context: &mut StackContext<'_>, piece: Piece<'_>, packet: PacketNumber) {
+        let (connection, limits) = (context.id, context.shared.limits);
+        let sink = &mut *context.sink;
         self.stderr.push(piece, &mut |event| {
             let LineEvent::Line { number, bytes, whole: true, .. } = event else { return };
-            // Most lines are told from messages by their first byte.
+            // A look at the first byte rules out most lines.
             let may_be = bytes.starts_with(b"{") && memchr::memmem::find(bytes, b"\"jsonrpc\"").is_some();
             let is_message = |envelope: &jsonrpc::Envelope| envelope.kind.is_some() && envelope.jsonrpc.is_some();
             if may_be
-                && let Parsed::Single(envelope) = jsonrpc::parse(bytes, limits.json_depth, limits.batch)
+                && let JsonRpcText::Single(envelope) = jsonrpc::parse(bytes, limits.json_depth, limits.batch)
                 && is_message(&envelope)
             {
                 let (packets, direction) = (vec![packet], Some(Direction::ServerToClient));
@@ -179,15 +179,15 @@ impl PipeStack {
         });
     }
 
-    /// The capture of the process is over.
-    pub(super) fn close(&mut self, layer: &mut Layer<'_, '_>) {
+    /// Ends the pipes at the end of the capture.
+    pub(super) fn close(&mut self, context: &mut StackContext<'_>) {
         for pipe in [Pipe::Stdin, Pipe::Stdout] {
             if self.pipes[pipe as usize].stream.is_some() {
-                self.piece(layer, pipe, Piece::End(Ending::Cut), self.last);
+                self.piece(context, pipe, Piece::End(Ending::Cut), self.last);
             }
         }
-        for stream in self.pipes.iter().filter_map(|one| one.stream) {
-            layer.close(stream);
+        for stream in self.pipes.iter().filter_map(|pipe_stream| pipe_stream.stream) {
+            context.close(stream);
         }
     }
 }

@@ -1,25 +1,27 @@
-//! What TLS carried, for a store: masked as it would be in the clear, since the keys are not stored.
+//! Decrypted TLS on its way to a store. Secrets are masked as in unencrypted traffic, because the
+//! TLS keys are not stored.
 
 use std::ops::Range;
 
 use crate::decode::http::MASK;
 
-/// Bytes that wait until they were looked at for secrets; beyond they are blanked. What a decoder has not reached within a mebibyte
-/// stands behind a hole.
-const HELD: usize = 1 << 20;
+/// The most bytes that wait to be searched for secrets. More are masked completely. Bytes that a
+/// decoder has not reached after 1 MiB follow a gap.
+const MAX_WAITING: usize = 1 << 20;
 
-/// The plaintext of one direction on its way to a store.
+/// The decrypted bytes of one direction that were not yet passed to a store.
 #[derive(Debug, Default)]
 pub(super) struct Plaintext {
-    /// Offset of the first byte that waits.
+    /// Offset of the first waiting byte.
     start: u64,
     bytes: Vec<u8>,
-    /// Secrets in bytes that wait or come, each with what to put in place of each byte.
+    /// Secrets in waiting or later bytes, each with the byte that masks it.
     secrets: Vec<(Range<u64>, u8)>,
 }
 
 impl Plaintext {
-    /// The next bytes of the stream, at `start`; what lies before them was lost.
+    /// Adds the next bytes of the stream, from offset `start` on. Bytes before `start`
+    /// may be missing.
     pub(super) fn push(&mut self, start: u64, bytes: &[u8]) {
         if self.bytes.is_empty() {
             self.start = start;
@@ -27,16 +29,20 @@ impl Plaintext {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// These bytes are a secret, to be masked by this one.
-    pub(super) fn secret(&mut self, range: Range<u64>, mask: u8) {
+    /// Marks `range` as a secret. Each of its bytes is to be replaced by `mask`.
+    pub(super) fn add_secret(&mut self, range: Range<u64>, mask: u8) {
         self.secrets.push((range, mask));
     }
 
-    /// Takes the bytes below `cleared`, with their offset; all of them where too many wait or `all` is asked for, those that were not
-    /// looked at blanked unless secrets are kept.
+    /// Removes the bytes below offset `cleared`, with secrets masked. Returns them
+    /// with their offset.
+    ///
+    /// Removes all bytes if too many wait, or if `all` is set. Bytes that were not searched are
+    /// masked completely, unless `keep_secrets` is set.
     pub(super) fn take(&mut self, cleared: u64, all: bool, keep_secrets: bool) -> Option<(u64, Vec<u8>)> {
-        let known = (cleared.saturating_sub(self.start) as usize).min(self.bytes.len());
-        let taken = if all || self.bytes.len() - known > HELD { self.bytes.len() } else { known };
+        let cleared_bytes = (cleared.saturating_sub(self.start) as usize).min(self.bytes.len());
+        let taken =
+            if all || self.bytes.len() - cleared_bytes > MAX_WAITING { self.bytes.len() } else { cleared_bytes };
         if taken == 0 {
             return None;
         }
@@ -50,7 +56,7 @@ impl Plaintext {
                 let (from, to) = (inside(secret.start), inside(secret.end));
                 bytes[from..to].fill(*mask);
             }
-            bytes[known..].fill(MASK);
+            bytes[cleared_bytes..].fill(MASK);
         }
         let end = self.start;
         self.secrets.retain(|(secret, _)| secret.end > end);
@@ -63,11 +69,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_masked_before_anything_is_given_out() {
+    fn secrets_are_masked_before_bytes_leave() {
         let mut plaintext = Plaintext::default();
         plaintext.push(10, b"authorization: x\r\n");
         assert_eq!(plaintext.take(10, false, false), None);
-        plaintext.secret(25..26, b'*');
+        plaintext.add_secret(25..26, b'*');
         assert_eq!(plaintext.take(20, false, false), Some((10, b"authorizat".to_vec())));
         plaintext.push(28, b"rest");
         assert_eq!(plaintext.take(28, false, false), Some((20, b"ion: *\r\n".to_vec())));
@@ -76,11 +82,11 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_looks_at_is_blanked_in_the_end() {
+    fn bytes_that_were_not_searched_are_masked() {
         let mut plaintext = Plaintext::default();
-        plaintext.push(0, &vec![b'x'; HELD + 1]);
-        assert_eq!(plaintext.take(0, false, false), Some((0, vec![MASK; HELD + 1])));
-        plaintext.push(HELD as u64 + 1, b"secret");
+        plaintext.push(0, &vec![b'x'; MAX_WAITING + 1]);
+        assert_eq!(plaintext.take(0, false, false), Some((0, vec![MASK; MAX_WAITING + 1])));
+        plaintext.push(MAX_WAITING as u64 + 1, b"secret");
         assert_eq!(plaintext.take(0, true, true).map(|(_, bytes)| bytes), Some(b"secret".to_vec()));
     }
 }

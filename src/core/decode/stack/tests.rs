@@ -1,12 +1,13 @@
-//! What the layers of a connection make of each other's losses.
+//! How the decoders of a connection handle missing bytes, limits, codings and tunnels together.
 
 use super::*;
-use crate::decode::{Ending, Piece};
+use crate::capture::{Span, StreamId};
+use crate::decode::{Anomaly, Ending, Piece};
 
 const REQUEST: &str = "POST /mcp HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}";
 const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
 
-/// Connections on each of which a server answers one request.
+/// A stack with connections on which a server answers requests.
 struct Servers {
     stacks: Stacks,
     texts: Vec<String>,
@@ -15,10 +16,10 @@ struct Servers {
 
 impl Servers {
     fn new(limits: Limits) -> Servers {
-        Servers::with(limits, Options::default())
+        Servers::with(limits, StackOptions::default())
     }
 
-    fn with(limits: Limits, options: Options) -> Servers {
+    fn with(limits: Limits, options: StackOptions) -> Servers {
         Servers { stacks: Stacks::new(limits, options), texts: Vec::new(), anomalies: Vec::new() }
     }
 
@@ -29,7 +30,7 @@ impl Servers {
         self.stacks.opened(ConnectionId(connection), &facts);
     }
 
-    /// Opens a connection and asks.
+    /// Opens a connection and sends a request.
     fn ask(&mut self, connection: u32) {
         self.open(connection);
         self.piece(connection, Side::First, Piece::Data(REQUEST.as_bytes()));
@@ -57,14 +58,14 @@ impl Servers {
         self.stacks.closed(ConnectionId(connection), None, &mut |_| ());
     }
 
-    /// Parts of all streams that are remembered.
+    /// Number of parts that all streams retain.
     fn parts(&self) -> usize {
         let whole = |stream| Span { stream: StreamId(stream), start: 0, end: u64::MAX };
         (1..100).map(|stream| self.stacks.provenance().parents(whole(stream)).count()).sum()
     }
 }
 
-/// The texts from a server that answers with these pieces.
+/// The texts in a response that consists of these pieces.
 fn texts(response: &[Piece<'_>]) -> Vec<String> {
     let mut servers = Servers::new(Limits::default());
     servers.ask(1);
@@ -73,17 +74,17 @@ fn texts(response: &[Piece<'_>]) -> Vec<String> {
     servers.texts
 }
 
-/// What is recognised where a side begins with these pieces, and which side is the client.
+/// The protocol that is recognised if a side begins with these pieces, and the side of the client.
 fn recognised<'p>(side: Side, pieces: impl Iterator<Item = &'p [u8]>) -> (&'static str, Option<Side>) {
     let mut servers = Servers::new(Limits::default());
     servers.open(1);
     pieces.for_each(|piece| servers.piece(1, side, Piece::Data(piece)));
-    let (_, connected) = servers.stacks.open().next().expect("it is open");
-    (connected.protocol, connected.client)
+    let (_, connection_info) = servers.stacks.open().next().expect("it is open");
+    (connection_info.protocol, connection_info.client)
 }
 
 #[test]
-fn what_is_recognised_does_not_depend_on_how_it_is_cut() {
+fn recognition_does_not_depend_on_how_bytes_are_cut() {
     let hello = |kind: u8| [&[22, 3, 1, 0, 44, kind, 0, 0, 40, 3, 3][..], &[7; 38]].concat();
     let [first, second] = [Some(Side::First), Some(Side::Second)];
     for (bytes, protocol, clients) in [
@@ -113,7 +114,8 @@ fn a_gap_over_chunk_borders_joins_no_event_to_the_next() {
     let stream = [HEAD, &events[0], &events[1], &events[2]].concat();
     let middle = HEAD.len() + events[0].len();
     assert_eq!(texts(&[Piece::Data(stream.as_bytes())]), [r#"{"id":1}"#, r#"{"id":2}"#, r#"{"id":3}"#]);
-    // The gap begins in the first event and ends in the line of the size of the second chunk, in its event, or behind it.
+    // The gap begins in the first event. It ends in the size line of the second chunk, in its
+    // event, or after it.
     for behind in [middle + 1, middle + 3, middle + 9, middle + events[1].len()] {
         let (seen, rest) = (&stream.as_bytes()[..middle - 8], &stream.as_bytes()[behind..]);
         let gap = Piece::Gap((behind + 8 - middle) as u64);
@@ -125,7 +127,7 @@ fn a_gap_over_chunk_borders_joins_no_event_to_the_next() {
 }
 
 #[test]
-fn events_that_never_end_are_collected_up_to_the_limit_of_all() {
+fn unfinished_events_are_bounded_over_all_connections() {
     let limits = Limits { messages_total: 10_000, ..Limits::default() };
     let mut servers = Servers::new(limits);
     for connection in 1..=20 {
@@ -139,7 +141,7 @@ fn events_that_never_end_are_collected_up_to_the_limit_of_all() {
         11,
         "nine lines and their names are less than the limit"
     );
-    // What was given up, or has ended, makes room.
+    // Ended connections, and messages that were discarded, leave room for new ones.
     (1..=20).for_each(|connection| servers.close(connection));
     servers.ask(21);
     servers.answer(21, [HEAD, &chunk("data: {}\n\n")].concat());
@@ -149,10 +151,10 @@ fn events_that_never_end_are_collected_up_to_the_limit_of_all() {
 }
 
 #[test]
-fn what_a_store_looks_at_for_secrets_brings_no_limit_nearer() {
+fn a_search_for_secrets_does_not_count_as_collected() {
     let limits = Limits { messages_total: 10_000, ..Limits::default() };
     let anomalies = [false, true].map(|store| {
-        let mut servers = Servers::with(limits, Options { store, ..Options::default() });
+        let mut servers = Servers::with(limits, StackOptions { store, ..StackOptions::default() });
         for connection in 1..=20 {
             servers.ask(connection);
             let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2000\r\n\r\n";
@@ -229,7 +231,7 @@ fn codings_in_several_fields_are_one_list() {
 }
 
 #[test]
-fn what_goes_through_a_tunnel_is_looked_at_as_a_connection() {
+fn the_content_of_a_tunnel_is_decoded_as_a_connection() {
     const CONNECT: &str = "CONNECT h:80 HTTP/1.1\r\nHost: h:80\r\n\r\n";
     let answer = [HEAD, &chunk("data: {\"id\":1}\n\n")].concat();
     for patient in [true, false] {
@@ -251,7 +253,7 @@ fn what_goes_through_a_tunnel_is_looked_at_as_a_connection() {
 }
 
 #[test]
-fn tunnels_in_tunnels_end_somewhere() {
+fn nested_tunnels_are_bounded() {
     let mut servers = Servers::new(Limits::default());
     servers.ask(1);
     servers.piece(1, Side::First, Piece::Data("CONNECT h:80 HTTP/1.1\r\n\r\n".repeat(2_000).as_bytes()));

@@ -1,261 +1,270 @@
-//! TLS on a connection: its records opened, and what they carried recognised anew.
+//! TLS on a connection. Its records are decrypted, and a protocol is recognised in their content.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::channel::{Channel, direction};
+use super::context::StackContext;
 use super::plaintext::Plaintext;
-use super::{Layer, Unit};
+use super::unit::Unit;
 use crate::capture::{Origin, Span, StreamId};
 use crate::decode::exchange::Exchange;
 use crate::decode::stream::StreamKind;
 use crate::decode::tls::{Arrival, Tls, TlsEvent};
 use crate::decode::{Direction, Piece, Side};
 
+/// Decodes TLS on one channel.
 #[derive(Debug)]
 pub(super) struct TlsStack {
     tls: Tls,
-    inner: Inner,
-    /// Bytes that it said it holds.
-    held: usize,
+    inner: PlaintextChannel,
+    /// Number of held bytes that was last reported to [`super::context::Sealed`].
+    reported_held: usize,
 }
 
-/// What the records carried.
+/// The channel of the decrypted bytes.
 #[derive(Debug)]
-struct Inner {
+struct PlaintextChannel {
     channel: Channel,
-    /// The streams of the records, by direction.
-    below: [StreamId; 2],
-    /// For each direction, where its latest records ended: in the stream of records, and in the plaintext.
-    ends: [Ends; 2],
-    /// For a store, by side.
+    /// For each direction, the stream of the records.
+    record_streams: [StreamId; 2],
+    /// For each direction, the plaintext that the receiver acknowledged.
+    acknowledged_plaintext: [AcknowledgedPlaintext; 2],
+    /// For a store: the plaintext of each side.
     plaintext: [Plaintext; 2],
-    /// Whether anything was carried.
-    used: bool,
+    /// Whether anything was decrypted.
+    has_data: bool,
 }
 
-/// Where records ended, for the records of the other direction to say what their sender had seen.
+/// Converts TCP acknowledgments of record bytes to acknowledgments of plaintext.
 #[derive(Debug, Default)]
-struct Ends {
-    /// Below the other side's acknowledgments: plaintext up to here was seen.
-    seen: u64,
-    behind: VecDeque<(u64, u64)>,
+struct AcknowledgedPlaintext {
+    /// Offset up to which plaintext is acknowledged.
+    acknowledged_to: u64,
+    /// The end of each later record, in the stream of records and in the plaintext. Oldest first.
+    unacknowledged: VecDeque<(u64, u64)>,
 }
 
-impl Ends {
-    /// Records that wait to be acknowledged: more than a window holds. Beyond, the oldest count as seen: acknowledgments are missing.
-    const REMEMBERED: usize = 4_096;
+impl AcknowledgedPlaintext {
+    /// The most records that wait for their acknowledgment; a TCP window holds fewer. Beyond, the
+    /// oldest count as acknowledged, because acknowledgments must be missing.
+    const MAX_RECORDS: usize = 4_096;
 
     fn push(&mut self, record: u64, plaintext: u64) {
-        if self.behind.len() >= Self::REMEMBERED
-            && let Some((_, plaintext)) = self.behind.pop_front()
+        if self.unacknowledged.len() >= Self::MAX_RECORDS
+            && let Some((_, plaintext)) = self.unacknowledged.pop_front()
         {
-            self.seen = plaintext;
+            self.acknowledged_to = plaintext;
         }
-        self.behind.push_back((record, plaintext));
+        self.unacknowledged.push_back((record, plaintext));
     }
 
-    /// How much plaintext of this direction whoever acknowledged this much of it has seen.
-    fn seen(&mut self, acknowledged: u64) -> u64 {
-        while let Some((_, plaintext)) = self.behind.front().filter(|(record, _)| *record <= acknowledged) {
-            self.seen = *plaintext;
-            self.behind.pop_front();
+    /// The offset up to which plaintext is acknowledged, if records are acknowledged
+    /// up to `acknowledged`.
+    fn acknowledged_to(&mut self, acknowledged: u64) -> u64 {
+        while let Some((_, plaintext)) = self.unacknowledged.front().filter(|(record, _)| *record <= acknowledged) {
+            self.acknowledged_to = *plaintext;
+            self.unacknowledged.pop_front();
         }
-        self.seen
+        self.acknowledged_to
     }
 }
 
 impl TlsStack {
-    /// On the streams of both directions, from these offsets on.
-    pub(super) fn new(layer: &Layer<'_, '_>, below: [StreamId; 2], begins: [u64; 2]) -> TlsStack {
-        let inner = Inner {
+    /// A decoder for the streams of both directions. Each begins at its offset in `begins`.
+    pub(super) fn new(context: &StackContext<'_>, record_streams: [StreamId; 2], begins: [u64; 2]) -> TlsStack {
+        let inner = PlaintextChannel {
             channel: Channel::new(StreamKind::Plaintext),
-            below,
-            ends: Default::default(),
+            record_streams,
+            acknowledged_plaintext: Default::default(),
             plaintext: Default::default(),
-            used: false,
+            has_data: false,
         };
-        TlsStack { tls: Tls::behind(layer.shared.limits, begins), inner, held: 0 }
+        TlsStack { tls: Tls::behind(context.shared.limits, begins), inner, reported_held: 0 }
     }
 
-    /// The next piece of one direction of the records.
+    /// Decodes the next piece of one direction.
     pub(super) fn push(
         &mut self,
-        layer: &mut Layer<'_, '_>,
+        context: &mut StackContext<'_>,
         direction: Direction,
         piece: Piece<'_>,
         arrival: Arrival<'_>,
     ) {
-        let keys = Arc::clone(&layer.shared.keys);
+        let keys = Arc::clone(&context.shared.keys);
         let TlsStack { tls, inner, .. } = self;
-        *tls.search_left() = layer.shared.search_left;
-        tls.push(direction, piece, arrival, &keys, &mut |event| inner.event(layer, event));
-        layer.shared.search_left = *tls.search_left();
-        if tls.held() > layer.shared.limits.sealed_per_connection {
+        *tls.search_left() = context.shared.search_left;
+        tls.push(direction, piece, arrival, &keys, &mut |event| inner.event(context, event));
+        context.shared.search_left = *tls.search_left();
+        if tls.held() > context.shared.limits.sealed_per_connection {
             tls.give_up();
         }
-        self.settle(layer);
+        self.report_changes(context);
     }
 
-    /// Secrets came.
-    pub(super) fn retry(&mut self, layer: &mut Layer<'_, '_>) {
-        let keys = Arc::clone(&layer.shared.keys);
+    /// Decrypts held records after new secrets arrived.
+    pub(super) fn retry(&mut self, context: &mut StackContext<'_>) {
+        let keys = Arc::clone(&context.shared.keys);
         let TlsStack { tls, inner, .. } = self;
-        tls.retry(&keys, &mut |event| inner.event(layer, event));
-        self.settle(layer);
+        tls.retry(&keys, &mut |event| inner.event(context, event));
+        self.report_changes(context);
     }
 
     /// Whether records wait for secrets that may still come.
-    pub(super) fn waits(&self) -> bool {
+    pub(super) fn waits_for_secrets(&self) -> bool {
         self.tls.waits()
     }
 
-    /// Shows the open exchanges of which a head came since this was last asked.
-    pub(super) fn headed(&mut self, show: &mut dyn FnMut(&Exchange)) {
-        self.inner.channel.headed(show);
+    /// Calls `show` with each open exchange that got a head since the last call.
+    pub(super) fn show_new_heads(&mut self, show: &mut dyn FnMut(&Exchange)) {
+        self.inner.channel.show_new_heads(show);
     }
 
-    /// Memory is needed elsewhere.
-    pub(super) fn give_up(&mut self, layer: &mut Layer<'_, '_>) {
+    /// Discards held records, because their memory is needed elsewhere.
+    pub(super) fn give_up(&mut self, context: &mut StackContext<'_>) {
         self.tls.give_up();
-        self.settle(layer);
+        self.report_changes(context);
     }
 
-    /// The lowest offset of the records of a side that may still be asked for: of the record being read, of one that is held, or of that in which
-    /// the first plaintext stands that may be asked for.
-    pub(super) fn low_water(&self, layer: &Layer<'_, '_>, side: Side) -> u64 {
-        let direction = direction(layer, side);
+    /// Offset of the first record byte of a side that may still be queried: of the current record,
+    /// of a held record, or of the record with the first plaintext that is still needed.
+    pub(super) fn low_water(&self, context: &StackContext<'_>, side: Side) -> u64 {
+        let direction = direction(context, side);
         let own = self.tls.low_water(direction);
-        self.inner.floor(layer, side).map_or(own, |floor| floor.min(own))
+        self.inner.needed_from(context, side).map_or(own, |needed_from| needed_from.min(own))
     }
 
-    /// Says what changed: what TLS agreed on, and how much is held.
-    fn settle(&mut self, layer: &mut Layer<'_, '_>) {
+    /// Reports changes of the negotiated parameters and of the number of held bytes.
+    fn report_changes(&mut self, context: &mut StackContext<'_>) {
         let held = self.tls.held();
-        layer.shared.sealed.changed(layer.id, self.held, held);
-        self.held = held;
-        let (tls, connected) = (&self.tls, &layer.connected);
-        let same = connected.server_name.as_deref() == tls.server_name()
-            && connected.tls.len() == tls.steps().len()
-            && connected.secrecy == tls.secrecy();
+        context.shared.sealed.changed(context.id, self.reported_held, held);
+        self.reported_held = held;
+        let (tls, connection) = (&self.tls, &context.connection);
+        let same = connection.server_name.as_deref() == tls.server_name()
+            && connection.tls.len() == tls.steps().len()
+            && connection.secrecy == tls.secrecy();
         if !same {
-            self.tell(layer);
-            (layer.sink)(Unit::Connected(layer.id, layer.connected));
+            self.update_connection(context);
+            (context.sink)(Unit::ConnectionChanged(context.id, context.connection));
         }
     }
 
-    fn tell(&self, layer: &mut Layer<'_, '_>) {
-        let connected = &mut *layer.connected;
-        connected.server_name = self.tls.server_name().map(str::to_owned);
-        connected.tls = self.tls.steps().to_vec();
-        connected.agreed = Some(self.tls.agreed());
-        connected.secrecy = self.tls.secrecy();
+    /// Copies what is known of TLS to the connection.
+    fn update_connection(&self, context: &mut StackContext<'_>) {
+        let connection = &mut *context.connection;
+        connection.server_name = self.tls.server_name().map(str::to_owned);
+        connection.tls = self.tls.steps().to_vec();
+        connection.agreed = Some(self.tls.agreed());
+        connection.secrecy = self.tls.secrecy();
     }
 
-    /// The connection is over.
-    pub(super) fn close(&mut self, layer: &mut Layer<'_, '_>) {
-        layer.shared.sealed.changed(layer.id, self.held, 0);
-        self.tell(layer);
-        if self.inner.used {
+    /// Ends the channel inside, and emits the keys if the user asked to keep secrets.
+    pub(super) fn close(&mut self, context: &mut StackContext<'_>) {
+        context.shared.sealed.changed(context.id, self.reported_held, 0);
+        self.update_connection(context);
+        if self.inner.has_data {
             for side in [Side::First, Side::Second] {
-                self.inner.save(layer, side, true);
+                self.inner.save(context, side, true);
             }
-            self.inner.within(layer, Channel::close);
+            self.inner.with_channel(context, Channel::close);
         }
-        if layer.shared.options.keep_secrets
+        if context.shared.options.keep_secrets
             && let Some(random) = self.tls.client_random()
-            && let Some(secrets) = layer.shared.keys.get(random)
+            && let Some(secrets) = context.shared.keys.get(random)
         {
-            (layer.sink)(Unit::Keys(layer.id, secrets.lines(random)));
+            (context.sink)(Unit::Keys(context.id, secrets.lines(random)));
         }
     }
 }
 
-impl Inner {
-    fn event(&mut self, layer: &mut Layer<'_, '_>, event: TlsEvent<'_>) {
+impl PlaintextChannel {
+    fn event(&mut self, context: &mut StackContext<'_>, event: TlsEvent<'_>) {
         match event {
             TlsEvent::Data { direction, bytes, record: (start, end), time, acknowledged } => {
                 if bytes.is_empty() {
                     return;
                 }
-                let side = layer.connected.sender(direction);
-                let stream = self.stream(layer, side);
-                let from = Span { stream: self.below[direction as usize], start, end };
-                let plain = layer.shared.provenance.append(stream, bytes.len() as u64, Origin::Derived(from));
-                self.ends[direction as usize].push(end, plain.end);
-                let acknowledged = self.ends[direction.reversed() as usize].seen(acknowledged);
+                let side = context.connection.sender(direction);
+                let stream = self.stream(context, side);
+                let from = Span { stream: self.record_streams[direction as usize], start, end };
+                let plain = context.shared.provenance.append(stream, bytes.len() as u64, Origin::Derived(from));
+                self.acknowledged_plaintext[direction as usize].push(end, plain.end);
+                let acknowledged =
+                    self.acknowledged_plaintext[direction.reversed() as usize].acknowledged_to(acknowledged);
                 let arrival = Arrival { packets: &[], time, acknowledged };
-                if layer.shared.options.store {
+                if context.shared.options.store {
                     self.plaintext[side.index()].push(plain.start, bytes);
                 }
-                self.push(layer, side, Piece::Data(bytes), arrival);
+                self.push(context, side, Piece::Data(bytes), arrival);
             }
             TlsEvent::Lost { direction, length, time } => {
-                let side = layer.connected.sender(direction);
-                let stream = self.stream(layer, side);
-                self.save(layer, side, true);
-                layer.shared.provenance.append(stream, length, Origin::Missing);
-                self.push(layer, side, Piece::Gap(length), Arrival { time, ..Arrival::default() });
+                let side = context.connection.sender(direction);
+                let stream = self.stream(context, side);
+                self.save(context, side, true);
+                context.shared.provenance.append(stream, length, Origin::Missing);
+                self.push(context, side, Piece::Gap(length), Arrival { time, ..Arrival::default() });
             }
-            // Nobody waits for the end of what carried nothing, and it opens no streams.
-            TlsEvent::End { direction, ending, time } if self.used => {
-                let side = layer.connected.sender(direction);
-                self.push(layer, side, Piece::End(ending), Arrival { time, ..Arrival::default() });
+            // Without data nobody waits for the end, and no stream needs to be opened.
+            TlsEvent::End { direction, ending, time } if self.has_data => {
+                let side = context.connection.sender(direction);
+                self.push(context, side, Piece::End(ending), Arrival { time, ..Arrival::default() });
             }
             TlsEvent::End { .. } => {}
             TlsEvent::Reversed => {
-                layer.connected.client = Some(layer.connected.sender(Direction::ServerToClient));
-                self.below.reverse();
-                self.ends.reverse();
-                (layer.sink)(Unit::Connected(layer.id, layer.connected));
+                context.connection.client = Some(context.connection.sender(Direction::ServerToClient));
+                self.record_streams.reverse();
+                self.acknowledged_plaintext.reverse();
+                (context.sink)(Unit::ConnectionChanged(context.id, context.connection));
             }
             TlsEvent::Anomaly { direction, record: (start, end), anomaly } => {
-                let span = Span { stream: self.below[direction as usize], start, end };
-                layer.anomaly(Some(direction), None, Some(span), anomaly);
+                let span = Span { stream: self.record_streams[direction as usize], start, end };
+                context.anomaly(Some(direction), None, Some(span), anomaly);
             }
         }
     }
 
-    fn stream(&mut self, layer: &mut Layer<'_, '_>, side: Side) -> StreamId {
-        self.used = true;
-        self.channel.stream(layer, side)
+    fn stream(&mut self, context: &mut StackContext<'_>, side: Side) -> StreamId {
+        self.has_data = true;
+        self.channel.stream(context, side)
     }
 
-    fn push(&mut self, layer: &mut Layer<'_, '_>, side: Side, piece: Piece<'_>, arrival: Arrival<'_>) {
-        self.within(layer, |channel, layer| channel.push(layer, side, piece, arrival));
-        self.save(layer, side, false);
+    fn push(&mut self, context: &mut StackContext<'_>, side: Side, piece: Piece<'_>, arrival: Arrival<'_>) {
+        self.with_channel(context, |channel, context| channel.push(context, side, piece, arrival));
+        self.save(context, side, false);
     }
 
-    /// Lets the channel work. What it says of secrets is about the plaintext: no packet shows them.
-    fn within(&mut self, layer: &mut Layer<'_, '_>, work: impl FnOnce(&mut Channel, &mut Layer<'_, '_>)) {
-        let Inner { channel, plaintext, .. } = self;
-        let Layer { id, shared, connected, sink } = layer;
-        let mut said = |unit: Unit<'_>| match unit {
-            Unit::Secret(_, side, range, mask) => plaintext[side.index()].secret(range, mask),
+    /// Runs `work` on the channel. Secrets that it reports are in the plaintext, not in packets, so
+    /// they are masked there.
+    fn with_channel(&mut self, context: &mut StackContext<'_>, work: impl FnOnce(&mut Channel, &mut StackContext<'_>)) {
+        let PlaintextChannel { channel, plaintext, .. } = self;
+        let StackContext { id, shared, connection, sink } = context;
+        let mut redirect = |unit: Unit<'_>| match unit {
+            Unit::Secret(_, side, range, mask) => plaintext[side.index()].add_secret(range, mask),
             other => sink(other),
         };
-        work(channel, &mut Layer { id: *id, shared, connected, sink: &mut said });
+        work(channel, &mut StackContext { id: *id, shared, connection, sink: &mut redirect });
     }
 
-    /// Hands a store what was looked at for secrets; with `all`, the rest, too. Where nothing was recognised, a secret may stand anywhere.
-    fn save(&mut self, layer: &mut Layer<'_, '_>, side: Side, all: bool) {
-        let Some(stream) = self.channel.known_stream(side).filter(|_| layer.shared.options.store) else { return };
-        let unknown = self.channel.is_unknown();
-        let cleared = if unknown { 0 } else { self.channel.cleared(layer, side) };
-        let keep_secrets = layer.shared.options.keep_secrets;
+    /// Passes plaintext that was searched for secrets to the store; with `all`, also the rest. In
+    /// an unrecognised protocol any byte may be a secret.
+    fn save(&mut self, context: &mut StackContext<'_>, side: Side, all: bool) {
+        let Some(stream) = self.channel.opened_stream(side).filter(|_| context.shared.options.store) else { return };
+        let is_unrecognised = self.channel.is_unrecognised();
+        let cleared = if is_unrecognised { 0 } else { self.channel.cleared(context, side) };
+        let keep_secrets = context.shared.options.keep_secrets;
         if let Some((start, bytes)) = self.plaintext[side.index()].take(cleared, all, keep_secrets) {
-            (layer.sink)(Unit::Plaintext(layer.id, stream, start, bytes));
+            (context.sink)(Unit::Plaintext(context.id, stream, start, bytes));
         }
     }
 
-    /// Where the record begins in which the first plaintext of a side stands that may still be asked for.
-    fn floor(&self, layer: &Layer<'_, '_>, side: Side) -> Option<u64> {
-        if !self.used {
+    /// Offset of the record with the first plaintext of a side that is still needed.
+    fn needed_from(&self, context: &StackContext<'_>, side: Side) -> Option<u64> {
+        if !self.has_data {
             return None;
         }
-        let start = self.channel.floor(layer, side);
-        let stream = self.channel.known_stream(side)?;
-        let part = layer.shared.provenance.parents(Span { stream, start, end: u64::MAX }).next()?;
+        let start = self.channel.needed_from(context, side);
+        let stream = self.channel.opened_stream(side)?;
+        let part = context.shared.provenance.parents(Span { stream, start, end: u64::MAX }).next()?;
         if let Origin::Derived(record) = part.origin { Some(record.start) } else { None }
     }
 }

@@ -1,8 +1,8 @@
-//! What the stack gives out: texts, exchanges, events, and what is known of a connection.
+//! The output of the stack: texts, exchanges, events, and the state of connections.
 
 use std::ops::Range;
 
-use super::Process;
+use crate::capture::pipe::{Exit, Start};
 use crate::capture::{PacketNumber, Part, Provenance, Span, StreamId, Time};
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::raw::Raw;
@@ -11,136 +11,153 @@ use crate::decode::tcp::Facts;
 use crate::decode::tls::{Agreed, Secrecy, Step};
 use crate::decode::{Anomaly, ConnectionId, Direction, Endpoints, Side, sse};
 
-/// What the stack found.
+/// An output of the stack.
 #[derive(Debug)]
 pub enum Unit<'a> {
     /// A text that may be JSON-RPC.
-    Text(Text<'a>, &'a Connected),
-    /// A head of an exchange is complete: what it holds so far. The request's comes before any text of it.
-    Head(&'a Exchange, Direction, &'a Connected),
-    /// A server-sent event, whether or not it has data; the text that it carries comes before.
-    Event(ServerSent<'a>),
-    /// An exchange is over.
+    Text(Text<'a>, &'a ConnectionInfo),
+    /// A head of an exchange is complete; the exchange has what was decoded so far. A request's
+    /// head precedes all texts of the request.
+    Head(&'a Exchange, Direction, &'a ConnectionInfo),
+    /// A server-sent event, with or without data. Its text precedes it.
+    Event(ServerSentEvent<'a>),
+    /// An exchange ended.
     Exchange(Box<Exchange>),
-    /// Something odd.
+    /// An irregularity on a connection.
     Anomaly {
-        /// The connection.
+        /// The connection on which it was found.
         connection: ConnectionId,
-        /// The exchange, where it is in one.
+        /// The exchange that it belongs to, if any.
         exchange: Option<ExchangeNumber>,
-        /// The packets it is about.
+        /// The packets that carried the bytes.
         packets: Vec<PacketNumber>,
-        /// The bytes it is about.
+        /// The bytes in question.
         span: Option<Span>,
-        /// Who sent them, where known.
+        /// The direction of the bytes, if known.
         direction: Option<Direction>,
-        /// What.
+        /// The facts about the irregularity.
         anomaly: Anomaly,
     },
-    /// What runs on a connection, which side is the client, or what TLS says of it, became known.
-    Connected(ConnectionId, &'a Connected),
-    /// Bytes of one side that are a secret, and what to put in place of each.
+    /// The state of a connection changed: its protocol, which side is the client, its process,
+    /// or its TLS.
+    ConnectionChanged(ConnectionId, &'a ConnectionInfo),
+    /// A secret: bytes of one side, and the byte that masks each of them.
     Secret(ConnectionId, Side, Range<u64>, u8),
-    /// Bytes of one side below this offset were looked at for secrets.
+    /// All bytes of one side below this offset were searched for secrets.
     Cleared(ConnectionId, Side, u64),
-    /// A stream was opened. For a store.
+    /// For a store: a stream was opened.
     Stream(Stream),
-    /// Part of such a stream that nothing asks for again. For a store.
+    /// For a store: a part of a stream that decoding no longer needs.
     Part(ConnectionId, StreamId, Part),
-    /// Bytes of such a stream that TLS carried, from this offset on, secrets masked. For a store.
+    /// For a store: decrypted bytes of a stream from this offset on, with secrets masked.
     Plaintext(ConnectionId, StreamId, u64, Vec<u8>),
-    /// The TLS secrets that opened a connection, as lines of a key log; only where secrets are to be kept.
+    /// The TLS secrets of a connection, as lines of a key log. Only if the user asked
+    /// to keep secrets.
     Keys(ConnectionId, String),
-    /// A connection is over. The last unit of it.
-    Closed(ConnectionId, &'a Connected, Option<Facts>),
+    /// The connection ended. No unit of it follows.
+    Closed(ConnectionId, &'a ConnectionInfo, Option<Facts>),
 }
 
-/// A text that may be JSON-RPC, and what carried it.
+/// A text that may be JSON-RPC, with its carrier.
 #[derive(Debug)]
 pub struct Text<'a> {
-    /// The connection.
+    /// The connection that carried the text.
     pub connection: ConnectionId,
-    /// Which way.
+    /// The direction of the text.
     pub direction: Direction,
-    /// The text as transmitted.
+    /// The bytes as sent.
     pub raw: Raw<'a>,
-    /// Where it stands.
+    /// The position of the text in its stream.
     pub span: Span,
-    /// Resolves parts of `span` to packets.
+    /// Traces parts of `span` to packets.
     pub provenance: &'a Provenance,
-    /// When its last byte was captured.
+    /// Capture time of the text's last byte.
     pub time: Time,
-    /// What carried it.
+    /// How the text travelled.
     pub carrier: TextCarrier<'a>,
 }
 
-/// A server-sent event, and where it stands.
+/// A server-sent event with its position.
 #[derive(Debug)]
-pub struct ServerSent<'a> {
-    /// The exchange of its stream.
+pub struct ServerSentEvent<'a> {
+    /// The exchange whose response contains the event.
     pub exchange: ExchangeNumber,
-    /// The event.
+    /// The decoded event.
     pub event: &'a sse::Event<'a>,
-    /// Its bytes in the decoded body.
+    /// The position of the event in the decoded body.
     pub span: Span,
-    /// Resolves parts of `span` to packets.
+    /// Traces parts of `span` to packets.
     pub provenance: &'a Provenance,
 }
 
-/// What carried a text.
+/// How a text travelled.
 #[derive(Debug)]
 pub enum TextCarrier<'a> {
-    /// The body of a request or response.
+    /// As the body of a request or response.
     Body(ExchangeNumber),
-    /// A server-sent event.
+    /// As the data of a server-sent event.
     SseEvent {
-        /// The exchange of the stream.
+        /// The exchange whose response contains the event.
         exchange: ExchangeNumber,
-        /// The `event` field.
+        /// The value of the `event` field.
         kind: Option<&'a str>,
-        /// The id that the event itself set.
+        /// The event's id, if the event itself contains one.
         id: Option<&'a str>,
     },
-    /// A message of a WebSocket that this exchange opened.
+    /// As a message of the WebSocket that this exchange opened.
     WebSocket(ExchangeNumber),
-    /// A line of a pipe.
+    /// As a line of a pipe.
     Line {
-        /// 1-based number on the pipe.
+        /// The line's number on the pipe, starting at 1.
         number: u64,
-        /// False where bytes of it are missing.
+        /// Whether the line is complete.
         whole: bool,
     },
 }
 
-/// What is known of a connection above its transport.
+/// A process whose pipes are recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// The process id.
+    pub id: u32,
+    /// How the process was started, if that was recorded.
+    pub start: Option<Start>,
+    /// How the process ended, once it did.
+    pub exit: Option<Exit>,
+}
+
+/// The state of a connection above its transport.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Connected {
-    /// The addresses, by side; `None` for pipes.
+pub struct ConnectionInfo {
+    /// The addresses of both sides, indexed by [`Side`]; `None` for pipes.
     pub endpoints: Option<Endpoints>,
     /// The process at the other end of the pipes.
     pub process: Option<Process>,
-    /// Which side is the client.
+    /// The side of the client; `None` while unknown.
     pub client: Option<Side>,
-    /// Whether it was found in the middle of a response: it began before the capture, as far as is known.
+    /// Whether the connection was recognised in the middle of a response. Then it probably began
+    /// before the capture.
     pub is_midway: bool,
-    /// What runs on it: `http/1.1`, `http/2`, `websocket`, `tls`, `pipe`; `unknown` until found.
+    /// The protocol: `http/1.1`, `http/2`, `websocket`, `tls`, `pipe`, or `unknown` until
+    /// it is recognised.
     pub protocol: &'static str,
-    /// The server's name, as TLS says it.
+    /// The server's name from the TLS handshake.
     pub server_name: Option<String>,
-    /// Steps of TLS.
+    /// The steps of the TLS handshake.
     pub tls: Vec<Step>,
-    /// What TLS agreed on.
+    /// The parameters that TLS negotiated.
     pub agreed: Option<Agreed>,
-    /// Whether its records could be opened.
+    /// Whether TLS records could be decrypted.
     pub secrecy: Secrecy,
-    /// Bytes seen, by side.
+    /// Number of bytes captured, indexed by [`Side`].
     pub seen: [u64; 2],
-    /// Bytes known to be missing, by side.
+    /// Number of bytes known to be missing, indexed by [`Side`].
     pub lost: [u64; 2],
 }
 
-impl Connected {
-    /// The side that sends in this direction, once the client is known.
+impl ConnectionInfo {
+    /// The side that sends in this direction. While the client is unknown, the first side counts
+    /// as the client.
     pub fn sender(&self, direction: Direction) -> Side {
         let client = self.client.unwrap_or(Side::First);
         match direction {

@@ -1,4 +1,4 @@
-//! permessage-deflate (RFC 7692): how it was agreed upon, and the compressed stream of one direction.
+//! permessage-deflate (RFC 7692): its negotiation, and the compressed stream of one direction.
 
 use std::fmt;
 
@@ -6,37 +6,37 @@ use flate2::{Decompress, FlushDecompress, Status};
 
 use crate::decode::Direction;
 
-/// Compression as the server agreed to it.
+/// The compression that the server accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Deflate {
-    /// Whether each message of a direction is compressed on its own.
-    alone: [bool; 2],
+    /// For each direction, whether every message is compressed on its own.
+    no_context_takeover: [bool; 2],
 }
 
 impl Deflate {
-    /// By the value of Sec-WebSocket-Extensions of the response; `None` where it agrees to no compression.
+    /// Parses the response's Sec-WebSocket-Extensions. `None` if it accepts no compression.
     pub fn agreed(extensions: &str) -> Option<Deflate> {
         let agreed = extensions.split(',').find(|extension| {
             extension.split(';').next().is_some_and(|name| name.trim().eq_ignore_ascii_case("permessage-deflate"))
         })?;
         let has = |name: &str| agreed.split(';').skip(1).any(|parameter| parameter.trim().eq_ignore_ascii_case(name));
-        // RFC 7692 section 7.1.1. The sizes of windows do not matter: the largest holds any.
-        Some(Deflate { alone: [has("client_no_context_takeover"), has("server_no_context_takeover")] })
+        // RFC 7692 section 7.1.1. Window sizes do not matter, as the largest window can decode all.
+        Some(Deflate { no_context_takeover: [has("client_no_context_takeover"), has("server_no_context_takeover")] })
     }
 }
 
-/// Why a message cannot be inflated.
+/// The reason why a message cannot be decompressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Failed {
+pub(super) enum InflateError {
     Damaged,
-    /// It is longer than allowed.
+    /// The message is longer than allowed.
     TooLong,
 }
 
-/// The compressed stream of one direction.
+/// The decompressor of one direction.
 pub(super) struct Inflate {
     stream: Decompress,
-    alone: bool,
+    no_context_takeover: bool,
 }
 
 impl fmt::Debug for Inflate {
@@ -47,19 +47,20 @@ impl fmt::Debug for Inflate {
 
 impl Inflate {
     pub(super) fn new(deflate: Deflate, direction: Direction) -> Inflate {
-        Inflate { stream: Decompress::new(false), alone: deflate.alone[direction as usize] }
+        Inflate { stream: Decompress::new(false), no_context_takeover: deflate.no_context_takeover[direction as usize] }
     }
 
-    /// Whether a message can be inflated without those before it.
-    pub(super) fn is_alone(&self) -> bool {
-        self.alone
+    /// Whether each message can be decompressed without the messages before it.
+    pub(super) fn is_self_contained(&self) -> bool {
+        self.no_context_takeover
     }
 
-    /// Inflates a message to at most `most` bytes.
-    pub(super) fn message(&mut self, compressed: &[u8], most: usize) -> Result<Vec<u8>, Failed> {
-        // RFC 7692 section 7.2.2: "Append 4 octets of 0x00 0x00 0xff 0xff to the tail end of the payload of the message."
+    /// Decompresses a message to at most `max_bytes` bytes.
+    pub(super) fn message(&mut self, compressed: &[u8], max_bytes: usize) -> Result<Vec<u8>, InflateError> {
+        // RFC 7692 section 7.2.2: "Append 4 octets of 0x00 0x00 0xff 0xff to the tail end of the
+        // payload of the message."
         const TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
-        if self.alone {
+        if self.no_context_takeover {
             self.stream.reset(false);
         }
         let mut inflated = Vec::new();
@@ -70,15 +71,16 @@ impl Inflate {
                 if inflated.capacity() == inflated.len() {
                     inflated.reserve(inflated.len().clamp(1 << 10, 1 << 20));
                 }
-                let given = inflated.len();
+                let before_call = inflated.len();
                 let status = self.stream.decompress_vec(&input[taken..], &mut inflated, FlushDecompress::Sync);
-                if inflated.len() > most {
-                    return Err(Failed::TooLong);
+                if inflated.len() > max_bytes {
+                    return Err(InflateError::TooLong);
                 }
-                let progress = (self.stream.total_in() - before) as usize > taken || inflated.len() > given;
-                match status.map_err(|_| Failed::Damaged)? {
-                    // Section 7.2.3.5: a block may have the BFINAL bit; the next message begins with a new stream and the same window, which no
-                    // encoder in use does.
+                let progress = (self.stream.total_in() - before) as usize > taken || inflated.len() > before_call;
+                match status.map_err(|_| InflateError::Damaged)? {
+                    // Section 7.2.3.5: a block may have the BFINAL bit. Then the next message
+                    // begins a new stream with the same window. No encoder in use does that, so the
+                    // window is not carried over.
                     Status::StreamEnd => {
                         self.stream.reset(false);
                         return Ok(inflated);

@@ -5,21 +5,21 @@ use nom::combinator::{cond, map};
 use nom::number::streaming::{be_u8, be_u16, be_u64};
 use nom::{IResult, Parser};
 
-/// Continues a message.
+/// Opcode of a frame that continues a message.
 pub(super) const CONTINUATION: u8 = 0;
-/// Begins a message of text, or of bytes.
+/// Opcodes of frames that begin a text message or a binary message.
 const DATA: [u8; 2] = [1, 2];
-/// Closes the connection.
+/// Opcode of the frame that closes the connection.
 pub(super) const CLOSE: u8 = 8;
-/// Close, ping, pong.
+/// Opcodes of control frames: close, ping, pong.
 const CONTROL: [u8; 3] = [CLOSE, 9, 10];
 
 /// The head of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FrameHead {
-    /// The last fragment of its message.
+    /// Whether this is the last fragment of its message.
     pub(super) is_last: bool,
-    /// The first bit that is reserved for extensions: a compressed message (RFC 7692 section 6).
+    /// The first reserved bit. Extensions use it to mark a compressed message (RFC 7692 section 6).
     pub(super) is_compressed: bool,
     reserved: bool,
     pub(super) opcode: u8,
@@ -45,20 +45,25 @@ impl FrameHead {
         self.opcode & 8 != 0
     }
 
-    /// What is wrong with the head, in a message that was begun or not.
-    pub(super) fn fault(&self, begun: bool) -> Option<&'static str> {
+    /// The syntax element that was expected instead of this head; `None` for a valid head.
+    /// `in_message` is whether a message is incomplete.
+    pub(super) fn violation(&self, in_message: bool) -> Option<&'static str> {
         let known = self.opcode == CONTINUATION || DATA.contains(&self.opcode) || CONTROL.contains(&self.opcode);
         match () {
-            // "MUST be 0 unless an extension is negotiated that defines meanings for non-zero values."
+            // Section 5.2: "MUST be 0 unless an extension is negotiated that defines meanings
+            // for non-zero values."
             () if self.reserved => Some("a frame without reserved bits"),
             () if !known => Some("a frame of a known type"),
-            // Section 5.5: control frames "MUST have a payload length of 125 bytes or less and MUST NOT be fragmented".
+            // Section 5.5: control frames "MUST have a payload length of 125 bytes or less and MUST
+            // NOT be fragmented".
             () if self.is_control() && (self.length > 125 || !self.is_last || self.is_compressed) => {
                 Some("a control frame that is short and whole")
             }
-            () if self.opcode == CONTINUATION && (!begun || self.is_compressed) => Some("the first frame of a message"),
-            () if DATA.contains(&self.opcode) && begun => Some("the rest of a message"),
-            // "the most significant bit MUST be 0".
+            () if self.opcode == CONTINUATION && (!in_message || self.is_compressed) => {
+                Some("the first frame of a message")
+            }
+            () if DATA.contains(&self.opcode) && in_message => Some("the rest of a message"),
+            // Section 5.2: "the most significant bit MUST be 0".
             () if self.length >> 63 != 0 => Some("a length of 63 bits"),
             () => None,
         }

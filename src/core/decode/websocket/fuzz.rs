@@ -4,15 +4,16 @@ use super::{Deflate, WebSocket, WebSocketEvent};
 use crate::capture::Limits;
 use crate::decode::{Direction, Piece};
 
-/// One direction of a connection with compression: `data` is a script of steps of one byte each. An even one is half the length of a gap, up
-/// to 14; of any other so many bytes follow.
+/// Decodes one direction of a connection, with and without compression. `data` is a script. An
+/// even byte below 16 is a gap of half that length. Any other byte is the number of stream bytes
+/// that follow it.
 ///
-/// Cutting changes nothing; places of a message lie inside the stream, one behind the other, and what stands there plainly is the message;
-/// memory is bounded.
+/// Checks that cutting changes nothing. The ranges of a message must be inside the stream and in
+/// order, and copied ranges must equal the message. Memory must stay within the limit.
 ///
 /// # Panics
 ///
-/// Where that is not so.
+/// Panics if one of these does not hold.
 pub fn fuzz_websocket(data: &[u8]) {
     for (direction, extensions) in [
         (Direction::ClientToServer, "permessage-deflate"),
@@ -28,7 +29,7 @@ pub fn fuzz_websocket(data: &[u8]) {
 fn run(mut data: &[u8], direction: Direction, extensions: &str, size: usize) -> Vec<String> {
     let limits = Limits { message: 500, ..Limits::default() };
     let mut decoder = WebSocket::new(limits, [0; 2], Deflate::agreed(extensions));
-    let mut told = Vec::new();
+    let mut emitted = Vec::new();
     let mut stream: Vec<u8> = Vec::new();
     let mut end = 0;
     while let Some((step, rest)) = data.split_first() {
@@ -47,21 +48,21 @@ fn run(mut data: &[u8], direction: Direction, extensions: &str, size: usize) -> 
                 Piece::End(_) => {}
             }
             decoder.push(direction, piece, &mut |event| {
-                if let WebSocketEvent::Message { bytes, places, .. } = &event {
+                if let WebSocketEvent::Message { bytes, payloads, .. } = &event {
                     let mut at = 0;
-                    for place in *places {
-                        assert!(end <= place.range.start && place.range.end <= stream.len() as u64, "{place:?}");
-                        end = place.range.end;
-                        let part = &bytes[at..at + place.length as usize];
-                        assert!(!place.plain || &stream[place.range.start as usize..end as usize] == part);
+                    for payload in *payloads {
+                        assert!(end <= payload.range.start && payload.range.end <= stream.len() as u64, "{payload:?}");
+                        end = payload.range.end;
+                        let part = &bytes[at..at + payload.length as usize];
+                        assert!(!payload.is_copied || &stream[payload.range.start as usize..end as usize] == part);
                         at += part.len();
                     }
                     assert_eq!(at, bytes.len());
                 }
-                told.push(format!("{event:?}"));
+                emitted.push(format!("{event:?}"));
             });
-            assert!(decoder.held() <= limits.message && decoder.low_water(direction) <= stream.len() as u64);
+            assert!(decoder.buffered_bytes() <= limits.message && decoder.low_water(direction) <= stream.len() as u64);
         }
     }
-    told
+    emitted
 }

@@ -1,63 +1,66 @@
-//! One direction: bytes to frames, frames to messages.
+//! One direction of a WebSocket: bytes to frames, frames to messages.
 
-use super::deflate::{Deflate, Failed, Inflate};
+use super::deflate::{Deflate, Inflate, InflateError};
+use super::event::{PayloadRange, WebSocketEvent};
 use super::frame::{CLOSE, FrameHead};
-use super::{Place, WebSocketEvent};
 use crate::capture::Limits;
 use crate::decode::{Anomaly, Direction, Piece};
 
-/// Bytes that any message may grow to when inflated; beyond, `Limits::inflate_ratio` counts.
-const FREE: u64 = 1 << 20;
+/// Size in bytes to which any message may be decompressed. Beyond
+/// it, `Limits::inflate_ratio` applies.
+const FREE_BYTES: u64 = 1 << 20;
 
-type Sink<'s> = dyn FnMut(WebSocketEvent<'_>) + 's;
+type WebSocketSink<'s> = dyn FnMut(WebSocketEvent<'_>) + 's;
 
+/// Decodes one direction.
 #[derive(Debug)]
 pub(super) struct Reader {
     direction: Direction,
     limits: Limits,
     state: State,
-    /// Offset of the first byte that is not done with.
+    /// Offset of the first byte that was not consumed.
     offset: u64,
-    /// The bytes of a frame's head that came.
-    held: Vec<u8>,
-    message: Option<Message>,
+    /// The head of the current frame, as far as it arrived.
+    head_bytes: Vec<u8>,
+    message: Option<PartialMessage>,
     inflate: Option<Inflate>,
-    /// Compressed messages refer to one that was lost.
+    /// Whether a message is missing that compressed messages may refer to.
     context_lost: bool,
 }
 
+/// The part of a frame that comes next.
 #[derive(Clone, Copy, Debug)]
 enum State {
     Head,
-    /// So much of a payload is still to come; and the place in its mask.
+    /// A payload of which `left` bytes are still to come.
     Payload {
         head: FrameHead,
         left: u64,
     },
-    /// Nothing more is read: the connection was closed, or framing is lost.
-    Over,
+    /// Nothing more is decoded: the connection was closed, or the frame boundaries are lost.
+    Finished,
 }
 
-/// A message whose frames are not all there.
+/// A message whose last frame is still to come.
 #[derive(Debug)]
-struct Message {
-    /// Offset of its first frame's head.
+struct PartialMessage {
+    /// Offset of the head of the message's first frame.
     start: u64,
     compressed: bool,
     bytes: Vec<u8>,
-    places: Vec<Place>,
-    /// Bytes of it are missing, or it is too long.
+    payloads: Vec<PayloadRange>,
+    /// Whether the message is discarded: bytes are missing, or it is too long.
     given_up: bool,
 }
 
 impl Reader {
     pub(super) fn new(direction: Direction, limits: Limits, offset: u64, deflate: Option<Deflate>) -> Reader {
         let inflate = deflate.map(|deflate| Inflate::new(deflate, direction));
-        let (state, held) = (State::Head, Vec::new());
-        Reader { direction, limits, state, offset, held, message: None, inflate, context_lost: false }
+        let (state, head_bytes) = (State::Head, Vec::new());
+        Reader { direction, limits, state, offset, head_bytes, message: None, inflate, context_lost: false }
     }
 
-    pub(super) fn push(&mut self, piece: Piece<'_>, sink: &mut Sink<'_>) {
+    pub(super) fn push(&mut self, piece: Piece<'_>, sink: &mut WebSocketSink<'_>) {
         match piece {
             Piece::Data(mut bytes) => {
                 while !bytes.is_empty() {
@@ -74,8 +77,8 @@ impl Reader {
         self.message.as_ref().filter(|message| !message.given_up).map_or(self.offset, |message| message.start)
     }
 
-    pub(super) fn held(&self) -> usize {
-        self.message.as_ref().map_or(0, Message::held)
+    pub(super) fn buffered_bytes(&self) -> usize {
+        self.message.as_ref().map_or(0, PartialMessage::buffered_bytes)
     }
 
     pub(super) fn give_up(&mut self) {
@@ -85,15 +88,16 @@ impl Reader {
         }
     }
 
-    /// Takes some of the bytes.
-    fn step(&mut self, bytes: &[u8], sink: &mut Sink<'_>) -> usize {
+    /// Consumes some of the bytes. Returns how many.
+    fn step(&mut self, bytes: &[u8], sink: &mut WebSocketSink<'_>) -> usize {
         match self.state {
             State::Head => {
-                // One by one: a head is at most 14 bytes, and what follows it is not to be copied.
-                self.held.push(bytes[0]);
-                if let Ok((_, head)) = FrameHead::read(&self.held) {
-                    let length = self.held.len() as u64;
-                    self.held.clear();
+                // Byte by byte: a head has at most 14 bytes, and the payload after it must
+                // not be copied.
+                self.head_bytes.push(bytes[0]);
+                if let Ok((_, head)) = FrameHead::read(&self.head_bytes) {
+                    let length = self.head_bytes.len() as u64;
+                    self.head_bytes.clear();
                     self.head(head, length, sink);
                 }
                 1
@@ -102,21 +106,21 @@ impl Reader {
                 let taken = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
                 self.payload(head, left, &bytes[..taken]);
                 self.offset += taken as u64;
-                self.remains(head, left - taken as u64, sink);
+                self.expect_payload(head, left - taken as u64, sink);
                 taken
             }
-            State::Over => {
+            State::Finished => {
                 self.offset += bytes.len() as u64;
                 bytes.len()
             }
         }
     }
 
-    /// A head of this length is whole.
-    fn head(&mut self, head: FrameHead, length: u64, sink: &mut Sink<'_>) {
+    /// Handles a complete head of `length` bytes.
+    fn head(&mut self, head: FrameHead, length: u64, sink: &mut WebSocketSink<'_>) {
         let start = self.offset;
-        let expected = head.fault(self.message.is_some());
-        // RFC 7692 section 6: the bit has a meaning only where compression was agreed upon.
+        let expected = head.violation(self.message.is_some());
+        // RFC 7692 section 6: the bit is valid only if compression was negotiated.
         let expected =
             expected.or((head.is_compressed && self.inflate.is_none()).then_some("a frame without reserved bits"));
         if let Some(expected) = expected {
@@ -125,28 +129,33 @@ impl Reader {
         }
         self.offset += length;
         if !head.is_control() {
-            let message = self.message.get_or_insert_with(|| Message {
+            let message = self.message.get_or_insert_with(|| PartialMessage {
                 start,
                 compressed: head.is_compressed,
                 bytes: Vec::new(),
-                places: Vec::new(),
+                payloads: Vec::new(),
                 given_up: false,
             });
             let end = self.offset.saturating_add(head.length);
-            // Empty fragments must not cost memory.
+            // Empty fragments are not recorded: any number of them must not need memory.
             if !message.given_up && head.length > 0 {
-                message.places.push(Place { range: self.offset..end, length: head.length, plain: head.key.is_none() });
+                message.payloads.push(PayloadRange {
+                    range: self.offset..end,
+                    length: head.length,
+                    is_copied: head.key.is_none(),
+                });
             }
-            let longer = (message.held() as u64).saturating_add(head.length) > self.limits.message as u64;
+            let longer = (message.buffered_bytes() as u64).saturating_add(head.length) > self.limits.message as u64;
             if longer && !message.given_up {
                 self.give_up();
                 self.anomaly(Anomaly::LimitReached { limit: "message", offset: start }, sink);
             }
         }
-        self.remains(head, head.length, sink);
+        self.expect_payload(head, head.length, sink);
     }
 
-    /// Bytes of a payload of which `left` were to come.
+    /// Adds bytes to the current message. `left` is the length of the payload's
+    /// rest, including `bytes`.
     fn payload(&mut self, head: FrameHead, left: u64, bytes: &[u8]) {
         let Some(message) = self.message.as_mut().filter(|message| !head.is_control() && !message.given_up) else {
             return;
@@ -154,22 +163,24 @@ impl Reader {
         let before = message.bytes.len();
         message.bytes.extend_from_slice(bytes);
         if let Some(key) = head.key {
-            // Section 5.3: "octet i of the transformed data is the XOR of octet i of the original data with octet at index i modulo 4".
+            // Section 5.3: "octet i of the transformed data ("transformed-octet-i") is the XOR of
+            // octet i of the original data ("original-octet-i") with octet at index i modulo 4".
             let at = (head.length - left) % 4;
             let key = key.into_iter().cycle().skip(at as usize);
             message.bytes[before..].iter_mut().zip(key).for_each(|(byte, key)| *byte ^= key);
         }
     }
 
-    /// So much of a frame is still to come.
-    fn remains(&mut self, head: FrameHead, left: u64, sink: &mut Sink<'_>) {
+    /// Continues with `left` bytes of payload, or with the next frame if there are none.
+    fn expect_payload(&mut self, head: FrameHead, left: u64, sink: &mut WebSocketSink<'_>) {
         if left > 0 {
             self.state = State::Payload { head, left };
             return;
         }
         self.state = State::Head;
         if head.opcode == CLOSE {
-            // Section 5.5.1: "The application MUST NOT send any more data frames after sending a Close frame."
+            // Section 5.5.1: "The application MUST NOT send any more data frames after sending
+            // a Close frame."
             return self.stop(0);
         }
         if !head.is_control() && head.is_last {
@@ -177,21 +188,23 @@ impl Reader {
         }
     }
 
-    /// The message that is open is whole.
-    fn finish(&mut self, sink: &mut Sink<'_>) {
-        let Some(Message { compressed, mut bytes, mut places, given_up, .. }) = self.message.take() else { return };
+    /// Emits the current message, which is complete.
+    fn finish(&mut self, sink: &mut WebSocketSink<'_>) {
+        let Some(PartialMessage { compressed, mut bytes, mut payloads, given_up, .. }) = self.message.take() else {
+            return;
+        };
         if given_up {
             return;
         }
         if let Some(inflate) = self.inflate.as_mut().filter(|_| compressed) {
-            let Some((first, last)) = places.first().zip(places.last()) else { return };
+            let Some((first, last)) = payloads.first().zip(payloads.last()) else { return };
             let range = first.range.start..last.range.end;
             let coding = "permessage-deflate".to_owned();
-            if self.context_lost && !inflate.is_alone() {
+            if self.context_lost && !inflate.is_self_contained() {
                 let why = "an earlier message that it refers to is missing".to_owned();
                 return self.anomaly(Anomaly::BadCoding { coding, why }, sink);
             }
-            let ratio = (bytes.len() as u64).saturating_mul(self.limits.inflate_ratio).saturating_add(FREE);
+            let ratio = (bytes.len() as u64).saturating_mul(self.limits.inflate_ratio).saturating_add(FREE_BYTES);
             let most = usize::try_from(ratio).unwrap_or(usize::MAX).min(self.limits.message);
             match inflate.message(&bytes, most) {
                 Ok(inflated) => bytes = inflated,
@@ -200,60 +213,64 @@ impl Reader {
                     let why = "the deflate data is damaged".to_owned();
                     return self.anomaly(
                         match failed {
-                            Failed::Damaged => Anomaly::BadCoding { coding, why },
-                            Failed::TooLong => Anomaly::LimitReached { limit: "inflate_ratio", offset: range.start },
+                            InflateError::Damaged => Anomaly::BadCoding { coding, why },
+                            InflateError::TooLong => {
+                                Anomaly::LimitReached { limit: "inflate_ratio", offset: range.start }
+                            }
                         },
                         sink,
                     );
                 }
             }
-            places = vec![Place { range, length: bytes.len() as u64, plain: false }];
+            payloads = vec![PayloadRange { range, length: bytes.len() as u64, is_copied: false }];
         }
-        sink(WebSocketEvent::Message { direction: self.direction, bytes: &bytes, places: &places });
+        sink(WebSocketEvent::Message { direction: self.direction, bytes: &bytes, payloads: &payloads });
     }
 
-    /// Bytes were never seen.
-    fn gap(&mut self, length: u64, sink: &mut Sink<'_>) {
+    /// Handles missing bytes. A gap inside a payload costs its message. A gap over a head costs the
+    /// rest of the direction.
+    fn gap(&mut self, length: u64, sink: &mut WebSocketSink<'_>) {
         match self.state {
             State::Payload { head, left } if length <= left => {
                 if !head.is_control() {
                     self.give_up();
                 }
                 self.offset += length;
-                self.remains(head, left - length, sink);
+                self.expect_payload(head, left - length, sink);
             }
-            State::Over => self.offset += length,
+            State::Finished => self.offset += length,
             State::Head | State::Payload { .. } => {
                 let expected = "the head of a frame, which the capture does not hold";
                 self.anomaly(Anomaly::NotWebSocket { offset: self.offset, expected }, sink);
-                let held = self.held.len() as u64;
+                let held = self.head_bytes.len() as u64;
                 self.stop(held + length);
             }
         }
     }
 
-    /// Nothing more is read behind the next `length` bytes.
+    /// Stops decoding `length` bytes later.
     fn stop(&mut self, length: u64) {
         self.offset += length;
-        self.state = State::Over;
+        self.state = State::Finished;
         self.message = None;
-        self.held = Vec::new();
+        self.head_bytes = Vec::new();
     }
 
-    fn anomaly(&self, anomaly: Anomaly, sink: &mut Sink<'_>) {
+    fn anomaly(&self, anomaly: Anomaly, sink: &mut WebSocketSink<'_>) {
         sink(WebSocketEvent::Anomaly { direction: self.direction, anomaly });
     }
 }
 
-impl Message {
-    /// Bytes, and what is known of their places: fragments may be of one byte.
-    fn held(&self) -> usize {
-        self.bytes.len() + self.places.len() * size_of::<Place>()
+impl PartialMessage {
+    /// Bytes that the message occupies, including its list of ranges: a fragment may have
+    /// a single byte.
+    fn buffered_bytes(&self) -> usize {
+        self.bytes.len() + self.payloads.len() * size_of::<PayloadRange>()
     }
 
     fn give_up(&mut self) {
         self.given_up = true;
         self.bytes = Vec::new();
-        self.places = Vec::new();
+        self.payloads = Vec::new();
     }
 }

@@ -1,9 +1,9 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::decode::websocket::fuzz::fuzz_websocket;
+use crate::decode::Anomaly;
 
-/// A frame with this first byte, masked with a key where there is one.
+/// A frame with this first byte. With a key, its payload is masked.
 fn frame(first: u8, key: Option<[u8; 4]>, payload: &[u8]) -> Vec<u8> {
     let masked = if key.is_some() { 0x80 } else { 0 };
     let mut frame = match payload.len() {
@@ -17,15 +17,15 @@ fn frame(first: u8, key: Option<[u8; 4]>, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// What is told of pieces of one direction, whole and byte by byte.
-fn told(direction: Direction, extensions: &str, pieces: &[Piece<'_>]) -> Vec<String> {
+/// The output for the pieces of one direction. It must be the same byte by byte.
+fn emitted(direction: Direction, extensions: &str, pieces: &[Piece<'_>]) -> Vec<String> {
     let run = |size: usize| {
-        let mut told = Vec::new();
+        let mut emitted = Vec::new();
         let mut decoder = WebSocket::new(Limits::default(), [0; 2], Deflate::agreed(extensions));
         let mut push = |piece| {
             decoder.push(direction, piece, &mut |event| match event {
-                WebSocketEvent::Message { bytes, .. } => told.push(String::from_utf8_lossy(bytes).into_owned()),
-                WebSocketEvent::Anomaly { anomaly, .. } => told.push(format!("{anomaly:?}")),
+                WebSocketEvent::Message { bytes, .. } => emitted.push(String::from_utf8_lossy(bytes).into_owned()),
+                WebSocketEvent::Anomaly { anomaly, .. } => emitted.push(format!("{anomaly:?}")),
             });
         };
         for piece in pieces {
@@ -34,7 +34,7 @@ fn told(direction: Direction, extensions: &str, pieces: &[Piece<'_>]) -> Vec<Str
                 piece => push(*piece),
             }
         }
-        told
+        emitted
     };
     let whole = run(usize::MAX);
     assert_eq!(whole, run(1), "byte by byte");
@@ -48,26 +48,27 @@ const KEY: Option<[u8; 4]> = Some([1, 2, 3, 4]);
 fn the_examples_of_the_standard() {
     // RFC 6455 section 5.7.
     let hello = [0x81, 0x05, 0x48, 0x65, 0x6c, 0x6c, 0x6f];
-    assert_eq!(told(SERVER, "", &[Piece::Data(&hello)]), ["Hello"]);
+    assert_eq!(emitted(SERVER, "", &[Piece::Data(&hello)]), ["Hello"]);
     let masked = [0x81, 0x85, 0x37, 0xfa, 0x21, 0x3d, 0x7f, 0x9f, 0x4d, 0x51, 0x58];
-    assert_eq!(told(Direction::ClientToServer, "", &[Piece::Data(&masked)]), ["Hello"]);
+    assert_eq!(emitted(Direction::ClientToServer, "", &[Piece::Data(&masked)]), ["Hello"]);
     let fragments = [0x01, 0x03, 0x48, 0x65, 0x6c, 0x80, 0x02, 0x6c, 0x6f];
-    assert_eq!(told(SERVER, "", &[Piece::Data(&fragments)]), ["Hello"]);
-    // RFC 7692 section 7.2.3: alone, in two frames, with the window of the message before, stored, and in a last block.
+    assert_eq!(emitted(SERVER, "", &[Piece::Data(&fragments)]), ["Hello"]);
+    // RFC 7692 section 7.2.3: one frame, two frames, the previous message's window, a stored block,
+    // and a block with BFINAL.
     let agreed = "permessage-deflate; server_max_window_bits=10";
     let compressed = [0xc1, 0x07, 0xf2, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00];
     let shared = [0xc1, 0x05, 0xf2, 0x00, 0x11, 0x00, 0x00];
-    assert_eq!(told(SERVER, agreed, &[Piece::Data(&[&compressed[..], &shared].concat())]), ["Hello", "Hello"]);
+    assert_eq!(emitted(SERVER, agreed, &[Piece::Data(&[&compressed[..], &shared].concat())]), ["Hello", "Hello"]);
     let two = [0x41, 0x03, 0xf2, 0x48, 0xcd, 0x80, 0x04, 0xc9, 0xc9, 0x07, 0x00];
-    assert_eq!(told(SERVER, agreed, &[Piece::Data(&two)]), ["Hello"]);
+    assert_eq!(emitted(SERVER, agreed, &[Piece::Data(&two)]), ["Hello"]);
     let stored = [0xc1, 0x0b, 0x00, 0x05, 0x00, 0xfa, 0xff, 0x48, 0x65, 0x6c, 0x6c, 0x6f, 0x00];
-    assert_eq!(told(SERVER, agreed, &[Piece::Data(&stored)]), ["Hello"]);
+    assert_eq!(emitted(SERVER, agreed, &[Piece::Data(&stored)]), ["Hello"]);
     let last = [0xc1, 0x08, 0xf3, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00, 0x00];
-    assert_eq!(told(SERVER, agreed, &[Piece::Data(&last)]), ["Hello"]);
+    assert_eq!(emitted(SERVER, agreed, &[Piece::Data(&last)]), ["Hello"]);
 }
 
 #[test]
-fn control_frames_stand_between_fragments_and_nothing_behind_a_close() {
+fn control_frames_between_fragments_and_frames_after_a_close() {
     let frames = [
         frame(0x01, KEY, b"one "),
         frame(0x89, KEY, b"ping"),
@@ -77,32 +78,32 @@ fn control_frames_stand_between_fragments_and_nothing_behind_a_close() {
         frame(0x88, KEY, &[3, 232]),
         frame(0x81, KEY, b"late"),
     ];
-    let told = told(Direction::ClientToServer, "", &[Piece::Data(&frames.concat())]);
-    assert_eq!((told.len(), told[0].as_str(), told[1].len()), (2, "one two", 70_000));
+    let emitted = emitted(Direction::ClientToServer, "", &[Piece::Data(&frames.concat())]);
+    assert_eq!((emitted.len(), emitted[0].as_str(), emitted[1].len()), (2, "one two", 70_000));
 }
 
 #[test]
-fn a_hole_in_a_payload_costs_its_message_and_what_refers_to_it() {
+fn a_gap_in_a_payload_costs_its_message_and_those_that_refer_to_it() {
     let (first, second) = (frame(0x81, None, b"a message"), frame(0x81, None, b"another"));
     let pieces = [Piece::Data(&first[..4]), Piece::Gap(3), Piece::Data(&first[7..]), Piece::Data(&second)];
-    assert_eq!(told(SERVER, "", &pieces), ["another"]);
+    assert_eq!(emitted(SERVER, "", &pieces), ["another"]);
     let shared = [0xc1, 0x05, 0xf2, 0x00, 0x11, 0x00, 0x00];
     let pieces = [Piece::Data(&[0xc1, 0x07, 0xf2]), Piece::Gap(6), Piece::Data(&shared), Piece::Data(&second)];
-    let told_of = told(SERVER, "permessage-deflate", &pieces);
-    assert!(told_of[0].contains("earlier message") && told_of[1] == "another", "{told_of:?}");
+    let emitted_after = emitted(SERVER, "permessage-deflate", &pieces);
+    assert!(emitted_after[0].contains("earlier message") && emitted_after[1] == "another", "{emitted_after:?}");
     let whole = [0xc1, 0x07, 0xf2, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00];
     let pieces = [Piece::Data(&[0xc1, 0x07, 0xf2]), Piece::Gap(6), Piece::Data(&whole)];
-    assert_eq!(told(SERVER, "permessage-deflate; server_no_context_takeover", &pieces), ["Hello"]);
+    assert_eq!(emitted(SERVER, "permessage-deflate; server_no_context_takeover", &pieces), ["Hello"]);
 }
 
 #[test]
-fn where_framing_is_lost_nothing_more_is_told() {
+fn after_a_lost_frame_head_nothing_is_emitted() {
     let (first, second) = (frame(0x81, None, b"a message"), frame(0x81, None, b"another"));
     let pieces = [Piece::Data(&first[..4]), Piece::Gap(8), Piece::Data(&second), Piece::Data(&second)];
-    assert!(matches!(&told(SERVER, "", &pieces)[..], [odd] if odd.starts_with("NotWebSocket")));
+    assert!(matches!(&emitted(SERVER, "", &pieces)[..], [odd] if odd.starts_with("NotWebSocket")));
     for bytes in [&b"\xc1\x01x"[..], b"\x83\x01x", b"\x80\x01x", b"\x09\x01x", b"\x91\x01x", b"\x01\x01x\x81\x01x"] {
-        let told = told(SERVER, "", &[Piece::Data(bytes), Piece::Data(&second)]);
-        assert!(matches!(&told[..], [odd] if odd.starts_with("NotWebSocket")), "{bytes:?} {told:?}");
+        let emitted = emitted(SERVER, "", &[Piece::Data(bytes), Piece::Data(&second)]);
+        assert!(matches!(&emitted[..], [odd] if odd.starts_with("NotWebSocket")), "{bytes:?} {emitted:?}");
     }
 }
 
@@ -122,7 +123,7 @@ fn a_bomb_is_stopped() {
 }
 
 #[test]
-fn what_a_server_agrees_to() {
+fn compression_that_a_server_accepts() {
     assert_eq!(Deflate::agreed(""), None);
     assert_eq!(Deflate::agreed("x-webkit-deflate-frame"), None);
     let both = "foo, permessage-deflate; Client_No_Context_Takeover ;server_no_context_takeover";
@@ -142,7 +143,8 @@ proptest! {
         let mut script = Vec::new();
         for (first, key, payload, gap) in steps {
             let frame = frame(first, key, &payload);
-            // One byte may be too many: then it is a part of the next step.
+            // The length byte may be one too large. Then the frame takes the first byte of
+            // the next step.
             script.push(frame.len() as u8 | 1);
             script.extend(frame);
             script.extend(gap.map(|length| length * 2));

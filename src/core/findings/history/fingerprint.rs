@@ -55,7 +55,8 @@ fn hash(value: &str, depth: usize, hasher: &mut DefaultHasher) -> Option<()> {
 /// The members in any order: each has a number of its own, and these are put in order.
 fn members(object: &Object<'_>, without: &[&str], depth: usize) -> Option<Vec<u64>> {
     let mut found = Vec::new();
-    for (name, value) in object.iter().filter(|(name, _)| !without.iter().any(|other| json::is(name, other))) {
+    for (name, value) in object.iter().filter(|(name, _)| !without.iter().any(|other| json::string_equals(name, other)))
+    {
         let mut hasher = DefaultHasher::new();
         json::string(name).hash(&mut hasher);
         hash(value, depth, &mut hasher)?;

@@ -1,6 +1,6 @@
 //! What a message looks like: its members and their types.
 
-use crate::decode::json::scan::Kind;
+use crate::decode::json::scan::JsonType;
 use crate::findings::report::Report;
 use crate::findings::rule::{ASKS, NOTIFICATIONS, REQUESTS, RESULTS};
 use crate::findings::seen::Seen;
@@ -225,7 +225,7 @@ fn duplicate_key(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
 
 /// What kind of JSON value a text is, with its article.
 pub(super) fn type_of(json: &str) -> &'static str {
-    Kind::of(json).map_or("a number", Kind::name)
+    JsonType::of(json).map_or("a number", JsonType::name)
 }
 
 #[cfg(test)]

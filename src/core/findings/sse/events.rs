@@ -1,7 +1,7 @@
 //! What an event carries, and under which name.
 
 use crate::decode::exchange::{Exchange, ExchangeNumber};
-use crate::decode::jsonrpc::{self, Parsed};
+use crate::decode::jsonrpc::{self, JsonRpcText};
 use crate::decode::sse;
 use crate::findings::carried::{Carried, media_type};
 use crate::findings::history::History;
@@ -58,7 +58,9 @@ fn event_type(event: &sse::Event<'_>, _: ExchangeNumber, _: &Carried, history: &
     let kind = &kind[..kind.floor_char_boundary(40)];
     match jsonrpc::parse(data, 64, 64) {
         // Whatever else a server sends beside its messages is not lost on an MCP client.
-        Parsed::Invalid(_) => report.say_as(Severity::Info, format!("an event of type {kind:?}, which clients drop")),
+        JsonRpcText::Invalid(_) => {
+            report.say_as(Severity::Info, format!("an event of type {kind:?}, which clients drop"))
+        }
         _ => report.say(format!("a message in an event of type {kind:?}, which clients drop")),
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::value::RawValue;
 
-use crate::decode::jsonrpc::{self, Parsed};
+use crate::decode::jsonrpc::{self, JsonRpcText};
 use crate::findings::report::Report;
 use crate::findings::rule::INVALID;
 use crate::findings::seen::Seen;
@@ -32,9 +32,9 @@ pub(in crate::findings) static EMBEDDED_NEWLINE: Rule = Rule {
 
 fn is_message(text: &[u8]) -> bool {
     match jsonrpc::parse(text, DEPTH, DEPTH) {
-        Parsed::Single(_) => true,
-        Parsed::Batch(members) => members.iter().any(|(_, member)| member.is_ok()),
-        Parsed::Invalid(_) => false,
+        JsonRpcText::Single(_) => true,
+        JsonRpcText::Batch(members) => members.iter().any(|(_, member)| member.is_ok()),
+        JsonRpcText::Invalid(_) => false,
     }
 }
 

@@ -10,13 +10,13 @@ use std::ops::Range;
 use super::compile::{Arena, Format, Id, Object, Shape, Union};
 use super::{Fault, MISMATCHES, Mismatch};
 use crate::decode::json;
-use crate::decode::json::scan::{Kind, Reader, Stop};
+use crate::decode::json::scan::{JsonScanner, JsonType, Stop};
 
 /// Characters of a value or a member name that a mismatch quotes: enough to know it again.
 const QUOTED: usize = 60;
 
 /// A place in a text that was checked before.
-pub type Place<'a> = Reader<'a, false>;
+pub type Place<'a> = JsonScanner<'a, false>;
 
 /// Holds the value at a place against a shape.
 pub fn walk(arena: &Arena, shape: Id, text: &str, at: usize) -> Vec<Mismatch> {
@@ -170,10 +170,10 @@ impl<'a> Walk<'a> {
 
     /// Walks the one branch that the value can only be, or else the first that fits; where none does, the one that it
     /// comes closest to.
-    fn union(&mut self, id: Id, union: &Union, kind: Kind, path: &Step<'_>) -> Walked {
+    fn union(&mut self, id: Id, union: &Union, kind: JsonType, path: &Step<'_>) -> Walked {
         let arena = self.arena;
         let start = self.json.at;
-        let tag = union.tag.filter(|_| kind == Kind::Object);
+        let tag = union.tag.filter(|_| kind == JsonType::Object);
         let tag_at = tag.and_then(|tag| find(Place::trusting(self.text, start), tag)?.value().ok());
         let said = tag_at.clone().map(|range| self.text.get(range).unwrap_or_default());
         let fits = |branch: &&Id| {
@@ -212,7 +212,7 @@ impl<'a> Walk<'a> {
                         break;
                     }
                 }
-                if closest.0 > 0 && kind != Kind::Object && kind != Kind::Array {
+                if closest.0 > 0 && kind != JsonType::Object && kind != JsonType::Array {
                     let range = self.json.value()?;
                     let token = self.text.get(range.clone()).unwrap_or_default();
                     return self
@@ -257,15 +257,15 @@ impl<'a> Walk<'a> {
 }
 
 /// Whether a value of this kind can have this shape at all.
-fn accepts(shape: &Shape, kind: Kind, arena: &Arena) -> bool {
+fn accepts(shape: &Shape, kind: JsonType, arena: &Arena) -> bool {
     match shape {
         Shape::Any => true,
-        Shape::Null => kind == Kind::Null,
-        Shape::Boolean => kind == Kind::Boolean,
-        Shape::Number { .. } | Shape::Code(_) => kind == Kind::Number,
-        Shape::String(_) | Shape::Texts(_) => kind == Kind::String,
-        Shape::List { .. } => kind == Kind::Array,
-        Shape::Object(_) => kind == Kind::Object,
+        Shape::Null => kind == JsonType::Null,
+        Shape::Boolean => kind == JsonType::Boolean,
+        Shape::Number { .. } | Shape::Code(_) => kind == JsonType::Number,
+        Shape::String(_) | Shape::Texts(_) => kind == JsonType::String,
+        Shape::List { .. } => kind == JsonType::Array,
+        Shape::Object(_) => kind == JsonType::Object,
         Shape::Union(union) => union.branches.iter().any(|branch| accepts(&arena.shapes[*branch], kind, arena)),
     }
 }
@@ -302,13 +302,13 @@ fn is_whole(token: &str) -> bool {
 fn describe(arena: &Arena, id: Id) -> String {
     match &arena.shapes[id] {
         Shape::Any => "a value".to_owned(),
-        Shape::Null => Kind::Null.name().to_owned(),
-        Shape::Boolean => Kind::Boolean.name().to_owned(),
+        Shape::Null => JsonType::Null.name().to_owned(),
+        Shape::Boolean => JsonType::Boolean.name().to_owned(),
         Shape::Code(code) => code.to_string(),
         Shape::Texts(texts) => one_of(texts.iter().map(|text| format!("\"{text}\"")).collect()),
         Shape::String(format) => format.name().to_owned(),
-        Shape::List { .. } => Kind::Array.name().to_owned(),
-        Shape::Object(_) => Kind::Object.name().to_owned(),
+        Shape::List { .. } => JsonType::Array.name().to_owned(),
+        Shape::Object(_) => JsonType::Object.name().to_owned(),
         Shape::Number { whole, low, high } => {
             let noun = if *whole { "an integer" } else { "a number" };
             match (low, high) {

@@ -12,7 +12,7 @@ use super::state::State;
 use super::{Text, Tracker};
 use crate::decode::Direction;
 use crate::decode::jsonrpc::{Envelope, Kind};
-use crate::decode::stack::Connected;
+use crate::decode::stack::ConnectionInfo;
 use crate::mcp::message::Transport;
 use crate::mcp::places::Place;
 use crate::mcp::session::{Peers, SessionNumber};
@@ -30,7 +30,7 @@ impl Tracker {
         text: &Text<'_>,
         single: Option<&Envelope>,
         initialize: bool,
-        connected: &Connected,
+        connected: &ConnectionInfo,
     ) -> Option<SessionNumber> {
         let found = || self.places.find(place, initialize).filter(|number| self.sessions.contains_key(number));
         // The announcement of the stream may have been lost.
@@ -76,7 +76,7 @@ impl Tracker {
     }
 
     /// The session to which a text on a stream whose request was not seen belongs by its addresses.
-    fn alone_between(&self, place: &Place, connected: &Connected) -> Option<SessionNumber> {
+    fn alone_between(&self, place: &Place, connected: &ConnectionInfo) -> Option<SessionNumber> {
         let may_be = |state: &State| !(connected.is_midway && state.is_initialized);
         only(self.between(place)).filter(|number| self.sessions.get(number).is_some_and(may_be))
     }

@@ -6,7 +6,7 @@ use super::state::State;
 use super::{Reading, Sink, Tracker, network_peers};
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::secrets::masked_uri;
-use crate::decode::stack::{Connected, Text, TextCarrier};
+use crate::decode::stack::{ConnectionInfo, Text, TextCarrier};
 use crate::decode::uri;
 use crate::decode::{ConnectionId, Direction};
 use crate::mcp::message::Transport;
@@ -15,7 +15,7 @@ use crate::mcp::session::SessionNumber;
 
 impl Tracker {
     /// A head of an HTTP exchange is complete: what it says of the exchange itself. A text that waits for it may be taken then.
-    pub fn head(&mut self, exchange: &Exchange, direction: Direction, connected: &Connected) {
+    pub fn head(&mut self, exchange: &Exchange, direction: Direction, connected: &ConnectionInfo) {
         let Some(endpoints) = connected.endpoints else { return };
         let place = self.exchanges.entry(exchange.number).or_insert_with(|| {
             let client = endpoints[connected.sender(Direction::ClientToServer).index()];
@@ -107,7 +107,7 @@ impl Tracker {
         &self,
         text: &Text<'_>,
         reading: &Reading,
-        connected: &Connected,
+        connected: &ConnectionInfo,
     ) -> Option<(SessionNumber, Transport)> {
         let place = self.exchanges.get(&text.exchange()?)?;
         let number = self.home(place, text, reading.single(), reading.begins_session, connected)?;
@@ -127,7 +127,7 @@ impl Tracker {
     }
 
     /// A TLS connection to a host that a session was redirected to belongs to that session.
-    pub fn encrypted(&mut self, connection: ConnectionId, connected: &Connected, sink: &mut Sink<'_>) {
+    pub fn encrypted(&mut self, connection: ConnectionId, connected: &ConnectionInfo, sink: &mut Sink<'_>) {
         let Some(name) = connected.server_name.as_deref() else { return };
         let fits = |state: &State| state.redirected_to.as_deref() == Some(name);
         let fitting = self.sessions.values().filter(|state| fits(state)).map(|state| state.session.number).max();
@@ -156,7 +156,7 @@ impl Tracker {
         &mut self,
         exchange: ExchangeNumber,
         text: &Text<'_>,
-        connected: &Connected,
+        connected: &ConnectionInfo,
         sink: &mut Sink<'_>,
     ) {
         let Some(place) = self.exchanges.get(&exchange) else { return };

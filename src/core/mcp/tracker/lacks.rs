@@ -14,8 +14,8 @@ use std::ops::Range;
 use super::home::is_midway;
 use super::{Reading, Tracker, fingerprint};
 use crate::capture::Time;
-use crate::decode::jsonrpc::{Envelope, Kind, Parsed};
-use crate::decode::stack::{Connected, Text, TextCarrier};
+use crate::decode::jsonrpc::{Envelope, JsonRpcText, Kind};
+use crate::decode::stack::{ConnectionInfo, Text, TextCarrier};
 use crate::decode::{ConnectionId, Direction, json};
 use crate::mcp::message::{MessageNumber, Transport};
 use crate::mcp::method::Method;
@@ -125,7 +125,7 @@ impl Tracker {
         &self,
         text: &Text<'_>,
         reading: &Reading,
-        connected: &Connected,
+        connected: &ConnectionInfo,
         outlook: &impl Outlook,
         was_held: bool,
     ) -> bool {
@@ -164,7 +164,7 @@ impl Tracker {
         place: &Place,
         text: &Text<'_>,
         reading: &Reading,
-        connected: &Connected,
+        connected: &ConnectionInfo,
         outlook: &impl Outlook,
     ) -> Option<(Option<SessionNumber>, Scope)> {
         let from_client = text.direction == Direction::ClientToServer;
@@ -262,7 +262,7 @@ impl Reading {
         let is_request =
             |member: &Result<Envelope, _>| matches!(member, Ok(Envelope { kind: Some(Kind::Request), .. }));
         let members = match &self.parsed {
-            Parsed::Batch(members) if !members.iter().any(|(_, member)| is_request(member)) => members.as_slice(),
+            JsonRpcText::Batch(members) if !members.iter().any(|(_, member)| is_request(member)) => members.as_slice(),
             _ => &[],
         };
         let members =

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::capture::{Provenance, Span, Time};
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::raw::Raw;
-use crate::decode::stack::{Connected, ServerSent, Text, TextCarrier};
+use crate::decode::stack::{ConnectionInfo, ServerSentEvent, Text, TextCarrier};
 use crate::decode::tcp::Facts;
 use crate::decode::{ConnectionId, Direction, sse};
 use crate::mcp::tracker::{Moment, Reading};
@@ -23,7 +23,7 @@ pub struct HeldText {
     /// The ids and tokens by which its messages name a request. They are looked at for every request, so they are found once.
     pub names: Vec<Box<str>>,
     pub reading: Reading,
-    pub connected: Connected,
+    pub connected: ConnectionInfo,
 }
 
 /// What carried it.
@@ -36,7 +36,7 @@ enum Carrier {
 
 impl HeldText {
     /// A copy of a text; `None` where it belongs to no exchange.
-    pub fn new(text: &Text<'_>, reading: Reading, connected: &Connected) -> Option<HeldText> {
+    pub fn new(text: &Text<'_>, reading: Reading, connected: &ConnectionInfo) -> Option<HeldText> {
         let carrier = match text.carrier {
             TextCarrier::Body(exchange) => Carrier::Body(exchange),
             TextCarrier::SseEvent { exchange, kind, id } => {
@@ -99,7 +99,7 @@ pub struct HeldEvent {
 
 impl HeldEvent {
     /// A copy of an event.
-    pub fn new(sent: &ServerSent<'_>) -> HeldEvent {
+    pub fn new(sent: &ServerSentEvent<'_>) -> HeldEvent {
         let event = sent.event;
         HeldEvent {
             exchange: sent.exchange,
@@ -119,7 +119,7 @@ impl HeldEvent {
     }
 
     /// Hands the event on as it came.
-    pub fn with(&self, take: impl FnOnce(ServerSent<'_>)) {
+    pub fn with(&self, take: impl FnOnce(ServerSentEvent<'_>)) {
         let HeldEvent {
             exchange,
             start,
@@ -135,7 +135,7 @@ impl HeldEvent {
         } = *self;
         let (kind, id, data) = (self.kind.as_deref(), self.id.as_deref(), self.data.as_deref());
         let event = &sse::Event { start, end, kind, id, sets_id, retry, data, parts, comments, is_certain };
-        take(ServerSent { exchange, event, span, provenance });
+        take(ServerSentEvent { exchange, event, span, provenance });
     }
 }
 
@@ -180,5 +180,5 @@ pub enum Ended {
     /// An exchange is over.
     Exchange(Box<Exchange>),
     /// A connection is over: what is known of it.
-    Connection(ConnectionId, Box<Connected>, Option<Box<Facts>>),
+    Connection(ConnectionId, Box<ConnectionInfo>, Option<Box<Facts>>),
 }

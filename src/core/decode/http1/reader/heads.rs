@@ -3,8 +3,8 @@
 use memchr::memchr;
 
 use super::{Message, Reader, State, Turn};
+use crate::decode::http::{ExchangeIndex, HttpEvent};
 use crate::decode::http::{Head, StartLine};
-use crate::decode::http::{HttpEvent, Index};
 use crate::decode::http1::framing::{self, Body, Framing};
 use crate::decode::http1::grammar::{self, Start};
 use crate::decode::http1::pairing::Asks;
@@ -207,7 +207,7 @@ impl Reader {
     }
 
     /// Hands the head on, and says what is odd in it.
-    fn open<S: FnMut(HttpEvent<'_>)>(&mut self, exchange: Index, head: Box<Head>, turn: &mut Turn<'_, S>) {
+    fn open<S: FnMut(HttpEvent<'_>)>(&mut self, exchange: ExchangeIndex, head: Box<Head>, turn: &mut Turn<'_, S>) {
         let offset = head.offset;
         let bare_line_feed = self.fields.bare_line_feed.is_some();
         self.message = Message { bare_line_feed, ..Message::new(exchange, offset) };

@@ -3,14 +3,14 @@ use proptest::prelude::*;
 use super::*;
 use crate::decode::json::is_json;
 
-fn value(text: &str, most: usize) -> Result<Range<usize>, Stop> {
-    let mut reader = Reader::checking(text, most);
+fn value(text: &str, max_depth: usize) -> Result<Range<usize>, Stop> {
+    let mut reader = JsonScanner::checking(text, max_depth);
     let value = reader.value()?;
     reader.end().map(|()| value)
 }
 
 #[test]
-fn what_is_json_and_what_is_not() {
+fn valid_and_invalid_json() {
     for json in
         ["0", "-0.5e+7", "1E0", "\"\\u00e9\\\\ /\\/\"", "[ ]", "{ }", r#"{"a":[1,{"b":null}],"":"é"}"#, " true "]
     {
@@ -48,29 +48,29 @@ fn what_is_json_and_what_is_not() {
 }
 
 #[test]
-fn nesting_is_followed_as_deep_as_it_may_be() {
+fn nesting_is_followed_up_to_the_limit() {
     assert_eq!(value("[[[]]]", 3), Ok(0..6));
     assert_eq!(value("[[{}]]", 2), Err(Stop::TooDeep));
     assert_eq!(value(&"[".repeat(1_000_000), 512), Err(Stop::TooDeep));
-    let mut reader = Reader::checking(r#"{"a":{"b":[]}}"#, 2);
+    let mut reader = JsonScanner::checking(r#"{"a":{"b":[]}}"#, 2);
     assert_eq!((reader.enter(b'{'), reader.name()), (Ok(()), Ok(Some(("\"a\"", false)))));
     assert_eq!(reader.object(), Err(Stop::TooDeep));
 }
 
 #[test]
-fn the_members_of_an_object_stand_where_another_pass_finds_them() {
+fn both_scanners_find_the_same_members() {
     let text = r#" {"a" : 1 , "b\"" :[2, {}] ,"c":{"d":"}"}}"#;
-    let (range, index) = Reader::checking(text, 8).object().unwrap();
+    let (range, index) = JsonScanner::checking(text, 8).object().unwrap();
     assert_eq!(index, Index::of(&text[range]));
 }
 
-/// The end of the value at `at`, in a text that is trusted.
+/// The end of the value at offset `at`, found without checking.
 fn end_of_value(text: &str, at: usize) -> Option<usize> {
-    Some(Reader::trusting(text, at).value().ok()?.end)
+    Some(JsonScanner::trusting(text, at).value().ok()?.end)
 }
 
 #[test]
-fn values_end_where_they_end() {
+fn the_end_of_a_value_is_found() {
     for value in [r#""a\"b\\""#, r#"{"a}":["]",{}],"b":1}"#, "[]", "-1.5e3", "true", "null"] {
         assert_eq!(end_of_value(&format!("{value} ,1"), 0), Some(value.len()), "{value}");
         assert_eq!(end_of_value(value, 0), Some(value.len()), "{value}");
@@ -88,7 +88,7 @@ proptest! {
             let end = end_of_value(&text, at);
             prop_assert!(end.is_none_or(|end| end <= text.len()));
             if text.is_char_boundary(at) && is_json(&text[at..]) {
-                let mut reader = Reader::trusting(&text, at);
+                let mut reader = JsonScanner::trusting(&text, at);
                 reader.blanks();
                 let start = reader.at;
                 prop_assert_eq!(text[start..].trim_end().len(), reader.value().unwrap().end - start);
@@ -97,12 +97,12 @@ proptest! {
     }
 
     #[test]
-    fn another_reader_agrees(text in r#"[\[\]{}"\\,:0-2.eE+a\-tu é\n]{0,16}"#) {
+    fn serde_json_agrees(text in r#"[\[\]{}"\\,:0-2.eE+a\-tu é\n]{0,16}"#) {
         prop_assert_eq!(value(&text, 64).is_ok(), is_json(&text), "{}", text);
     }
 
     #[test]
-    fn another_reader_agrees_on_what_is_nearly_json(
+    fn serde_json_agrees_on_text_that_is_nearly_json(
         text in r#"\{"a":\[?(-?[0-9]{1,3}(\.[0-9]+)?|"[a-z\\"é ]{0,60}"|true|\{\}|\{"b":null\})\]?,?("c":[01]+)?\}"#,
     ) {
         prop_assert_eq!(value(&text, 64).is_ok(), is_json(&text), "{}", text);

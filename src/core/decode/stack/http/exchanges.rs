@@ -3,53 +3,55 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::{Protocol, Upgrade, is_switch, upgraded};
+use super::upgrade::{Protocol, Upgrade, is_switch, upgraded};
 use crate::capture::{PacketNumber, Span, StreamId, Time};
 use crate::decode::exchange::{Exchange, ExchangeNumber, Fields, Half};
-use crate::decode::http::{Head, HttpEvent, Index, MASK, StartLine};
+use crate::decode::http::{ExchangeIndex, Head, HttpEvent, MASK, StartLine};
 use crate::decode::stack::body::Body;
-use crate::decode::stack::{Layer, Unit};
+use crate::decode::stack::context::StackContext;
+use crate::decode::stack::unit::Unit;
 use crate::decode::{Anomaly, Direction, Ending};
 
-/// What is open on the connection.
+/// The open exchanges of a connection.
 #[derive(Debug)]
 pub(super) struct Exchanges {
-    /// The stream of each direction.
+    /// The connection's stream of each direction.
     pub(super) streams: [StreamId; 2],
-    pub(super) open: BTreeMap<Index, Box<Open>>,
-    /// Up to where of each direction bytes that were passed over were said to be secrets.
-    passed: [u64; 2],
-    came: [Came; 2],
+    pub(super) open: BTreeMap<ExchangeIndex, Box<OpenExchange>>,
+    /// For each direction, the offset up to which skipped bytes were reported as secrets.
+    masked_to: [u64; 2],
+    arrivals: [ArrivalTimes; 2],
     pub(super) upgrade: Upgrade,
 }
 
-/// When the bytes of a direction came. A head is known when its last byte is there, and may have begun many packets before.
+/// The capture times of a direction's bytes. They date a head by its first byte: the head is
+/// decoded with its last byte, maybe many packets later.
 #[derive(Clone, Copy, Debug, Default)]
-struct Came {
-    /// Bytes so far, those of the piece at hand too.
+struct ArrivalTimes {
+    /// Offset after the bytes that arrived, including the current piece.
     end: u64,
-    /// Where the piece at hand starts, and when it came.
+    /// Offset and capture time of the current piece.
     piece: (u64, Time),
-    /// When the first byte came that the decoder has not done with.
-    waits: Time,
+    /// Capture time of the first byte that the decoder still needs.
+    pending_since: Time,
 }
 
-/// An exchange that is not over.
+/// An exchange that has not ended.
 #[derive(Debug)]
-pub(super) struct Open {
+pub(super) struct OpenExchange {
     pub(super) exchange: Exchange,
     pub(super) bodies: [Option<Body>; 2],
     ended: [bool; 2],
-    /// Whether it was said that not all packets of a direction are listed.
-    listed: [bool; 2],
-    /// A head came since that was last asked.
-    headed: bool,
+    /// For each direction, whether it was reported that more packets carried it than are listed.
+    unlisted_reported: [bool; 2],
+    /// Whether a head arrived since the last call of [`OpenExchange::take_new_head`].
+    has_new_head: bool,
 }
 
-impl Open {
-    /// The exchange, where a head of it came since this was last asked.
-    pub(super) fn headed(&mut self) -> Option<&Exchange> {
-        std::mem::take(&mut self.headed).then_some(&self.exchange)
+impl OpenExchange {
+    /// The exchange, if a head of it arrived since the last call.
+    pub(super) fn take_new_head(&mut self) -> Option<&Exchange> {
+        std::mem::take(&mut self.has_new_head).then_some(&self.exchange)
     }
 }
 
@@ -58,39 +60,42 @@ impl Exchanges {
         Exchanges {
             streams,
             open: BTreeMap::new(),
-            passed: [0; 2],
-            came: Default::default(),
+            masked_to: [0; 2],
+            arrivals: Default::default(),
             upgrade: Upgrade::default(),
         }
     }
 
-    /// The next piece of a direction, of so many bytes, comes to a decoder that has done with everything below `done`.
-    pub(super) fn comes(&mut self, direction: Direction, length: u64, done: u64, time: Time) {
-        let came = &mut self.came[direction as usize];
-        if done >= came.end {
-            came.waits = time;
+    /// Records that the next piece arrives. The decoder does not need bytes below
+    /// `decoded_to` any more.
+    pub(super) fn note_piece(&mut self, direction: Direction, length: u64, decoded_to: u64, time: Time) {
+        let arrivals = &mut self.arrivals[direction as usize];
+        if decoded_to >= arrivals.end {
+            arrivals.pending_since = time;
         }
-        came.piece = (came.end, time);
-        came.end += length;
+        arrivals.piece = (arrivals.end, time);
+        arrivals.end += length;
     }
 
-    /// The decoder has read the piece, and has done with everything below `done`.
-    pub(super) fn read(&mut self, direction: Direction, done: u64) {
-        let came = &mut self.came[direction as usize];
-        if done > came.piece.0 {
-            came.waits = came.piece.1;
+    /// Records that the decoder has read the piece. It does not need bytes below
+    /// `decoded_to` any more.
+    pub(super) fn note_decoded(&mut self, direction: Direction, decoded_to: u64) {
+        let arrivals = &mut self.arrivals[direction as usize];
+        if decoded_to > arrivals.piece.0 {
+            arrivals.pending_since = arrivals.piece.1;
         }
     }
 
-    /// The bytes of a direction are counted from here on: what was switched to begins here.
-    pub(super) fn begins(&mut self, direction: Direction, offset: u64) {
-        self.came[direction as usize].end = offset;
+    /// Continues counting bytes at `offset`, where another protocol begins.
+    pub(super) fn restart_at(&mut self, direction: Direction, offset: u64) {
+        self.arrivals[direction as usize].end = offset;
     }
 
-    pub(super) fn event(&mut self, layer: &mut Layer<'_, '_>, event: HttpEvent<'_>, time: Time) {
+    /// Handles an event of the HTTP decoder.
+    pub(super) fn event(&mut self, context: &mut StackContext<'_>, event: HttpEvent<'_>, time: Time) {
         match event {
             HttpEvent::Head { exchange, direction, stream, head } => {
-                self.head(layer, exchange, direction, stream, *head, time);
+                self.head(context, exchange, direction, stream, *head, time);
             }
             HttpEvent::Content { exchange, direction, offset, bytes } => {
                 let stream = self.streams[direction as usize];
@@ -99,83 +104,91 @@ impl Exchanges {
                 let number = open.exchange.number;
                 let half = half(&mut open.exchange, direction);
                 half.ended = half.ended.max(Some(time));
-                let (packets, limit) = (&mut half.packets, layer.shared.limits.packets_listed);
+                let (packets, limit) = (&mut half.packets, context.shared.limits.packets_listed);
                 let mut all = true;
-                layer.shared.provenance.each_packet_range(span, &mut |range| all &= list(packets, range.packet, limit));
-                if !all && !std::mem::replace(&mut open.listed[direction as usize], true) {
+                context
+                    .shared
+                    .provenance
+                    .each_packet_range(span, &mut |range| all &= list_packet(packets, range.packet, limit));
+                if !all && !std::mem::replace(&mut open.unlisted_reported[direction as usize], true) {
                     let anomaly = Anomaly::LimitReached { limit: "packets_listed", offset };
-                    layer.anomaly(Some(direction), Some(number), Some(span), anomaly);
+                    context.anomaly(Some(direction), Some(number), Some(span), anomaly);
                 }
                 if let Some(body) = &mut open.bodies[direction as usize] {
-                    body.content(layer, number, span, bytes, time);
+                    body.content(context, number, span, bytes, time);
                 }
             }
             HttpEvent::ContentGap { exchange, direction, length } => {
                 let Some(open) = self.open.get_mut(&exchange) else { return };
                 let number = open.exchange.number;
                 if let Some(body) = &mut open.bodies[direction as usize] {
-                    body.gap(layer, number, length, time);
+                    body.gap(context, number, length, time);
                 }
             }
-            // What was upgraded goes on: in HTTP/2 the response comes on stream 1, a WebSocket is open until its connection is over.
+            // An upgraded exchange continues: in HTTP/2 its response is on stream 1, and a
+            // WebSocket lasts as long as its connection.
             HttpEvent::End { exchange, direction: Direction::ServerToClient, complete: true, .. }
                 if self.upgrade.to.is_some_and(|(upgraded, to)| upgraded == exchange && to != Protocol::Tunnel) => {}
             HttpEvent::End { exchange, direction, complete, ending } => {
-                self.end_body(layer, exchange, direction, complete, ending);
+                self.end_body(context, exchange, direction, complete, ending);
                 let over = self.open.get(&exchange).is_some_and(|open| {
                     let [request, response] = open.ended;
                     response && (request || open.exchange.method.is_none())
                 });
                 if over {
-                    self.finish(layer, exchange);
+                    self.finish(context, exchange);
                 }
             }
             HttpEvent::Switched { direction, offset, .. } => self.upgrade.offsets[direction as usize] = Some(offset),
             HttpEvent::Opaque { direction, offset, bytes } => {
-                self.upgrade.opaque(direction, offset, bytes, layer.shared.limits.head);
+                self.upgrade.opaque(direction, offset, bytes, context.shared.limits.head);
             }
             HttpEvent::Secret { direction, range, mask } => {
-                if layer.shared.options.store && !layer.shared.options.keep_secrets {
-                    (layer.sink)(Unit::Secret(layer.id, layer.connected.sender(direction), range, mask));
-                }
+                context.secret(context.connection.sender(direction), range, mask);
             }
-            HttpEvent::Anomaly { direction, exchange, anomaly } => self.anomaly(layer, direction, exchange, anomaly),
+            HttpEvent::Anomaly { direction, exchange, anomaly } => self.anomaly(context, direction, exchange, anomaly),
         }
     }
 
+    /// Handles a head, which may open an exchange.
     fn head(
         &mut self,
-        layer: &mut Layer<'_, '_>,
-        index: Index,
+        context: &mut StackContext<'_>,
+        index: ExchangeIndex,
         direction: Direction,
         h2_stream: Option<u32>,
         mut head: Head,
         time: Time,
     ) {
         let stream = self.streams[direction as usize];
-        let keep_secrets = layer.shared.options.keep_secrets;
-        let (id, shared) = (layer.id, &mut *layer.shared);
+        let keep_secrets = context.shared.options.keep_secrets;
+        let (id, shared) = (context.id, &mut *context.shared);
         let open = self.open.entry(index).or_insert_with(|| {
             shared.exchanges += 1;
             let number = ExchangeNumber(shared.exchanges);
             let exchange =
                 Exchange { number, connection: id, h2_stream, http_version: head.version, ..Exchange::default() };
-            Box::new(Open { exchange, bodies: [None, None], ended: [false; 2], listed: [false; 2], headed: false })
+            Box::new(OpenExchange {
+                exchange,
+                bodies: [None, None],
+                ended: [false; 2],
+                unlisted_reported: [false; 2],
+                has_new_head: false,
+            })
         });
         if !keep_secrets {
-            let (side, offset) = (layer.connected.sender(direction), head.offset);
-            // Those of HTTP/2 are coded: its decoder says where they stand.
-            let store = layer.shared.options.store && h2_stream.is_none();
+            let (side, offset) = (context.connection.sender(direction), head.offset);
+            // In HTTP/2 secrets are coded, and the decoder reports their positions.
+            let is_plain = h2_stream.is_none();
             head.mask(|value| {
-                if store {
-                    let at = |place: u32| offset + u64::from(place);
-                    (layer.sink)(Unit::Secret(layer.id, side, at(value.start)..at(value.end), MASK));
+                if is_plain {
+                    context.secret(side, offset + u64::from(value.start)..offset + u64::from(value.end), MASK);
                 }
             });
         }
-        let packets = layer.shared.provenance.packets(Span { stream, start: head.offset, end: head.end() });
-        let came = self.came[direction as usize];
-        let started = if head.offset >= came.piece.0 { came.piece.1 } else { came.waits };
+        let packets = context.shared.provenance.packets(Span { stream, start: head.offset, end: head.end() });
+        let arrivals = self.arrivals[direction as usize];
+        let started = if head.offset >= arrivals.piece.0 { arrivals.piece.1 } else { arrivals.pending_since };
         let exchange = &mut open.exchange;
         exchange.h2_stream = exchange.h2_stream.or(h2_stream);
         let connects = h2_stream.is_none() && exchange.method.as_deref() == Some("CONNECT");
@@ -183,11 +196,12 @@ impl Exchanges {
         half.started = half.started.or(Some(started));
         half.ended = half.ended.max(Some(time));
         for packet in &packets {
-            list(&mut half.packets, *packet, layer.shared.limits.packets_listed);
+            list_packet(&mut half.packets, *packet, context.shared.limits.packets_listed);
         }
         let to = if is_switch(&head) { upgraded(&head) } else { None };
-        // "Any 2xx (Successful) response indicates that the sender (and all inbound proxies) will switch to tunnel mode immediately after the
-        // response header section" (RFC 9110 section 9.3.6).
+        // RFC 9110 section 9.3.6: "Any 2xx (Successful) response indicates that the sender
+        // (and all inbound proxies) will switch to tunnel mode immediately after the
+        // response header section".
         let tunnels = connects && matches!(head.start, StartLine::Response { status: 200..=299, .. });
         let to = to.or(tunnels.then_some(Protocol::Tunnel));
         if let Some(to) = to {
@@ -196,11 +210,11 @@ impl Exchanges {
         if matches!(head.start, StartLine::Response { status: 100..=199, .. })
             && (!is_switch(&head) || to == Some(Protocol::Http2))
         {
-            // "A client MUST be able to parse one or more 1xx responses received prior to a final response" (RFC 9110, 15.2): the
-            // exchange shows the final one.
+            // RFC 9110 section 15.2: "A client MUST be able to parse one or more 1xx responses
+            // received prior to a final response". The exchange records the final one.
             return;
         }
-        let (body, anomaly) = Body::new(direction, &head, layer.shared.limits, layer.shared.options);
+        let (body, anomaly) = Body::new(direction, &head, context.shared.limits, context.shared.options);
         let span = Span { stream, start: head.offset, end: head.end() };
         half.started = Some(started);
         half.head_packets = packets;
@@ -217,36 +231,38 @@ impl Exchanges {
             }
         }
         open.bodies[direction as usize] = Some(body);
-        open.headed = true;
-        if layer.shared.options.store {
-            layer.shared.headed.insert(layer.id);
+        open.has_new_head = true;
+        if context.shared.options.store {
+            context.shared.new_heads.insert(context.id);
         }
-        (layer.sink)(Unit::Head(exchange, direction, layer.connected));
+        (context.sink)(Unit::Head(exchange, direction, context.connection));
         if let Some(anomaly) = anomaly {
-            layer.anomaly(Some(direction), Some(exchange.number), Some(span), anomaly);
+            context.anomaly(Some(direction), Some(exchange.number), Some(span), anomaly);
         }
         if direction == Direction::ClientToServer {
-            self.forget_unanswered(layer);
+            self.end_unanswered(context);
         }
     }
 
-    /// Where too many exchanges are open, the one is over that has waited for its response for longest: that was lost, or its request was forgotten.
-    fn forget_unanswered(&mut self, layer: &mut Layer<'_, '_>) {
-        if self.open.len() <= layer.shared.limits.pipelined {
+    /// Ends the exchange that has waited longest for its response, if too many are open. Its
+    /// response was lost, or the decoder no longer waits for it.
+    fn end_unanswered(&mut self, context: &mut StackContext<'_>) {
+        if self.open.len() <= context.shared.limits.pipelined {
             return;
         }
-        let waits = |open: &Open| {
+        let is_unanswered = |open: &OpenExchange| {
             open.ended[Direction::ClientToServer as usize] && open.bodies[Direction::ServerToClient as usize].is_none()
         };
-        if let Some(longest) = self.open.iter().find(|(_, open)| waits(open)).map(|(index, _)| *index) {
-            self.finish(layer, longest);
+        if let Some(longest) = self.open.iter().find(|(_, open)| is_unanswered(open)).map(|(index, _)| *index) {
+            self.finish(context, longest);
         }
     }
 
+    /// Ends the body of one direction.
     pub(super) fn end_body(
         &mut self,
-        layer: &mut Layer<'_, '_>,
-        index: Index,
+        context: &mut StackContext<'_>,
+        index: ExchangeIndex,
         direction: Direction,
         complete: bool,
         ending: Ending,
@@ -257,39 +273,47 @@ impl Exchanges {
         }
         let Some(body) = open.bodies[direction as usize].take() else { return };
         let number = open.exchange.number;
-        let end = body.finish(layer, number, complete, ending);
+        let end = body.finish(context, number, complete, ending);
         let half = half(&mut open.exchange, direction);
         half.body_bytes = end.bytes;
         half.complete = complete && half.head_end > half.head_start;
         half.body_sha256 = end.sha256.filter(|_| half.complete);
     }
 
-    /// Where the first body of a direction begins in which secrets may still be found.
-    pub(super) fn suspected(&self, direction: Direction) -> Option<u64> {
+    /// Offset of the first byte of this direction that is still being searched for secrets.
+    pub(super) fn secret_scan_start(&self, direction: Direction) -> Option<u64> {
         let bodies = self.open.values().filter_map(|open| open.bodies[direction as usize].as_ref());
-        bodies.filter_map(Body::suspected).min()
+        bodies.filter_map(Body::secret_scan_start).min()
     }
 
-    /// The exchange is over.
-    pub(super) fn finish(&mut self, layer: &mut Layer<'_, '_>, index: Index) {
+    /// Ends an exchange and emits it.
+    pub(super) fn finish(&mut self, context: &mut StackContext<'_>, index: ExchangeIndex) {
         if let Some(open) = self.open.remove(&index) {
-            (layer.sink)(Unit::Exchange(Box::new(open.exchange)));
+            (context.sink)(Unit::Exchange(Box::new(open.exchange)));
         }
     }
 
-    /// Bytes were passed over: a head whose beginning was lost may stand in them. They are said to be a secret as they come,
-    /// before they count as cleared: the anomaly follows only when it is known where they end.
-    pub(super) fn pass(&mut self, layer: &mut Layer<'_, '_>, direction: Direction, range: Range<u64>) {
-        let passed = &mut self.passed[direction as usize];
-        let start = range.start.max(*passed);
-        if start < range.end && layer.shared.options.store && !layer.shared.options.keep_secrets {
-            *passed = range.end;
-            let side = layer.connected.sender(direction);
-            (layer.sink)(Unit::Secret(layer.id, side, start..range.end, MASK));
+    /// Reports skipped bytes as a secret, because the rest of an incomplete head may be in them.
+    ///
+    /// They are reported as they arrive, before they count as searched. The anomaly about them
+    /// follows later, when their end is known.
+    pub(super) fn mask_skipped(&mut self, context: &mut StackContext<'_>, direction: Direction, range: Range<u64>) {
+        let masked_to = &mut self.masked_to[direction as usize];
+        let start = range.start.max(*masked_to);
+        if start < range.end {
+            *masked_to = range.end;
+            context.secret(context.connection.sender(direction), start..range.end, MASK);
         }
     }
 
-    fn anomaly(&mut self, layer: &mut Layer<'_, '_>, direction: Direction, index: Option<Index>, anomaly: Anomaly) {
+    /// Emits an anomaly of the decoder, with the bytes that it concerns.
+    fn anomaly(
+        &mut self,
+        context: &mut StackContext<'_>,
+        direction: Direction,
+        index: Option<ExchangeIndex>,
+        anomaly: Anomaly,
+    ) {
         let stream = self.streams[direction as usize];
         let number = index.and_then(|index| self.open.get(&index)).map(|open| open.exchange.number);
         let (start, length) = match &anomaly {
@@ -302,12 +326,12 @@ impl Exchanges {
             | Anomaly::GoingAway { offset, .. }
             | Anomaly::LimitReached { offset, .. } => (*offset, 1),
             Anomaly::Skipped { offset, length } => {
-                self.pass(layer, direction, *offset..offset + length);
+                self.mask_skipped(context, direction, *offset..offset + length);
                 (*offset, *length)
             }
-            _ => return layer.anomaly(Some(direction), number, None, anomaly),
+            _ => return context.anomaly(Some(direction), number, None, anomaly),
         };
-        layer.anomaly(Some(direction), number, Some(Span { stream, start, end: start + length }), anomaly);
+        context.anomaly(Some(direction), number, Some(Span { stream, start, end: start + length }), anomaly);
     }
 }
 
@@ -318,9 +342,10 @@ fn half(exchange: &mut Exchange, direction: Direction) -> &mut Half {
     }
 }
 
-/// Adds a packet that is not listed yet, up to the limit. Says whether it is listed.
-fn list(listed: &mut Vec<PacketNumber>, packet: PacketNumber, limit: usize) -> bool {
-    // Streams are in order, so a packet that was listed was nearly always listed last.
+/// Adds a packet to a list unless it is listed already or the list is full. Returns whether
+/// it is listed.
+fn list_packet(listed: &mut Vec<PacketNumber>, packet: PacketNumber, limit: usize) -> bool {
+    // Streams are in order, so a listed packet is nearly always among the latest.
     let known = listed.iter().rev().take(8).any(|known| *known == packet);
     if !known && listed.len() < limit {
         listed.push(packet);
