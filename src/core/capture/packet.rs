@@ -40,6 +40,20 @@ impl LinkType {
     pub const NULL: LinkType = LinkType(0);
     /// Ethernet II and IEEE 802.3.
     pub const ETHERNET: LinkType = LinkType(1);
+    /// PPP, with or without HDLC framing.
+    pub const PPP: LinkType = LinkType(9);
+    /// PPP in HDLC framing, or Cisco HDLC.
+    pub const PPP_HDLC: LinkType = LinkType(50);
+    /// PPPoE without the Ethernet header.
+    pub const PPP_ETHER: LinkType = LinkType(51);
+    /// Cisco HDLC.
+    pub const CISCO_HDLC: LinkType = LinkType(104);
+    /// IEEE 802.11.
+    pub const IEEE802_11: LinkType = LinkType(105);
+    /// Frame Relay.
+    pub const FRAME_RELAY: LinkType = LinkType(107);
+    /// IEEE 802.11 with a radiotap header in front.
+    pub const IEEE802_11_RADIOTAP: LinkType = LinkType(127);
     /// Raw IPv4 or IPv6, told apart by the version nibble.
     pub const RAW: LinkType = LinkType(101);
     /// OpenBSD loopback: a four-byte protocol family in network byte order.

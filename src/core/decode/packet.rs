@@ -16,10 +16,12 @@ mod headers;
 mod ip;
 mod link;
 mod payload;
+mod serial;
 #[cfg(test)]
 mod tests;
 mod tunnel;
 mod view;
+mod wireless;
 
 use std::ops::Range;
 
@@ -115,7 +117,7 @@ impl Packets {
 /// chooses the link type, the second how many bytes the snap length cut off. Then follow packets,
 /// each after its length in two bytes.
 pub fn fuzz_packet(data: &[u8]) {
-    const LINKS: [u16; 10] = [1, 0, 101, 108, 113, 228, 229, 276, 147, 65_535];
+    const LINKS: [u16; 17] = [1, 0, 101, 108, 113, 228, 229, 276, 147, 65_535, 9, 50, 51, 104, 105, 107, 127];
     let [link, cut, rest @ ..] = data else { return };
     let link = LinkType(LINKS[usize::from(*link) % LINKS.len()]);
     let mut seen: Vec<&[u8]> = Vec::new();

@@ -69,6 +69,11 @@ fn header(position: &HeaderPosition, data: &[u8]) -> Option<Header> {
         HeaderKind::Vlan => ("link", "802.1Q".to_owned(), vlan(bytes)?),
         HeaderKind::Mpls => ("link", "MPLS".to_owned(), mpls(bytes)?),
         HeaderKind::Pppoe => ("link", "PPPoE".to_owned(), vec![("session", u16_at(bytes, 2)?.to_string())]),
+        HeaderKind::Ppp => ("link", "PPP".to_owned(), vec![("protocol", ppp_protocol(bytes))]),
+        HeaderKind::CiscoHdlc => ("link", "Cisco HDLC".to_owned(), vec![("type", ether_type(u16_at(bytes, 2)?))]),
+        HeaderKind::FrameRelay => ("link", "Frame Relay".to_owned(), vec![("identifier", frame_relay(bytes)?)]),
+        HeaderKind::Radiotap => ("link", "radiotap".to_owned(), vec![("length", bytes.len().to_string())]),
+        HeaderKind::Ieee80211 => ("link", "802.11".to_owned(), ieee80211(bytes)?),
         HeaderKind::Ipv4 => ("network", "IPv4".to_owned(), ipv4(bytes)?),
         HeaderKind::Ipv6 => ("network", "IPv6".to_owned(), ipv6(bytes)?),
         HeaderKind::Fragment => ("network", "IPv6 fragment".to_owned(), fragment(bytes)?),
@@ -78,6 +83,9 @@ fn header(position: &HeaderPosition, data: &[u8]) -> Option<Header> {
             ("network", extension(number).to_owned(), fields)
         }
         HeaderKind::Gre => ("tunnel", "GRE".to_owned(), gre(bytes)?),
+        HeaderKind::Gtp => {
+            ("tunnel", "GTP-U".to_owned(), vec![("tunnel endpoint identifier", format!("{:#010x}", u32_at(bytes, 4)?))])
+        }
         HeaderKind::Vxlan => ("tunnel", "VXLAN".to_owned(), vec![("network identifier", network_identifier(bytes)?)]),
         HeaderKind::Geneve => {
             let fields =
@@ -150,6 +158,40 @@ fn mpls(bytes: &[u8]) -> HeaderFields {
         ("traffic class", (entry >> 9 & 7).to_string()),
         ("bottom of stack", yes(entry >> 8 & 1 == 1)),
         ("time to live", (entry & 0xff).to_string()),
+    ])
+}
+
+/// The protocol field, which is last and has one or two bytes.
+fn ppp_protocol(bytes: &[u8]) -> String {
+    let field = bytes.strip_prefix(&[0xff, 0x03]).unwrap_or(bytes);
+    let number = field.iter().fold(0u16, |number, byte| number << 8 | u16::from(*byte));
+    match number {
+        0x21 => format!("IPv4 ({number:#06x})"),
+        0x57 => format!("IPv6 ({number:#06x})"),
+        0x281 => format!("MPLS ({number:#06x})"),
+        _ => format!("{number:#06x}"),
+    }
+}
+
+/// The data link connection identifier of an address of two bytes: six bits and four bits.
+fn frame_relay(bytes: &[u8]) -> Option<String> {
+    let [high, low] = *bytes.first_chunk()?;
+    Some((u16::from(high >> 2) << 4 | u16::from(low >> 4)).to_string())
+}
+
+/// IEEE 802.11-2020 table 9-30: which address is whose depends on the direction.
+fn ieee80211(bytes: &[u8]) -> HeaderFields {
+    let address = |number: usize| bytes.get(4 + 6 * (number - 1)..4 + 6 * number).map(mac_address);
+    let (destination, source) = match bytes.get(1)? & 3 {
+        0 => (address(1)?, address(2)?),
+        1 => (address(3)?, address(2)?),
+        2 => (address(1)?, address(3)?),
+        _ => (address(3)?, bytes.get(24..30).map(mac_address)?),
+    };
+    Some(vec![
+        ("destination", destination),
+        ("source", source),
+        ("sequence number", (u16::from_le_bytes([*bytes.get(22)?, *bytes.get(23)?]) >> 4).to_string()),
     ])
 }
 

@@ -1,6 +1,8 @@
 //! The link layer: from the first byte of a packet to its IP header.
 
+use super::serial::{cisco_hdlc, frame_relay, ppp, ppp_or_hdlc};
 use super::view::{HeaderKind, HeaderObserver, View};
+use super::wireless;
 use crate::capture::LinkType;
 
 /// The EtherTypes (<https://www.iana.org/assignments/ieee-802-numbers>) that are decoded or named.
@@ -12,6 +14,7 @@ pub(super) mod ether_type {
     pub const IPV6: u16 = 0x86dd;
     pub const MPLS: u16 = 0x8847;
     pub const MPLS_MULTICAST: u16 = 0x8848;
+    pub const PPPOE_DISCOVERY: u16 = 0x8863;
     pub const PPPOE_SESSION: u16 = 0x8864;
     pub const PROVIDER_BRIDGING: u16 = 0x88a8;
     pub const LLDP: u16 = 0x88cc;
@@ -35,7 +38,38 @@ pub(super) fn network<'a>(
         LinkType::RAW | LinkType::IPV4 | LinkType::IPV6 | LinkType(12 | 14) => Ok(view),
         LinkType::LINUX_SLL => sll(view, observer),
         LinkType::LINUX_SLL2 => sll2(view, observer),
-        _ => Err("unknown link type"),
+        LinkType::PPP | LinkType::PPP_HDLC => ppp_or_hdlc(view, observer),
+        LinkType::PPP_ETHER => pppoe(view, observer),
+        LinkType::CISCO_HDLC => cisco_hdlc(view, observer),
+        LinkType::FRAME_RELAY => frame_relay(view, observer),
+        LinkType::IEEE802_11 => wireless::frame(view, 0, observer),
+        LinkType::IEEE802_11_RADIOTAP => wireless::radiotap(view, observer),
+        link => Err(unsupported(link)),
+    }
+}
+
+/// Why packets of a link type are skipped. The names are those of the registry of link types.
+pub(super) fn unsupported(link: LinkType) -> &'static str {
+    match link.0 {
+        6 | 129 => "unsupported link type: Token Ring",
+        7 => "unsupported link type: ARCnet",
+        8 => "unsupported link type: SLIP",
+        10 => "unsupported link type: FDDI",
+        11 | 106 | 123 => "unsupported link type: ATM",
+        119 | 163 => "unsupported link type: 802.11 with Prism or AVS header",
+        122 => "unsupported link type: IP over Fibre Channel",
+        138 => "unsupported link type: IP over FireWire",
+        187 | 201 | 251 | 254 | 255 | 256 | 272 => "unsupported link type: Bluetooth",
+        186 | 189 | 220 | 249 | 266 | 288 | 293 | 294 | 295 => "unsupported link type: USB",
+        195 | 215 | 230 | 283 => "unsupported link type: IEEE 802.15.4",
+        227 => "unsupported link type: CAN",
+        239 => "unsupported link type: netfilter log",
+        242 | 247 => "unsupported link type: IP over InfiniBand",
+        143 => "unsupported link type: DOCSIS",
+        192 => "unsupported link type: per-packet information",
+        253 => "unsupported link type: netlink",
+        149..=162 => "unsupported link type: private",
+        _ => "unknown link type",
     }
 }
 
@@ -118,6 +152,7 @@ pub(super) fn after_ether_type<'a>(
             }
             ether_type::MPLS | ether_type::MPLS_MULTICAST => return mpls(view, observer),
             ether_type::PPPOE_SESSION => return pppoe(view, observer),
+            ether_type::PPPOE_DISCOVERY => return Err("PPPoE discovery"),
             ether_type::ARP => return Err("ARP"),
             ether_type::LLDP => return Err("LLDP"),
             0..=ether_type::LENGTH_MAX => return snap(view.limit(usize::from(ether_type)), observer),
@@ -127,7 +162,7 @@ pub(super) fn after_ether_type<'a>(
 }
 
 /// IEEE 802.2 LLC. Only SNAP with the organization code of Ethernet carries IP (RFC 1042).
-fn snap<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -> Result<View<'a>, &'static str> {
+pub(super) fn snap<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -> Result<View<'a>, &'static str> {
     match view.peek::<8>() {
         Some([0xaa, 0xaa, 3, 0, 0, 0, high, low]) => {
             observer.header(HeaderKind::Snap, &view, 8);
@@ -165,16 +200,15 @@ fn mpls<'a>(mut view: View<'a>, observer: &mut impl HeaderObserver) -> Result<Vi
 /// A PPPoE session (RFC 2516 section 4): version and type 1, code 0, session, length, then
 /// the PPP protocol.
 fn pppoe<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -> Result<View<'a>, &'static str> {
-    let header: [u8; 8] = view.peek().ok_or(view.too_short("truncated PPPoE header", "malformed PPPoE"))?;
-    let length = usize::from(u16::from_be_bytes([header[4], header[5]]));
+    let header: [u8; 6] = view.peek().ok_or(view.too_short("truncated PPPoE header", "malformed PPPoE"))?;
     match header {
-        // "LENGTH ... does not include the length of the Ethernet or PPPoE headers": it starts at
-        // the PPP protocol.
-        [0x11, 0, _, _, _, _, 0x00, 0x21 | 0x57] => {
-            observer.header(HeaderKind::Pppoe, &view, header.len());
-            Ok(view.limit(6 + length).skip(header.len()))
-        }
-        [0x11, 0, ..] => Err("PPP"),
-        _ => Err("malformed PPPoE"),
+        [0x11, 0, ..] => {}
+        [0x11, ..] => return Err("PPPoE discovery"),
+        _ => return Err("malformed PPPoE"),
     }
+    observer.header(HeaderKind::Pppoe, &view, header.len());
+    // "LENGTH ... does not include the length of the Ethernet or PPPoE headers": it starts at
+    // the PPP protocol.
+    let length = usize::from(u16::from_be_bytes([header[4], header[5]]));
+    ppp(view.limit(header.len() + length).skip(header.len()), 0, observer)
 }

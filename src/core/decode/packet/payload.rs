@@ -156,6 +156,7 @@ fn udp<'a>(datagram: &Datagram<'a>, observer: &mut impl HeaderObserver) -> Resul
     match (header.source_port(), header.destination_port()) {
         (DNS | MULTICAST_DNS, _) | (_, DNS | MULTICAST_DNS) => Ok(UdpContent::Final(Decoded::Dns(payload.rest()))),
         (_, tunnel::VXLAN_PORT) => tunnel::vxlan(payload, observer).map(UdpContent::Tunnel),
+        (tunnel::GTP_PORT, _) | (_, tunnel::GTP_PORT) => tunnel::gtp(payload, observer).map(UdpContent::Tunnel),
         (_, tunnel::GENEVE_PORT) => tunnel::geneve(payload, observer).map(UdpContent::Tunnel),
         (source, destination) if let Some(version) = quic::version(payload.rest()) => {
             let (source, destination) =

@@ -67,6 +67,21 @@ fn packet(number: u64, link: u16, data: &[u8]) -> Packet<'_> {
     }
 }
 
+/// An 802.11 header with these two bytes of frame control and three addresses.
+fn wireless(control: u8, flags: u8) -> [u8; 24] {
+    let mut header = [0; 24];
+    header[..2].copy_from_slice(&[control, flags]);
+    for (address, last) in header[4..22].chunks_mut(6).zip(1..) {
+        address.copy_from_slice(&[2, 0, 0, 0, 0, last]);
+    }
+    header
+}
+
+/// A GTP-U header before so many bytes.
+fn gtp(flags: u8, length: usize) -> Vec<u8> {
+    [&[flags, 255][..], &(length as u16).to_be_bytes(), &[0, 0, 0, 7]].concat()
+}
+
 /// The same segment in every kind of link layer and tunnel: name, link type and bytes.
 fn wrappings(text: &[u8]) -> Vec<(&'static str, u16, Vec<u8>)> {
     let segment = tcp(text);
@@ -93,6 +108,33 @@ fn wrappings(text: &[u8]) -> Vec<(&'static str, u16, Vec<u8>)> {
             let length = (four.len() as u16 + 2).to_be_bytes();
             ethernet(0x8864, &[&[0x11, 0, 0, 9, length[0], length[1], 0, 0x21][..], &four].concat())
         }),
+        ("PPPoE, compressed protocol", 1, {
+            let length = (four.len() as u16 + 1).to_be_bytes();
+            ethernet(0x8864, &[&[0x11, 0, 0, 9, length[0], length[1], 0x21][..], &four].concat())
+        }),
+        ("PPPoE without Ethernet", 51, {
+            let length = (six.len() as u16 + 2).to_be_bytes();
+            [&[0x11, 0, 0, 9, length[0], length[1], 0, 0x57][..], &six].concat()
+        }),
+        ("PPP", 9, [&[0, 0x21][..], &four].concat()),
+        ("PPP, HDLC framing", 50, [&[0xff, 3, 0, 0x57][..], &six].concat()),
+        ("PPP, MPLS", 9, [&[0xff, 3, 0x02, 0x81, 0, 2, 1, 64][..], &four].concat()),
+        ("Cisco HDLC", 104, with_ether_type(&[0x0f, 0], 0x0800, &four)),
+        ("Cisco HDLC as PPP", 50, with_ether_type(&[0x8f, 0], 0x86dd, &six)),
+        ("Frame Relay", 107, [&[0x18, 0x41, 3, 0xcc][..], &four].concat()),
+        ("Frame Relay, IPv6, padded", 107, [&[0x18, 0x41, 3, 0, 0x8e][..], &six].concat()),
+        ("Frame Relay, SNAP", 107, with_ether_type(&[0x18, 0x41, 3, 0, 0x80, 0, 0, 0], 0x0800, &four)),
+        ("Frame Relay, Cisco, four bytes of address", 107, with_ether_type(&[0x18, 0x40, 0, 1], 0x0800, &four)),
+        ("802.11", 105, [&wireless(0x08, 0x01)[..], &snap].concat()),
+        ("802.11, QoS, four addresses", 105, [&wireless(0x88, 0x03)[..], &[2, 0, 0, 0, 0, 9, 0, 0], &snap].concat()),
+        ("802.11, QoS, HT control", 105, [&wireless(0x88, 0x82)[..], &[0; 6], &snap].concat()),
+        ("radiotap", 127, [&[0, 0, 8, 0, 0, 0, 0, 0][..], &wireless(0x08, 0x02), &snap].concat()),
+        ("radiotap, padded", 127, {
+            // Two bitmaps, the timestamp aligned to eight bytes, the flags.
+            let bitmaps = [3, 0, 0, 0x80, 0, 0, 0, 0, 0, 0, 0, 0];
+            let fields = [&[1; 8][..], &[0x20], &[0; 3]].concat();
+            [&[0, 0, 28, 0][..], &bitmaps, &fields, &wireless(0x88, 0x02), &[0; 4], &snap].concat()
+        }),
         ("NULL, little-endian", 0, [&[2, 0, 0, 0][..], &four].concat()),
         ("NULL, big-endian", 0, [&[0, 0, 0, 30][..], &six].concat()),
         ("LOOP", 108, [&[0, 0, 0, 24][..], &six].concat()),
@@ -115,6 +157,11 @@ fn wrappings(text: &[u8]) -> Vec<(&'static str, u16, Vec<u8>)> {
         ("IP in IP", 101, ipv6(4, &four)),
         ("6in4", 101, ipv4(41, &six)),
         ("VXLAN", 101, ipv4(17, &udp(4789, &[&[8, 0, 0, 0, 0, 0, 1, 0][..], &frame].concat()))),
+        ("GTP-U", 101, ipv4(17, &udp(2152, &[&gtp(0x30, four.len())[..], &four].concat()))),
+        ("GTP-U, extension header", 101, {
+            let options = [0, 1, 0, 0x85, 1, 0, 9, 0];
+            ipv4(17, &udp(2152, &[&gtp(0x34, options.len() + six.len())[..], &options, &six].concat()))
+        }),
         ("Geneve", 101, ipv4(17, &udp(6081, &[&[1, 0, 0x86, 0xdd, 0, 0, 1, 0, 0, 0, 0, 0][..], &six].concat()))),
     ]
 }
@@ -188,7 +235,20 @@ fn packets_without_tcp_have_a_reason() {
         (1, ethernet(0x0026, &[0x42; 38]), "802.3 LLC"),
         (1, ethernet(0x1234, &[0; 28]), "no IP"),
         (0, vec![7, 0, 0, 0, 0x45], "unknown protocol family"),
-        (105, vec![0; 60], "unknown link type"),
+        (105, vec![0; 60], "802.11 without data"),
+        (105, [&wireless(0x08, 0x41)[..], &[0; 40]].concat(), "encrypted 802.11"),
+        (105, [&wireless(0x88, 0x01)[..], &[0x80, 0], &[0; 40]].concat(), "802.11 aggregate"),
+        (105, [&wireless(0x08, 0x05)[..], &[0; 40]].concat(), "802.11 fragment"),
+        (127, vec![1; 60], "malformed radiotap"),
+        (9, vec![0xc0, 0x21, 1, 1, 0, 4], "PPP"),
+        (9, vec![0x2d, 1, 1], "PPP with compressed TCP headers"),
+        (107, vec![0x18, 0x41, 3, 0xb1, 0, 0], "Frame Relay"),
+        (107, vec![0, 0, 0, 0, 0], "malformed Frame Relay"),
+        (195, vec![0; 60], "unsupported link type: IEEE 802.15.4"),
+        (65_000, vec![0; 60], "unknown link type"),
+        (1, ethernet(0x8863, &[0x11, 9, 0, 0, 0, 0]), "PPPoE discovery"),
+        (101, ipv4(17, &udp(2152, &[0x32, 1, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0])), "UDP"),
+        (101, ipv4(17, &udp(2152, &[&gtp(0x34, 6)[..], &[0, 1, 0, 0x85, 0, 0]].concat())), "malformed GTP"),
         (147, b"somebody else's".to_vec(), "unknown link type"),
         (101, ipv4(17, &udp(9999, b"x")), "UDP"),
         (101, ipv4(17, &udp(4789, b"too short")), "UDP"),

@@ -8,6 +8,9 @@ pub(super) const VXLAN_PORT: u16 = 4_789;
 /// Port of Geneve (RFC 8926 section 3.3).
 pub(super) const GENEVE_PORT: u16 = 6_081;
 
+/// Port of GTP-U (3GPP TS 29.281 section 4.4.2).
+pub(super) const GTP_PORT: u16 = 2_152;
+
 /// GRE (RFC 2784) with key and sequence number (RFC 2890). Each flag announces four more bytes.
 pub(super) fn gre<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -> Result<View<'a>, &'static str> {
     const CHECKSUM: u16 = 0x8000;
@@ -57,5 +60,40 @@ fn inner<'a>(protocol: u16, view: View<'a>, observer: &mut impl HeaderObserver) 
     match protocol {
         ether_type::TRANSPARENT_ETHERNET => ethernet(view, observer),
         _ => after_ether_type(protocol, view, observer),
+    }
+}
+
+/// GTP-U version 1 (3GPP TS 29.281 section 5.1): a user's IP packet in a mobile network.
+pub(super) fn gtp<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -> Result<View<'a>, &'static str> {
+    const VERSION_AND_TYPE: u8 = 0xf0;
+    const GTP_VERSION_1: u8 = 0x30;
+    /// The message type G-PDU.
+    const USER_DATA: u8 = 255;
+    const HAS_OPTIONS: u8 = 0x07;
+    const HAS_EXTENSIONS: u8 = 0x04;
+    let Some([flags, kind, ..]) = view.peek::<8>() else { return Err("UDP") };
+    if flags & VERSION_AND_TYPE != GTP_VERSION_1 || kind != USER_DATA {
+        return Err("UDP");
+    }
+    let mut length = 8;
+    if flags & HAS_OPTIONS != 0 {
+        // Sequence number, N-PDU number, type of the first extension header.
+        length += 4;
+    }
+    if flags & HAS_EXTENSIONS != 0 {
+        // An extension header begins with its length in units of four bytes and ends with the type
+        // of the next one (section 5.2.1).
+        while view.rest().get(length - 1).is_some_and(|next| *next != 0) {
+            match view.rest().get(length) {
+                Some(units @ 1..) => length += 4 * usize::from(*units),
+                _ => return Err("malformed GTP"),
+            }
+        }
+    }
+    observer.header(HeaderKind::Gtp, &view, length);
+    let content = view.skip(length);
+    match content.rest().first().map(|byte| byte >> 4) {
+        Some(4 | 6) => Ok(content),
+        _ => Err("GTP without IP"),
     }
 }

@@ -65,6 +65,12 @@ pub(super) enum HeaderKind {
     Vlan,
     Mpls,
     Pppoe,
+    Ppp,
+    CiscoHdlc,
+    FrameRelay,
+    Radiotap,
+    /// IEEE 802.11.
+    Ieee80211,
     Ipv4,
     Ipv6,
     /// An extension header of IPv6, or the authentication header, with its protocol number.
@@ -72,6 +78,8 @@ pub(super) enum HeaderKind {
     /// The fragment header of IPv6.
     Fragment,
     Gre,
+    /// GTP-U.
+    Gtp,
     Vxlan,
     Geneve,
     Udp,
