@@ -1,12 +1,11 @@
 //! Rules about tools that differ from those that a project accepted (`mcptap check --baseline`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
 use super::{Rule, Severity};
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[&ADDED, &REMOVED, &DESCRIPTION, &LOOSENED, &CHANGED];
 
 static ADDED: Rule = Rule {
@@ -72,9 +71,9 @@ static CHANGED: Rule = Rule {
 /// A difference.
 #[derive(Debug)]
 pub struct Drift {
-    /// The rule.
+    /// The rule that the difference breaks.
     pub rule: &'static Rule,
-    /// One sentence.
+    /// One sentence without a full stop: the tool and how it differs.
     pub text: String,
 }
 
@@ -102,20 +101,16 @@ pub fn compare(before: &BTreeMap<String, Value>, now: &BTreeMap<String, Value>) 
         if let Some(why) = &looser {
             say(&LOOSENED, format!("{name}: {why}"));
         }
-        let rest = |tool: &Value| match tool {
-            Value::Object(members) => {
-                let shown = |key: &&String| !matches!(key.as_str(), "description" | "title");
-                members.iter().filter(|(key, _)| shown(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
-            }
-            _ => BTreeMap::new(),
+        let is_reported = |name: &str| match name {
+            "description" | "title" => true,
+            "inputSchema" => looser.is_some(),
+            _ => false,
         };
-        let (old, new): (BTreeMap<String, Value>, BTreeMap<String, Value>) = (rest(accepted), rest(tool));
-        let differs = |key: &&String| old.get(*key) != new.get(*key) && (looser.is_none() || *key != "inputSchema");
-        let mut members: Vec<&String> = old.keys().chain(new.keys()).filter(differs).collect();
-        members.sort_unstable();
-        members.dedup();
+        let names = [accepted, tool].into_iter().filter_map(Value::as_object).flat_map(|members| members.keys());
+        let differs = |name: &&str| accepted.get(*name) != tool.get(*name) && !is_reported(name);
+        let members: BTreeSet<&str> = names.map(String::as_str).filter(differs).collect();
         if !members.is_empty() {
-            let members: Vec<&str> = members.into_iter().map(String::as_str).collect();
+            let members: Vec<&str> = members.into_iter().collect();
             say(&CHANGED, format!("{name}: {} changed", members.join(", ")));
         }
     }

@@ -1,14 +1,10 @@
 //! Rules about the caching of results (2026-07-28 server/utilities/caching).
 
 use super::mismatch::{Topic, about};
-use super::report::Report;
-use super::rule::RESULTS;
-use super::seen::Seen;
-use super::{Check, Rule, Severity};
+use super::{Check, RESULTS, Report, Rule, Seen, Severity};
 use crate::mcp::revision::Revisions;
 use crate::mcp::shape::Fault;
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[&MISSING, &INVALID];
 
 static MISSING: Rule = Rule {

@@ -1,15 +1,11 @@
 //! Rules about cancellation (basic/utilities/cancellation; 2026-07-28: basic/patterns/cancellation).
 
-use super::report::Report;
-use super::rule::{ANSWERS, ERRORS, NOTIFICATIONS};
-use super::seen::Seen;
-use super::{Check, Rule, Severity};
+use super::{ANSWERS, Check, ERRORS, NOTIFICATIONS, Report, Rule, Seen, Severity};
 use crate::mcp::Transport;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::V2025_11_25;
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[&UNKNOWN, &ANSWERED, &UNASKED, &BY_SERVER, &TASK];
 
 static UNKNOWN: Rule = Rule {

@@ -1,15 +1,11 @@
 //! Rules about capabilities: what a side uses without the other having said that it can do it.
 
-use super::report::Report;
-use super::rule::{NOTIFICATIONS, REQUESTS};
-use super::seen::Seen;
-use super::{Check, Rule, Severity};
+use super::{Check, NOTIFICATIONS, REQUESTS, Report, Rule, Seen, Severity};
 use crate::mcp::capability::Capability;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::{V2024_11_05, V2025_03_26, V2025_11_25};
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[&SERVER, &CLIENT, &NOTIFICATION, &SAMPLING_TOOLS, &ELICITATION_MODE, &WRONG_SIDE];
 
 /// Revisions that say SHOULD where later ones say MUST (basic/lifecycle "Operation").

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::seen::{Facts, InForce};
+use super::message_facts::{Facts, InForce};
 use crate::decode::exchange::{Exchange, Half};
 use crate::decode::jsonrpc::Kind;
 use crate::decode::secrets::masked_uri;
@@ -19,13 +19,11 @@ const REMEMBERED: usize = 64;
 /// A message that an exchange carried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Passed {
-    /// Its number.
     pub number: MessageNumber,
     /// What it is.
     pub kind: Kind,
     /// Its method; for an answer that of its request.
     pub method: Method,
-    /// The method's name as sent.
     pub method_name: Option<Arc<str>>,
     /// The JSON-RPC id, as sent.
     pub id: Option<Arc<str>>,
@@ -199,6 +197,11 @@ pub fn media_type(half: &Half) -> Option<Cow<'_, str>> {
     let named = value.split(';').next().unwrap_or(value).trim();
     let is_lower = !named.bytes().any(|byte| byte.is_ascii_uppercase());
     Some(if is_lower { Cow::Borrowed(named) } else { Cow::Owned(named.to_ascii_lowercase()) })
+}
+
+/// Whether the body of the response is a stream of server-sent events.
+pub fn is_event_stream(exchange: &Exchange) -> bool {
+    media_type(&exchange.response).as_deref() == Some("text/event-stream")
 }
 
 /// Whether the response says that the request was taken.

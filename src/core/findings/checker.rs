@@ -9,11 +9,11 @@ use rustc_hash::FxHashMap;
 
 use super::carried::Carried;
 use super::history::History;
-use super::lifecycle::versions::Versions;
-use super::report::{Report, SAID};
-use super::rule::Check;
-use super::seen::{Facts, Seen};
-use super::{Finding, Rule, Severity, all, jsonrpc, stdio, transport};
+use super::message_facts::Facts;
+use super::rule::{Check, Finding, Report, Rule, Severity};
+use super::seen::Seen;
+use super::server_versions::ServerVersions;
+use super::{all, jsonrpc, stdio, transport};
 use crate::capture::pipe::Content;
 use crate::capture::{Limits, Time};
 use crate::decode::Direction;
@@ -90,7 +90,22 @@ type Counts = BTreeMap<(&'static str, &'static str), Said>;
 struct Kept {
     history: History,
     said: Counts,
+    /// Findings about single lines of a pipe, by direction, until the JSON value that the lines began is complete.
+    held: [Vec<Finding>; 2],
 }
+
+impl Kept {
+    fn new(history: History) -> Box<Kept> {
+        Box::new(Kept { history, said: BTreeMap::new(), held: Default::default() })
+    }
+}
+
+/// Findings held at most: one a line, and a list of many tools that is printed with an indent has hundreds of lines.
+const HELD: usize = 1_024;
+
+/// Findings of one rule and session that are listed one by one. Further ones are counted and reported once, at the end of the session.
+/// A hundred show the pattern; a million would bury everything else, and fill the disk.
+const SAID: u64 = 100;
 
 /// Holds every session to the rules. Its findings come in the order of what they are about.
 #[derive(Debug)]
@@ -105,7 +120,7 @@ pub struct Checker {
     /// Schemas of tools, compiled: many sessions use one server.
     schemas: RefCell<contract::Checker>,
     /// What servers gave of the versions they were asked for: one server has many sessions.
-    versions: RefCell<Versions>,
+    versions: RefCell<ServerVersions>,
     /// Open connections on which a client listens (GET), and its session.
     listening: FxHashMap<ConnectionId, SessionNumber>,
     found: Vec<Finding>,
@@ -137,7 +152,7 @@ impl Checker {
     ) -> Vec<Finding> {
         let kept = self.sessions.entry(message.session).or_insert_with(|| {
             let history = History::new(message.session, message.transport, begun(), &self.limits);
-            Box::new(Kept { history, said: BTreeMap::new() })
+            Kept::new(history)
         });
         kept.history.awaits_bytes = awaits;
         let is_elsewhere =
@@ -171,9 +186,9 @@ impl Checker {
             kept.history.spoken.observe(message, carried);
             carried.pass(&facts);
         }
-        let breaks = self.found.iter().map(|finding| finding.rule).collect();
+        let breaks = self.found.iter().map(|finding| finding.rule.id).collect();
         if message.carrier == Carrier::Line {
-            line(&facts, breaks, &mut kept.history, &mut self.found);
+            line(&facts, breaks, kept, &mut self.found);
         } else {
             kept.history.observe(&facts, breaks);
         }
@@ -217,7 +232,7 @@ impl Checker {
                 Entry::Vacant(place) => {
                     let Some((transport, begun)) = opened(session) else { return Vec::new() };
                     let history = History::new(session, transport, begun, &self.limits);
-                    place.insert(Box::new(Kept { history, said: BTreeMap::new() }))
+                    place.insert(Kept::new(history))
                 }
             };
             // The endpoint makes a session that requests opened before one of HTTP+SSE.
@@ -292,9 +307,7 @@ impl Checker {
     /// A session, or the capture, is over; `unanswered` are its requests without an answer.
     pub fn ended(&mut self, session: SessionNumber, unanswered: &[&Pending]) -> Vec<Finding> {
         let Some(kept) = self.sessions.get_mut(&session) else { return Vec::new() };
-        for direction in [Direction::ClientToServer, Direction::ServerToClient] {
-            self.found.extend(kept.history.fragments.take_kept_back(direction));
-        }
+        kept.held.iter_mut().for_each(|held| self.found.append(held));
         for (rule, look) in &TABLE.ends {
             look(&kept.history, &mut at_session(rule, session, &mut self.found));
         }
@@ -333,17 +346,21 @@ impl Checker {
 
 /// Takes in a line of a pipe. One that belongs to a value which is not over yet is judged when that is: lines that are one message together
 /// are told of once.
-fn line(facts: &Facts<'_>, breaks: Vec<&'static Rule>, history: &mut History, found: &mut Vec<Finding>) {
+fn line(facts: &Facts<'_>, breaks: Vec<&'static str>, kept: &mut Kept, found: &mut Vec<Finding>) {
     let direction = facts.message.direction;
     let is_whole = found.iter().any(|finding| finding.rule == &stdio::framing::EMBEDDED_NEWLINE);
-    let mut of_lines = history.fragments.take_kept_back(direction);
-    history.observe(facts, breaks);
+    let mut held = std::mem::take(&mut kept.held[direction as usize]);
+    kept.history.observe(facts, breaks);
     if facts.message.kind == Kind::Invalid {
-        of_lines.extend(found.extract_if(.., |finding| stdio::is_of_line(finding.rule)));
+        held.extend(found.extract_if(.., |finding| stdio::is_of_line(finding.rule)));
     }
-    if !is_whole && !of_lines.is_empty() {
-        let told = history.fragments.keep_back(direction, of_lines);
-        found.splice(0..0, told);
+    if is_whole {
+        return;
+    }
+    if kept.history.fragments.get(direction).is_open() && held.len() <= HELD {
+        kept.held[direction as usize] = held;
+    } else {
+        found.splice(0..0, held);
     }
 }
 

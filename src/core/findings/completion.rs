@@ -1,13 +1,9 @@
 //! Rules about completion (server/utilities/completion).
 
-use super::report::Report;
-use super::rule::RESULTS;
-use super::seen::Seen;
-use super::{Check, Rule, Severity};
+use super::{Check, RESULTS, Report, Rule, Seen, Severity};
 use crate::decode::json::array;
 use crate::mcp::method::Method;
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[&TOO_MANY];
 
 /// "Maximum 100 items per response" (server/utilities/completion "Completion Results").

@@ -1,12 +1,8 @@
 //! Rules about images, audio and blobs.
 
-use super::mismatch::{Topic, told};
-use super::report::Report;
-use super::rule::MESSAGES;
-use super::seen::Seen;
-use super::{Check, Rule, Severity};
+use super::mismatch::{Topic, report_mismatches};
+use super::{Check, MESSAGES, Report, Rule, Seen, Severity};
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[&BINARY];
 
 static BINARY: Rule = Rule {
@@ -23,9 +19,7 @@ static BINARY: Rule = Rule {
 };
 
 fn binary(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if let Some(text) = told(seen, Topic::Binary) {
-        report.say(text);
-    }
+    report_mismatches(seen, Topic::Binary, report);
 }
 
 #[cfg(test)]

@@ -1,19 +1,15 @@
 //! Rules about elicitation: what a server may ask a person for, and what comes back.
 
 use super::history::{Form, Retry};
-use super::mismatch::{Topic, told};
-use super::report::Report;
-use super::rule::{NOTIFICATIONS, REQUESTS, RESULTS};
+use super::mismatch::{Topic, report_mismatches};
 use super::schema::revision;
-use super::seen::Seen;
-use super::{Check, Rule, Severity};
+use super::{Check, NOTIFICATIONS, REQUESTS, RESULTS, Report, Rule, Seen, Severity};
 use crate::decode::json::{self, Object};
 use crate::mcp::contract::Verdict;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::{V2025_06_18, V2025_11_25};
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[&SCHEMA, &CONTENT, &URL, &SENSITIVE];
 
 /// The methods whose results may hold elicitations, from 2026-07-28 on.
@@ -24,16 +20,7 @@ fn elicitations<'a>(seen: &Seen<'_, 'a>) -> Vec<Object<'a>> {
     if seen.method == Method::ElicitationCreate {
         return vec![seen.body().clone()];
     }
-    if seen.body().text("resultType").is_none_or(|kind| kind != "input_required") {
-        return Vec::new();
-    }
-    let requests = seen.body().object("inputRequests");
-    let read = |(_, request)| {
-        let request = Object::read(request);
-        let is_elicitation = request.text("method").is_some_and(|method| method == "elicitation/create");
-        is_elicitation.then(|| request.object("params"))
-    };
-    requests.iter().filter_map(read).collect()
+    seen.input_requests("elicitation/create")
 }
 
 static SCHEMA: Rule = Rule {
@@ -50,9 +37,7 @@ static SCHEMA: Rule = Rule {
 };
 
 fn schema(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if let Some(text) = told(seen, Topic::Form) {
-        report.say(text);
-    }
+    report_mismatches(seen, Topic::Form, report);
 }
 
 static CONTENT: Rule = Rule {
@@ -127,9 +112,7 @@ static URL: Rule = Rule {
 };
 
 fn url(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if let Some(text) = told(seen, Topic::Url) {
-        report.say(text);
-    }
+    report_mismatches(seen, Topic::Url, report);
     for params in elicitations(seen) {
         let Some(url) = params.text("url").filter(|_| params.text("mode").is_some_and(|mode| mode == "url")) else {
             continue;

@@ -24,7 +24,7 @@ pub use cursors::Cursors;
 pub use elicitations::{Elicitations, Form};
 pub use endpoint::Endpoint;
 pub use eras::Stateless;
-pub use fingerprint::fingerprint;
+pub use fingerprint::{content_hash, fingerprint};
 pub use finished::Finished;
 pub use fragments::Fragments;
 pub use handshake::Handshake;
@@ -36,15 +36,14 @@ pub use prompts::Prompts;
 pub use requests::{Asked, FLOOD, Requests, plain};
 pub use rounds::{Retry, Round, Rounds};
 pub use spoken::Spoken;
-pub use streams::{EventStream, Streams, fingerprint as data_fingerprint};
+pub use streams::{EventStream, Streams};
 pub use subscriptions::{Filter, Stream, Subscriptions};
 pub use tasks::{EXTENSION as TASKS_EXTENSION, Stated, Status, Task, Tasks};
 
 use std::collections::BTreeSet;
 
-use super::Rule;
 use super::carried::Carried;
-use super::seen::{Evidence, Facts, InForce};
+use super::message_facts::{Evidence, Facts, InForce};
 use crate::capture::Limits;
 use crate::decode::Direction;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
@@ -63,7 +62,6 @@ const CALLED: usize = 64;
 /// A session so far.
 #[derive(Debug)]
 pub struct History {
-    /// Its number.
     pub session: SessionNumber,
     /// How it travels.
     pub transport: Transport,
@@ -93,19 +91,14 @@ pub struct History {
     pub cursors: Cursors,
     /// The level of log messages that the server agreed to send.
     pub log_level: Option<LogLevel>,
-    /// The tools as last listed.
     pub tools: Tools,
     /// Lists as they were given, page by page.
     pub listings: Listings,
-    /// The prompts as last listed.
     pub prompts: Prompts,
     /// What the client asked to be told of.
     pub subscriptions: Subscriptions,
-    /// Elicitations by URL.
     pub elicitations: Elicitations,
-    /// Multi round-trip requests.
     pub rounds: Rounds,
-    /// Tasks.
     pub tasks: Tasks,
     /// Whether the client ever asked for the tools.
     pub listed_tools: bool,
@@ -286,7 +279,7 @@ impl History {
     }
 
     /// Takes a message in, after the rules have looked at it; `breaks` are those that it breaks.
-    pub(super) fn observe(&mut self, facts: &Facts<'_>, breaks: Vec<&'static Rule>) {
+    pub(super) fn observe(&mut self, facts: &Facts<'_>, breaks: Vec<&'static str>) {
         let message = facts.message;
         self.messages[message.direction as usize] += 1;
         if message.redelivered {

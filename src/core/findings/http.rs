@@ -7,7 +7,7 @@ pub(super) mod responses;
 pub(super) mod session_id;
 pub(super) mod streams;
 
-use super::history::History;
+use super::History;
 use crate::mcp::Transport;
 
 /// Whether these rules are about this session.

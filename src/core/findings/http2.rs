@@ -4,10 +4,8 @@ use std::net::SocketAddr;
 
 use super::{Rule, Severity};
 
-/// The rules of this file.
 pub const RULES: &[&Rule] = &[&UNKNOWN_FIELDS, &STREAM_RESET, &GOING_AWAY, &WEBSOCKET_MALFORMED, &QUIC];
 
-/// Entries of the HPACK table that nobody saw.
 pub static UNKNOWN_FIELDS: Rule = Rule {
     id: "http2-fields-unknown",
     severity: Severity::Warning,
@@ -20,7 +18,6 @@ pub static UNKNOWN_FIELDS: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// RST_STREAM with an error.
 pub static STREAM_RESET: Rule = Rule {
     id: "http2-stream-reset",
     severity: Severity::Warning,
@@ -33,7 +30,6 @@ pub static STREAM_RESET: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// GOAWAY with an error.
 pub static GOING_AWAY: Rule = Rule {
     id: "http2-connection-error",
     severity: Severity::Error,
@@ -46,7 +42,6 @@ pub static GOING_AWAY: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// No WebSocket where one should be.
 pub static WEBSOCKET_MALFORMED: Rule = Rule {
     id: "websocket-malformed",
     severity: Severity::Error,
@@ -59,7 +54,6 @@ pub static WEBSOCKET_MALFORMED: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// HTTP/3.
 pub static QUIC: Rule = Rule {
     id: "quic-not-decoded",
     severity: Severity::Info,

@@ -6,10 +6,8 @@ pub(super) mod error_data;
 pub(super) mod errors;
 pub(super) mod ids;
 
-use super::history::History;
-use super::report::Report;
-use super::seen::Facts;
-use super::{Finding, stdio};
+use super::message_facts::Facts;
+use super::{Finding, History, Report, stdio};
 use crate::decode::jsonrpc::Fault;
 use crate::mcp::revision::Revision::V2024_11_05;
 use crate::mcp::revision::Revisions;

@@ -2,10 +2,7 @@
 
 pub(super) mod versions;
 
-use super::report::Report;
-use super::rule::{ANSWERS, ASKS, NOTIFICATIONS, REQUESTS, RESULTS};
-use super::seen::Seen;
-use super::{Check, Rule, Severity};
+use super::{ANSWERS, ASKS, Check, NOTIFICATIONS, REQUESTS, RESULTS, Report, Rule, Seen, Severity};
 use crate::capture::Time;
 use crate::decode::Direction;
 use crate::mcp::message::MessageNumber;
@@ -13,7 +10,6 @@ use crate::mcp::meta;
 use crate::mcp::method::Method;
 use crate::mcp::revision::{Revision, Revisions};
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[
     &FIRST,
     &BEFORE_READY,

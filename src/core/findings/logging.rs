@@ -1,16 +1,12 @@
 //! Rules about log messages (server/utilities/logging).
 
 use super::history::LogLevel;
-use super::report::Report;
-use super::rule::NOTIFICATIONS;
-use super::seen::Seen;
-use super::{Check, Rule, Severity};
+use super::{Check, NOTIFICATIONS, Report, Rule, Seen, Severity};
 use crate::decode::Direction;
 use crate::mcp::Transport;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[&BELOW_LEVEL, &NOT_REQUESTED];
 
 /// Open requests looked at, the latest first: real sessions have tens.

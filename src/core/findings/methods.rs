@@ -1,15 +1,11 @@
 //! Rules about methods: whether the revision in force has them, and who may send them.
 
-use super::report::Report;
-use super::rule::{ASKS, RESULTS};
-use super::seen::Seen;
-use super::{Check, Rule, Severity};
+use super::{ASKS, Check, RESULTS, Report, Rule, Seen, Severity};
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::method::{Method, Sender};
 use crate::mcp::revision::Revision::{self, V2025_06_18};
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[&WRONG_DIRECTION, &NOT_IN_VERSION, &UNKNOWN];
 
 static WRONG_DIRECTION: Rule = Rule {

@@ -1,6 +1,6 @@
 //! How a message differs from its revision's definition, and which rule tells of it: each difference is told of once.
 
-use super::seen::Seen;
+use super::{Report, Seen};
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::method::Method;
 use crate::mcp::shape::{Fault, Mismatch};
@@ -16,11 +16,8 @@ pub enum Topic {
     Binary,
     /// The schema of an elicitation's form.
     Form,
-    /// An elicitation by URL: `url` and `elicitationId`.
     Url,
-    /// `ttlMs` and `cacheScope`.
     Cache,
-    /// `resultType`.
     ResultType,
     /// What each request of 2026-07-28 says of itself.
     Meta,
@@ -83,15 +80,18 @@ pub fn about<'s>(seen: &'s Seen<'_, '_>, topic: Topic) -> impl Iterator<Item = &
     seen.mismatches().iter().filter(move |mismatch| Topic::of(seen, mismatch) == topic)
 }
 
-/// Mismatches of one message that its finding tells of.
-const TOLD: usize = 3;
+/// Mismatches of one message that its finding describes. The others are counted.
+const DESCRIBED: usize = 3;
 
-/// The differences of this topic, the first three of them in words; `None` where there is none.
-pub fn told(seen: &Seen<'_, '_>, topic: Topic) -> Option<String> {
+/// Reports the differences of this topic as one finding. False where there are none.
+pub fn report_mismatches(seen: &Seen<'_, '_>, topic: Topic, report: &mut Report<'_>) -> bool {
     let found: Vec<&Mismatch> = about(seen, topic).collect();
-    let mut text: Vec<String> = found.iter().take(TOLD).map(|mismatch| mismatch.to_string()).collect();
-    if found.len() > TOLD {
-        text.push(format!("{} more", found.len() - TOLD));
+    let mut text: Vec<String> = found.iter().take(DESCRIBED).map(|mismatch| mismatch.to_string()).collect();
+    if found.len() > DESCRIBED {
+        text.push(format!("{} more", found.len() - DESCRIBED));
     }
-    (!text.is_empty()).then(|| text.join("; "))
+    if !text.is_empty() {
+        report.say(text.join("; "));
+    }
+    !found.is_empty()
 }

@@ -13,33 +13,34 @@ pub mod baseline;
 mod caching;
 mod cancellation;
 mod capabilities;
-pub mod carried;
-pub mod checker;
+mod carried;
+mod checker;
 mod completion;
 mod content;
 #[cfg(test)]
 mod defects;
 mod elicitation;
-pub mod history;
+mod history;
 mod http;
 pub mod http2;
 mod jsonrpc;
 mod lifecycle;
 mod logging;
 pub mod manual;
+mod message_facts;
 mod methods;
 mod mismatch;
 mod mrtr;
 mod pagination;
 mod progress;
 mod prompts;
-pub mod report;
 mod resources;
 mod roots;
 mod rule;
 mod sampling;
 mod schema;
-pub mod seen;
+mod seen;
+mod server_versions;
 mod sse;
 mod stateless;
 mod stdio;
@@ -52,11 +53,15 @@ mod tools;
 mod trace;
 pub mod transport;
 
-use crate::capture::{PacketNumber, Span};
-use crate::mcp::{MessageNumber, SessionNumber};
-
 pub use checker::Checker;
-pub use rule::{Check, Rule, Severity};
+pub use rule::{Finding, Rule, Severity};
+
+// The names that a file of rules needs.
+use carried::Carried;
+use history::History;
+use rule::{ANSWERS, ASKS, ERRORS, INVALID, MESSAGES, NOTIFICATIONS, REQUESTS, RESULTS};
+use rule::{Check, Report};
+use seen::Seen;
 
 /// The rules, file by file.
 const FAMILIES: &[&[&Rule]] = &[
@@ -108,52 +113,12 @@ const FAMILIES: &[&[&Rule]] = &[
     trace::RULES,
 ];
 
-/// Something odd at a place.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Finding {
-    /// The rule.
-    pub rule: &'static Rule,
-    /// How bad it is here, where the revision's words or the evidence make it something else than the rule says.
-    pub severity: Severity,
-    /// The session, where it belongs to one.
-    pub session: Option<SessionNumber>,
-    /// The messages it is about.
-    pub messages: Vec<MessageNumber>,
-    /// The packets it is about.
-    pub packets: Vec<PacketNumber>,
-    /// The bytes it is about.
-    pub span: Option<Span>,
-    /// One sentence.
-    pub text: String,
-    /// Where it stands for findings that are not listed one by one: how many.
-    pub repeated: u64,
-    /// What is told once in a session, where it is: a method. Empty for what is told at each place.
-    pub once: &'static str,
-}
-
-impl Finding {
-    /// A finding of this rule, its place and sentence still to be filled in.
-    pub fn of(rule: &'static Rule) -> Finding {
-        Finding {
-            rule,
-            severity: rule.severity,
-            session: None,
-            messages: Vec::new(),
-            packets: Vec::new(),
-            span: None,
-            text: String::new(),
-            repeated: 0,
-            once: "",
-        }
-    }
-}
-
 /// Every rule, by topic.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
     FAMILIES.iter().flat_map(|family| family.iter().copied())
 }
 
-/// The rule of this id.
+/// Finds a rule by its id.
 pub fn rule(id: &str) -> Option<&'static Rule> {
     all().find(|rule| rule.id == id)
 }

@@ -1,19 +1,15 @@
 //! Rules about multi round-trip requests (2026-07-28 basic/patterns/mrtr): a result asks for input, the client brings it with
 //! the same request again.
 
-use super::history::{History, Retry, Round};
-use super::mismatch::{Topic, told};
-use super::report::Report;
-use super::rule::{REQUESTS, RESULTS};
-use super::seen::Seen;
-use super::{Check, Rule, Severity};
+use super::history::{Retry, Round};
+use super::mismatch::{Topic, report_mismatches};
+use super::{Check, History, REQUESTS, RESULTS, Report, Rule, Seen, Severity};
 use crate::decode::json::Object;
 use crate::mcp::Transport;
 use crate::mcp::capability::Capability;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[
     &METHOD_UNSUPPORTED,
     &EMPTY,
@@ -29,7 +25,7 @@ pub(super) const RULES: &[&Rule] = &[
 const LAYER: &str = "mrtr";
 
 fn asks_back(seen: &Seen<'_, '_>) -> bool {
-    seen.body().text("resultType").is_some_and(|kind| kind == "input_required")
+    seen.has_result_type("input_required")
 }
 
 static METHOD_UNSUPPORTED: Rule = Rule {
@@ -126,9 +122,7 @@ static INPUT_REQUEST: Rule = Rule {
 };
 
 fn input_request(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if let Some(text) = told(seen, Topic::InputRequest) {
-        report.say(text);
-    }
+    report_mismatches(seen, Topic::InputRequest, report);
 }
 
 /// What a request brings back, and the round that it goes on with.

@@ -1,13 +1,8 @@
 //! Rules about lists that come in pages (server/utilities/pagination).
 
-use super::history::History;
-use super::report::Report;
-use super::rule::{ERRORS, REQUESTS, RESULTS};
-use super::seen::Seen;
-use super::{Check, Rule, Severity};
+use super::{Check, ERRORS, History, REQUESTS, RESULTS, Report, Rule, Seen, Severity};
 use crate::mcp::method::Method;
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[&CURSOR_UNKNOWN, &LOOP, &INVALID_CODE, &UNFINISHED];
 
 static CURSOR_UNKNOWN: Rule = Rule {

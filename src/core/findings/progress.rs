@@ -1,14 +1,10 @@
 //! Rules about progress notifications (basic/utilities/progress; 2026-07-28: basic/patterns/progress).
 
 use super::history::{Asked, FLOOD, plain};
-use super::report::Report;
-use super::rule::{NOTIFICATIONS, REQUESTS};
-use super::seen::Seen;
-use super::{Check, Rule, Severity};
+use super::{Check, NOTIFICATIONS, REQUESTS, Report, Rule, Seen, Severity};
 use crate::decode::json;
 use crate::mcp::method::Method;
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[&TOKEN_UNKNOWN, &NOT_INCREASING, &AFTER_COMPLETION, &TOKEN_DUPLICATE, &OVER_TOTAL];
 
 static TOKEN_UNKNOWN: Rule = Rule {

@@ -1,13 +1,9 @@
 //! Rules about prompts.
 
-use super::report::Report;
-use super::rule::{ERRORS, REQUESTS, RESULTS};
-use super::seen::Seen;
-use super::{Check, Rule, Severity};
+use super::{Check, ERRORS, REQUESTS, RESULTS, Report, Rule, Seen, Severity};
 use crate::decode::json::Object;
 use crate::mcp::method::Method;
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[&ARGUMENTS];
 
 static ARGUMENTS: Rule = Rule {
@@ -44,12 +40,12 @@ fn arguments(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
 
 /// Whether a request broke this rule, as far as is remembered.
 fn is_broken(seen: &Seen<'_, '_>) -> bool {
-    seen.asked.is_some_and(|asked| asked.breaks.contains(&&ARGUMENTS))
+    seen.asked.is_some_and(|asked| asked.breaks.contains(&ARGUMENTS.id))
 }
 
 fn accepted(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     // From 2026-07-28 on the result may ask for what is missing.
-    let asks_back = seen.body().text("resultType").is_some_and(|kind| kind == "input_required");
+    let asks_back = seen.has_result_type("input_required");
     if is_broken(seen) && !asks_back {
         report.say_as(Severity::Info, "the server answered with a result");
     }

@@ -1,15 +1,11 @@
 //! Rules about resources.
 
-use super::mismatch::{Topic, told};
-use super::report::Report;
-use super::rule::{ERRORS, MESSAGES, NOTIFICATIONS, RESULTS};
-use super::seen::Seen;
-use super::{Check, Rule, Severity};
+use super::mismatch::{Topic, report_mismatches};
+use super::{Check, ERRORS, MESSAGES, NOTIFICATIONS, RESULTS, Report, Rule, Seen, Severity};
 use crate::mcp::Transport;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[&NOT_FOUND_CODE, &EMPTY_CONTENTS, &UPDATED_UNSUBSCRIBED, &URI_INVALID];
 
 static NOT_FOUND_CODE: Rule = Rule {
@@ -102,9 +98,7 @@ static URI_INVALID: Rule = Rule {
 };
 
 fn uri_invalid(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if let Some(text) = told(seen, Topic::Uri) {
-        report.say(text);
-    }
+    report_mismatches(seen, Topic::Uri, report);
 }
 
 #[cfg(test)]

@@ -1,13 +1,9 @@
 //! Rules about roots (client/roots).
 
-use super::report::Report;
-use super::rule::RESULTS;
-use super::seen::Seen;
-use super::{Check, Rule, Severity};
+use super::{Check, RESULTS, Report, Rule, Seen, Severity};
 use crate::decode::json::{Object, array};
 use crate::mcp::method::Method;
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[&URI_SCHEME];
 
 /// Roots looked at: what a person opens in an editor are a few.

@@ -2,13 +2,14 @@
 
 use super::carried::Carried;
 use super::history::History;
-use super::report::Report;
 use super::seen::Seen;
+use crate::capture::{PacketNumber, Span};
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::jsonrpc::Kind;
 use crate::decode::sse;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revisions;
+use crate::mcp::{Message, MessageNumber, SessionNumber};
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -99,11 +100,8 @@ pub enum Check {
     End(fn(&History, &mut Report<'_>)),
 }
 
-/// Requests and notifications.
 pub const ASKS: &[Kind] = &[Kind::Request, Kind::Notification];
-/// Requests.
 pub const REQUESTS: &[Kind] = &[Kind::Request];
-/// Notifications.
 pub const NOTIFICATIONS: &[Kind] = &[Kind::Notification];
 /// Answers with a result.
 pub const RESULTS: &[Kind] = &[Kind::Response];
@@ -115,3 +113,120 @@ pub const ANSWERS: &[Kind] = &[Kind::Response, Kind::Error];
 pub const INVALID: &[Kind] = &[Kind::Invalid];
 /// Whatever is a message.
 pub const MESSAGES: &[Kind] = &[Kind::Request, Kind::Notification, Kind::Response, Kind::Error];
+
+/// Something odd at a place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// The rule that the traffic breaks here.
+    pub rule: &'static Rule,
+    /// How bad it is here, where the revision's words or the evidence make it something else than the rule says.
+    pub severity: Severity,
+    /// The session, where it belongs to one.
+    pub session: Option<SessionNumber>,
+    /// The messages it is about.
+    pub messages: Vec<MessageNumber>,
+    /// The packets it is about.
+    pub packets: Vec<PacketNumber>,
+    /// The bytes it is about.
+    pub span: Option<Span>,
+    /// One sentence without a full stop: what happened here.
+    pub text: String,
+    /// Where it stands for findings that are not listed one by one: how many.
+    pub repeated: u64,
+    /// What is told once in a session, where it is: a method. Empty for what is told at each place.
+    pub once: &'static str,
+}
+
+impl Finding {
+    /// A finding of this rule, its place and sentence still to be filled in.
+    pub fn of(rule: &'static Rule) -> Finding {
+        Finding {
+            rule,
+            severity: rule.severity,
+            session: None,
+            messages: Vec::new(),
+            packets: Vec::new(),
+            span: None,
+            text: String::new(),
+            repeated: 0,
+            once: "",
+        }
+    }
+}
+
+/// Takes what one rule finds at one place.
+#[derive(Debug)]
+pub struct Report<'r> {
+    pub(super) rule: &'static Rule,
+    pub(super) session: Option<SessionNumber>,
+    pub(super) messages: &'r [MessageNumber],
+    pub(super) packets: &'r [PacketNumber],
+    pub(super) span: Option<Span>,
+    pub(super) found: &'r mut Vec<Finding>,
+}
+
+impl<'r> Report<'r> {
+    /// For what is found at a message.
+    pub(super) fn at_message(rule: &'static Rule, message: &'r Message, found: &'r mut Vec<Finding>) -> Report<'r> {
+        let (session, span) = (Some(message.session), Some(message.span));
+        Report {
+            rule,
+            session,
+            messages: std::slice::from_ref(&message.number),
+            packets: &message.packets,
+            span,
+            found,
+        }
+    }
+
+    /// The same place again, for a report that says something else of it.
+    pub(super) fn again(&mut self) -> Report<'_> {
+        Report {
+            rule: self.rule,
+            session: self.session,
+            messages: self.messages,
+            packets: self.packets,
+            span: self.span,
+            found: self.found,
+        }
+    }
+
+    /// The rule is broken here: one sentence, without a full stop.
+    pub fn say(&mut self, text: impl Into<String>) {
+        self.say_as(self.rule.severity, text);
+    }
+
+    /// The same with another severity than the rule's.
+    pub fn say_as(&mut self, severity: Severity, text: impl Into<String>) {
+        self.found.push(Finding {
+            severity,
+            session: self.session,
+            messages: self.messages.to_vec(),
+            packets: self.packets.to_vec(),
+            span: self.span,
+            text: text.into(),
+            ..Finding::of(self.rule)
+        });
+    }
+
+    /// The same, at the first place of a session alone; what follows is counted, by `what`, and said once at the end.
+    pub fn say_once(&mut self, severity: Severity, what: &'static str, text: impl Into<String>) {
+        self.say_as(severity, text);
+        if let Some(finding) = self.found.last_mut() {
+            finding.once = what;
+        }
+    }
+
+    /// The same, about these messages too, that came before.
+    pub fn say_with(&mut self, earlier: &[MessageNumber], text: impl Into<String>) {
+        self.say_as_with(self.rule.severity, earlier, text);
+    }
+
+    /// Both.
+    pub fn say_as_with(&mut self, severity: Severity, earlier: &[MessageNumber], text: impl Into<String>) {
+        self.say_as(severity, text);
+        if let Some(finding) = self.found.last_mut() {
+            finding.messages.splice(0..0, earlier.iter().copied());
+        }
+    }
+}

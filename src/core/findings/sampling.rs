@@ -2,16 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::report::Report;
-use super::rule::{REQUESTS, RESULTS};
-use super::seen::Seen;
-use super::{Check, Rule, Severity};
+use super::{Check, REQUESTS, RESULTS, Report, Rule, Seen, Severity};
 use crate::decode::json::{self, Object};
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::V2025_11_25;
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[&TOOL_RESULTS];
 
 /// Messages of one request and blocks of one message that are looked at.
@@ -42,13 +38,8 @@ fn asked(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
 
 /// From 2026-07-28 on the request stands in a result.
 fn embedded(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if seen.body().text("resultType").is_none_or(|kind| kind != "input_required") {
-        return;
-    }
-    for (_, request) in seen.body().object("inputRequests").iter() {
-        let request = Object::read(request);
-        let is_sampling = request.text("method").is_some_and(|method| method == "sampling/createMessage");
-        if is_sampling && let Some(fault) = request.object("params").get("messages").and_then(fault) {
+    for params in seen.input_requests("sampling/createMessage") {
+        if let Some(fault) = params.get("messages").and_then(fault) {
             report.say(fault);
         }
     }

@@ -1,18 +1,15 @@
 //! Rules about the members of messages: every request, notification and result against its revision's definition, and the
 //! keys of `_meta`.
 
+use super::message_facts::Evidence;
 use super::methods::meant;
-use super::mismatch::{Topic, told};
-use super::report::Report;
-use super::rule::{ASKS, NOTIFICATIONS, REQUESTS, RESULTS};
-use super::seen::{Evidence, Seen};
-use super::{Check, Rule, Severity};
+use super::mismatch::{Topic, report_mismatches};
+use super::{ASKS, Check, NOTIFICATIONS, REQUESTS, RESULTS, Report, Rule, Seen, Severity};
 use crate::mcp::Revision;
 use crate::mcp::Revision::V2025_06_18;
 use crate::mcp::revision::Revisions;
 use crate::mcp::shape;
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[&REQUEST, &NOTIFICATION, &RESULT, &NONSTANDARD, &META_KEY, &META_RESERVED];
 
 static REQUEST: Rule = Rule {
@@ -55,9 +52,7 @@ static RESULT: Rule = Rule {
 };
 
 fn differs(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if let Some(text) = told(seen, Topic::Schema) {
-        report.say(text);
-    }
+    report_mismatches(seen, Topic::Schema, report);
 }
 
 static NONSTANDARD: Rule = Rule {

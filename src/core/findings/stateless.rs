@@ -1,17 +1,13 @@
 //! Rules about 2026-07-28: every request speaks for itself, and servers do not ask.
 
-use super::mismatch::{Topic, told};
-use super::report::Report;
-use super::rule::{ANSWERS, REQUESTS, RESULTS};
-use super::seen::{Evidence, Seen};
-use super::{Check, Rule, Severity};
-use crate::findings::history::History;
+use super::message_facts::Evidence;
+use super::mismatch::{Topic, report_mismatches};
+use super::{ANSWERS, Check, History, REQUESTS, RESULTS, Report, Rule, Seen, Severity};
 use crate::mcp::Transport;
 use crate::mcp::meta;
 use crate::mcp::method::Method;
 use crate::mcp::revision::{Revision, Revisions};
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[
     &META_MISSING,
     &META_ACCEPTED,
@@ -48,8 +44,8 @@ fn meta_missing(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     let missing: Vec<&str> = missing.collect();
     if !missing.is_empty() {
         report.say(format!("{} missing from _meta", missing.join(" and ")));
-    } else if let Some(text) = told(seen, Topic::Meta) {
-        report.say(text);
+    } else {
+        report_mismatches(seen, Topic::Meta, report);
     }
 }
 
@@ -67,7 +63,7 @@ static META_ACCEPTED: Rule = Rule {
 };
 
 fn meta_accepted(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if let Some(asked) = seen.asked.filter(|asked| asked.breaks.contains(&&META_MISSING)) {
+    if let Some(asked) = seen.asked.filter(|asked| asked.breaks.contains(&META_MISSING.id)) {
         report.say_with(&[asked.number], format!("message {} lacks what is required", asked.number.0));
     }
 }

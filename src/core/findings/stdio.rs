@@ -10,7 +10,6 @@ use crate::mcp::message::Carrier;
 
 pub(super) use framing::{FRAMING_NOISE, JSON_ON_STDERR, UNTERMINATED};
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[&STDOUT, &STDIN];
 
 static STDOUT: Rule = Rule {

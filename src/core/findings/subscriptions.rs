@@ -1,11 +1,8 @@
 //! Rules about streams of notifications (2026-07-28 basic/patterns/subscriptions).
 
-use super::carried::{Carried, is_success};
-use super::history::{Filter, History, Stream};
-use super::report::Report;
-use super::rule::{NOTIFICATIONS, RESULTS};
-use super::seen::Seen;
-use super::{Check, Rule, Severity};
+use super::carried::is_success;
+use super::history::{Filter, Stream};
+use super::{Carried, Check, History, NOTIFICATIONS, RESULTS, Report, Rule, Seen, Severity};
 use crate::decode::exchange::Exchange;
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::Transport;
@@ -13,7 +10,6 @@ use crate::mcp::meta;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[&ACK_FIRST, &ID, &TYPE_UNREQUESTED, &REQUEST_SCOPED, &CLOSED_ABRUPTLY];
 
 const LAYER: &str = "subscriptions";

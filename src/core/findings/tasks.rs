@@ -4,11 +4,7 @@
 pub(super) mod status;
 
 use super::history::{Stated, Status, TASKS_EXTENSION};
-use super::report::Report;
-use super::rule::{ERRORS, REQUESTS, RESULTS};
-use super::seen::Seen;
-use super::{Check, Rule, Severity};
-use crate::decode::Direction;
+use super::{Check, ERRORS, REQUESTS, RESULTS, Report, Rule, Seen, Severity};
 use crate::decode::json::{self, Object};
 use crate::mcp::capability::Capability;
 use crate::mcp::contract::TaskSupport;
@@ -17,7 +13,6 @@ use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::V2025_11_25;
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[&AUGMENTATION, &CREATE_RESULT, &ID, &RELATED_META];
 
 const LAYER: &str = "tasks";
@@ -27,14 +22,6 @@ const CORE: Revisions = Revisions::only(V2025_11_25);
 
 /// Tasks of both kinds.
 const BOTH: Revisions = Revisions::since(V2025_11_25);
-
-/// The other side.
-fn peer(direction: Direction) -> Direction {
-    match direction {
-        Direction::ClientToServer => Direction::ServerToClient,
-        Direction::ServerToClient => Direction::ClientToServer,
-    }
-}
 
 static AUGMENTATION: Rule = Rule {
     id: "task-augmentation",
@@ -114,7 +101,7 @@ fn create_result(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
 }
 
 fn created_by_extension(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if seen.body().text("resultType").is_none_or(|kind| kind != "task") {
+    if !seen.has_result_type("task") {
         return;
     }
     if seen.method != Method::ToolsCall && seen.method != Method::Other {

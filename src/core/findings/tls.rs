@@ -3,10 +3,8 @@
 use super::{Rule, Severity};
 use crate::decode::Anomaly;
 
-/// The rules of this file.
 pub const RULES: &[&Rule] = &[&NO_SECRETS, &LATE, &NOT_OPENED, &UNSUPPORTED, &RECORDS_LOST];
 
-/// No secrets.
 pub static NO_SECRETS: Rule = Rule {
     id: "tls-no-secrets",
     severity: Severity::Info,
@@ -20,7 +18,6 @@ pub static NO_SECRETS: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// No ClientHello.
 pub static LATE: Rule = Rule {
     id: "tls-handshake-not-captured",
     severity: Severity::Info,
@@ -34,7 +31,6 @@ pub static LATE: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// Secrets that do not open.
 pub static NOT_OPENED: Rule = Rule {
     id: "tls-secrets-do-not-fit",
     severity: Severity::Warning,
@@ -47,7 +43,6 @@ pub static NOT_OPENED: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// A suite.
 pub static UNSUPPORTED: Rule = Rule {
     id: "tls-unsupported",
     severity: Severity::Warning,
@@ -60,7 +55,6 @@ pub static UNSUPPORTED: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// Records were lost.
 pub static RECORDS_LOST: Rule = Rule {
     id: "tls-records-lost",
     severity: Severity::Warning,

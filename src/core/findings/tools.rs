@@ -3,18 +3,14 @@
 pub(super) mod headers;
 pub(super) mod listing;
 
-use super::report::Report;
-use super::rule::{ERRORS, REQUESTS, RESULTS};
 use super::schema::revision;
-use super::seen::Seen;
-use super::{Check, Rule, Severity};
+use super::{Check, ERRORS, REQUESTS, RESULTS, Report, Rule, Seen, Severity};
 use crate::decode::json::{self, Object};
 use crate::mcp::contract::Verdict;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::{self, V2025_06_18, V2025_11_25, V2026_07_28};
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[
     &CALL_UNKNOWN,
     &ARGUMENTS,
@@ -104,7 +100,7 @@ static ARGUMENTS_ACCEPTED: Rule = Rule {
 
 fn accepted(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     let is_error = seen.body().get("isError") == Some("true");
-    if let Some(asked) = seen.asked.filter(|asked| asked.breaks.contains(&&ARGUMENTS) && !is_error) {
+    if let Some(asked) = seen.asked.filter(|asked| asked.breaks.contains(&ARGUMENTS.id) && !is_error) {
         report.say_with(&[asked.number], format!("the arguments of message {} break the schema", asked.number.0));
     }
 }
@@ -252,7 +248,7 @@ fn unknown_as_result(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
 
 fn invalid_as_error(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     let is_late = seen.revisions().within(Revisions::since(V2025_11_25));
-    let is_invalid = seen.asked.is_some_and(|asked| asked.breaks.contains(&&ARGUMENTS));
+    let is_invalid = seen.asked.is_some_and(|asked| asked.breaks.contains(&ARGUMENTS.id));
     if is_late && is_invalid && seen.body().get("code") == Some("-32602") {
         report.say("invalid arguments were answered with -32602");
     }

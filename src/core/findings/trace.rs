@@ -1,14 +1,10 @@
 //! Rules about trace context in `_meta` (2026-07-28 basic/index "OpenTelemetry trace context"; before, a convention).
 
-use super::report::Report;
-use super::rule::{ASKS, RESULTS};
-use super::seen::Seen;
-use super::{Check, Rule, Severity};
+use super::{ASKS, Check, RESULTS, Report, Rule, Seen, Severity};
 use crate::mcp::revision::Revision::V2025_11_25;
 use crate::mcp::revision::Revisions;
 use crate::mcp::trace::TraceParent;
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[&MALFORMED];
 
 static MALFORMED: Rule = Rule {

@@ -6,7 +6,6 @@ use super::{Finding, Rule, Severity, http2, stdio, tls};
 use crate::capture::Time;
 use crate::decode::Anomaly;
 
-/// The rules of this file.
 pub const RULES: &[&Rule] = &[
     &CAPTURE_DAMAGED,
     &CAPTURE_DROPPED,
@@ -26,7 +25,6 @@ pub const RULES: &[&Rule] = &[
     &FRAGMENTS,
 ];
 
-/// The file is broken.
 static CAPTURE_DAMAGED: Rule = Rule {
     id: "capture-damaged",
     severity: Severity::Error,
@@ -44,7 +42,6 @@ pub fn damaged(file: &str, offset: u64, reason: &str) -> Finding {
     Finding { text: format!("{file}, byte {offset}: {reason}"), ..Finding::of(&CAPTURE_DAMAGED) }
 }
 
-/// Packets were captured and then dropped.
 static CAPTURE_DROPPED: Rule = Rule {
     id: "capture-dropped",
     severity: Severity::Warning,
@@ -64,7 +61,6 @@ pub fn dropped(packets: u64, (first, last): (Time, Time)) -> Finding {
     Finding { text, ..Finding::of(&CAPTURE_DROPPED) }
 }
 
-/// Packets are not whole.
 pub static SNAP_LENGTH: Rule = Rule {
     id: "capture-snap-length",
     severity: Severity::Warning,
@@ -77,7 +73,6 @@ pub static SNAP_LENGTH: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// Bytes were never seen.
 pub static TCP_LOST: Rule = Rule {
     id: "tcp-bytes-lost",
     severity: Severity::Warning,
@@ -90,7 +85,6 @@ pub static TCP_LOST: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// A retransmission with other bytes.
 pub static TCP_OVERLAP: Rule = Rule {
     id: "tcp-overlap-conflict",
     severity: Severity::Warning,
@@ -103,7 +97,6 @@ pub static TCP_OVERLAP: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// LF alone.
 pub static HTTP_BARE_LF: Rule = Rule {
     id: "http-bare-line-feed",
     severity: Severity::Info,
@@ -116,7 +109,6 @@ pub static HTTP_BARE_LF: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// obs-fold.
 pub static HTTP_FOLDED: Rule = Rule {
     id: "http-folded-header",
     severity: Severity::Info,
@@ -129,7 +121,6 @@ pub static HTTP_FOLDED: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// Two lengths.
 pub static HTTP_FRAMING: Rule = Rule {
     id: "http-ambiguous-framing",
     severity: Severity::Error,
@@ -142,7 +133,6 @@ pub static HTTP_FRAMING: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// No HTTP where HTTP should be.
 pub static HTTP_MALFORMED: Rule = Rule {
     id: "http-malformed",
     severity: Severity::Error,
@@ -155,7 +145,6 @@ pub static HTTP_MALFORMED: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// Passed over.
 pub static BYTES_SKIPPED: Rule = Rule {
     id: "bytes-skipped",
     severity: Severity::Warning,
@@ -168,7 +157,6 @@ pub static BYTES_SKIPPED: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// A response nobody asked for.
 pub static HTTP_UNASKED: Rule = Rule {
     id: "http-response-without-request",
     severity: Severity::Warning,
@@ -181,7 +169,6 @@ pub static HTTP_UNASKED: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// Not what its coding says.
 pub static HTTP_CODING: Rule = Rule {
     id: "http-content-coding",
     severity: Severity::Error,
@@ -194,7 +181,6 @@ pub static HTTP_CODING: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// A coding that is not decoded.
 pub static HTTP_UNKNOWN_CODING: Rule = Rule {
     id: "http-content-coding-unknown",
     severity: Severity::Warning,
@@ -207,7 +193,6 @@ pub static HTTP_UNKNOWN_CODING: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// A limit.
 pub static LIMIT: Rule = Rule {
     id: "limit-reached",
     severity: Severity::Warning,
@@ -220,7 +205,6 @@ pub static LIMIT: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// A bad header.
 pub static HEADER: Rule = Rule {
     id: "packet-header-invalid",
     severity: Severity::Warning,
@@ -233,7 +217,6 @@ pub static HEADER: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// Fragments overlap.
 pub static FRAGMENTS: Rule = Rule {
     id: "ip-fragments-conflict",
     severity: Severity::Warning,

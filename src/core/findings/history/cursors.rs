@@ -1,10 +1,9 @@
 //! The pages of lists: which cursors a server issued, and where each came from (server/utilities/pagination).
 
-use std::hash::{Hash, Hasher};
+use rustc_hash::FxHashMap;
 
-use rustc_hash::{FxHashMap, FxHasher};
-
-use super::Asked;
+use super::fingerprint::content_hash;
+use super::requests::Asked;
 use crate::mcp::MessageNumber;
 use crate::mcp::method::Method;
 
@@ -17,16 +16,13 @@ struct Cursor(Method, u64);
 
 impl Cursor {
     fn of(method: Method, cursor: &str) -> Cursor {
-        let mut hasher = FxHasher::default();
-        cursor.hash(&mut hasher);
-        Cursor(method, hasher.finish())
+        Cursor(method, content_hash(cursor))
     }
 }
 
 /// A page that has another one behind it.
 #[derive(Clone, Copy, Debug)]
 pub struct Unread {
-    /// The list.
     pub method: Method,
     /// The result whose `nextCursor` nobody asked with so far.
     pub page: MessageNumber,

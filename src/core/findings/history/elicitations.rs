@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use crate::decode::json::{self, Object};
 use crate::decode::jsonrpc::Kind;
-use crate::findings::seen::Facts;
+use crate::findings::message_facts::Facts;
 use crate::mcp::MessageNumber;
 use crate::mcp::method::Method;
 
@@ -20,7 +20,6 @@ const FORM: usize = 64 << 10;
 /// An elicitation that waits for its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Form {
-    /// The request.
     asked: MessageNumber,
     /// The schema of the answer, where it is a form.
     pub schema: Option<String>,

@@ -11,7 +11,6 @@ use crate::findings::carried::is_success;
 /// How a session id came to be worth nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terminated {
-    /// When.
     pub time: Time,
     /// `DELETE` by the client, or `404` of the server.
     pub by: &'static str,

@@ -3,12 +3,12 @@
 use crate::decode::Direction;
 use crate::decode::json::{self, Object};
 use crate::decode::jsonrpc::Kind;
-use crate::findings::seen::{Evidence, Facts};
+use crate::findings::message_facts::{Evidence, Facts};
 use crate::mcp::MessageNumber;
 use crate::mcp::meta;
 use crate::mcp::method::Method;
 
-use super::Asked;
+use super::requests::Asked;
 
 /// Revisions remembered of a server's list, and bytes of a name.
 const VERSIONS: usize = 32;

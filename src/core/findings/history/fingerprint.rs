@@ -1,13 +1,20 @@
 //! What stands for a JSON value where only sameness is asked for.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
+
+use rustc_hash::FxBuildHasher;
 
 use crate::decode::json::{self, Object};
 use crate::mcp::contract::VALUE_BYTES;
 
 /// Nesting that is followed: the depth of the recursion.
 const DEPTH: usize = 128;
+
+/// A hash of bytes or text, to recognise the same one again without keeping it.
+pub fn content_hash(content: impl Hash) -> u64 {
+    FxBuildHasher.hash_one(content)
+}
 
 /// A number for a JSON value, the same whatever its blanks, its escapes and the order of its members. `None` where it is nested too
 /// deeply (128), or larger than what is held against a schema.

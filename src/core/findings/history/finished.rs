@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use super::Asked;
+use super::requests::Asked;
 use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
-use crate::findings::seen::Facts;
+use crate::findings::message_facts::Facts;
 use crate::mcp::MessageNumber;
 use crate::mcp::method::Method;
 
@@ -15,9 +15,7 @@ const REMEMBERED: usize = 256;
 /// A request and its answer.
 #[derive(Clone, Debug)]
 pub struct Done {
-    /// The request.
     pub asked: Asked,
-    /// The answer.
     pub answer: MessageNumber,
     /// Whether that answer began a task, which goes on.
     pub became_task: bool,

@@ -3,7 +3,6 @@
 use crate::decode::Direction;
 use crate::decode::json::scan::Nesting;
 use crate::decode::jsonrpc::Kind;
-use crate::findings::Finding;
 use crate::mcp::{Message, MessageNumber};
 
 /// Bytes collected of one value: messages that people print in this way are short, and longer ones are told by their first lines.
@@ -11,9 +10,6 @@ const BYTES: usize = 1 << 20;
 
 /// Lines whose numbers are remembered.
 const LINES: usize = 64;
-
-/// Findings that are kept back: one a line, and a list of many tools that is printed with an indent has hundreds of lines.
-const KEPT_BACK: usize = 1_024;
 
 /// Where in JSON a text stops that goes on from `nesting`.
 fn behind(mut nesting: Nesting, text: &[u8]) -> Nesting {
@@ -28,8 +24,6 @@ pub struct Fragment {
     /// The messages, no messages by themselves, that these lines were shown as: the first 64.
     pub lines: Vec<MessageNumber>,
     position: Nesting,
-    /// What is to be said of each of them, should they turn out to be no message together either.
-    kept_back: Vec<Finding>,
 }
 
 impl Fragment {
@@ -54,7 +48,6 @@ impl Fragment {
         let position = behind(self.position, line);
         let is_too_much = self.text.len().saturating_add(line.len()) > BYTES;
         if message.kind != Kind::Invalid || self.text.is_empty() && !is_begin || position.depth == 0 || is_too_much {
-            // What was kept back was taken before.
             *self = Fragment::default();
             return;
         }
@@ -77,21 +70,6 @@ impl Fragments {
     /// What was begun in this direction.
     pub fn get(&self, direction: Direction) -> &Fragment {
         &self.0[direction as usize]
-    }
-
-    /// What was kept back of the lines of this direction: for whoever knows what became of them.
-    pub(in crate::findings) fn take_kept_back(&mut self, direction: Direction) -> Vec<Finding> {
-        std::mem::take(&mut self.0[direction as usize].kept_back)
-    }
-
-    /// Keeps back what was found at lines whose value is not over. Gives back what is too much, or has no such value any more.
-    pub(in crate::findings) fn keep_back(&mut self, direction: Direction, found: Vec<Finding>) -> Vec<Finding> {
-        let fragment = &mut self.0[direction as usize];
-        if !fragment.is_open() || found.len() > KEPT_BACK {
-            return found;
-        }
-        fragment.kept_back = found;
-        Vec::new()
     }
 
     pub(super) fn observe(&mut self, message: &Message) {

@@ -3,7 +3,7 @@
 use crate::capture::Time;
 use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
-use crate::findings::seen::{Evidence, Facts, InForce};
+use crate::findings::message_facts::{Evidence, Facts, InForce};
 use crate::mcp::MessageNumber;
 use crate::mcp::capability::{Capabilities, Declarer};
 use crate::mcp::method::Method;
@@ -12,7 +12,6 @@ use crate::mcp::revision::{Revision, Revisions};
 /// An `initialize` request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Initialize {
-    /// The message.
     pub number: MessageNumber,
     /// Its JSON-RPC id, as sent.
     pub id: String,

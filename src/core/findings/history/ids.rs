@@ -1,10 +1,10 @@
 //! Which ids a side has used: whole numbers as runs, since nearly everybody counts; others one by one.
 
 use std::collections::BTreeMap;
-use std::hash::{Hash, Hasher};
 
-use rustc_hash::{FxHashSet, FxHasher};
+use rustc_hash::FxHashSet;
 
+use super::fingerprint::content_hash;
 use crate::decode::Direction;
 
 /// Runs of numbers, and other ids, remembered of one side. Clients that do not count use random ids; after so many of
@@ -14,13 +14,6 @@ const REMEMBERED: usize = 8_192;
 /// Ids that were used, of both sides.
 #[derive(Debug, Default)]
 pub struct Ids([Side; 2]);
-
-impl Ids {
-    /// Whether ids of this side were forgotten: those that are not there may have been used.
-    pub fn has_forgotten(&self, sender: Direction) -> bool {
-        self.0[sender as usize].forgot
-    }
-}
 
 #[derive(Debug, Default)]
 struct Side {
@@ -38,8 +31,13 @@ impl Ids {
         let side = &self.0[sender as usize];
         match id.parse::<i64>() {
             Ok(number) => side.run_of(number).is_some(),
-            Err(_) => side.others.contains(&fingerprint(id)),
+            Err(_) => side.others.contains(&content_hash(id)),
         }
+    }
+
+    /// Whether ids of this side were forgotten: those that are not there may have been used.
+    pub fn has_forgotten(&self, sender: Direction) -> bool {
+        self.0[sender as usize].forgot
     }
 
     pub(super) fn insert(&mut self, sender: Direction, id: &str) {
@@ -51,19 +49,17 @@ impl Ids {
                     side.others.clear();
                     side.forgot = true;
                 }
-                side.others.insert(fingerprint(id));
+                side.others.insert(content_hash(id));
             }
         }
     }
-}
 
-impl Ids {
     /// This use does not count: the request was sent elsewhere and will come again.
     pub(super) fn forget(&mut self, sender: Direction, id: &str) {
         let side = &mut self.0[sender as usize];
         match id.parse::<i64>() {
             Ok(number) => side.remove(number),
-            Err(_) => _ = side.others.remove(&fingerprint(id)),
+            Err(_) => _ = side.others.remove(&content_hash(id)),
         }
     }
 }
@@ -98,12 +94,6 @@ impl Side {
         let first = before.map_or(number, |(first, _)| first);
         self.runs.insert(first, after.unwrap_or(number));
     }
-}
-
-fn fingerprint(id: &str) -> u64 {
-    let mut hasher = FxHasher::default();
-    id.hash(&mut hasher);
-    hasher.finish()
 }
 
 #[cfg(test)]

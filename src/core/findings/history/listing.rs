@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::fingerprint::fingerprint_without;
 use crate::decode::jsonrpc::Kind;
-use crate::findings::seen::Facts;
+use crate::findings::message_facts::Facts;
 use crate::mcp::MessageNumber;
 use crate::mcp::contract::TOOLS;
 use crate::mcp::method::Method;
@@ -23,14 +23,12 @@ pub struct Listing {
     pub asked: Option<MessageNumber>,
     /// The page that completed it.
     pub number: MessageNumber,
-    /// They.
     pub tools: Vec<Listed>,
 }
 
 /// The page of a list that came last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
-    /// The message.
     pub number: MessageNumber,
     /// `nextCursor`, as JSON text.
     pub next: Option<String>,

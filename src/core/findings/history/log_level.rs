@@ -13,7 +13,6 @@ impl LogLevel {
         NAMES.iter().position(|known| *known == name).map(LogLevel)
     }
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         NAMES[self.0]
     }

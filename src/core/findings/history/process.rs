@@ -10,7 +10,6 @@ pub struct Process {
     pub stdin_closed: Option<Time>,
     /// How it ended.
     pub exit: Option<Exit>,
-    /// When.
     pub exited: Option<Time>,
 }
 

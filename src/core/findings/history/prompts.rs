@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::decode::json::{self, Object};
 use crate::decode::jsonrpc::Kind;
-use crate::findings::seen::Facts;
+use crate::findings::message_facts::Facts;
 use crate::mcp::method::Method;
 
 /// Prompts and arguments of each that are kept, and bytes of a name: a person chooses among a few.

@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::{LogLevel, rounds};
+use super::fingerprint::fingerprint_without;
+use super::log_level::LogLevel;
 use crate::capture::{PacketNumber, Time};
 use crate::decode::Direction;
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::json;
-use crate::findings::Rule;
-use crate::findings::seen::{Evidence, Facts, InForce};
+use crate::findings::message_facts::{Evidence, Facts, InForce};
 use crate::mcp::capability::{Capabilities, Declarer};
 use crate::mcp::meta;
 use crate::mcp::method::Method;
@@ -34,7 +34,6 @@ const PACKETS: usize = 16;
 /// A request that waits for its answer.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// The message.
     pub number: MessageNumber,
     /// When it was complete.
     pub time: Time,
@@ -42,7 +41,6 @@ pub struct Asked {
     pub sender: Direction,
     /// Its JSON-RPC id, as sent.
     pub id: String,
-    /// Its method.
     pub method: Method,
     /// The revision in force for it, which is that of its answer.
     pub in_force: InForce,
@@ -69,7 +67,7 @@ pub struct Asked {
     /// Whether it is to be run as a task (`params.task`, 2025-11-25).
     pub is_task: bool,
     /// The rules that it breaks.
-    pub breaks: Vec<&'static Rule>,
+    pub breaks: Vec<&'static str>,
     /// For what a server may ask back for (2026-07-28): its params in short.
     pub params: Option<u64>,
     /// Packets that carried it, the first ones.
@@ -115,7 +113,7 @@ impl Asked {
             cursor: if facts.method.is_paged() { params.get("cursor").map(short) } else { None },
             is_task: params.get("task").is_some_and(|task| task.starts_with('{')),
             breaks: Vec::new(),
-            params: client.as_ref().and_then(|_| rounds::params(facts)),
+            params: client.as_ref().and_then(|_| params_hash(facts)),
             packets: message.packets.iter().take(PACKETS).copied().collect(),
             client,
         }
@@ -145,6 +143,15 @@ pub fn plain(json: &str) -> Cow<'_, str> {
     }
 }
 
+/// Members of `params` that are not part of what is asked.
+pub(super) const APART: [&str; 3] = ["_meta", "inputResponses", "requestState"];
+
+/// The params of a request that may be asked back, in short.
+fn params_hash(facts: &Facts<'_>) -> Option<u64> {
+    let may_be = matches!(facts.method, Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead);
+    facts.text().filter(|_| may_be).and_then(|_| fingerprint_without(facts.body(), &APART))
+}
+
 /// They, in order.
 #[derive(Debug)]
 pub struct Requests {
@@ -159,7 +166,6 @@ impl Requests {
         Requests { open: BTreeMap::new(), limit: limit.max(1) }
     }
 
-    /// The request of this number.
     pub fn get(&self, number: MessageNumber) -> Option<&Asked> {
         self.open.get(&number).map(Box::as_ref)
     }

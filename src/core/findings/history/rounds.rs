@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 
+use super::elicitations::Form;
 use super::fingerprint::{fingerprint, fingerprint_without};
-use super::{Asked, Form};
+use super::requests::{APART, Asked};
 use crate::decode::json::{Object, string};
 use crate::decode::jsonrpc::Kind;
-use crate::findings::seen::{Evidence, Facts};
+use crate::findings::message_facts::{Evidence, Facts};
 use crate::mcp::MessageNumber;
 use crate::mcp::method::Method;
 
@@ -17,9 +18,6 @@ const ROUNDS: usize = 64;
 const INPUTS: usize = 64;
 const WANTED: usize = 64 << 10;
 const STATE: usize = 4_096;
-
-/// Members of `params` that are not part of what is asked.
-const APART: [&str; 3] = ["_meta", "inputResponses", "requestState"];
 
 /// An input that a server wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +31,6 @@ pub struct Wanted {
 /// A result of type `input_required`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Round {
-    /// The message.
     pub number: MessageNumber,
     /// The request that it answered, and its JSON-RPC id.
     pub asked: (MessageNumber, String),
@@ -122,7 +119,7 @@ impl Rounds {
                 }
             }
             Kind::Response if facts.in_force.evidence != Evidence::Meta => {}
-            Kind::Response if facts.body().text("resultType").is_some_and(|kind| kind == "input_required") => {
+            Kind::Response if facts.has_result_type("input_required") => {
                 let Some(asked) = asked else { return };
                 if self.rounds.len() == ROUNDS {
                     self.rounds.pop_front();
@@ -141,12 +138,6 @@ impl Rounds {
             _ => {}
         }
     }
-}
-
-/// The params of a request that may be asked back, in short.
-pub(super) fn params(facts: &Facts<'_>) -> Option<u64> {
-    let may_be = matches!(facts.method, Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead);
-    facts.text().filter(|_| may_be).and_then(|_| fingerprint_without(facts.body(), &APART))
 }
 
 fn wanted(facts: &Facts<'_>) -> Vec<Wanted> {

@@ -1,10 +1,8 @@
 //! What a server said by itself, over HTTP: the latest, to recognise what is said twice.
 
 use std::collections::VecDeque;
-use std::hash::{Hash, Hasher};
 
-use rustc_hash::FxHasher;
-
+use super::fingerprint::content_hash;
 use crate::capture::Time;
 use crate::decode::Direction;
 use crate::decode::exchange::ExchangeNumber;
@@ -19,13 +17,11 @@ const REMEMBERED: usize = 64;
 /// A request or notification of the server on a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Said {
-    /// The message.
     pub number: MessageNumber,
     /// The exchange of the stream.
     pub exchange: ExchangeNumber,
     /// Whether that is a GET, which belongs to no request.
     pub is_get: bool,
-    /// When.
     pub time: Time,
     text: u64,
 }
@@ -37,7 +33,7 @@ pub struct Spoken(VecDeque<Said>);
 impl Spoken {
     /// The latest with the same text on another stream.
     pub fn elsewhere(&self, message: &Message) -> Option<&Said> {
-        let text = fingerprint(message);
+        let text = content_hash(&message.raw);
         self.0.iter().rev().find(|said| said.text == text && Some(said.exchange) != message.exchange)
     }
 
@@ -50,13 +46,7 @@ impl Spoken {
                 self.0.pop_front();
             }
             let (number, is_get, time) = (message.number, carried.is_get, message.time);
-            self.0.push_back(Said { number, exchange, is_get, time, text: fingerprint(message) });
+            self.0.push_back(Said { number, exchange, is_get, time, text: content_hash(&message.raw) });
         }
     }
-}
-
-fn fingerprint(message: &Message) -> u64 {
-    let mut hasher = FxHasher::default();
-    message.raw.hash(&mut hasher);
-    hasher.finish()
 }

@@ -2,14 +2,14 @@
 //! Redelivery").
 
 use std::collections::BTreeMap;
-use std::hash::{Hash, Hasher};
 
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::FxHashMap;
 
+use super::fingerprint::content_hash;
 use crate::capture::Time;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::sse;
-use crate::findings::carried::media_type;
+use crate::findings::carried::is_event_stream;
 
 /// Event ids remembered. Beyond, all are forgotten at once, and rules about unknown ones stay silent.
 const EVENTS: usize = 16_384;
@@ -51,7 +51,7 @@ pub struct Streams {
 impl Streams {
     /// The event that was sent under this id.
     pub fn issued(&self, id: &str) -> Option<&Issued> {
-        self.issued.get(&fingerprint(id.as_bytes()))
+        self.issued.get(&content_hash(id))
     }
 
     /// What is known of the stream that this exchange opened.
@@ -69,7 +69,7 @@ impl Streams {
 
     /// A response has its head.
     pub(super) fn responded(&mut self, exchange: &Exchange) {
-        let is_stream = media_type(&exchange.response).as_deref() == Some("text/event-stream");
+        let is_stream = is_event_stream(exchange);
         let is_buffered = exchange.response.fields.get("x-accel-buffering") != Some("no");
         self.buffered += u64::from(is_stream && is_buffered);
     }
@@ -91,8 +91,8 @@ impl Streams {
                 self.issued.clear();
                 self.has_forgotten = true;
             }
-            let data = fingerprint(event.data.unwrap_or_default());
-            self.issued.entry(fingerprint(id.as_bytes())).or_insert(Issued { stream, data });
+            let data = content_hash(event.data.unwrap_or_default());
+            self.issued.entry(content_hash(id)).or_insert(Issued { stream, data });
         }
         if event.retry.is_some() {
             self.stream(stream).retry = event.retry;
@@ -106,7 +106,7 @@ impl Streams {
 
     /// An exchange is over.
     pub(super) fn over(&mut self, exchange: &Exchange, last_event_id: Option<&str>) {
-        let is_stream = media_type(&exchange.response).as_deref() == Some("text/event-stream");
+        let is_stream = is_event_stream(exchange);
         if is_stream && exchange.response.complete {
             let closed = exchange.response.ended;
             if let Some(stream) = self.carried_by(exchange.number, last_event_id) {
@@ -121,11 +121,4 @@ impl Streams {
         }
         self.streams.entry(opened_by).or_default()
     }
-}
-
-/// To compare data of events with.
-pub fn fingerprint(bytes: &[u8]) -> u64 {
-    let mut hasher = FxHasher::default();
-    bytes.hash(&mut hasher);
-    hasher.finish()
 }

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::decode::json::{self, Object};
 use crate::decode::jsonrpc::Kind;
-use crate::findings::seen::{Evidence, Facts};
+use crate::findings::message_facts::{Evidence, Facts};
 use crate::mcp::MessageNumber;
 use crate::mcp::meta;
 use crate::mcp::method::Method;
 
-use super::Asked;
+use super::requests::Asked;
 
 /// Streams and resources that are remembered, bytes of a URI or id, and bytes of the URIs of one filter. Beyond that nothing is
 /// called unasked for.
@@ -60,13 +60,11 @@ fn covers(known: &str, uri: &str) -> bool {
 /// A `subscriptions/listen` request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stream {
-    /// The message.
     pub number: MessageNumber,
     /// Its id, as JSON text: the id of the subscription.
     pub id: String,
     /// What it asks for.
     pub filter: Filter,
-    /// The acknowledgement.
     pub acknowledged: Option<MessageNumber>,
 }
 

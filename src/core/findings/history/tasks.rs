@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use super::Asked;
 use super::fingerprint::fingerprint;
+use super::requests::Asked;
 use crate::capture::Time;
 use crate::decode::Direction;
 use crate::decode::json::{self, Object, string};
 use crate::decode::jsonrpc::Kind;
-use crate::findings::seen::Facts;
+use crate::findings::message_facts::Facts;
 use crate::mcp::MessageNumber;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::V2025_11_25;
@@ -98,7 +98,7 @@ impl<'a> Stated<'a> {
         );
         match is_inline {
             true => {
-                let is_task = facts.body().text("resultType").is_some_and(|kind| kind == "task");
+                let is_task = facts.has_result_type("task");
                 is_task.then(|| Stated::read(facts.body().clone())).flatten()
             }
             false if may_create && facts.body().get("task").is_some() => Stated::read(facts.body().object("task")),

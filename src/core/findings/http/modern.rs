@@ -3,14 +3,11 @@
 use super::is_streamable;
 use crate::decode::exchange::Exchange;
 use crate::decode::jsonrpc::Kind;
-use crate::findings::carried::{Carried, Passed, is_success};
-use crate::findings::history::History;
-use crate::findings::report::Report;
-use crate::findings::{Check, Rule, Severity};
+use crate::findings::carried::{Passed, is_success};
+use crate::findings::{Carried, Check, History, Report, Rule, Severity};
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(in crate::findings) const RULES: &[&Rule] =
     &[&METHOD, &NAME, &ENCODING, &MISMATCH_ACCEPTED, &ERROR_STATUS, &LEGACY_VERB, &CANCEL];
 
@@ -159,7 +156,7 @@ static ERROR_STATUS: Rule = Rule {
 fn error_status(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
     let Some(status) = exchange.status.filter(|_| is_streamable(history)) else { return };
     // An error on a stream that was opened with 200 comes too late for a status.
-    let is_stream = crate::findings::carried::media_type(&exchange.response).as_deref() == Some("text/event-stream");
+    let is_stream = crate::findings::carried::is_event_stream(exchange);
     let Some(code) = carried.received.first().and_then(|got| got.code).filter(|_| !is_stream) else { return };
     let wanted = match code {
         -32_601 => 404,

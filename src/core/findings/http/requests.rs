@@ -3,16 +3,13 @@
 use super::is_streamable;
 use crate::decode::exchange::Exchange;
 use crate::decode::jsonrpc::Kind;
-use crate::findings::carried::{Carried, is_success, media_type};
-use crate::findings::history::History;
-use crate::findings::report::Report;
-use crate::findings::seen::Evidence;
-use crate::findings::{Check, Rule, Severity};
+use crate::findings::carried::{is_success, media_type};
+use crate::findings::message_facts::Evidence;
+use crate::findings::{Carried, Check, History, Report, Rule, Severity};
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::{self, V2025_03_26, V2025_06_18, V2025_11_25};
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(in crate::findings) const RULES: &[&Rule] = &[
     &ACCEPT_POST,
     &ACCEPT_GET,

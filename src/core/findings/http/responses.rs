@@ -3,15 +3,12 @@
 use super::is_streamable;
 use crate::decode::exchange::Exchange;
 use crate::decode::jsonrpc::Kind;
-use crate::findings::carried::{Carried, is_success, media_type};
-use crate::findings::history::History;
-use crate::findings::report::Report;
-use crate::findings::{Check, Rule, Severity};
+use crate::findings::carried::{is_event_stream, is_success, media_type};
+use crate::findings::{Carried, Check, History, Report, Rule, Severity};
 use crate::mcp::Transport;
 use crate::mcp::revision::Revision::{V2025_03_26, V2025_06_18, V2025_11_25};
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(in crate::findings) const RULES: &[&Rule] = &[&CONTENT_TYPE, &NOTIFICATION_STATUS, &GET_STATUS, &NO_CHALLENGE];
 
 static CONTENT_TYPE: Rule = Rule {
@@ -93,7 +90,7 @@ fn get_status(exchange: &Exchange, carried: &Carried, history: &History, report:
     if !is_streamable(history) || !carried.is_get {
         return;
     }
-    let is_stream = media_type(&exchange.response).as_deref() == Some("text/event-stream");
+    let is_stream = is_event_stream(exchange);
     // 404 may end a session, and 400 blame the client: here there is nothing to end and nothing to blame.
     let accepts = exchange.request.fields.get("accept").is_some_and(|accept| accept.contains("text/event-stream"));
     let is_blameless = accepts && !carried.names_session && history.endpoint.assigned.is_none() && history.is_whole();

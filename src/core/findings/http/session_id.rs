@@ -2,15 +2,12 @@
 
 use super::is_streamable;
 use crate::decode::exchange::Exchange;
-use crate::findings::carried::{Carried, is_success};
-use crate::findings::history::History;
-use crate::findings::report::Report;
-use crate::findings::{Check, Rule, Severity};
+use crate::findings::carried::is_success;
+use crate::findings::{Carried, Check, History, Report, Rule, Severity};
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::{V2025_03_26, V2025_11_25};
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(in crate::findings) const RULES: &[&Rule] =
     &[&CHARSET, &MISSING, &UNASSIGNED, &TERMINATED_STATUS, &IGNORED, &WEAK, &NOT_DELETED];
 

@@ -3,18 +3,13 @@
 use super::is_streamable;
 use crate::decode::exchange::Exchange;
 use crate::decode::jsonrpc::Kind;
-use crate::findings::carried::{Carried, is_success, media_type};
-use crate::findings::history::History;
-use crate::findings::report::Report;
-use crate::findings::rule::{ANSWERS, ASKS, MESSAGES};
-use crate::findings::seen::Seen;
-use crate::findings::{Check, Rule, Severity};
+use crate::findings::carried::{is_event_stream, is_success};
+use crate::findings::{ANSWERS, ASKS, Carried, Check, History, MESSAGES, Report, Rule, Seen, Severity};
 use crate::mcp::message::Carrier;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::{V2025_03_26, V2025_11_25};
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(in crate::findings) const RULES: &[&Rule] = &[&ON_GET, &BROADCAST, &CLOSED_EARLY, &AFTER_RESPONSE];
 
 static ON_GET: Rule = Rule {
@@ -87,7 +82,7 @@ static CLOSED_EARLY: Rule = Rule {
 };
 
 fn closed_early(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
-    let is_stream = media_type(&exchange.response).as_deref() == Some("text/event-stream");
+    let is_stream = is_event_stream(exchange);
     let Some(request) = carried.request() else { return };
     let in_force = carried.in_force.map_or(Revisions::ALL, |known| known.revisions);
     // 2025-11-25 allows it behind an event id, by which the client resumes.

@@ -2,18 +2,14 @@
 
 use crate::decode::exchange::Exchange;
 use crate::decode::jsonrpc::Kind;
-use crate::findings::carried::{Carried, is_success, media_type};
-use crate::findings::history::History;
-use crate::findings::report::Report;
-use crate::findings::rule::{MESSAGES, REQUESTS};
-use crate::findings::seen::{Evidence, Seen};
-use crate::findings::{Check, Rule, Severity};
+use crate::findings::carried::{is_success, media_type};
+use crate::findings::message_facts::Evidence;
+use crate::findings::{Carried, Check, History, MESSAGES, REQUESTS, Report, Rule, Seen, Severity};
 use crate::mcp::Message;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::{V2024_11_05, V2025_03_26};
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(in crate::findings) const RULES: &[&Rule] = &[&UNSUPPORTED, &EMPTY, &MIXED, &INITIALIZE, &INCOMPLETE];
 
 const BATCHES: Revisions = Revisions::only(V2025_03_26);

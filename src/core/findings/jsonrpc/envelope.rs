@@ -1,14 +1,10 @@
 //! What a message looks like: its members and their types.
 
 use crate::decode::json::scan::Kind;
-use crate::findings::report::Report;
-use crate::findings::rule::{ASKS, NOTIFICATIONS, REQUESTS, RESULTS};
-use crate::findings::seen::Seen;
-use crate::findings::{Check, Rule, Severity};
+use crate::findings::{ASKS, Check, NOTIFICATIONS, REQUESTS, RESULTS, Report, Rule, Seen, Severity};
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(in crate::findings) const RULES: &[&Rule] = &[
     &INVALID_JSON,
     &NOT_UTF8,

@@ -1,14 +1,10 @@
 //! What MCP's own errors carry in `data`.
 
 use crate::decode::json::{Object, array};
-use crate::findings::report::Report;
-use crate::findings::rule::ERRORS;
-use crate::findings::seen::Seen;
-use crate::findings::{Check, Rule, Severity};
+use crate::findings::{Check, ERRORS, Report, Rule, Seen, Severity};
 use crate::mcp::revision::Revision::V2025_11_25;
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(in crate::findings) const RULES: &[&Rule] = &[&SHAPE];
 
 /// Elements of a list looked at: real ones have a few.

@@ -1,14 +1,10 @@
 //! Error objects and their codes.
 
 use super::envelope::type_of;
-use crate::findings::report::Report;
-use crate::findings::rule::ERRORS;
-use crate::findings::seen::Seen;
-use crate::findings::{Check, Rule, Severity};
+use crate::findings::{Check, ERRORS, Report, Rule, Seen, Severity};
 use crate::mcp::revision::Revision::{V2024_11_05, V2025_06_18};
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(in crate::findings) const RULES: &[&Rule] =
     &[&OBJECT, &ID_NULL, &WITHOUT_ID, &RESERVED, &RETIRED, &MCP_RESERVED, &LEGACY_RANGE, &LSP];
 

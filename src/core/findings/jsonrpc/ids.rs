@@ -3,18 +3,13 @@
 use crate::decode::exchange::Exchange;
 use crate::decode::json;
 use crate::decode::jsonrpc::Kind;
-use crate::findings::carried::{Carried, is_success};
-use crate::findings::history::History;
-use crate::findings::report::Report;
-use crate::findings::rule::{REQUESTS, RESULTS};
-use crate::findings::seen::Seen;
-use crate::findings::{Check, Rule, Severity};
+use crate::findings::carried::is_success;
+use crate::findings::{Carried, Check, History, REQUESTS, RESULTS, Report, Rule, Seen, Severity};
 use crate::mcp::method::Method;
 use crate::mcp::pairing::Pending;
 use crate::mcp::revision::Revision::V2025_03_26;
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(in crate::findings) const RULES: &[&Rule] = &[
     &NULL,
     &TYPE,
@@ -208,10 +203,7 @@ fn notification_answered(exchange: &Exchange, carried: &Carried, _: &History, re
     let answer = carried.received.iter().find(|got| matches!(got.kind, Kind::Response | Kind::Error));
     if let (true, true, Some(answer)) = (carried.is_notifying(), is_success(exchange), answer) {
         let method = carried.sent[0].method_name.as_deref().unwrap_or_default();
-        report.say_with(
-            &[],
-            format!("{method} was answered with a {} (message {})", answer.kind.name(), answer.number.0),
-        );
+        report.say(format!("{method} was answered with a {} (message {})", answer.kind.name(), answer.number.0));
     }
 }
 

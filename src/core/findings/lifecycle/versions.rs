@@ -1,20 +1,12 @@
 //! Which versions the servers of a capture are known to speak.
 
-use std::hash::{Hash, Hasher};
-
-use rustc_hash::{FxHashMap, FxHasher};
-
-use crate::capture::{PacketNumber, Span};
-use crate::findings::history::fingerprint;
-use crate::findings::report::Report;
-use crate::findings::rule::RESULTS;
-use crate::findings::seen::Seen;
-use crate::findings::{Check, Rule, Severity};
+use crate::findings::history::{content_hash, fingerprint};
+use crate::findings::server_versions::{SERVERS, WITHHELD, WithheldVersion};
+use crate::findings::{Check, RESULTS, Report, Rule, Seen, Severity};
+use crate::mcp::MessageNumber;
 use crate::mcp::method::Method;
 use crate::mcp::revision::{Revision, Revisions};
-use crate::mcp::{MessageNumber, SessionNumber};
 
-/// The rules of this file.
 pub(in crate::findings) const RULES: &[&Rule] = &[&NOT_HONOURED];
 
 static NOT_HONOURED: Rule = Rule {
@@ -30,41 +22,6 @@ static NOT_HONOURED: Rule = Rule {
     checks: &[Check::Any(RESULTS, &[Method::Initialize], not_honoured)],
 };
 
-/// Servers that are remembered: a capture of a proxy has many; a server that calls itself something else each time would be endless.
-const SERVERS: usize = 1_024;
-
-/// Answers of one server that withheld a version it may give later; further ones would say the same.
-const WITHHELD: usize = 16;
-
-/// A server's name and version in short, the host in short, and the version that was asked for.
-type Key = (u64, u64, Revision);
-
-/// What the servers of a capture gave of what they were asked for.
-#[derive(Debug, Default)]
-pub struct Versions {
-    /// The first answer that gave it.
-    given: FxHashMap<Key, MessageNumber>,
-    /// Answers that gave another, while none gave it.
-    withheld: FxHashMap<Key, Vec<Withheld>>,
-}
-
-/// An answer that gave another version than the one asked for: whether the server speaks that is not known yet.
-#[derive(Debug)]
-struct Withheld {
-    session: SessionNumber,
-    answer: MessageNumber,
-    packets: Vec<PacketNumber>,
-    span: Span,
-    /// What it gave instead.
-    given: String,
-}
-
-fn hash(text: &str) -> u64 {
-    let mut hasher = FxHasher::default();
-    text.hash(&mut hasher);
-    hasher.finish()
-}
-
 /// At the answer that gave another version, whichever of the two came first.
 fn not_honoured(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     let initialize = seen.history.handshake.initialize.as_ref();
@@ -74,7 +31,7 @@ fn not_honoured(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     // The same program at the same place: behind one name there may be an old and a new one.
     let Some(server) = seen.body().get("serverInfo").and_then(fingerprint) else { return };
     let host = seen.carried.and_then(|carried| carried.host.as_deref()).unwrap_or_default();
-    let key = (server, hash(host), asked);
+    let key = (server, content_hash(host), asked);
     let (message, versions) = (seen.message, &mut *seen.versions.borrow_mut());
     let text = |given: &str, by: MessageNumber| {
         format!("{} was asked for and {given} given; message {} gave it", asked.name(), by.0)
@@ -100,7 +57,7 @@ fn not_honoured(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
         if withheld.len() < WITHHELD {
             let (session, answer, span) = (message.session, message.number, message.span);
             let (packets, given) = (message.packets.clone(), given.chars().take(40).collect());
-            withheld.push(Withheld { session, answer, packets, span, given });
+            withheld.push(WithheldVersion { session, answer, packets, span, given });
         }
     }
 }

@@ -3,18 +3,13 @@
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::jsonrpc::{self, Parsed};
 use crate::decode::sse;
-use crate::findings::carried::{Carried, media_type};
-use crate::findings::history::History;
+use crate::findings::carried::is_event_stream;
 use crate::findings::http::is_streamable;
-use crate::findings::report::Report;
-use crate::findings::rule::INVALID;
-use crate::findings::seen::Seen;
-use crate::findings::{Check, Rule, Severity};
+use crate::findings::{Carried, Check, History, INVALID, Report, Rule, Seen, Severity};
 use crate::mcp::Transport;
 use crate::mcp::message::Carrier;
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(in crate::findings) const RULES: &[&Rule] = &[&NOT_JSONRPC, &EVENT_TYPE, &ID_IN_MODERN, &BUFFERING];
 
 static NOT_JSONRPC: Rule = Rule {
@@ -103,7 +98,7 @@ static BUFFERING: Rule = Rule {
 
 /// At the first such response of a session only: the others are the same omission. A GET has no stream in these revisions at all.
 fn buffering(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
-    let is_stream = !carried.is_get && media_type(&exchange.response).as_deref() == Some("text/event-stream");
+    let is_stream = !carried.is_get && is_event_stream(exchange);
     let is_buffered = exchange.response.fields.get("x-accel-buffering") != Some("no");
     if is_streamable(history) && is_stream && is_buffered && history.streams.buffered == 0 {
         report.say("the response does not say it");

@@ -4,17 +4,11 @@ use crate::decode::Direction;
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::sse;
 use crate::decode::uri::authority;
-use crate::findings::carried::Carried;
-use crate::findings::history::History;
-use crate::findings::report::Report;
-use crate::findings::rule::{MESSAGES, REQUESTS, RESULTS};
-use crate::findings::seen::Seen;
-use crate::findings::{Check, Rule, Severity};
+use crate::findings::{Carried, Check, History, MESSAGES, REQUESTS, RESULTS, Report, Rule, Seen, Severity};
 use crate::mcp::Transport;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::{self, V2025_03_26};
 
-/// The rules of this file.
 pub(in crate::findings) const RULES: &[&Rule] = &[&ENDPOINT_FIRST, &POST_URI, &DEPRECATED];
 
 static ENDPOINT_FIRST: Rule = Rule {

@@ -3,15 +3,13 @@
 use crate::capture::Time;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::sse;
-use crate::findings::carried::{Carried, is_success, media_type};
-use crate::findings::history::{EventStream, History, data_fingerprint};
+use crate::findings::carried::{is_event_stream, is_success};
+use crate::findings::history::{EventStream, content_hash};
 use crate::findings::http::is_streamable;
-use crate::findings::report::Report;
-use crate::findings::{Check, Rule, Severity};
+use crate::findings::{Carried, Check, History, Report, Rule, Severity};
 use crate::mcp::revision::Revision::{V2025_03_26, V2025_11_25};
 use crate::mcp::revision::{Revision, Revisions};
 
-/// The rules of this file.
 pub(in crate::findings) const RULES: &[&Rule] =
     &[&NOT_UNIQUE, &CROSS_STREAM, &UNKNOWN, &POINTLESS, &RETRY_IGNORED, &PRIMING];
 
@@ -48,7 +46,7 @@ fn not_unique(
     let Some(issued) = history.streams.issued(id) else { return };
     // Events without data look alike: two of them are two where they begin two streams.
     let is_other = event.data.is_none_or(<[u8]>::is_empty) && issued.stream != exchange;
-    if is_other || issued.data != data_fingerprint(event.data.unwrap_or_default()) {
+    if is_other || issued.data != content_hash(event.data.unwrap_or_default()) {
         report.say(format!("the id {:?} was that of another event", &id[..id.floor_char_boundary(80)]));
     }
 }
@@ -189,7 +187,7 @@ fn not_primed(
 }
 
 fn closed_without_retry(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
-    let is_stream = media_type(&exchange.response).as_deref() == Some("text/event-stream");
+    let is_stream = is_event_stream(exchange);
     let is_closed = is_stream && is_success(exchange) && exchange.response.complete && !carried.is_cut();
     // A request that was cancelled, or whose session was ended, is not answered. What says so may be told later.
     let is_open = carried.request().is_some_and(|request| history.awaits(request.number)) && !history.awaits_bytes;

@@ -3,14 +3,10 @@
 use serde_json::value::RawValue;
 
 use crate::decode::jsonrpc::{self, Parsed};
-use crate::findings::report::Report;
-use crate::findings::rule::INVALID;
-use crate::findings::seen::Seen;
-use crate::findings::{Check, Rule, Severity};
+use crate::findings::{Check, INVALID, Report, Rule, Seen, Severity};
 use crate::mcp::Message;
 use crate::mcp::message::Carrier;
 
-/// The rules of this file.
 pub(in crate::findings) const RULES: &[&Rule] =
     &[&EMBEDDED_NEWLINE, &TWO_MESSAGES, &FRAMING_NOISE, &UNTERMINATED, &JSON_ON_STDERR];
 

@@ -2,12 +2,9 @@
 
 use crate::capture::pipe::Exit;
 use crate::decode::Direction;
-use crate::findings::history::History;
-use crate::findings::report::Report;
-use crate::findings::{Check, Rule, Severity};
+use crate::findings::{Check, History, Report, Rule, Severity};
 use crate::mcp::method::Method;
 
-/// The rules of this file.
 pub(in crate::findings) const RULES: &[&Rule] = &[&EXIT_WITH_PENDING, &SHUTDOWN_FORCED];
 
 static EXIT_WITH_PENDING: Rule = Rule {

@@ -1,16 +1,12 @@
 //! What becomes of a task: its status, how often it is asked for, how it ends.
 
-use super::{BOTH, CORE, LAYER, peer};
+use super::{BOTH, CORE, LAYER};
 use crate::findings::history::{Stated, Status, Task};
-use crate::findings::report::Report;
-use crate::findings::rule::{NOTIFICATIONS, REQUESTS, RESULTS};
-use crate::findings::seen::Seen;
-use crate::findings::{Check, Rule, Severity};
+use crate::findings::{Check, NOTIFICATIONS, REQUESTS, RESULTS, Report, Rule, Seen, Severity};
 use crate::mcp::Transport;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(in crate::findings) const RULES: &[&Rule] =
     &[&TRANSITION, &POLL_INTERVAL, &CANCEL_TERMINAL, &FAILED_SEMANTICS, &INPUT_KEY];
 
@@ -65,7 +61,7 @@ static POLL_INTERVAL: Rule = Rule {
 
 fn poll_interval(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     let Some(id) = seen.body().text("taskId") else { return };
-    let Some(task) = seen.history.tasks.get(peer(seen.message.direction), &id) else { return };
+    let Some(task) = seen.history.tasks.get(seen.message.direction.reversed(), &id) else { return };
     let Some(((number, polled), interval)) = task.polled.zip(task.interval) else { return };
     let waited = seen.message.time.0.saturating_sub(polled.0);
     let interval_ns = i64::try_from(interval).unwrap_or(i64::MAX).saturating_mul(1_000_000);

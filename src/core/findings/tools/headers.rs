@@ -5,16 +5,12 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::findings::http::modern::decoded;
-use crate::findings::report::Report;
-use crate::findings::rule::{REQUESTS, RESULTS};
-use crate::findings::seen::Seen;
-use crate::findings::{Check, Rule, Severity};
+use crate::findings::{Check, REQUESTS, RESULTS, Report, Rule, Seen, Severity};
 use crate::mcp::Transport;
 use crate::mcp::contract::SCHEMA_BYTES;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(in crate::findings) const RULES: &[&Rule] = &[&ANNOTATION, &PARAM];
 
 static ANNOTATION: Rule = Rule {

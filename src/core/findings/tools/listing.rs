@@ -3,14 +3,10 @@
 use std::collections::BTreeMap;
 
 use crate::findings::history::Listing;
-use crate::findings::report::Report;
-use crate::findings::rule::RESULTS;
-use crate::findings::seen::Seen;
-use crate::findings::{Check, Rule, Severity};
+use crate::findings::{Check, RESULTS, Report, Rule, Seen, Severity};
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(in crate::findings) const RULES: &[&Rule] = &[&CHANGED_SILENTLY, &ORDER_UNSTABLE];
 
 /// Names of tools that one finding tells of.

@@ -10,35 +10,26 @@ pub type Id = usize;
 /// What a JSON value has to be.
 #[derive(Clone, Debug)]
 pub enum Shape {
-    /// Anything.
     Any,
-    /// `null`.
     Null,
-    /// `true` or `false`.
     Boolean,
     /// A number between two bounds.
     Number {
         /// JSON Schema's integer: no fraction; `1.0` is one.
         whole: bool,
-        /// The lower bound, inclusive.
         low: Option<i64>,
-        /// The upper bound, inclusive.
         high: Option<i64>,
     },
-    /// A string.
     String(Format),
     /// One of these strings.
     Texts(Vec<&'static str>),
     /// This integer.
     Code(i64),
-    /// An array.
     List {
-        /// Its elements.
         element: Id,
         /// How many at most.
         most: Option<usize>,
     },
-    /// An object.
     Object(Object),
     /// One of several.
     Union(Union),
@@ -47,13 +38,9 @@ pub enum Shape {
 /// How a string is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Anyhow.
     Plain,
-    /// RFC 3986.
     Uri,
-    /// RFC 6570.
     UriTemplate,
-    /// RFC 4648 section 4.
     Base64,
 }
 
@@ -69,11 +56,9 @@ pub struct Object {
 /// One member.
 #[derive(Clone, Copy, Debug)]
 pub struct Member {
-    /// Its name.
     pub name: &'static str,
     /// Whether it has to be there.
     pub required: bool,
-    /// Its value.
     pub value: Id,
 }
 
@@ -89,7 +74,6 @@ pub struct Union {
 /// A request or notification.
 #[derive(Clone, Debug)]
 pub struct Method {
-    /// The whole message.
     pub message: Id,
     /// The whole answers, the common one first; empty for a notification.
     pub answers: Vec<Id>,
@@ -98,7 +82,6 @@ pub struct Method {
 /// The shapes of one revision.
 #[derive(Debug, Default)]
 pub struct Arena {
-    /// All of them.
     pub shapes: Vec<Shape>,
     /// Those that have a name.
     pub definitions: BTreeMap<&'static str, Id>,
@@ -265,7 +248,6 @@ impl Arena {
 }
 
 impl Object {
-    /// The member of this name.
     pub fn member(&self, name: &str) -> Option<&Member> {
         self.members.iter().find(|member| member.name == name)
     }

@@ -18,7 +18,6 @@ pub enum Type<'t> {
     Code(i64),
     /// An array of elements, and how many at most.
     List(Box<Type<'t>>, Option<usize>),
-    /// An object.
     Object(Vec<Entry<'t>>),
     /// One of several.
     Union(Vec<Type<'t>>),

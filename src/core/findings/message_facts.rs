@@ -1,0 +1,147 @@
+//! A message with what is derived from it alone.
+
+use std::cell::OnceCell;
+
+use crate::decode::Direction;
+use crate::decode::json::{self, Object};
+use crate::decode::jsonrpc::Kind;
+use crate::mcp::Message;
+use crate::mcp::contract::TOOLS;
+use crate::mcp::facts::body;
+use crate::mcp::method::Method;
+use crate::mcp::revision::Revisions;
+use crate::mcp::shape::{self, Mismatch, Role};
+
+/// By what the revision in force for a message is known, best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Evidence {
+    /// The request itself says it (`_meta`, 2026-07-28 on).
+    Meta,
+    /// The answer to `initialize` said it.
+    Negotiated,
+    /// `initialize` asked for it and is not answered yet.
+    Requested,
+    /// The header `MCP-Protocol-Version` says it.
+    Header,
+    /// It is among those of this era: the transport or other requests of the session say so.
+    Era,
+    /// Nothing says it.
+    None,
+}
+
+/// The revisions that may be in force for a message, and why these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InForce {
+    /// They: one, where it is known.
+    pub revisions: Revisions,
+    pub evidence: Evidence,
+}
+
+impl InForce {
+    /// Nothing is known.
+    pub const UNKNOWN: InForce = InForce { revisions: Revisions::ALL, evidence: Evidence::None };
+}
+
+/// What is computed of a message alone.
+#[derive(Debug)]
+pub struct Facts<'a> {
+    pub message: &'a Message,
+    /// Its method; for an answer that of the request it answers.
+    pub method: Method,
+    pub in_force: InForce,
+    body: OnceCell<Object<'a>>,
+    meta: OnceCell<Object<'a>>,
+    tools: OnceCell<Vec<Object<'a>>>,
+    mismatches: OnceCell<Vec<Mismatch>>,
+}
+
+impl<'a> Facts<'a> {
+    pub(super) fn new(message: &'a Message) -> Facts<'a> {
+        let method = message.method.as_deref().map_or(Method::Other, Method::named);
+        let in_force = InForce::UNKNOWN;
+        let (body, meta, tools, mismatches) = Default::default();
+        Facts { message, method, in_force, body, meta, tools, mismatches }
+    }
+
+    pub fn revisions(&self) -> Revisions {
+        self.in_force.revisions
+    }
+
+    /// The text of `params`, `result` or `error`: whatever makes the message what it is.
+    pub fn text(&self) -> Option<&'a str> {
+        self.message.envelope.place_of_body().map(|_| self.body().json())
+    }
+
+    /// The members of that; empty where it is no object.
+    pub fn body(&self) -> &Object<'a> {
+        self.body.get_or_init(|| body(self.message))
+    }
+
+    /// The members of its `_meta`.
+    pub fn meta(&self) -> &Object<'a> {
+        self.meta.get_or_init(|| self.body().object("_meta"))
+    }
+
+    /// The tools that a `tools/list` result lists; one more than are kept of a session, at most.
+    pub fn tools(&self) -> &[Object<'a>] {
+        self.tools.get_or_init(|| {
+            let listed = self.body().get("tools").unwrap_or_default();
+            json::array(listed, TOOLS + 1).into_iter().map(Object::read).collect()
+        })
+    }
+
+    /// How it differs from its definition, whichever revision is in force: what one of several possible revisions allows is no
+    /// difference. Ids and the version field have rules of their own, as has a body that is no object.
+    pub fn mismatches(&self) -> &[Mismatch] {
+        self.mismatches.get_or_init(|| {
+            let role = match self.message.kind {
+                Kind::Request | Kind::Notification => Role::Method(self.method_name()),
+                Kind::Response if self.message.answers.is_some() => Role::AnswerTo(self.method_name()),
+                _ => return Vec::new(),
+            };
+            if self.text().is_some_and(|text| !text.starts_with('{')) {
+                return Vec::new();
+            }
+            let mut found = Vec::new();
+            for revision in self.revisions().iter() {
+                found = shape::check(revision, role, self.message.raw.text().unwrap_or_default());
+                found.retain(|mismatch| !matches!(mismatch.path.as_str(), "/jsonrpc" | "/id"));
+                if found.is_empty() {
+                    break;
+                }
+            }
+            found
+        })
+    }
+
+    /// Whether the result has this `resultType` (2026-07-28 on).
+    pub fn has_result_type(&self, name: &str) -> bool {
+        self.body().text("resultType").is_some_and(|kind| kind == name)
+    }
+
+    /// The params of each request of this method that an `input_required` result holds (2026-07-28 on).
+    pub fn input_requests(&self, method: &str) -> Vec<Object<'a>> {
+        if !self.has_result_type("input_required") {
+            return Vec::new();
+        }
+        let requests = self.body().object("inputRequests");
+        let requests = requests.iter().map(|(_, request)| Object::read(request));
+        let is_wanted = |request: &Object<'a>| request.text("method").is_some_and(|name| name == method);
+        requests.filter(is_wanted).map(|request| request.object("params")).collect()
+    }
+
+    /// The JSON-RPC id as text, for people.
+    pub fn id(&self) -> &'a str {
+        self.message.id.as_deref().unwrap_or("null")
+    }
+
+    /// Whether the client sent it.
+    pub fn is_from_client(&self) -> bool {
+        self.message.direction == Direction::ClientToServer
+    }
+
+    /// The name of its method as sent.
+    pub fn method_name(&self) -> &'a str {
+        self.message.method.as_deref().unwrap_or_default()
+    }
+}
