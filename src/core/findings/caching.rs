@@ -1,9 +1,9 @@
 //! Rules about the caching of results (2026-07-28 server/utilities/caching).
 
-use super::mismatch::{Topic, about};
-use super::{Check, RESULTS, Report, Rule, Seen, Severity};
+use super::mismatch::{Topic, mismatches_about};
+use super::{Check, MessageContext, RESULTS, Report, Rule, Severity};
 use crate::mcp::revision::Revisions;
-use crate::mcp::shape::Fault;
+use crate::mcp::shape::MismatchKind;
 
 pub(super) const RULES: &[&Rule] = &[&MISSING, &INVALID];
 
@@ -20,11 +20,11 @@ static MISSING: Rule = Rule {
     checks: &[Check::Message(RESULTS, &[], missing)],
 };
 
-fn missing(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let missing = about(seen, Topic::Cache).filter(|mismatch| mismatch.fault == Fault::Missing);
+fn missing(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let missing = mismatches_about(context, Topic::Cache).filter(|mismatch| mismatch.kind == MismatchKind::Missing);
     let names: Vec<&str> = missing.filter_map(|mismatch| mismatch.path.rsplit('/').next()).collect();
     if !names.is_empty() {
-        report.say(format!("{} of {} missing", names.join(" and "), seen.method_name()));
+        report.add(format!("{} of {} missing", names.join(" and "), context.method_name()));
     }
 }
 
@@ -41,18 +41,18 @@ static INVALID: Rule = Rule {
     checks: &[Check::Message(RESULTS, &[], invalid)],
 };
 
-fn invalid(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let wrong = about(seen, Topic::Cache).filter(|mismatch| mismatch.fault != Fault::Missing);
+fn invalid(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let wrong = mismatches_about(context, Topic::Cache).filter(|mismatch| mismatch.kind != MismatchKind::Missing);
     let text: Vec<String> = wrong.map(|mismatch| mismatch.to_string()).collect();
     if !text.is_empty() {
-        return report.say(text.join("; "));
+        return report.add(text.join("; "));
     }
-    let Some(asked) = seen.asked.filter(|_| seen.method.is_paged()) else { return };
-    let Some(page) = seen.history.listings.before(seen.method, asked.cursor.as_deref()) else { return };
-    if let (Some(before), Some(now)) = (page.scope.as_deref(), seen.body().get("cacheScope"))
+    let Some(request) = context.request.filter(|_| context.method.is_paged()) else { return };
+    let Some(page) = context.history.listings.before(context.method, request.cursor.as_deref()) else { return };
+    if let (Some(before), Some(now)) = (page.scope.as_deref(), context.body().get("cacheScope"))
         && before != now
     {
-        report.say_with(&[page.number], format!("this page is {now}, and the one before {before}"));
+        report.add_about(&[page.number], format!("this page is {now}, and the one before {before}"));
     }
 }
 

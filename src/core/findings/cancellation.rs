@@ -1,6 +1,6 @@
 //! Rules about cancellation (basic/utilities/cancellation; 2026-07-28: basic/patterns/cancellation).
 
-use super::{ANSWERS, Check, ERRORS, NOTIFICATIONS, Report, Rule, Seen, Severity};
+use super::{ANSWERS, Check, ERRORS, MessageContext, NOTIFICATIONS, Report, Rule, Severity};
 use crate::mcp::Transport;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::V2025_11_25;
@@ -22,26 +22,26 @@ static UNKNOWN: Rule = Rule {
 };
 
 /// Whether this is a notice of the server about a request of the client, as 2026-07-28 has it.
-fn is_notice(seen: &Seen<'_, '_>) -> bool {
-    !seen.is_from_client() && seen.revisions().within(Revisions::MODERN)
+fn is_notice(context: &MessageContext<'_, '_>) -> bool {
+    !context.is_from_client() && context.revisions().within(Revisions::MODERN)
 }
 
-fn unknown(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(id) = seen.body().get("requestId").filter(|_| !is_notice(seen)) else { return };
-    let (sender, history) = (seen.message.direction, seen.history);
+fn unknown(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(id) = context.body().get("requestId").filter(|_| !is_notice(context)) else { return };
+    let (sender, history) = (context.message.direction, context.history);
     if history.requests.with_id(sender, id).is_some() {
         return;
     }
     // On another connection the answer may be told first, and the request last.
-    if history.awaits_bytes {
+    if history.earlier_may_follow {
         return;
     }
-    if history.ids.contains(sender, id) {
+    if history.used_ids.contains(sender, id) {
         // "Both parties MUST handle the race condition": the answer may have been on its way.
-        return report.say_as(Severity::Info, format!("the request with id {id} was answered before"));
+        return report.add_as(Severity::Info, format!("the request with id {id} was answered before"));
     }
-    if history.is_whole() && seen.is_one_client() && !history.ids.has_forgotten(sender) {
-        report.say_as(Severity::Error, format!("its sender made no request with id {id}"));
+    if history.is_whole() && context.is_one_client() && !history.used_ids.has_forgotten(sender) {
+        report.add_as(Severity::Error, format!("its sender made no request with id {id}"));
     }
 }
 
@@ -61,16 +61,17 @@ static ANSWERED: Rule = Rule {
 /// An answer that comes later than this was not on its way when the cancellation came.
 const RACE: i64 = 1_000_000_000;
 
-fn answered(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some((asked, cancelled)) = seen.asked.and_then(|asked| asked.cancelled.map(|time| (asked, time))) else {
+fn answered(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some((request, cancelled)) = context.request.and_then(|request| request.cancelled.map(|time| (request, time)))
+    else {
         return;
     };
-    let delay = seen.message.time.since(cancelled).max(0);
+    let delay = context.message.time.since(cancelled).max(0);
     // On a pipe order is kept, and 2026-07-28 says MUST NOT; everything else may be a race or is a SHOULD.
-    let is_stdio = seen.history.transport == Transport::Stdio && seen.revisions().within(Revisions::MODERN);
+    let is_stdio = context.history.transport == Transport::Stdio && context.revisions().within(Revisions::MODERN);
     let severity = if is_stdio && delay > RACE { Severity::Warning } else { ANSWERED.severity };
     let text = format!("the answer came {} ms behind the cancellation", delay / 1_000_000);
-    report.say_as_with(severity, &[asked.number], text);
+    report.add_as_about(severity, &[request.number], text);
 }
 
 static UNASKED: Rule = Rule {
@@ -89,13 +90,13 @@ static UNASKED: Rule = Rule {
 /// LSP 3.17: "The client has canceled a request and a server has detected the cancel".
 const CANCELLED: &str = "-32800";
 
-fn unasked(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(asked) = seen.asked.filter(|_| seen.body().get("code") == Some(CANCELLED)) else { return };
+fn unasked(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(request) = context.request.filter(|_| context.body().get("code") == Some(CANCELLED)) else { return };
     // Tasks are cancelled by a request of their own.
-    let is_task = asked.is_task || matches!(asked.method, Method::TasksResult | Method::TasksGet);
-    if asked.cancelled.is_none() && !is_task && seen.history.is_whole() {
-        let text = format!("message {} was cancelled, and no notification asked for it", asked.number.0);
-        report.say_with(&[asked.number], text);
+    let is_task = request.is_task || matches!(request.method, Method::TasksResult | Method::TasksGet);
+    if request.cancelled.is_none() && !is_task && context.history.is_whole() {
+        let text = format!("message {} was cancelled, and no notification asked for it", request.number.0);
+        report.add_about(&[request.number], text);
     }
 }
 
@@ -112,17 +113,17 @@ static BY_SERVER: Rule = Rule {
     checks: &[Check::Message(NOTIFICATIONS, &[Method::Cancelled], by_server)],
 };
 
-fn by_server(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(id) = seen.body().get("requestId").filter(|_| !seen.is_from_client()) else { return };
-    let client = seen.message.direction.reversed();
-    let exchange = seen.message.exchange;
+fn by_server(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(id) = context.body().get("requestId").filter(|_| !context.is_from_client()) else { return };
+    let client = context.message.direction.reversed();
+    let exchange = context.message.exchange;
     // Clients of one server may use the same ids: over HTTP the request is that of the exchange.
-    let open = seen.history.requests.with_id(client, id).filter(|asked| asked.exchange == exchange);
-    if let Some(asked) = open
-        && asked.method != Method::SubscriptionsListen
+    let open = context.history.requests.with_id(client, id).filter(|request| request.exchange == exchange);
+    if let Some(request) = open
+        && request.method != Method::SubscriptionsListen
     {
-        let method = asked.method.definition().map_or("a request", |method| method.name);
-        report.say_with(&[asked.number], format!("{method} (message {}) was cancelled", asked.number.0));
+        let method = request.method.definition().map_or("a request", |method| method.name);
+        report.add_about(&[request.number], format!("{method} (message {}) was cancelled", request.number.0));
     }
 }
 
@@ -139,18 +140,18 @@ static TASK: Rule = Rule {
     checks: &[Check::Message(NOTIFICATIONS, &[Method::Cancelled], task)],
 };
 
-fn task(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(id) = seen.body().get("requestId").filter(|_| seen.is_one_client()) else { return };
-    let (sender, history) = (seen.message.direction, seen.history);
-    if let Some(asked) = history.requests.with_id(sender, id) {
-        if asked.is_task {
+fn task(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(id) = context.body().get("requestId").filter(|_| context.is_one_client()) else { return };
+    let (sender, history) = (context.message.direction, context.history);
+    if let Some(request) = history.requests.with_id(sender, id) {
+        if request.is_task {
             // Before the task is there, there is no taskId to cancel it by.
             let text = "the request asks for a task, which is not there yet";
-            report.say_as_with(Severity::Info, &[asked.number], text);
+            report.add_as_about(Severity::Info, &[request.number], text);
         }
-    } else if let Some(done) = history.finished.with_id(sender, id).filter(|done| done.became_task) {
+    } else if let Some(done) = history.answered_requests.with_id(sender, id).filter(|done| done.became_task) {
         let text = format!("message {} answered the request with a task", done.answer.0);
-        report.say_with(&[done.asked.number, done.answer], text);
+        report.add_about(&[done.request.number, done.answer], text);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Rules about capabilities: what a side uses without the other having said that it can do it.
 
-use super::{Check, NOTIFICATIONS, REQUESTS, Report, Rule, Seen, Severity};
+use super::{Check, MessageContext, NOTIFICATIONS, REQUESTS, Report, Rule, Severity};
 use crate::mcp::capability::Capability;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::{V2024_11_05, V2025_03_26, V2025_11_25};
@@ -24,41 +24,41 @@ static SERVER: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn severity(seen: &Seen<'_, '_>, rule: &Rule) -> Severity {
-    if seen.revisions().within(SHOULD) { Severity::Warning } else { rule.severity }
+fn severity(context: &MessageContext<'_, '_>, rule: &Rule) -> Severity {
+    if context.revisions().within(SHOULD) { Severity::Warning } else { rule.severity }
 }
 
 /// What each session is told of once: whoever ignores a capability does so each time.
-fn name(seen: &Seen<'_, '_>) -> &'static str {
-    seen.method.definition().map_or("", |method| method.name)
+fn name(context: &MessageContext<'_, '_>) -> &'static str {
+    context.method.definition().map_or("", |method| method.name)
 }
 
 /// Whether the method is in none of the revisions that may be in force: that has a rule of its own, and nobody could declare it.
-fn is_foreign(seen: &Seen<'_, '_>) -> bool {
-    seen.method.definition().is_some_and(|method| method.revisions.is_disjoint(seen.revisions()))
+fn is_foreign(context: &MessageContext<'_, '_>) -> bool {
+    context.method.definition().is_some_and(|method| method.revisions.is_disjoint(context.revisions()))
 }
 
-fn server(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if !seen.is_from_client() {
+fn server(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if !context.is_from_client() {
         return;
     }
-    let gate = match seen.method {
-        Method::TasksGet | Method::TasksResult if is_core_tasks(seen) => Some(Capability::ServerTasks),
+    let gate = match context.method {
+        Method::TasksGet | Method::TasksResult if is_core_tasks(context) => Some(Capability::ServerTasks),
         Method::TasksList => Some(Capability::ServerTasksList),
-        Method::TasksCancel if is_core_tasks(seen) => Some(Capability::ServerTasksCancel),
-        method => method.gate(seen.revisions()),
+        Method::TasksCancel if is_core_tasks(context) => Some(Capability::ServerTasksCancel),
+        method => method.gate(context.revisions()),
     };
-    let Some(gate) = gate.filter(|_| !is_foreign(seen)) else { return };
+    let Some(gate) = gate.filter(|_| !is_foreign(context)) else { return };
     // Where the capture does not hold the declaration, nothing can be said.
-    if seen.history.server_has(gate) == Some(false) {
-        let text = format!("{} was sent, and the server did not declare {}", seen.method_name(), gate.path());
-        report.say_once(severity(seen, &SERVER), name(seen), text);
+    if context.history.server_has(gate) == Some(false) {
+        let text = format!("{} was sent, and the server did not declare {}", context.method_name(), gate.path());
+        report.add_once(severity(context, &SERVER), name(context), text);
     }
 }
 
 /// Tasks are part of the core of 2025-11-25 alone; later they are an extension.
-fn is_core_tasks(seen: &Seen<'_, '_>) -> bool {
-    seen.revisions().within(Revisions::only(V2025_11_25))
+fn is_core_tasks(context: &MessageContext<'_, '_>) -> bool {
+    context.revisions().within(Revisions::only(V2025_11_25))
 }
 
 static CLIENT: Rule = Rule {
@@ -74,11 +74,11 @@ static CLIENT: Rule = Rule {
     checks: &[Check::Message(REQUESTS, &[], client)],
 };
 
-fn client(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if seen.is_from_client() || is_foreign(seen) {
+fn client(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if context.is_from_client() || is_foreign(context) {
         return;
     }
-    let gate = match seen.method {
+    let gate = match context.method {
         Method::SamplingCreateMessage => Capability::Sampling,
         Method::RootsList => Capability::Roots,
         Method::ElicitationCreate => Capability::Elicitation,
@@ -87,9 +87,9 @@ fn client(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
         Method::TasksCancel => Capability::ClientTasksCancel,
         _ => return,
     };
-    if seen.history.client_has(gate, None) == Some(false) {
-        let text = format!("{} was sent, and the client did not declare {}", seen.method_name(), gate.path());
-        report.say_once(severity(seen, &CLIENT), name(seen), text);
+    if context.history.client_has(gate, None) == Some(false) {
+        let text = format!("{} was sent, and the client did not declare {}", context.method_name(), gate.path());
+        report.add_once(severity(context, &CLIENT), name(context), text);
     }
 }
 
@@ -106,13 +106,13 @@ static NOTIFICATION: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn notification(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(gate) = seen.method.gate(seen.revisions()).filter(|_| !is_foreign(seen)) else { return };
-    if seen.history.has(gate) == Some(false) {
+fn notification(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(gate) = context.method.gate(context.revisions()).filter(|_| !is_foreign(context)) else { return };
+    if context.history.has(gate) == Some(false) {
         // server/utilities/logging: "Servers that emit log message notifications MUST declare the logging capability".
         let severity = if gate == Capability::Logging { Severity::Error } else { NOTIFICATION.severity };
-        let text = format!("{} was sent, and {} is not declared", seen.method_name(), gate.path());
-        report.say_once(severity, name(seen), text);
+        let text = format!("{} was sent, and {} is not declared", context.method_name(), gate.path());
+        report.add_once(severity, name(context), text);
     }
 }
 
@@ -129,12 +129,12 @@ static SAMPLING_TOOLS: Rule = Rule {
     checks: &[Check::Message(REQUESTS, &[Method::SamplingCreateMessage], sampling_tools)],
 };
 
-fn sampling_tools(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let used = ["tools", "toolChoice"].into_iter().find(|name| seen.body().get(name).is_some());
+fn sampling_tools(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let used = ["tools", "toolChoice"].into_iter().find(|name| context.body().get(name).is_some());
     if let Some(used) = used
-        && seen.history.client_has(Capability::SamplingTools, None) == Some(false)
+        && context.history.client_has(Capability::SamplingTools, None) == Some(false)
     {
-        report.say(format!("the request has {used}"));
+        report.add(format!("the request has {used}"));
     }
 }
 
@@ -151,12 +151,12 @@ static ELICITATION_MODE: Rule = Rule {
     checks: &[Check::Message(REQUESTS, &[Method::ElicitationCreate], elicitation_mode)],
 };
 
-fn elicitation_mode(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let is_url = seen.body().text("mode").is_some_and(|mode| mode == "url");
+fn elicitation_mode(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let is_url = context.body().text("mode").is_some_and(|mode| mode == "url");
     let (mode, gate) = if is_url { ("url", Capability::ElicitationUrl) } else { ("form", Capability::ElicitationForm) };
-    let declares_any = seen.history.client_has(Capability::Elicitation, None) == Some(true);
-    if declares_any && seen.history.client_has(gate, None) == Some(false) {
-        report.say(format!("mode {mode}, and the client did not declare {}", gate.path()));
+    let declares_any = context.history.client_has(Capability::Elicitation, None) == Some(true);
+    if declares_any && context.history.client_has(gate, None) == Some(false) {
+        report.add(format!("mode {mode}, and the client did not declare {}", gate.path()));
     }
 }
 
@@ -173,12 +173,12 @@ static WRONG_SIDE: Rule = Rule {
     checks: &[Check::Any(REQUESTS, &[Method::Initialize], wrong_side)],
 };
 
-fn wrong_side(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let declared = seen.body().object("capabilities");
+fn wrong_side(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let declared = context.body().object("capabilities");
     let servers = ["tools", "resources", "prompts", "logging", "completions"];
     let wrong: Vec<&str> = servers.into_iter().filter(|name| declared.get(name).is_some()).collect();
     if !wrong.is_empty() {
-        report.say(format!("the client declared {}", wrong.join(", ")));
+        report.add(format!("the client declared {}", wrong.join(", ")));
     }
 }
 

@@ -7,11 +7,11 @@ use std::sync::LazyLock;
 
 use rustc_hash::FxHashMap;
 
-use super::carried::Carried;
 use super::history::History;
-use super::message_facts::Facts;
+use super::mcp_exchange::McpExchange;
+use super::message_context::MessageContext;
+use super::message_facts::MessageFacts;
 use super::rule::{Check, Finding, Report, Rule, Severity};
-use super::seen::Seen;
 use super::server_versions::ServerVersions;
 use super::{all, jsonrpc, stdio, transport};
 use crate::capture::pipe::Content;
@@ -28,13 +28,13 @@ use crate::mcp::revision::Revisions;
 use crate::mcp::tracker::Oddity;
 use crate::mcp::{Message, SessionNumber, Transport};
 
-type AtMessage = fn(&Seen<'_, '_>, &mut Report<'_>);
-type AtExchange = fn(&Exchange, &Carried, &History, &mut Report<'_>);
-type AtEvent = fn(&sse::Event<'_>, ExchangeNumber, &Carried, &History, &mut Report<'_>);
+type AtMessage = fn(&MessageContext<'_, '_>, &mut Report<'_>);
+type AtExchange = fn(&Exchange, &McpExchange, &History, &mut Report<'_>);
+type AtEvent = fn(&sse::Event<'_>, ExchangeNumber, &McpExchange, &History, &mut Report<'_>);
 type AtEnd = fn(&History, &mut Report<'_>);
 
 /// Which rules look at what.
-struct Table {
+struct CheckRegistry {
     /// By kind and method, with the revisions that the rule is looked for in.
     messages: Vec<Vec<(&'static Rule, Revisions, AtMessage)>>,
     responses: Vec<(&'static Rule, AtExchange)>,
@@ -43,9 +43,9 @@ struct Table {
     ends: Vec<(&'static Rule, AtEnd)>,
 }
 
-static TABLE: LazyLock<Table> = LazyLock::new(|| {
+static CHECKS: LazyLock<CheckRegistry> = LazyLock::new(|| {
     let kinds = Kind::Invalid as usize + 1;
-    let mut table = Table {
+    let mut table = CheckRegistry {
         messages: vec![Vec::new(); kinds * Method::COUNT],
         responses: Vec::new(),
         exchanges: Vec::new(),
@@ -80,23 +80,23 @@ fn slot(kind: Kind, method: Method) -> usize {
 }
 
 /// Findings of a rule so far, and the worst severity of them.
-type Said = (u64, Severity);
+type FindingCount = (u64, Severity);
 
 /// Findings by rule, and by what is told once.
-type Counts = BTreeMap<(&'static str, &'static str), Said>;
+type FindingCounts = BTreeMap<(&'static str, &'static str), FindingCount>;
 
 /// A session as the checker keeps it.
 #[derive(Debug)]
-struct Kept {
+struct CheckedSession {
     history: History,
-    said: Counts,
+    counts: FindingCounts,
     /// Findings about single lines of a pipe, by direction, until the JSON value that the lines began is complete.
     held: [Vec<Finding>; 2],
 }
 
-impl Kept {
-    fn new(history: History) -> Box<Kept> {
-        Box::new(Kept { history, said: BTreeMap::new(), held: Default::default() })
+impl CheckedSession {
+    fn new(history: History) -> Box<CheckedSession> {
+        Box::new(CheckedSession { history, counts: BTreeMap::new(), held: Default::default() })
     }
 }
 
@@ -105,20 +105,20 @@ const HELD: usize = 1_024;
 
 /// Findings of one rule and session that are listed one by one. Further ones are counted and reported once, at the end of the session.
 /// A hundred show the pattern; a million would bury everything else, and fill the disk.
-const SAID: u64 = 100;
+const LISTED: u64 = 100;
 
 /// Holds every session to the rules. Its findings come in the order of what they are about.
 #[derive(Debug)]
 pub struct Checker {
     limits: Limits,
     /// Boxed: a table that grows would move them, and has room for twice as many.
-    sessions: FxHashMap<SessionNumber, Box<Kept>>,
+    sessions: FxHashMap<SessionNumber, Box<CheckedSession>>,
     /// Findings that belong to no session.
-    elsewhere: Counts,
+    elsewhere: FindingCounts,
     /// Exchanges that are open.
-    exchanges: FxHashMap<ExchangeNumber, Carried>,
+    exchanges: FxHashMap<ExchangeNumber, McpExchange>,
     /// Schemas of tools, compiled: many sessions use one server.
-    schemas: RefCell<contract::Checker>,
+    schemas: RefCell<contract::SchemaChecker>,
     /// What servers gave of the versions they were asked for: one server has many sessions.
     versions: RefCell<ServerVersions>,
     /// Open connections on which a client listens (GET), and its session.
@@ -147,53 +147,53 @@ impl Checker {
         &mut self,
         message: &mut Message,
         oddities: &[Oddity],
-        begun: impl FnOnce() -> bool,
+        saw_beginning: impl FnOnce() -> bool,
         awaits: bool,
     ) -> Vec<Finding> {
-        let kept = self.sessions.entry(message.session).or_insert_with(|| {
-            let history = History::new(message.session, message.transport, begun(), &self.limits);
-            Kept::new(history)
+        let session_state = self.sessions.entry(message.session).or_insert_with(|| {
+            let history = History::new(message.session, message.transport, saw_beginning(), &self.limits);
+            CheckedSession::new(history)
         });
-        kept.history.awaits_bytes = awaits;
-        let is_elsewhere =
-            oddities.contains(&Oddity::IdInFlight) && !is_in_flight_here(message, &kept.history, &self.exchanges);
-        let mut carried = message.exchange.and_then(|exchange| self.exchanges.get_mut(&exchange));
-        let mut facts = Facts::new(message);
-        kept.history.transport = message.transport;
-        facts.in_force = kept.history.in_force(&facts, carried.as_deref());
+        session_state.history.earlier_may_follow = awaits;
+        let is_elsewhere = oddities.contains(&Oddity::IdInFlight)
+            && !is_in_flight_here(message, &session_state.history, &self.exchanges);
+        let mut mcp = message.exchange.and_then(|exchange| self.exchanges.get_mut(&exchange));
+        let mut facts = MessageFacts::new(message);
+        session_state.history.transport = message.transport;
+        facts.in_force = session_state.history.in_force(&facts, mcp.as_deref());
         // What is wrong with the original of a copy was said there.
         let is_said = |oddity: &&Oddity| message.copies.is_none() && !(is_elsewhere && **oddity == Oddity::IdInFlight);
         for oddity in oddities.iter().filter(is_said) {
-            jsonrpc::judge(oddity, &facts, &kept.history, &mut self.found);
+            jsonrpc::judge(oddity, &facts, &session_state.history, &mut self.found);
         }
         if !message.is_repeated() {
-            let asked = message.answers.and_then(|number| kept.history.requests.get(number));
-            let seen = Seen {
+            let request = message.answers.and_then(|number| session_state.history.requests.get(number));
+            let context = MessageContext {
                 facts: &facts,
-                asked,
-                carried: carried.as_deref(),
-                history: &kept.history,
+                request,
+                mcp: mcp.as_deref(),
+                history: &session_state.history,
                 schemas: &self.schemas,
                 versions: &self.versions,
             };
-            for (rule, revisions, look) in &TABLE.messages[slot(message.kind, facts.method)] {
+            for (rule, revisions, look) in &CHECKS.messages[slot(message.kind, facts.method)] {
                 if facts.revisions().within(*revisions) {
-                    look(&seen, &mut Report::at_message(rule, message, &mut self.found));
+                    look(&context, &mut Report::at_message(rule, message, &mut self.found));
                 }
             }
         }
-        if let Some(carried) = carried.as_mut() {
-            kept.history.spoken.observe(message, carried);
-            carried.pass(&facts);
+        if let Some(mcp) = mcp.as_mut() {
+            session_state.history.server_messages.observe(message, mcp);
+            mcp.pass(&facts);
         }
         let breaks = self.found.iter().map(|finding| finding.rule.id).collect();
         if message.carrier == Carrier::Line {
-            line(&facts, breaks, kept, &mut self.found);
+            hold_line_findings(&facts, breaks, session_state, &mut self.found);
         } else {
-            kept.history.observe(&facts, breaks);
+            session_state.history.observe(&facts, breaks);
         }
         drop(facts);
-        let said = self.said();
+        let said = self.take_findings();
         for finding in said.iter().filter(|finding| finding.messages.contains(&message.number)) {
             if !message.findings.contains(&finding.rule.id) {
                 message.findings.push(finding.rule.id);
@@ -204,14 +204,14 @@ impl Checker {
 
     /// A head of an HTTP exchange is complete; `session` is the one that it belongs to, as far as is known.
     pub fn head(&mut self, exchange: &Exchange, direction: Direction, session: Option<SessionNumber>) -> Vec<Finding> {
-        let carried = self.exchanges.entry(exchange.number).or_insert_with(|| Carried::new(exchange));
+        let mcp = self.exchanges.entry(exchange.number).or_insert_with(|| McpExchange::new(exchange));
         // Only its events tell the session of a GET for sure.
-        carried.session = session.or(carried.session);
+        mcp.session = session.or(mcp.session);
         // A server may answer before it has read the request; the rules wait for both.
         if direction == Direction::ServerToClient && exchange.request.complete {
             self.response(exchange);
         }
-        self.said()
+        self.take_findings()
     }
 
     /// A server-sent event is complete, and the message that it carried was seen; `session` is the one that it belongs to, as
@@ -223,122 +223,122 @@ impl Checker {
         session: Option<SessionNumber>,
         opened: impl Fn(SessionNumber) -> Option<(Transport, bool)>,
     ) -> Vec<Finding> {
-        let Some(carried) = self.exchanges.get_mut(&exchange) else { return Vec::new() };
+        let Some(mcp) = self.exchanges.get_mut(&exchange) else { return Vec::new() };
         // Only its events tell the session of a GET for sure.
-        carried.session = session.or(carried.session);
-        if let Some(session) = carried.session {
-            let kept = match self.sessions.entry(session) {
-                Entry::Occupied(kept) => kept.into_mut(),
+        mcp.session = session.or(mcp.session);
+        if let Some(session) = mcp.session {
+            let session_state = match self.sessions.entry(session) {
+                Entry::Occupied(session_state) => session_state.into_mut(),
                 Entry::Vacant(place) => {
-                    let Some((transport, begun)) = opened(session) else { return Vec::new() };
-                    let history = History::new(session, transport, begun, &self.limits);
-                    place.insert(Kept::new(history))
+                    let Some((transport, saw_beginning)) = opened(session) else { return Vec::new() };
+                    let history = History::new(session, transport, saw_beginning, &self.limits);
+                    place.insert(CheckedSession::new(history))
                 }
             };
             // The endpoint makes a session that requests opened before one of HTTP+SSE.
             if let (Some("endpoint"), Some((transport, _))) = (event.kind, opened(session)) {
-                kept.history.transport = transport;
+                session_state.history.transport = transport;
             }
-            let history = &kept.history;
-            let in_force = history.in_force_at(carried);
-            for (rule, look) in &TABLE.events {
+            let history = &session_state.history;
+            let in_force = history.in_force_at(mcp);
+            for (rule, look) in &CHECKS.events {
                 if in_force.revisions.within(rule.revisions) {
                     let mut report = at_session(rule, history.session, &mut self.found);
-                    look(event, exchange, carried, history, &mut report);
+                    look(event, exchange, mcp, history, &mut report);
                 }
             }
             if let (Some("endpoint"), Some(said)) = (event.kind, event.data) {
-                kept.history.endpoint.announce(&carried.target, &String::from_utf8_lossy(said));
+                session_state.history.endpoint.announce(&mcp.target, &String::from_utf8_lossy(said));
             }
-            kept.history.streams.event(exchange, carried.last_event_id.as_deref(), event);
+            session_state.history.event_streams.record_event(exchange, mcp.last_event_id.as_deref(), event);
         }
-        carried.served.observe(event);
-        self.said()
+        mcp.event_counts.observe(event);
+        self.take_findings()
     }
 
     /// An exchange is over.
     pub fn exchange(&mut self, exchange: &Exchange) -> Vec<Finding> {
         self.response(exchange);
-        if let Some(carried) = self.exchanges.remove(&exchange.number)
-            && let Some(kept) = carried.session.and_then(|session| self.sessions.get_mut(&session))
+        if let Some(mcp) = self.exchanges.remove(&exchange.number)
+            && let Some(session_state) = mcp.session.and_then(|session| self.sessions.get_mut(&session))
         {
-            kept.history.exchange_over(exchange, carried.last_event_id.as_deref());
-            judge(&TABLE.exchanges, exchange, &carried, &kept.history, &mut self.found);
+            session_state.history.exchange_ended(exchange, mcp.last_event_id.as_deref());
+            judge(&CHECKS.exchanges, exchange, &mcp, &session_state.history, &mut self.found);
         }
-        self.said()
+        self.take_findings()
     }
 
     fn response(&mut self, exchange: &Exchange) {
-        let Some(carried) = self.exchanges.get_mut(&exchange.number) else { return };
-        let Some(kept) = carried.session.and_then(|session| self.sessions.get_mut(&session)) else { return };
-        if exchange.status.is_some() && !std::mem::replace(&mut carried.is_judged, true) {
-            judge(&TABLE.responses, exchange, carried, &kept.history, &mut self.found);
-            kept.history.responded(exchange);
-            if carried.is_get {
-                self.listening.insert(exchange.connection, kept.history.session);
+        let Some(mcp) = self.exchanges.get_mut(&exchange.number) else { return };
+        let Some(session_state) = mcp.session.and_then(|session| self.sessions.get_mut(&session)) else { return };
+        if exchange.status.is_some() && !std::mem::replace(&mut mcp.is_judged, true) {
+            judge(&CHECKS.responses, exchange, mcp, &session_state.history, &mut self.found);
+            session_state.history.responded(exchange);
+            if mcp.is_get {
+                self.listening.insert(exchange.connection, session_state.history.session);
             }
         }
     }
 
     /// Something happened to the pipes of a session, or to their process.
-    pub fn piped(&mut self, session: SessionNumber, content: &Content<'_>, time: Time) {
-        if let Some(kept) = self.sessions.get_mut(&session) {
-            kept.history.process.observe(content, time);
+    pub fn pipe_event(&mut self, session: SessionNumber, content: &Content<'_>, time: Time) {
+        if let Some(session_state) = self.sessions.get_mut(&session) {
+            session_state.history.process.observe(content, time);
         }
     }
 
     /// A connection is over.
-    pub fn closed(&mut self, connection: ConnectionId, facts: &tcp::Facts) {
+    pub fn connection_closed(&mut self, connection: ConnectionId, facts: &tcp::Facts) {
         let session = self.listening.remove(&connection);
-        if let Some(kept) = session.and_then(|session| self.sessions.get_mut(&session)) {
-            kept.history.endpoint.closed(connection, facts);
+        if let Some(session_state) = session.and_then(|session| self.sessions.get_mut(&session)) {
+            session_state.history.endpoint.closed(connection, facts);
         }
     }
 
     /// What a decoder stated, about a connection, a packet, the capture.
-    pub fn stated(&mut self, finding: Finding) -> Vec<Finding> {
-        if let Some(kept) = finding.session.and_then(|session| self.sessions.get_mut(&session)) {
-            kept.history.has_gaps |= transport::hides_messages(finding.rule);
+    pub fn decoder_finding(&mut self, finding: Finding) -> Vec<Finding> {
+        if let Some(session_state) = finding.session.and_then(|session| self.sessions.get_mut(&session)) {
+            session_state.history.has_gaps |= transport::hides_messages(finding.rule);
         }
         self.found.push(finding);
-        self.said()
+        self.take_findings()
     }
 
     /// A session, or the capture, is over; `unanswered` are its requests without an answer.
-    pub fn ended(&mut self, session: SessionNumber, unanswered: &[&Pending]) -> Vec<Finding> {
-        let Some(kept) = self.sessions.get_mut(&session) else { return Vec::new() };
-        kept.held.iter_mut().for_each(|held| self.found.append(held));
-        for (rule, look) in &TABLE.ends {
-            look(&kept.history, &mut at_session(rule, session, &mut self.found));
+    pub fn session_ended(&mut self, session: SessionNumber, unanswered: &[&Pending]) -> Vec<Finding> {
+        let Some(session_state) = self.sessions.get_mut(&session) else { return Vec::new() };
+        session_state.held.iter_mut().for_each(|held| self.found.append(held));
+        for (rule, look) in &CHECKS.ends {
+            look(&session_state.history, &mut at_session(rule, session, &mut self.found));
         }
         for pending in unanswered {
             let mut report = at_session(&jsonrpc::UNANSWERED, session, &mut self.found);
-            jsonrpc::unanswered(pending, &kept.history, &mut report);
+            jsonrpc::unanswered(pending, &session_state.history, &mut report);
         }
-        let mut said = self.said();
-        if let Some(kept) = self.sessions.remove(&session) {
-            said.extend(counted(Some(session), &kept.said));
+        let mut said = self.take_findings();
+        if let Some(session_state) = self.sessions.remove(&session) {
+            said.extend(repetition_findings(Some(session), &session_state.counts));
         }
         said
     }
 
     /// The capture is over: what was counted and belongs to no session.
     pub fn finish(&mut self) -> Vec<Finding> {
-        counted(None, &std::mem::take(&mut self.elsewhere)).collect()
+        repetition_findings(None, &std::mem::take(&mut self.elsewhere)).collect()
     }
 
     /// What was found, as far as it is said one by one.
-    fn said(&mut self) -> Vec<Finding> {
+    fn take_findings(&mut self) -> Vec<Finding> {
         if self.found.is_empty() {
             return Vec::new();
         }
         let mut said = std::mem::take(&mut self.found);
         said.retain(|finding| {
-            let kept = finding.session.and_then(|session| self.sessions.get_mut(&session));
-            let counts = kept.map_or(&mut self.elsewhere, |kept| &mut kept.said);
+            let session_state = finding.session.and_then(|session| self.sessions.get_mut(&session));
+            let counts = session_state.map_or(&mut self.elsewhere, |session_state| &mut session_state.counts);
             let said = counts.entry((finding.rule.id, finding.once)).or_insert((0, finding.severity));
             *said = (said.0 + 1, said.1.max(finding.severity));
-            said.0 <= listed(finding.once)
+            said.0 <= list_limit(finding.once)
         });
         said
     }
@@ -346,19 +346,24 @@ impl Checker {
 
 /// Takes in a line of a pipe. One that belongs to a value which is not over yet is judged when that is: lines that are one message together
 /// are told of once.
-fn line(facts: &Facts<'_>, breaks: Vec<&'static str>, kept: &mut Kept, found: &mut Vec<Finding>) {
+fn hold_line_findings(
+    facts: &MessageFacts<'_>,
+    breaks: Vec<&'static str>,
+    session_state: &mut CheckedSession,
+    found: &mut Vec<Finding>,
+) {
     let direction = facts.message.direction;
     let is_whole = found.iter().any(|finding| finding.rule == &stdio::framing::EMBEDDED_NEWLINE);
-    let mut held = std::mem::take(&mut kept.held[direction as usize]);
-    kept.history.observe(facts, breaks);
+    let mut held = std::mem::take(&mut session_state.held[direction as usize]);
+    session_state.history.observe(facts, breaks);
     if facts.message.kind == Kind::Invalid {
         held.extend(found.extract_if(.., |finding| stdio::is_of_line(finding.rule)));
     }
     if is_whole {
         return;
     }
-    if kept.history.fragments.get(direction).is_open() && held.len() <= HELD {
-        kept.held[direction as usize] = held;
+    if session_state.history.multiline.get(direction).is_open() && held.len() <= HELD {
+        session_state.held[direction as usize] = held;
     } else {
         found.splice(0..0, held);
     }
@@ -366,12 +371,12 @@ fn line(facts: &Facts<'_>, breaks: Vec<&'static str>, kept: &mut Kept, found: &m
 
 /// Whether a request with the id of this one is open where only its own sender sends: on the same pipe or connection. Over HTTP a
 /// server that keeps no session sees the same ids from all its clients.
-fn is_in_flight_here(message: &Message, history: &History, exchanges: &FxHashMap<ExchangeNumber, Carried>) -> bool {
-    let connection = |exchange| exchanges.get(&exchange).map(|carried: &Carried| carried.connection);
+fn is_in_flight_here(message: &Message, history: &History, exchanges: &FxHashMap<ExchangeNumber, McpExchange>) -> bool {
+    let connection = |exchange| exchanges.get(&exchange).map(|mcp: &McpExchange| mcp.connection);
     let Some(here) = message.exchange.map(connection) else { return true };
     let id = message.id.as_deref().unwrap_or_default();
     let mut same = history.requests.each_with_id(message.direction, id);
-    same.any(|asked| asked.refused.is_none() && asked.exchange.map(connection) == Some(here))
+    same.any(|request| request.refused.is_none() && request.exchange.map(connection) == Some(here))
 }
 
 fn at_session<'r>(rule: &'static Rule, session: SessionNumber, found: &'r mut Vec<Finding>) -> Report<'r> {
@@ -381,7 +386,7 @@ fn at_session<'r>(rule: &'static Rule, session: SessionNumber, found: &'r mut Ve
 fn judge(
     rules: &[(&'static Rule, AtExchange)],
     exchange: &Exchange,
-    carried: &Carried,
+    mcp: &McpExchange,
     history: &History,
     found: &mut Vec<Finding>,
 ) {
@@ -389,8 +394,8 @@ fn judge(
     if exchange.method.is_none() {
         return;
     }
-    let in_force = history.in_force_at(carried);
-    let messages = carried.numbers();
+    let in_force = history.in_force_at(mcp);
+    let messages = mcp.numbers();
     let packets = match exchange.request.head_packets.as_slice() {
         [] => &exchange.response.head_packets,
         packets => packets,
@@ -399,20 +404,20 @@ fn judge(
         if in_force.revisions.within(rule.revisions) {
             let session = Some(history.session);
             let mut report = Report { rule, session, messages: &messages, packets, span: None, found };
-            look(exchange, carried, history, &mut report);
+            look(exchange, mcp, history, &mut report);
         }
     }
 }
 
 /// How many are listed.
-fn listed(once: &str) -> u64 {
-    if once.is_empty() { SAID } else { 1 }
+fn list_limit(once: &str) -> u64 {
+    if once.is_empty() { LISTED } else { 1 }
 }
 
 /// One finding for each rule that was found more often than it was said.
-fn counted(session: Option<SessionNumber>, counts: &Counts) -> impl Iterator<Item = Finding> {
+fn repetition_findings(session: Option<SessionNumber>, counts: &FindingCounts) -> impl Iterator<Item = Finding> {
     counts.iter().filter_map(move |((id, once), (count, severity))| {
-        let repeated = count.checked_sub(listed(once)).filter(|more| *more > 0)?;
+        let repeated = count.checked_sub(list_limit(once)).filter(|more| *more > 0)?;
         let what = if once.is_empty() { "found" } else { once };
         let text = match repeated {
             1 => format!("{what} once more, which is not listed"),

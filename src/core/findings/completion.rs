@@ -1,6 +1,6 @@
 //! Rules about completion (server/utilities/completion).
 
-use super::{Check, RESULTS, Report, Rule, Seen, Severity};
+use super::{Check, MessageContext, RESULTS, Report, Rule, Severity};
 use crate::decode::json::array;
 use crate::mcp::method::Method;
 
@@ -22,10 +22,10 @@ static TOO_MANY: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn too_many(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let completion = seen.body().object("completion");
+fn too_many(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let completion = context.body().object("completion");
     if array(completion.get("values").unwrap_or_default(), MOST + 1).len() > MOST {
-        report.say("the completion has more than 100 values");
+        report.add("the completion has more than 100 values");
     }
 }
 

@@ -1,7 +1,7 @@
 //! Rules about images, audio and blobs.
 
 use super::mismatch::{Topic, report_mismatches};
-use super::{Check, MESSAGES, Report, Rule, Seen, Severity};
+use super::{Check, MESSAGES, MessageContext, Report, Rule, Severity};
 
 pub(super) const RULES: &[&Rule] = &[&BINARY];
 
@@ -18,8 +18,8 @@ static BINARY: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn binary(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    report_mismatches(seen, Topic::Binary, report);
+fn binary(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    report_mismatches(context, Topic::Binary, report);
 }
 
 #[cfg(test)]

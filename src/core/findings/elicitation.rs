@@ -1,9 +1,9 @@
 //! Rules about elicitation: what a server may ask a person for, and what comes back.
 
-use super::history::{Form, Retry};
+use super::history::{Elicitation, Retry};
 use super::mismatch::{Topic, report_mismatches};
 use super::schema::revision;
-use super::{Check, NOTIFICATIONS, REQUESTS, RESULTS, Report, Rule, Seen, Severity};
+use super::{Check, MessageContext, NOTIFICATIONS, REQUESTS, RESULTS, Report, Rule, Severity};
 use crate::decode::json::{self, Object};
 use crate::mcp::contract::Verdict;
 use crate::mcp::method::Method;
@@ -16,11 +16,11 @@ pub(super) const RULES: &[&Rule] = &[&SCHEMA, &CONTENT, &URL, &SENSITIVE];
 const ASKING: [Method; 3] = [Method::ToolsCall, Method::PromptsGet, Method::ResourcesRead];
 
 /// The params of each elicitation that a message holds: its own, or those inside an `input_required` result.
-fn elicitations<'a>(seen: &Seen<'_, 'a>) -> Vec<Object<'a>> {
-    if seen.method == Method::ElicitationCreate {
-        return vec![seen.body().clone()];
+fn elicitations<'a>(context: &MessageContext<'_, 'a>) -> Vec<Object<'a>> {
+    if context.method == Method::ElicitationCreate {
+        return vec![context.body().clone()];
     }
-    seen.input_requests("elicitation/create")
+    context.input_requests("elicitation/create")
 }
 
 static SCHEMA: Rule = Rule {
@@ -36,8 +36,8 @@ static SCHEMA: Rule = Rule {
     checks: &[Check::Message(REQUESTS, &[Method::ElicitationCreate], schema), Check::Message(RESULTS, &ASKING, schema)],
 };
 
-fn schema(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    report_mismatches(seen, Topic::Form, report);
+fn schema(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    report_mismatches(context, Topic::Form, report);
 }
 
 static CONTENT: Rule = Rule {
@@ -56,31 +56,31 @@ static CONTENT: Rule = Rule {
     ],
 };
 
-fn answered(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(asked) = seen.asked.filter(|asked| !asked.is_task) else { return };
-    let Some(form) = seen.history.elicitations.asked(asked.number) else { return };
-    if let Some(fault) = fault(seen, seen.body(), form) {
-        report.say_with(&[asked.number], fault);
+fn answered(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(request) = context.request.filter(|request| !request.is_task) else { return };
+    let Some(form) = context.history.elicitations.by_request(request.number) else { return };
+    if let Some(fault) = fault(context, context.body(), form) {
+        report.add_about(&[request.number], fault);
     }
 }
 
 /// From 2026-07-28 on the answers come with the retry.
-fn brought_back(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(responses) = seen.body().get("inputResponses").map(Object::read) else { return };
-    let round = Retry::of(seen).and_then(|retry| seen.history.rounds.of(seen.method, &retry));
+fn brought_back(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(responses) = context.body().get("inputResponses").map(Object::read) else { return };
+    let round = Retry::of(context).and_then(|retry| context.history.rounds.of(context.method, &retry));
     let Some(round) = round else { return };
-    for wanted in &round.wanted {
+    for wanted in &round.inputs {
         let answer = responses.object(&wanted.key);
         if answer.get("action").is_some()
             && let Some(form) = &wanted.form
-            && let Some(fault) = fault(seen, &answer, form)
+            && let Some(fault) = fault(context, &answer, form)
         {
-            report.say_with(&[round.number], format!("{}: {fault}", wanted.key));
+            report.add_about(&[round.number], format!("{}: {fault}", wanted.key));
         }
     }
 }
 
-fn fault(seen: &Seen<'_, '_>, answer: &Object<'_>, form: &Form) -> Option<String> {
+fn fault(context: &MessageContext<'_, '_>, answer: &Object<'_>, form: &Elicitation) -> Option<String> {
     let action = answer.text("action")?;
     // An empty object says nothing.
     let content = answer.get("content").filter(|content| Object::read(content).iter().next().is_some());
@@ -88,7 +88,7 @@ fn fault(seen: &Seen<'_, '_>, answer: &Object<'_>, form: &Form) -> Option<String
         let place = if form.is_url { "an elicitation by URL" } else { &action };
         return content.map(|_| format!("content came with {place}"));
     }
-    match seen.schemas.borrow_mut().check(revision(seen)?, form.schema.as_deref()?, content.unwrap_or("{}")) {
+    match context.schemas.borrow_mut().check(revision(context)?, form.schema.as_deref()?, content.unwrap_or("{}")) {
         Verdict::Broken(violations) => violations.first().map(|violation| format!("content {violation}")),
         _ => None,
     }
@@ -111,15 +111,15 @@ static URL: Rule = Rule {
     ],
 };
 
-fn url(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    report_mismatches(seen, Topic::Url, report);
-    for params in elicitations(seen) {
+fn url(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    report_mismatches(context, Topic::Url, report);
+    for params in elicitations(context) {
         let Some(url) = params.text("url").filter(|_| params.text("mode").is_some_and(|mode| mode == "url")) else {
             continue;
         };
         // "SHOULD use HTTPS URLs in non-development environments": the own machine is development.
         if url.strip_prefix("http://").is_some_and(|rest| !is_local(rest)) {
-            report.say_as(Severity::Warning, "the URL is not https");
+            report.add_as(Severity::Warning, "the URL is not https");
         }
     }
 }
@@ -130,10 +130,10 @@ fn is_local(rest: &str) -> bool {
     ["localhost", "127.0.0.1", "[::1]"].iter().any(|host| rest.strip_prefix(host).is_some_and(ends))
 }
 
-fn complete(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(id) = seen.body().text("elicitationId") else { return };
-    if seen.history.is_whole() && seen.is_one_client() && seen.history.elicitations.is_unknown(&id) {
-        report.say(format!("no elicitation {id:?} was issued"));
+fn complete(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(id) = context.body().text("elicitationId") else { return };
+    if context.history.is_whole() && context.is_one_client() && context.history.elicitations.is_unknown(&id) {
+        report.add(format!("no elicitation {id:?} was issued"));
     }
 }
 
@@ -171,8 +171,8 @@ const SECRETS: [&str; 14] = [
     "ssn",
 ];
 
-fn sensitive(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    for params in elicitations(seen) {
+fn sensitive(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    for params in elicitations(context) {
         for (name, property) in params.object("requestedSchema").object("properties").iter() {
             let Some(name) = json::string(name) else { continue };
             let property = Object::read(property);
@@ -183,7 +183,7 @@ fn sensitive(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
             let is_named = SECRETS.iter().any(|word| plain == *word || (word.len() > 3 && plain.ends_with(word)));
             let is_password = property.text("format").is_some_and(|format| format == "password");
             if is_typed && is_free && (is_named || is_password) {
-                report.say(format!("the form asks for {name:?}"));
+                report.add(format!("the form asks for {name:?}"));
             }
         }
     }
@@ -195,7 +195,7 @@ mod tests {
 
     const CLIENT: &str = r#"{"elicitation":{"form":{},"url":{}}}"#;
 
-    fn asked(params: &str, answer: &str) -> Vec<String> {
+    fn request(params: &str, answer: &str) -> Vec<String> {
         let request = format!(r#"< {{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{params}}}"#);
         let answer = format!(r#"> {{"jsonrpc":"2.0","id":1,"result":{answer}}}"#);
         session_of("2025-11-25", CLIENT, "{}", &[&request, &answer])
@@ -212,23 +212,23 @@ mod tests {
 
     #[test]
     fn forms_are_flat_and_ask_for_no_secrets() {
-        fires("elicitation-schema", &asked(&form(r#""n":{"type":"object"}"#), GOOD));
-        silent("schema-request-invalid", &asked(&form(r#""n":{"type":"object"}"#), GOOD));
-        silent("elicitation-schema", &asked(&form(NAME), GOOD));
-        fires("elicitation-sensitive", &asked(&form(r#""db_password":{"type":"string"}"#), GOOD));
-        silent("elicitation-sensitive", &asked(&form(r#""save_password":{"type":"boolean"}"#), GOOD));
-        silent("elicitation-sensitive", &asked(&form(NAME), GOOD));
+        fires("elicitation-schema", &request(&form(r#""n":{"type":"object"}"#), GOOD));
+        silent("schema-request-invalid", &request(&form(r#""n":{"type":"object"}"#), GOOD));
+        silent("elicitation-schema", &request(&form(NAME), GOOD));
+        fires("elicitation-sensitive", &request(&form(r#""db_password":{"type":"string"}"#), GOOD));
+        silent("elicitation-sensitive", &request(&form(r#""save_password":{"type":"boolean"}"#), GOOD));
+        silent("elicitation-sensitive", &request(&form(NAME), GOOD));
     }
 
     #[cfg(feature = "schema")]
     #[test]
     fn answers_are_what_was_asked_for() {
         let rule = "elicitation-content";
-        silent(rule, &asked(&form(NAME), GOOD));
-        fires(rule, &asked(&form(NAME), r#"{"action":"accept"}"#));
-        fires(rule, &asked(&form(NAME), r#"{"action":"accept","content":{"n":7}}"#));
-        fires(rule, &asked(&form(NAME), r#"{"action":"decline","content":{"n":"x"}}"#));
-        silent(rule, &asked(&form(NAME), r#"{"action":"cancel"}"#));
+        silent(rule, &request(&form(NAME), GOOD));
+        fires(rule, &request(&form(NAME), r#"{"action":"accept"}"#));
+        fires(rule, &request(&form(NAME), r#"{"action":"accept","content":{"n":7}}"#));
+        fires(rule, &request(&form(NAME), r#"{"action":"decline","content":{"n":"x"}}"#));
+        silent(rule, &request(&form(NAME), r#"{"action":"cancel"}"#));
     }
 
     #[cfg(feature = "schema")]
@@ -255,15 +255,15 @@ mod tests {
     fn urls_are_urls() {
         let rule = "elicitation-url";
         let by = |url: &str| format!(r#"{{"mode":"url","message":"m","url":"{url}","elicitationId":"e"}}"#);
-        silent(rule, &asked(&by("https://a.example/x"), r#"{"action":"accept"}"#));
-        silent(rule, &asked(&by("http://localhost:9/x"), r#"{"action":"accept"}"#));
-        fires(rule, &asked(&by("/authorize"), r#"{"action":"accept"}"#));
-        fires(rule, &asked(&by("http://a.example/x"), r#"{"action":"accept"}"#));
+        silent(rule, &request(&by("https://a.example/x"), r#"{"action":"accept"}"#));
+        silent(rule, &request(&by("http://localhost:9/x"), r#"{"action":"accept"}"#));
+        fires(rule, &request(&by("/authorize"), r#"{"action":"accept"}"#));
+        fires(rule, &request(&by("http://a.example/x"), r#"{"action":"accept"}"#));
         let complete = |id: &str| {
             let done = format!(
                 r#"< {{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{{"elicitationId":"{id}"}}}}"#
             );
-            let mut steps = asked(&by("https://a.example/x"), r#"{"action":"accept"}"#);
+            let mut steps = request(&by("https://a.example/x"), r#"{"action":"accept"}"#);
             steps.push(done);
             steps
         };

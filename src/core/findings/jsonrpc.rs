@@ -6,7 +6,7 @@ pub(super) mod error_data;
 pub(super) mod errors;
 pub(super) mod ids;
 
-use super::message_facts::Facts;
+use super::message_facts::MessageFacts;
 use super::{Finding, History, Report, stdio};
 use crate::decode::jsonrpc::Fault;
 use crate::mcp::revision::Revision::V2024_11_05;
@@ -16,9 +16,9 @@ use crate::mcp::tracker::Oddity;
 pub use ids::{UNANSWERED, unanswered};
 
 /// Says what the tracker noticed while it read the envelope and paired the message.
-pub(super) fn judge(oddity: &Oddity, facts: &Facts<'_>, history: &History, found: &mut Vec<Finding>) {
+pub(super) fn judge(oddity: &Oddity, facts: &MessageFacts<'_>, history: &History, found: &mut Vec<Finding>) {
     let message = facts.message;
-    let mut say = |rule, text: String| Report::at_message(rule, message, found).say(text);
+    let mut add = |rule, text: String| Report::at_message(rule, message, found).add(text);
     let on_pipe = stdio::rule_of(message);
     let id = facts.id();
     match oddity {
@@ -28,9 +28,9 @@ pub(super) fn judge(oddity: &Oddity, facts: &Facts<'_>, history: &History, found
             let mut report = Report::at_message(rule, message, found);
             // 2024-11-05 does not speak of encodings.
             if facts.revisions().within(Revisions::only(V2024_11_05)) && on_pipe.is_none() {
-                return report.say_as(super::Severity::Warning, text);
+                return report.add_as(super::Severity::Warning, text);
             }
-            report.say(text);
+            report.add(text);
         }
         // That says more.
         Oddity::NoMessage(Fault::NotJson(..)) if on_pipe.is_some() && stdio::framing::messages_on(message) > 1 => {}
@@ -38,47 +38,48 @@ pub(super) fn judge(oddity: &Oddity, facts: &Facts<'_>, history: &History, found
         Oddity::NoMessage(Fault::NotJson(..)) if on_pipe.is_some() && message.raw.starts_with(b"Content-Length:") => {
             let text = "the header of LSP: in MCP a line is a message, and nothing stands before it";
             let rule = on_pipe.unwrap_or(&envelope::INVALID_JSON);
-            Report::at_message(rule, message, found).say_once(rule.severity, "a Content-Length header", text);
+            Report::at_message(rule, message, found).add_once(rule.severity, "a Content-Length header", text);
         }
         Oddity::NoMessage(Fault::NotJson(at, why)) => {
-            say(on_pipe.unwrap_or(&envelope::INVALID_JSON), format!("no JSON at byte {at}: {why}"));
+            add(on_pipe.unwrap_or(&envelope::INVALID_JSON), format!("no JSON at byte {at}: {why}"));
         }
         Oddity::NoMessage(Fault::TooDeep) => {
-            say(on_pipe.unwrap_or(&envelope::NOT_A_MESSAGE), "JSON nested deeper than the limit".to_owned());
+            add(on_pipe.unwrap_or(&envelope::NOT_A_MESSAGE), "JSON nested deeper than the limit".to_owned());
         }
         Oddity::NoMessage(Fault::NotAMessage) if batch::is_empty(message) => {
-            say(&batch::EMPTY, "an empty array".to_owned());
+            add(&batch::EMPTY, "an empty array".to_owned());
         }
         Oddity::NoMessage(Fault::NotAMessage) => {
             let text = "JSON, but no request, notification or response".to_owned();
-            say(on_pipe.unwrap_or(&envelope::NOT_A_MESSAGE), text);
+            add(on_pipe.unwrap_or(&envelope::NOT_A_MESSAGE), text);
         }
         Oddity::NotWhole => {
-            say(on_pipe.unwrap_or(&envelope::NOT_A_MESSAGE), "bytes of the line are missing".to_owned());
+            add(on_pipe.unwrap_or(&envelope::NOT_A_MESSAGE), "bytes of the line are missing".to_owned());
         }
-        Oddity::VersionField => say(&envelope::VERSION, "no \"jsonrpc\":\"2.0\"".to_owned()),
+        Oddity::VersionField => add(&envelope::VERSION, "no \"jsonrpc\":\"2.0\"".to_owned()),
         Oddity::DuplicateMember => {
-            say(&envelope::DUPLICATE_KEY, "a member name occurs twice; the last one counts".to_owned());
+            add(&envelope::DUPLICATE_KEY, "a member name occurs twice; the last one counts".to_owned());
         }
-        Oddity::ResultAndError => say(&envelope::RESULT_AND_ERROR, format!("the answer to id {id} has both")),
-        Oddity::NullId => say(&ids::NULL, "such a request cannot be answered".to_owned()),
+        Oddity::ResultAndError => add(&envelope::RESULT_AND_ERROR, format!("the answer to id {id} has both")),
+        Oddity::NullId => add(&ids::NULL, "such a request cannot be answered".to_owned()),
         // Up to 2025-11-25 it is reused as well, which says more.
         Oddity::IdInFlight if facts.revisions().within(Revisions::LEGACY) => {}
-        Oddity::IdInFlight => say(&ids::IN_FLIGHT, format!("id {id} is still open")),
-        Oddity::UnknownId => match history.requests.meant(message) {
-            Some(asked) if ids::is_coerced(&asked.id, id) => {
-                let text = format!("the request (message {}) has the id {}, the answer {id}", asked.number.0, asked.id);
-                Report::at_message(&ids::TYPE_CHANGED, message, found).say_with(&[asked.number], text);
+        Oddity::IdInFlight => add(&ids::IN_FLIGHT, format!("id {id} is still open")),
+        Oddity::UnknownId => match history.requests.intended_request(message) {
+            Some(request) if ids::is_coerced(&request.id, id) => {
+                let text =
+                    format!("the request (message {}) has the id {}, the answer {id}", request.number.0, request.id);
+                Report::at_message(&ids::TYPE_CHANGED, message, found).add_about(&[request.number], text);
             }
-            _ if history.may_miss() => {
+            _ if history.may_lack_messages() => {
                 let text = format!("no request with id {id} was captured; bytes of the session are missing");
-                Report::at_message(&ids::UNKNOWN, message, found).say_as(super::Severity::Warning, text);
+                Report::at_message(&ids::UNKNOWN, message, found).add_as(super::Severity::Warning, text);
             }
-            _ => say(&ids::UNKNOWN, format!("no request of the other side has id {id}")),
+            _ => add(&ids::UNKNOWN, format!("no request of the other side has id {id}")),
         },
-        Oddity::AnsweredAgain => say(&ids::DUPLICATE, format!("the request with id {id} was answered before")),
+        Oddity::AnsweredAgain => add(&ids::DUPLICATE, format!("the request with id {id} was answered before")),
         Oddity::Ambiguous => {
-            say(&ids::AMBIGUOUS, format!("several open requests have id {id}; none is paired on a guess"));
+            add(&ids::AMBIGUOUS, format!("several open requests have id {id}; none is paired on a guess"));
         }
     }
 }

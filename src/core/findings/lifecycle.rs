@@ -2,7 +2,7 @@
 
 pub(super) mod versions;
 
-use super::{ANSWERS, ASKS, Check, NOTIFICATIONS, REQUESTS, RESULTS, Report, Rule, Seen, Severity};
+use super::{ANSWERS, ASKS, Check, MessageContext, NOTIFICATIONS, REQUESTS, RESULTS, Report, Rule, Severity};
 use crate::capture::Time;
 use crate::decode::Direction;
 use crate::mcp::message::MessageNumber;
@@ -36,18 +36,18 @@ static FIRST: Rule = Rule {
 };
 
 /// Whether what follows may have a handshake behind it that the capture does not hold, or holds later: the header tells what was agreed on.
-fn was_negotiated_before(seen: &Seen<'_, '_>) -> bool {
-    !seen.history.is_whole() || seen.carried.is_some_and(|carried| carried.version.is_some())
+fn was_negotiated_before(context: &MessageContext<'_, '_>) -> bool {
+    !context.history.is_whole() || context.mcp.is_some_and(|mcp| mcp.version.is_some())
 }
 
-fn first(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let is_first = seen.is_from_client() && seen.history.messages[Direction::ClientToServer as usize] == 0;
+fn first(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let is_first = context.is_from_client() && context.history.messages[Direction::ClientToServer as usize] == 0;
     // A request that speaks for itself, and those that only the stateless revisions have, need no handshake.
-    let is_modern = seen.meta().get(meta::VERSION).is_some()
-        || seen.method.definition().is_some_and(|method| method.revisions.within(Revisions::MODERN));
-    let may_be_first = matches!(seen.method, Method::Initialize | Method::Ping);
-    if is_first && !is_modern && !may_be_first && !was_negotiated_before(seen) {
-        report.say(format!("{} is the first message of the client", seen.method_name()));
+    let is_modern = context.meta().get(meta::VERSION).is_some()
+        || context.method.definition().is_some_and(|method| method.revisions.within(Revisions::MODERN));
+    let may_be_first = matches!(context.method, Method::Initialize | Method::Ping);
+    if is_first && !is_modern && !may_be_first && !was_negotiated_before(context) {
+        report.add(format!("{} is the first message of the client", context.method_name()));
     }
 }
 
@@ -66,15 +66,15 @@ static BEFORE_READY: Rule = Rule {
 
 /// Looked for when the answer comes: only then it is known that the capture would have held it before. On another connection it may be told before and
 /// have been captured later.
-fn before_ready(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    say_early(seen.history.handshake.early.0, seen, report);
+fn before_ready(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    say_early(context.history.handshake.early_request, context, report);
 }
 
 /// Where clocks differ, or packets changed places, times do not say what was sent first.
-fn say_early(early: Option<(MessageNumber, Time)>, seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let is_early = |time: Time| time <= seen.message.time && !seen.history.awaits_bytes;
+fn say_early(early: Option<(MessageNumber, Time)>, context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let is_early = |time: Time| time <= context.message.time && !context.history.earlier_may_follow;
     if let Some((early, _)) = early.filter(|(_, time)| is_early(*time)) {
-        report.say_with(&[early], format!("message {} was sent before this answer", early.0));
+        report.add_about(&[early], format!("message {} was sent before this answer", early.0));
     }
 }
 
@@ -91,12 +91,12 @@ static SERVER_BEFORE_INITIALIZED: Rule = Rule {
     checks: &[Check::Message(REQUESTS, &[], server_before_initialized)],
 };
 
-fn server_before_initialized(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let handshake = &seen.history.handshake;
+fn server_before_initialized(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let handshake = &context.history.handshake;
     // A client that went on without the notification, which is said, will not send it any more.
-    let is_open = handshake.initialize.is_some() && handshake.initialized.is_none() && !handshake.went_on;
-    if !seen.is_from_client() && is_open && !seen.history.may_miss() && seen.method != Method::Ping {
-        report.say(format!("{} came before notifications/initialized", seen.method_name()));
+    let is_open = handshake.initialize.is_some() && handshake.initialized.is_none() && !handshake.client_continued;
+    if !context.is_from_client() && is_open && !context.history.may_lack_messages() && context.method != Method::Ping {
+        report.add(format!("{} came before notifications/initialized", context.method_name()));
     }
 }
 
@@ -114,16 +114,18 @@ static INITIALIZED_MISSING: Rule = Rule {
 };
 
 /// At the first request behind the handshake only: what comes later is the same omission.
-fn initialized_missing(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let handshake = &seen.history.handshake;
+fn initialized_missing(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let handshake = &context.history.handshake;
     let (Some(initialize), Some(answered)) = (&handshake.initialize, handshake.answered) else { return };
-    let is_due =
-        seen.is_from_client() && handshake.initialized.is_none() && !handshake.went_on && !seen.history.may_miss();
+    let is_due = context.is_from_client()
+        && handshake.initialized.is_none()
+        && !handshake.client_continued
+        && !context.history.may_lack_messages();
     // With an id it is a request, which has a rule of its own.
-    if is_due && !matches!(seen.method, Method::Ping | Method::Initialize | Method::Initialized) {
-        report.say_with(
+    if is_due && !matches!(context.method, Method::Ping | Method::Initialize | Method::Initialized) {
+        report.add_about(
             &[initialize.number, answered],
-            format!("{} came without notifications/initialized before it", seen.method_name()),
+            format!("{} came without notifications/initialized before it", context.method_name()),
         );
     }
 }
@@ -144,14 +146,14 @@ static INITIALIZED_EARLY: Rule = Rule {
     ],
 };
 
-fn initialized_early(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    say_early(seen.history.handshake.early.1, seen, report);
+fn initialized_early(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    say_early(context.history.handshake.early_initialized, context, report);
 }
 
-fn initialized_anyway(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let handshake = &seen.history.handshake;
+fn initialized_anyway(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let handshake = &context.history.handshake;
     if let (Some(initialize), None, Some(refused)) = (&handshake.initialize, handshake.answered, handshake.refused) {
-        report.say_with(&[initialize.number, refused], "initialize was answered with an error");
+        report.add_about(&[initialize.number, refused], "initialize was answered with an error");
     }
 }
 
@@ -168,10 +170,10 @@ static REPEATED: Rule = Rule {
     checks: &[Check::Message(REQUESTS, &[Method::Initialize], repeated)],
 };
 
-fn repeated(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let handshake = &seen.history.handshake;
+fn repeated(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let handshake = &context.history.handshake;
     if let (Some(initialize), true) = (&handshake.initialize, handshake.answered.is_some()) {
-        report.say_with(&[initialize.number], format!("message {} initialized it before", initialize.number.0));
+        report.add_about(&[initialize.number], format!("message {} initialized it before", initialize.number.0));
     }
 }
 
@@ -188,10 +190,10 @@ static CANCELLED: Rule = Rule {
     checks: &[Check::Message(NOTIFICATIONS, &[Method::Cancelled], cancelled)],
 };
 
-fn cancelled(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(initialize) = &seen.history.handshake.initialize else { return };
-    if seen.is_from_client() && seen.body().get("requestId") == Some(initialize.id.as_str()) {
-        report.say_with(&[initialize.number], format!("the request {} is initialize", initialize.id));
+fn cancelled(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(initialize) = &context.history.handshake.initialize else { return };
+    if context.is_from_client() && context.body().get("requestId") == Some(initialize.id.as_str()) {
+        report.add_about(&[initialize.number], format!("the request {} is initialize", initialize.id));
     }
 }
 
@@ -213,24 +215,24 @@ const PRERELEASE: &str = "2024-10-07";
 
 fn judge_version(version: &str, report: &mut Report<'_>) {
     if version == PRERELEASE {
-        report.say_as(Severity::Info, "2024-10-07 is a pre-release");
+        report.add_as(Severity::Info, "2024-10-07 is a pre-release");
     } else if Revision::named(version).is_none() {
-        report.say(format!("{version:?} is no published version"));
+        report.add(format!("{version:?} is no published version"));
     }
 }
 
-fn version_asked(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let version = match seen.method {
-        Method::Initialize => seen.body().text("protocolVersion"),
-        _ => seen.meta().text(meta::VERSION),
+fn version_asked(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let version = match context.method {
+        Method::Initialize => context.body().text("protocolVersion"),
+        _ => context.meta().text(meta::VERSION),
     };
     if let Some(version) = version {
         judge_version(&version, report);
     }
 }
 
-fn version_given(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if let Some(version) = seen.body().text("protocolVersion") {
+fn version_given(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if let Some(version) = context.body().text("protocolVersion") {
         judge_version(&version, report);
     }
 }
@@ -248,13 +250,13 @@ static VERSION_CHANGED: Rule = Rule {
     checks: &[Check::Any(RESULTS, &[Method::Initialize], version_changed)],
 };
 
-fn version_changed(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let asked = seen.history.handshake.initialize.as_ref().and_then(|initialize| initialize.version.as_deref());
-    let given = seen.body().text("protocolVersion");
-    if let (Some(asked), Some(given)) = (asked, given)
-        && asked != given
+fn version_changed(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let requested = context.history.handshake.initialize.as_ref().and_then(|initialize| initialize.version.as_deref());
+    let given = context.body().text("protocolVersion");
+    if let (Some(requested), Some(given)) = (requested, given)
+        && requested != given
     {
-        report.say(format!("{asked} asked for, {given} given"));
+        report.add(format!("{requested} asked for, {given} given"));
     }
 }
 
@@ -293,11 +295,11 @@ mod tests {
     #[test]
     fn a_session_is_initialized_once() {
         let all = session("2025-06-18", &[]);
-        let again = all[0].replace("\"id\":0", "\"id\":5");
-        fires("lifecycle-initialize-repeated", &[&all[0], &all[1], &all[2], &again]);
+        let reborrow = all[0].replace("\"id\":0", "\"id\":5");
+        fires("lifecycle-initialize-repeated", &[&all[0], &all[1], &all[2], &reborrow]);
         // A client may try again after an error.
         let refused = r#"< {"jsonrpc":"2.0","id":0,"error":{"code":-32602,"message":"x"}}"#.to_owned();
-        silent("lifecycle-initialize-repeated", &[&all[0], &refused, &again]);
+        silent("lifecycle-initialize-repeated", &[&all[0], &refused, &reborrow]);
         let cancel = |id: u32| {
             format!(r#"> {{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)
         };

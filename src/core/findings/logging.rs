@@ -1,7 +1,7 @@
 //! Rules about log messages (server/utilities/logging).
 
 use super::history::LogLevel;
-use super::{Check, NOTIFICATIONS, Report, Rule, Seen, Severity};
+use super::{Check, MessageContext, NOTIFICATIONS, Report, Rule, Severity};
 use crate::decode::Direction;
 use crate::mcp::Transport;
 use crate::mcp::method::Method;
@@ -25,13 +25,13 @@ static BELOW_LEVEL: Rule = Rule {
     checks: &[Check::Message(NOTIFICATIONS, &[Method::LogMessage], below_level)],
 };
 
-fn below_level(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(set) = seen.history.log_level.filter(|_| seen.is_one_client()) else { return };
-    let Some(level) = seen.body().text("level").and_then(|level| LogLevel::named(&level)) else { return };
+fn below_level(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(set) = context.history.log_level.filter(|_| context.is_one_client()) else { return };
+    let Some(level) = context.body().text("level").and_then(|level| LogLevel::named(&level)) else { return };
     // Another level may be in force before its request is answered.
-    let mut open = seen.history.requests.iter().rev().take(LOOKED_AT);
-    if level < set && !open.any(|asked| asked.method == Method::LoggingSetLevel) {
-        report.say(format!("{} was sent, {} is set", level.name(), set.name()));
+    let mut open = context.history.requests.iter().rev().take(LOOKED_AT);
+    if level < set && !open.any(|request| request.method == Method::LoggingSetLevel) {
+        report.add(format!("{} was sent, {} is set", level.name(), set.name()));
     }
 }
 
@@ -48,24 +48,25 @@ static NOT_REQUESTED: Rule = Rule {
     checks: &[Check::Message(NOTIFICATIONS, &[Method::LogMessage], not_requested)],
 };
 
-fn not_requested(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let level = seen.body().text("level").and_then(|level| LogLevel::named(&level));
-    let is_pipe = seen.history.transport == Transport::Stdio;
-    if is_pipe && !seen.history.is_whole() {
+fn not_requested(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let level = context.body().text("level").and_then(|level| LogLevel::named(&level));
+    let is_pipe = context.history.transport == Transport::Stdio;
+    if is_pipe && !context.history.is_whole() {
         return;
     }
     // On a pipe it belongs to any of the open requests; over HTTP to that of its stream.
-    let open = seen.history.requests.iter().rev().take(LOOKED_AT);
-    let fits = |exchange| is_pipe || seen.message.exchange == exchange;
-    let mut asking = open.filter(|asked| asked.sender == Direction::ClientToServer && fits(asked.exchange)).peekable();
+    let open = context.history.requests.iter().rev().take(LOOKED_AT);
+    let fits = |exchange| is_pipe || context.message.exchange == exchange;
+    let mut asking =
+        open.filter(|request| request.sender == Direction::ClientToServer && fits(request.exchange)).peekable();
     if !is_pipe && asking.peek().is_none() {
         return;
     }
-    match asking.filter_map(|asked| asked.log_level).min() {
-        None => report.say("no request that is open asks for log messages"),
+    match asking.filter_map(|request| request.log_level).min() {
+        None => report.add("no request that is open asks for log messages"),
         Some(wanted) if level.is_some_and(|level| level < wanted) => {
             let sent = level.map_or("", LogLevel::name);
-            report.say(format!("{sent} was sent, {} asked for", wanted.name()));
+            report.add(format!("{sent} was sent, {} asked for", wanted.name()));
         }
         Some(_) => {}
     }

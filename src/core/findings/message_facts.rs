@@ -44,7 +44,7 @@ impl InForce {
 
 /// What is computed of a message alone.
 #[derive(Debug)]
-pub struct Facts<'a> {
+pub struct MessageFacts<'a> {
     pub message: &'a Message,
     /// Its method; for an answer that of the request it answers.
     pub method: Method,
@@ -55,12 +55,12 @@ pub struct Facts<'a> {
     mismatches: OnceCell<Vec<Mismatch>>,
 }
 
-impl<'a> Facts<'a> {
-    pub(super) fn new(message: &'a Message) -> Facts<'a> {
+impl<'a> MessageFacts<'a> {
+    pub(super) fn new(message: &'a Message) -> MessageFacts<'a> {
         let method = message.method.as_deref().map_or(Method::Other, Method::named);
         let in_force = InForce::UNKNOWN;
         let (body, meta, tools, mismatches) = Default::default();
-        Facts { message, method, in_force, body, meta, tools, mismatches }
+        MessageFacts { message, method, in_force, body, meta, tools, mismatches }
     }
 
     pub fn revisions(&self) -> Revisions {
@@ -68,7 +68,7 @@ impl<'a> Facts<'a> {
     }
 
     /// The text of `params`, `result` or `error`: whatever makes the message what it is.
-    pub fn text(&self) -> Option<&'a str> {
+    pub fn body_text(&self) -> Option<&'a str> {
         self.message.envelope.place_of_body().map(|_| self.body().json())
     }
 
@@ -99,7 +99,7 @@ impl<'a> Facts<'a> {
                 Kind::Response if self.message.answers.is_some() => Role::AnswerTo(self.method_name()),
                 _ => return Vec::new(),
             };
-            if self.text().is_some_and(|text| !text.starts_with('{')) {
+            if self.body_text().is_some_and(|text| !text.starts_with('{')) {
                 return Vec::new();
             }
             let mut found = Vec::new();

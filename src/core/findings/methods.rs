@@ -1,6 +1,6 @@
 //! Rules about methods: whether the revision in force has them, and who may send them.
 
-use super::{ASKS, Check, RESULTS, Report, Rule, Seen, Severity};
+use super::{ASKS, Check, MessageContext, RESULTS, Report, Rule, Severity};
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::method::{Method, Sender};
 use crate::mcp::revision::Revision::{self, V2025_06_18};
@@ -21,15 +21,15 @@ static WRONG_DIRECTION: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn wrong_direction(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(definition) = seen.method.definition() else { return };
+fn wrong_direction(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(definition) = context.method.definition() else { return };
     let (is_wrong, sender) = match definition.sender {
-        Sender::Client => (!seen.is_from_client(), "clients"),
-        Sender::Server => (seen.is_from_client(), "servers"),
+        Sender::Client => (!context.is_from_client(), "clients"),
+        Sender::Server => (context.is_from_client(), "servers"),
         Sender::Both => return,
     };
-    if is_wrong && !definition.revisions.is_disjoint(seen.revisions()) {
-        report.say(format!("{} is sent by {sender} only", definition.name));
+    if is_wrong && !definition.revisions.is_disjoint(context.revisions()) {
+        report.add(format!("{} is sent by {sender} only", definition.name));
     }
 }
 
@@ -46,13 +46,13 @@ static NOT_IN_VERSION: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn not_in_version(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(definition) = seen.method.definition() else { return };
-    let in_force = seen.revisions();
+fn not_in_version(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(definition) = context.method.definition() else { return };
+    let in_force = context.revisions();
     // The handshake opens a session of its own revision, whatever was in force on the endpoint before. That a server asks at
     // all under 2026-07-28 is a rule of its own.
-    let is_asking = seen.message.kind == Kind::Request && !seen.is_from_client();
-    let is_told = seen.method == Method::Initialize || (is_asking && in_force.within(Revisions::MODERN));
+    let is_asking = context.message.kind == Kind::Request && !context.is_from_client();
+    let is_told = context.method == Method::Initialize || (is_asking && in_force.within(Revisions::MODERN));
     if !definition.revisions.is_disjoint(in_force) || is_told {
         return;
     }
@@ -63,15 +63,15 @@ fn not_in_version(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     };
     let names: Vec<&str> = definition.revisions.iter().map(|revision| revision.name()).collect();
     let place = in_force.single().map_or("the revision in force", |revision| revision.name());
-    report.say_as(severity, format!("{} is not in {place}, but in {}", definition.name, names.join(", ")));
+    report.add_as(severity, format!("{} is not in {place}, but in {}", definition.name, names.join(", ")));
 }
 
 /// 2026-07-28 removed the handshake: it cannot be what one agrees on. A client that asks for it is answered with another.
-fn not_negotiated(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let given = seen.body().text("protocolVersion").and_then(|given| Revision::named(&given));
+fn not_negotiated(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let given = context.body().text("protocolVersion").and_then(|given| Revision::named(&given));
     if let Some(given) = given.filter(|given| given.is_stateless()) {
         let text = format!("initialize is not in {}, which the server gave as the agreed one", given.name());
-        report.say_as(Severity::Error, text);
+        report.add_as(Severity::Error, text);
     }
 }
 
@@ -107,17 +107,17 @@ pub(super) fn meant(name: &str) -> Option<&'static str> {
     MEANT.iter().find(|(known, _)| *known == name).map(|(_, meant)| *meant)
 }
 
-fn unknown(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+fn unknown(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     // An extension that was declared brings methods of its own, which nothing here knows.
-    let handshake = &seen.history.handshake;
-    let declared = [&handshake.client, &handshake.server, &seen.history.discovered];
+    let handshake = &context.history.handshake;
+    let declared = [&handshake.client, &handshake.server, &context.history.discovered];
     if declared.into_iter().flatten().any(|declared| !declared.extensions.is_empty()) {
         return;
     }
-    let name = seen.method_name();
+    let name = context.method_name();
     match meant(name) {
-        Some(meant) => report.say(format!("{name} is no method of MCP: {meant} is")),
-        None => report.say(format!("{name} is no method of MCP")),
+        Some(meant) => report.add(format!("{name} is no method of MCP: {meant} is")),
+        None => report.add(format!("{name} is no method of MCP")),
     }
 }
 

@@ -1,9 +1,9 @@
 //! How a message differs from its revision's definition, and which rule tells of it: each difference is told of once.
 
-use super::{Report, Seen};
+use super::{MessageContext, Report};
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::method::Method;
-use crate::mcp::shape::{Fault, Mismatch};
+use crate::mcp::shape::{Mismatch, MismatchKind};
 
 /// What a difference is about: the narrowest rule that there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,30 +33,32 @@ pub enum Topic {
 
 impl Topic {
     /// What this difference is about.
-    fn of(seen: &Seen<'_, '_>, mismatch: &Mismatch) -> Topic {
+    fn of(context: &MessageContext<'_, '_>, mismatch: &Mismatch) -> Topic {
         let path = mismatch.path.as_str();
         let name = path.rsplit('/').next().unwrap_or_default();
-        let is_format = mismatch.fault == Fault::Format;
-        let is_missing = mismatch.fault == Fault::Missing;
-        let is_result = seen.message.kind == Kind::Response;
+        let is_format = mismatch.kind == MismatchKind::Format;
+        let is_missing = mismatch.kind == MismatchKind::Missing;
+        let is_result = context.message.kind == Kind::Response;
         match name {
             "ttlMs" | "cacheScope" if path.starts_with("/result/") && path.matches('/').count() == 2 => Topic::Cache,
             _ if path == "/result/resultType" => Topic::ResultType,
-            _ if seen.revisions().iter().all(|revision| revision.is_stateless()) && speaks_for_itself(path) => {
+            _ if context.revisions().iter().all(|revision| revision.is_stateless()) && speaks_for_itself(path) => {
                 Topic::Meta
             }
             _ if path.contains("/requestedSchema") => Topic::Form,
-            "url" | "elicitationId" if path.contains("/params/") && is_elicitation(seen) => Topic::Url,
+            "url" | "elicitationId" if path.contains("/params/") && is_elicitation(context) => Topic::Url,
             _ if is_result && path.starts_with("/result/inputRequests") => Topic::InputRequest,
             // One that is not there at all is no invalid schema.
             "inputSchema" if is_missing => Topic::Schema,
-            _ if seen.method == Method::ToolsList
+            _ if context.method == Method::ToolsList
                 && (path.contains("/inputSchema") || path.contains("/outputSchema")) =>
             {
                 Topic::ToolSchema
             }
-            _ if path == "/result/completion/values" && mismatch.fault == Fault::Value => Topic::Completion,
-            "uri" if is_format && seen.method == Method::RootsList && !mismatch.found.contains("file:") => Topic::Root,
+            _ if path == "/result/completion/values" && mismatch.kind == MismatchKind::Value => Topic::Completion,
+            "uri" if is_format && context.method == Method::RootsList && !mismatch.found.contains("file:") => {
+                Topic::Root
+            }
             "uri" | "uriTemplate" if is_format => Topic::Uri,
             "data" | "blob" if is_format => Topic::Binary,
             "mimeType" if is_missing => Topic::Binary,
@@ -71,27 +73,27 @@ fn speaks_for_itself(path: &str) -> bool {
     matches!(path, "/params" | "/params/_meta") || matches!(key, Some("protocolVersion" | "clientCapabilities"))
 }
 
-fn is_elicitation(seen: &Seen<'_, '_>) -> bool {
-    seen.method == Method::ElicitationCreate || seen.message.kind == Kind::Response
+fn is_elicitation(context: &MessageContext<'_, '_>) -> bool {
+    context.method == Method::ElicitationCreate || context.message.kind == Kind::Response
 }
 
 /// The differences of this topic.
-pub fn about<'s>(seen: &'s Seen<'_, '_>, topic: Topic) -> impl Iterator<Item = &'s Mismatch> {
-    seen.mismatches().iter().filter(move |mismatch| Topic::of(seen, mismatch) == topic)
+pub fn mismatches_about<'s>(context: &'s MessageContext<'_, '_>, topic: Topic) -> impl Iterator<Item = &'s Mismatch> {
+    context.mismatches().iter().filter(move |mismatch| Topic::of(context, mismatch) == topic)
 }
 
 /// Mismatches of one message that its finding describes. The others are counted.
 const DESCRIBED: usize = 3;
 
 /// Reports the differences of this topic as one finding. False where there are none.
-pub fn report_mismatches(seen: &Seen<'_, '_>, topic: Topic, report: &mut Report<'_>) -> bool {
-    let found: Vec<&Mismatch> = about(seen, topic).collect();
+pub fn report_mismatches(context: &MessageContext<'_, '_>, topic: Topic, report: &mut Report<'_>) -> bool {
+    let found: Vec<&Mismatch> = mismatches_about(context, topic).collect();
     let mut text: Vec<String> = found.iter().take(DESCRIBED).map(|mismatch| mismatch.to_string()).collect();
     if found.len() > DESCRIBED {
         text.push(format!("{} more", found.len() - DESCRIBED));
     }
     if !text.is_empty() {
-        report.say(text.join("; "));
+        report.add(text.join("; "));
     }
     !found.is_empty()
 }

@@ -1,7 +1,7 @@
 //! What is odd: rules, and the places that break them.
 //!
 //! A rule is data, its manual, and functions ([`Rule`], [`Check`]); rules of one topic stand in one file with their tests, and
-//! [`FAMILIES`] lists the files. The functions see a message with what is known around it ([`seen::Seen`]) and the session
+//! [`FAMILIES`] lists the files. The functions see a message with what is known around it ([`seen::MessageContext`]) and the session
 //! before it ([`history::History`]), and say what they found to a [`report::Report`]. [`checker::Checker`] runs them.
 //!
 //! To add a rule: declare a `static` in the file of its topic, name it in that file's `RULES`, write the function, and two tests:
@@ -13,7 +13,6 @@ pub mod baseline;
 mod caching;
 mod cancellation;
 mod capabilities;
-mod carried;
 mod checker;
 mod completion;
 mod content;
@@ -27,6 +26,8 @@ mod jsonrpc;
 mod lifecycle;
 mod logging;
 pub mod manual;
+mod mcp_exchange;
+mod message_context;
 mod message_facts;
 mod methods;
 mod mismatch;
@@ -39,7 +40,6 @@ mod roots;
 mod rule;
 mod sampling;
 mod schema;
-mod seen;
 mod server_versions;
 mod sse;
 mod stateless;
@@ -57,11 +57,11 @@ pub use checker::Checker;
 pub use rule::{Finding, Rule, Severity};
 
 // The names that a file of rules needs.
-use carried::Carried;
 use history::History;
+use mcp_exchange::McpExchange;
+use message_context::MessageContext;
 use rule::{ANSWERS, ASKS, ERRORS, INVALID, MESSAGES, NOTIFICATIONS, REQUESTS, RESULTS};
 use rule::{Check, Report};
-use seen::Seen;
 
 /// The rules, file by file.
 const FAMILIES: &[&[&Rule]] = &[

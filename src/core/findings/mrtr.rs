@@ -3,7 +3,7 @@
 
 use super::history::{Retry, Round};
 use super::mismatch::{Topic, report_mismatches};
-use super::{Check, History, REQUESTS, RESULTS, Report, Rule, Seen, Severity};
+use super::{Check, History, MessageContext, REQUESTS, RESULTS, Report, Rule, Severity};
 use crate::decode::json::Object;
 use crate::mcp::Transport;
 use crate::mcp::capability::Capability;
@@ -24,8 +24,8 @@ pub(super) const RULES: &[&Rule] = &[
 
 const LAYER: &str = "mrtr";
 
-fn asks_back(seen: &Seen<'_, '_>) -> bool {
-    seen.has_result_type("input_required")
+fn asks_back(context: &MessageContext<'_, '_>) -> bool {
+    context.has_result_type("input_required")
 }
 
 static METHOD_UNSUPPORTED: Rule = Rule {
@@ -41,11 +41,11 @@ static METHOD_UNSUPPORTED: Rule = Rule {
     checks: &[Check::Message(RESULTS, &[], method_unsupported)],
 };
 
-fn method_unsupported(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let is_supported = matches!(seen.method, Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead);
+fn method_unsupported(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let is_supported = matches!(context.method, Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead);
     // Methods of extensions may say otherwise.
-    if !is_supported && seen.method != Method::Other && asks_back(seen) {
-        report.say(format!("the result of {} asks for input", seen.method_name()));
+    if !is_supported && context.method != Method::Other && asks_back(context) {
+        report.add(format!("the result of {} asks for input", context.method_name()));
     }
 }
 
@@ -62,10 +62,10 @@ static EMPTY: Rule = Rule {
     checks: &[Check::Message(RESULTS, &[], empty)],
 };
 
-fn empty(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let has = |name| seen.body().get(name).is_some_and(|value| value != "null");
-    if asks_back(seen) && !has("inputRequests") && !has("requestState") {
-        report.say("neither inputRequests nor requestState is there");
+fn empty(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let has = |name| context.body().get(name).is_some_and(|value| value != "null");
+    if asks_back(context) && !has("inputRequests") && !has("requestState") {
+        report.add("neither inputRequests nor requestState is there");
     }
 }
 
@@ -82,11 +82,11 @@ static CAPABILITY: Rule = Rule {
     checks: &[Check::Message(RESULTS, &[], capability)],
 };
 
-fn capability(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if !asks_back(seen) || seen.asked.is_none_or(|asked| asked.client.is_none()) {
+fn capability(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if !asks_back(context) || context.request.is_none_or(|request| request.client.is_none()) {
         return;
     }
-    for (key, request) in seen.body().object("inputRequests").iter() {
+    for (key, request) in context.body().object("inputRequests").iter() {
         let request = Object::read(request);
         let params = request.object("params");
         let needs: &[Capability] = match request.text("method").as_deref() {
@@ -101,9 +101,9 @@ fn capability(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
             Some("roots/list") => &[Capability::Roots],
             _ => &[],
         };
-        let missing = needs.iter().find(|need| seen.history.client_has(**need, seen.asked) == Some(false));
+        let missing = needs.iter().find(|need| context.history.client_has(**need, context.request) == Some(false));
         if let Some(missing) = missing {
-            report.say(format!("{key} needs {}, which the request does not declare", missing.path()));
+            report.add(format!("{key} needs {}, which the request does not declare", missing.path()));
         }
     }
 }
@@ -121,14 +121,14 @@ static INPUT_REQUEST: Rule = Rule {
     checks: &[Check::Message(RESULTS, &[], input_request)],
 };
 
-fn input_request(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    report_mismatches(seen, Topic::InputRequest, report);
+fn input_request(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    report_mismatches(context, Topic::InputRequest, report);
 }
 
 /// What a request brings back, and the round that it goes on with.
-fn retried<'s>(seen: &Seen<'s, '_>) -> Option<(Retry, Option<&'s Round>)> {
-    let retry = Retry::of(seen)?;
-    let round = seen.history.rounds.of(seen.method, &retry);
+fn retried<'s>(context: &MessageContext<'s, '_>) -> Option<(Retry, Option<&'s Round>)> {
+    let retry = Retry::of(context)?;
+    let round = context.history.rounds.of(context.method, &retry);
     Some((retry, round))
 }
 
@@ -145,10 +145,10 @@ static SAME_ID: Rule = Rule {
     checks: &[Check::Message(REQUESTS, &[], same_id)],
 };
 
-fn same_id(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some((_, Some(round))) = retried(seen) else { return };
-    if round.asked.1 == seen.id() {
-        report.say_with(&[round.asked.0, round.number], format!("the id is {} again", seen.id()));
+fn same_id(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some((_, Some(round))) = retried(context) else { return };
+    if round.request.1 == context.id() {
+        report.add_about(&[round.request.0, round.number], format!("the id is {} again", context.id()));
     }
 }
 
@@ -165,14 +165,14 @@ static STATE_NOT_ECHOED: Rule = Rule {
     checks: &[Check::Message(REQUESTS, &[], state_not_echoed)],
 };
 
-fn state_not_echoed(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some((retry, round)) = retried(seen) else { return };
+fn state_not_echoed(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some((retry, round)) = retried(context) else { return };
     let Some(round) = round else {
         // Clients behind one address bring back what others were given.
-        let is_all = seen.history.is_whole() && seen.history.rounds.is_complete();
-        let is_pipe = seen.history.transport == Transport::Stdio;
-        if is_pipe && is_all && retry.state.is_some() && seen.history.rounds.iter().next().is_none() {
-            report.say("no result gave a requestState");
+        let is_all = context.history.is_whole() && context.history.rounds.is_complete();
+        let is_pipe = context.history.transport == Transport::Stdio;
+        if is_pipe && is_all && retry.state.is_some() && context.history.rounds.iter().next().is_none() {
+            report.add("no result gave a requestState");
         }
         return;
     };
@@ -182,7 +182,7 @@ fn state_not_echoed(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
         (None, Some(_)) => "the result gave no requestState",
         _ => return,
     };
-    report.say_with(&[round.number], text);
+    report.add_about(&[round.number], text);
 }
 
 static STATE_MISUSED: Rule = Rule {
@@ -198,16 +198,19 @@ static STATE_MISUSED: Rule = Rule {
     checks: &[Check::Message(REQUESTS, &[], state_misused)],
 };
 
-fn state_misused(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some((retry, Some(round))) = retried(seen) else { return };
+fn state_misused(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some((retry, Some(round))) = retried(context) else { return };
     if round.state.is_none() || round.state != retry.state {
         return;
     }
     let differ = round.params.is_some() && retry.params.is_some() && round.params != retry.params;
-    if round.method != seen.method {
-        report.say_with(&[round.number], format!("the state was given for another method than {}", seen.method_name()));
+    if round.method != context.method {
+        report.add_about(
+            &[round.number],
+            format!("the state was given for another method than {}", context.method_name()),
+        );
     } else if differ {
-        report.say_with(&[round.number], "the state was given for other params");
+        report.add_about(&[round.number], "the state was given for other params");
     }
 }
 
@@ -224,16 +227,16 @@ static RESPONSES_MISSING: Rule = Rule {
     checks: &[Check::Message(REQUESTS, &[], responses_missing)],
 };
 
-fn responses_missing(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some((retry, Some(round))) = retried(seen) else { return };
+fn responses_missing(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some((retry, Some(round))) = retried(context) else { return };
     let is_missing = |key: &&str| !retry.keys.iter().any(|brought| brought == key);
-    let missing: Vec<&str> = round.wanted.iter().map(|wanted| wanted.key.as_str()).filter(is_missing).collect();
+    let missing: Vec<&str> = round.inputs.iter().map(|wanted| wanted.key.as_str()).filter(is_missing).collect();
     if missing.is_empty() {
         return;
     }
-    let all = missing.len() == round.wanted.len();
+    let all = missing.len() == round.inputs.len();
     let severity = if all { Severity::Error } else { RESPONSES_MISSING.severity };
-    report.say_as_with(severity, &[round.number], format!("no response for {}", missing.join(", ")));
+    report.add_as_about(severity, &[round.number], format!("no response for {}", missing.join(", ")));
 }
 
 static ABANDONED: Rule = Rule {
@@ -251,7 +254,8 @@ static ABANDONED: Rule = Rule {
 
 fn abandoned(history: &History, report: &mut Report<'_>) {
     for round in history.rounds.iter().filter(|round| round.retried.is_none()) {
-        report.say_with(&[round.asked.0, round.number], format!("message {} asked for input in vain", round.number.0));
+        report
+            .add_about(&[round.request.0, round.number], format!("message {} asked for input in vain", round.number.0));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Rules about lists that come in pages (server/utilities/pagination).
 
-use super::{Check, ERRORS, History, REQUESTS, RESULTS, Report, Rule, Seen, Severity};
+use super::{Check, ERRORS, History, MessageContext, REQUESTS, RESULTS, Report, Rule, Severity};
 use crate::mcp::method::Method;
 
 pub(super) const RULES: &[&Rule] = &[&CURSOR_UNKNOWN, &LOOP, &INVALID_CODE, &UNFINISHED];
@@ -19,21 +19,21 @@ static CURSOR_UNKNOWN: Rule = Rule {
 };
 
 /// Whether the server is known not to have issued this cursor: nothing of the session is missing, and it is one client's.
-fn was_never_issued(seen: &Seen<'_, '_>, cursor: &str) -> bool {
-    let issued = seen.history.cursors.issued(seen.method, cursor);
-    issued == Some(false) && seen.history.is_whole() && seen.is_one_client()
+fn was_never_issued(context: &MessageContext<'_, '_>, cursor: &str) -> bool {
+    let issued = context.history.cursors.issued(context.method, cursor);
+    issued == Some(false) && context.history.is_whole() && context.is_one_client()
 }
 
 fn shortened(cursor: &str) -> &str {
     &cursor[..cursor.floor_char_boundary(60)]
 }
 
-fn cursor_unknown(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(cursor) = seen.body().get("cursor").filter(|cursor| *cursor != "null") else { return };
+fn cursor_unknown(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(cursor) = context.body().get("cursor").filter(|cursor| *cursor != "null") else { return };
     // An answer that is still to come may bring it: only a guess then.
-    let mut open = seen.history.requests.iter().rev().take(64);
-    if was_never_issued(seen, cursor) && !open.any(|asked| asked.method == seen.method) {
-        report.say(format!("{} was never the nextCursor of {}", shortened(cursor), seen.method_name()));
+    let mut open = context.history.requests.iter().rev().take(64);
+    if was_never_issued(context, cursor) && !open.any(|request| request.method == context.method) {
+        report.add(format!("{} was never the nextCursor of {}", shortened(cursor), context.method_name()));
     }
 }
 
@@ -50,13 +50,16 @@ static LOOP: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn returns(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(asked) = seen.asked else { return };
-    let Some(next) = seen.body().get("nextCursor") else { return };
-    if asked.cursor.as_deref() == Some(next) {
-        report.say_with(&[asked.number], format!("nextCursor is the cursor that was asked with, {}", shortened(next)));
-    } else if seen.is_one_client() && seen.history.cursors.returns(seen.method, asked.cursor.as_deref(), next) {
-        report.say_with(&[asked.number], format!("nextCursor {} led to this page", shortened(next)));
+fn returns(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(request) = context.request else { return };
+    let Some(next) = context.body().get("nextCursor") else { return };
+    if request.cursor.as_deref() == Some(next) {
+        report
+            .add_about(&[request.number], format!("nextCursor is the cursor that was asked with, {}", shortened(next)));
+    } else if context.is_one_client()
+        && context.history.cursors.leads_back(context.method, request.cursor.as_deref(), next)
+    {
+        report.add_about(&[request.number], format!("nextCursor {} led to this page", shortened(next)));
     }
 }
 
@@ -73,12 +76,15 @@ static INVALID_CODE: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn invalid_code(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some((asked, cursor)) = seen.asked.and_then(|asked| Some((asked, asked.cursor.as_deref()?))) else { return };
-    let code = seen.body().get("code").unwrap_or_default();
+fn invalid_code(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some((request, cursor)) = context.request.and_then(|request| Some((request, request.cursor.as_deref()?)))
+    else {
+        return;
+    };
+    let code = context.body().get("code").unwrap_or_default();
     // A server without the list answers -32601, whatever the cursor.
-    if was_never_issued(seen, cursor) && !matches!(code, "-32602" | "-32601") {
-        report.say_with(&[asked.number], format!("the cursor {} was answered with {code}", shortened(cursor)));
+    if was_never_issued(context, cursor) && !matches!(code, "-32602" | "-32601") {
+        report.add_about(&[request.number], format!("the cursor {} was answered with {code}", shortened(cursor)));
     }
 }
 
@@ -101,7 +107,7 @@ fn unfinished(history: &History, report: &mut Report<'_>) {
     for unread in history.cursors.unread().iter().filter(|_| is_over && history.is_whole()) {
         let method = unread.method.definition().map_or("the list", |method| method.name);
         let text = format!("nobody asked for what follows message {} of {method}", unread.page.0);
-        report.say_with(&[unread.page], text);
+        report.add_about(&[unread.page], text);
     }
 }
 

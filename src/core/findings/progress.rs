@@ -1,7 +1,7 @@
 //! Rules about progress notifications (basic/utilities/progress; 2026-07-28: basic/patterns/progress).
 
-use super::history::{Asked, FLOOD, plain};
-use super::{Check, NOTIFICATIONS, REQUESTS, Report, Rule, Seen, Severity};
+use super::history::{FLOOD, OpenRequest, canonical};
+use super::{Check, MessageContext, NOTIFICATIONS, REQUESTS, Report, Rule, Severity};
 use crate::decode::json;
 use crate::mcp::method::Method;
 
@@ -21,24 +21,24 @@ static TOKEN_UNKNOWN: Rule = Rule {
 };
 
 /// The request that a progress notification is about. Where several clients share a session, the one of its exchange.
-fn asked<'s>(seen: &Seen<'s, '_>, token: &str) -> Option<&'s Asked> {
-    let exchange = seen.message.exchange;
-    let asked = seen.history.requests.progressing(seen.message.direction.reversed(), token, exchange);
-    asked.filter(|asked| seen.is_one_client() || asked.exchange == exchange)
+fn request<'s>(context: &MessageContext<'s, '_>, token: &str) -> Option<&'s OpenRequest> {
+    let exchange = context.message.exchange;
+    let request = context.history.requests.progress_target(context.message.direction.reversed(), token, exchange);
+    request.filter(|request| context.is_one_client() || request.exchange == exchange)
 }
 
-fn token_unknown(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(token) = seen.body().get("progressToken").map(plain) else { return };
-    let receiver = seen.message.direction.reversed();
-    let tokens = &seen.history.tokens;
+fn token_unknown(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(token) = context.body().get("progressToken").map(canonical) else { return };
+    let receiver = context.message.direction.reversed();
+    let tokens = &context.history.used_tokens;
     let is_known = tokens.contains(receiver, &token) || tokens.has_forgotten(receiver);
-    if !is_known && seen.history.is_whole() && seen.is_one_client() {
+    if !is_known && context.history.is_whole() && context.is_one_client() {
         let other = match json::string(&token) {
             Some(text) => text.into_owned(),
             None => format!("\"{token}\""),
         };
         let hint = if tokens.contains(receiver, &other) { format!(", but one gave {other}") } else { String::new() };
-        report.say(format!("no request gave the token {token}{hint}"));
+        report.add(format!("no request gave the token {token}{hint}"));
     }
 }
 
@@ -55,18 +55,21 @@ static NOT_INCREASING: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn not_increasing(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(token) = seen.body().get("progressToken").map(plain) else { return };
-    let now = seen.body().get("progress").and_then(|value| value.parse::<f64>().ok());
+fn not_increasing(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(token) = context.body().get("progressToken").map(canonical) else { return };
+    let now = context.body().get("progress").and_then(|value| value.parse::<f64>().ok());
     // One notification on two streams is a broadcast, which has a rule of its own.
-    let is_news = || seen.history.spoken.elsewhere(seen.message).is_none();
-    if let (Some(asked), Some(now)) = (asked(seen, &token), now)
-        && let Some(before) = asked.progress
+    let is_news = || context.history.server_messages.elsewhere(context.message).is_none();
+    if let (Some(request), Some(now)) = (request(context, &token), now)
+        && let Some(before) = request.progress
         && now <= before
         && is_news()
     {
-        let method = asked.method.definition().map_or("the request", |method| method.name);
-        report.say_with(&[asked.number], format!("{now} follows {before} for {method} (message {})", asked.number.0));
+        let method = request.method.definition().map_or("the request", |method| method.name);
+        report.add_about(
+            &[request.number],
+            format!("{now} follows {before} for {method} (message {})", request.number.0),
+        );
     }
 }
 
@@ -83,22 +86,22 @@ static AFTER_COMPLETION: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn after_completion(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(token) = seen.body().get("progressToken").map(plain) else { return };
-    let receiver = seen.message.direction.reversed();
-    if !seen.is_one_client() || seen.history.requests.with_token(receiver, &token).next().is_some() {
+fn after_completion(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(token) = context.body().get("progressToken").map(canonical) else { return };
+    let receiver = context.message.direction.reversed();
+    if !context.is_one_client() || context.history.requests.with_token(receiver, &token).next().is_some() {
         return;
     }
-    let Some(done) = seen.history.finished.with_token(receiver, &token) else { return };
+    let Some(done) = context.history.answered_requests.with_token(receiver, &token) else { return };
     // 2025-11-25: "For task-augmented requests, the progressToken … remains valid … until the task reaches a terminal status".
-    if done.asked.is_task || done.became_task {
+    if done.request.is_task || done.became_task {
         return;
     }
     // Two connections keep no order between them: the notification may have been sent first.
-    let is_same = seen.message.exchange == done.asked.exchange;
+    let is_same = context.message.exchange == done.request.exchange;
     let severity = if is_same { AFTER_COMPLETION.severity } else { Severity::Warning };
-    let (request, answer) = (done.asked.number, done.answer);
-    report.say_as_with(severity, &[request, answer], format!("message {} answered the request before", answer.0));
+    let (request, answer) = (done.request.number, done.answer);
+    report.add_as_about(severity, &[request, answer], format!("message {} answered the request before", answer.0));
 }
 
 static TOKEN_DUPLICATE: Rule = Rule {
@@ -118,19 +121,19 @@ fn is_token(token: &str) -> bool {
     token.starts_with('"') || token.parse::<f64>().is_ok_and(|number| number.fract() == 0.0)
 }
 
-fn token_duplicate(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(token) = seen.meta().get("progressToken").map(plain) else { return };
+fn token_duplicate(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(token) = context.meta().get("progressToken").map(canonical) else { return };
     if !is_token(&token) {
         let shown = &token[..token.floor_char_boundary(40)];
-        return report.say(format!("the token is {shown}"));
+        return report.add(format!("the token is {shown}"));
     }
     // A request that was cancelled, or refused by HTTP, is not active any more.
-    let mut open = seen.history.requests.with_token(seen.message.direction, &token);
-    let active = open.find(|asked| asked.cancelled.is_none() && asked.refused.is_none());
-    if let Some(active) = active.filter(|_| seen.is_one_client()) {
+    let mut open = context.history.requests.with_token(context.message.direction, &token);
+    let active = open.find(|request| request.cancelled.is_none() && request.refused.is_none());
+    if let Some(active) = active.filter(|_| context.is_one_client()) {
         let method = active.method.definition().map_or("a request", |method| method.name);
         let text = format!("{method} (message {}) is open with the token {token}", active.number.0);
-        report.say_with(&[active.number], text);
+        report.add_about(&[active.number], text);
     }
 }
 
@@ -150,20 +153,23 @@ static OVER_TOTAL: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn over_total(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let number = |name: &str| seen.body().get(name).and_then(|value| value.parse::<f64>().ok());
+fn over_total(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let number = |name: &str| context.body().get(name).and_then(|value| value.parse::<f64>().ok());
     if let (Some(progress), Some(total)) = (number("progress"), number("total"))
         && progress > total
     {
-        report.say(format!("{progress} of {total}"));
+        report.add(format!("{progress} of {total}"));
     }
 }
 
-fn flood(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(token) = seen.body().get("progressToken").map(plain) else { return };
-    let Some(asked) = asked(seen, &token) else { return };
-    if asked.paced(seen.message.time).1 == FLOOD {
-        report.say_with(&[asked.number], format!("{FLOOD} notifications for message {} in one second", asked.number.0));
+fn flood(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(token) = context.body().get("progressToken").map(canonical) else { return };
+    let Some(request) = request(context, &token) else { return };
+    if request.next_progress_rate(context.message.time).1 == FLOOD {
+        report.add_about(
+            &[request.number],
+            format!("{FLOOD} notifications for message {} in one second", request.number.0),
+        );
     }
 }
 
@@ -209,8 +215,8 @@ mod tests {
         fires("progress-after-completion", &told(&[&call(1, "1"), ANSWER, &first]));
         fires("progress-over-total", &told(&[&call(1, "1"), &progress("1", "11"), ANSWER]));
         let steps: Vec<String> = (1..=150).map(|step| progress("1", &format!("{}", f64::from(step) / 100.0))).collect();
-        let asked = call(1, "1");
-        let flood: Vec<&str> = std::iter::once(asked.as_str()).chain(steps.iter().map(String::as_str)).collect();
+        let request = call(1, "1");
+        let flood: Vec<&str> = std::iter::once(request.as_str()).chain(steps.iter().map(String::as_str)).collect();
         let found = fires("progress-over-total", &told(&flood));
         assert_eq!(found.text, "100 notifications for message 4 in one second");
         let slowly: Vec<&str> = flood.iter().flat_map(|step| ["+ 20", *step]).collect();

@@ -1,6 +1,6 @@
 //! Rules about prompts.
 
-use super::{Check, ERRORS, REQUESTS, RESULTS, Report, Rule, Seen, Severity};
+use super::{Check, ERRORS, MessageContext, REQUESTS, RESULTS, Report, Rule, Severity};
 use crate::decode::json::Object;
 use crate::mcp::method::Method;
 
@@ -23,38 +23,38 @@ static ARGUMENTS: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn arguments(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(name) = seen.body().text("name") else { return };
-    let prompts = &seen.history.prompts;
+fn arguments(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(name) = context.body().text("name") else { return };
+    let prompts = &context.history.prompts;
     let Some(required) = prompts.required(&name) else {
         if prompts.is_complete() {
-            report.say(format!("the server listed no prompt {name:?}"));
+            report.add(format!("the server listed no prompt {name:?}"));
         }
         return;
     };
-    let given = seen.body().get("arguments").map(Object::read).unwrap_or_default();
+    let given = context.body().get("arguments").map(Object::read).unwrap_or_default();
     if let Some(missing) = required.iter().find(|name| given.get(name).is_none()) {
-        report.say(format!("{name} requires the argument {missing:?}"));
+        report.add(format!("{name} requires the argument {missing:?}"));
     }
 }
 
 /// Whether a request broke this rule, as far as is remembered.
-fn is_broken(seen: &Seen<'_, '_>) -> bool {
-    seen.asked.is_some_and(|asked| asked.breaks.contains(&ARGUMENTS.id))
+fn is_broken(context: &MessageContext<'_, '_>) -> bool {
+    context.request.is_some_and(|request| request.breaks.contains(&ARGUMENTS.id))
 }
 
-fn accepted(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+fn accepted(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     // From 2026-07-28 on the result may ask for what is missing.
-    let asks_back = seen.has_result_type("input_required");
-    if is_broken(seen) && !asks_back {
-        report.say_as(Severity::Info, "the server answered with a result");
+    let asks_back = context.has_result_type("input_required");
+    if is_broken(context) && !asks_back {
+        report.add_as(Severity::Info, "the server answered with a result");
     }
 }
 
-fn answered(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let code = seen.body().get("code").unwrap_or_default();
-    if is_broken(seen) && !matches!(code, "-32602" | "-32601") {
-        report.say_as(Severity::Info, format!("it was answered with {code}, and -32602 is recommended"));
+fn answered(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let code = context.body().get("code").unwrap_or_default();
+    if is_broken(context) && !matches!(code, "-32602" | "-32601") {
+        report.add_as(Severity::Info, format!("it was answered with {code}, and -32602 is recommended"));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Rules about resources.
 
 use super::mismatch::{Topic, report_mismatches};
-use super::{Check, ERRORS, MESSAGES, NOTIFICATIONS, RESULTS, Report, Rule, Seen, Severity};
+use super::{Check, ERRORS, MESSAGES, MessageContext, NOTIFICATIONS, RESULTS, Report, Rule, Severity};
 use crate::mcp::Transport;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revisions;
@@ -21,9 +21,9 @@ static NOT_FOUND_CODE: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn not_found_code(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(code) = seen.body().get("code").and_then(|code| code.parse::<i64>().ok()) else { return };
-    let message = seen.body().text("message").unwrap_or_default().to_ascii_lowercase();
+fn not_found_code(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(code) = context.body().get("code").and_then(|code| code.parse::<i64>().ok()) else { return };
+    let message = context.body().text("message").unwrap_or_default().to_ascii_lowercase();
     // Only the server knows what exists: its words say so. A method or session that is not found is something else.
     let is_missing =
         ["not found", "unknown resource", "no such", "does not exist"].iter().any(|words| message.contains(words));
@@ -31,10 +31,10 @@ fn not_found_code(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     if !is_missing || is_other {
         return;
     }
-    if seen.revisions().within(Revisions::MODERN) && code != -32602 {
-        report.say_as(Severity::Error, format!("the code is {code}, and -32602 is required"));
-    } else if seen.revisions().within(Revisions::LEGACY) && code != -32002 {
-        report.say(format!("the code is {code}, and -32002 is recommended"));
+    if context.revisions().within(Revisions::MODERN) && code != -32602 {
+        report.add_as(Severity::Error, format!("the code is {code}, and -32602 is required"));
+    } else if context.revisions().within(Revisions::LEGACY) && code != -32002 {
+        report.add(format!("the code is {code}, and -32002 is recommended"));
     }
 }
 
@@ -51,11 +51,11 @@ static EMPTY_CONTENTS: Rule = Rule {
     checks: &[Check::Message(RESULTS, &[Method::ResourcesRead], empty_contents)],
 };
 
-fn empty_contents(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let contents = seen.body().get("contents").and_then(|text| text.strip_prefix('[')?.strip_suffix(']'));
+fn empty_contents(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let contents = context.body().get("contents").and_then(|text| text.strip_prefix('[')?.strip_suffix(']'));
     if contents.is_some_and(|inside| inside.trim().is_empty()) {
-        let uri = seen.asked.and_then(|asked| asked.subject.as_deref()).unwrap_or("the resource");
-        report.say(format!("{uri} has no contents"));
+        let uri = context.request.and_then(|request| request.subject.as_deref()).unwrap_or("the resource");
+        report.add(format!("{uri} has no contents"));
     }
 }
 
@@ -72,15 +72,15 @@ static UPDATED_UNSUBSCRIBED: Rule = Rule {
     checks: &[Check::Message(NOTIFICATIONS, &[Method::ResourcesUpdated], updated_unsubscribed)],
 };
 
-fn updated_unsubscribed(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(uri) = seen.body().text("uri") else { return };
-    if seen.is_from_client() || !seen.history.is_whole() || !seen.is_one_client() {
+fn updated_unsubscribed(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(uri) = context.body().text("uri") else { return };
+    if context.is_from_client() || !context.history.is_whole() || !context.is_one_client() {
         return;
     }
     // On a pipe nothing overtakes the answer that ends a subscription; on streams of their own an update may.
-    let now = seen.history.transport == Transport::Stdio;
-    if seen.history.subscriptions.is_unsubscribed(&uri, now) {
-        report.say(format!("no subscription covers {uri}"));
+    let now = context.history.transport == Transport::Stdio;
+    if context.history.subscriptions.is_unsubscribed(&uri, now) {
+        report.add(format!("no subscription covers {uri}"));
     }
 }
 
@@ -97,8 +97,8 @@ static URI_INVALID: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn uri_invalid(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    report_mismatches(seen, Topic::Uri, report);
+fn uri_invalid(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    report_mismatches(context, Topic::Uri, report);
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Rules about roots (client/roots).
 
-use super::{Check, RESULTS, Report, Rule, Seen, Severity};
+use super::{Check, MessageContext, RESULTS, Report, Rule, Severity};
 use crate::decode::json::{Object, array};
 use crate::mcp::method::Method;
 
@@ -22,13 +22,13 @@ static URI_SCHEME: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn uri_scheme(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    for root in array(seen.body().get("roots").unwrap_or_default(), LOOKED_AT) {
+fn uri_scheme(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    for root in array(context.body().get("roots").unwrap_or_default(), LOOKED_AT) {
         let Some(uri) = Object::read(root).text("uri").map(|uri| uri.into_owned()) else { continue };
         // RFC 3986 section 3.1: schemes are case-insensitive.
         let is_file = uri.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("file://"));
         if !is_file {
-            return report.say(format!("the root {:?} is no file:// URI", &uri[..uri.floor_char_boundary(80)]));
+            return report.add(format!("the root {:?} is no file:// URI", &uri[..uri.floor_char_boundary(80)]));
         }
     }
 }

@@ -1,8 +1,8 @@
 //! A rule is data, its manual included, and the functions that look for it.
 
-use super::carried::Carried;
 use super::history::History;
-use super::seen::Seen;
+use super::mcp_exchange::McpExchange;
+use super::message_context::MessageContext;
 use crate::capture::{PacketNumber, Span};
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::jsonrpc::Kind;
@@ -87,15 +87,15 @@ impl Eq for Rule {}
 #[derive(Clone, Copy, Debug)]
 pub enum Check {
     /// At messages of these kinds, and, where the list is not empty, of these methods (for an answer: that of its request).
-    Message(&'static [Kind], &'static [Method], fn(&Seen<'_, '_>, &mut Report<'_>)),
+    Message(&'static [Kind], &'static [Method], fn(&MessageContext<'_, '_>, &mut Report<'_>)),
     /// The same, whichever revision is in force: the function decides.
-    Any(&'static [Kind], &'static [Method], fn(&Seen<'_, '_>, &mut Report<'_>)),
+    Any(&'static [Kind], &'static [Method], fn(&MessageContext<'_, '_>, &mut Report<'_>)),
     /// At an HTTP exchange whose request was read and whose response has its head.
-    Response(fn(&Exchange, &Carried, &History, &mut Report<'_>)),
+    Response(fn(&Exchange, &McpExchange, &History, &mut Report<'_>)),
     /// At an HTTP exchange that is over.
-    Exchange(fn(&Exchange, &Carried, &History, &mut Report<'_>)),
+    Exchange(fn(&Exchange, &McpExchange, &History, &mut Report<'_>)),
     /// At a server-sent event, behind the message that it carried.
-    Event(fn(&sse::Event<'_>, ExchangeNumber, &Carried, &History, &mut Report<'_>)),
+    Event(fn(&sse::Event<'_>, ExchangeNumber, &McpExchange, &History, &mut Report<'_>)),
     /// At the end of a session, or of the capture.
     End(fn(&History, &mut Report<'_>)),
 }
@@ -180,7 +180,7 @@ impl<'r> Report<'r> {
     }
 
     /// The same place again, for a report that says something else of it.
-    pub(super) fn again(&mut self) -> Report<'_> {
+    pub(super) fn reborrow(&mut self) -> Report<'_> {
         Report {
             rule: self.rule,
             session: self.session,
@@ -192,12 +192,12 @@ impl<'r> Report<'r> {
     }
 
     /// The rule is broken here: one sentence, without a full stop.
-    pub fn say(&mut self, text: impl Into<String>) {
-        self.say_as(self.rule.severity, text);
+    pub fn add(&mut self, text: impl Into<String>) {
+        self.add_as(self.rule.severity, text);
     }
 
     /// The same with another severity than the rule's.
-    pub fn say_as(&mut self, severity: Severity, text: impl Into<String>) {
+    pub fn add_as(&mut self, severity: Severity, text: impl Into<String>) {
         self.found.push(Finding {
             severity,
             session: self.session,
@@ -210,21 +210,21 @@ impl<'r> Report<'r> {
     }
 
     /// The same, at the first place of a session alone; what follows is counted, by `what`, and said once at the end.
-    pub fn say_once(&mut self, severity: Severity, what: &'static str, text: impl Into<String>) {
-        self.say_as(severity, text);
+    pub fn add_once(&mut self, severity: Severity, what: &'static str, text: impl Into<String>) {
+        self.add_as(severity, text);
         if let Some(finding) = self.found.last_mut() {
             finding.once = what;
         }
     }
 
     /// The same, about these messages too, that came before.
-    pub fn say_with(&mut self, earlier: &[MessageNumber], text: impl Into<String>) {
-        self.say_as_with(self.rule.severity, earlier, text);
+    pub fn add_about(&mut self, earlier: &[MessageNumber], text: impl Into<String>) {
+        self.add_as_about(self.rule.severity, earlier, text);
     }
 
     /// Both.
-    pub fn say_as_with(&mut self, severity: Severity, earlier: &[MessageNumber], text: impl Into<String>) {
-        self.say_as(severity, text);
+    pub fn add_as_about(&mut self, severity: Severity, earlier: &[MessageNumber], text: impl Into<String>) {
+        self.add_as(severity, text);
         if let Some(finding) = self.found.last_mut() {
             finding.messages.splice(0..0, earlier.iter().copied());
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Check, REQUESTS, RESULTS, Report, Rule, Seen, Severity};
+use super::{Check, MessageContext, REQUESTS, RESULTS, Report, Rule, Severity};
 use crate::decode::json::{self, Object};
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::V2025_11_25;
@@ -25,22 +25,22 @@ static TOOL_RESULTS: Rule = Rule {
     example: "a user message with a tool_result and a text; a tool_use that the next message does not answer",
     remedy: "Answer all tool_use blocks in the next user message, and put nothing else into it.",
     checks: &[
-        Check::Message(REQUESTS, &[Method::SamplingCreateMessage], asked),
+        Check::Message(REQUESTS, &[Method::SamplingCreateMessage], request),
         Check::Message(RESULTS, &[Method::ToolsCall, Method::PromptsGet, Method::ResourcesRead], embedded),
     ],
 };
 
-fn asked(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if let Some(fault) = seen.body().get("messages").and_then(fault) {
-        report.say(fault);
+fn request(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if let Some(fault) = context.body().get("messages").and_then(fault) {
+        report.add(fault);
     }
 }
 
 /// From 2026-07-28 on the request stands in a result.
-fn embedded(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    for params in seen.input_requests("sampling/createMessage") {
+fn embedded(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    for params in context.input_requests("sampling/createMessage") {
         if let Some(fault) = params.get("messages").and_then(fault) {
-            report.say(fault);
+            report.add(fault);
         }
     }
 }

@@ -4,7 +4,7 @@
 use super::message_facts::Evidence;
 use super::methods::meant;
 use super::mismatch::{Topic, report_mismatches};
-use super::{ASKS, Check, NOTIFICATIONS, REQUESTS, RESULTS, Report, Rule, Seen, Severity};
+use super::{ASKS, Check, MessageContext, NOTIFICATIONS, REQUESTS, RESULTS, Report, Rule, Severity};
 use crate::mcp::Revision;
 use crate::mcp::Revision::V2025_06_18;
 use crate::mcp::revision::Revisions;
@@ -51,8 +51,8 @@ static RESULT: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn differs(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    report_mismatches(seen, Topic::Schema, report);
+fn differs(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    report_mismatches(context, Topic::Schema, report);
 }
 
 static NONSTANDARD: Rule = Rule {
@@ -71,19 +71,19 @@ static NONSTANDARD: Rule = Rule {
 /// `_meta`, and members that rules of their own look at wherever they stand.
 const ELSEWHERE: [&str; 4] = ["_meta", "task", "inputResponses", "requestState"];
 
-fn nonstandard(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+fn nonstandard(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     // A member that is there under another name is told of as missing.
-    if !seen.mismatches().is_empty() {
+    if !context.mismatches().is_empty() {
         return;
     }
     // A name without its prefix is still the method's.
-    let name = seen.method_name();
+    let name = context.method_name();
     let method = meant(name).filter(|meant| meant.ends_with(name)).unwrap_or(name);
-    let is_named = |name: &str| seen.revisions().iter().any(|revision| shape::names_param(revision, method, name));
-    let mut unnamed = seen.body().iter().filter_map(|(name, _)| crate::decode::json::string(name));
+    let is_named = |name: &str| context.revisions().iter().any(|revision| shape::defines_param(revision, method, name));
+    let mut unnamed = context.body().iter().filter_map(|(name, _)| crate::decode::json::string(name));
     if let Some(name) = unnamed.find(|name| !ELSEWHERE.contains(&&**name) && !is_named(name)) {
         let shown = &name[..name.floor_char_boundary(60)];
-        report.say(format!("{method} has no param {shown:?}"));
+        report.add(format!("{method} has no param {shown:?}"));
     }
 }
 
@@ -116,15 +116,15 @@ fn is_name(name: &str) -> bool {
     ends && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
 }
 
-fn meta_key(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    for (name, _) in seen.meta().iter() {
+fn meta_key(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    for (name, _) in context.meta().iter() {
         let Some(key) = crate::decode::json::string(name) else { continue };
         let fits = match key.rsplit_once('/') {
             Some((prefix, name)) => prefix.split('.').all(is_label) && is_name(name),
             None => is_name(&key),
         };
         if !fits {
-            return report.say(format!("the key {key:?} is not valid"));
+            return report.add(format!("the key {key:?} is not valid"));
         }
     }
 }
@@ -155,9 +155,9 @@ const DEFINED: &[&str] = &[
     "ui",
 ];
 
-fn meta_reserved(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let is_modern = seen.revisions().within(Revisions::only(Revision::V2026_07_28));
-    for (name, _) in seen.meta().iter() {
+fn meta_reserved(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let is_modern = context.revisions().within(Revisions::only(Revision::V2026_07_28));
+    for (name, _) in context.meta().iter() {
         let Some(key) = crate::decode::json::string(name) else { continue };
         let Some((prefix, name)) = key.rsplit_once('/') else { continue };
         let labels: Vec<&str> = prefix.split('.').collect();
@@ -168,16 +168,16 @@ fn meta_reserved(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
             labels.iter().rev().skip(1).any(is_mcp) || labels.last().is_some_and(is_mcp)
         };
         if is_reserved && !(prefix == "io.modelcontextprotocol" && DEFINED.contains(&name)) {
-            return report.say(format!("the key {key:?} is reserved"));
+            return report.add(format!("the key {key:?} is reserved"));
         }
     }
 }
 
 /// The one revision that shapes and schemas are held against, where it is known.
-pub(super) fn revision(seen: &Seen<'_, '_>) -> Option<Revision> {
-    let known = seen.in_force.evidence != Evidence::None;
+pub(super) fn revision(context: &MessageContext<'_, '_>) -> Option<Revision> {
+    let known = context.in_force.evidence != Evidence::None;
     // Where several may be in force, the newest of them reads schemas most leniently.
-    seen.revisions().single().or_else(|| seen.revisions().iter().last().filter(|_| known))
+    context.revisions().single().or_else(|| context.revisions().iter().last().filter(|_| known))
 }
 
 #[cfg(test)]

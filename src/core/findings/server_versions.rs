@@ -13,15 +13,15 @@ pub const SERVERS: usize = 1_024;
 pub const WITHHELD: usize = 16;
 
 /// A server's name and version in short, the host in short, and the version that was asked for.
-pub type Key = (u64, u64, Revision);
+pub type RequestedVersion = (u64, u64, Revision);
 
 /// What the servers of a capture gave of what they were asked for.
 #[derive(Debug, Default)]
 pub struct ServerVersions {
     /// The first answer that gave it.
-    pub given: FxHashMap<Key, MessageNumber>,
+    pub given: FxHashMap<RequestedVersion, MessageNumber>,
     /// Answers that gave another, while none gave it.
-    pub withheld: FxHashMap<Key, Vec<WithheldVersion>>,
+    pub withheld: FxHashMap<RequestedVersion, Vec<WithheldVersion>>,
 }
 
 /// An answer that gave another version than the one asked for: whether the server speaks that is not known yet.

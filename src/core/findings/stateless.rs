@@ -2,7 +2,7 @@
 
 use super::message_facts::Evidence;
 use super::mismatch::{Topic, report_mismatches};
-use super::{ANSWERS, Check, History, REQUESTS, RESULTS, Report, Rule, Seen, Severity};
+use super::{ANSWERS, Check, History, MessageContext, REQUESTS, RESULTS, Report, Rule, Severity};
 use crate::mcp::Transport;
 use crate::mcp::meta;
 use crate::mcp::method::Method;
@@ -34,18 +34,18 @@ static META_MISSING: Rule = Rule {
     checks: &[Check::Message(REQUESTS, &[], meta_missing)],
 };
 
-fn meta_missing(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+fn meta_missing(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     // That others of an address speak this era says nothing of this one.
-    let is_known = seen.in_force.evidence <= Evidence::Header || seen.is_one_client();
-    if !seen.is_from_client() || !is_known {
+    let is_known = context.in_force.evidence <= Evidence::Header || context.is_one_client();
+    if !context.is_from_client() || !is_known {
         return;
     }
-    let missing = [meta::VERSION, meta::CAPABILITIES].into_iter().filter(|name| seen.meta().get(name).is_none());
+    let missing = [meta::VERSION, meta::CAPABILITIES].into_iter().filter(|name| context.meta().get(name).is_none());
     let missing: Vec<&str> = missing.collect();
     if !missing.is_empty() {
-        report.say(format!("{} missing from _meta", missing.join(" and ")));
+        report.add(format!("{} missing from _meta", missing.join(" and ")));
     } else {
-        report_mismatches(seen, Topic::Meta, report);
+        report_mismatches(context, Topic::Meta, report);
     }
 }
 
@@ -62,9 +62,9 @@ static META_ACCEPTED: Rule = Rule {
     checks: &[Check::Message(RESULTS, &[], meta_accepted)],
 };
 
-fn meta_accepted(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if let Some(asked) = seen.asked.filter(|asked| asked.breaks.contains(&META_MISSING.id)) {
-        report.say_with(&[asked.number], format!("message {} lacks what is required", asked.number.0));
+fn meta_accepted(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if let Some(request) = context.request.filter(|request| request.breaks.contains(&META_MISSING.id)) {
+        report.add_about(&[request.number], format!("message {} lacks what is required", request.number.0));
     }
 }
 
@@ -82,17 +82,17 @@ static PEER_INFO: Rule = Rule {
 };
 
 // It is said once for each side of a session.
-fn client_info(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let speaks = seen.in_force.evidence == Evidence::Meta && seen.is_from_client();
-    if speaks && !seen.history.stateless.nameless[0] && seen.meta().get(meta::CLIENT).is_none() {
-        report.say(format!("the request has no {}", meta::CLIENT));
+fn client_info(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let speaks = context.in_force.evidence == Evidence::Meta && context.is_from_client();
+    if speaks && !context.history.stateless.unnamed[0] && context.meta().get(meta::CLIENT).is_none() {
+        report.add(format!("the request has no {}", meta::CLIENT));
     }
 }
 
-fn server_info(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let speaks = seen.in_force.evidence == Evidence::Meta && seen.history.stateless.is_spoken;
-    if speaks && !seen.history.stateless.nameless[1] && seen.meta().get(meta::SERVER).is_none() {
-        report.say(format!("the result has no {}", meta::SERVER));
+fn server_info(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let speaks = context.in_force.evidence == Evidence::Meta && context.history.stateless.server_supports_it;
+    if speaks && !context.history.stateless.unnamed[1] && context.meta().get(meta::SERVER).is_none() {
+        report.add(format!("the result has no {}", meta::SERVER));
     }
 }
 
@@ -109,17 +109,17 @@ static TYPE_MISSING: Rule = Rule {
     checks: &[Check::Message(RESULTS, &[], type_missing)],
 };
 
-fn type_missing(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let is_result = seen.text().is_some_and(|result| result.starts_with('{')) && !seen.is_from_client();
-    let is_paired = seen.asked.is_some() && seen.in_force.evidence == Evidence::Meta;
-    if !is_result || !is_paired || seen.body().get("resultType").is_some() {
+fn type_missing(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let is_result = context.body_text().is_some_and(|result| result.starts_with('{')) && !context.is_from_client();
+    let is_paired = context.request.is_some() && context.in_force.evidence == Evidence::Meta;
+    if !is_result || !is_paired || context.body().get("resultType").is_some() {
         return;
     }
-    let text = format!("the result of {} has no resultType", seen.method_name());
-    match seen.history.stateless.is_spoken || seen.method == Method::ServerDiscover {
-        true => report.say(text),
+    let text = format!("the result of {} has no resultType", context.method_name());
+    match context.history.stateless.server_supports_it || context.method == Method::ServerDiscover {
+        true => report.add(text),
         // "the client MUST treat the absent field as complete": so that servers of before may answer.
-        false => report.say_as(Severity::Warning, format!("{text}; the server may speak an older revision only")),
+        false => report.add_as(Severity::Warning, format!("{text}; the server may speak an older revision only")),
     }
 }
 
@@ -136,16 +136,16 @@ static TYPE_UNKNOWN: Rule = Rule {
     checks: &[Check::Message(RESULTS, &[], type_unknown)],
 };
 
-fn type_unknown(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(kind) = seen.body().get("resultType") else { return };
-    let Some(name) = seen.body().text("resultType") else {
-        return report.say(format!("resultType is {}, and no string", &kind[..kind.floor_char_boundary(60)]));
+fn type_unknown(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(kind) = context.body().get("resultType") else { return };
+    let Some(name) = context.body().text("resultType") else {
+        return report.add(format!("resultType is {}, and no string", &kind[..kind.floor_char_boundary(60)]));
     };
     // `task` is looked at with tasks. An extension that the client declared may define types of its own.
     let is_known = matches!(&*name, "complete" | "input_required" | "task");
-    let declared = seen.asked.and_then(|asked| asked.client.as_deref());
+    let declared = context.request.and_then(|request| request.client.as_deref());
     if !is_known && declared.is_some_and(|client| client.extensions.is_empty()) {
-        report.say(format!("resultType is {name:?}, and the client declared no extension"));
+        report.add(format!("resultType is {name:?}, and the client declared no extension"));
     }
 }
 
@@ -162,12 +162,12 @@ static SERVER_REQUEST: Rule = Rule {
     checks: &[Check::Message(REQUESTS, &[], server_request)],
 };
 
-fn server_request(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+fn server_request(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     // A server that refused the first request of this era may be one of before, which asks as it likes.
-    let is_pipe = seen.is_one_client() && seen.history.stateless.is_spoken;
-    let is_known = seen.in_force.evidence <= Evidence::Header || is_pipe;
-    if !seen.is_from_client() && is_known {
-        report.say(format!("the server sent {}", seen.method_name()));
+    let is_pipe = context.is_one_client() && context.history.stateless.server_supports_it;
+    let is_known = context.in_force.evidence <= Evidence::Header || is_pipe;
+    if !context.is_from_client() && is_known {
+        report.add(format!("the server sent {}", context.method_name()));
     }
 }
 
@@ -184,10 +184,10 @@ static CLIENT_RESPONSE: Rule = Rule {
     checks: &[Check::Message(ANSWERS, &[], client_response)],
 };
 
-fn client_response(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let is_known = seen.in_force.evidence <= Evidence::Header || seen.is_one_client();
-    if seen.is_from_client() && is_known {
-        report.say(format!("the client answered id {}", seen.id()));
+fn client_response(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let is_known = context.in_force.evidence <= Evidence::Header || context.is_one_client();
+    if context.is_from_client() && is_known {
+        report.add(format!("the client answered id {}", context.id()));
     }
 }
 
@@ -204,15 +204,15 @@ static NOT_SUPPORTED: Rule = Rule {
     checks: &[Check::Any(REQUESTS, &[], not_supported)],
 };
 
-fn not_supported(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some((number, supported)) = &seen.history.stateless.supported else { return };
-    if seen.in_force.evidence != Evidence::Meta {
+fn not_supported(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some((number, supported)) = &context.history.stateless.supported else { return };
+    if context.in_force.evidence != Evidence::Meta {
         return;
     }
-    let Some(version) = seen.meta().text(meta::VERSION) else { return };
+    let Some(version) = context.meta().text(meta::VERSION) else { return };
     // server/discover is how a client asks what there is.
-    if seen.method != Method::ServerDiscover && !supported.iter().any(|name| *name == version) {
-        report.say_with(&[*number], format!("{version:?} is not among {}", supported.join(", ")));
+    if context.method != Method::ServerDiscover && !supported.iter().any(|name| *name == version) {
+        report.add_about(&[*number], format!("{version:?} is not among {}", supported.join(", ")));
     }
 }
 
@@ -229,14 +229,16 @@ static FALLBACK: Rule = Rule {
     checks: &[Check::Any(REQUESTS, &[Method::Initialize], fallback)],
 };
 
-fn fallback(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let stateless = &seen.history.stateless;
-    let Some(refused) = stateless.refused.filter(|_| seen.is_one_client() && seen.is_from_client()) else { return };
+fn fallback(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let stateless = &context.history.stateless;
+    let Some(refused) = stateless.refused.filter(|_| context.is_one_client() && context.is_from_client()) else {
+        return;
+    };
     // A server that says it supports a revision with a handshake as well asks for the fall.
     let is_legacy = |name: &String| Revision::named(name).is_none_or(|revision| !revision.is_stateless());
     let offers = stateless.supported.as_ref().is_some_and(|(_, names)| names.iter().any(is_legacy));
     if !offers {
-        report.say_with(&[refused], format!("message {} is an error of 2026-07-28", refused.0));
+        report.add_about(&[refused], format!("message {} is an error of 2026-07-28", refused.0));
     }
 }
 
@@ -258,9 +260,9 @@ fn mixed(history: &History, report: &mut Report<'_>) {
     if matches!(history.transport, Transport::StreamableHttp | Transport::Http) {
         return;
     }
-    if let (Some(stateful), Some(stateless)) = (history.handshake.answered, history.stateless.answered) {
+    if let (Some(stateful), Some(stateless)) = (history.handshake.answered, history.stateless.first_result) {
         let text = format!("message {} ended a handshake, message {} answered without one", stateful.0, stateless.0);
-        report.say_with(&[stateful.min(stateless), stateful.max(stateless)], text);
+        report.add_about(&[stateful.min(stateless), stateful.max(stateless)], text);
     }
 }
 

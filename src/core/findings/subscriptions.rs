@@ -1,8 +1,8 @@
 //! Rules about streams of notifications (2026-07-28 basic/patterns/subscriptions).
 
-use super::carried::is_success;
-use super::history::{Filter, Stream};
-use super::{Carried, Check, History, NOTIFICATIONS, RESULTS, Report, Rule, Seen, Severity};
+use super::history::{Filter, Subscription};
+use super::mcp_exchange::is_success;
+use super::{Check, History, McpExchange, MessageContext, NOTIFICATIONS, RESULTS, Report, Rule, Severity};
 use crate::decode::exchange::Exchange;
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::Transport;
@@ -27,11 +27,11 @@ const TOLD: [Method; 6] = [
 
 /// The `subscriptions/listen` that the message belongs to: over HTTP the one whose response carries it, on a pipe the one of
 /// its id.
-fn stream<'s>(seen: &Seen<'s, '_>) -> Option<&'s Stream> {
-    let subscriptions = &seen.history.subscriptions;
-    match seen.carried {
-        Some(carried) => subscriptions.opened_by(carried.request()?.number),
-        None => subscriptions.stream(seen.meta().get(meta::SUBSCRIPTION)?),
+fn stream<'s>(context: &MessageContext<'s, '_>) -> Option<&'s Subscription> {
+    let subscriptions = &context.history.subscriptions;
+    match context.mcp {
+        Some(mcp) => subscriptions.opened_by(mcp.request()?.number),
+        None => subscriptions.stream(context.meta().get(meta::SUBSCRIPTION)?),
     }
 }
 
@@ -51,18 +51,18 @@ static ACK_FIRST: Rule = Rule {
     ],
 };
 
-fn ack_first(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let is_other = seen.method != Method::SubscriptionsAcknowledged && !seen.is_from_client();
-    if let Some(stream) = stream(seen).filter(|stream| is_other && stream.acknowledged.is_none()) {
-        let text = format!("{} came before the acknowledgement of {}", seen.method_name(), stream.id);
-        report.say_with(&[stream.number], text);
+fn ack_first(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let is_other = context.method != Method::SubscriptionsAcknowledged && !context.is_from_client();
+    if let Some(stream) = stream(context).filter(|stream| is_other && stream.acknowledged.is_none()) {
+        let text = format!("{} came before the acknowledgement of {}", context.method_name(), stream.id);
+        report.add_about(&[stream.number], text);
     }
 }
 
-fn ended_unacknowledged(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let stream = seen.asked.and_then(|asked| seen.history.subscriptions.opened_by(asked.number));
-    if let Some(stream) = stream.filter(|stream| stream.acknowledged.is_none() && !seen.history.has_gaps) {
-        report.say_with(&[stream.number], format!("{} ended without having been acknowledged", stream.id));
+fn ended_unacknowledged(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let stream = context.request.and_then(|request| context.history.subscriptions.opened_by(request.number));
+    if let Some(stream) = stream.filter(|stream| stream.acknowledged.is_none() && !context.history.has_gaps) {
+        report.add_about(&[stream.number], format!("{} ended without having been acknowledged", stream.id));
     }
 }
 
@@ -79,28 +79,31 @@ static ID: Rule = Rule {
     checks: &[Check::Message(NOTIFICATIONS, &TOLD, id)],
 };
 
-fn id(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if seen.is_from_client() {
+fn id(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if context.is_from_client() {
         return;
     }
     // A server that refused the first request of this era may be one of before, which needs no subscription.
-    if seen.carried.is_none() && !seen.history.stateless.is_spoken && seen.history.subscriptions.is_empty() {
+    if context.mcp.is_none()
+        && !context.history.stateless.server_supports_it
+        && context.history.subscriptions.is_empty()
+    {
         return;
     }
-    let Some(id) = seen.meta().get(meta::SUBSCRIPTION) else {
-        return report.say(format!("{} has no {}", seen.method_name(), meta::SUBSCRIPTION));
+    let Some(id) = context.meta().get(meta::SUBSCRIPTION) else {
+        return report.add(format!("{} has no {}", context.method_name(), meta::SUBSCRIPTION));
     };
-    let subscriptions = &seen.history.subscriptions;
-    let is_all = seen.history.is_whole() && subscriptions.is_complete();
-    match stream(seen) {
+    let subscriptions = &context.history.subscriptions;
+    let is_all = context.history.is_whole() && subscriptions.is_complete();
+    match stream(context) {
         Some(stream) if stream.id != id => {
-            report.say_with(&[stream.number], format!("the id is {id}, that of the request {}", stream.id));
+            report.add_about(&[stream.number], format!("the id is {id}, that of the request {}", stream.id));
         }
         Some(_) => {}
-        None if seen.carried.is_some_and(|carried| carried.request().is_some_and(|it| it.method != LISTEN)) => {
-            report.say(format!("{} came on the response of another request", seen.method_name()));
+        None if context.mcp.is_some_and(|mcp| mcp.request().is_some_and(|it| it.method != LISTEN)) => {
+            report.add(format!("{} came on the response of another request", context.method_name()));
         }
-        None if seen.carried.is_none() && is_all => report.say(format!("no subscription has the id {id}")),
+        None if context.mcp.is_none() && is_all => report.add(format!("no subscription has the id {id}")),
         None => {}
     }
 }
@@ -118,29 +121,29 @@ static TYPE_UNREQUESTED: Rule = Rule {
     checks: &[Check::Message(NOTIFICATIONS, &TOLD, type_unrequested)],
 };
 
-fn type_unrequested(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(stream) = stream(seen).filter(|_| !seen.is_from_client()) else { return };
+fn type_unrequested(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(stream) = stream(context).filter(|_| !context.is_from_client()) else { return };
     let filter = &stream.filter;
-    let switch = match seen.method {
+    let switch = match context.method {
         Method::ToolsListChanged => Some(Filter::TYPES[0]),
         Method::PromptsListChanged => Some(Filter::TYPES[1]),
         Method::ResourcesListChanged => Some(Filter::TYPES[2]),
         _ => None,
     };
-    let unasked = match seen.method {
+    let unasked = match context.method {
         Method::ResourcesUpdated => {
-            let uri = seen.body().text("uri").unwrap_or_default();
+            let uri = context.body().text("uri").unwrap_or_default();
             (!filter.has_resource(&uri)).then(|| uri.into_owned())
         }
         Method::SubscriptionsAcknowledged => {
-            let granted = Filter::read(seen.body().get("notifications").unwrap_or_default());
+            let granted = Filter::read(context.body().get("notifications").unwrap_or_default());
             let kind = granted.types.iter().find(|name| !filter.types.contains(name)).map(|name| (*name).to_owned());
             kind.or_else(|| granted.resources.into_iter().find(|uri| !filter.has_resource(uri)))
         }
         _ => switch.filter(|name| !filter.types.contains(name)).map(str::to_owned),
     };
     if let Some(unasked) = unasked {
-        report.say_with(&[stream.number], format!("{} did not ask for {unasked}", stream.id));
+        report.add_about(&[stream.number], format!("{} did not ask for {unasked}", stream.id));
     }
 }
 
@@ -157,9 +160,9 @@ static REQUEST_SCOPED: Rule = Rule {
     checks: &[Check::Message(NOTIFICATIONS, &[Method::Progress, Method::LogMessage], request_scoped)],
 };
 
-fn request_scoped(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if let Some(stream) = stream(seen).filter(|_| !seen.is_from_client()) {
-        report.say_with(&[stream.number], format!("{} came on the subscription {}", seen.method_name(), stream.id));
+fn request_scoped(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if let Some(stream) = stream(context).filter(|_| !context.is_from_client()) {
+        report.add_about(&[stream.number], format!("{} came on the subscription {}", context.method_name(), stream.id));
     }
 }
 
@@ -176,19 +179,20 @@ static CLOSED_ABRUPTLY: Rule = Rule {
     checks: &[Check::Exchange(closed_abruptly)],
 };
 
-fn closed_abruptly(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
-    let Some(request) = carried.request().filter(|request| request.method == Method::SubscriptionsListen) else {
+fn closed_abruptly(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
+    let Some(request) = mcp.request().filter(|request| request.method == Method::SubscriptionsListen) else {
         return;
     };
     // basic/patterns/cancellation has the server send notifications/cancelled here: either will do.
-    let cancelled =
-        |passed: &&super::carried::Passed| passed.method == Method::Cancelled && passed.kind == Kind::Notification;
-    let is_told = carried.received.iter().any(|passed| cancelled(&passed)) || carried.is_cut();
+    let cancelled = |passed: &&super::mcp_exchange::ExchangeMessage| {
+        passed.method == Method::Cancelled && passed.kind == Kind::Notification
+    };
+    let is_told = mcp.received.iter().any(|passed| cancelled(&passed)) || mcp.is_cut();
     let is_open = history.requests.get(request.number).is_some();
     let is_stream = history.transport == Transport::StreamableHttp && is_success(exchange);
     // A response that breaks off was closed by the client, or lost.
     if is_open && is_stream && !is_told && exchange.response.complete && !history.has_gaps {
-        report.say("the stream ended without a result");
+        report.add("the stream ended without a result");
     }
 }
 

@@ -3,8 +3,8 @@
 
 pub(super) mod status;
 
-use super::history::{Stated, Status, TASKS_EXTENSION};
-use super::{Check, ERRORS, REQUESTS, RESULTS, Report, Rule, Seen, Severity};
+use super::history::{Status, TASKS_EXTENSION, TaskState};
+use super::{Check, ERRORS, MessageContext, REQUESTS, RESULTS, Report, Rule, Severity};
 use crate::decode::json::{self, Object};
 use crate::mcp::capability::Capability;
 use crate::mcp::contract::TaskSupport;
@@ -50,19 +50,19 @@ fn gate(method: Method) -> Option<Capability> {
     })
 }
 
-fn augmentation(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let is_task = seen.body().get("task").is_some_and(|task| task.starts_with('{'));
-    let Some(gate) = gate(seen.method) else { return };
-    let declared = seen.history.has(gate);
+fn augmentation(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let is_task = context.body().get("task").is_some_and(|task| task.starts_with('{'));
+    let Some(gate) = gate(context.method) else { return };
+    let declared = context.history.has(gate);
     if is_task && declared == Some(false) {
         // "clients MUST NOT attempt to use task augmentation on that server's tools"; for other requests a SHOULD.
-        let severity = if seen.method == Method::ToolsCall { Severity::Error } else { Severity::Warning };
-        return report.say_as(severity, format!("the receiver did not declare {}", gate.path()));
+        let severity = if context.method == Method::ToolsCall { Severity::Error } else { Severity::Warning };
+        return report.add_as(severity, format!("the receiver did not declare {}", gate.path()));
     }
-    let Some(name) = seen.body().text("name").filter(|_| declared == Some(true)) else { return };
-    match (seen.history.tools.get(&name).map(|tool| tool.task_support), is_task) {
-        (Some(TaskSupport::Forbidden), true) => report.say(format!("{name} does not support tasks")),
-        (Some(TaskSupport::Required), false) => report.say(format!("{name} runs as a task only")),
+    let Some(name) = context.body().text("name").filter(|_| declared == Some(true)) else { return };
+    match (context.history.tools.get(&name).map(|tool| tool.task_support), is_task) {
+        (Some(TaskSupport::Forbidden), true) => report.add(format!("{name} does not support tasks")),
+        (Some(TaskSupport::Required), false) => report.add(format!("{name} runs as a task only")),
         _ => {}
     }
 }
@@ -80,36 +80,38 @@ static CREATE_RESULT: Rule = Rule {
     checks: &[Check::Message(RESULTS, &[], create_result)],
 };
 
-fn create_result(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if seen.revisions().within(Revisions::MODERN) {
-        return created_by_extension(seen, report);
+fn create_result(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if context.revisions().within(Revisions::MODERN) {
+        return created_by_extension(context, report);
     }
-    let Some((asked, gate)) = seen.asked.filter(|asked| asked.is_task).zip(gate(seen.method)) else { return };
-    let Some(task) = Stated::created(seen) else {
+    let Some((request, gate)) = context.request.filter(|request| request.is_task).zip(gate(context.method)) else {
+        return;
+    };
+    let Some(task) = TaskState::created(context) else {
         // Receivers that do not know tasks "MUST process requests … normally, ignoring any task-augmentation metadata".
-        let name = asked.subject.as_deref().filter(|_| seen.method == Method::ToolsCall);
-        let support = name.map(|name| seen.history.tools.get(name).map(|tool| tool.task_support));
+        let name = request.subject.as_deref().filter(|_| context.method == Method::ToolsCall);
+        let support = name.map(|name| context.history.tools.get(name).map(|tool| tool.task_support));
         let is_supported = support.is_none_or(|support| support.is_some_and(|known| known != TaskSupport::Forbidden));
-        if is_supported && seen.history.has(gate) == Some(true) && seen.body().get("task").is_none() {
-            report.say_with(&[asked.number], "the request was to run as a task, and the result holds none");
+        if is_supported && context.history.has(gate) == Some(true) && context.body().get("task").is_none() {
+            report.add_about(&[request.number], "the request was to run as a task, and the result holds none");
         }
         return;
     };
     if let Some(status) = task.status.filter(|status| *status != Status::Working) {
-        report.say(format!("the task begins as {}", status.name()));
+        report.add(format!("the task begins as {}", status.name()));
     }
 }
 
-fn created_by_extension(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if !seen.has_result_type("task") {
+fn created_by_extension(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if !context.has_result_type("task") {
         return;
     }
-    if seen.method != Method::ToolsCall && seen.method != Method::Other {
-        report.say(format!("{} cannot become a task", seen.method_name()));
+    if context.method != Method::ToolsCall && context.method != Method::Other {
+        report.add(format!("{} cannot become a task", context.method_name()));
     }
-    let client = seen.asked.and_then(|asked| asked.client.as_deref());
+    let client = context.request.and_then(|request| request.client.as_deref());
     if client.is_some_and(|client| !client.extensions.iter().any(|extension| extension == TASKS_EXTENSION)) {
-        report.say(format!("the client did not declare {TASKS_EXTENSION}"));
+        report.add(format!("the client did not declare {TASKS_EXTENSION}"));
     }
 }
 
@@ -132,43 +134,48 @@ static ID: Rule = Rule {
 
 const ASKING: [Method; 4] = [Method::TasksGet, Method::TasksResult, Method::TasksCancel, Method::TasksUpdate];
 
-fn id_type(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+fn id_type(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     // Up to 2025-11-25 the definition of the message says so itself.
-    let is_extension = seen.revisions().within(Revisions::MODERN);
-    if let Some(id) = seen.body().get("taskId").filter(|id| is_extension && json::string(id).is_none()) {
-        report.say(format!("the taskId is {}", &id[..id.floor_char_boundary(60)]));
+    let is_extension = context.revisions().within(Revisions::MODERN);
+    if let Some(id) = context.body().get("taskId").filter(|id| is_extension && json::string(id).is_none()) {
+        report.add(format!("the taskId is {}", &id[..id.floor_char_boundary(60)]));
     }
 }
 
-fn id_used_twice(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some((asked, created)) = seen.asked.zip(Stated::created(seen)) else { return };
-    let known = seen.history.tasks.get(seen.message.direction, &created.id);
-    let other = known.and_then(|task| task.asked).filter(|other| *other != asked.number);
+fn id_used_twice(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some((request, created)) = context.request.zip(TaskState::created(context)) else { return };
+    let known = context.history.tasks.get(context.message.direction, &created.id);
+    let other = known.and_then(|task| task.request).filter(|other| *other != request.number);
     if let Some(other) = other {
-        report.say_with(&[other], format!("message {} was answered with the task {:?} too", other.0, created.id));
+        report.add_about(&[other], format!("message {} was answered with the task {:?} too", other.0, created.id));
     }
 }
 
-fn id_unknown(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some((asked, id)) = seen.asked.and_then(|asked| Some((asked, asked.subject.as_deref()?))) else { return };
-    let tasks = &seen.history.tasks;
+fn id_unknown(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some((request, id)) = context.request.and_then(|request| Some((request, request.subject.as_deref()?))) else {
+        return;
+    };
+    let tasks = &context.history.tasks;
     // A task may outlive the session that created it: only where the runner does not know it either, it does not exist.
-    let message = seen.body().text("message").unwrap_or_default().to_ascii_lowercase();
+    let message = context.body().text("message").unwrap_or_default().to_ascii_lowercase();
     let says_so = ["not found", "unknown task", "no such", "does not exist", "nonexistent"].iter();
-    let is_unknown = says_so.clone().any(|words| message.contains(words)) && seen.body().get("code") != Some("-32601");
-    if !is_unknown || tasks.get(seen.message.direction, id).is_some() {
+    let is_unknown =
+        says_so.clone().any(|words| message.contains(words)) && context.body().get("code") != Some("-32601");
+    if !is_unknown || tasks.get(context.message.direction, id).is_some() {
         return;
     }
-    match seen.body().get("code") {
-        Some("-32602") if seen.history.is_whole() && seen.is_one_client() && tasks.is_complete() => {
-            report.say_as_with(
+    match context.body().get("code") {
+        Some("-32602") if context.history.is_whole() && context.is_one_client() && tasks.is_complete() => {
+            report.add_as_about(
                 Severity::Warning,
-                &[asked.number],
+                &[request.number],
                 format!("no task {id:?} was issued in this session"),
             );
         }
         Some("-32602") | None => {}
-        Some(code) => report.say_with(&[asked.number], format!("an unknown task was answered with {code}, not -32602")),
+        Some(code) => {
+            report.add_about(&[request.number], format!("an unknown task was answered with {code}, not -32602"))
+        }
     }
 }
 
@@ -185,13 +192,13 @@ static RELATED_META: Rule = Rule {
     checks: &[Check::Message(RESULTS, &[Method::TasksResult], related_meta)],
 };
 
-fn related_meta(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let wanted = seen.asked.and_then(|asked| asked.subject.as_deref());
-    let related = seen.meta().get(meta::RELATED_TASK).map(Object::read).and_then(|related| related.text("taskId"));
+fn related_meta(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let wanted = context.request.and_then(|request| request.subject.as_deref());
+    let related = context.meta().get(meta::RELATED_TASK).map(Object::read).and_then(|related| related.text("taskId"));
     match (related, wanted) {
-        (None, _) => report.say(format!("{} is missing", meta::RELATED_TASK)),
+        (None, _) => report.add(format!("{} is missing", meta::RELATED_TASK)),
         (Some(related), Some(wanted)) if related != wanted => {
-            report.say(format!("{} is {related:?}, and {wanted:?} was asked for", meta::RELATED_TASK));
+            report.add(format!("{} is {related:?}, and {wanted:?} was asked for", meta::RELATED_TASK));
         }
         _ => {}
     }

@@ -31,11 +31,11 @@ pub fn findings<S: AsRef<str>>(steps: &[S]) -> Vec<Finding> {
 
 /// What the pipeline says of a conversation.
 pub fn events<S: AsRef<str>>(steps: &[S]) -> Vec<Event> {
-    told(steps, Options::default(), false)
+    events_with(steps, Options::default(), false)
 }
 
 /// The same with these options; `ticks`: the clock is told behind every packet.
-pub fn told<S: AsRef<str>>(steps: &[S], options: Options, ticks: bool) -> Vec<Event> {
+pub fn events_with<S: AsRef<str>>(steps: &[S], options: Options, ticks: bool) -> Vec<Event> {
     let over_http =
         steps.iter().any(|step| ["> POST", "> GET", "> DELETE"].iter().any(|verb| step.as_ref().starts_with(verb)));
     let packets = if over_http { network(steps) } else { pipes(steps) };

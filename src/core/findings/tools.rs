@@ -4,7 +4,7 @@ pub(super) mod headers;
 pub(super) mod listing;
 
 use super::schema::revision;
-use super::{Check, ERRORS, REQUESTS, RESULTS, Report, Rule, Seen, Severity};
+use super::{Check, ERRORS, MessageContext, REQUESTS, RESULTS, Report, Rule, Severity};
 use crate::decode::json::{self, Object};
 use crate::mcp::contract::Verdict;
 use crate::mcp::method::Method;
@@ -36,17 +36,17 @@ static CALL_UNKNOWN: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn call_unknown(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(name) = seen.body().text("name") else { return };
-    let tools = &seen.history.tools;
+fn call_unknown(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(name) = context.body().text("name") else { return };
+    let tools = &context.history.tools;
     if tools.is_complete() && tools.get(&name).is_none() {
-        report.say(format!("the server listed no tool {name:?}"));
-    } else if !seen.history.listed_tools
-        && seen.history.is_whole()
-        && seen.is_one_client()
-        && !seen.history.called.contains(&*name)
+        report.add(format!("the server listed no tool {name:?}"));
+    } else if !context.history.listed_tools
+        && context.history.is_whole()
+        && context.is_one_client()
+        && !context.history.called.contains(&*name)
     {
-        report.say_as(Severity::Info, format!("{name:?} was called, and the tools were never asked for"));
+        report.add_as(Severity::Info, format!("{name:?} was called, and the tools were never asked for"));
     }
 }
 
@@ -64,24 +64,24 @@ static ARGUMENTS: Rule = Rule {
 };
 
 /// What is wrong with the arguments of a call, by the schema that the session published.
-fn arguments_fault(seen: &Seen<'_, '_>) -> Option<String> {
-    let name = seen.body().text("name")?;
-    let schema = seen.history.tools.get(&name)?.input.as_deref()?;
+fn arguments_fault(context: &MessageContext<'_, '_>) -> Option<String> {
+    let name = context.body().text("name")?;
+    let schema = context.history.tools.get(&name)?.input.as_deref()?;
     // "arguments?: { [key: string]: unknown }": none are as good as an empty object.
-    let arguments = seen.body().get("arguments").unwrap_or("{}");
+    let arguments = context.body().get("arguments").unwrap_or("{}");
     // What is no object at all differs from the definition already.
     if !arguments.starts_with('{') {
         return None;
     }
-    match seen.schemas.borrow_mut().check(revision(seen)?, schema, arguments) {
+    match context.schemas.borrow_mut().check(revision(context)?, schema, arguments) {
         Verdict::Broken(violations) => violations.first().map(|violation| format!("{name}: {violation}")),
         _ => None,
     }
 }
 
-fn arguments(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if let Some(fault) = arguments_fault(seen) {
-        report.say(fault);
+fn arguments(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if let Some(fault) = arguments_fault(context) {
+        report.add(fault);
     }
 }
 
@@ -98,10 +98,10 @@ static ARGUMENTS_ACCEPTED: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn accepted(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let is_error = seen.body().get("isError") == Some("true");
-    if let Some(asked) = seen.asked.filter(|asked| asked.breaks.contains(&ARGUMENTS.id) && !is_error) {
-        report.say_with(&[asked.number], format!("the arguments of message {} break the schema", asked.number.0));
+fn accepted(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let is_error = context.body().get("isError") == Some("true");
+    if let Some(request) = context.request.filter(|request| request.breaks.contains(&ARGUMENTS.id) && !is_error) {
+        report.add_about(&[request.number], format!("the arguments of message {} break the schema", request.number.0));
     }
 }
 
@@ -118,23 +118,23 @@ static SCHEMA: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn schema(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(known) = revision(seen) else { return };
-    for tool in seen.tools() {
+fn schema(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(known) = revision(context) else { return };
+    for tool in context.tools() {
         let name = tool.text("name").unwrap_or_default();
         for member in ["inputSchema", "outputSchema"] {
             let Some(text) = tool.get(member) else { continue };
             if !text.starts_with('{') {
-                report.say(format!("{name}: {member} is no object"));
+                report.add(format!("{name}: {member} is no object"));
                 continue;
             }
             let is_object = Object::read(text).text("type").is_some_and(|kind| kind == "object");
             // From 2026-07-28 on the output may be any JSON value.
             let may_be_other = member == "outputSchema" && known >= Revision::V2026_07_28;
             if !is_object && !may_be_other {
-                report.say(format!("{name}: the type of {member} is not \"object\""));
-            } else if let Verdict::NoSchema(why) = seen.schemas.borrow_mut().schema(known, text) {
-                report.say(format!("{name}: {member} is no JSON Schema: {why}"));
+                report.add(format!("{name}: the type of {member} is not \"object\""));
+            } else if let Verdict::NoSchema(why) = context.schemas.borrow_mut().schema(known, text) {
+                report.add(format!("{name}: {member} is no JSON Schema: {why}"));
             }
         }
     }
@@ -154,19 +154,19 @@ static STRUCTURED_MISSING: Rule = Rule {
 };
 
 /// The outputSchema of the tool that a result is of, where the result is to follow it.
-fn promised<'s>(seen: &Seen<'s, '_>) -> Option<&'s str> {
-    let asked = seen.asked?;
-    let is_whole = !asked.is_task
-        && seen.body().get("isError") != Some("true")
-        && seen.body().text("resultType").is_none_or(|kind| kind == "complete");
-    let tool = seen.history.tools.get(asked.subject.as_deref()?)?;
+fn promised<'s>(context: &MessageContext<'s, '_>) -> Option<&'s str> {
+    let request = context.request?;
+    let is_whole = !request.is_task
+        && context.body().get("isError") != Some("true")
+        && context.body().text("resultType").is_none_or(|kind| kind == "complete");
+    let tool = context.history.tools.get(request.subject.as_deref()?)?;
     tool.output.as_deref().filter(|schema| is_whole && *schema != "null")
 }
 
-fn structured_missing(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if promised(seen).is_some() && seen.body().get("structuredContent").is_none() {
-        let name = seen.asked.and_then(|asked| asked.subject.as_deref()).unwrap_or_default();
-        report.say(format!("{name} has an outputSchema, and its result no structuredContent"));
+fn structured_missing(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if promised(context).is_some() && context.body().get("structuredContent").is_none() {
+        let name = context.request.and_then(|request| request.subject.as_deref()).unwrap_or_default();
+        report.add(format!("{name} has an outputSchema, and its result no structuredContent"));
     }
 }
 
@@ -183,14 +183,14 @@ static STRUCTURED_MISMATCH: Rule = Rule {
     checks: &[Check::Message(RESULTS, &[Method::ToolsCall], structured_mismatch)],
 };
 
-fn structured_mismatch(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let (Some(schema), Some(value)) = (promised(seen), seen.body().get("structuredContent")) else { return };
-    let Some(known) = revision(seen) else { return };
-    if let Verdict::Broken(violations) = seen.schemas.borrow_mut().check(known, schema, value)
+fn structured_mismatch(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let (Some(schema), Some(value)) = (promised(context), context.body().get("structuredContent")) else { return };
+    let Some(known) = revision(context) else { return };
+    if let Verdict::Broken(violations) = context.schemas.borrow_mut().check(known, schema, value)
         && let Some(violation) = violations.first()
     {
-        let name = seen.asked.and_then(|asked| asked.subject.as_deref()).unwrap_or_default();
-        report.say(format!("{name}: {violation}"));
+        let name = context.request.and_then(|request| request.subject.as_deref()).unwrap_or_default();
+        report.add(format!("{name}: {violation}"));
     }
 }
 
@@ -207,17 +207,17 @@ static STRUCTURED_NO_TEXT: Rule = Rule {
     checks: &[Check::Message(RESULTS, &[Method::ToolsCall], structured_no_text)],
 };
 
-fn structured_no_text(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let is_structured = seen.body().get("structuredContent").is_some_and(|value| value != "null");
+fn structured_no_text(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let is_structured = context.body().get("structuredContent").is_some_and(|value| value != "null");
     // Any text block may hold the JSON: a server is free to write it with other blanks and order.
     let has_text = || {
-        seen.body().get("content").is_some_and(|content| {
+        context.body().get("content").is_some_and(|content| {
             let is_text = |block: &&str| Object::read(block).text("type").is_some_and(|kind| kind == "text");
             json::array(content, 64).iter().any(is_text)
         })
     };
     if is_structured && !has_text() {
-        report.say("no text block holds it");
+        report.add("no text block holds it");
     }
 }
 
@@ -237,20 +237,20 @@ static ERROR_CHANNEL: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn unknown_as_result(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(name) = seen.asked.and_then(|asked| asked.subject.as_deref()) else { return };
-    let tools = &seen.history.tools;
+fn unknown_as_result(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(name) = context.request.and_then(|request| request.subject.as_deref()) else { return };
+    let tools = &context.history.tools;
     let is_unknown = tools.is_complete() && tools.get(name).is_none();
-    if is_unknown && seen.body().get("isError") == Some("true") {
-        report.say(format!("the unknown tool {name:?} was answered with isError"));
+    if is_unknown && context.body().get("isError") == Some("true") {
+        report.add(format!("the unknown tool {name:?} was answered with isError"));
     }
 }
 
-fn invalid_as_error(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let is_late = seen.revisions().within(Revisions::since(V2025_11_25));
-    let is_invalid = seen.asked.is_some_and(|asked| asked.breaks.contains(&ARGUMENTS.id));
-    if is_late && is_invalid && seen.body().get("code") == Some("-32602") {
-        report.say("invalid arguments were answered with -32602");
+fn invalid_as_error(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let is_late = context.revisions().within(Revisions::since(V2025_11_25));
+    let is_invalid = context.request.is_some_and(|request| request.breaks.contains(&ARGUMENTS.id));
+    if is_late && is_invalid && context.body().get("code") == Some("-32602") {
+        report.add("invalid arguments were answered with -32602");
     }
 }
 
@@ -267,19 +267,19 @@ static NAME: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn name(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let has_grammar = seen.revisions().within(Revisions::between(V2025_11_25, V2026_07_28));
-    let tools = seen.tools();
+fn name(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let has_grammar = context.revisions().within(Revisions::between(V2025_11_25, V2026_07_28));
+    let tools = context.tools();
     let mut names: Vec<_> = tools.iter().filter_map(|tool| tool.text("name")).collect();
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     for name in names.iter().filter(|_| has_grammar) {
         if name.is_empty() || name.len() > 128 || !name.bytes().all(is_allowed) {
-            report.say(format!("the tool {:?}", &name[..name.floor_char_boundary(160)]));
+            report.add(format!("the tool {:?}", &name[..name.floor_char_boundary(160)]));
         }
     }
     names.sort_unstable();
     for pair in names.windows(2).filter(|pair| pair[0] == pair[1]) {
-        report.say(format!("the tool {:?} is listed twice", pair[0]));
+        report.add(format!("the tool {:?} is listed twice", pair[0]));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Rules about trace context in `_meta` (2026-07-28 basic/index "OpenTelemetry trace context"; before, a convention).
 
-use super::{ASKS, Check, RESULTS, Report, Rule, Seen, Severity};
+use super::{ASKS, Check, MessageContext, RESULTS, Report, Rule, Severity};
 use crate::mcp::revision::Revision::V2025_11_25;
 use crate::mcp::revision::Revisions;
 use crate::mcp::trace::TraceParent;
@@ -33,17 +33,17 @@ fn is_list(text: &str) -> bool {
     text.split(',').map(str::trim).filter(|member| !member.is_empty()).all(is_member)
 }
 
-fn malformed(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+fn malformed(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     for name in ["traceparent", "tracestate", "baggage"] {
-        let Some(value) = seen.meta().get(name) else { continue };
+        let Some(value) = context.meta().get(name) else { continue };
         let text = crate::decode::json::string(value);
         let is_valid =
             |text: &str| if name == "traceparent" { TraceParent::read(text).is_some() } else { is_list(text) };
         if !text.as_deref().is_some_and(is_valid) {
             // 2026-07-28: "MUST follow the W3C format"; before, the names were nobody's.
-            let is_modern = seen.revisions().within(Revisions::MODERN);
+            let is_modern = context.revisions().within(Revisions::MODERN);
             let severity = if is_modern { MALFORMED.severity } else { Severity::Info };
-            report.say_as(severity, format!("{name} is {}", &value[..value.floor_char_boundary(80)]));
+            report.add_as(severity, format!("{name} is {}", &value[..value.floor_char_boundary(80)]));
         }
     }
 }

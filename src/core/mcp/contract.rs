@@ -123,7 +123,7 @@ pub enum Verdict {
     /// The schema itself is none: what is wrong with it.
     NoSchema(String),
     /// Nothing can be said.
-    Unchecked(Why),
+    Unchecked(UncheckedReason),
 }
 
 /// A place where a value breaks its schema.
@@ -143,7 +143,7 @@ impl fmt::Display for Violation {
 
 /// Why a value could not be held against a schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum UncheckedReason {
     /// The schema or the value is larger or deeper than the bounds.
     TooLarge,
     /// The check would take too long: the schema multiplies work or refers to itself without end.
@@ -158,33 +158,35 @@ pub enum Why {
     NotBuilt,
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for UncheckedReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Why::TooLarge => f.write_str("the schema or the value is too large"),
-            Why::TooMuchWork => f.write_str("the schema asks for too much work"),
-            Why::Reference(reference) => write!(f, "the schema refers to {reference}, and nothing is fetched"),
-            Why::Dialect(dialect) => write!(f, "the schema is written in the unknown dialect {dialect}"),
-            Why::Pattern => f.write_str("a pattern of the schema needs an engine without bounds"),
-            Why::NotBuilt => f.write_str("this program was built without schema checks"),
+            UncheckedReason::TooLarge => f.write_str("the schema or the value is too large"),
+            UncheckedReason::TooMuchWork => f.write_str("the schema asks for too much work"),
+            UncheckedReason::Reference(reference) => {
+                write!(f, "the schema refers to {reference}, and nothing is fetched")
+            }
+            UncheckedReason::Dialect(dialect) => write!(f, "the schema is written in the unknown dialect {dialect}"),
+            UncheckedReason::Pattern => f.write_str("a pattern of the schema needs an engine without bounds"),
+            UncheckedReason::NotBuilt => f.write_str("this program was built without schema checks"),
         }
     }
 }
 
 /// Schemas compiled once: many calls name one tool, and many sessions one server.
 #[derive(Default)]
-pub struct Checker {
+pub struct SchemaChecker {
     #[cfg(feature = "schema")]
-    compiled: validator::Compiled,
+    compiled: validator::SchemaCache,
 }
 
-impl fmt::Debug for Checker {
+impl fmt::Debug for SchemaChecker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Checker")
+        f.write_str("SchemaChecker")
     }
 }
 
-impl Checker {
+impl SchemaChecker {
     /// Whether a text is a schema that can be checked against: `Holds`, `NoSchema` or `Unchecked`.
     pub fn schema(&mut self, revision: Revision, schema: &str) -> Verdict {
         #[cfg(feature = "schema")]
@@ -207,7 +209,7 @@ impl Checker {
 
 #[cfg(not(feature = "schema"))]
 fn not_built(_: Revision, _: &str, _: &str) -> Verdict {
-    Verdict::Unchecked(Why::NotBuilt)
+    Verdict::Unchecked(UncheckedReason::NotBuilt)
 }
 
 #[cfg(test)]

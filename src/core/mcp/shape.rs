@@ -20,8 +20,8 @@ use std::sync::LazyLock;
 
 use compile::{Arena, Id, Shape};
 pub use fuzz::fuzz_shape;
-use language::Table;
-use walk::Place;
+use language::ShapeTable;
+use walk::ValueCursor;
 
 use super::revision::Revision;
 
@@ -50,7 +50,7 @@ pub enum Role<'a> {
 
 /// How a value differs from its shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum MismatchKind {
     /// A required member is not there.
     Missing,
     /// A value of another type.
@@ -70,7 +70,7 @@ pub struct Mismatch {
     /// The value in the text; where it is missing, the object that lacks it.
     pub range: Range<usize>,
     /// How it differs.
-    pub fault: Fault,
+    pub kind: MismatchKind,
     /// What the shape says, such as `a string`.
     pub expected: String,
     /// What stands there: its type, or the start of the value itself.
@@ -80,8 +80,8 @@ pub struct Mismatch {
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = if self.path.is_empty() { "the message" } else { &self.path };
-        match self.fault {
-            Fault::Missing => write!(f, "{path} is missing ({})", self.expected),
+        match self.kind {
+            MismatchKind::Missing => write!(f, "{path} is missing ({})", self.expected),
             _ => write!(f, "{path}: {} expected, found {}", self.expected, self.found),
         }
     }
@@ -120,7 +120,7 @@ pub fn check_definition(revision: Revision, name: &str, text: &str) -> Option<Ve
 
 /// Whether the revision's definition of a request or notification names this member of its params. Of a method that the revision does
 /// not have, and of params that may have any members, so are all.
-pub fn names_param(revision: Revision, method: &str, name: &str) -> bool {
+pub fn defines_param(revision: Revision, method: &str, name: &str) -> bool {
     let arena = arena(revision);
     let Some(method) = arena.methods.get(method) else { return true };
     let params = match &arena.shapes[method.message] {
@@ -131,14 +131,14 @@ pub fn names_param(revision: Revision, method: &str, name: &str) -> bool {
 }
 
 /// The first value from `at` on.
-fn place(text: &str, at: usize) -> Place<'_> {
-    let mut place = Place::trusting(text, at);
+fn place(text: &str, at: usize) -> ValueCursor<'_> {
+    let mut place = ValueCursor::trusting(text, at);
     place.blanks();
     place
 }
 
 /// Whether the revision defines a request or notification of this method.
-pub fn knows(revision: Revision, method: &str) -> bool {
+pub fn defines_method(revision: Revision, method: &str) -> bool {
     arena(revision).methods.contains_key(method)
 }
 
@@ -150,7 +150,7 @@ pub fn methods(revision: Revision, requests: bool) -> impl Iterator<Item = &'sta
 
 fn answer(revision: Revision, arena: &Arena, shapes: (Id, &[Id]), text: &str, start: usize) -> Vec<Mismatch> {
     let (common, others) = shapes;
-    let member = |name| walk::find(walk::find(Place::trusting(text, start), "result")?, name);
+    let member = |name| walk::find(walk::find(ValueCursor::trusting(text, start), "result")?, name);
     if revision.is_stateless() {
         // basic/index "ResultType": the member says which result it is; "the client MUST treat the absent field as
         // "complete"". One that an extension defines is for that extension to check.
@@ -174,7 +174,7 @@ fn answer(revision: Revision, arena: &Arena, shapes: (Id, &[Id]), text: &str, st
 
 /// The shape of an error response, by its code.
 fn error(arena: &Arena, text: &str, start: usize) -> Option<Id> {
-    let code = walk::find(Place::trusting(text, start), "error").and_then(|error| walk::find(error, "code"));
+    let code = walk::find(ValueCursor::trusting(text, start), "error").and_then(|error| walk::find(error, "code"));
     let code = code.and_then(|mut place| text.get(place.value().ok()?)?.parse().ok());
     let special = code.and_then(|code: i64| arena.errors.get(&code));
     let common = ["JSONRPCErrorResponse", "JSONRPCError"].iter().find_map(|name| arena.definitions.get(name));
@@ -183,7 +183,7 @@ fn error(arena: &Arena, text: &str, start: usize) -> Option<Id> {
 
 fn arena(revision: Revision) -> &'static Arena {
     static ARENAS: LazyLock<Vec<Arena>> = LazyLock::new(|| {
-        let mut table = Table::default();
+        let mut table = ShapeTable::default();
         let arenas = TABLES.iter().map(|text| {
             table.apply(text)?;
             compile::compile(&table)

@@ -90,7 +90,7 @@ impl Sessions {
     /// A chunk of a pipe arrived: for a store it is a segment of its connection.
     pub(super) fn piped(&mut self, id: ConnectionId, content: &Content<'_>, packet: &Packet<'_>, emit: &mut Emit<'_>) {
         if let Some(session) = self.tracker.session_on(id) {
-            self.checker.piped(session, content, packet.time);
+            self.checker.pipe_event(session, content, packet.time);
         }
         let stores = self.stores();
         let Some(known) = self.connections.get_mut(&id) else { return };
@@ -298,7 +298,7 @@ impl Sessions {
         }
         if matches!(record.protocol, "http/1.1" | "http/2" | "websocket" | "pipe") {
             for finding in std::mem::take(&mut known.held) {
-                say(self.checker.stated(finding), emit);
+                say(self.checker.decoder_finding(finding), emit);
             }
         }
         let time = self.counts.last.unwrap_or_default();
@@ -326,8 +326,8 @@ impl Sessions {
         let Some(known) = self.connections.get_mut(&id) else { return };
         let finding = Finding { session: known.sessions.last().map(|carried| carried.session), ..finding };
         match known.record.protocol {
-            "http/1.1" | "http/2" | "websocket" | "pipe" => say(self.checker.stated(finding), emit),
-            "tls" if tls::RULES.contains(&finding.rule) => say(self.checker.stated(finding), emit),
+            "http/1.1" | "http/2" | "websocket" | "pipe" => say(self.checker.decoder_finding(finding), emit),
+            "tls" if tls::RULES.contains(&finding.rule) => say(self.checker.decoder_finding(finding), emit),
             // What TLS carries may still turn out to be HTTP.
             "unknown" | "tls" => known.hold(finding),
             _ => {}
@@ -366,7 +366,7 @@ impl Sessions {
             }
             Tracked::Ended(session, pending) => {
                 let number = session.number;
-                say(self.checker.ended(number, &pending.iter().collect::<Vec<_>>()), emit);
+                say(self.checker.session_ended(number, &pending.iter().collect::<Vec<_>>()), emit);
                 emit(Event::Session(Box::new(self.named(*session))));
                 emit(Event::Ended(number));
             }
@@ -421,7 +421,7 @@ impl Sessions {
         let Some(mut known) = self.connections.remove(&id) else { return };
         self.encrypted.count(&known);
         if let Some(facts) = facts {
-            self.checker.closed(id, facts);
+            self.checker.connection_closed(id, facts);
         }
         if self.stores() {
             if let Some(facts) = facts {
@@ -447,15 +447,15 @@ impl Sessions {
             self.release(emit);
         }
         for session in self.tracker.open_sessions() {
-            let found = self.checker.ended(session, &self.tracker.unanswered(session));
+            let found = self.checker.session_ended(session, &self.tracker.unanswered(session));
             say(found, emit);
         }
         for finding in self.encrypted.findings() {
-            say(self.checker.stated(finding), emit);
+            say(self.checker.decoder_finding(finding), emit);
         }
         if self.counts.cut > 0 {
             let text = format!("{} packets were cut by the snap length: capture with -s 0", self.counts.cut);
-            say(self.checker.stated(Finding { text, ..Finding::of(&transport::SNAP_LENGTH) }), emit);
+            say(self.checker.decoder_finding(Finding { text, ..Finding::of(&transport::SNAP_LENGTH) }), emit);
         }
         say(self.checker.finish(), emit);
         self.refresh(emit);

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::fingerprint::content_hash;
-use super::requests::Asked;
+use super::open_requests::OpenRequest;
 use crate::mcp::MessageNumber;
 use crate::mcp::method::Method;
 
@@ -22,7 +22,7 @@ impl Cursor {
 
 /// A page that has another one behind it.
 #[derive(Clone, Copy, Debug)]
-pub struct Unread {
+pub struct UnreadPage {
     pub method: Method,
     /// The result whose `nextCursor` nobody asked with so far.
     pub page: MessageNumber,
@@ -36,7 +36,7 @@ pub struct Cursors {
     issued: FxHashMap<Cursor, Option<Cursor>>,
     /// Whether cursors were forgotten.
     forgot: bool,
-    unread: Vec<Unread>,
+    unread: Vec<UnreadPage>,
 }
 
 impl Cursors {
@@ -49,9 +49,9 @@ impl Cursors {
     }
 
     /// Whether `next`, issued in answer to `asked`, leads back to a page on the way to that one.
-    pub fn returns(&self, method: Method, asked: Option<&str>, next: &str) -> bool {
+    pub fn leads_back(&self, method: Method, request: Option<&str>, next: &str) -> bool {
         let next = Cursor::of(method, next);
-        let mut way = asked.map(|asked| Cursor::of(method, asked));
+        let mut way = request.map(|request| Cursor::of(method, request));
         // The way has no circle, since `page` takes none in; the bound holds nevertheless.
         for _ in 0..=self.issued.len() {
             match way {
@@ -64,23 +64,23 @@ impl Cursors {
     }
 
     /// Last pages so far whose `nextCursor` was not used: one a list.
-    pub fn unread(&self) -> &[Unread] {
+    pub fn unread(&self) -> &[UnreadPage] {
         &self.unread
     }
 
     /// A request for a page.
-    pub(super) fn asked(&mut self, method: Method, cursor: Option<&str>) {
+    pub(super) fn request_page(&mut self, method: Method, cursor: Option<&str>) {
         if let Some(cursor) = cursor.map(|cursor| Cursor::of(method, cursor)) {
             self.unread.retain(|unread| unread.cursor != cursor);
         }
     }
 
     /// A page: the answer to `asked`, with its `nextCursor` as JSON text.
-    pub(super) fn page(&mut self, asked: &Asked, number: MessageNumber, next: Option<&str>) {
-        let method = asked.method;
+    pub(super) fn add_page(&mut self, request: &OpenRequest, number: MessageNumber, next: Option<&str>) {
+        let method = request.method;
         self.unread.retain(|unread| unread.method != method);
         let Some(next) = next.filter(|next| *next != "null") else { return };
-        if self.returns(method, asked.cursor.as_deref(), next) {
+        if self.leads_back(method, request.cursor.as_deref(), next) {
             return;
         }
         if self.issued.len() >= REMEMBERED {
@@ -88,8 +88,8 @@ impl Cursors {
             self.forgot = true;
         }
         let cursor = Cursor::of(method, next);
-        self.issued.insert(cursor, asked.cursor.as_deref().map(|asked| Cursor::of(method, asked)));
-        self.unread.push(Unread { method, page: number, cursor });
+        self.issued.insert(cursor, request.cursor.as_deref().map(|request| Cursor::of(method, request)));
+        self.unread.push(UnreadPage { method, page: number, cursor });
     }
 }
 
@@ -101,17 +101,17 @@ mod tests {
     fn ways_are_followed_back_and_bounded() {
         let mut cursors = Cursors::default();
         let list = Method::ToolsList;
-        let mut asked = Asked::blank(list);
+        let mut request = OpenRequest::blank(list);
         for page in 0..3 * REMEMBERED as u64 {
             let next = format!("\"{page}\"");
-            cursors.page(&asked, MessageNumber(page), Some(&next));
+            cursors.add_page(&request, MessageNumber(page), Some(&next));
             assert!(cursors.issued.len() <= REMEMBERED && cursors.unread.len() == 1);
             assert_eq!(cursors.issued(list, &next), Some(true));
-            asked.cursor = Some(next);
+            request.cursor = Some(next);
         }
         assert_eq!(cursors.issued(list, "\"0\""), None);
-        assert!(cursors.returns(list, Some("\"24575\""), "\"24570\""));
-        assert!(!cursors.returns(list, Some("\"24575\""), "\"24576\""));
-        assert!(!cursors.returns(Method::PromptsList, Some("\"24575\""), "\"24570\""));
+        assert!(cursors.leads_back(list, Some("\"24575\""), "\"24570\""));
+        assert!(!cursors.leads_back(list, Some("\"24575\""), "\"24576\""));
+        assert!(!cursors.leads_back(Method::PromptsList, Some("\"24575\""), "\"24570\""));
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use crate::decode::json::{self, Object};
 use crate::decode::jsonrpc::Kind;
-use crate::findings::message_facts::Facts;
+use crate::findings::message_facts::MessageFacts;
 use crate::mcp::MessageNumber;
 use crate::mcp::method::Method;
 
@@ -19,25 +19,25 @@ const FORM: usize = 64 << 10;
 
 /// An elicitation that waits for its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Form {
-    asked: MessageNumber,
+pub struct Elicitation {
+    request: MessageNumber,
     /// The schema of the answer, where it is a form.
     pub schema: Option<String>,
     /// Whether it is one by URL.
     pub is_url: bool,
 }
 
-impl Form {
-    pub(super) fn of(asked: MessageNumber, params: &Object<'_>) -> Form {
+impl Elicitation {
+    pub(super) fn of(request: MessageNumber, params: &Object<'_>) -> Elicitation {
         let schema = params.get("requestedSchema").filter(|form| form.len() <= FORM).map(str::to_owned);
-        Form { asked, schema, is_url: params.text("mode").is_some_and(|mode| mode == "url") }
+        Elicitation { request, schema, is_url: params.text("mode").is_some_and(|mode| mode == "url") }
     }
 }
 
 /// The elicitations of one session.
 #[derive(Debug, Default)]
 pub struct Elicitations {
-    open: VecDeque<Form>,
+    open: VecDeque<Elicitation>,
     issued: BTreeSet<String>,
     is_cut: bool,
 }
@@ -49,21 +49,21 @@ impl Elicitations {
     }
 
     /// What this request asked for.
-    pub fn asked(&self, number: MessageNumber) -> Option<&Form> {
-        self.open.iter().find(|form| form.asked == number)
+    pub fn by_request(&self, number: MessageNumber) -> Option<&Elicitation> {
+        self.open.iter().find(|form| form.request == number)
     }
 
-    pub(super) fn observe(&mut self, facts: &Facts<'_>) {
+    pub(super) fn observe(&mut self, facts: &MessageFacts<'_>) {
         match (facts.message.kind, facts.method) {
             (Kind::Request, Method::ElicitationCreate) => {
                 self.issue(facts.body());
                 if self.open.len() == OPEN {
                     self.open.pop_front();
                 }
-                self.open.push_back(Form::of(facts.message.number, facts.body()));
+                self.open.push_back(Elicitation::of(facts.message.number, facts.body()));
             }
             (Kind::Response, Method::ElicitationCreate) => {
-                self.open.retain(|form| Some(form.asked) != facts.message.answers);
+                self.open.retain(|form| Some(form.request) != facts.message.answers);
             }
             // URLElicitationRequiredError: the elicitations stand in the error of any request.
             (Kind::Error, _) if facts.body().get("code") == Some("-32042") => {

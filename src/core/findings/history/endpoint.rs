@@ -6,7 +6,7 @@ use crate::decode::exchange::Exchange;
 use crate::decode::secrets::masked_uri;
 use crate::decode::tcp::Facts;
 use crate::decode::uri::resolved;
-use crate::findings::carried::is_success;
+use crate::findings::mcp_exchange::is_success;
 
 /// How a session id came to be worth nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,11 +28,11 @@ pub struct Endpoint {
     /// Whether a request of it carried `Authorization` and was taken.
     pub is_authorized: bool,
     /// Whether the client asked for the end of the session, with success or without.
-    pub was_deleted: bool,
+    pub delete_sent: bool,
     /// The connection of the stream by which the server speaks first.
-    listening: Option<ConnectionId>,
+    get_connection: Option<ConnectionId>,
     /// When the client closed that, if nothing came behind it.
-    pub left: Option<Time>,
+    pub client_left: Option<Time>,
 }
 
 impl Endpoint {
@@ -40,11 +40,11 @@ impl Endpoint {
     pub(super) fn observe(&mut self, exchange: &Exchange) {
         let fields = &exchange.request.fields;
         match exchange.method.as_deref() {
-            Some("DELETE") => self.was_deleted = true,
+            Some("DELETE") => self.delete_sent = true,
             Some("GET") if is_success(exchange) => {
-                (self.listening, self.left) = (Some(exchange.connection), None);
+                (self.get_connection, self.client_left) = (Some(exchange.connection), None);
             }
-            _ if exchange.request.ended > self.left => self.left = None,
+            _ if exchange.request.ended > self.client_left => self.client_left = None,
             _ => {}
         }
         if is_success(exchange) {
@@ -75,8 +75,8 @@ impl Endpoint {
         let by_client = [client.fin, client.rst].into_iter().flatten().min();
         let by_server = [server.fin, server.rst].into_iter().flatten().min();
         let first = by_client.is_some_and(|packet| by_server.is_none_or(|other| packet < other));
-        if self.listening == Some(connection) && first {
-            self.left = Some(facts.last);
+        if self.get_connection == Some(connection) && first {
+            self.client_left = Some(facts.last);
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::capture::Time;
 use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
-use crate::findings::message_facts::{Evidence, Facts, InForce};
+use crate::findings::message_facts::{Evidence, InForce, MessageFacts};
 use crate::mcp::MessageNumber;
 use crate::mcp::capability::{Capabilities, Declarer};
 use crate::mcp::method::Method;
@@ -19,9 +19,6 @@ pub struct Initialize {
     pub version: Option<String>,
 }
 
-/// A message, and when it was captured: on another connection it may be told earlier.
-type Captured = (MessageNumber, Time);
-
 /// How far it came.
 #[derive(Debug, Default)]
 pub struct Handshake {
@@ -30,15 +27,17 @@ pub struct Handshake {
     /// The successful answer to it.
     pub answered: Option<MessageNumber>,
     /// The `protocolVersion` of that answer.
-    pub given: Option<String>,
+    pub agreed_version: Option<String>,
     /// The error that answered it.
     pub refused: Option<MessageNumber>,
     /// When `notifications/initialized` was captured.
     pub initialized: Option<Time>,
     /// The first request of the client, and `notifications/initialized`, that came before `initialize` was answered, and when they were captured.
-    pub early: (Option<Captured>, Option<Captured>),
+    pub early_request: Option<(MessageNumber, Time)>,
+    /// `notifications/initialized` of the client before `initialize` was answered.
+    pub early_initialized: Option<(MessageNumber, Time)>,
     /// The client sent a request behind the answer.
-    pub went_on: bool,
+    pub client_continued: bool,
     /// What the client declared.
     pub client: Option<Capabilities>,
     /// What the server declared.
@@ -49,7 +48,7 @@ impl Handshake {
     /// The revision in force by the handshake, once it began.
     pub fn in_force(&self) -> Option<InForce> {
         let initialize = self.initialize.as_ref()?;
-        let (name, evidence) = match &self.given {
+        let (name, evidence) = match &self.agreed_version {
             Some(given) => (Some(given), Evidence::Negotiated),
             None => (initialize.version.as_ref(), Evidence::Requested),
         };
@@ -60,7 +59,7 @@ impl Handshake {
         })
     }
 
-    pub(super) fn observe(&mut self, facts: &Facts<'_>) {
+    pub(super) fn observe(&mut self, facts: &MessageFacts<'_>) {
         let message = facts.message;
         let text = |name: &str| facts.body().text(name).map(|text| text.into_owned());
         // Where the member is missing, or is no object, nobody knows what would be in it.
@@ -77,7 +76,7 @@ impl Handshake {
             }
             (Kind::Response, Method::Initialize) => {
                 self.answered = Some(message.number);
-                self.given = text("protocolVersion");
+                self.agreed_version = text("protocolVersion");
                 self.server = declared(Declarer::Server);
             }
             (Kind::Error, Method::Initialize) => self.refused = Some(message.number),
@@ -85,14 +84,14 @@ impl Handshake {
             (Kind::Notification | Kind::Request, Method::Initialized) => {
                 self.initialized.get_or_insert(message.time);
                 if self.answered.is_none() {
-                    self.early.1.get_or_insert((message.number, message.time));
+                    self.early_initialized.get_or_insert((message.number, message.time));
                 }
             }
             (Kind::Request, method) if method != Method::Ping => {
                 let from_client = message.direction == Direction::ClientToServer;
-                self.went_on |= self.answered.is_some() && from_client;
+                self.client_continued |= self.answered.is_some() && from_client;
                 if from_client && self.initialize.is_some() && self.answered.is_none() {
-                    self.early.0.get_or_insert((message.number, message.time));
+                    self.early_request.get_or_insert((message.number, message.time));
                 }
             }
             _ => {}

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::decode::json::{self, Object};
 use crate::decode::jsonrpc::Kind;
-use crate::findings::message_facts::Facts;
+use crate::findings::message_facts::MessageFacts;
 use crate::mcp::method::Method;
 
 /// Prompts and arguments of each that are kept, and bytes of a name: a person chooses among a few.
@@ -32,7 +32,7 @@ impl Prompts {
         self.is_complete
     }
 
-    pub(super) fn observe(&mut self, facts: &Facts<'_>, is_first_page: bool) {
+    pub(super) fn observe(&mut self, facts: &MessageFacts<'_>, is_first_page: bool) {
         match (facts.message.kind, facts.method) {
             // A prompt may be gone or changed: nothing is held against what was listed before.
             (Kind::Notification, Method::PromptsListChanged) => *self = Prompts::default(),

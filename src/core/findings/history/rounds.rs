@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 
-use super::elicitations::Form;
+use super::elicitations::Elicitation;
 use super::fingerprint::{fingerprint, fingerprint_without};
-use super::requests::{APART, Asked};
+use super::open_requests::{APART, OpenRequest};
 use crate::decode::json::{Object, string};
 use crate::decode::jsonrpc::Kind;
-use crate::findings::message_facts::{Evidence, Facts};
+use crate::findings::message_facts::{Evidence, MessageFacts};
 use crate::mcp::MessageNumber;
 use crate::mcp::method::Method;
 
@@ -21,11 +21,11 @@ const STATE: usize = 4_096;
 
 /// An input that a server wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct InputRequest {
     /// Its key in `inputRequests`.
     pub key: String,
     /// For an elicitation: what it asks for.
-    pub form: Option<Form>,
+    pub form: Option<Elicitation>,
 }
 
 /// A result of type `input_required`.
@@ -33,7 +33,7 @@ pub struct Wanted {
 pub struct Round {
     pub number: MessageNumber,
     /// The request that it answered, and its JSON-RPC id.
-    pub asked: (MessageNumber, String),
+    pub request: (MessageNumber, String),
     /// The method of that request.
     pub method: Method,
     /// Its params in short, without what a retry adds.
@@ -41,7 +41,7 @@ pub struct Round {
     /// `requestState`, or what stands for a long one.
     pub state: Option<String>,
     /// What it wants.
-    pub wanted: Vec<Wanted>,
+    pub inputs: Vec<InputRequest>,
     /// The request that came back with it.
     pub retried: Option<MessageNumber>,
 }
@@ -66,20 +66,20 @@ pub struct Retry {
 
 impl Retry {
     /// Reads a request; `None` for one that brings nothing back.
-    pub fn of(facts: &Facts<'_>) -> Option<Retry> {
+    pub fn of(facts: &MessageFacts<'_>) -> Option<Retry> {
         let (state, responses) = (facts.body().get("requestState"), facts.body().get("inputResponses"));
         if state.is_none() && responses.is_none() {
             return None;
         }
         let responses = responses.map(Object::read).unwrap_or_default();
         let keys = responses.iter().take(INPUTS).filter_map(|(key, _)| Some(string(key)?.into_owned()));
-        let params = facts.text().and_then(|_| fingerprint_without(facts.body(), &APART));
-        Some(Retry { params, state: state.and_then(short), keys: keys.collect() })
+        let params = facts.body_text().and_then(|_| fingerprint_without(facts.body(), &APART));
+        Some(Retry { params, state: state.and_then(stored_state), keys: keys.collect() })
     }
 }
 
 /// A state as it is remembered.
-fn short(state: &str) -> Option<String> {
+fn stored_state(state: &str) -> Option<String> {
     match string(state)? {
         state if state.len() <= STATE => Some(state.into_owned()),
         _ => Some(format!("#{:x}", fingerprint(state)?)),
@@ -109,7 +109,7 @@ impl Rounds {
         like.next().filter(|_| like.next().is_none())
     }
 
-    pub(super) fn observe(&mut self, facts: &Facts<'_>, asked: Option<&Asked>) {
+    pub(super) fn observe(&mut self, facts: &MessageFacts<'_>, request: Option<&OpenRequest>) {
         match facts.message.kind {
             Kind::Request => {
                 let Some(retry) = Retry::of(facts) else { return };
@@ -120,18 +120,18 @@ impl Rounds {
             }
             Kind::Response if facts.in_force.evidence != Evidence::Meta => {}
             Kind::Response if facts.has_result_type("input_required") => {
-                let Some(asked) = asked else { return };
+                let Some(request) = request else { return };
                 if self.rounds.len() == ROUNDS {
                     self.rounds.pop_front();
                     self.is_cut = true;
                 }
                 self.rounds.push_back(Round {
                     number: facts.message.number,
-                    asked: (asked.number, asked.id.clone()),
+                    request: (request.number, request.id.clone()),
                     method: facts.method,
-                    params: asked.params,
-                    state: facts.body().get("requestState").and_then(short),
-                    wanted: wanted(facts),
+                    params: request.params,
+                    state: facts.body().get("requestState").and_then(stored_state),
+                    inputs: inputs(facts),
                     retried: None,
                 });
             }
@@ -140,19 +140,19 @@ impl Rounds {
     }
 }
 
-fn wanted(facts: &Facts<'_>) -> Vec<Wanted> {
+fn inputs(facts: &MessageFacts<'_>) -> Vec<InputRequest> {
     let mut bytes = 0;
     let mut found = Vec::new();
     for (key, request) in facts.body().object("inputRequests").iter().take(INPUTS) {
         let Some(key) = string(key) else { continue };
         let request = Object::read(request);
         let is_elicitation = request.text("method").is_some_and(|method| method == "elicitation/create");
-        let form = is_elicitation.then(|| Form::of(facts.message.number, &request.object("params")));
+        let form = is_elicitation.then(|| Elicitation::of(facts.message.number, &request.object("params")));
         bytes += key.len() + form.as_ref().and_then(|form| form.schema.as_ref()).map_or(0, String::len);
         if bytes > WANTED {
             break;
         }
-        found.push(Wanted { key: key.into_owned(), form });
+        found.push(InputRequest { key: key.into_owned(), form });
     }
     found
 }

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::decode::json::{self, Object};
 use crate::decode::jsonrpc::Kind;
-use crate::findings::message_facts::{Evidence, Facts};
+use crate::findings::message_facts::{Evidence, MessageFacts};
 use crate::mcp::MessageNumber;
 use crate::mcp::meta;
 use crate::mcp::method::Method;
 
-use super::requests::Asked;
+use super::open_requests::OpenRequest;
 
 /// Streams and resources that are remembered, bytes of a URI or id, and bytes of the URIs of one filter. Beyond that nothing is
 /// called unasked for.
@@ -59,7 +59,7 @@ fn covers(known: &str, uri: &str) -> bool {
 
 /// A `subscriptions/listen` request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stream {
+pub struct Subscription {
     pub number: MessageNumber,
     /// Its id, as JSON text: the id of the subscription.
     pub id: String,
@@ -71,7 +71,7 @@ pub struct Stream {
 /// The subscriptions of a session.
 #[derive(Debug, Default)]
 pub struct Subscriptions {
-    streams: VecDeque<Stream>,
+    streams: VecDeque<Subscription>,
     /// URIs, and whether the subscription still stands.
     resources: BTreeMap<String, bool>,
     is_cut: bool,
@@ -79,12 +79,12 @@ pub struct Subscriptions {
 
 impl Subscriptions {
     /// The latest stream of this id, closed or not.
-    pub fn stream(&self, id: &str) -> Option<&Stream> {
+    pub fn stream(&self, id: &str) -> Option<&Subscription> {
         self.streams.iter().rev().find(|stream| stream.id == id)
     }
 
     /// The stream that this request opened.
-    pub fn opened_by(&self, number: MessageNumber) -> Option<&Stream> {
+    pub fn opened_by(&self, number: MessageNumber) -> Option<&Subscription> {
         self.streams.iter().rev().find(|stream| stream.number == number)
     }
 
@@ -104,7 +104,7 @@ impl Subscriptions {
         !self.is_cut && !self.resources.iter().any(stands)
     }
 
-    pub(super) fn observe(&mut self, facts: &Facts<'_>, asked: Option<&Asked>) {
+    pub(super) fn observe(&mut self, facts: &MessageFacts<'_>, request: Option<&OpenRequest>) {
         match (facts.message.kind, facts.method) {
             (Kind::Request, Method::SubscriptionsListen) => {
                 if self.streams.len() == STREAMS {
@@ -114,7 +114,7 @@ impl Subscriptions {
                 let id = facts.id().to_owned();
                 self.is_cut |= facts.in_force.evidence == Evidence::None || id.len() > TEXT;
                 let filter = Filter::read(facts.body().get("notifications").unwrap_or_default());
-                self.streams.push_back(Stream { number: facts.message.number, id, filter, acknowledged: None });
+                self.streams.push_back(Subscription { number: facts.message.number, id, filter, acknowledged: None });
             }
             (Kind::Notification, Method::SubscriptionsAcknowledged) => {
                 let id = facts.meta().get(meta::SUBSCRIPTION).unwrap_or_default();
@@ -131,7 +131,7 @@ impl Subscriptions {
                 }
             }
             (Kind::Response, Method::ResourcesUnsubscribe) => {
-                if let Some(active) = asked.and_then(|asked| self.resources.get_mut(asked.subject.as_deref()?)) {
+                if let Some(active) = request.and_then(|request| self.resources.get_mut(request.subject.as_deref()?)) {
                     *active = false;
                 }
             }

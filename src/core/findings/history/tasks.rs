@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use super::fingerprint::fingerprint;
-use super::requests::Asked;
+use super::open_requests::OpenRequest;
 use crate::capture::Time;
 use crate::decode::Direction;
 use crate::decode::json::{self, Object, string};
 use crate::decode::jsonrpc::Kind;
-use crate::findings::message_facts::Facts;
+use crate::findings::message_facts::MessageFacts;
 use crate::mcp::MessageNumber;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::V2025_11_25;
@@ -57,7 +57,7 @@ impl Status {
 
 /// A task as a message states it.
 #[derive(Clone, Debug)]
-pub struct Stated<'a> {
+pub struct TaskState<'a> {
     /// `taskId`.
     pub id: String,
     /// `status`, where it is one that is defined.
@@ -68,29 +68,29 @@ pub struct Stated<'a> {
     pub members: Object<'a>,
 }
 
-impl<'a> Stated<'a> {
-    fn read(members: Object<'a>) -> Option<Stated<'a>> {
+impl<'a> TaskState<'a> {
+    fn read(members: Object<'a>) -> Option<TaskState<'a>> {
         let id = members.text("taskId").filter(|id| id.len() <= ID)?.into_owned();
         let status = members.text("status");
         let status = Status::NAMES.iter().find(|(_, name)| status.as_deref() == Some(name)).map(|(status, _)| *status);
         let updated = members.text("lastUpdatedAt").filter(|text| text.len() <= ID).map(|text| text.into_owned());
-        Some(Stated { id, status, updated, members })
+        Some(TaskState { id, status, updated, members })
     }
 
     /// The one task that a message states: whatever creates it, asks for it, cancels it or tells of it.
-    pub fn of(facts: &Facts<'a>) -> Option<Stated<'a>> {
+    pub fn of(facts: &MessageFacts<'a>) -> Option<TaskState<'a>> {
         let body = facts.body();
         match (facts.message.kind, facts.method) {
             (Kind::Notification, Method::TasksStatus | Method::TasksNotification)
-            | (Kind::Response, Method::TasksGet | Method::TasksCancel) => Stated::read(body.clone()),
+            | (Kind::Response, Method::TasksGet | Method::TasksCancel) => TaskState::read(body.clone()),
             (Kind::Response, Method::TasksResult | Method::TasksList) => None,
-            (Kind::Response, _) => Stated::created(facts),
+            (Kind::Response, _) => TaskState::created(facts),
             _ => None,
         }
     }
 
     /// The task that a result creates: nested in 2025-11-25, inline later.
-    pub fn created(facts: &Facts<'a>) -> Option<Stated<'a>> {
+    pub fn created(facts: &MessageFacts<'a>) -> Option<TaskState<'a>> {
         let is_inline = facts.revisions().within(Revisions::MODERN);
         let may_create = matches!(
             facts.method,
@@ -99,9 +99,9 @@ impl<'a> Stated<'a> {
         match is_inline {
             true => {
                 let is_task = facts.has_result_type("task");
-                is_task.then(|| Stated::read(facts.body().clone())).flatten()
+                is_task.then(|| TaskState::read(facts.body().clone())).flatten()
             }
-            false if may_create && facts.body().get("task").is_some() => Stated::read(facts.body().object("task")),
+            false if may_create && facts.body().get("task").is_some() => TaskState::read(facts.body().object("task")),
             false => None,
         }
     }
@@ -126,7 +126,7 @@ impl<'a> Stated<'a> {
 #[derive(Clone, Debug)]
 pub struct Task {
     /// The request that it stands for.
-    pub asked: Option<MessageNumber>,
+    pub request: Option<MessageNumber>,
     /// The last message that stated it.
     pub number: MessageNumber,
     /// Its status there.
@@ -161,7 +161,7 @@ impl Tasks {
         !self.is_cut
     }
 
-    pub(super) fn observe(&mut self, facts: &Facts<'_>, asked: Option<&Asked>) {
+    pub(super) fn observe(&mut self, facts: &MessageFacts<'_>, request: Option<&OpenRequest>) {
         let message = facts.message;
         if facts.revisions().is_disjoint(Revisions::since(V2025_11_25)) {
             return;
@@ -176,17 +176,17 @@ impl Tasks {
         }
         if (message.kind, facts.method) == (Kind::Response, Method::TasksList) {
             for task in json::array(facts.body().get("tasks").unwrap_or_default(), TASKS) {
-                if let Some(stated) = Stated::read(Object::read(task)) {
-                    self.take(&stated, facts, None);
+                if let Some(stated) = TaskState::read(Object::read(task)) {
+                    self.update(&stated, facts, None);
                 }
             }
-        } else if let Some(stated) = Stated::of(facts) {
+        } else if let Some(stated) = TaskState::of(facts) {
             let creates = !matches!(facts.method, Method::TasksGet | Method::TasksCancel);
-            self.take(&stated, facts, asked.filter(|_| creates).map(|asked| asked.number));
+            self.update(&stated, facts, request.filter(|_| creates).map(|request| request.number));
         }
     }
 
-    fn take(&mut self, stated: &Stated<'_>, facts: &Facts<'_>, asked: Option<MessageNumber>) {
+    fn update(&mut self, stated: &TaskState<'_>, facts: &MessageFacts<'_>, request: Option<MessageNumber>) {
         let key = (facts.message.direction == Direction::ServerToClient, stated.id.clone());
         if !self.tasks.contains_key(&key) && self.tasks.len() >= TASKS {
             self.tasks.pop_first();
@@ -194,7 +194,7 @@ impl Tasks {
         }
         let (number, time) = (facts.message.number, facts.message.time);
         let task = self.tasks.entry(key).or_insert_with(|| Task {
-            asked,
+            request,
             number,
             status: None,
             ended: None,

@@ -3,8 +3,8 @@
 use super::is_streamable;
 use crate::decode::exchange::Exchange;
 use crate::decode::jsonrpc::Kind;
-use crate::findings::carried::{Passed, is_success};
-use crate::findings::{Carried, Check, History, Report, Rule, Severity};
+use crate::findings::mcp_exchange::{ExchangeMessage, is_success};
+use crate::findings::{Check, History, McpExchange, Report, Rule, Severity};
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revisions;
 
@@ -25,7 +25,7 @@ static METHOD: Rule = Rule {
 };
 
 /// What is wrong with `Mcp-Method`, if anything.
-fn method_fault(exchange: &Exchange, request: &Passed) -> Option<String> {
+fn method_fault(exchange: &Exchange, request: &ExchangeMessage) -> Option<String> {
     let named = request.method_name.as_deref().unwrap_or_default();
     match exchange.request.fields.get("mcp-method") {
         None => Some(format!("{named} came without Mcp-Method")),
@@ -34,10 +34,10 @@ fn method_fault(exchange: &Exchange, request: &Passed) -> Option<String> {
     }
 }
 
-fn method(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
-    let Some(request) = carried.request().filter(|_| is_streamable(history)) else { return };
+fn method(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
+    let Some(request) = mcp.request().filter(|_| is_streamable(history)) else { return };
     if let Some(fault) = method_fault(exchange, request) {
-        report.say(fault);
+        report.add(fault);
     }
 }
 
@@ -64,7 +64,7 @@ pub(in crate::findings) fn decoded(header: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-fn name_fault(exchange: &Exchange, request: &Passed) -> Option<String> {
+fn name_fault(exchange: &Exchange, request: &ExchangeMessage) -> Option<String> {
     let subject = request.subject.as_deref()?;
     match exchange.request.fields.get("mcp-name") {
         // For tasks it is the extension that asks for it.
@@ -77,10 +77,10 @@ fn name_fault(exchange: &Exchange, request: &Passed) -> Option<String> {
     }
 }
 
-fn name(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
-    let Some(request) = carried.request().filter(|_| is_streamable(history)) else { return };
+fn name(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
+    let Some(request) = mcp.request().filter(|_| is_streamable(history)) else { return };
     if let Some(fault) = name_fault(exchange, request) {
-        report.say(fault);
+        report.add(fault);
     }
 }
 
@@ -97,7 +97,7 @@ static ENCODING: Rule = Rule {
     checks: &[Check::Response(encoding)],
 };
 
-fn encoding(exchange: &Exchange, _: &Carried, history: &History, report: &mut Report<'_>) {
+fn encoding(exchange: &Exchange, _: &McpExchange, history: &History, report: &mut Report<'_>) {
     if !is_streamable(history) {
         return;
     }
@@ -107,9 +107,9 @@ fn encoding(exchange: &Exchange, _: &Carried, history: &History, report: &mut Re
             continue;
         }
         if !value.bytes().all(|byte| (0x20..=0x7e).contains(&byte)) {
-            report.say(format!("{name} is not ASCII"));
+            report.add(format!("{name} is not ASCII"));
         } else if decoded(value).is_none() {
-            report.say(format!("{name} does not decode"));
+            report.add(format!("{name} does not decode"));
         }
     }
 }
@@ -127,16 +127,16 @@ static MISMATCH_ACCEPTED: Rule = Rule {
     checks: &[Check::Exchange(mismatch_accepted)],
 };
 
-fn mismatch_accepted(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
-    let Some(request) = carried.request().filter(|_| is_streamable(history) && is_success(exchange)) else { return };
-    let version = match (carried.version.as_deref(), request.version.as_deref()) {
+fn mismatch_accepted(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
+    let Some(request) = mcp.request().filter(|_| is_streamable(history) && is_success(exchange)) else { return };
+    let version = match (mcp.version.as_deref(), request.version.as_deref()) {
         (Some(header), Some(body)) if header != body => Some(format!("the header says {header}, _meta {body}")),
         _ => None,
     };
     let fault = method_fault(exchange, request).or_else(|| name_fault(exchange, request)).or(version);
-    let was_taken = carried.answer().is_some_and(|answer| answer.kind == Kind::Response);
+    let was_taken = mcp.answer().is_some_and(|answer| answer.kind == Kind::Response);
     if let (Some(fault), true) = (fault, was_taken) {
-        report.say(format!("answered with a result: {fault}"));
+        report.add(format!("answered with a result: {fault}"));
     }
 }
 
@@ -153,18 +153,18 @@ static ERROR_STATUS: Rule = Rule {
     checks: &[Check::Exchange(error_status)],
 };
 
-fn error_status(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
+fn error_status(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
     let Some(status) = exchange.status.filter(|_| is_streamable(history)) else { return };
     // An error on a stream that was opened with 200 comes too late for a status.
-    let is_stream = crate::findings::carried::is_event_stream(exchange);
-    let Some(code) = carried.received.first().and_then(|got| got.code).filter(|_| !is_stream) else { return };
+    let is_stream = crate::findings::mcp_exchange::is_event_stream(exchange);
+    let Some(code) = mcp.received.first().and_then(|got| got.code).filter(|_| !is_stream) else { return };
     let wanted = match code {
         -32_601 => 404,
         -32_022..=-32_020 => 400,
         _ => return,
     };
     if status != wanted {
-        report.say(format!("{code} came with {status}, not with {wanted}"));
+        report.add(format!("{code} came with {status}, not with {wanted}"));
     }
 }
 
@@ -181,18 +181,18 @@ static LEGACY_VERB: Rule = Rule {
     checks: &[Check::Response(legacy_verb)],
 };
 
-fn legacy_verb(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
+fn legacy_verb(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
     if !is_streamable(history) {
         return;
     }
-    let asked = &exchange.request.fields;
+    let request = &exchange.request.fields;
     match exchange.method.as_deref() {
         Some(verb @ ("GET" | "DELETE")) if exchange.status != Some(405) => {
-            report.say(format!("{verb} was answered with {}", exchange.status.unwrap_or_default()));
+            report.add(format!("{verb} was answered with {}", exchange.status.unwrap_or_default()));
         }
-        _ if asked.get("mcp-session-id").is_some() => report.say("the request names a session"),
-        _ if carried.resumes => report.say("the request asks to resume a stream"),
-        _ if exchange.response.fields.get("mcp-session-id").is_some() => report.say("the server assigned a session id"),
+        _ if request.get("mcp-session-id").is_some() => report.add("the request names a session"),
+        _ if mcp.resumes => report.add("the request asks to resume a stream"),
+        _ if exchange.response.fields.get("mcp-session-id").is_some() => report.add("the server assigned a session id"),
         _ => {}
     }
 }
@@ -210,9 +210,9 @@ static CANCEL: Rule = Rule {
     checks: &[Check::Response(cancel)],
 };
 
-fn cancel(_: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
-    if is_streamable(history) && carried.sent.iter().any(|sent| sent.method == Method::Cancelled) {
-        report.say("notifications/cancelled was posted");
+fn cancel(_: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
+    if is_streamable(history) && mcp.sent.iter().any(|sent| sent.method == Method::Cancelled) {
+        report.add("notifications/cancelled was posted");
     }
 }
 

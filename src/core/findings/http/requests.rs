@@ -3,9 +3,9 @@
 use super::is_streamable;
 use crate::decode::exchange::Exchange;
 use crate::decode::jsonrpc::Kind;
-use crate::findings::carried::{is_success, media_type};
+use crate::findings::mcp_exchange::{is_success, media_type};
 use crate::findings::message_facts::Evidence;
-use crate::findings::{Carried, Check, History, Report, Rule, Severity};
+use crate::findings::{Check, History, McpExchange, Report, Rule, Severity};
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::{self, V2025_03_26, V2025_06_18, V2025_11_25};
 use crate::mcp::revision::Revisions;
@@ -47,14 +47,14 @@ fn accepts(exchange: &Exchange, wanted: &str) -> bool {
     })
 }
 
-fn accept_post(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
-    if !is_streamable(history) || carried.sent.is_empty() || exchange.method.as_deref() != Some("POST") {
+fn accept_post(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
+    if !is_streamable(history) || mcp.sent.is_empty() || exchange.method.as_deref() != Some("POST") {
         return;
     }
     let missing = ["application/json", "text/event-stream"].into_iter().find(|wanted| !accepts(exchange, wanted));
     if let Some(missing) = missing {
         let accept = exchange.request.fields.get("accept").unwrap_or("nothing");
-        report.say(format!("the POST accepts {accept}, which leaves out {missing}"));
+        report.add(format!("the POST accepts {accept}, which leaves out {missing}"));
     }
 }
 
@@ -71,9 +71,9 @@ static ACCEPT_GET: Rule = Rule {
     checks: &[Check::Response(accept_get)],
 };
 
-fn accept_get(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
-    if is_streamable(history) && carried.is_get && !accepts(exchange, "text/event-stream") {
-        report.say(format!("the GET accepts {}", exchange.request.fields.get("accept").unwrap_or("nothing")));
+fn accept_get(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
+    if is_streamable(history) && mcp.is_get && !accepts(exchange, "text/event-stream") {
+        report.add(format!("the GET accepts {}", exchange.request.fields.get("accept").unwrap_or("nothing")));
     }
 }
 
@@ -90,10 +90,10 @@ static CONTENT_TYPE: Rule = Rule {
     checks: &[Check::Response(content_type)],
 };
 
-fn content_type(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
+fn content_type(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
     let named = media_type(&exchange.request);
-    if is_streamable(history) && !carried.sent.is_empty() && named.as_deref() != Some("application/json") {
-        report.say(format!("the Content-Type is {}", named.as_deref().unwrap_or("missing")));
+    if is_streamable(history) && !mcp.sent.is_empty() && named.as_deref() != Some("application/json") {
+        report.add(format!("the Content-Type is {}", named.as_deref().unwrap_or("missing")));
     }
 }
 
@@ -111,21 +111,21 @@ static VERSION_MISSING: Rule = Rule {
 };
 
 /// Whether an exchange comes behind the handshake, or needs none.
-fn is_behind_handshake(carried: &Carried, history: &History) -> bool {
-    let is_modern = carried.in_force.is_some_and(|known| known.revisions.within(Revisions::MODERN));
-    let is_initialize = carried.sent.iter().any(|sent| sent.method == Method::Initialize);
+fn is_behind_handshake(mcp: &McpExchange, history: &History) -> bool {
+    let is_modern = mcp.in_force.is_some_and(|known| known.revisions.within(Revisions::MODERN));
+    let is_initialize = mcp.sent.iter().any(|sent| sent.method == Method::Initialize);
     is_modern || (history.handshake.answered.is_some() && !is_initialize)
 }
 
 /// What was agreed on may be told later where packets changed places.
-fn version_missing(_: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
+fn version_missing(_: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
     if is_streamable(history)
-        && !history.awaits_bytes
-        && carried.version.is_none()
-        && is_behind_handshake(carried, history)
+        && !history.earlier_may_follow
+        && mcp.version.is_none()
+        && is_behind_handshake(mcp, history)
     {
-        let what = carried.sent.first().and_then(|sent| sent.method_name.as_deref());
-        report.say(format!("{} came without it", what.unwrap_or(if carried.is_get { "a GET" } else { "a request" })));
+        let what = mcp.sent.first().and_then(|sent| sent.method_name.as_deref());
+        report.add(format!("{} came without it", what.unwrap_or(if mcp.is_get { "a GET" } else { "a request" })));
     }
 }
 
@@ -142,19 +142,19 @@ static VERSION_MISMATCH: Rule = Rule {
     checks: &[Check::Response(version_mismatch)],
 };
 
-fn version_mismatch(_: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
-    let Some(header) = carried.version.as_deref().filter(|_| is_streamable(history)) else { return };
-    if let Some(request) = carried.sent.iter().find(|sent| sent.version.is_some()) {
+fn version_mismatch(_: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
+    let Some(header) = mcp.version.as_deref().filter(|_| is_streamable(history)) else { return };
+    if let Some(request) = mcp.sent.iter().find(|sent| sent.version.is_some()) {
         let named = request.version.as_deref().unwrap_or_default();
         if named != header {
-            report.say(format!("the header says {header}, the request's _meta {named}"));
+            report.add(format!("the header says {header}, the request's _meta {named}"));
         }
-    } else if let Some(given) = history.handshake.given.as_deref()
-        && is_behind_handshake(carried, history)
-        && carried.in_force.is_none_or(|known| known.evidence != Evidence::Header)
+    } else if let Some(given) = history.handshake.agreed_version.as_deref()
+        && is_behind_handshake(mcp, history)
+        && mcp.in_force.is_none_or(|known| known.evidence != Evidence::Header)
         && given != header
     {
-        report.say_as(Severity::Warning, format!("the header says {header}, the answer to initialize {given}"));
+        report.add_as(Severity::Warning, format!("the header says {header}, the answer to initialize {given}"));
     }
 }
 
@@ -171,11 +171,11 @@ static BAD_VERSION: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn bad_version(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
-    let Some(version) = carried.version.as_deref().filter(|_| is_streamable(history)) else { return };
+fn bad_version(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
+    let Some(version) = mcp.version.as_deref().filter(|_| is_streamable(history)) else { return };
     // 2024-10-07 is a pre-release that official servers know.
     if Revision::named(version).is_none() && version != "2024-10-07" && is_success(exchange) {
-        report.say(format!("{version:?} was answered with {}", exchange.status.unwrap_or_default()));
+        report.add(format!("{version:?} was answered with {}", exchange.status.unwrap_or_default()));
     }
 }
 
@@ -200,13 +200,13 @@ fn host_of(authority: &str) -> &str {
     }
 }
 
-fn origin(exchange: &Exchange, carried: &Carried, _: &History, report: &mut Report<'_>) {
+fn origin(exchange: &Exchange, mcp: &McpExchange, _: &History, report: &mut Report<'_>) {
     let fields = &exchange.request.fields;
     let (Some(origin), Some(host)) = (fields.get("origin"), fields.get("host")) else { return };
     let is_local = |host: &str| matches!(host, "localhost" | "::1") || host.starts_with("127.");
     let is_foreign = host_of(origin) != host_of(host) && !is_local(host_of(origin));
-    if is_foreign && is_success(exchange) && !carried.sent.is_empty() {
-        report.say(format!("Origin {origin} at Host {host} was answered with {}", exchange.status.unwrap_or_default()));
+    if is_foreign && is_success(exchange) && !mcp.sent.is_empty() {
+        report.add(format!("Origin {origin} at Host {host} was answered with {}", exchange.status.unwrap_or_default()));
     }
 }
 
@@ -223,11 +223,11 @@ static TOKEN_IN_QUERY: Rule = Rule {
     checks: &[Check::Response(token_in_query)],
 };
 
-fn token_in_query(exchange: &Exchange, _: &Carried, _: &History, report: &mut Report<'_>) {
+fn token_in_query(exchange: &Exchange, _: &McpExchange, _: &History, report: &mut Report<'_>) {
     let query = exchange.target.as_deref().and_then(|target| target.split_once('?')).map_or("", |(_, query)| query);
     let is_token = |pair: &str| pair.split('=').next().is_some_and(|name| name.eq_ignore_ascii_case("access_token"));
     if query.split('&').any(is_token) {
-        report.say("the query has a member access_token");
+        report.add("the query has a member access_token");
     }
 }
 
@@ -244,10 +244,10 @@ static AUTHORIZATION_DROPPED: Rule = Rule {
     checks: &[Check::Response(authorization_dropped)],
 };
 
-fn authorization_dropped(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
-    let is_mcp = carried.names_session || carried.sent.iter().any(|sent| sent.kind != Kind::Invalid);
+fn authorization_dropped(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
+    let is_mcp = mcp.names_session || mcp.sent.iter().any(|sent| sent.kind != Kind::Invalid);
     if is_mcp && history.endpoint.is_authorized && exchange.request.fields.get("authorization").is_none() {
-        report.say(format!("a {} came without it", exchange.method.as_deref().unwrap_or("request")));
+        report.add(format!("a {} came without it", exchange.method.as_deref().unwrap_or("request")));
     }
 }
 

@@ -3,8 +3,8 @@
 use super::is_streamable;
 use crate::decode::exchange::Exchange;
 use crate::decode::jsonrpc::Kind;
-use crate::findings::carried::{is_event_stream, is_success, media_type};
-use crate::findings::{Carried, Check, History, Report, Rule, Severity};
+use crate::findings::mcp_exchange::{is_event_stream, is_success, media_type};
+use crate::findings::{Check, History, McpExchange, Report, Rule, Severity};
 use crate::mcp::Transport;
 use crate::mcp::revision::Revision::{V2025_03_26, V2025_06_18, V2025_11_25};
 use crate::mcp::revision::Revisions;
@@ -24,10 +24,10 @@ static CONTENT_TYPE: Rule = Rule {
     checks: &[Check::Response(content_type)],
 };
 
-fn content_type(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
-    let has_request = carried.sent.iter().any(|sent| sent.kind == Kind::Request);
+fn content_type(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
+    let has_request = mcp.sent.iter().any(|sent| sent.kind == Kind::Request);
     // What is accepted to be answered on the stream of HTTP+SSE may be told before that stream, and the capture may begin behind the stream's.
-    let is_undecided = history.awaits_bytes || history.transport == Transport::Http;
+    let is_undecided = history.earlier_may_follow || history.transport == Transport::Http;
     let may_be_legacy = exchange.status == Some(202) && is_undecided;
     if !is_streamable(history) || !has_request || !is_success(exchange) || may_be_legacy {
         return;
@@ -37,13 +37,13 @@ fn content_type(exchange: &Exchange, carried: &Carried, history: &History, repor
         return;
     }
     if !matches!(named.as_deref(), Some("application/json" | "text/event-stream")) {
-        report.say(format!("the Content-Type is {}", named.as_deref().unwrap_or("missing")));
+        report.add(format!("the Content-Type is {}", named.as_deref().unwrap_or("missing")));
     }
 }
 
 /// Whether fields may be unknown since they refer to earlier ones that the capture does not hold (RFC 7541).
 fn hides_fields(exchange: &Exchange, history: &History) -> bool {
-    exchange.http_version == "2" && (history.has_gaps || !history.begun)
+    exchange.http_version == "2" && (history.has_gaps || !history.saw_beginning)
 }
 
 static NOTIFICATION_STATUS: Rule = Rule {
@@ -59,17 +59,17 @@ static NOTIFICATION_STATUS: Rule = Rule {
     checks: &[Check::Exchange(notification_status)],
 };
 
-fn notification_status(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
+fn notification_status(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
     let asks_nothing = |kind: Kind| matches!(kind, Kind::Notification | Kind::Response | Kind::Error);
-    let is_quiet = !carried.sent.is_empty() && carried.sent.iter().all(|sent| asks_nothing(sent.kind));
+    let is_quiet = !mcp.sent.is_empty() && mcp.sent.iter().all(|sent| asks_nothing(sent.kind));
     if !is_streamable(history) || !is_quiet || !is_success(exchange) {
         return;
     }
     let (status, bytes) = (exchange.status.unwrap_or_default(), exchange.response.body_bytes);
     if status != 202 {
-        report.say(format!("the status is {status}"));
+        report.add(format!("the status is {status}"));
     } else if bytes > 0 {
-        report.say(format!("202 has a body of {bytes} bytes"));
+        report.add(format!("202 has a body of {bytes} bytes"));
     }
 }
 
@@ -86,21 +86,21 @@ static GET_STATUS: Rule = Rule {
     checks: &[Check::Response(get_status)],
 };
 
-fn get_status(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
-    if !is_streamable(history) || !carried.is_get {
+fn get_status(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
+    if !is_streamable(history) || !mcp.is_get {
         return;
     }
     let is_stream = is_event_stream(exchange);
     // 404 may end a session, and 400 blame the client: here there is nothing to end and nothing to blame.
     let accepts = exchange.request.fields.get("accept").is_some_and(|accept| accept.contains("text/event-stream"));
-    let is_blameless = accepts && !carried.names_session && history.endpoint.assigned.is_none() && history.is_whole();
+    let is_blameless = accepts && !mcp.names_session && history.endpoint.assigned.is_none() && history.is_whole();
     if let Some(status @ (400 | 404 | 501)) = exchange.status
         && is_blameless
     {
-        report.say(format!("the answer is {status}, and 405 is how to say that there is no stream"));
+        report.add(format!("the answer is {status}, and 405 is how to say that there is no stream"));
     } else if is_success(exchange) && !is_stream && !hides_fields(exchange, history) {
         let named = media_type(&exchange.response).unwrap_or("no Content-Type".into());
-        report.say(format!("the answer is {} with {named}", exchange.status.unwrap_or_default()));
+        report.add(format!("the answer is {} with {named}", exchange.status.unwrap_or_default()));
     }
 }
 
@@ -117,9 +117,9 @@ static NO_CHALLENGE: Rule = Rule {
     checks: &[Check::Response(no_challenge)],
 };
 
-fn no_challenge(exchange: &Exchange, _: &Carried, _: &History, report: &mut Report<'_>) {
+fn no_challenge(exchange: &Exchange, _: &McpExchange, _: &History, report: &mut Report<'_>) {
     if exchange.status == Some(401) && exchange.response.fields.get("www-authenticate").is_none() {
-        report.say("the 401 does not say how to authenticate");
+        report.add("the 401 does not say how to authenticate");
     }
 }
 
@@ -129,33 +129,33 @@ mod tests {
 
     const VERSION: &str = "2025-06-18";
 
-    fn asked(body: &str, answer: &str) -> Vec<String> {
+    fn request(body: &str, answer: &str) -> Vec<String> {
         http_session(VERSION, true, &[post(&header(VERSION, true), body), answer.to_owned()])
     }
 
     #[test]
     fn answers_to_requests() {
         let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
-        fires("http-response-content-type", &asked(ping, "< 200\nContent-Type: text/plain\n\nhello"));
-        silent("http-response-content-type", &asked(ping, &json(200, "", r#"{"jsonrpc":"2.0","id":1,"result":{}}"#)));
+        fires("http-response-content-type", &request(ping, "< 200\nContent-Type: text/plain\n\nhello"));
+        silent("http-response-content-type", &request(ping, &json(200, "", r#"{"jsonrpc":"2.0","id":1,"result":{}}"#)));
         // What begins like this may be HTTP+SSE, whose stream was open before the capture.
         let initialize = &session(VERSION, &[])[0][2..];
         let begun =
             |answer: &str| [format!("> POST /mcp\nContent-Type: application/json\n\n{initialize}"), answer.to_owned()];
         silent("http-response-content-type", &begun("< 202\n\n"));
         fires("http-response-content-type", &begun("< 200\nContent-Type: text/plain\n\nhello"));
-        fires("http-response-content-type", &asked(ping, "< 202\n\n"));
-        fires("http-401-no-challenge", &asked(ping, "< 401\n\n"));
-        silent("http-401-no-challenge", &asked(ping, "< 401\nWWW-Authenticate: Bearer\n\n"));
+        fires("http-response-content-type", &request(ping, "< 202\n\n"));
+        fires("http-401-no-challenge", &request(ping, "< 401\n\n"));
+        silent("http-401-no-challenge", &request(ping, "< 401\nWWW-Authenticate: Bearer\n\n"));
     }
 
     #[test]
     fn answers_to_notifications() {
         let changed = r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#;
-        fires("http-notification-status", &asked(changed, &json(200, "", "{}")));
-        fires("http-notification-status", &asked(changed, &json(202, "", "{}")));
-        silent("http-notification-status", &asked(changed, "< 202\n\n"));
-        silent("http-notification-status", &asked(changed, "< 400\n\n"));
+        fires("http-notification-status", &request(changed, &json(200, "", "{}")));
+        fires("http-notification-status", &request(changed, &json(202, "", "{}")));
+        silent("http-notification-status", &request(changed, "< 202\n\n"));
+        silent("http-notification-status", &request(changed, "< 400\n\n"));
     }
 
     #[test]

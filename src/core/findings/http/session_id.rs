@@ -2,8 +2,8 @@
 
 use super::is_streamable;
 use crate::decode::exchange::Exchange;
-use crate::findings::carried::is_success;
-use crate::findings::{Carried, Check, History, Report, Rule, Severity};
+use crate::findings::mcp_exchange::is_success;
+use crate::findings::{Check, History, McpExchange, Report, Rule, Severity};
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::{V2025_03_26, V2025_11_25};
 use crate::mcp::revision::Revisions;
@@ -27,10 +27,10 @@ static CHARSET: Rule = Rule {
     checks: &[Check::Response(charset)],
 };
 
-fn charset(exchange: &Exchange, _: &Carried, history: &History, report: &mut Report<'_>) {
+fn charset(exchange: &Exchange, _: &McpExchange, history: &History, report: &mut Report<'_>) {
     let Some(id) = exchange.response.fields.get("mcp-session-id") else { return };
     if is_streamable(history) && (id.is_empty() || !id.bytes().all(|byte| (0x21..=0x7e).contains(&byte))) {
-        report.say(format!("the server assigned {id:?}"));
+        report.add(format!("the server assigned {id:?}"));
     }
 }
 
@@ -47,12 +47,12 @@ static MISSING: Rule = Rule {
     checks: &[Check::Response(missing)],
 };
 
-fn missing(_: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
-    let is_initialize = carried.sent.iter().any(|sent| sent.method == Method::Initialize);
+fn missing(_: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
+    let is_initialize = mcp.sent.iter().any(|sent| sent.method == Method::Initialize);
     let is_live = history.endpoint.assigned.is_some() && history.endpoint.terminated.is_none();
-    if is_streamable(history) && is_live && !carried.names_session && !is_initialize {
-        let what = carried.sent.first().and_then(|sent| sent.method_name.as_deref());
-        report.say(format!("{} came without it", what.unwrap_or("a request")));
+    if is_streamable(history) && is_live && !mcp.names_session && !is_initialize {
+        let what = mcp.sent.first().and_then(|sent| sent.method_name.as_deref());
+        report.add(format!("{} came without it", what.unwrap_or("a request")));
     }
 }
 
@@ -69,15 +69,15 @@ static UNASSIGNED: Rule = Rule {
     checks: &[Check::Response(unassigned)],
 };
 
-fn unassigned(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
+fn unassigned(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
     let Some(id) = exchange.request.fields.get("mcp-session-id").filter(|_| is_streamable(history)) else { return };
-    let is_initialize = carried.sent.iter().any(|sent| sent.method == Method::Initialize);
+    let is_initialize = mcp.sent.iter().any(|sent| sent.method == Method::Initialize);
     match &history.endpoint.assigned {
-        _ if is_initialize => report.say(format!("initialize was sent with the session id {id:?}")),
-        Some(assigned) if assigned != id => report.say(format!("{id:?} was sent, {assigned:?} assigned")),
+        _ if is_initialize => report.add(format!("initialize was sent with the session id {id:?}")),
+        Some(assigned) if assigned != id => report.add(format!("{id:?} was sent, {assigned:?} assigned")),
         // The answer to initialize was seen and held no id.
         None if history.handshake.answered.is_some() && history.is_whole() => {
-            report.say(format!("{id:?} was sent, and none assigned"));
+            report.add(format!("{id:?} was sent, and none assigned"));
         }
         _ => {}
     }
@@ -97,22 +97,22 @@ static TERMINATED_STATUS: Rule = Rule {
 };
 
 /// Whether a request was sent after its session id had ended.
-fn is_late(exchange: &Exchange, carried: &Carried, history: &History) -> bool {
+fn is_late(exchange: &Exchange, mcp: &McpExchange, history: &History) -> bool {
     let ended = history.endpoint.terminated.as_ref().map(|terminated| terminated.time);
     let sent = exchange.request.started;
-    let is_ordered = !history.awaits_bytes;
-    carried.names_session
+    let is_ordered = !history.earlier_may_follow;
+    mcp.names_session
         && is_ordered
         && is_streamable(history)
         && ended.zip(sent).is_some_and(|(ended, sent)| sent > ended)
 }
 
-fn terminated_status(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
+fn terminated_status(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
     let (Some(terminated), Some(status)) = (&history.endpoint.terminated, exchange.status) else { return };
     // Authorization, load and failures come before sessions.
     let is_other = matches!(status, 401 | 403 | 404 | 429 | 500..);
-    if is_late(exchange, carried, history) && !is_other {
-        report.say(format!("the id ended with a {}, and {status} answered its next use", terminated.by));
+    if is_late(exchange, mcp, history) && !is_other {
+        report.add(format!("the id ended with a {}, and {status} answered its next use", terminated.by));
     }
 }
 
@@ -129,10 +129,10 @@ static IGNORED: Rule = Rule {
     checks: &[Check::Response(ignored)],
 };
 
-fn ignored(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
+fn ignored(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
     let was_404 = history.endpoint.terminated.as_ref().is_some_and(|terminated| terminated.by == "404");
-    if was_404 && is_late(exchange, carried, history) {
-        report.say("the session id was used again after a 404");
+    if was_404 && is_late(exchange, mcp, history) {
+        report.add("the session id was used again after a 404");
     }
 }
 
@@ -149,13 +149,13 @@ static WEAK: Rule = Rule {
     checks: &[Check::Response(weak)],
 };
 
-fn weak(exchange: &Exchange, _: &Carried, history: &History, report: &mut Report<'_>) {
+fn weak(exchange: &Exchange, _: &McpExchange, history: &History, report: &mut Report<'_>) {
     /// Characters of 80 random bits in base64: shorter ones cannot hold enough.
     const LENGTH: usize = 14;
     let Some(id) = exchange.response.fields.get("mcp-session-id").filter(|_| is_success(exchange)) else { return };
     let is_number = id.bytes().all(|byte| byte.is_ascii_digit());
     if is_streamable(history) && history.endpoint.assigned.is_none() && (id.len() < LENGTH || is_number) {
-        report.say(format!("the session id {id:?} can be guessed"));
+        report.add(format!("the session id {id:?} can be guessed"));
     }
 }
 
@@ -176,9 +176,9 @@ static NOT_DELETED: Rule = Rule {
 fn not_deleted(history: &History, report: &mut Report<'_>) {
     let endpoint = &history.endpoint;
     let has_sessions = history.handshake.in_force().is_some_and(|in_force| in_force.revisions.within(SESSIONS));
-    let is_over = !has_sessions || endpoint.was_deleted || endpoint.terminated.is_some();
-    if endpoint.assigned.is_some() && endpoint.left.is_some() && !is_over && !history.has_gaps {
-        report.say("the client closed its stream and sent nothing behind that");
+    let is_over = !has_sessions || endpoint.delete_sent || endpoint.terminated.is_some();
+    if endpoint.assigned.is_some() && endpoint.client_left.is_some() && !is_over && !history.has_gaps {
+        report.add("the client closed its stream and sent nothing behind that");
     }
 }
 
@@ -231,9 +231,9 @@ mod tests {
 
     #[test]
     fn an_id_is_the_servers_to_assign() {
-        let again = session(VERSION, &[])[0][2..].replace("\"id\":0", "\"id\":9");
+        let reborrow = session(VERSION, &[])[0][2..].replace("\"id\":0", "\"id\":9");
         let rule = "http-session-id-unassigned";
-        fires(rule, &http_session(VERSION, true, &[post(&header(VERSION, true), &again), "< 400\n\n".to_owned()]));
+        fires(rule, &http_session(VERSION, true, &[post(&header(VERSION, true), &reborrow), "< 400\n\n".to_owned()]));
         silent(rule, &http_session(VERSION, true, &[ping(1), pong(1)]));
         let rule = "http-session-id-missing";
         for version in [VERSION, "2025-03-26"] {

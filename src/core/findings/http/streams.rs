@@ -3,8 +3,8 @@
 use super::is_streamable;
 use crate::decode::exchange::Exchange;
 use crate::decode::jsonrpc::Kind;
-use crate::findings::carried::{is_event_stream, is_success};
-use crate::findings::{ANSWERS, ASKS, Carried, Check, History, MESSAGES, Report, Rule, Seen, Severity};
+use crate::findings::mcp_exchange::{is_event_stream, is_success};
+use crate::findings::{ANSWERS, ASKS, Check, History, MESSAGES, McpExchange, MessageContext, Report, Rule, Severity};
 use crate::mcp::message::Carrier;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::{V2025_03_26, V2025_11_25};
@@ -25,12 +25,12 @@ static ON_GET: Rule = Rule {
     checks: &[Check::Message(ANSWERS, &[], on_get)],
 };
 
-fn on_get(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+fn on_get(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     // What refuses a GET may be worded as an error, in a body of its own.
-    let is_streamed = seen.message.carrier == Carrier::SseEvent;
-    let is_answer_to_get = is_streamed && seen.carried.is_some_and(|carried| carried.is_get && !carried.resumes);
-    if is_answer_to_get && is_streamable(seen.history) && !seen.is_from_client() {
-        report.say(format!("the answer to id {} came on a GET stream", seen.id()));
+    let is_streamed = context.message.carrier == Carrier::SseEvent;
+    let is_answer_to_get = is_streamed && context.mcp.is_some_and(|mcp| mcp.is_get && !mcp.resumes);
+    if is_answer_to_get && is_streamable(context.history) && !context.is_from_client() {
+        report.add(format!("the answer to id {} came on a GET stream", context.id()));
     }
 }
 
@@ -50,21 +50,21 @@ static BROADCAST: Rule = Rule {
 /// Notifications that are sent at once on several streams are one; what is sent again later may be news.
 const AT_ONCE: i64 = 1_000_000_000;
 
-fn broadcast(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(carried) = seen.carried.filter(|_| !seen.is_from_client() && is_streamable(seen.history)) else { return };
+fn broadcast(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(mcp) = context.mcp.filter(|_| !context.is_from_client() && is_streamable(context.history)) else { return };
     // A resumed stream repeats what the lost one carried, and a server without sessions has the streams of several clients.
-    if carried.resumes || seen.message.carrier != Carrier::SseEvent || !seen.is_one_client() {
+    if mcp.resumes || context.message.carrier != Carrier::SseEvent || !context.is_one_client() {
         return;
     }
-    let Some(said) = seen.history.spoken.elsewhere(seen.message) else { return };
+    let Some(said) = context.history.server_messages.elsewhere(context.message) else { return };
     // Two requests are one by their id, and progress comes to the same value once. Two calls may give rise to the same other
     // notification; two streams for whatever the server says by itself do not.
-    let at_once = seen.message.time.since(said.time) < AT_ONCE;
-    let is_one = seen.message.kind == Kind::Request
-        || at_once && (said.is_get && carried.is_get || seen.method == Method::Progress);
+    let at_once = context.message.time.since(said.time) < AT_ONCE;
+    let is_one = context.message.kind == Kind::Request
+        || at_once && (said.is_get && mcp.is_get || context.method == Method::Progress);
     if is_one {
         let text = format!("message {} on the stream of exchange {} is the same", said.number.0, said.exchange.0);
-        report.say_with(&[said.number], text);
+        report.add_about(&[said.number], text);
     }
 }
 
@@ -81,17 +81,17 @@ static CLOSED_EARLY: Rule = Rule {
     checks: &[Check::Exchange(closed_early)],
 };
 
-fn closed_early(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
+fn closed_early(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
     let is_stream = is_event_stream(exchange);
-    let Some(request) = carried.request() else { return };
-    let in_force = carried.in_force.map_or(Revisions::ALL, |known| known.revisions);
+    let Some(request) = mcp.request() else { return };
+    let in_force = mcp.in_force.map_or(Revisions::ALL, |known| known.revisions);
     // 2025-11-25 allows it behind an event id, by which the client resumes.
-    let may_resume = carried.served.has_ids && !in_force.is_disjoint(Revisions::only(V2025_11_25));
-    let was_whole = exchange.response.complete && is_success(exchange) && !carried.is_cut() && history.is_whole();
+    let may_resume = mcp.event_counts.has_ids && !in_force.is_disjoint(Revisions::only(V2025_11_25));
+    let was_whole = exchange.response.complete && is_success(exchange) && !mcp.is_cut() && history.is_whole();
     // A request that was cancelled, or whose session was ended, is not answered.
     let is_missing = is_stream && was_whole && history.awaits(request.number);
     if is_streamable(history) && is_missing && !may_resume && request.method != Method::SubscriptionsListen {
-        report.say(format!(
+        report.add(format!(
             "the stream of {} (message {}) ended without its answer",
             request.method_name.as_deref().unwrap_or_default(),
             request.number.0
@@ -112,16 +112,16 @@ static AFTER_RESPONSE: Rule = Rule {
     checks: &[Check::Message(MESSAGES, &[], after_response)],
 };
 
-fn after_response(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(carried) = seen.carried.filter(|_| !seen.is_from_client()) else { return };
-    if carried.received.is_empty() || !is_streamable(seen.history) || seen.message.batch.is_some() {
+fn after_response(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(mcp) = context.mcp.filter(|_| !context.is_from_client()) else { return };
+    if mcp.received.is_empty() || !is_streamable(context.history) || context.message.batch.is_some() {
         return;
     }
     // A second answer has a rule of its own.
-    let is_again = matches!(seen.message.kind, Kind::Response | Kind::Error) && seen.message.answers.is_none();
-    let answered = carried.answer().filter(|answer| answer.kind != Kind::Invalid && !is_again);
+    let is_again = matches!(context.message.kind, Kind::Response | Kind::Error) && context.message.answers.is_none();
+    let answered = mcp.answer().filter(|answer| answer.kind != Kind::Invalid && !is_again);
     if let Some(answer) = answered {
-        report.say_with(&[answer.number], format!("message {} answered the request before", answer.number.0));
+        report.add_about(&[answer.number], format!("message {} answered the request before", answer.number.0));
     }
 }
 

@@ -2,9 +2,9 @@
 
 use crate::decode::exchange::Exchange;
 use crate::decode::jsonrpc::Kind;
-use crate::findings::carried::{is_success, media_type};
+use crate::findings::mcp_exchange::{is_success, media_type};
 use crate::findings::message_facts::Evidence;
-use crate::findings::{Carried, Check, History, MESSAGES, REQUESTS, Report, Rule, Seen, Severity};
+use crate::findings::{Check, History, MESSAGES, McpExchange, MessageContext, REQUESTS, Report, Rule, Severity};
 use crate::mcp::Message;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::{V2024_11_05, V2025_03_26};
@@ -27,15 +27,15 @@ static UNSUPPORTED: Rule = Rule {
     checks: &[Check::Any(MESSAGES, &[], unsupported)],
 };
 
-fn unsupported(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some((batch, 0)) = seen.message.batch else { return };
-    let in_force = seen.in_force;
+fn unsupported(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some((batch, 0)) = context.message.batch else { return };
+    let in_force = context.in_force;
     if in_force.revisions.within(Revisions::only(V2024_11_05)) {
-        report.say_as(Severity::Warning, format!("batch {batch}: 2024-11-05 does not speak of batches"));
+        report.add_as(Severity::Warning, format!("batch {batch}: 2024-11-05 does not speak of batches"));
     } else if let Some(revision) = in_force.revisions.single().filter(|revision| *revision != V2025_03_26) {
-        report.say(format!("batch {batch}: {} has no batches", revision.name()));
-    } else if in_force.evidence == Evidence::Era && seen.history.handshake.initialize.is_some() {
-        report.say(format!("batch {batch}: no revision with batches was negotiated"));
+        report.add(format!("batch {batch}: {} has no batches", revision.name()));
+    } else if in_force.evidence == Evidence::Era && context.history.handshake.initialize.is_some() {
+        report.add(format!("batch {batch}: no revision with batches was negotiated"));
     }
 }
 
@@ -71,11 +71,13 @@ static MIXED: Rule = Rule {
     checks: &[Check::Message(MESSAGES, &[], mixed)],
 };
 
-fn mixed(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let (Some((number, _)), Some((last, asked, answered))) = (seen.message.batch, seen.history.batch) else { return };
-    let answers = matches!(seen.message.kind, Kind::Response | Kind::Error);
-    if number == last && asked != answered && answers != answered {
-        report.say(format!("batch {number} holds both"));
+fn mixed(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let (Some((number, _)), Some((last, request, answered))) = (context.message.batch, context.history.batch) else {
+        return;
+    };
+    let answers = matches!(context.message.kind, Kind::Response | Kind::Error);
+    if number == last && request != answered && answers != answered {
+        report.add(format!("batch {number} holds both"));
     }
 }
 
@@ -92,9 +94,9 @@ static INITIALIZE: Rule = Rule {
     checks: &[Check::Message(REQUESTS, &[Method::Initialize], initialize)],
 };
 
-fn initialize(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if let Some((number, index)) = seen.message.batch {
-        report.say(format!("initialize is member {index} of batch {number}"));
+fn initialize(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if let Some((number, index)) = context.message.batch {
+        report.add(format!("initialize is member {index} of batch {number}"));
     }
 }
 
@@ -111,18 +113,18 @@ static INCOMPLETE: Rule = Rule {
     checks: &[Check::Exchange(incomplete)],
 };
 
-fn incomplete(exchange: &Exchange, carried: &Carried, _: &History, report: &mut Report<'_>) {
+fn incomplete(exchange: &Exchange, mcp: &McpExchange, _: &History, report: &mut Report<'_>) {
     let is_whole = exchange.request.complete && exchange.response.complete && is_success(exchange);
     let is_json = media_type(&exchange.response).as_deref() == Some("application/json");
     // Only the first 64 of each are remembered.
-    if !is_whole || !is_json || carried.sent.len() < 2 || carried.sent.len().max(carried.received.len()) >= 64 {
+    if !is_whole || !is_json || mcp.sent.len() < 2 || mcp.sent.len().max(mcp.received.len()) >= 64 {
         return;
     }
     // What is no message is answered with an error whose id is null.
-    let asked = carried.sent.iter().filter(|sent| matches!(sent.kind, Kind::Request | Kind::Invalid)).count();
-    let answers = carried.received.iter().filter(|got| matches!(got.kind, Kind::Response | Kind::Error)).count();
-    if asked != answers {
-        report.say(format!("{asked} requests, {answers} answers"));
+    let request = mcp.sent.iter().filter(|sent| matches!(sent.kind, Kind::Request | Kind::Invalid)).count();
+    let answers = mcp.received.iter().filter(|got| matches!(got.kind, Kind::Response | Kind::Error)).count();
+    if request != answers {
+        report.add(format!("{request} requests, {answers} answers"));
     }
 }
 
@@ -155,14 +157,14 @@ mod tests {
 
     #[test]
     fn each_request_of_a_batch_is_answered() {
-        let asked = post(&header("2025-03-26", true), &BATCH[2..]);
+        let request = post(&header("2025-03-26", true), &BATCH[2..]);
         let answer = |ids: &[u32]| {
             let answers: Vec<_> =
                 ids.iter().map(|id| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#)).collect();
             json(200, "", &format!("[{}]", answers.join(",")))
         };
         let rule = "jsonrpc-batch-response-incomplete";
-        fires(rule, &http_session("2025-03-26", true, &[asked.clone(), answer(&[1])]));
-        silent(rule, &http_session("2025-03-26", true, &[asked, answer(&[2, 1])]));
+        fires(rule, &http_session("2025-03-26", true, &[request.clone(), answer(&[1])]));
+        silent(rule, &http_session("2025-03-26", true, &[request, answer(&[2, 1])]));
     }
 }

@@ -1,7 +1,7 @@
 //! What a message looks like: its members and their types.
 
 use crate::decode::json::scan::Kind;
-use crate::findings::{ASKS, Check, NOTIFICATIONS, REQUESTS, RESULTS, Report, Rule, Seen, Severity};
+use crate::findings::{ASKS, Check, MessageContext, NOTIFICATIONS, REQUESTS, RESULTS, Report, Rule, Severity};
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revisions;
 
@@ -94,10 +94,10 @@ static METHOD_AND_RESULT: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn method_and_result(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let envelope = &seen.message.envelope;
+fn method_and_result(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let envelope = &context.message.envelope;
     if envelope.result.is_some() || envelope.error.is_some() {
-        report.say(format!("{} has an answer's member too", seen.method_name()));
+        report.add(format!("{} has an answer's member too", context.method_name()));
     }
 }
 
@@ -114,9 +114,9 @@ static RESULT_NOT_OBJECT: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn result_not_object(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if let Some(result) = seen.text().filter(|result| !result.starts_with('{')) {
-        report.say(format!("the result is {}", type_of(result)));
+fn result_not_object(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if let Some(result) = context.body_text().filter(|result| !result.starts_with('{')) {
+        report.add(format!("the result is {}", type_of(result)));
     }
 }
 
@@ -133,9 +133,9 @@ static PARAMS_NOT_OBJECT: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn params_not_object(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if let Some(params) = seen.text().filter(|params| !params.starts_with('{')) {
-        report.say(format!("the params of {} are {}", seen.method_name(), type_of(params)));
+fn params_not_object(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if let Some(params) = context.body_text().filter(|params| !params.starts_with('{')) {
+        report.add(format!("the params of {} are {}", context.method_name(), type_of(params)));
     }
 }
 
@@ -152,9 +152,9 @@ static NOTIFICATION_WITH_ID: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn notification_with_id(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if seen.method_name().starts_with("notifications/") {
-        report.say(format!("{} was sent with the id {}", seen.method_name(), seen.id()));
+fn notification_with_id(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if context.method_name().starts_with("notifications/") {
+        report.add(format!("{} was sent with the id {}", context.method_name(), context.id()));
     }
 }
 
@@ -171,9 +171,9 @@ static REQUEST_WITHOUT_ID: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn request_without_id(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if seen.method != Method::Other && !seen.method.is_notification() {
-        report.say(format!("{} has no id and will not be answered", seen.method_name()));
+fn request_without_id(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if context.method != Method::Other && !context.method.is_notification() {
+        report.add(format!("{} has no id and will not be answered", context.method_name()));
     }
 }
 
@@ -190,9 +190,9 @@ static RESERVED_PREFIX: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn reserved_prefix(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if seen.method_name().starts_with("rpc.") {
-        report.say(format!("the method {} is reserved", seen.method_name()));
+fn reserved_prefix(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if context.method_name().starts_with("rpc.") {
+        report.add(format!("the method {} is reserved", context.method_name()));
     }
 }
 
@@ -211,11 +211,11 @@ pub(super) static DUPLICATE_KEY: Rule = Rule {
 
 /// The members of `params`; those of the envelope are found while it is read. Results are not looked at: they are long, and
 /// reading each would cost more than the rule is worth.
-fn duplicate_key(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let names: Vec<&str> = seen.body().iter().map(|(name, _)| name).collect();
+fn duplicate_key(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let names: Vec<&str> = context.body().iter().map(|(name, _)| name).collect();
     let twice = names.iter().enumerate().take(64).find(|(at, name)| names[..*at].contains(name));
     if let Some((_, name)) = twice {
-        report.say(format!("the member {name} occurs twice; the last one counts"));
+        report.add(format!("the member {name} occurs twice; the last one counts"));
     }
 }
 
@@ -253,27 +253,27 @@ mod tests {
 
     #[test]
     fn members_that_exclude_each_other() {
-        let asked = r#"> {"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+        let request = r#"> {"jsonrpc":"2.0","id":1,"method":"ping"}"#;
         let answer = r#"< {"jsonrpc":"2.0","id":1,"result":{}}"#;
         fires(
             "jsonrpc-result-and-error",
             &session(
                 "2025-06-18",
-                &[asked, r#"< {"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":"x"}}"#],
+                &[request, r#"< {"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":"x"}}"#],
             ),
         );
-        silent("jsonrpc-result-and-error", &session("2025-06-18", &[asked, answer]));
+        silent("jsonrpc-result-and-error", &session("2025-06-18", &[request, answer]));
         fires("jsonrpc-method-and-result", &with(r#"> {"jsonrpc":"2.0","id":1,"method":"ping","result":{}}"#));
-        silent("jsonrpc-method-and-result", &session("2025-06-18", &[asked, answer]));
+        silent("jsonrpc-method-and-result", &session("2025-06-18", &[request, answer]));
     }
 
     #[test]
     fn params_and_results_are_objects() {
-        let asked = r#"> {"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+        let request = r#"> {"jsonrpc":"2.0","id":1,"method":"ping"}"#;
         let answer = |result: &str| format!(r#"< {{"jsonrpc":"2.0","id":1,"result":{result}}}"#);
-        let found = fires("jsonrpc-result-not-object", &session("2025-06-18", &[asked, &answer("null")]));
+        let found = fires("jsonrpc-result-not-object", &session("2025-06-18", &[request, &answer("null")]));
         assert_eq!(found.text, "the result is null");
-        silent("jsonrpc-result-not-object", &session("2025-06-18", &[asked, &answer("{}")]));
+        silent("jsonrpc-result-not-object", &session("2025-06-18", &[request, &answer("{}")]));
         fires("jsonrpc-params-not-object", &with(r#"> {"jsonrpc":"2.0","id":1,"method":"ping","params":[1]}"#));
         silent("jsonrpc-params-not-object", &with(r#"> {"jsonrpc":"2.0","id":1,"method":"ping","params":{}}"#));
     }

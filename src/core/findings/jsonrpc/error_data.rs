@@ -1,7 +1,7 @@
 //! What MCP's own errors carry in `data`.
 
 use crate::decode::json::{Object, array};
-use crate::findings::{Check, ERRORS, Report, Rule, Seen, Severity};
+use crate::findings::{Check, ERRORS, MessageContext, Report, Rule, Severity};
 use crate::mcp::revision::Revision::V2025_11_25;
 use crate::mcp::revision::Revisions;
 
@@ -23,10 +23,10 @@ static SHAPE: Rule = Rule {
     checks: &[Check::Message(ERRORS, &[], shape)],
 };
 
-fn shape(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let is_modern = seen.revisions().within(Revisions::MODERN);
-    let code = seen.body().get("code").unwrap_or_default();
-    let data = seen.body().object("data");
+fn shape(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let is_modern = context.revisions().within(Revisions::MODERN);
+    let code = context.body().get("code").unwrap_or_default();
+    let data = context.body().object("data");
     let fault = match code {
         "-32042" if !is_modern => elicitations(&data),
         "-32022" if is_modern => unsupported(&data),
@@ -37,7 +37,7 @@ fn shape(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
         _ => None,
     };
     if let Some(fault) = fault {
-        report.say(format!("{code} has {fault}"));
+        report.add(format!("{code} has {fault}"));
     }
 }
 

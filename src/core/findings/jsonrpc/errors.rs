@@ -1,7 +1,7 @@
 //! Error objects and their codes.
 
 use super::envelope::type_of;
-use crate::findings::{Check, ERRORS, Report, Rule, Seen, Severity};
+use crate::findings::{Check, ERRORS, MessageContext, Report, Rule, Severity};
 use crate::mcp::revision::Revision::{V2024_11_05, V2025_06_18};
 use crate::mcp::revision::Revisions;
 
@@ -21,19 +21,19 @@ static OBJECT: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn object(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let error = seen.text().unwrap_or_default();
+fn object(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let error = context.body_text().unwrap_or_default();
     if !error.starts_with('{') {
-        return report.say(format!("the error is {}", type_of(error)));
+        return report.add(format!("the error is {}", type_of(error)));
     }
-    match seen.body().get("code") {
-        None => report.say("the error has no code"),
-        Some(code) if code.parse::<i64>().is_err() => report.say(format!("the code is {}", shortened(code))),
+    match context.body().get("code") {
+        None => report.add("the error has no code"),
+        Some(code) if code.parse::<i64>().is_err() => report.add(format!("the code is {}", shortened(code))),
         Some(_) => {}
     }
-    match seen.body().get("message") {
-        None => report.say("the error has no message"),
-        Some(message) if !message.starts_with('"') => report.say(format!("the message is {}", type_of(message))),
+    match context.body().get("message") {
+        None => report.add("the error has no message"),
+        Some(message) if !message.starts_with('"') => report.add(format!("the message is {}", type_of(message))),
         Some(_) => {}
     }
 }
@@ -56,9 +56,9 @@ static ID_NULL: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn id_null(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if seen.message.id.as_deref() == Some("null") {
-        report.say("the error answers the id null");
+fn id_null(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if context.message.id.as_deref() == Some("null") {
+        report.add("the error answers the id null");
     }
 }
 
@@ -75,17 +75,17 @@ static WITHOUT_ID: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn without_id(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if seen.message.id.is_some() || seen.is_from_client() {
+fn without_id(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if context.message.id.is_some() || context.is_from_client() {
         return;
     }
     // "id: RequestId" of JSONRPCError is required in their schemas, whatever the error is about.
-    if seen.carried.is_none() && seen.revisions().within(Revisions::between(V2024_11_05, V2025_06_18)) {
-        return report.say("an error without \"id\" answers nothing");
+    if context.mcp.is_none() && context.revisions().within(Revisions::between(V2024_11_05, V2025_06_18)) {
+        return report.add("an error without \"id\" answers nothing");
     }
-    let Some(request) = seen.carried.and_then(|carried| carried.request()) else { return };
+    let Some(request) = context.mcp.and_then(|mcp| mcp.request()) else { return };
     if let Some(id) = request.id.as_deref().filter(|id| *id != "null") {
-        report.say_with(&[request.number], format!("the request (message {}) has the id {id}", request.number.0));
+        report.add_about(&[request.number], format!("the request (message {}) has the id {id}", request.number.0));
     }
 }
 
@@ -102,15 +102,15 @@ static RESERVED: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn code(seen: &Seen<'_, '_>) -> Option<i64> {
-    seen.body().get("code")?.parse().ok()
+fn code(context: &MessageContext<'_, '_>) -> Option<i64> {
+    context.body().get("code")?.parse().ok()
 }
 
-fn reserved(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(code @ -32_768..=-32_100) = code(seen) else { return };
+fn reserved(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(code @ -32_768..=-32_100) = code(context) else { return };
     let is_defined = matches!(code, -32_700 | -32_603..=-32_600);
     if !is_defined {
-        report.say(format!("{code} is reserved and not defined"));
+        report.add(format!("{code} is reserved and not defined"));
     }
 }
 
@@ -127,9 +127,9 @@ static RETIRED: Rule = Rule {
     checks: &[Check::Message(ERRORS, &[], retired)],
 };
 
-fn retired(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if let Some(code @ (-32_002 | -32_042)) = code(seen) {
-        report.say(format!("{code} is retired"));
+fn retired(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if let Some(code @ (-32_002 | -32_042)) = code(context) {
+        report.add(format!("{code} is retired"));
     }
 }
 
@@ -146,10 +146,10 @@ static MCP_RESERVED: Rule = Rule {
     checks: &[Check::Message(ERRORS, &[], mcp_reserved)],
 };
 
-fn mcp_reserved(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+fn mcp_reserved(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     // -32020 HeaderMismatch, -32021 MissingRequiredClientCapability, -32022 UnsupportedProtocolVersion; -32042 is retired.
-    match code(seen) {
-        Some(code @ -32_099..=-32_023) if code != -32_042 => report.say(format!("{code} is reserved and not defined")),
+    match code(context) {
+        Some(code @ -32_099..=-32_023) if code != -32_042 => report.add(format!("{code} is reserved and not defined")),
         _ => {}
     }
 }
@@ -167,9 +167,9 @@ static LEGACY_RANGE: Rule = Rule {
     checks: &[Check::Message(ERRORS, &[], legacy_range)],
 };
 
-fn legacy_range(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    match code(seen) {
-        Some(code @ -32_019..=-32_000) if code != -32_002 => report.say(format!("{code} has no portable meaning")),
+fn legacy_range(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    match code(context) {
+        Some(code @ -32_019..=-32_000) if code != -32_002 => report.add(format!("{code} has no portable meaning")),
         _ => {}
     }
 }
@@ -187,15 +187,16 @@ static LSP: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn lsp(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let name = match code(seen) {
+fn lsp(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let name = match code(context) {
         Some(-32_800) => "RequestCancelled",
         Some(-32_801) => "ContentModified",
         Some(-32_802) => "ServerCancelled",
         Some(-32_803) => "RequestFailed",
         _ => return,
     };
-    report.say(format!("{} is LSP's {name}, and in no revision of MCP", seen.body().get("code").unwrap_or_default()));
+    report
+        .add(format!("{} is LSP's {name}, and in no revision of MCP", context.body().get("code").unwrap_or_default()));
 }
 
 #[cfg(test)]

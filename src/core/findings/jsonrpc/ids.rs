@@ -3,8 +3,8 @@
 use crate::decode::exchange::Exchange;
 use crate::decode::json;
 use crate::decode::jsonrpc::Kind;
-use crate::findings::carried::is_success;
-use crate::findings::{Carried, Check, History, REQUESTS, RESULTS, Report, Rule, Seen, Severity};
+use crate::findings::mcp_exchange::is_success;
+use crate::findings::{Check, History, McpExchange, MessageContext, REQUESTS, RESULTS, Report, Rule, Severity};
 use crate::mcp::method::Method;
 use crate::mcp::pairing::Pending;
 use crate::mcp::revision::Revision::V2025_03_26;
@@ -49,14 +49,14 @@ static TYPE: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn id_type(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(id) = seen.message.id.as_deref() else { return };
+fn id_type(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(id) = context.message.id.as_deref() else { return };
     let digits = id.strip_prefix('-').unwrap_or(id);
     let is_integer = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     // An answer has to repeat the id of its request, whatever that is.
-    let repeats = seen.asked.is_some_and(|asked| asked.id == id);
+    let repeats = context.request.is_some_and(|request| request.id == id);
     if !is_integer && !id.starts_with('"') && id != "null" && !repeats {
-        report.say(format!("the id is {id}"));
+        report.add(format!("the id is {id}"));
     }
 }
 
@@ -73,13 +73,13 @@ static UNSAFE_INTEGER: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn unsafe_integer(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+fn unsafe_integer(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     const SAFE: u64 = (1 << 53) - 1;
-    let digits = seen.id().trim_start_matches('-');
+    let digits = context.id().trim_start_matches('-');
     // Shorter numbers are safe, and nearly all are shorter.
     let all_digits = digits.len() > 15 && digits.bytes().all(|byte| byte.is_ascii_digit());
     if all_digits && digits.parse::<u64>().map_or(true, |number| number > SAFE) {
-        report.say(format!("the id {} is not exact in JavaScript", seen.id()));
+        report.add(format!("the id {} is not exact in JavaScript", context.id()));
     }
 }
 
@@ -96,10 +96,10 @@ static REUSED: Rule = Rule {
     checks: &[Check::Message(REQUESTS, &[], reused)],
 };
 
-fn reused(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let id = seen.id();
-    if id != "null" && seen.is_one_client() && seen.history.ids.contains(seen.message.direction, id) {
-        report.say(format!("the id {id} of {} was used before", seen.method_name()));
+fn reused(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let id = context.id();
+    if id != "null" && context.is_one_client() && context.history.used_ids.contains(context.message.direction, id) {
+        report.add(format!("the id {id} of {} was used before", context.method_name()));
     }
 }
 
@@ -130,16 +130,17 @@ pub(super) static UNKNOWN: Rule = Rule {
 };
 
 /// JSON-RPC has null for errors about what could not be read; a result is about something.
-fn of_nobody(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+fn of_nobody(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     // That a notification was answered says more.
-    if seen.revisions().within(NOTIFICATION_ANSWERED.revisions) && seen.carried.is_some_and(Carried::is_notifying) {
+    if context.revisions().within(NOTIFICATION_ANSWERED.revisions) && context.mcp.is_some_and(McpExchange::is_notifying)
+    {
         return;
     }
-    match seen.message.id.as_deref() {
-        Some("null") if seen.message.answers.is_none() => {
-            report.say("the result has the id null, which no request has")
+    match context.message.id.as_deref() {
+        Some("null") if context.message.answers.is_none() => {
+            report.add("the result has the id null, which no request has")
         }
-        None => report.say("the result has no id"),
+        None => report.add("the result has no id"),
         Some(_) => {}
     }
 }
@@ -199,11 +200,11 @@ static NOTIFICATION_ANSWERED: Rule = Rule {
     checks: &[Check::Exchange(notification_answered)],
 };
 
-fn notification_answered(exchange: &Exchange, carried: &Carried, _: &History, report: &mut Report<'_>) {
-    let answer = carried.received.iter().find(|got| matches!(got.kind, Kind::Response | Kind::Error));
-    if let (true, true, Some(answer)) = (carried.is_notifying(), is_success(exchange), answer) {
-        let method = carried.sent[0].method_name.as_deref().unwrap_or_default();
-        report.say(format!("{method} was answered with a {} (message {})", answer.kind.name(), answer.number.0));
+fn notification_answered(exchange: &Exchange, mcp: &McpExchange, _: &History, report: &mut Report<'_>) {
+    let answer = mcp.received.iter().find(|got| matches!(got.kind, Kind::Response | Kind::Error));
+    if let (true, true, Some(answer)) = (mcp.is_notifying(), is_success(exchange), answer) {
+        let method = mcp.sent[0].method_name.as_deref().unwrap_or_default();
+        report.add(format!("{method} was answered with a {} (message {})", answer.kind.name(), answer.number.0));
     }
 }
 
@@ -223,26 +224,26 @@ pub static UNANSWERED: Rule = Rule {
 /// Says that a request has no answer. A subscription stays open as long as its client wants it.
 pub fn unanswered(pending: &Pending, history: &History, report: &mut Report<'_>) {
     let method = pending.method.as_deref().unwrap_or("request");
-    let asked = history.requests.get(pending.number);
+    let request = history.requests.get(pending.number);
     // An HTTP status is an answer too.
-    let is_over = asked.is_some_and(|asked| asked.refused.is_some() || asked.cancelled.is_some());
+    let is_over = request.is_some_and(|request| request.refused.is_some() || request.cancelled.is_some());
     // A notification with an id wants no answer, whatever the id says.
     if is_over || Method::named(method) == Method::SubscriptionsListen || method.starts_with("notifications/") {
         return;
     }
-    let packets = asked.map_or(&[][..], |asked| &asked.packets);
-    let mut report = Report { packets, ..report.again() };
+    let packets = request.map_or(&[][..], |request| &request.packets);
+    let mut report = Report { packets, ..report.reborrow() };
     let mut text = format!("{method} (message {}) has no answer", pending.number.0);
     // What could not be read is told of where it stands.
-    if let Some(garbled) = asked.and_then(|asked| asked.garbled) {
+    if let Some(garbled) = request.and_then(|request| request.bad_answer) {
         text.push_str(&format!(" that is valid: message {} would be it", garbled.0));
-        return report.say_as_with(Severity::Info, &[pending.number, garbled], text);
+        return report.add_as_about(Severity::Info, &[pending.number, garbled], text);
     }
     let severity = if history.has_gaps { Severity::Info } else { UNANSWERED.severity };
     if history.has_gaps {
         text.push_str(" in what was captured; bytes of the session are missing");
     }
-    report.say_as_with(severity, &[pending.number], text);
+    report.add_as_about(severity, &[pending.number], text);
 }
 
 #[cfg(test)]
@@ -283,10 +284,10 @@ mod tests {
         let list =
             |step: &str| format!(r#"> {{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}}{step}"#, modern(""));
         let answer = r#"< {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","tools":[],"ttlMs":0,"cacheScope":"public"}}"#;
-        let (asked, again) = (list(""), list(""));
-        fires("jsonrpc-id-in-flight", &[asked.as_str(), &again]);
-        silent("jsonrpc-id-in-flight", &[asked.as_str(), answer, &again, answer]);
-        silent("jsonrpc-id-reused", &[asked.as_str(), answer, &again, answer]);
+        let (request, reborrow) = (list(""), list(""));
+        fires("jsonrpc-id-in-flight", &[request.as_str(), &reborrow]);
+        silent("jsonrpc-id-in-flight", &[request.as_str(), answer, &reborrow, answer]);
+        silent("jsonrpc-id-reused", &[request.as_str(), answer, &reborrow, answer]);
     }
 
     #[test]

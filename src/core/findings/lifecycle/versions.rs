@@ -2,7 +2,7 @@
 
 use crate::findings::history::{content_hash, fingerprint};
 use crate::findings::server_versions::{SERVERS, WITHHELD, WithheldVersion};
-use crate::findings::{Check, RESULTS, Report, Rule, Seen, Severity};
+use crate::findings::{Check, MessageContext, RESULTS, Report, Rule, Severity};
 use crate::mcp::MessageNumber;
 use crate::mcp::method::Method;
 use crate::mcp::revision::{Revision, Revisions};
@@ -23,20 +23,20 @@ static NOT_HONOURED: Rule = Rule {
 };
 
 /// At the answer that gave another version, whichever of the two came first.
-fn not_honoured(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let initialize = seen.history.handshake.initialize.as_ref();
-    let asked = initialize.and_then(|initialize| Revision::named(initialize.version.as_deref()?));
-    let given = seen.body().text("protocolVersion");
-    let (Some(asked), Some(given)) = (asked, given) else { return };
+fn not_honoured(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let initialize = context.history.handshake.initialize.as_ref();
+    let requested = initialize.and_then(|initialize| Revision::named(initialize.version.as_deref()?));
+    let given = context.body().text("protocolVersion");
+    let (Some(requested), Some(given)) = (requested, given) else { return };
     // The same program at the same place: behind one name there may be an old and a new one.
-    let Some(server) = seen.body().get("serverInfo").and_then(fingerprint) else { return };
-    let host = seen.carried.and_then(|carried| carried.host.as_deref()).unwrap_or_default();
-    let key = (server, content_hash(host), asked);
-    let (message, versions) = (seen.message, &mut *seen.versions.borrow_mut());
+    let Some(server) = context.body().get("serverInfo").and_then(fingerprint) else { return };
+    let host = context.mcp.and_then(|mcp| mcp.host.as_deref()).unwrap_or_default();
+    let key = (server, content_hash(host), requested);
+    let (message, versions) = (context.message, &mut *context.versions.borrow_mut());
     let text = |given: &str, by: MessageNumber| {
-        format!("{} was asked for and {given} given; message {} gave it", asked.name(), by.0)
+        format!("{} was asked for and {given} given; message {} gave it", requested.name(), by.0)
     };
-    if asked.name() == given {
+    if requested.name() == given {
         if versions.given.len() < SERVERS {
             versions.given.entry(key).or_insert(message.number);
         }
@@ -46,12 +46,12 @@ fn not_honoured(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
                 messages: &[before.answer],
                 packets: &before.packets,
                 span: Some(before.span),
-                ..report.again()
+                ..report.reborrow()
             };
-            there.say(text(&before.given, message.number));
+            there.add(text(&before.given, message.number));
         }
     } else if let Some(by) = versions.given.get(&key) {
-        report.say_with(&[*by], text(&given, *by));
+        report.add_about(&[*by], text(&given, *by));
     } else if versions.withheld.contains_key(&key) || versions.withheld.len() < SERVERS {
         let withheld = versions.withheld.entry(key).or_default();
         if withheld.len() < WITHHELD {

@@ -3,9 +3,9 @@
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::jsonrpc::{self, Parsed};
 use crate::decode::sse;
-use crate::findings::carried::is_event_stream;
 use crate::findings::http::is_streamable;
-use crate::findings::{Carried, Check, History, INVALID, Report, Rule, Seen, Severity};
+use crate::findings::mcp_exchange::is_event_stream;
+use crate::findings::{Check, History, INVALID, McpExchange, MessageContext, Report, Rule, Severity};
 use crate::mcp::Transport;
 use crate::mcp::message::Carrier;
 use crate::mcp::revision::Revisions;
@@ -25,9 +25,9 @@ static NOT_JSONRPC: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn not_jsonrpc(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if seen.message.carrier == Carrier::SseEvent && seen.message.batch.is_none() {
-        report.say(format!("the event's {} bytes of data are no message", seen.message.raw.len()));
+fn not_jsonrpc(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if context.message.carrier == Carrier::SseEvent && context.message.batch.is_none() {
+        report.add(format!("the event's {} bytes of data are no message", context.message.raw.len()));
     }
 }
 
@@ -44,7 +44,7 @@ static EVENT_TYPE: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn event_type(event: &sse::Event<'_>, _: ExchangeNumber, _: &Carried, history: &History, report: &mut Report<'_>) {
+fn event_type(event: &sse::Event<'_>, _: ExchangeNumber, _: &McpExchange, history: &History, report: &mut Report<'_>) {
     let Some(kind) = event.kind.filter(|kind| *kind != "message") else { return };
     let Some(data) = event.data.filter(|data| !data.is_empty()) else { return };
     if kind == "endpoint" && history.transport == Transport::HttpSse {
@@ -53,8 +53,8 @@ fn event_type(event: &sse::Event<'_>, _: ExchangeNumber, _: &Carried, history: &
     let kind = &kind[..kind.floor_char_boundary(40)];
     match jsonrpc::parse(data, 64, 64) {
         // Whatever else a server sends beside its messages is not lost on an MCP client.
-        Parsed::Invalid(_) => report.say_as(Severity::Info, format!("an event of type {kind:?}, which clients drop")),
-        _ => report.say(format!("a message in an event of type {kind:?}, which clients drop")),
+        Parsed::Invalid(_) => report.add_as(Severity::Info, format!("an event of type {kind:?}, which clients drop")),
+        _ => report.add(format!("a message in an event of type {kind:?}, which clients drop")),
     }
 }
 
@@ -71,15 +71,15 @@ static ID_IN_MODERN: Rule = Rule {
     checks: &[Check::Exchange(id_in_modern)],
 };
 
-fn id_in_modern(_: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
-    let what = match (carried.served.has_ids, carried.served.has_retry) {
+fn id_in_modern(_: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
+    let what = match (mcp.event_counts.has_ids, mcp.event_counts.has_retry) {
         (true, true) => "ids and retry times",
         (true, false) => "ids",
         (false, true) => "retry times",
         (false, false) => return,
     };
     if is_streamable(history) {
-        report.say(format!("the stream has {what}"));
+        report.add(format!("the stream has {what}"));
     }
 }
 
@@ -97,11 +97,11 @@ static BUFFERING: Rule = Rule {
 };
 
 /// At the first such response of a session only: the others are the same omission. A GET has no stream in these revisions at all.
-fn buffering(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
-    let is_stream = !carried.is_get && is_event_stream(exchange);
+fn buffering(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
+    let is_stream = !mcp.is_get && is_event_stream(exchange);
     let is_buffered = exchange.response.fields.get("x-accel-buffering") != Some("no");
-    if is_streamable(history) && is_stream && is_buffered && history.streams.buffered == 0 {
-        report.say("the response does not say it");
+    if is_streamable(history) && is_stream && is_buffered && history.event_streams.buffered == 0 {
+        report.add("the response does not say it");
     }
 }
 
@@ -130,15 +130,15 @@ mod tests {
 
     #[test]
     fn streams_of_the_stateless_revision() {
-        let asked = |head: &str, events: &str| {
+        let request = |head: &str, events: &str| {
             let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}}"#, modern(""));
             let ask = post("MCP-Protocol-Version: 2026-07-28\nMcp-Method: tools/list\n", &body);
             vec![ask, format!("< 200\nContent-Type: text/event-stream\n{head}\n{events}")]
         };
-        fires("sse-id-in-modern", &asked("", &format!("id: 1\n{RESULT}")));
-        fires("sse-id-in-modern", &asked("", &format!("retry: 10\n\n{RESULT}")));
-        silent("sse-id-in-modern", &asked("", RESULT));
-        fires("sse-buffering-header", &asked("", RESULT));
-        silent("sse-buffering-header", &asked("X-Accel-Buffering: no\n", RESULT));
+        fires("sse-id-in-modern", &request("", &format!("id: 1\n{RESULT}")));
+        fires("sse-id-in-modern", &request("", &format!("retry: 10\n\n{RESULT}")));
+        silent("sse-id-in-modern", &request("", RESULT));
+        fires("sse-buffering-header", &request("", RESULT));
+        silent("sse-buffering-header", &request("X-Accel-Buffering: no\n", RESULT));
     }
 }

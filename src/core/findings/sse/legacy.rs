@@ -4,7 +4,9 @@ use crate::decode::Direction;
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::sse;
 use crate::decode::uri::authority;
-use crate::findings::{Carried, Check, History, MESSAGES, REQUESTS, RESULTS, Report, Rule, Seen, Severity};
+use crate::findings::{
+    Check, History, MESSAGES, McpExchange, MessageContext, REQUESTS, RESULTS, Report, Rule, Severity,
+};
 use crate::mcp::Transport;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::{self, V2025_03_26};
@@ -27,13 +29,13 @@ static ENDPOINT_FIRST: Rule = Rule {
 fn endpoint_first(
     event: &sse::Event<'_>,
     _: ExchangeNumber,
-    carried: &Carried,
+    mcp: &McpExchange,
     history: &History,
     report: &mut Report<'_>,
 ) {
-    let before = carried.served.dispatched;
+    let before = mcp.event_counts.dispatched;
     if event.kind == Some("endpoint") && history.transport == Transport::HttpSse && before > 0 {
-        report.say(format!("endpoint is event {} of its stream", before + 1));
+        report.add(format!("endpoint is event {} of its stream", before + 1));
     }
 }
 
@@ -50,9 +52,9 @@ static POST_URI: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn post_uri(event: &sse::Event<'_>, _: ExchangeNumber, carried: &Carried, history: &History, report: &mut Report<'_>) {
+fn post_uri(event: &sse::Event<'_>, _: ExchangeNumber, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
     let is_endpoint = event.kind == Some("endpoint") && history.transport == Transport::HttpSse;
-    let Some(host) = carried.host.as_deref().filter(|_| is_endpoint) else { return };
+    let Some(host) = mcp.host.as_deref().filter(|_| is_endpoint) else { return };
     let Ok(uri) = std::str::from_utf8(event.data.unwrap_or_default()) else { return };
     let Some((scheme, authority)) = authority(uri.trim()) else { return };
     // RFC 9110 section 4.2.3: "a normalized scheme-based default port is equivalent to a missing one".
@@ -60,20 +62,19 @@ fn post_uri(event: &sse::Event<'_>, _: ExchangeNumber, carried: &Carried, histor
     let bare = |authority: &str| authority.strip_suffix(port).unwrap_or(authority).to_ascii_lowercase();
     if bare(authority) != bare(host) {
         let announced = &authority[..authority.floor_char_boundary(80)];
-        report.say(format!("the stream was asked for at {host}, the endpoint is at {announced}"));
+        report.add(format!("the stream was asked for at {host}, the endpoint is at {announced}"));
     }
 }
 
-fn posted_elsewhere(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(carried) = seen.carried.filter(|_| seen.is_from_client() && seen.history.transport == Transport::HttpSse)
+fn posted_elsewhere(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(mcp) = context.mcp.filter(|_| context.is_from_client() && context.history.transport == Transport::HttpSse)
     else {
         return;
     };
-    if let Some(announced) = seen.history.endpoint.announced.as_ref().filter(|announced| **announced != carried.target)
-    {
+    if let Some(announced) = context.history.endpoint.announced.as_ref().filter(|announced| **announced != mcp.target) {
         let shown = |target: &str| target.chars().take(80).collect::<String>();
-        let text = format!("posted to {}, the stream announced {}", shown(&carried.target), shown(announced));
-        report.say_once(POST_URI.severity, "posted elsewhere", text);
+        let text = format!("posted to {}, the stream announced {}", shown(&mcp.target), shown(announced));
+        report.add_once(POST_URI.severity, "posted elsewhere", text);
     }
 }
 
@@ -94,19 +95,21 @@ static DEPRECATED: Rule = Rule {
 };
 
 /// By the revision that the handshake agreed on: under 2024-11-05 it is the transport there is.
-fn deprecated(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let given = seen.body().text("protocolVersion").and_then(|given| Revision::named(&given));
-    if let Some(given) = given.filter(|given| *given >= V2025_03_26 && seen.history.transport == Transport::HttpSse) {
-        report.say(format!("the session speaks {} over HTTP+SSE", given.name()));
+fn deprecated(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let given = context.body().text("protocolVersion").and_then(|given| Revision::named(&given));
+    if let Some(given) = given.filter(|given| *given >= V2025_03_26 && context.history.transport == Transport::HttpSse)
+    {
+        report.add(format!("the session speaks {} over HTTP+SSE", given.name()));
     }
 }
 
 /// At the first request of a session that agrees on no revision: for whoever looks at it today, the transport was replaced.
-fn deprecated_without_handshake(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let history = seen.history;
-    let is_first = seen.is_from_client() && history.messages[Direction::ClientToServer as usize] == 0;
-    if is_first && history.is_whole() && history.transport == Transport::HttpSse && seen.method != Method::Initialize {
-        report.say("HTTP+SSE, which 2025-03-26 replaced, and no revision was agreed on");
+fn deprecated_without_handshake(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let history = context.history;
+    let is_first = context.is_from_client() && history.messages[Direction::ClientToServer as usize] == 0;
+    if is_first && history.is_whole() && history.transport == Transport::HttpSse && context.method != Method::Initialize
+    {
+        report.add("HTTP+SSE, which 2025-03-26 replaced, and no revision was agreed on");
     }
 }
 

@@ -3,10 +3,10 @@
 use crate::capture::Time;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::sse;
-use crate::findings::carried::{is_event_stream, is_success};
 use crate::findings::history::{EventStream, content_hash};
 use crate::findings::http::is_streamable;
-use crate::findings::{Carried, Check, History, Report, Rule, Severity};
+use crate::findings::mcp_exchange::{is_event_stream, is_success};
+use crate::findings::{Check, History, McpExchange, Report, Rule, Severity};
 use crate::mcp::revision::Revision::{V2025_03_26, V2025_11_25};
 use crate::mcp::revision::{Revision, Revisions};
 
@@ -37,17 +37,17 @@ fn id_of<'e>(event: &sse::Event<'e>) -> Option<&'e str> {
 fn not_unique(
     event: &sse::Event<'_>,
     exchange: ExchangeNumber,
-    carried: &Carried,
+    mcp: &McpExchange,
     history: &History,
     report: &mut Report<'_>,
 ) {
     // A resumed stream repeats events, which the server may have written anew.
-    let Some(id) = id_of(event).filter(|_| is_streamable(history) && !carried.resumes) else { return };
-    let Some(issued) = history.streams.issued(id) else { return };
+    let Some(id) = id_of(event).filter(|_| is_streamable(history) && !mcp.resumes) else { return };
+    let Some(issued) = history.event_streams.issued(id) else { return };
     // Events without data look alike: two of them are two where they begin two streams.
     let is_other = event.data.is_none_or(<[u8]>::is_empty) && issued.stream != exchange;
     if is_other || issued.data != content_hash(event.data.unwrap_or_default()) {
-        report.say(format!("the id {:?} was that of another event", &id[..id.floor_char_boundary(80)]));
+        report.add(format!("the id {:?} was that of another event", &id[..id.floor_char_boundary(80)]));
     }
 }
 
@@ -67,19 +67,19 @@ static CROSS_STREAM: Rule = Rule {
 fn cross_stream(
     event: &sse::Event<'_>,
     exchange: ExchangeNumber,
-    carried: &Carried,
+    mcp: &McpExchange,
     history: &History,
     report: &mut Report<'_>,
 ) {
-    let Some(id) = id_of(event).filter(|_| is_streamable(history) && carried.resumes) else { return };
-    let streams = &history.streams;
-    let resumed = streams.carried_by(exchange, carried.last_event_id.as_deref());
+    let Some(id) = id_of(event).filter(|_| is_streamable(history) && mcp.resumes) else { return };
+    let streams = &history.event_streams;
+    let resumed = streams.carried_by(exchange, mcp.last_event_id.as_deref());
     if let (Some(resumed), Some(issued)) = (resumed, streams.issued(id))
         && issued.stream != resumed
     {
         let (first, here) = (issued.stream.0, resumed.0);
         report
-            .say(format!("the event was sent on the stream of exchange {first}; that of exchange {here} was resumed"));
+            .add(format!("the event was sent on the stream of exchange {first}; that of exchange {here} was resumed"));
     }
 }
 
@@ -96,10 +96,10 @@ static UNKNOWN: Rule = Rule {
     checks: &[Check::Response(unknown)],
 };
 
-fn unknown(_: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
-    let Some(id) = carried.last_event_id.as_deref().filter(|_| is_streamable(history)) else { return };
-    if history.streams.issued(id).is_none() && history.is_whole() && !history.streams.has_forgotten {
-        report.say(format!("no event had the id {:?}", &id[..id.floor_char_boundary(80)]));
+fn unknown(_: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
+    let Some(id) = mcp.last_event_id.as_deref().filter(|_| is_streamable(history)) else { return };
+    if history.event_streams.issued(id).is_none() && history.is_whole() && !history.event_streams.has_forgotten {
+        report.add(format!("no event had the id {:?}", &id[..id.floor_char_boundary(80)]));
     }
 }
 
@@ -117,17 +117,17 @@ static POINTLESS: Rule = Rule {
 };
 
 /// When the request of an exchange began, and the stream that it resumes.
-fn resumed<'h>(exchange: &Exchange, carried: &Carried, history: &'h History) -> Option<(Time, &'h EventStream)> {
-    let id = carried.last_event_id.as_deref().filter(|_| is_streamable(history))?;
-    let stream = history.streams.carried_by(exchange.number, Some(id))?;
-    Some((exchange.request.started?, history.streams.get(stream)?))
+fn resumed<'h>(exchange: &Exchange, mcp: &McpExchange, history: &'h History) -> Option<(Time, &'h EventStream)> {
+    let id = mcp.last_event_id.as_deref().filter(|_| is_streamable(history))?;
+    let stream = history.event_streams.carried_by(exchange.number, Some(id))?;
+    Some((exchange.request.started?, history.event_streams.get(stream)?))
 }
 
-fn pointless(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
-    let Some((asked, stream)) = resumed(exchange, carried, history) else { return };
-    if let Some(answered) = stream.answered.filter(|answered| asked > *answered) {
-        let before = asked.since(answered) / 1_000_000;
-        report.say(format!("the answer had come {before} ms before"));
+fn pointless(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
+    let Some((requested_at, stream)) = resumed(exchange, mcp, history) else { return };
+    if let Some(answered) = stream.answered.filter(|answered| requested_at > *answered) {
+        let before = requested_at.since(answered) / 1_000_000;
+        report.add(format!("the answer had come {before} ms before"));
     }
 }
 
@@ -144,14 +144,14 @@ static RETRY_IGNORED: Rule = Rule {
     checks: &[Check::Response(retry_ignored)],
 };
 
-fn retry_ignored(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
-    let Some((asked, stream)) = resumed(exchange, carried, history) else { return };
+fn retry_ignored(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
+    let Some((requested_at, stream)) = resumed(exchange, mcp, history) else { return };
     let (Some(retry), Some(closed)) = (stream.retry, stream.closed) else { return };
-    let waited = asked.since(closed) / 1_000_000;
+    let waited = requested_at.since(closed) / 1_000_000;
     // Timers are no better than a tenth, and 10 ms: whoever waited nearly so long meant to.
     let least = i64::try_from(retry).unwrap_or(i64::MAX) / 10 * 9 - 10;
     if (0..least).contains(&waited) {
-        report.say(format!("it waited {waited} ms of {retry}"));
+        report.add(format!("it waited {waited} ms of {retry}"));
     }
 }
 
@@ -172,28 +172,28 @@ static PRIMING: Rule = Rule {
 fn not_primed(
     event: &sse::Event<'_>,
     _: ExchangeNumber,
-    carried: &Carried,
+    mcp: &McpExchange,
     history: &History,
     report: &mut Report<'_>,
 ) {
     let has_data = event.data.is_some_and(|data| !data.is_empty());
-    let is_first = carried.served.events == 0 && !carried.is_get;
+    let is_first = mcp.event_counts.events == 0 && !mcp.is_get;
     // A client that says it speaks an older revision than was agreed on is answered in that: the header has a rule of its own.
-    let said = carried.version.as_deref().and_then(Revision::named);
+    let said = mcp.version.as_deref().and_then(Revision::named);
     let is_asked = said.is_none_or(|said| said >= V2025_11_25);
     if is_streamable(history) && is_first && has_data && is_asked && id_of(event).is_some() {
-        report.say("the first event has data");
+        report.add("the first event has data");
     }
 }
 
-fn closed_without_retry(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
+fn closed_without_retry(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
     let is_stream = is_event_stream(exchange);
-    let is_closed = is_stream && is_success(exchange) && exchange.response.complete && !carried.is_cut();
+    let is_closed = is_stream && is_success(exchange) && exchange.response.complete && !mcp.is_cut();
     // A request that was cancelled, or whose session was ended, is not answered. What says so may be told later.
-    let is_open = carried.request().is_some_and(|request| history.awaits(request.number)) && !history.awaits_bytes;
-    let served = carried.served;
+    let is_open = mcp.request().is_some_and(|request| history.awaits(request.number)) && !history.earlier_may_follow;
+    let served = mcp.event_counts;
     if is_streamable(history) && is_closed && is_open && served.has_ids && !served.has_retry {
-        report.say("the stream was closed before the answer, and no event had retry");
+        report.add("the stream was closed before the answer, and no event had retry");
     }
 }
 

@@ -3,7 +3,7 @@
 use serde_json::value::RawValue;
 
 use crate::decode::jsonrpc::{self, Parsed};
-use crate::findings::{Check, INVALID, Report, Rule, Seen, Severity};
+use crate::findings::{Check, INVALID, MessageContext, Report, Rule, Severity};
 use crate::mcp::Message;
 use crate::mcp::message::Carrier;
 
@@ -34,20 +34,20 @@ fn is_message(text: &[u8]) -> bool {
     }
 }
 
-fn is_line(seen: &Seen<'_, '_>) -> bool {
-    seen.message.carrier == Carrier::Line && seen.message.batch.is_none()
+fn is_line(context: &MessageContext<'_, '_>) -> bool {
+    context.message.carrier == Carrier::Line && context.message.batch.is_none()
 }
 
-fn embedded_newline(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if !is_line(seen) {
+fn embedded_newline(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if !is_line(context) {
         return;
     }
-    let fragment = seen.history.fragments.get(seen.message.direction);
-    if let Some(joined) = fragment.joined(&seen.message.raw)
+    let fragment = context.history.multiline.get(context.message.direction);
+    if let Some(joined) = fragment.joined(&context.message.raw)
         && is_message(&joined)
     {
         let first = fragment.lines.first().map_or(0, |first| first.0);
-        report.say_with(&fragment.lines, format!("the lines from message {first} to this one are one message"));
+        report.add_about(&fragment.lines, format!("the lines from message {first} to this one are one message"));
     }
 }
 
@@ -74,10 +74,10 @@ pub(in crate::findings) fn messages_on(line: &Message) -> usize {
     values.map_while(Result::ok).take_while(|value| is_message(value.get().as_bytes())).count()
 }
 
-fn two_messages(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let count = messages_on(seen.message);
-    if is_line(seen) && count > 1 {
-        report.say(format!("{count} messages stand on the line"));
+fn two_messages(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let count = messages_on(context.message);
+    if is_line(context) && count > 1 {
+        report.add(format!("{count} messages stand on the line"));
     }
 }
 

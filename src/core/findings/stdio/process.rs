@@ -23,13 +23,13 @@ static EXIT_WITH_PENDING: Rule = Rule {
 fn exit_with_pending(history: &History, report: &mut Report<'_>) {
     let Some(exit) = history.process.exit else { return };
     // A subscription stays open as long as its client wants it.
-    let waits = history.requests.iter().filter(|asked| {
-        asked.sender == Direction::ClientToServer
-            && asked.cancelled.is_none()
-            && asked.garbled.is_none()
-            && asked.method != Method::SubscriptionsListen
+    let waits = history.requests.iter().filter(|request| {
+        request.sender == Direction::ClientToServer
+            && request.cancelled.is_none()
+            && request.bad_answer.is_none()
+            && request.method != Method::SubscriptionsListen
     });
-    let waiting: Vec<_> = waits.take(MESSAGES + 1).map(|asked| asked.number).collect();
+    let waiting: Vec<_> = waits.take(MESSAGES + 1).map(|request| request.number).collect();
     if waiting.is_empty() {
         return;
     }
@@ -41,8 +41,8 @@ fn exit_with_pending(history: &History, report: &mut Report<'_>) {
     let text = format!("the server ended with {} while {count} waited", words(exit));
     match history.process.stdin_closed {
         // The client asked it to end, and did not wait for the answers.
-        Some(_) => report.say_as_with(Severity::Info, &waiting, format!("{text}; the client had closed stdin")),
-        None => report.say_with(&waiting, text),
+        Some(_) => report.add_as_about(Severity::Info, &waiting, format!("{text}; the client had closed stdin")),
+        None => report.add_about(&waiting, text),
     }
 }
 
@@ -83,7 +83,7 @@ fn shutdown_forced(history: &History, report: &mut Report<'_>) {
     let forced = FORCED.iter().find(|(signal, _)| is(*signal));
     let waited = exited.since(closed);
     if let Some((_, name)) = forced.filter(|_| waited >= PATIENCE) {
-        report.say(format!("{name} ended it {} ms after stdin was closed", waited / 1_000_000));
+        report.add(format!("{name} ended it {} ms after stdin was closed", waited / 1_000_000));
     }
 }
 

@@ -1,8 +1,8 @@
 //! What becomes of a task: its status, how often it is asked for, how it ends.
 
 use super::{BOTH, CORE, LAYER};
-use crate::findings::history::{Stated, Status, Task};
-use crate::findings::{Check, NOTIFICATIONS, REQUESTS, RESULTS, Report, Rule, Seen, Severity};
+use crate::findings::history::{Status, Task, TaskState};
+use crate::findings::{Check, MessageContext, NOTIFICATIONS, REQUESTS, RESULTS, Report, Rule, Severity};
 use crate::mcp::Transport;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revisions;
@@ -11,9 +11,9 @@ pub(in crate::findings) const RULES: &[&Rule] =
     &[&TRANSITION, &POLL_INTERVAL, &CANCEL_TERMINAL, &FAILED_SEMANTICS, &INPUT_KEY];
 
 /// The task that a message states, as it was before.
-fn stated<'s, 'a>(seen: &Seen<'s, 'a>) -> Option<(Stated<'a>, &'s Task)> {
-    let now = Stated::of(seen)?;
-    let before = seen.history.tasks.get(seen.message.direction, &now.id)?;
+fn stated<'s, 'a>(context: &MessageContext<'s, 'a>) -> Option<(TaskState<'a>, &'s Task)> {
+    let now = TaskState::of(context)?;
+    let before = context.history.tasks.get(context.message.direction, &now.id)?;
     Some((now, before))
 }
 
@@ -33,16 +33,16 @@ static TRANSITION: Rule = Rule {
     ],
 };
 
-fn transition(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some((now, before)) = stated(seen) else { return };
+fn transition(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some((now, before)) = stated(context) else { return };
     let Some((was, is)) = before.status.zip(now.status) else { return };
     // Over HTTP one answer may overtake another: what is no older than what was seen did not.
     let is_later = match (&before.updated, &now.updated) {
         (Some(before), Some(now)) => now >= before,
         _ => false,
     };
-    if was.is_terminal() && was != is && (is_later || seen.history.transport == Transport::Stdio) {
-        report.say_with(&[before.number], format!("the task {:?} was {} and is {}", now.id, was.name(), is.name()));
+    if was.is_terminal() && was != is && (is_later || context.history.transport == Transport::Stdio) {
+        report.add_about(&[before.number], format!("the task {:?} was {} and is {}", now.id, was.name(), is.name()));
     }
 }
 
@@ -59,17 +59,17 @@ static POLL_INTERVAL: Rule = Rule {
     checks: &[Check::Message(REQUESTS, &[Method::TasksGet], poll_interval)],
 };
 
-fn poll_interval(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(id) = seen.body().text("taskId") else { return };
-    let Some(task) = seen.history.tasks.get(seen.message.direction.reversed(), &id) else { return };
+fn poll_interval(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(id) = context.body().text("taskId") else { return };
+    let Some(task) = context.history.tasks.get(context.message.direction.reversed(), &id) else { return };
     let Some(((number, polled), interval)) = task.polled.zip(task.interval) else { return };
-    let waited = seen.message.time.0.saturating_sub(polled.0);
+    let waited = context.message.time.0.saturating_sub(polled.0);
     let interval_ns = i64::try_from(interval).unwrap_or(i64::MAX).saturating_mul(1_000_000);
     // Clocks and networks are a little off: nine tenths will do.
     if waited >= 0 && waited < interval_ns / 10 * 9 {
         let waited = waited / 1_000_000;
         report
-            .say_with(&[number], format!("{id:?} was asked for after {waited} ms, and pollInterval is {interval} ms"));
+            .add_about(&[number], format!("{id:?} was asked for after {waited} ms, and pollInterval is {interval} ms"));
     }
 }
 
@@ -86,12 +86,14 @@ static CANCEL_TERMINAL: Rule = Rule {
     checks: &[Check::Message(RESULTS, &[Method::TasksCancel], cancel_terminal)],
 };
 
-fn cancel_terminal(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some((asked, id)) = seen.asked.and_then(|asked| Some((asked, asked.subject.as_deref()?))) else { return };
-    let Some(task) = seen.history.tasks.get(seen.message.direction, id) else { return };
-    if task.ended.is_some_and(|ended| ended < asked.time) {
+fn cancel_terminal(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some((request, id)) = context.request.and_then(|request| Some((request, request.subject.as_deref()?))) else {
+        return;
+    };
+    let Some(task) = context.history.tasks.get(context.message.direction, id) else { return };
+    if task.ended.is_some_and(|ended| ended < request.time) {
         let status = task.status.map_or("over", Status::name);
-        report.say_with(&[task.number, asked.number], format!("the task {id:?} was {status} before"));
+        report.add_about(&[task.number, request.number], format!("the task {id:?} was {status} before"));
     }
 }
 
@@ -112,27 +114,27 @@ static FAILED_SEMANTICS: Rule = Rule {
     ],
 };
 
-fn failed_result(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(id) = seen.asked.and_then(|asked| asked.subject.as_deref()) else { return };
-    let Some(task) = seen.history.tasks.get(seen.message.direction, id) else { return };
-    let is_error = seen.body().get("isError") == Some("true");
+fn failed_result(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(id) = context.request.and_then(|request| request.subject.as_deref()) else { return };
+    let Some(task) = context.history.tasks.get(context.message.direction, id) else { return };
+    let is_error = context.body().get("isError") == Some("true");
     if is_error && task.status == Some(Status::Completed) {
         let text = format!("the tool failed (isError), and the task {id:?} is completed");
-        report.say_as_with(Severity::Warning, &[task.number], text);
+        report.add_as_about(Severity::Warning, &[task.number], text);
     }
 }
 
-fn failed_state(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if !seen.revisions().within(Revisions::MODERN) {
+fn failed_state(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if !context.revisions().within(Revisions::MODERN) {
         return;
     }
-    let Some(now) = Stated::of(seen) else { return };
+    let Some(now) = TaskState::of(context) else { return };
     let (result, error) = (now.members.get("result"), now.members.get("error"));
     let failed = result.is_some() && now.members.object("result").get("isError") == Some("true");
     match now.status {
-        Some(Status::Failed) if failed => report.say("failed stands for isError; the task is completed"),
-        Some(Status::Failed) if error.is_none() => report.say("failed, without \"error\""),
-        Some(Status::Completed) if result.is_none() => report.say("completed, without \"result\""),
+        Some(Status::Failed) if failed => report.add("failed stands for isError; the task is completed"),
+        Some(Status::Failed) if error.is_none() => report.add("failed, without \"error\""),
+        Some(Status::Completed) if result.is_none() => report.add("completed, without \"result\""),
         _ => {}
     }
 }
@@ -153,11 +155,11 @@ static INPUT_KEY: Rule = Rule {
     ],
 };
 
-fn input_key(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some((now, before)) = stated(seen) else { return };
+fn input_key(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some((now, before)) = stated(context) else { return };
     for (key, input) in now.inputs() {
         if before.inputs.get(&key).is_some_and(|known| *known != input) {
-            report.say_with(&[before.number], format!("{key:?} asked for something else before"));
+            report.add_about(&[before.number], format!("{key:?} asked for something else before"));
         }
     }
 }

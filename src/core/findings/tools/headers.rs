@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::findings::http::modern::decoded;
-use crate::findings::{Check, REQUESTS, RESULTS, Report, Rule, Seen, Severity};
+use crate::findings::{Check, MessageContext, REQUESTS, RESULTS, Report, Rule, Severity};
 use crate::mcp::Transport;
 use crate::mcp::contract::SCHEMA_BYTES;
 use crate::mcp::method::Method;
@@ -31,22 +31,22 @@ static ANNOTATION: Rule = Rule {
 
 const KEYWORD: &str = "x-mcp-header";
 
-fn annotation(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    for tool in seen.tools() {
+fn annotation(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    for tool in context.tools() {
         if let Some(fault) = tool.get("inputSchema").and_then(fault) {
-            report.say(format!("{}: {fault}", tool.text("name").unwrap_or_default()));
+            report.add(format!("{}: {fault}", tool.text("name").unwrap_or_default()));
         }
     }
 }
 
-fn called(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if seen.message.transport != Transport::StreamableHttp {
+fn called(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if context.message.transport != Transport::StreamableHttp {
         return;
     }
-    let Some(name) = seen.body().text("name") else { return };
-    let schema = seen.history.tools.get(&name).and_then(|tool| tool.input.as_deref());
+    let Some(name) = context.body().text("name") else { return };
+    let schema = context.history.tools.get(&name).and_then(|tool| tool.input.as_deref());
     if let Some(fault) = schema.and_then(fault) {
-        report.say(format!("{name} was called although clients have to leave it out: {fault}"));
+        report.add(format!("{name} was called although clients have to leave it out: {fault}"));
     }
 }
 
@@ -147,22 +147,22 @@ fn mirrored(schema: &str) -> Vec<Mirrored> {
     found
 }
 
-fn param(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let (Some(carried), Some(name)) = (seen.carried, seen.body().text("name")) else { return };
-    let schema = seen.history.tools.get(&name).and_then(|tool| tool.input.as_deref());
+fn param(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let (Some(mcp), Some(name)) = (context.mcp, context.body().text("name")) else { return };
+    let schema = context.history.tools.get(&name).and_then(|tool| tool.input.as_deref());
     // Annotations that break their constraints bind nobody.
     let Some(schema) = schema.filter(|schema| fault(schema).is_none()) else { return };
-    let arguments = seen.body().get("arguments").and_then(|text| serde_json::from_str(text).ok());
+    let arguments = context.body().get("arguments").and_then(|text| serde_json::from_str(text).ok());
     let arguments: Value = arguments.unwrap_or_default();
     for Mirrored { header, path } in mirrored(schema) {
         let argument = path.iter().try_fold(&arguments, |value, name| value.get(name)).filter(|value| !value.is_null());
-        let sent = carried.params.iter().find(|(name, _)| name.eq_ignore_ascii_case(&header));
+        let sent = mcp.params.iter().find(|(name, _)| name.eq_ignore_ascii_case(&header));
         let place = path.join("/");
         match (argument, sent) {
-            (Some(_), None) => report.say(format!("the argument {place} came without Mcp-Param-{header}")),
-            (None, Some(_)) => report.say(format!("Mcp-Param-{header} came without the argument {place}")),
+            (Some(_), None) => report.add(format!("the argument {place} came without Mcp-Param-{header}")),
+            (None, Some(_)) => report.add(format!("Mcp-Param-{header} came without the argument {place}")),
             (Some(argument), Some((_, value))) if !agrees(argument, value) => {
-                report.say(format!("Mcp-Param-{header} is {value:?}, the argument {place} {argument}"));
+                report.add(format!("Mcp-Param-{header} is {value:?}, the argument {place} {argument}"));
             }
             _ => {}
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::findings::history::Listing;
-use crate::findings::{Check, RESULTS, Report, Rule, Seen, Severity};
+use crate::findings::{Check, MessageContext, RESULTS, Report, Rule, Severity};
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revisions;
 
@@ -26,19 +26,19 @@ static CHANGED_SILENTLY: Rule = Rule {
 };
 
 /// The listing that a result completes, and the one before it.
-fn listings<'s>(seen: &Seen<'s, '_>) -> Option<(&'s Listing, Listing)> {
-    let before = seen.history.listings.tools.as_ref()?;
-    let now = seen.history.listings.completed(seen, seen.asked?.cursor.as_deref())?;
+fn listings<'s>(context: &MessageContext<'s, '_>) -> Option<(&'s Listing, Listing)> {
+    let before = context.history.listings.tools.as_ref()?;
+    let now = context.history.listings.completed(context, context.request?.cursor.as_deref())?;
     Some((before, now))
 }
 
-fn changed_silently(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+fn changed_silently(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     // Another client may be shown other tools.
-    if !seen.is_one_client() || seen.history.has_gaps {
+    if !context.is_one_client() || context.history.has_gaps {
         return;
     }
-    let Some((before, now)) = listings(seen) else { return };
-    if seen.history.listings.is_announced_since(before) {
+    let Some((before, now)) = listings(context) else { return };
+    if context.history.listings.is_announced_since(before) {
         return;
     }
     let known: BTreeMap<_, _> = before.tools.iter().map(|(name, tool)| (name, tool)).collect();
@@ -57,7 +57,7 @@ fn changed_silently(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     ];
     let text: Vec<String> = changes.into_iter().flatten().collect();
     if !text.is_empty() {
-        report.say_with(&[before.number], text.join("; "));
+        report.add_about(&[before.number], text.join("; "));
     }
 }
 
@@ -74,8 +74,8 @@ static ORDER_UNSTABLE: Rule = Rule {
     checks: &[Check::Message(RESULTS, &[Method::ToolsList], order_unstable)],
 };
 
-fn order_unstable(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some((before, now)) = listings(seen) else { return };
+fn order_unstable(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some((before, now)) = listings(context) else { return };
     let names = |listing: &Listing| listing.tools.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
     let (mut known, mut current) = (names(before), names(&now));
     if known == current {
@@ -86,7 +86,7 @@ fn order_unstable(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     known.sort_unstable();
     current.sort_unstable();
     if let Some(text) = text.filter(|_| known == current) {
-        report.say_with(&[before.number], text);
+        report.add_about(&[before.number], text);
     }
 }
 

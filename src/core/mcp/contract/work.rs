@@ -9,7 +9,7 @@ use std::collections::hash_map::Entry;
 
 use serde_json::Value;
 
-use super::Why;
+use super::UncheckedReason;
 
 /// Steps of one check: a schema of a thousand nodes over a value of a hundred.
 const STEPS: usize = 100_000;
@@ -33,13 +33,13 @@ const STORES: [&str; 2] = ["$defs", "definitions"];
 const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 
 /// What of a schema is needed to count: where its anchors are.
-pub struct Work {
+pub struct CheckCost {
     anchors: HashMap<String, String>,
 }
 
-impl Work {
+impl CheckCost {
     /// Looks through a schema: every reference has to stay in it, and following them has to stay within [`DEPTH`].
-    pub fn of(schema: &Value) -> Result<Work, Why> {
+    pub fn of(schema: &Value) -> Result<CheckCost, UncheckedReason> {
         let mut anchors = HashMap::new();
         let mut open = vec![(String::new(), schema)];
         while let Some((place, value)) = open.pop() {
@@ -47,7 +47,7 @@ impl Work {
                 if let Some(name) = value.get(anchor).and_then(Value::as_str) {
                     match anchors.entry(name.to_owned()) {
                         // Which of two is meant depends on the way there.
-                        Entry::Occupied(_) => return Err(Why::Reference(format!("#{name}"))),
+                        Entry::Occupied(_) => return Err(UncheckedReason::Reference(format!("#{name}"))),
                         Entry::Vacant(free) => free.insert(place.clone()),
                     };
                 }
@@ -64,18 +64,18 @@ impl Work {
                 _ => {}
             }
         }
-        let work = Work { anchors };
+        let work = CheckCost { anchors };
         work.follow(schema)?;
         Ok(work)
     }
 
     /// Goes once through every schema inside, the way that a compiler goes: references as they are met.
-    fn follow(&self, root: &Value) -> Result<(), Why> {
+    fn follow(&self, root: &Value) -> Result<(), UncheckedReason> {
         let mut seen = std::collections::HashSet::new();
         let mut open = vec![(root, 0)];
         while let Some((schema, depth)) = open.pop() {
             if depth > DEPTH {
-                return Err(Why::TooLarge);
+                return Err(UncheckedReason::TooLarge);
             }
             if !seen.insert(std::ptr::from_ref(schema)) {
                 continue;
@@ -88,7 +88,7 @@ impl Work {
                     open.push((self.resolve(root, value)?, depth + 1));
                 } else if keyword == "$id" && !std::ptr::eq(schema, root) {
                     // References below count from another base.
-                    return Err(Why::Reference(value.to_string()));
+                    return Err(UncheckedReason::Reference(value.to_string()));
                 } else if IN_PLACE.contains(&keyword) || MEMBERS.contains(&keyword) || ELEMENTS.contains(&keyword) {
                     match value {
                         Value::Array(elements) => open.extend(elements.iter().map(inside)),
@@ -108,9 +108,12 @@ impl Work {
     }
 
     /// The schema that a reference means; one that leaves this schema is an error.
-    fn resolve<'v>(&self, root: &'v Value, reference: &Value) -> Result<&'v Value, Why> {
-        let outside =
-            || Why::Reference(reference.as_str().unwrap_or("a value that is no text").chars().take(100).collect());
+    fn resolve<'v>(&self, root: &'v Value, reference: &Value) -> Result<&'v Value, UncheckedReason> {
+        let outside = || {
+            UncheckedReason::Reference(
+                reference.as_str().unwrap_or("a value that is no text").chars().take(100).collect(),
+            )
+        };
         let fragment = reference.as_str().and_then(|text| text.strip_prefix('#')).ok_or_else(outside)?;
         let place = match self.anchors.get(fragment) {
             Some(place) => place.clone(),
@@ -120,13 +123,13 @@ impl Work {
     }
 
     /// Whether holding a value against the schema stays within the bounds.
-    pub fn is_bearable(&self, root: &Value, value: &Value) -> Result<(), Why> {
+    pub fn check_cost(&self, root: &Value, value: &Value) -> Result<(), UncheckedReason> {
         let mut steps = 0;
         let mut open = vec![(root, value, 0)];
         while let Some((schema, value, depth)) = open.pop() {
             steps += 1;
             if steps + open.len() > STEPS || depth > DEPTH {
-                return Err(Why::TooMuchWork);
+                return Err(UncheckedReason::TooMuchWork);
             }
             let Value::Object(keywords) = schema else { continue };
             for (keyword, inside) in keywords {
@@ -151,7 +154,7 @@ impl Work {
                         for schema in inside.as_object().into_iter().flat_map(|map| map.values()) {
                             open.extend(members.values().map(|member| (schema, member, depth + 1)));
                             if open.len() > STEPS {
-                                return Err(Why::TooMuchWork);
+                                return Err(UncheckedReason::TooMuchWork);
                             }
                         }
                     } else if MEMBERS.contains(&keyword) {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::language::{Entry, Table, Type};
+use super::language::{ObjectClause, ShapeTable, Type};
 
 /// A shape, by its place in the arena.
 pub type Id = usize;
@@ -92,7 +92,7 @@ pub struct Arena {
 }
 
 /// Compiles the tables read so far. An error names the definition.
-pub fn compile(table: &Table<'static>) -> Result<Arena, String> {
+pub fn compile(table: &ShapeTable<'static>) -> Result<Arena, String> {
     let mut compiler = Compiler { table, arena: Arena::default(), open: BTreeSet::new() };
     for name in table.definitions.keys() {
         compiler.definition(name)?;
@@ -106,7 +106,8 @@ pub fn compile(table: &Table<'static>) -> Result<Arena, String> {
             Type::Object(entries)
         };
         let id = || Some(required("id", Type::Name("RequestId")));
-        let params = Entry::Member { name: "params", required: !method.optional, value: Type::Name(method.params) };
+        let params =
+            ObjectClause::Member { name: "params", required: !method.optional, value: Type::Name(method.params) };
         let asks = !method.results.is_empty();
         let request = envelope(if asks { id() } else { None }, Some(required("method", Type::Text(name))), params);
         let message = compiler.lower(&request)?;
@@ -124,12 +125,12 @@ pub fn compile(table: &Table<'static>) -> Result<Arena, String> {
     Ok(compiler.arena)
 }
 
-fn required(name: &'static str, value: Type<'static>) -> Entry<'static> {
-    Entry::Member { name, required: true, value }
+fn required(name: &'static str, value: Type<'static>) -> ObjectClause<'static> {
+    ObjectClause::Member { name, required: true, value }
 }
 
 struct Compiler<'a> {
-    table: &'a Table<'static>,
+    table: &'a ShapeTable<'static>,
     arena: Arena,
     /// Definitions that are being compiled: one that needs itself would make the walk recurse as deep as its input.
     open: BTreeSet<&'static str>,
@@ -177,21 +178,21 @@ impl Compiler<'_> {
     }
 
     /// A member stated again, by hand or by another spread, replaces the one before.
-    fn object(&mut self, entries: &[Entry<'static>]) -> Result<Object, String> {
+    fn object(&mut self, entries: &[ObjectClause<'static>]) -> Result<Object, String> {
         let mut object = Object::default();
         for entry in entries {
             match entry {
-                Entry::Others(value) => object.others = Some(self.lower(value)?),
-                Entry::Member { name, required, value } => {
+                ObjectClause::Others(value) => object.others = Some(self.lower(value)?),
+                ObjectClause::Member { name, required, value } => {
                     let value = self.lower(value)?;
-                    object.state(Member { name, required: *required, value });
+                    object.set(Member { name, required: *required, value });
                 }
-                Entry::Spread(name) => {
+                ObjectClause::Spread(name) => {
                     let id = self.definition(name)?;
                     let Shape::Object(spread) = &self.arena.shapes[id] else {
                         return Err(format!("{name} is no object"));
                     };
-                    spread.members.iter().for_each(|member| object.state(*member));
+                    spread.members.iter().for_each(|member| object.set(*member));
                     object.others = spread.others.or(object.others);
                 }
             }
@@ -252,7 +253,7 @@ impl Object {
         self.members.iter().find(|member| member.name == name)
     }
 
-    fn state(&mut self, member: Member) {
+    fn set(&mut self, member: Member) {
         match self.members.iter_mut().find(|stated| stated.name == member.name) {
             Some(stated) => *stated = member,
             None => self.members.push(member),
@@ -265,7 +266,7 @@ mod tests {
     use super::*;
 
     fn compiled(text: &'static str) -> Result<Arena, String> {
-        let mut table = Table::default();
+        let mut table = ShapeTable::default();
         table.apply(text)?;
         compile(&table)
     }

@@ -1,6 +1,6 @@
 //! The body of the fuzz target.
 
-use super::{Fault, MISMATCHES, Revision, Role, check, methods};
+use super::{MISMATCHES, MismatchKind, Revision, Role, check, methods};
 use crate::decode::json::{is_json, locate};
 
 /// Holds any bytes against every shape of every revision: no more mismatches than the bound; every range lies in the text;
@@ -26,7 +26,7 @@ pub fn fuzz_shape(data: &[u8]) {
                 let cut = mismatch.path.contains('…');
                 if let Some(there) = locate(text, &mismatch.path).filter(|_| whole && !cut) {
                     // A name that occurs twice leads to the last.
-                    assert!(mismatch.fault == Fault::Missing || there.start >= mismatch.range.start);
+                    assert!(mismatch.kind == MismatchKind::Missing || there.start >= mismatch.range.start);
                 }
             }
         }

@@ -18,7 +18,7 @@ pub enum Type<'t> {
     Code(i64),
     /// An array of elements, and how many at most.
     List(Box<Type<'t>>, Option<usize>),
-    Object(Vec<Entry<'t>>),
+    Object(Vec<ObjectClause<'t>>),
     /// One of several.
     Union(Vec<Type<'t>>),
 }
@@ -28,7 +28,7 @@ pub type Bounds = (Option<i64>, Option<i64>);
 
 /// What stands between the braces of an object.
 #[derive(Clone, Debug)]
-pub enum Entry<'t> {
+pub enum ObjectClause<'t> {
     /// `name: T`, or `name?: T` where it is not required.
     Member { name: &'t str, required: bool, value: Type<'t> },
     /// `*: T`
@@ -50,7 +50,7 @@ pub struct Method<'t> {
 
 /// What the tables read so far say.
 #[derive(Clone, Debug, Default)]
-pub struct Table<'t> {
+pub struct ShapeTable<'t> {
     /// Types by name.
     pub definitions: BTreeMap<&'t str, Type<'t>>,
     /// Requests and notifications by method.
@@ -59,10 +59,10 @@ pub struct Table<'t> {
     pub errors: BTreeMap<i64, &'t str>,
 }
 
-impl<'t> Table<'t> {
+impl<'t> ShapeTable<'t> {
     /// Reads one more table: what it states replaces what was.
     pub fn apply(&mut self, text: &'t str) -> Result<(), String> {
-        let mut reader = Reader { text, at: 0 };
+        let mut reader = TableParser { text, at: 0 };
         while let Some(first) = reader.next_token() {
             match first {
                 "gone" => self.withdraw(reader.rest_of_line()),
@@ -95,12 +95,12 @@ impl<'t> Table<'t> {
     }
 }
 
-struct Reader<'t> {
+struct TableParser<'t> {
     text: &'t str,
     at: usize,
 }
 
-impl<'t> Reader<'t> {
+impl<'t> TableParser<'t> {
     /// A word, a string with its quotes, `...`, `->`, `..`, or one sign. Comments run from `#` to the end of the line.
     fn next_token(&mut self) -> Option<&'t str> {
         loop {
@@ -140,7 +140,7 @@ impl<'t> Reader<'t> {
     }
 
     /// Takes the next token if it is this one.
-    fn takes(&mut self, wanted: &str) -> bool {
+    fn accept(&mut self, wanted: &str) -> bool {
         let before = self.at;
         let taken = self.next_token() == Some(wanted);
         if !taken {
@@ -150,7 +150,7 @@ impl<'t> Reader<'t> {
     }
 
     fn expect(&mut self, wanted: &str) -> Result<(), String> {
-        if self.takes(wanted) {
+        if self.accept(wanted) {
             return Ok(());
         }
         let found = self.token()?;
@@ -166,13 +166,13 @@ impl<'t> Reader<'t> {
         let name = self.token()?;
         self.expect("(")?;
         let params = self.token()?;
-        let optional = self.takes("?");
+        let optional = self.accept("?");
         self.expect(")")?;
         let mut results = Vec::new();
         if answered {
             self.expect("->")?;
             results.push(self.token()?);
-            while self.takes("|") {
+            while self.accept("|") {
                 results.push(self.token()?);
             }
         }
@@ -181,11 +181,11 @@ impl<'t> Reader<'t> {
 
     fn union(&mut self) -> Result<Type<'t>, String> {
         let first = self.single()?;
-        if !self.takes("|") {
+        if !self.accept("|") {
             return Ok(first);
         }
         let mut branches = vec![first, self.single()?];
-        while self.takes("|") {
+        while self.accept("|") {
             branches.push(self.single()?);
         }
         Ok(Type::Union(branches))
@@ -196,7 +196,7 @@ impl<'t> Reader<'t> {
         Ok(match token {
             "[" => {
                 let element = self.union()?;
-                let most = if self.takes("..") { Some(self.number()?) } else { None };
+                let most = if self.accept("..") { Some(self.number()?) } else { None };
                 self.expect("]")?;
                 Type::List(Box::new(element), most)
             }
@@ -235,22 +235,22 @@ impl<'t> Reader<'t> {
         token.parse().map_err(|_| self.wrong("a number", token))
     }
 
-    fn entries(&mut self) -> Result<Vec<Entry<'t>>, String> {
+    fn entries(&mut self) -> Result<Vec<ObjectClause<'t>>, String> {
         let mut entries = Vec::new();
         loop {
             entries.push(match self.token()? {
-                "..." => Entry::Spread(self.token()?),
+                "..." => ObjectClause::Spread(self.token()?),
                 "*" => {
                     self.expect(":")?;
-                    Entry::Others(self.union()?)
+                    ObjectClause::Others(self.union()?)
                 }
                 name => {
-                    let required = !self.takes("?");
+                    let required = !self.accept("?");
                     self.expect(":")?;
-                    Entry::Member { name: name.trim_matches('"'), required, value: self.union()? }
+                    ObjectClause::Member { name: name.trim_matches('"'), required, value: self.union()? }
                 }
             });
-            if !self.takes(",") {
+            if !self.accept(",") {
                 self.expect("}")?;
                 return Ok(entries);
             }
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_later_table_replaces_and_withdraws() {
-        let mut table = Table::default();
+        let mut table = ShapeTable::default();
         let base =
             "# base\nA = { a: [string ..3], b?: number 0..1, *: B }\nB = \"x\" | -5\nrequest x/y (A?) -> B | A\n";
         table.apply(base).expect("a table");
@@ -284,7 +284,7 @@ mod tests {
             ("A = ]", "line 1: a type expected, found ]"),
             ("request x A", "line 1: ( expected, found A"),
         ] {
-            assert_eq!(Table::default().apply(text), Err(said.to_owned()));
+            assert_eq!(ShapeTable::default().apply(text), Err(said.to_owned()));
         }
     }
 }

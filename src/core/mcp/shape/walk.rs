@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::compile::{Arena, Format, Id, Object, Shape, Union};
-use super::{Fault, MISMATCHES, Mismatch};
+use super::{MISMATCHES, Mismatch, MismatchKind};
 use crate::decode::json;
 use crate::decode::json::scan::{Kind, Reader, Stop};
 
@@ -16,19 +16,19 @@ use crate::decode::json::scan::{Kind, Reader, Stop};
 const QUOTED: usize = 60;
 
 /// A place in a text that was checked before.
-pub type Place<'a> = Reader<'a, false>;
+pub type ValueCursor<'a> = Reader<'a, false>;
 
 /// Holds the value at a place against a shape.
 pub fn walk(arena: &Arena, shape: Id, text: &str, at: usize) -> Vec<Mismatch> {
-    let json = Place::trusting(text, at);
+    let json = ValueCursor::trusting(text, at);
     let mut walk = Walk { arena, text, json, quiet: false, count: 0, most: MISMATCHES, found: Vec::new() };
     // It ends early where enough was found, or where the text is no JSON.
-    let _ = walk.value(shape, &Step::Root);
+    let _ = walk.value(shape, &ValuePath::Root);
     walk.found
 }
 
 /// The value of a member of the object at a place.
-pub fn find<'a>(mut json: Place<'a>, name: &str) -> Option<Place<'a>> {
+pub fn find<'a>(mut json: ValueCursor<'a>, name: &str) -> Option<ValueCursor<'a>> {
     json.enter(b'{').ok()?;
     while let Some((token, escaped)) = json.name().ok()? {
         if content_of_name(token, escaped) == name {
@@ -40,19 +40,19 @@ pub fn find<'a>(mut json: Place<'a>, name: &str) -> Option<Place<'a>> {
 }
 
 /// The way from the root to a value.
-enum Step<'a> {
+enum ValuePath<'a> {
     Root,
-    Member(&'a Step<'a>, &'a str),
-    Index(&'a Step<'a>, usize),
+    Member(&'a ValuePath<'a>, &'a str),
+    Index(&'a ValuePath<'a>, usize),
 }
 
-impl Step<'_> {
+impl ValuePath<'_> {
     /// As a JSON Pointer (RFC 6901).
     fn pointer(&self) -> String {
         match self {
-            Step::Root => String::new(),
-            Step::Index(above, index) => format!("{}/{index}", above.pointer()),
-            Step::Member(above, name) => {
+            ValuePath::Root => String::new(),
+            ValuePath::Index(above, index) => format!("{}/{index}", above.pointer()),
+            ValuePath::Member(above, name) => {
                 format!("{}/{}", above.pointer(), shortened(name).replace('~', "~0").replace('/', "~1"))
             }
         }
@@ -83,7 +83,7 @@ struct Walk<'a> {
     arena: &'a Arena,
     text: &'a str,
     /// At the value, then at its end.
-    json: Place<'a>,
+    json: ValueCursor<'a>,
     /// Mismatches are counted, not told: a branch is being tried.
     quiet: bool,
     count: usize,
@@ -93,16 +93,16 @@ struct Walk<'a> {
 }
 
 /// `Err` ends the walk.
-type Walked = Result<(), Stop>;
+type WalkResult = Result<(), Stop>;
 
 impl<'a> Walk<'a> {
-    fn value(&mut self, id: Id, path: &Step<'_>) -> Walked {
+    fn value(&mut self, id: Id, path: &ValuePath<'_>) -> WalkResult {
         let arena = self.arena;
         let shape = &arena.shapes[id];
         let kind = self.json.kind().ok_or(Stop::NotJson)?;
         if !accepts(shape, kind, arena) {
             let range = self.json.value()?;
-            return self.report(path, range, Fault::Type, || (describe(arena, id), kind.name().to_owned()));
+            return self.report(path, range, MismatchKind::Type, || (describe(arena, id), kind.name().to_owned()));
         }
         match shape {
             Shape::Object(object) => self.object(object, path),
@@ -122,7 +122,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn object(&mut self, object: &Object, path: &Step<'_>) -> Walked {
+    fn object(&mut self, object: &Object, path: &ValuePath<'_>) -> WalkResult {
         if object.members.is_empty() && object.others.is_none() {
             return self.json.value().map(drop);
         }
@@ -136,33 +136,37 @@ impl<'a> Walk<'a> {
                 seen |= 1 << place;
             }
             match known.map(|place| object.members[place].value).or(object.others) {
-                Some(shape) => self.value(shape, &Step::Member(path, &name))?,
+                Some(shape) => self.value(shape, &ValuePath::Member(path, &name))?,
                 None => _ = self.json.value()?,
             }
         }
         let arena = self.arena;
         for (place, member) in object.members.iter().enumerate() {
             if member.required && seen & (1 << place) == 0 {
-                let path = Step::Member(path, member.name);
+                let path = ValuePath::Member(path, member.name);
                 let range = start..self.json.at;
-                self.report(&path, range, Fault::Missing, || (describe(arena, member.value), "nothing".to_owned()))?;
+                self.report(&path, range, MismatchKind::Missing, || {
+                    (describe(arena, member.value), "nothing".to_owned())
+                })?;
             }
         }
         Ok(())
     }
 
-    fn list(&mut self, element: Id, most: Option<usize>, path: &Step<'_>) -> Walked {
+    fn list(&mut self, element: Id, most: Option<usize>, path: &ValuePath<'_>) -> WalkResult {
         let start = self.json.at;
         self.json.enter(b'[')?;
         let mut count = 0;
         while self.json.element()? {
-            self.value(element, &Step::Index(path, count))?;
+            self.value(element, &ValuePath::Index(path, count))?;
             count += 1;
         }
         match most.filter(|most| count > *most) {
             Some(most) => {
                 let range = start..self.json.at;
-                self.report(path, range, Fault::Value, || (format!("at most {most} elements"), count.to_string()))
+                self.report(path, range, MismatchKind::Value, || {
+                    (format!("at most {most} elements"), count.to_string())
+                })
             }
             None => Ok(()),
         }
@@ -170,11 +174,11 @@ impl<'a> Walk<'a> {
 
     /// Walks the one branch that the value can only be, or else the first that fits; where none does, the one that it
     /// comes closest to.
-    fn union(&mut self, id: Id, union: &Union, kind: Kind, path: &Step<'_>) -> Walked {
+    fn union(&mut self, id: Id, union: &Union, kind: Kind, path: &ValuePath<'_>) -> WalkResult {
         let arena = self.arena;
         let start = self.json.at;
         let tag = union.tag.filter(|_| kind == Kind::Object);
-        let tag_at = tag.and_then(|tag| find(Place::trusting(self.text, start), tag)?.value().ok());
+        let tag_at = tag.and_then(|tag| find(ValueCursor::trusting(self.text, start), tag)?.value().ok());
         let said = tag_at.clone().map(|range| self.text.get(range).unwrap_or_default());
         let fits = |branch: &&Id| {
             let shape = &arena.shapes[**branch];
@@ -190,21 +194,21 @@ impl<'a> Walk<'a> {
             (None, _) => {
                 let range = self.json.value()?;
                 let Some(tag) = tag else { return Ok(()) };
-                let path = Step::Member(path, tag);
+                let path = ValuePath::Member(path, tag);
                 let expected = || tags(arena, union, tag);
                 match (tag_at, said) {
                     (Some(range), Some(said)) => {
-                        let fault = if said.starts_with('"') { Fault::Value } else { Fault::Type };
+                        let fault = if said.starts_with('"') { MismatchKind::Value } else { MismatchKind::Type };
                         self.report(&path, range, fault, || (expected(), shortened(said).into_owned()))
                     }
-                    _ => self.report(&path, range, Fault::Missing, || (expected(), "nothing".to_owned())),
+                    _ => self.report(&path, range, MismatchKind::Missing, || (expected(), "nothing".to_owned())),
                 }
             }
             (Some(only), None) => self.value(*only, path),
             (Some(first), Some(second)) => {
                 let mut closest = (usize::MAX, first);
                 for branch in [first, second].into_iter().chain(branches) {
-                    let count = self.tried(*branch, path, closest.0);
+                    let count = self.count_mismatches(*branch, path, closest.0);
                     if count < closest.0 {
                         closest = (count, branch);
                     }
@@ -215,8 +219,9 @@ impl<'a> Walk<'a> {
                 if closest.0 > 0 && kind != Kind::Object && kind != Kind::Array {
                     let range = self.json.value()?;
                     let token = self.text.get(range.clone()).unwrap_or_default();
-                    return self
-                        .report(path, range, Fault::Value, || (describe(arena, id), shortened(token).into_owned()));
+                    return self.report(path, range, MismatchKind::Value, || {
+                        (describe(arena, id), shortened(token).into_owned())
+                    });
                 }
                 self.value(*closest.1, path)
             }
@@ -224,7 +229,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Mismatches of the value here with a branch, counted up to `enough`.
-    fn tried(&mut self, branch: Id, path: &Step<'_>, enough: usize) -> usize {
+    fn count_mismatches(&mut self, branch: Id, path: &ValuePath<'_>, enough: usize) -> usize {
         let before = (self.json.at, self.quiet, self.count, self.most);
         self.quiet = true;
         self.count = 0;
@@ -238,19 +243,19 @@ impl<'a> Walk<'a> {
 
     fn report(
         &mut self,
-        path: &Step<'_>,
+        path: &ValuePath<'_>,
         range: Range<usize>,
-        fault: Fault,
+        fault: MismatchKind,
         words: impl FnOnce() -> (String, String),
-    ) -> Walked {
+    ) -> WalkResult {
         self.count += 1;
-        if self.quiet && fault == Fault::Missing {
+        if self.quiet && fault == MismatchKind::Missing {
             // A branch whose member is there, and wrong, is what was meant rather than one whose member is not there.
             self.count += 1;
         }
         if !self.quiet {
             let (expected, found) = words();
-            self.found.push(Mismatch { path: path.pointer(), range, fault, expected, found });
+            self.found.push(Mismatch { path: path.pointer(), range, kind: fault, expected, found });
         }
         if self.count >= self.most { Err(Stop::NotJson) } else { Ok(()) }
     }
@@ -271,20 +276,20 @@ fn accepts(shape: &Shape, kind: Kind, arena: &Arena) -> bool {
 }
 
 /// What is wrong with a string or number of the right kind.
-fn fault(shape: &Shape, token: &str) -> Option<Fault> {
+fn fault(shape: &Shape, token: &str) -> Option<MismatchKind> {
     let (holds, fault) = match shape {
-        Shape::String(format) => (format.holds(&content(token)), Fault::Format),
-        Shape::Texts(texts) => (token.starts_with('"') && texts.contains(&&*content(token)), Fault::Value),
-        Shape::Code(code) => (number(token).is_some_and(|number| number == *code as f64), Fault::Value),
-        Shape::Number { whole, .. } if *whole && !is_whole(token) => (false, Fault::Type),
-        Shape::Number { low: None, high: None, .. } => (true, Fault::Value),
+        Shape::String(format) => (format.holds(&content(token)), MismatchKind::Format),
+        Shape::Texts(texts) => (token.starts_with('"') && texts.contains(&&*content(token)), MismatchKind::Value),
+        Shape::Code(code) => (number(token).is_some_and(|number| number == *code as f64), MismatchKind::Value),
+        Shape::Number { whole, .. } if *whole && !is_whole(token) => (false, MismatchKind::Type),
+        Shape::Number { low: None, high: None, .. } => (true, MismatchKind::Value),
         Shape::Number { low, high, .. } => {
             let within = |number: f64| {
                 low.is_none_or(|low| number >= low as f64) && high.is_none_or(|high| number <= high as f64)
             };
-            (number(token).is_none_or(within), Fault::Value)
+            (number(token).is_none_or(within), MismatchKind::Value)
         }
-        _ => (true, Fault::Value),
+        _ => (true, MismatchKind::Value),
     };
     (!holds).then_some(fault)
 }

@@ -9,7 +9,7 @@ use crate::capture::{PacketNumber, Time};
 use crate::decode::Direction;
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::json;
-use crate::findings::message_facts::{Evidence, Facts, InForce};
+use crate::findings::message_facts::{Evidence, InForce, MessageFacts};
 use crate::mcp::capability::{Capabilities, Declarer};
 use crate::mcp::meta;
 use crate::mcp::method::Method;
@@ -20,7 +20,7 @@ const TEXT: usize = 4_096;
 
 /// Open requests, the latest first, among which one is looked for by other things than its number. Real sessions have tens;
 /// the bound keeps the cost of a message small where thousands are never answered.
-const LOOKED_AT: usize = 1_024;
+const SEARCHED: usize = 1_024;
 
 /// Notifications of progress for one request within a second that nobody reads.
 pub const FLOOD: u32 = 100;
@@ -33,7 +33,7 @@ const PACKETS: usize = 16;
 
 /// A request that waits for its answer.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct OpenRequest {
     pub number: MessageNumber,
     /// When it was complete.
     pub time: Time,
@@ -49,9 +49,9 @@ pub struct Asked {
     /// The HTTP status, of 300 and more, by which the server refused it without a word of JSON-RPC, or sent it elsewhere.
     pub refused: Option<u16>,
     /// What was meant as its answer, and cannot be read or has another id.
-    pub garbled: Option<MessageNumber>,
+    pub bad_answer: Option<MessageNumber>,
     /// Progress that was told of it within a second: since when, and how often.
-    pub pace: (Time, u32),
+    pub progress_rate: (Time, u32),
     /// When its sender asked to cancel it.
     pub cancelled: Option<Time>,
     /// What it is about: `name` of a tool or prompt, `uri` of a resource, `taskId`.
@@ -76,8 +76,8 @@ pub struct Asked {
     pub client: Option<Box<Capabilities>>,
 }
 
-impl Asked {
-    pub(super) fn of(facts: &Facts<'_>) -> Asked {
+impl OpenRequest {
+    pub(super) fn of(facts: &MessageFacts<'_>) -> OpenRequest {
         let message = facts.message;
         let params = facts.body();
         let subject = match facts.method {
@@ -94,7 +94,7 @@ impl Asked {
             let declared = facts.meta().get(meta::CAPABILITIES).unwrap_or_default();
             Box::new(Capabilities::read(Declarer::Client, declared))
         });
-        Asked {
+        OpenRequest {
             number: message.number,
             time: message.time,
             sender: message.direction,
@@ -103,11 +103,11 @@ impl Asked {
             in_force: facts.in_force,
             exchange: message.exchange,
             refused: None,
-            garbled: None,
-            pace: (Time(0), 0),
+            bad_answer: None,
+            progress_rate: (Time(0), 0),
             cancelled: None,
             subject: subject.as_deref().map(short),
-            progress_token: facts.meta().get("progressToken").map(|token| plain(token).into_owned()),
+            progress_token: facts.meta().get("progressToken").map(|token| canonical(token).into_owned()),
             progress: None,
             log_level: log_level.as_deref().and_then(LogLevel::named),
             cursor: if facts.method.is_paged() { params.get("cursor").map(short) } else { None },
@@ -120,8 +120,8 @@ impl Asked {
     }
 
     /// Its pace with a notification of progress at `time`.
-    pub fn paced(&self, time: Time) -> (Time, u32) {
-        match self.pace {
+    pub fn next_progress_rate(&self, time: Time) -> (Time, u32) {
+        match self.progress_rate {
             // A flood is one, however long it lasts.
             (since, count @ FLOOD..) => (since, count.saturating_add(1)),
             (since, count @ 1..) if (0..SECOND).contains(&time.since(since)) => (since, count + 1),
@@ -135,7 +135,7 @@ fn short(text: &str) -> String {
 }
 
 /// A JSON value as it is compared with another: a string without needless escapes, of bounded length.
-pub fn plain(json: &str) -> Cow<'_, str> {
+pub fn canonical(json: &str) -> Cow<'_, str> {
     let json = &json[..json.floor_char_boundary(TEXT)];
     match json::string(json) {
         Some(Cow::Owned(text)) => Cow::Owned(format!("\"{text}\"")),
@@ -147,112 +147,117 @@ pub fn plain(json: &str) -> Cow<'_, str> {
 pub(super) const APART: [&str; 3] = ["_meta", "inputResponses", "requestState"];
 
 /// The params of a request that may be asked back, in short.
-fn params_hash(facts: &Facts<'_>) -> Option<u64> {
+fn params_hash(facts: &MessageFacts<'_>) -> Option<u64> {
     let may_be = matches!(facts.method, Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead);
-    facts.text().filter(|_| may_be).and_then(|_| fingerprint_without(facts.body(), &APART))
+    facts.body_text().filter(|_| may_be).and_then(|_| fingerprint_without(facts.body(), &APART))
 }
 
 /// They, in order.
 #[derive(Debug)]
-pub struct Requests {
+pub struct OpenRequests {
     /// Boxed, since a node of the tree has room for eleven and most sessions have one open.
-    open: BTreeMap<MessageNumber, Box<Asked>>,
+    open: BTreeMap<MessageNumber, Box<OpenRequest>>,
     limit: usize,
 }
 
-impl Requests {
+impl OpenRequests {
     /// None; beyond `limit` the oldest is forgotten.
-    pub(super) fn new(limit: usize) -> Requests {
-        Requests { open: BTreeMap::new(), limit: limit.max(1) }
+    pub(super) fn new(limit: usize) -> OpenRequests {
+        OpenRequests { open: BTreeMap::new(), limit: limit.max(1) }
     }
 
-    pub fn get(&self, number: MessageNumber) -> Option<&Asked> {
+    pub fn get(&self, number: MessageNumber) -> Option<&OpenRequest> {
         self.open.get(&number).map(Box::as_ref)
     }
 
     /// All that are open, oldest first.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Asked> + Clone {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &OpenRequest> + Clone {
         self.open.values().map(Box::as_ref)
     }
 
     /// The open requests of this side with this id, the latest first.
-    pub fn each_with_id(&self, sender: Direction, id: &str) -> impl Iterator<Item = &Asked> {
-        self.iter().rev().take(LOOKED_AT).filter(move |asked| asked.sender == sender && asked.id == id)
+    pub fn each_with_id(&self, sender: Direction, id: &str) -> impl Iterator<Item = &OpenRequest> {
+        self.iter().rev().take(SEARCHED).filter(move |request| request.sender == sender && request.id == id)
     }
 
     /// The latest of them.
-    pub fn with_id(&self, sender: Direction, id: &str) -> Option<&Asked> {
+    pub fn with_id(&self, sender: Direction, id: &str) -> Option<&OpenRequest> {
         self.each_with_id(sender, id).next()
     }
 
     /// The open request that an answer which matches none was meant for: it has the same id but for its type, or is the only one of the
     /// answer's exchange.
-    pub fn meant(&self, answer: &Message) -> Option<&Asked> {
+    pub fn intended_request(&self, answer: &Message) -> Option<&OpenRequest> {
         let id = answer.id.as_deref().filter(|_| answer.answers.is_none() && !answer.is_repeated());
         let bare = |id: &str| json::string(id).map_or_else(|| id.to_owned(), |text| text.into_owned());
         let wanted = bare(id?);
-        let mut open = self.iter().rev().take(LOOKED_AT).filter(|asked| asked.sender == answer.direction.reversed());
-        open.clone().find(|asked| bare(&asked.id) == wanted).or_else(|| {
-            let here = open.find(|asked| asked.exchange.is_some() && asked.exchange == answer.exchange)?;
-            open.all(|asked| asked.exchange != answer.exchange).then_some(here)
+        let mut open = self.iter().rev().take(SEARCHED).filter(|request| request.sender == answer.direction.reversed());
+        open.clone().find(|request| bare(&request.id) == wanted).or_else(|| {
+            let here = open.find(|request| request.exchange.is_some() && request.exchange == answer.exchange)?;
+            open.all(|request| request.exchange != answer.exchange).then_some(here)
         })
     }
 
     /// The open requests of this side with this progress token, the latest first.
-    pub fn with_token(&self, sender: Direction, token: &str) -> impl Iterator<Item = &Asked> {
-        let latest = self.iter().rev().take(LOOKED_AT);
-        latest.filter(move |asked| asked.sender == sender && asked.progress_token.as_deref() == Some(token))
+    pub fn with_token(&self, sender: Direction, token: &str) -> impl Iterator<Item = &OpenRequest> {
+        let latest = self.iter().rev().take(SEARCHED);
+        latest.filter(move |request| request.sender == sender && request.progress_token.as_deref() == Some(token))
     }
 
     /// The open request of this side that a progress notification is about: where several have its token, the one that the
     /// same exchange carried; none where that does not tell either.
-    pub fn progressing(&self, sender: Direction, token: &str, exchange: Option<ExchangeNumber>) -> Option<&Asked> {
+    pub fn progress_target(
+        &self,
+        sender: Direction,
+        token: &str,
+        exchange: Option<ExchangeNumber>,
+    ) -> Option<&OpenRequest> {
         let mut fitting = self.with_token(sender, token);
         let first = fitting.next()?;
         if fitting.next().is_none() {
             return Some(first);
         }
-        self.with_token(sender, token).find(|asked| exchange.is_some() && asked.exchange == exchange)
+        self.with_token(sender, token).find(|request| exchange.is_some() && request.exchange == exchange)
     }
 
-    pub(super) fn asked(&mut self, asked: Asked) {
+    pub(super) fn insert(&mut self, request: OpenRequest) {
         if self.open.len() >= self.limit {
             self.open.pop_first();
         }
-        self.open.insert(asked.number, Box::new(asked));
+        self.open.insert(request.number, Box::new(request));
     }
 
     /// The open requests that an exchange carried.
-    pub(super) fn of_exchange(&mut self, exchange: ExchangeNumber) -> impl Iterator<Item = &mut Asked> {
+    pub(super) fn of_exchange(&mut self, exchange: ExchangeNumber) -> impl Iterator<Item = &mut OpenRequest> {
         // They are among the last: an exchange lasts as long as its requests.
-        let latest = self.open.values_mut().map(Box::as_mut).rev().take(LOOKED_AT);
-        latest.filter(move |asked| asked.exchange == Some(exchange))
+        let latest = self.open.values_mut().map(Box::as_mut).rev().take(SEARCHED);
+        latest.filter(move |request| request.exchange == Some(exchange))
     }
 
-    pub(super) fn answered(&mut self, number: MessageNumber) -> Option<Asked> {
-        self.open.remove(&number).map(|asked| *asked)
+    pub(super) fn remove(&mut self, number: MessageNumber) -> Option<OpenRequest> {
+        self.open.remove(&number).map(|request| *request)
     }
 
-    pub(super) fn progressed(&mut self, number: MessageNumber, progress: f64, time: Time) {
-        if let Some(asked) = self.open.get_mut(&number) {
-            asked.progress = Some(progress);
-            asked.pace = asked.paced(time);
+    pub(super) fn record_progress(&mut self, number: MessageNumber, progress: f64, time: Time) {
+        if let Some(request) = self.open.get_mut(&number) {
+            request.progress = Some(progress);
+            request.progress_rate = request.next_progress_rate(time);
         }
     }
 
     /// An answer with another id than this request's was meant for it.
-    pub(super) fn mistaken(&mut self, number: MessageNumber, answer: MessageNumber) {
-        if let Some(asked) = self.open.get_mut(&number) {
-            asked.garbled.get_or_insert(answer);
+    pub(super) fn record_bad_answer(&mut self, number: MessageNumber, answer: MessageNumber) {
+        if let Some(request) = self.open.get_mut(&number) {
+            request.bad_answer.get_or_insert(answer);
         }
     }
 
     /// A text of the other side is no message: if it names the id of an open request, or came in the response to the only one,
     /// it was the answer to that.
-    pub(super) fn garbled(&mut self, message: &Message) {
+    pub(super) fn record_unreadable(&mut self, message: &Message) {
         let sender = message.direction.reversed();
         let text = String::from_utf8_lossy(&message.raw);
-        let ids = text.split("\"id\"").skip(1).take(LOOKED_AT).filter_map(|rest| {
+        let ids = text.split("\"id\"").skip(1).take(SEARCHED).filter_map(|rest| {
             let value = rest.trim_start().strip_prefix(':')?.trim_start();
             let end = match value.strip_prefix('"') {
                 Some(inside) => inside.find('"')? + 2,
@@ -261,29 +266,29 @@ impl Requests {
             Some(&value[..end])
         });
         let ids: Vec<&str> = ids.collect();
-        let here = |asked: &Asked| asked.exchange == message.exchange && message.exchange.is_some();
-        let only = self.iter().filter(|asked| asked.sender == sender && here(asked)).count() == 1;
-        for asked in self.open.values_mut().rev().take(LOOKED_AT).filter(|asked| asked.sender == sender) {
-            if ids.contains(&asked.id.as_str()) || only && here(asked) {
-                asked.garbled.get_or_insert(message.number);
+        let here = |request: &OpenRequest| request.exchange == message.exchange && message.exchange.is_some();
+        let only = self.iter().filter(|request| request.sender == sender && here(request)).count() == 1;
+        for request in self.open.values_mut().rev().take(SEARCHED).filter(|request| request.sender == sender) {
+            if ids.contains(&request.id.as_str()) || only && here(request) {
+                request.bad_answer.get_or_insert(message.number);
             }
         }
     }
 
-    pub(super) fn cancelled(&mut self, sender: Direction, id: &str, time: Time) {
-        if let Some(asked) =
-            self.open.values_mut().rev().take(LOOKED_AT).find(|asked| asked.sender == sender && asked.id == id)
+    pub(super) fn cancel(&mut self, sender: Direction, id: &str, time: Time) {
+        if let Some(request) =
+            self.open.values_mut().rev().take(SEARCHED).find(|request| request.sender == sender && request.id == id)
         {
-            asked.cancelled.get_or_insert(time);
+            request.cancelled.get_or_insert(time);
         }
     }
 }
 
 #[cfg(test)]
-impl Asked {
+impl OpenRequest {
     /// A request of the client of which nothing but the method is known.
-    pub(super) fn blank(method: Method) -> Asked {
-        Asked {
+    pub(super) fn blank(method: Method) -> OpenRequest {
+        OpenRequest {
             number: MessageNumber(0),
             time: Time::default(),
             sender: Direction::ClientToServer,
@@ -292,8 +297,8 @@ impl Asked {
             in_force: InForce::UNKNOWN,
             exchange: None,
             refused: None,
-            garbled: None,
-            pace: (Time(0), 0),
+            bad_answer: None,
+            progress_rate: (Time(0), 0),
             cancelled: None,
             subject: None,
             progress_token: None,

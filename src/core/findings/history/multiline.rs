@@ -19,14 +19,14 @@ fn behind(mut nesting: Nesting, text: &[u8]) -> Nesting {
 
 /// The lines of one direction since a value was begun.
 #[derive(Debug, Default)]
-pub struct Fragment {
+pub struct MultilineValue {
     text: Vec<u8>,
     /// The messages, no messages by themselves, that these lines were shown as: the first 64.
     pub lines: Vec<MessageNumber>,
     position: Nesting,
 }
 
-impl Fragment {
+impl MultilineValue {
     /// The whole value, where this line ends it. A line end inside a string is put as JSON wants it.
     pub fn joined(&self, line: &[u8]) -> Option<Vec<u8>> {
         let is_over = !self.text.is_empty() && behind(self.position, line).depth == 0;
@@ -48,7 +48,7 @@ impl Fragment {
         let position = behind(self.position, line);
         let is_too_much = self.text.len().saturating_add(line.len()) > BYTES;
         if message.kind != Kind::Invalid || self.text.is_empty() && !is_begin || position.depth == 0 || is_too_much {
-            *self = Fragment::default();
+            *self = MultilineValue::default();
             return;
         }
         if !self.text.is_empty() {
@@ -64,11 +64,11 @@ impl Fragment {
 
 /// They, by direction.
 #[derive(Debug, Default)]
-pub struct Fragments([Fragment; 2]);
+pub struct MultilineValues([MultilineValue; 2]);
 
-impl Fragments {
+impl MultilineValues {
     /// What was begun in this direction.
-    pub fn get(&self, direction: Direction) -> &Fragment {
+    pub fn get(&self, direction: Direction) -> &MultilineValue {
         &self.0[direction as usize]
     }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::message_facts::{Facts, InForce};
+use super::message_facts::{InForce, MessageFacts};
 use crate::decode::exchange::{Exchange, Half};
 use crate::decode::jsonrpc::Kind;
 use crate::decode::secrets::masked_uri;
@@ -18,7 +18,7 @@ const REMEMBERED: usize = 64;
 
 /// A message that an exchange carried.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Passed {
+pub struct ExchangeMessage {
     pub number: MessageNumber,
     /// What it is.
     pub kind: Kind,
@@ -37,7 +37,7 @@ pub struct Passed {
 
 /// Server-sent events of one response, in figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Served {
+pub struct EventCounts {
     /// Events, those without data too.
     pub events: u64,
     /// Events with data, which are dispatched.
@@ -48,7 +48,7 @@ pub struct Served {
     pub has_retry: bool,
 }
 
-impl Served {
+impl EventCounts {
     pub(super) fn observe(&mut self, event: &sse::Event<'_>) {
         self.events += 1;
         self.dispatched += u64::from(event.data.is_some_and(|data| !data.is_empty()));
@@ -59,7 +59,7 @@ impl Served {
 
 /// An exchange as far as its messages are concerned.
 #[derive(Debug, Default)]
-pub struct Carried {
+pub struct McpExchange {
     /// The session that it belongs to.
     pub session: Option<SessionNumber>,
     /// The connection, once its head is complete.
@@ -79,7 +79,7 @@ pub struct Carried {
     /// `Mcp-Param-…` of the request (2026-07-28): what stands behind the prefix, and the value.
     pub params: Vec<(String, String)>,
     /// The server-sent events of the response so far.
-    pub served: Served,
+    pub event_counts: EventCounts,
     /// Whether the request names a session.
     pub names_session: bool,
     /// Whether the request's head names the method (`Mcp-Method`, 2026-07-28 on).
@@ -87,17 +87,17 @@ pub struct Carried {
     /// The revision in force for its request.
     pub in_force: Option<InForce>,
     /// Messages in the request's body, the first 64.
-    pub sent: Vec<Passed>,
+    pub sent: Vec<ExchangeMessage>,
     /// Messages in the response's body, the first 64.
-    pub received: Vec<Passed>,
+    pub received: Vec<ExchangeMessage>,
     /// Whether the rules about the response's head have looked.
     pub(super) is_judged: bool,
 }
 
-impl Carried {
+impl McpExchange {
     /// At the head of the request.
-    pub(super) fn new(exchange: &Exchange) -> Carried {
-        Carried {
+    pub(super) fn new(exchange: &Exchange) -> McpExchange {
+        McpExchange {
             connection: Some(exchange.connection),
             version: exchange.request.fields.get("mcp-protocol-version").map(str::to_owned),
             is_get: exchange.method.as_deref() == Some("GET"),
@@ -108,12 +108,12 @@ impl Carried {
             params: exchange.request.fields.iter().filter_map(param).take(REMEMBERED).collect(),
             names_session: exchange.request.fields.get("mcp-session-id").is_some(),
             names_method: exchange.request.fields.get("mcp-method").is_some(),
-            ..Carried::default()
+            ..McpExchange::default()
         }
     }
 
     /// The only request that the client posted.
-    pub fn request(&self) -> Option<&Passed> {
+    pub fn request(&self) -> Option<&ExchangeMessage> {
         match self.sent.as_slice() {
             [only] if only.kind == Kind::Request => Some(only),
             _ => None,
@@ -126,9 +126,9 @@ impl Carried {
     }
 
     /// The answer to that request, where the response held it.
-    pub fn answer(&self) -> Option<&Passed> {
+    pub fn answer(&self) -> Option<&ExchangeMessage> {
         let id = self.request()?.id.as_deref()?;
-        let answers = |got: &&Passed| matches!(got.kind, Kind::Response | Kind::Error);
+        let answers = |got: &&ExchangeMessage| matches!(got.kind, Kind::Response | Kind::Error);
         self.received.iter().filter(answers).find(|got| got.id.as_deref() == Some(id))
     }
 
@@ -142,7 +142,7 @@ impl Carried {
         self.sent.iter().map(|passed| passed.number).collect()
     }
 
-    pub(super) fn pass(&mut self, facts: &Facts<'_>) {
+    pub(super) fn pass(&mut self, facts: &MessageFacts<'_>) {
         let message = facts.message;
         self.session.get_or_insert(message.session);
         let from_client = message.direction == Direction::ClientToServer;
@@ -165,7 +165,7 @@ impl Carried {
             _ => None,
         };
         let text = |name: &str| facts.body().text(name).map(|text| text.into_owned());
-        passed.push(Passed {
+        passed.push(ExchangeMessage {
             number: message.number,
             kind: message.kind,
             method: facts.method,

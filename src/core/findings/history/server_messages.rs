@@ -7,7 +7,7 @@ use crate::capture::Time;
 use crate::decode::Direction;
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::jsonrpc::Kind;
-use crate::findings::carried::Carried;
+use crate::findings::mcp_exchange::McpExchange;
 use crate::mcp::message::Carrier;
 use crate::mcp::{Message, MessageNumber};
 
@@ -16,7 +16,7 @@ const REMEMBERED: usize = 64;
 
 /// A request or notification of the server on a stream.
 #[derive(Clone, Copy, Debug)]
-pub struct Said {
+pub struct ServerMessage {
     pub number: MessageNumber,
     /// The exchange of the stream.
     pub exchange: ExchangeNumber,
@@ -28,25 +28,25 @@ pub struct Said {
 
 /// They, latest last.
 #[derive(Debug, Default)]
-pub struct Spoken(VecDeque<Said>);
+pub struct ServerMessages(VecDeque<ServerMessage>);
 
-impl Spoken {
+impl ServerMessages {
     /// The latest with the same text on another stream.
-    pub fn elsewhere(&self, message: &Message) -> Option<&Said> {
+    pub fn elsewhere(&self, message: &Message) -> Option<&ServerMessage> {
         let text = content_hash(&message.raw);
-        self.0.iter().rev().find(|said| said.text == text && Some(said.exchange) != message.exchange)
+        self.0.iter().rev().find(|earlier| earlier.text == text && Some(earlier.exchange) != message.exchange)
     }
 
-    pub(in crate::findings) fn observe(&mut self, message: &Message, carried: &Carried) {
+    pub(in crate::findings) fn observe(&mut self, message: &Message, mcp: &McpExchange) {
         let Some(exchange) = message.exchange else { return };
         let asks = matches!(message.kind, Kind::Request | Kind::Notification);
         let is_streamed = message.carrier == Carrier::SseEvent && message.direction == Direction::ServerToClient;
-        if asks && is_streamed && !carried.resumes {
+        if asks && is_streamed && !mcp.resumes {
             if self.0.len() >= REMEMBERED {
                 self.0.pop_front();
             }
-            let (number, is_get, time) = (message.number, carried.is_get, message.time);
-            self.0.push_back(Said { number, exchange, is_get, time, text: content_hash(&message.raw) });
+            let (number, is_get, time) = (message.number, mcp.is_get, message.time);
+            self.0.push_back(ServerMessage { number, exchange, is_get, time, text: content_hash(&message.raw) });
         }
     }
 }

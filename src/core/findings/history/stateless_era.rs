@@ -3,12 +3,12 @@
 use crate::decode::Direction;
 use crate::decode::json::{self, Object};
 use crate::decode::jsonrpc::Kind;
-use crate::findings::message_facts::{Evidence, Facts};
+use crate::findings::message_facts::{Evidence, MessageFacts};
 use crate::mcp::MessageNumber;
 use crate::mcp::meta;
 use crate::mcp::method::Method;
 
-use super::requests::Asked;
+use super::open_requests::OpenRequest;
 
 /// Revisions remembered of a server's list, and bytes of a name.
 const VERSIONS: usize = 32;
@@ -16,44 +16,45 @@ const NAME: usize = 64;
 
 /// What was seen of it.
 #[derive(Debug, Default)]
-pub struct Stateless {
+pub struct StatelessEra {
     /// The first request that spoke for itself, as those of 2026-07-28 do.
-    pub asked: Option<MessageNumber>,
+    pub first_request: Option<MessageNumber>,
     /// The first result to one.
-    pub answered: Option<MessageNumber>,
+    pub first_result: Option<MessageNumber>,
     /// Whether a result had a `resultType`, or `server/discover` was answered: the server speaks this era.
-    pub is_spoken: bool,
+    pub server_supports_it: bool,
     /// The revisions that the server says it supports (`server/discover`, or the data of -32022).
     pub supported: Option<(MessageNumber, Vec<String>)>,
     /// The last error that only servers of this era send, where no result came behind it.
     pub refused: Option<MessageNumber>,
     /// Whether a request without `clientInfo`, and a result without `serverInfo`, were seen before.
-    pub nameless: [bool; 2],
+    pub unnamed: [bool; 2],
 }
 
-impl Stateless {
-    pub(super) fn observe(&mut self, facts: &Facts<'_>, asked: Option<&Asked>) {
+impl StatelessEra {
+    pub(super) fn observe(&mut self, facts: &MessageFacts<'_>, request: Option<&OpenRequest>) {
         let message = facts.message;
         let speaks = facts.in_force.evidence == Evidence::Meta;
         match message.kind {
             Kind::Request if speaks => {
-                self.asked.get_or_insert(message.number);
-                self.nameless[0] |= facts.meta().get(meta::CLIENT).is_none();
+                self.first_request.get_or_insert(message.number);
+                self.unnamed[0] |= facts.meta().get(meta::CLIENT).is_none();
             }
             Kind::Response if speaks && message.direction == Direction::ServerToClient => {
-                self.answered.get_or_insert(message.number);
+                self.first_result.get_or_insert(message.number);
                 self.refused = None;
-                self.is_spoken |= facts.body().get("resultType").is_some() || facts.method == Method::ServerDiscover;
-                self.nameless[1] |= facts.meta().get(meta::SERVER).is_none();
+                self.server_supports_it |=
+                    facts.body().get("resultType").is_some() || facts.method == Method::ServerDiscover;
+                self.unnamed[1] |= facts.meta().get(meta::SERVER).is_none();
                 if facts.method == Method::ServerDiscover {
                     self.support(message.number, facts.body(), "supportedVersions");
                 }
             }
-            Kind::Error if asked.is_some() && speaks => {
+            Kind::Error if request.is_some() && speaks => {
                 let code = facts.body().get("code");
                 if matches!(code, Some("-32020" | "-32021" | "-32022")) {
                     self.refused = Some(message.number);
-                    self.is_spoken = true;
+                    self.server_supports_it = true;
                 }
                 if code == Some("-32022") {
                     self.support(message.number, &facts.body().object("data"), "supported");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::fingerprint::fingerprint_without;
 use crate::decode::jsonrpc::Kind;
-use crate::findings::message_facts::Facts;
+use crate::findings::message_facts::MessageFacts;
 use crate::mcp::MessageNumber;
 use crate::mcp::contract::TOOLS;
 use crate::mcp::method::Method;
@@ -14,16 +14,16 @@ const NAME: usize = 256;
 const CURSOR: usize = 4_096;
 
 /// What a tool looked like: its name, and its definition in short.
-pub type Listed = (String, u64);
+pub type ListedTool = (String, u64);
 
 /// The tools of one listing, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
     /// The request of its first page, where known.
-    pub asked: Option<MessageNumber>,
+    pub request: Option<MessageNumber>,
     /// The page that completed it.
     pub number: MessageNumber,
-    pub tools: Vec<Listed>,
+    pub tools: Vec<ListedTool>,
 }
 
 /// The page of a list that came last.
@@ -52,7 +52,7 @@ pub struct Listings {
 impl Listings {
     /// Whether the server said since a listing was asked for that the tools changed.
     pub fn is_announced_since(&self, listing: &Listing) -> bool {
-        self.announced.is_some_and(|number| number > listing.asked.unwrap_or_default())
+        self.announced.is_some_and(|number| number > listing.request.unwrap_or_default())
     }
 
     /// The page that a request of this method and cursor goes on from.
@@ -62,15 +62,15 @@ impl Listings {
     }
 
     /// The listing that a `tools/list` result completes. `cursor` is that of its request.
-    pub fn completed(&self, facts: &Facts<'_>, cursor: Option<&str>) -> Option<Listing> {
+    pub fn completed(&self, facts: &MessageFacts<'_>, cursor: Option<&str>) -> Option<Listing> {
         let listing = self.with(facts, cursor)?;
         is_last(facts).then_some(listing)
     }
 
     /// The pages up to this one; `None` where they do not follow each other or are too many.
-    fn with(&self, facts: &Facts<'_>, cursor: Option<&str>) -> Option<Listing> {
+    fn with(&self, facts: &MessageFacts<'_>, cursor: Option<&str>) -> Option<Listing> {
         let mut listing = match cursor {
-            None => Listing { asked: facts.message.answers, ..Listing::default() },
+            None => Listing { request: facts.message.answers, ..Listing::default() },
             Some(_) => self.before(Method::ToolsList, cursor).and(self.open.clone())?,
         };
         listing.number = facts.message.number;
@@ -82,7 +82,7 @@ impl Listings {
         (listing.tools.len() <= TOOLS).then_some(listing)
     }
 
-    pub(super) fn observe(&mut self, facts: &Facts<'_>, cursor: Option<&str>) {
+    pub(super) fn observe(&mut self, facts: &MessageFacts<'_>, cursor: Option<&str>) {
         if facts.message.kind == Kind::Notification {
             if facts.method == Method::ToolsListChanged {
                 self.announced = Some(facts.message.number);
@@ -106,6 +106,6 @@ impl Listings {
     }
 }
 
-fn is_last(facts: &Facts<'_>) -> bool {
+fn is_last(facts: &MessageFacts<'_>) -> bool {
     facts.body().get("nextCursor").is_none_or(|cursor| cursor == "null")
 }

@@ -13,10 +13,10 @@ const REMEMBERED: usize = 8_192;
 
 /// Ids that were used, of both sides.
 #[derive(Debug, Default)]
-pub struct Ids([Side; 2]);
+pub struct UsedIds([SenderIds; 2]);
 
 #[derive(Debug, Default)]
-struct Side {
+struct SenderIds {
     /// First to last number of each run.
     runs: BTreeMap<i64, i64>,
     /// Fingerprints of the others.
@@ -25,7 +25,7 @@ struct Side {
     forgot: bool,
 }
 
-impl Ids {
+impl UsedIds {
     /// Whether this side used this id before. `id` is JSON text.
     pub fn contains(&self, sender: Direction, id: &str) -> bool {
         let side = &self.0[sender as usize];
@@ -64,7 +64,7 @@ impl Ids {
     }
 }
 
-impl Side {
+impl SenderIds {
     fn remove(&mut self, number: i64) {
         let Some((first, last)) = self.run_of(number) else { return };
         self.runs.remove(&first);
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn numbers_are_kept_as_runs() {
-        let mut ids = Ids::default();
+        let mut ids = UsedIds::default();
         for id in ["1", "2", "4", "3", "9223372036854775807", "\"1\"", "1.0"] {
             assert!(!ids.contains(C2S, id), "{id}");
             ids.insert(C2S, id);
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_is_bounded() {
-        let mut ids = Ids::default();
+        let mut ids = UsedIds::default();
         for number in 0..100_000 {
             ids.insert(C2S, &(number * 2).to_string());
             ids.insert(C2S, &format!("\"{number}\""));

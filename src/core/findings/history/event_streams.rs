@@ -9,7 +9,7 @@ use super::fingerprint::content_hash;
 use crate::capture::Time;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::sse;
-use crate::findings::carried::is_event_stream;
+use crate::findings::mcp_exchange::is_event_stream;
 
 /// Event ids remembered. Beyond, all are forgotten at once, and rules about unknown ones stay silent.
 const EVENTS: usize = 16_384;
@@ -19,7 +19,7 @@ const STREAMS: usize = 1_024;
 
 /// An event that was sent under an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Issued {
+pub struct IssuedEvent {
     /// The exchange that opened the stream it was first sent on.
     pub stream: ExchangeNumber,
     /// A fingerprint of its data.
@@ -39,8 +39,8 @@ pub struct EventStream {
 
 /// The streams of a session.
 #[derive(Debug, Default)]
-pub struct Streams {
-    issued: FxHashMap<u64, Issued>,
+pub struct EventStreams {
+    issued: FxHashMap<u64, IssuedEvent>,
     /// Whether event ids were forgotten.
     pub has_forgotten: bool,
     streams: BTreeMap<ExchangeNumber, EventStream>,
@@ -48,9 +48,9 @@ pub struct Streams {
     pub buffered: u64,
 }
 
-impl Streams {
+impl EventStreams {
     /// The event that was sent under this id.
-    pub fn issued(&self, id: &str) -> Option<&Issued> {
+    pub fn issued(&self, id: &str) -> Option<&IssuedEvent> {
         self.issued.get(&content_hash(id))
     }
 
@@ -75,7 +75,7 @@ impl Streams {
     }
 
     /// An event of an exchange.
-    pub(in crate::findings) fn event(
+    pub(in crate::findings) fn record_event(
         &mut self,
         exchange: ExchangeNumber,
         last_event_id: Option<&str>,
@@ -92,7 +92,7 @@ impl Streams {
                 self.has_forgotten = true;
             }
             let data = content_hash(event.data.unwrap_or_default());
-            self.issued.entry(content_hash(id)).or_insert(Issued { stream, data });
+            self.issued.entry(content_hash(id)).or_insert(IssuedEvent { stream, data });
         }
         if event.retry.is_some() {
             self.stream(stream).retry = event.retry;
@@ -105,7 +105,7 @@ impl Streams {
     }
 
     /// An exchange is over.
-    pub(super) fn over(&mut self, exchange: &Exchange, last_event_id: Option<&str>) {
+    pub(super) fn exchange_ended(&mut self, exchange: &Exchange, last_event_id: Option<&str>) {
         let is_stream = is_event_stream(exchange);
         if is_stream && exchange.response.complete {
             let closed = exchange.response.ended;
