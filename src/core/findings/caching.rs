@@ -12,11 +12,11 @@ static MISSING: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: "caching",
-    title: "A result that clients may cache does not say for how long, or for whom",
+    title: "A cacheable result does not state how long, or for whom, it may be cached",
     spec: "2026-07-28 server/utilities/caching \"Cacheable Results\": ttlMs and cacheScope",
-    why: "Typed clients refuse the result; others ask for it again before every use, or share what is private.",
+    why: "Typed clients refuse the result. Others request it again before every use, or share private data.",
     example: "a result of tools/list without \"ttlMs\"",
-    remedy: "Send \"ttlMs\":0 and \"cacheScope\":\"private\" where nothing better is known.",
+    remedy: "Send \"ttlMs\":0 and \"cacheScope\":\"private\" if nothing better is known.",
     checks: &[Check::Message(RESULTS, &[], missing)],
 };
 
@@ -33,11 +33,11 @@ static INVALID: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: "caching",
-    title: "ttlMs or cacheScope has a value that is not defined, or the pages of one list differ in scope",
+    title: "ttlMs or cacheScope is invalid, or the pages of one list have different scopes",
     spec: "2026-07-28 server/utilities/caching \"TTL\", \"Interaction with Pagination\"",
     why: "Caches drop the result, or share one page of a private list with everybody.",
     example: "\"ttlMs\":-1; \"cacheScope\":\"user\"; page 1 public and page 2 private",
-    remedy: "Send a whole number of milliseconds from 0 on, and one scope for all pages.",
+    remedy: "Send a whole number of milliseconds, at least 0, and the same scope for all pages.",
     checks: &[Check::Message(RESULTS, &[], invalid)],
 };
 
@@ -52,7 +52,7 @@ fn invalid(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     if let (Some(before), Some(now)) = (page.scope.as_deref(), context.body().get("cacheScope"))
         && before != now
     {
-        report.add_about(&[page.number], format!("this page is {now}, and the one before {before}"));
+        report.add_about(&[page.number], format!("this page is {now}, but the previous page was {before}"));
     }
 }
 

@@ -12,11 +12,11 @@ static UNKNOWN: Rule = Rule {
     id: "cancel-unknown",
     severity: Severity::Warning,
     layer: "cancellation",
-    title: "A cancellation of a request that its sender has not open",
+    title: "A cancellation of a request that is not open",
     spec: "basic/utilities/cancellation \"Behavior Requirements\" 1: \"Cancellation notifications MUST only reference requests that: were previously issued in the same direction, are believed to still be in-progress\"",
-    why: "Nothing is cancelled: the request that was meant runs on.",
-    example: "\"requestId\":\"3\" where the request had the id 3",
-    remedy: "Copy the request's id, its type included. That the answer crossed the cancellation is legal.",
+    why: "Nothing is cancelled: the intended request continues.",
+    example: "\"requestId\":\"3\" although the request had the id 3",
+    remedy: "Copy the request's id, including its type. A cancellation that crosses the response is legal.",
     checks: &[Check::Message(NOTIFICATIONS, &[Method::Cancelled], unknown)],
     ..Rule::BLANK
 };
@@ -38,7 +38,7 @@ fn unknown(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     }
     if history.used_ids.contains(sender, id) {
         // "Both parties MUST handle the race condition": the answer may have been on its way.
-        return report.add_as(Severity::Info, format!("the request with id {id} was answered before"));
+        return report.add_as(Severity::Info, format!("the request with id {id} was already answered"));
     }
     if history.is_whole() && context.is_one_client() && !history.used_ids.has_forgotten(sender) {
         report.add_as(Severity::Error, format!("its sender made no request with id {id}"));
@@ -49,11 +49,11 @@ static ANSWERED: Rule = Rule {
     id: "cancel-answered",
     severity: Severity::Info,
     layer: "cancellation",
-    title: "An answer to a request that was cancelled",
+    title: "A cancelled request was answered",
     spec: "basic/utilities/cancellation \"Behavior Requirements\" 3: receivers SHOULD \"Not send a response for the cancelled request\"; 2026-07-28 basic/transports/stdio \"Cancellation\" (MUST NOT)",
-    why: "The caller ignores it: the work was done for nothing. Shortly behind the cancellation it is a race and nobody's fault.",
+    why: "The caller ignores the response, so the work was wasted. Shortly after the cancellation it is a race and nobody's fault.",
     example: "notifications/cancelled, then the result",
-    remedy: "Pass the cancellation on to what does the work, and send nothing behind it.",
+    remedy: "Pass the cancellation on to the code that does the work, and send nothing afterwards.",
     checks: &[Check::Message(ANSWERS, &[], answered)],
     ..Rule::BLANK
 };
@@ -70,7 +70,7 @@ fn answered(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     // On a pipe order is kept, and 2026-07-28 says MUST NOT; everything else may be a race or is a SHOULD.
     let is_stdio = context.history.transport == Transport::Stdio && context.revisions().within(Revisions::MODERN);
     let severity = if is_stdio && delay > RACE { Severity::Warning } else { ANSWERED.severity };
-    let text = format!("the answer came {} ms behind the cancellation", delay / 1_000_000);
+    let text = format!("the response came {} ms after the cancellation", delay / 1_000_000);
     report.add_as_about(severity, &[request.number], text);
 }
 
@@ -78,11 +78,11 @@ static UNASKED: Rule = Rule {
     id: "cancel-without-notification",
     severity: Severity::Warning,
     layer: "cancellation",
-    title: "A request was answered as cancelled, and nobody asked for that",
+    title: "A request was answered as cancelled, but nobody cancelled it",
     spec: "basic/utilities/cancellation \"Cancellation Flow\": \"When a party wants to cancel an in-progress request, it sends a notifications/cancelled notification\"; -32800 is LSP's RequestCancelled",
-    why: "A server that cancels by itself should say what failed; a client that cancels without the notification leaves the server at work.",
+    why: "A server that stops by itself should report what failed. A client that cancels without the notification leaves the server working.",
     example: "{\"error\":{\"code\":-32800,\"message\":\"cancelled\"}} without notifications/cancelled before it",
-    remedy: "Send notifications/cancelled with the id of the request; after a timeout of the server, answer with an error that says so.",
+    remedy: "Send notifications/cancelled with the id of the request. After a timeout in the server, answer with an error that names the timeout.",
     checks: &[Check::Any(ERRORS, &[], unasked)],
     ..Rule::BLANK
 };
@@ -95,7 +95,7 @@ fn unasked(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     // Tasks are cancelled by a request of their own.
     let is_task = request.is_task || matches!(request.method, Method::TasksResult | Method::TasksGet);
     if request.cancelled.is_none() && !is_task && context.history.is_whole() {
-        let text = format!("message {} was cancelled, and no notification asked for it", request.number.0);
+        let text = format!("message {} was answered as cancelled, but no notification cancelled it", request.number.0);
         report.add_about(&[request.number], text);
     }
 }
@@ -107,8 +107,8 @@ static BY_SERVER: Rule = Rule {
     layer: "cancellation",
     title: "The server cancelled something other than a subscription",
     spec: "2026-07-28 basic/patterns/cancellation: a server sends notifications/cancelled to end a subscriptions/listen request only",
-    why: "Clients ignore it, and go on waiting.",
-    example: "notifications/cancelled of the server with the id of a tools/call",
+    why: "Clients ignore it and continue to wait.",
+    example: "notifications/cancelled from the server with the id of a tools/call",
     remedy: "Answer the request with an error.",
     checks: &[Check::Message(NOTIFICATIONS, &[Method::Cancelled], by_server)],
 };
@@ -134,7 +134,7 @@ static TASK: Rule = Rule {
     layer: "cancellation",
     title: "A task was cancelled with notifications/cancelled",
     spec: "2025-11-25 basic/utilities/cancellation \"Behavior Requirements\" 3: \"For task-augmented requests, the tasks/cancel request MUST be used instead\"",
-    why: "The request is over since the task was created: the notification ends nothing, and the task runs on.",
+    why: "The request ended when the task was created. The notification ends nothing, and the task continues.",
     example: "notifications/cancelled with the id of a tools/call that was answered with a task",
     remedy: "Send tasks/cancel with the taskId.",
     checks: &[Check::Message(NOTIFICATIONS, &[Method::Cancelled], task)],
@@ -146,7 +146,7 @@ fn task(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     if let Some(request) = history.requests.with_id(sender, id) {
         if request.is_task {
             // Before the task is there, there is no taskId to cancel it by.
-            let text = "the request asks for a task, which is not there yet";
+            let text = "the request asks for a task, which does not exist yet";
             report.add_as_about(Severity::Info, &[request.number], text);
         }
     } else if let Some(done) = history.answered_requests.with_id(sender, id).filter(|done| done.became_task) {

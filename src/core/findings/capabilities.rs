@@ -15,11 +15,11 @@ static SERVER: Rule = Rule {
     id: "capability-server-undeclared",
     severity: Severity::Error,
     layer: "lifecycle",
-    title: "The client used what the server did not declare",
+    title: "The client used a capability that the server did not declare",
     spec: "2025-06-18 basic/lifecycle \"Operation\": \"Both parties MUST … Only use capabilities that were successfully negotiated\"; before: SHOULD",
-    why: "The server answers -32601, or with something that it does not support.",
+    why: "The server answers -32601, or responds with something that it does not support.",
     example: "prompts/list to a server whose capabilities are {\"tools\":{}}",
-    remedy: "Look at the capabilities in the answer to initialize before asking; or declare the capability in the server.",
+    remedy: "Check the capabilities in the response to initialize before the request. Or declare the capability in the server.",
     checks: &[Check::Message(REQUESTS, &[], server)],
     ..Rule::BLANK
 };
@@ -66,11 +66,11 @@ static CLIENT: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::LEGACY,
     layer: "lifecycle",
-    title: "The server asked for what the client did not declare",
+    title: "The server used a capability that the client did not declare",
     spec: "basic/lifecycle \"Operation\"; client/sampling, client/roots, client/elicitation \"Capabilities\"",
     why: "The client answers -32601 and the server's tool fails, or the user is never asked.",
     example: "sampling/createMessage to a client whose capabilities are {}",
-    remedy: "Look at the capabilities in initialize before asking, and do without where they are missing.",
+    remedy: "Check the capabilities in initialize before the request, and work without the missing ones.",
     checks: &[Check::Message(REQUESTS, &[], client)],
 };
 
@@ -97,9 +97,9 @@ static NOTIFICATION: Rule = Rule {
     id: "capability-notification-undeclared",
     severity: Severity::Warning,
     layer: "lifecycle",
-    title: "A notification whose capability its sender did not declare",
+    title: "A notification needs a capability that its sender did not declare",
     spec: "server/tools, server/prompts, server/resources, client/roots \"Capabilities\"; server/utilities/logging \"Capabilities\" (MUST)",
-    why: "The receiver has no reason to expect it, and may not act on it: a list that changed is not asked for again.",
+    why: "The receiver does not expect it and may ignore it. For example, it does not request a changed list again.",
     example: "notifications/tools/list_changed from a server with {\"tools\":{}}",
     remedy: "Declare listChanged, subscribe or logging.",
     checks: &[Check::Message(NOTIFICATIONS, &[], notification)],
@@ -125,7 +125,7 @@ static SAMPLING_TOOLS: Rule = Rule {
     spec: "client/sampling \"Tools in Sampling\": \"Servers MUST NOT send tool-enabled sampling requests to Clients that have not declared support\"",
     why: "The client refuses the request, or samples without the tools.",
     example: "\"tools\":[…] in sampling/createMessage, and {\"sampling\":{}} in initialize",
-    remedy: "Look for sampling.tools before adding tools or toolChoice.",
+    remedy: "Check for sampling.tools before you add tools or toolChoice.",
     checks: &[Check::Message(REQUESTS, &[Method::SamplingCreateMessage], sampling_tools)],
 };
 
@@ -134,7 +134,7 @@ fn sampling_tools(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     if let Some(used) = used
         && context.history.client_has(Capability::SamplingTools, None) == Some(false)
     {
-        report.add(format!("the request has {used}"));
+        report.add(format!("the request contains {used}"));
     }
 }
 
@@ -145,9 +145,9 @@ static ELICITATION_MODE: Rule = Rule {
     layer: "elicitation",
     title: "An elicitation in a mode that the client did not declare",
     spec: "client/elicitation \"Capabilities\": \"Servers MUST NOT send elicitation requests with modes that are not supported by the client\"",
-    why: "The client cannot show it: the user is never asked.",
+    why: "The client cannot show it, so the user is never asked.",
     example: "\"mode\":\"url\" to a client with {\"elicitation\":{}}, which means forms only",
-    remedy: "Look for elicitation.url or elicitation.form, and fall back to what is there.",
+    remedy: "Check for elicitation.url or elicitation.form, and use a mode that is declared.",
     checks: &[Check::Message(REQUESTS, &[Method::ElicitationCreate], elicitation_mode)],
 };
 
@@ -167,9 +167,9 @@ static WRONG_SIDE: Rule = Rule {
     layer: "lifecycle",
     title: "The client declared a capability that only servers have",
     spec: "basic/lifecycle \"Capability Negotiation\"; schema ClientCapabilities",
-    why: "It means nothing: servers do not look for it, and what was meant is not declared.",
+    why: "It has no meaning: servers ignore it, and the intended capability is not declared.",
     example: "{\"tools\":{},\"resources\":{}} in the client's initialize",
-    remedy: "Declare roots, sampling and elicitation where the client has them, and nothing else.",
+    remedy: "Declare only roots, sampling and elicitation, if the client supports them.",
     checks: &[Check::Any(REQUESTS, &[Method::Initialize], wrong_side)],
 };
 

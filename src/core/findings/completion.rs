@@ -15,9 +15,9 @@ static TOO_MANY: Rule = Rule {
     layer: "completion",
     title: "More than 100 values in a completion",
     spec: "server/utilities/completion \"Completion Results\": \"Maximum 100 items per response\"; schema CompleteResult: \"Must not exceed 100 items\"",
-    why: "Clients that validate refuse the whole answer.",
+    why: "Clients that validate refuse the whole response.",
     example: "\"completion\":{\"values\":[ … 250 values … ]}",
-    remedy: "Send the best 100, and hasMore and total for the rest.",
+    remedy: "Send the best 100 values, and use hasMore and total for the rest.",
     checks: &[Check::Message(RESULTS, &[Method::CompletionComplete], too_many)],
     ..Rule::BLANK
 };

@@ -28,11 +28,11 @@ static SCHEMA: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::since(V2025_06_18),
     layer: "elicitation",
-    title: "The schema of a form is not flat, or has a property that forms cannot have",
+    title: "The schema of a form is nested, or has a property that forms cannot have",
     spec: "client/elicitation \"Requested Schema\": flat objects with primitive properties only",
-    why: "The client cannot draw the form: the person is never asked.",
+    why: "The client cannot draw the form, so the user is never asked.",
     example: "\"properties\":{\"address\":{\"type\":\"object\",…}}",
-    remedy: "Ask for strings, numbers, booleans and choices, one property each.",
+    remedy: "Request strings, numbers, booleans and choices, one property each.",
     checks: &[Check::Message(REQUESTS, &[Method::ElicitationCreate], schema), Check::Message(RESULTS, &ASKING, schema)],
 };
 
@@ -45,11 +45,11 @@ static CONTENT: Rule = Rule {
     severity: Severity::Warning,
     revisions: Revisions::since(V2025_06_18),
     layer: "elicitation",
-    title: "The answer to an elicitation is not what its form asks for, or holds what its action excludes",
+    title: "The response to an elicitation does not match its form or its action",
     spec: "client/elicitation \"Response Actions\"; \"Form Mode Security\" (SHOULD validate)",
-    why: "The server works with values that it does not expect, or with those of a person who declined.",
-    example: "{\"action\":\"accept\",\"content\":{}} where \"name\" is required; {\"action\":\"decline\",\"content\":{…}}",
-    remedy: "Validate against requestedSchema before answering; send content with accept of a form alone.",
+    why: "The server works with unexpected values, or with the data of a user who declined.",
+    example: "{\"action\":\"accept\",\"content\":{}} although \"name\" is required; {\"action\":\"decline\",\"content\":{…}}",
+    remedy: "Validate against requestedSchema before you respond. Send content only with accept, and only for a form.",
     checks: &[
         Check::Message(RESULTS, &[Method::ElicitationCreate], answered),
         Check::Message(REQUESTS, &ASKING, brought_back),
@@ -86,7 +86,7 @@ fn fault(context: &MessageContext<'_, '_>, answer: &Object<'_>, form: &Elicitati
     let content = answer.get("content").filter(|content| Object::read(content).iter().next().is_some());
     if action != "accept" || form.is_url {
         let place = if form.is_url { "an elicitation by URL" } else { &action };
-        return content.map(|_| format!("content came with {place}"));
+        return content.map(|_| format!("content was sent with {place}"));
     }
     match context.schemas.borrow_mut().check(revision(context)?, form.schema.as_deref()?, content.unwrap_or("{}")) {
         Verdict::Broken(violations) => violations.first().map(|violation| format!("content {violation}")),
@@ -99,11 +99,11 @@ static URL: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::since(V2025_11_25),
     layer: "elicitation",
-    title: "An elicitation by URL without a proper URL or id, or the end of one that was never issued",
+    title: "An elicitation by URL has no valid URL or id, or an unknown elicitation was completed",
     spec: "client/elicitation \"URL Mode Elicitation Requests\", \"Safe URL Handling\"; 2025-11-25 \"Completion Notifications\"",
-    why: "The client cannot open the page, opens it unprotected, or waits for an end that it cannot match.",
+    why: "The client cannot open the page, opens it without encryption, or waits for a completion that it cannot match.",
     example: "\"mode\":\"url\",\"url\":\"/authorize\"",
-    remedy: "Send an absolute https URL and, in 2025-11-25, an elicitationId; repeat that id in notifications/elicitation/complete.",
+    remedy: "Send an absolute https URL. In 2025-11-25 also send an elicitationId, and repeat it in notifications/elicitation/complete.",
     checks: &[
         Check::Message(REQUESTS, &[Method::ElicitationCreate], url),
         Check::Message(RESULTS, &ASKING, url),
@@ -142,11 +142,11 @@ static SENSITIVE: Rule = Rule {
     severity: Severity::Warning,
     revisions: Revisions::since(V2025_06_18),
     layer: "elicitation",
-    title: "A form asks for what looks like a secret",
+    title: "A form asks for a value that looks like a secret",
     spec: "client/elicitation \"User Interaction Model\": servers MUST NOT request sensitive information through forms",
-    why: "What is typed into a form passes the client and the model's context, and is logged on the way.",
+    why: "The input of a form passes through the client and the model's context, and is logged on the way.",
     example: "\"properties\":{\"password\":{\"type\":\"string\"}}",
-    remedy: "Ask by URL (2025-11-25 on), on a page of the service that needs the secret.",
+    remedy: "Use an elicitation by URL (2025-11-25 on) that opens a page of the service that needs the secret.",
     checks: &[
         Check::Message(REQUESTS, &[Method::ElicitationCreate], sensitive),
         Check::Message(RESULTS, &ASKING, sensitive),

@@ -24,7 +24,7 @@ pub(super) fn judge(oddity: &Oddity, facts: &MessageFacts<'_>, history: &History
     match oddity {
         Oddity::NoMessage(Fault::NotUtf8(at)) => {
             let rule = on_pipe.unwrap_or(&envelope::NOT_UTF8);
-            let text = format!("no UTF-8 from byte {at} on");
+            let text = format!("invalid UTF-8 from byte {at} on");
             let mut report = Report::at_message(rule, message, found);
             // 2024-11-05 does not speak of encodings.
             if facts.revisions().within(Revisions::only(V2024_11_05)) && on_pipe.is_none() {
@@ -36,12 +36,12 @@ pub(super) fn judge(oddity: &Oddity, facts: &MessageFacts<'_>, history: &History
         Oddity::NoMessage(Fault::NotJson(..)) if on_pipe.is_some() && stdio::framing::messages_on(message) > 1 => {}
         // A header before each message is one misunderstanding, however many there are.
         Oddity::NoMessage(Fault::NotJson(..)) if on_pipe.is_some() && message.raw.starts_with(b"Content-Length:") => {
-            let text = "the header of LSP: in MCP a line is a message, and nothing stands before it";
+            let text = "a header of LSP: in MCP each line is a message without a header";
             let rule = on_pipe.unwrap_or(&envelope::INVALID_JSON);
             Report::at_message(rule, message, found).add_once(rule.severity, "a Content-Length header", text);
         }
         Oddity::NoMessage(Fault::NotJson(at, why)) => {
-            add(on_pipe.unwrap_or(&envelope::INVALID_JSON), format!("no JSON at byte {at}: {why}"));
+            add(on_pipe.unwrap_or(&envelope::INVALID_JSON), format!("invalid JSON at byte {at}: {why}"));
         }
         Oddity::NoMessage(Fault::TooDeep) => {
             add(on_pipe.unwrap_or(&envelope::NOT_A_MESSAGE), "JSON nested deeper than the limit".to_owned());
@@ -50,7 +50,7 @@ pub(super) fn judge(oddity: &Oddity, facts: &MessageFacts<'_>, history: &History
             add(&batch::EMPTY, "an empty array".to_owned());
         }
         Oddity::NoMessage(Fault::NotAMessage) => {
-            let text = "JSON, but no request, notification or response".to_owned();
+            let text = "valid JSON, but not a request, notification or response".to_owned();
             add(on_pipe.unwrap_or(&envelope::NOT_A_MESSAGE), text);
         }
         Oddity::NotWhole => {
@@ -60,15 +60,15 @@ pub(super) fn judge(oddity: &Oddity, facts: &MessageFacts<'_>, history: &History
         Oddity::DuplicateMember => {
             add(&envelope::DUPLICATE_KEY, "a member name occurs twice; the last one counts".to_owned());
         }
-        Oddity::ResultAndError => add(&envelope::RESULT_AND_ERROR, format!("the answer to id {id} has both")),
-        Oddity::NullId => add(&ids::NULL, "such a request cannot be answered".to_owned()),
+        Oddity::ResultAndError => add(&envelope::RESULT_AND_ERROR, format!("the response to id {id} has both")),
+        Oddity::NullId => add(&ids::NULL, "a request with the id null cannot be answered".to_owned()),
         // Up to 2025-11-25 it is reused as well, which says more.
         Oddity::IdInFlight if facts.revisions().within(Revisions::LEGACY) => {}
         Oddity::IdInFlight => add(&ids::IN_FLIGHT, format!("id {id} is still open")),
         Oddity::UnknownId => match history.requests.intended_request(message) {
             Some(request) if ids::is_coerced(&request.id, id) => {
                 let text =
-                    format!("the request (message {}) has the id {}, the answer {id}", request.number.0, request.id);
+                    format!("the request (message {}) has the id {}, but the response has {id}", request.number.0, request.id);
                 Report::at_message(&ids::TYPE_CHANGED, message, found).add_about(&[request.number], text);
             }
             _ if history.may_lack_messages() => {
@@ -77,9 +77,9 @@ pub(super) fn judge(oddity: &Oddity, facts: &MessageFacts<'_>, history: &History
             }
             _ => add(&ids::UNKNOWN, format!("no request of the other side has id {id}")),
         },
-        Oddity::AnsweredAgain => add(&ids::DUPLICATE, format!("the request with id {id} was answered before")),
+        Oddity::AnsweredAgain => add(&ids::DUPLICATE, format!("the request with id {id} was already answered")),
         Oddity::Ambiguous => {
-            add(&ids::AMBIGUOUS, format!("several open requests have id {id}; none is paired on a guess"));
+            add(&ids::AMBIGUOUS, format!("several open requests have id {id}; the response is paired with none of them"));
         }
     }
 }

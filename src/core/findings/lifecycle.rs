@@ -29,7 +29,7 @@ static FIRST: Rule = Rule {
     layer: "lifecycle",
     title: "The first message of the client is not initialize",
     spec: "basic/lifecycle \"Initialization\": \"The initialization phase MUST be the first interaction between client and server\"",
-    why: "Nothing was agreed: servers that check answer every request with an error.",
+    why: "No revision was agreed on. Servers that check this answer every request with an error.",
     example: "tools/call as the first line on a server's stdin",
     remedy: "Send initialize, wait for its result, send notifications/initialized, and only then anything else.",
     checks: &[Check::Any(ASKS, &[], first)],
@@ -58,7 +58,7 @@ static BEFORE_READY: Rule = Rule {
     layer: "lifecycle",
     title: "The client sent a request before initialize was answered",
     spec: "basic/lifecycle \"Initialization\": \"The client SHOULD NOT send requests other than pings before the server has responded\"",
-    why: "The server may not be ready, and the client does not know yet what it can do.",
+    why: "The server may not be ready, and the client does not know its capabilities yet.",
     example: "initialize and tools/list in one write",
     remedy: "Wait for the result of initialize.",
     checks: &[Check::Any(ANSWERS, &[Method::Initialize], before_ready)],
@@ -74,7 +74,7 @@ fn before_ready(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
 fn say_early(early: Option<(MessageNumber, Time)>, context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let is_early = |time: Time| time <= context.message.time && !context.history.earlier_may_follow;
     if let Some((early, _)) = early.filter(|(_, time)| is_early(*time)) {
-        report.add_about(&[early], format!("message {} was sent before this answer", early.0));
+        report.add_about(&[early], format!("message {} was sent before this response", early.0));
     }
 }
 
@@ -86,7 +86,7 @@ static SERVER_BEFORE_INITIALIZED: Rule = Rule {
     title: "The server sent a request before notifications/initialized",
     spec: "basic/lifecycle \"Initialization\": \"The server SHOULD NOT send requests other than pings and logging before receiving the initialized notification\"",
     why: "The client may not be ready to answer it.",
-    example: "roots/list right behind the result of initialize",
+    example: "roots/list right after the result of initialize",
     remedy: "Wait for notifications/initialized.",
     checks: &[Check::Message(REQUESTS, &[], server_before_initialized)],
 };
@@ -105,10 +105,10 @@ static INITIALIZED_MISSING: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::LEGACY,
     layer: "lifecycle",
-    title: "The client went on without sending notifications/initialized",
+    title: "The client continued without sending notifications/initialized",
     spec: "basic/lifecycle \"Initialization\": \"the client MUST send an initialized notification\"",
-    why: "Servers that wait for it never become ready, and never send what they would send by themselves.",
-    example: "tools/list right behind the result of initialize; or the notification under LSP's name, initialized",
+    why: "Servers that wait for it never become ready, and never send their own requests and notifications.",
+    example: "tools/list right after the result of initialize; or initialized, the name of this notification in LSP",
     remedy: "Send notifications/initialized, with the prefix, after the result of initialize.",
     checks: &[Check::Message(REQUESTS, &[], initialized_missing)],
 };
@@ -137,9 +137,9 @@ static INITIALIZED_EARLY: Rule = Rule {
     layer: "lifecycle",
     title: "notifications/initialized was sent before initialize succeeded",
     spec: "basic/lifecycle \"Initialization\": \"After successful initialization, the client MUST send an initialized notification\"",
-    why: "The client says that it agreed to something it has not read.",
+    why: "The client confirms an agreement that it has not read.",
     example: "initialize and notifications/initialized in one write",
-    remedy: "Wait for the result of initialize; after an error do not send it.",
+    remedy: "Wait for the result of initialize. After an error, do not send it.",
     checks: &[
         Check::Any(ANSWERS, &[Method::Initialize], initialized_early),
         Check::Message(NOTIFICATIONS, &[Method::Initialized], initialized_anyway),
@@ -162,10 +162,10 @@ static REPEATED: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::LEGACY,
     layer: "lifecycle",
-    title: "A second initialize in a session that was initialized",
+    title: "A second initialize in a session that is already initialized",
     spec: "basic/lifecycle \"Initialization\"",
-    why: "Servers answer an error or forget what the first one agreed on, subscriptions too.",
-    example: "initialize with the Mcp-Session-Id of a session that lives",
+    why: "Servers answer with an error, or forget what the first handshake agreed on, including subscriptions.",
+    example: "initialize with the Mcp-Session-Id of an open session",
     remedy: "Begin a new session: a new process, or a POST without Mcp-Session-Id.",
     checks: &[Check::Message(REQUESTS, &[Method::Initialize], repeated)],
 };
@@ -173,7 +173,7 @@ static REPEATED: Rule = Rule {
 fn repeated(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let handshake = &context.history.handshake;
     if let (Some(initialize), true) = (&handshake.initialize, handshake.answered.is_some()) {
-        report.add_about(&[initialize.number], format!("message {} initialized it before", initialize.number.0));
+        report.add_about(&[initialize.number], format!("message {} already initialized the session", initialize.number.0));
     }
 }
 
@@ -184,7 +184,7 @@ static CANCELLED: Rule = Rule {
     layer: "lifecycle",
     title: "The client cancelled its initialize request",
     spec: "basic/utilities/cancellation \"Behavior Requirements\": \"The initialize request MUST NOT be cancelled by clients\"",
-    why: "Whether a session exists is unknown to both sides.",
+    why: "Neither side knows whether a session exists.",
     example: "notifications/cancelled with the requestId of initialize",
     remedy: "Close the connection or end the process instead.",
     checks: &[Check::Message(NOTIFICATIONS, &[Method::Cancelled], cancelled)],
@@ -203,9 +203,9 @@ static VERSION_UNKNOWN: Rule = Rule {
     layer: "lifecycle",
     title: "A protocol version that was never published",
     spec: "basic/lifecycle \"Version Negotiation\"; 2026-07-28 basic/versioning",
-    why: "The server answers with one of its own or refuses; nobody else speaks that version.",
+    why: "The server answers with one of its own versions, or refuses. Nobody else supports this version.",
     example: "\"protocolVersion\":\"2024-09\"",
-    remedy: "Ask for 2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25 or 2026-07-28, the newest that you implement.",
+    remedy: "Request the newest version that you implement: 2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25 or 2026-07-28.",
     checks: &[Check::Any(REQUESTS, &[], version_asked), Check::Any(RESULTS, &[Method::Initialize], version_given)],
     ..Rule::BLANK
 };
@@ -217,7 +217,7 @@ fn judge_version(version: &str, report: &mut Report<'_>) {
     if version == PRERELEASE {
         report.add_as(Severity::Info, "2024-10-07 is a pre-release");
     } else if Revision::named(version).is_none() {
-        report.add(format!("{version:?} is no published version"));
+        report.add(format!("{version:?} is not a published version"));
     }
 }
 
@@ -242,11 +242,11 @@ static VERSION_CHANGED: Rule = Rule {
     severity: Severity::Info,
     revisions: Revisions::LEGACY,
     layer: "lifecycle",
-    title: "The server answered with another version than the client asked for",
+    title: "The server answered with a version other than the requested one",
     spec: "basic/lifecycle \"Version Negotiation\": \"Otherwise, the server MUST respond with another protocol version it supports\"",
-    why: "It is legal, and decides which rules hold: features of the newer version are not there.",
-    example: "2025-11-25 asked for, 2025-06-18 given",
-    remedy: "Nothing, unless you expected the newer one: then update the side that is behind.",
+    why: "This is legal and decides which rules apply: features of the newer version are not available.",
+    example: "2025-11-25 was requested, and 2025-06-18 agreed on",
+    remedy: "Nothing, unless you expected the newer version. Then update the side that is behind.",
     checks: &[Check::Any(RESULTS, &[Method::Initialize], version_changed)],
 };
 
@@ -256,7 +256,7 @@ fn version_changed(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     if let (Some(requested), Some(given)) = (requested, given)
         && requested != given
     {
-        report.add(format!("{requested} asked for, {given} given"));
+        report.add(format!("{requested} was requested, {given} was agreed on"));
     }
 }
 

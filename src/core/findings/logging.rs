@@ -19,9 +19,9 @@ static BELOW_LEVEL: Rule = Rule {
     layer: "logging",
     title: "A log message less severe than the level that was set",
     spec: "server/utilities/logging \"Setting Log Level\"; schema SetLevelRequest: \"The server should send all logs at this level and higher\"",
-    why: "The client did not want it: it fills logs, contexts and the wire.",
+    why: "The client did not want it. The message only fills logs and contexts.",
     example: "logging/setLevel warning, its result, then notifications/message with level debug",
-    remedy: "Hold each message against the level that the session's client set.",
+    remedy: "Compare each message with the level that the session's client set.",
     checks: &[Check::Message(NOTIFICATIONS, &[Method::LogMessage], below_level)],
 };
 
@@ -31,7 +31,7 @@ fn below_level(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     // Another level may be in force before its request is answered.
     let mut open = context.history.requests.iter().rev().take(LOOKED_AT);
     if level < set && !open.any(|request| request.method == Method::LoggingSetLevel) {
-        report.add(format!("{} was sent, {} is set", level.name(), set.name()));
+        report.add(format!("{} was sent, but the level is {}", level.name(), set.name()));
     }
 }
 
@@ -42,9 +42,9 @@ static NOT_REQUESTED: Rule = Rule {
     layer: "logging",
     title: "A log message that no open request asked for",
     spec: "2026-07-28 server/utilities/logging \"Per-request log level\": the server MUST NOT send notifications/message for a request without io.modelcontextprotocol/logLevel",
-    why: "Each request says whether its client wants logs, and which: others are dropped, or end up where they do not belong.",
+    why: "Each request states whether its client wants logs, and which. Other log messages are dropped or shown in the wrong place.",
     example: "notifications/message on the stream of a tools/call without io.modelcontextprotocol/logLevel",
-    remedy: "Send logs at or above the level in _meta of the request that they belong to, on its stream.",
+    remedy: "Send logs at or above the level in _meta of their request, on its stream.",
     checks: &[Check::Message(NOTIFICATIONS, &[Method::LogMessage], not_requested)],
 };
 
@@ -63,10 +63,10 @@ fn not_requested(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
         return;
     }
     match asking.filter_map(|request| request.log_level).min() {
-        None => report.add("no request that is open asks for log messages"),
+        None => report.add("no open request asks for log messages"),
         Some(wanted) if level.is_some_and(|level| level < wanted) => {
             let sent = level.map_or("", LogLevel::name);
-            report.add(format!("{sent} was sent, {} asked for", wanted.name()));
+            report.add(format!("{sent} was sent, but {} was requested", wanted.name()));
         }
         Some(_) => {}
     }

@@ -16,7 +16,7 @@ static WRONG_DIRECTION: Rule = Rule {
     spec: "schema: the unions ClientRequest, ServerRequest, ClientNotification, ServerNotification",
     why: "The receiver does not implement it and answers -32601.",
     example: "tools/call from the server",
-    remedy: "Ask the other side in its own words: a server that needs the model sends sampling/createMessage.",
+    remedy: "Use a method that this side may send: a server that needs the model sends sampling/createMessage.",
     checks: &[Check::Any(ASKS, &[], wrong_direction)],
     ..Rule::BLANK
 };
@@ -37,11 +37,11 @@ static NOT_IN_VERSION: Rule = Rule {
     id: "method-not-in-version",
     severity: Severity::Warning,
     layer: "schema",
-    title: "A method that another revision defines, and not the one in force",
+    title: "A method that another revision defines, but not the one in force",
     spec: "2025-06-18 basic/lifecycle \"Operation\": \"Respect the negotiated protocol version\"; schema",
     why: "The receiver does not implement it and answers -32601, or ignores the notification.",
     example: "elicitation/create under 2025-03-26; ping under 2026-07-28",
-    remedy: "Ask for the revision that has it, or do without.",
+    remedy: "Request the revision that has the method, or work without it.",
     checks: &[Check::Any(ASKS, &[], not_in_version), Check::Any(RESULTS, &[Method::Initialize], not_negotiated)],
     ..Rule::BLANK
 };
@@ -81,8 +81,8 @@ static UNKNOWN: Rule = Rule {
     layer: "schema",
     title: "A method that no revision defines",
     spec: "schema; JSON-RPC 2.0 section 5.1: -32601 \"The method does not exist\"",
-    why: "Only a peer that was made for it understands it; others answer -32601, and ignore it where it is a notification.",
-    example: "the notification initialized, where notifications/initialized was meant",
+    why: "Only a peer that was made for it understands it. Others answer a request with -32601 and ignore a notification.",
+    example: "the notification initialized instead of notifications/initialized",
     remedy: "Use MCP's method: tools/call for what a server can do, notifications/message for logs. Or declare an extension.",
     checks: &[Check::Any(ASKS, &[Method::Other], unknown)],
     ..Rule::BLANK
@@ -116,8 +116,8 @@ fn unknown(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     }
     let name = context.method_name();
     match meant(name) {
-        Some(meant) => report.add(format!("{name} is no method of MCP: {meant} is")),
-        None => report.add(format!("{name} is no method of MCP")),
+        Some(meant) => report.add(format!("{name} is not a method of MCP, but {meant} is")),
+        None => report.add(format!("{name} is not a method of MCP")),
     }
 }
 

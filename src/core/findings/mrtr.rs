@@ -33,11 +33,11 @@ static METHOD_UNSUPPORTED: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: LAYER,
-    title: "A result of a method that cannot ask for input does so",
+    title: "A result asks for input, but its method does not support that",
     spec: "2026-07-28 basic/patterns/mrtr \"Supported Requests\": tools/call, prompts/get, resources/read",
-    why: "The client does not look for it, and takes the result for a broken list.",
+    why: "The client does not expect it, and treats the result as an invalid list.",
     example: "resultType input_required for tools/list",
-    remedy: "Ask in the call that needs the input.",
+    remedy: "Ask for the input in the call that needs it.",
     checks: &[Check::Message(RESULTS, &[], method_unsupported)],
 };
 
@@ -54,18 +54,18 @@ static EMPTY: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: LAYER,
-    title: "A result asks for input, and says neither what nor how to go on",
+    title: "A result asks for input, but does not state which input or how to continue",
     spec: "2026-07-28 basic/patterns/mrtr \"Server Requirements\" 6: inputRequests or requestState, or both",
-    why: "The client can only send the same request again, for ever.",
+    why: "The client can only repeat the same request forever.",
     example: "{\"resultType\":\"input_required\"}",
-    remedy: "Add inputRequests, or requestState where only time is needed.",
+    remedy: "Add inputRequests, or requestState if the server only needs time.",
     checks: &[Check::Message(RESULTS, &[], empty)],
 };
 
 fn empty(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let has = |name| context.body().get(name).is_some_and(|value| value != "null");
     if asks_back(context) && !has("inputRequests") && !has("requestState") {
-        report.add("neither inputRequests nor requestState is there");
+        report.add("neither inputRequests nor requestState is present");
     }
 }
 
@@ -74,11 +74,11 @@ static CAPABILITY: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: LAYER,
-    title: "A result asks for an input that the request's client did not declare",
+    title: "A result asks for an input that the client did not declare",
     spec: "2026-07-28 basic/patterns/mrtr \"Server Requirements\" 7",
-    why: "The client cannot bring it: the call can never end.",
+    why: "The client cannot provide it, so the call can never finish.",
     example: "sampling/createMessage in inputRequests for clientCapabilities {}",
-    remedy: "Look at the capabilities in the request's _meta; answer -32021 where the call cannot do without.",
+    remedy: "Check the capabilities in the request's _meta. Answer -32021 if the call needs a missing one.",
     checks: &[Check::Message(RESULTS, &[], capability)],
 };
 
@@ -113,7 +113,7 @@ static INPUT_REQUEST: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: LAYER,
-    title: "An input request is none of those that are defined",
+    title: "An input request has a method that is not defined for it",
     spec: "2026-07-28 basic/patterns/mrtr \"Server Requirements\" 2: elicitation/create, sampling/createMessage or roots/list",
     why: "The client cannot fulfil it.",
     example: "\"inputRequests\":{\"a\":{\"method\":\"ping\"}}",
@@ -139,16 +139,16 @@ static SAME_ID: Rule = Rule {
     layer: LAYER,
     title: "A retry has the JSON-RPC id of the request that it repeats",
     spec: "2026-07-28 basic/patterns/mrtr \"Client Requirements\" 3",
-    why: "The two answers cannot be told apart.",
-    example: "id 4 again, with inputResponses",
-    remedy: "Take a new id for every request.",
+    why: "The two responses cannot be distinguished.",
+    example: "id 4 is used again, with inputResponses",
+    remedy: "Use a new id for every request.",
     checks: &[Check::Message(REQUESTS, &[], same_id)],
 };
 
 fn same_id(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let Some((_, Some(round))) = retried(context) else { return };
     if round.request.1 == context.id() {
-        report.add_about(&[round.request.0, round.number], format!("the id is {} again", context.id()));
+        report.add_about(&[round.request.0, round.number], format!("the retry has the id {} again", context.id()));
     }
 }
 
@@ -157,11 +157,11 @@ static STATE_NOT_ECHOED: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: LAYER,
-    title: "A retry drops or changes requestState, or brings one that was not given",
+    title: "A retry omits or changes requestState, or sends one that no result contained",
     spec: "2026-07-28 basic/patterns/mrtr \"Client Requirements\" 2",
-    why: "The server has forgotten the call: the state is all that it knows of it.",
+    why: "The server stores nothing about the call: requestState is all that it has.",
     example: "inputResponses without the requestState of the result",
-    remedy: "Send requestState back exactly as it came, and none where none came.",
+    remedy: "Send requestState back unchanged, and only if the result contained one.",
     checks: &[Check::Message(REQUESTS, &[], state_not_echoed)],
 };
 
@@ -177,7 +177,7 @@ fn state_not_echoed(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
         return;
     };
     let text = match (&round.state, &retry.state) {
-        (Some(given), Some(brought)) if given != brought => "requestState is not the one of the result",
+        (Some(given), Some(brought)) if given != brought => "requestState differs from that of the result",
         (Some(_), None) => "requestState is missing",
         (None, Some(_)) => "the result gave no requestState",
         _ => return,
@@ -190,11 +190,11 @@ static STATE_MISUSED: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: LAYER,
-    title: "requestState came back with another request than it was given for",
+    title: "requestState was sent with another request",
     spec: "2026-07-28 basic/patterns/mrtr \"Client Requirements\" 4",
-    why: "What a person allowed for one call is used for another.",
+    why: "Consent to one call is used for another call.",
     example: "the state of transfer{amount:1} with transfer{amount:1000}",
-    remedy: "Repeat method and params of the first request; as a server bind the state to them.",
+    remedy: "Repeat the method and params of the first request. Servers should bind the state to them.",
     checks: &[Check::Message(REQUESTS, &[], state_misused)],
 };
 
@@ -219,11 +219,11 @@ static RESPONSES_MISSING: Rule = Rule {
     severity: Severity::Warning,
     revisions: Revisions::MODERN,
     layer: LAYER,
-    title: "A retry does not bring every input that was asked for",
+    title: "A retry does not provide every requested input",
     spec: "2026-07-28 basic/patterns/mrtr \"Client Requirements\" 1, \"Error Handling\"",
-    why: "The server asks again, and the person is asked twice.",
+    why: "The server asks again, so the user is asked twice.",
     example: "inputResponses {\"a\":…} for inputRequests {\"a\":…,\"b\":…}",
-    remedy: "Answer every key, with decline or cancel where the person does not want to.",
+    remedy: "Respond to every key. Use decline or cancel if the user refuses.",
     checks: &[Check::Message(REQUESTS, &[], responses_missing)],
 };
 
@@ -244,18 +244,18 @@ static ABANDONED: Rule = Rule {
     severity: Severity::Info,
     revisions: Revisions::MODERN,
     layer: LAYER,
-    title: "A result asked for input, and the client did not come back",
+    title: "A result asked for input, and the client did not continue",
     spec: "2026-07-28 basic/patterns/mrtr \"Server Requirements\" 8 (legal)",
-    why: "The call never ended: the person said no, or the client does not know how to go on.",
-    example: "input_required as the last answer of a session",
-    remedy: "Nothing, where it is meant; servers keep no resources for calls that wait.",
+    why: "The call never finished: the user refused, or the client does not support such results.",
+    example: "input_required as the last result of a session",
+    remedy: "Nothing, if this is intended. Servers should hold no resources for waiting calls.",
     checks: &[Check::End(abandoned)],
 };
 
 fn abandoned(history: &History, report: &mut Report<'_>) {
     for round in history.rounds.iter().filter(|round| round.retried.is_none()) {
         report
-            .add_about(&[round.request.0, round.number], format!("message {} asked for input in vain", round.number.0));
+            .add_about(&[round.request.0, round.number], format!("nobody provided the input that message {} asked for", round.number.0));
     }
 }
 

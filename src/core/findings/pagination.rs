@@ -11,9 +11,9 @@ static CURSOR_UNKNOWN: Rule = Rule {
     layer: "pagination",
     title: "A cursor that the server did not issue for this list",
     spec: "server/utilities/pagination \"Implementation Guidelines\" 3: \"Clients MUST treat cursors as opaque tokens: Don't make assumptions about cursor format; Don't attempt to parse or modify cursors; Don't persist cursors across sessions\"",
-    why: "The server answers -32602, or with a page that nobody asked for.",
+    why: "The server answers -32602, or returns an unexpected page.",
     example: "\"cursor\":\"2\" after \"nextCursor\":\"eyJwYWdlIjoyfQ\"",
-    remedy: "Send nextCursor of the page before, unchanged; begin a list without a cursor.",
+    remedy: "Send nextCursor of the previous page unchanged. Begin a list without a cursor.",
     checks: &[Check::Message(REQUESTS, Method::PAGED, cursor_unknown)],
     ..Rule::BLANK
 };
@@ -41,11 +41,11 @@ static LOOP: Rule = Rule {
     id: "pagination-loop",
     severity: Severity::Warning,
     layer: "pagination",
-    title: "The next page is one that was read before",
+    title: "The next page was already read",
     spec: "server/utilities/pagination \"Implementation Guidelines\" 1: servers SHOULD \"Provide stable cursors\"",
-    why: "A client that reads all pages never comes to an end.",
+    why: "A client that reads all pages never finishes.",
     example: "tools/list with \"cursor\":\"b\" answered with \"nextCursor\":\"b\"",
-    remedy: "Leave nextCursor out on the last page.",
+    remedy: "Leave out nextCursor on the last page.",
     checks: &[Check::Message(RESULTS, Method::PAGED, returns)],
     ..Rule::BLANK
 };
@@ -55,11 +55,11 @@ fn returns(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let Some(next) = context.body().get("nextCursor") else { return };
     if request.cursor.as_deref() == Some(next) {
         report
-            .add_about(&[request.number], format!("nextCursor is the cursor that was asked with, {}", shortened(next)));
+            .add_about(&[request.number], format!("nextCursor is the cursor of this request, {}", shortened(next)));
     } else if context.is_one_client()
         && context.history.cursors.leads_back(context.method, request.cursor.as_deref(), next)
     {
-        report.add_about(&[request.number], format!("nextCursor {} led to this page", shortened(next)));
+        report.add_about(&[request.number], format!("nextCursor {} was already used on the way to this page", shortened(next)));
     }
 }
 
@@ -69,9 +69,9 @@ static INVALID_CODE: Rule = Rule {
     layer: "pagination",
     title: "An invalid cursor was not answered with -32602",
     spec: "server/utilities/pagination \"Error Handling\": \"Invalid cursors SHOULD result in an error with code -32602 (Invalid params)\"",
-    why: "The client takes it for a failure of the server, and tries again instead of beginning anew.",
+    why: "The client takes it for a failure of the server, and tries again instead of starting from the first page.",
     example: "a cursor that was never issued, answered with -32603",
-    remedy: "Answer -32602 where a cursor cannot be read.",
+    remedy: "Answer -32602 if a cursor cannot be read.",
     checks: &[Check::Message(ERRORS, Method::PAGED, invalid_code)],
     ..Rule::BLANK
 };
@@ -92,11 +92,11 @@ static UNFINISHED: Rule = Rule {
     id: "pagination-unfinished",
     severity: Severity::Info,
     layer: "pagination",
-    title: "The client stopped reading a list although there was a next page",
+    title: "The client stopped reading a list before its last page",
     spec: "server/utilities/pagination \"Implementation Guidelines\": a nextCursor means that more results exist; an empty string is a cursor, too",
-    why: "What stands on the later pages is unknown to the client: a tool that is not listed is not called.",
+    why: "The client does not know the later pages. It cannot call a tool that it has not listed.",
     example: "tools/list answered with \"nextCursor\":\"p2\", and no tools/list with that cursor until the session ended",
-    remedy: "Ask on until nextCursor is missing.",
+    remedy: "Request pages until nextCursor is missing.",
     checks: &[Check::End(unfinished)],
     ..Rule::BLANK
 };
@@ -106,7 +106,7 @@ fn unfinished(history: &History, report: &mut Report<'_>) {
     let is_over = history.process.exit.is_some() || history.endpoint.terminated.is_some();
     for unread in history.cursors.unread().iter().filter(|_| is_over && history.is_whole()) {
         let method = unread.method.definition().map_or("the list", |method| method.name);
-        let text = format!("nobody asked for what follows message {} of {method}", unread.page.0);
+        let text = format!("nobody requested the page after message {} of {method}", unread.page.0);
         report.add_about(&[unread.page], text);
     }
 }

@@ -11,11 +11,11 @@ static TOKEN_UNKNOWN: Rule = Rule {
     id: "progress-token-unknown",
     severity: Severity::Error,
     layer: "progress",
-    title: "Progress with a token that no request gave",
+    title: "Progress with a token that no request provided",
     spec: "basic/utilities/progress \"Behavior Requirements\" 1: \"Progress notifications MUST only reference tokens that were provided in an active request\"",
-    why: "The receiver cannot tell what makes progress, and drops the notification.",
-    example: "\"progressToken\":\"1\" where the request gave 1",
-    remedy: "Copy _meta.progressToken of the request, its type included; send no progress where there is none.",
+    why: "The receiver cannot tell which request makes progress, and drops the notification.",
+    example: "\"progressToken\":\"1\" although the request had 1",
+    remedy: "Copy _meta.progressToken of the request, including its type. Send no progress if there is no token.",
     checks: &[Check::Message(NOTIFICATIONS, &[Method::Progress], token_unknown)],
     ..Rule::BLANK
 };
@@ -48,9 +48,9 @@ static NOT_INCREASING: Rule = Rule {
     layer: "progress",
     title: "Progress that does not increase",
     spec: "basic/utilities/progress \"Progress Flow\": \"The progress value MUST increase with each notification, even if the total is unknown\"",
-    why: "Bars jump back or stand still, and clients that renew a timeout with each step cannot tell progress from repetition.",
+    why: "Progress bars jump back or stop. Clients that renew a timeout with each step cannot distinguish progress from repetition.",
     example: "progress 0.5, then 0.5 again",
-    remedy: "Count what is done; send nothing while nothing was done.",
+    remedy: "Count finished work. Send nothing while nothing is finished.",
     checks: &[Check::Message(NOTIFICATIONS, &[Method::Progress], not_increasing)],
     ..Rule::BLANK
 };
@@ -77,11 +77,11 @@ static AFTER_COMPLETION: Rule = Rule {
     id: "progress-after-completion",
     severity: Severity::Error,
     layer: "progress",
-    title: "Progress of a request that was answered before",
+    title: "Progress for a request that was already answered",
     spec: "basic/utilities/progress \"Implementation Notes\": \"Progress notifications MUST stop after completion\"",
-    why: "The token is free again: the receiver drops the notification, or takes it for another request's.",
+    why: "The token may be reused: the receiver drops the notification, or assigns it to another request.",
     example: "the result of tools/call, then notifications/progress with its token",
-    remedy: "Send what is left before the answer; stop workers when it is sent.",
+    remedy: "Send remaining progress before the response, and stop workers when it is sent.",
     checks: &[Check::Message(NOTIFICATIONS, &[Method::Progress], after_completion)],
     ..Rule::BLANK
 };
@@ -101,7 +101,7 @@ fn after_completion(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let is_same = context.message.exchange == done.request.exchange;
     let severity = if is_same { AFTER_COMPLETION.severity } else { Severity::Warning };
     let (request, answer) = (done.request.number, done.answer);
-    report.add_as_about(severity, &[request, answer], format!("message {} answered the request before", answer.0));
+    report.add_as_about(severity, &[request, answer], format!("message {} already answered the request", answer.0));
 }
 
 static TOKEN_DUPLICATE: Rule = Rule {
@@ -110,7 +110,7 @@ static TOKEN_DUPLICATE: Rule = Rule {
     layer: "progress",
     title: "Two open requests of one side have the same progress token, or a token is neither string nor integer",
     spec: "basic/utilities/progress \"Progress Flow\": \"Progress tokens MUST be a string or integer value … and MUST be unique across all active requests\"",
-    why: "Nobody can tell whose progress is reported.",
+    why: "Nobody can tell which request makes progress.",
     example: "\"_meta\":{\"progressToken\":1} in two calls at the same time; or \"progressToken\":1.5",
     remedy: "Use the request's id, or a counter, as the token.",
     checks: &[Check::Message(REQUESTS, &[], token_duplicate)],
@@ -141,11 +141,11 @@ static OVER_TOTAL: Rule = Rule {
     id: "progress-over-total",
     severity: Severity::Info,
     layer: "progress",
-    title: "Progress beyond its total, or a flood of it",
+    title: "Progress exceeds its total, or too many notifications are sent",
     spec: "basic/utilities/progress \"Progress Flow\": total is the \"Total number of items to process (or total progress required), if known\"; \"Implementation Notes\": \"Both parties SHOULD implement rate limiting to prevent flooding\"",
-    why: "A bar shows more than 100 %; nobody reads a hundred steps in a second, and each costs both sides.",
+    why: "A bar shows more than 100 %. Nobody reads a hundred notifications in a second, and each costs work on both sides.",
     example: "\"progress\":12,\"total\":10; or a notification for each of a million rows",
-    remedy: "Leave total out where it is not known; tell of progress a few times in a second at most.",
+    remedy: "Leave out total if it is unknown. Send progress only a few times in a second.",
     checks: &[
         Check::Message(NOTIFICATIONS, &[Method::Progress], over_total),
         Check::Message(NOTIFICATIONS, &[Method::Progress], flood),

@@ -10,11 +10,11 @@ static ARGUMENTS: Rule = Rule {
     id: "prompts-arguments",
     severity: Severity::Warning,
     layer: "prompts",
-    title: "A prompt that was not listed, or without an argument that it requires",
+    title: "A prompt was requested that is not listed, or without a required argument",
     spec: "server/prompts \"Error Handling\": invalid prompt name and missing required arguments are -32602 (SHOULD)",
-    why: "The prompt fails, or says something with a hole in it.",
-    example: "prompts/get of review without arguments, where code is required",
-    remedy: "Ask the person for every required argument before prompts/get; answer -32602 where one is missing.",
+    why: "The request fails, or the text of the prompt has a gap.",
+    example: "prompts/get of review without arguments, although code is required",
+    remedy: "Ask the user for every required argument before prompts/get. Answer -32602 if one is missing.",
     checks: &[
         Check::Any(REQUESTS, &[Method::PromptsGet], arguments),
         Check::Any(RESULTS, &[Method::PromptsGet], accepted),
@@ -54,7 +54,7 @@ fn accepted(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
 fn answered(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let code = context.body().get("code").unwrap_or_default();
     if is_broken(context) && !matches!(code, "-32602" | "-32601") {
-        report.add_as(Severity::Info, format!("it was answered with {code}, and -32602 is recommended"));
+        report.add_as(Severity::Info, format!("the error code is {code}, and -32602 is recommended"));
     }
 }
 

@@ -12,9 +12,9 @@ static NOT_FOUND_CODE: Rule = Rule {
     id: "resources-not-found-code",
     severity: Severity::Warning,
     layer: "resources",
-    title: "A resource that was not found was answered with another code than the revision's",
+    title: "A missing resource was reported with the wrong error code",
     spec: "server/resources \"Error Handling\": -32002 (SHOULD) up to 2025-11-25, -32602 (MUST) from 2026-07-28 on",
-    why: "The client cannot tell a wrong URI from a server that failed.",
+    why: "The client cannot distinguish a wrong URI from a failure of the server.",
     example: "{\"code\":0,\"message\":\"Unknown resource: file:///x\"}",
     remedy: "Answer -32002 up to 2025-11-25, and -32602 later.",
     checks: &[Check::Any(ERRORS, &[Method::ResourcesRead], not_found_code)],
@@ -45,9 +45,9 @@ static EMPTY_CONTENTS: Rule = Rule {
     layer: "resources",
     title: "The contents of a resource are an empty list",
     spec: "2026-07-28 server/resources \"Error Handling\"",
-    why: "Nobody can tell an empty resource from one that does not exist.",
+    why: "Nobody can distinguish an empty resource from one that does not exist.",
     example: "{\"contents\":[]}",
-    remedy: "Answer -32602 for a resource that does not exist, and one empty text for one that is empty.",
+    remedy: "Answer -32602 for a resource that does not exist, and one empty text for an empty resource.",
     checks: &[Check::Message(RESULTS, &[Method::ResourcesRead], empty_contents)],
 };
 
@@ -66,9 +66,9 @@ static UPDATED_UNSUBSCRIBED: Rule = Rule {
     layer: "resources",
     title: "An update of a resource that the client did not subscribe to",
     spec: "server/resources \"Subscriptions\"; schema ResourceUpdatedNotification",
-    why: "The client has no use for it; the server sends every client what one of them asked for.",
+    why: "The client has no use for it. The server probably sends to every client what one of them requested.",
     example: "notifications/resources/updated for file:///b after resources/subscribe to file:///a",
-    remedy: "Keep subscriptions per session, and end them with resources/unsubscribe.",
+    remedy: "Store subscriptions per session, and remove them on resources/unsubscribe.",
     checks: &[Check::Message(NOTIFICATIONS, &[Method::ResourcesUpdated], updated_unsubscribed)],
 };
 
@@ -88,11 +88,11 @@ static URI_INVALID: Rule = Rule {
     id: "resources-uri-invalid",
     severity: Severity::Error,
     layer: "resources",
-    title: "A URI or URI template that is not written as one",
+    title: "A URI or URI template with invalid syntax",
     spec: "server/resources \"Data Types\"; schema: \"format\": \"uri\" (RFC 3986), \"uri-template\" (RFC 6570)",
-    why: "Clients that parse URIs refuse the whole list, or resolve the text against something else.",
+    why: "Clients that parse URIs refuse the whole list, or resolve the text against another base.",
     example: "\"uri\":\"C:\\\\docs\\\\a b.txt\"; \"uriTemplate\":\"file:///{path\"",
-    remedy: "Send absolute URIs with a scheme, other characters percent-encoded: file:///C:/docs/a%20b.txt.",
+    remedy: "Send absolute URIs with a scheme. Percent-encode other characters: file:///C:/docs/a%20b.txt.",
     checks: &[Check::Any(MESSAGES, &[], uri_invalid)],
     ..Rule::BLANK
 };

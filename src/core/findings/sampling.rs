@@ -19,10 +19,10 @@ static TOOL_RESULTS: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::since(V2025_11_25),
     layer: "sampling",
-    title: "Tool uses and tool results in a sampling request do not balance",
+    title: "Tool uses and tool results in a sampling request do not match",
     spec: "client/sampling \"Message Content Constraints\": \"Tool Result Messages\", \"Tool Use and Result Balance\"",
     why: "Model providers refuse such conversations with an error.",
-    example: "a user message with a tool_result and a text; a tool_use that the next message does not answer",
+    example: "a user message with a tool_result and a text; a tool_use without an answer in the next message",
     remedy: "Answer all tool_use blocks in the next user message, and put nothing else into it.",
     checks: &[
         Check::Message(REQUESTS, &[Method::SamplingCreateMessage], request),

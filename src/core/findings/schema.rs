@@ -16,11 +16,11 @@ static REQUEST: Rule = Rule {
     id: "schema-request-invalid",
     severity: Severity::Error,
     layer: "schema",
-    title: "A request is not what its revision defines",
+    title: "A request does not match its definition in the revision",
     spec: "schema: the definition of the method",
-    why: "The receiver answers -32602, or takes a missing or mistyped parameter for something else.",
-    example: "tools/call with \"params\":{\"tool\":\"add\"}, where \"name\" is meant",
-    remedy: "Send the members that the schema of the negotiated revision asks for, with their types.",
+    why: "The receiver answers -32602, or misreads a missing or mistyped parameter.",
+    example: "tools/call with \"params\":{\"tool\":\"add\"} instead of \"name\"",
+    remedy: "Send the members that the schema of the negotiated revision requires, with their types.",
     checks: &[Check::Any(REQUESTS, &[], differs)],
     ..Rule::BLANK
 };
@@ -29,11 +29,11 @@ static NOTIFICATION: Rule = Rule {
     id: "schema-notification-invalid",
     severity: Severity::Error,
     layer: "schema",
-    title: "A notification is not what its revision defines",
+    title: "A notification does not match its definition in the revision",
     spec: "schema: the definition of the method",
-    why: "The receiver ignores it without a word: nobody answers notifications.",
+    why: "The receiver ignores it silently, because notifications are never answered.",
     example: "notifications/progress without \"progress\"",
-    remedy: "Send the members that the schema of the negotiated revision asks for, with their types.",
+    remedy: "Send the members that the schema of the negotiated revision requires, with their types.",
     checks: &[Check::Any(NOTIFICATIONS, &[], differs)],
     ..Rule::BLANK
 };
@@ -42,11 +42,11 @@ static RESULT: Rule = Rule {
     id: "schema-result-invalid",
     severity: Severity::Error,
     layer: "schema",
-    title: "A result is not what its revision defines for the request",
+    title: "A result does not match its definition in the revision",
     spec: "schema: the result type of the method",
     why: "Clients validate results: the call fails although the server did its work.",
     example: "a result of tools/call without \"content\"",
-    remedy: "Send the members that the schema of the negotiated revision asks for, with their types.",
+    remedy: "Send the members that the schema of the negotiated revision requires, with their types.",
     checks: &[Check::Any(RESULTS, &[], differs)],
     ..Rule::BLANK
 };
@@ -59,11 +59,11 @@ static NONSTANDARD: Rule = Rule {
     id: "params-nonstandard",
     severity: Severity::Info,
     layer: "schema",
-    title: "Params have a member that no definition of the method names",
-    spec: "schema: the params of the method; basic/index \"_meta\": what clients and servers add stands there",
-    why: "It is allowed and nobody reads it: what was meant by it has no effect, and a later revision may give it a meaning.",
+    title: "The params have a member that the method's definition does not name",
+    spec: "schema: the params of the method; basic/index \"_meta\": the place for additions of clients and servers",
+    why: "This is allowed, but nobody reads the member. A later revision may give it a meaning.",
     example: "notifications/initialized with \"params\":{\"ts\":1}",
-    remedy: "Put it into _meta under a prefix of your own; or look for the name that MCP has for it.",
+    remedy: "Put it into _meta under your own prefix. Or use the member that MCP defines for this purpose.",
     checks: &[Check::Any(ASKS, &[], nonstandard)],
     ..Rule::BLANK
 };
@@ -92,11 +92,11 @@ static META_KEY: Rule = Rule {
     severity: Severity::Warning,
     revisions: Revisions::since(V2025_06_18),
     layer: "schema",
-    title: "A key of _meta breaks the grammar of such keys",
+    title: "A key of _meta does not follow the grammar for keys",
     spec: "basic/index \"_meta\": an optional prefix of dot-separated labels and a slash, and a name",
-    why: "Receivers that check refuse or drop it.",
+    why: "Receivers that check keys refuse the message or drop the key.",
     example: "\"_meta\":{\"my key\":1}",
-    remedy: "Use a domain that is yours, reversed, and a name: com.example/key.",
+    remedy: "Use a domain that you own, reversed, and a name: com.example/key.",
     checks: &[Check::Message(ASKS, &[], meta_key), Check::Message(RESULTS, &[], meta_key)],
 };
 
@@ -134,11 +134,11 @@ static META_RESERVED: Rule = Rule {
     severity: Severity::Warning,
     revisions: Revisions::since(V2025_06_18),
     layer: "schema",
-    title: "A key of _meta has a prefix that is MCP's, and MCP defines no such key",
+    title: "A key of _meta has a prefix that is reserved for MCP, and MCP defines no such key",
     spec: "basic/index \"_meta\": \"Any prefix beginning with zero or more valid labels, followed by modelcontextprotocol or mcp … is reserved\"",
-    why: "A later revision may define it, with another meaning.",
+    why: "A later revision may define it with another meaning.",
     example: "\"_meta\":{\"io.modelcontextprotocol/mine\":1}",
-    remedy: "Use a domain that is yours, reversed: com.example/mine.",
+    remedy: "Use a domain that you own, reversed: com.example/mine.",
     checks: &[Check::Message(ASKS, &[], meta_reserved), Check::Message(RESULTS, &[], meta_reserved)],
 };
 

@@ -26,10 +26,10 @@ static META_MISSING: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: "stateless",
-    title: "A request does not say its revision or its client's capabilities",
+    title: "A request does not state its revision or its client's capabilities",
     spec: "2026-07-28 basic/index \"_meta\": protocolVersion and clientCapabilities are required in every request",
-    why: "There is no handshake that would say it: the server has to refuse the request.",
-    example: "tools/list without \"params\" behind requests that had io.modelcontextprotocol/protocolVersion",
+    why: "There is no handshake that states them, so the server must refuse the request.",
+    example: "tools/list without \"params\" after requests that had io.modelcontextprotocol/protocolVersion",
     remedy: "Add _meta with io.modelcontextprotocol/protocolVersion and io.modelcontextprotocol/clientCapabilities to every request.",
     checks: &[Check::Message(REQUESTS, &[], meta_missing)],
 };
@@ -54,17 +54,17 @@ static META_ACCEPTED: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: "stateless",
-    title: "The server answered with a result although the request did not say its revision or capabilities",
+    title: "The server accepted a request that does not state its revision or capabilities",
     spec: "2026-07-28 basic/index \"_meta\": -32602, over HTTP with status 400",
-    why: "The server guesses what the client can do.",
+    why: "The server must guess what the client supports.",
     example: "a result for tools/list without _meta",
-    remedy: "Answer -32602 where one of the two members is missing.",
+    remedy: "Answer -32602 if one of the two members is missing.",
     checks: &[Check::Message(RESULTS, &[], meta_accepted)],
 };
 
 fn meta_accepted(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     if let Some(request) = context.request.filter(|request| request.breaks.contains(&META_MISSING.id)) {
-        report.add_about(&[request.number], format!("message {} lacks what is required", request.number.0));
+        report.add_about(&[request.number], format!("message {} lacks required members of _meta", request.number.0));
     }
 }
 
@@ -73,11 +73,11 @@ static PEER_INFO: Rule = Rule {
     severity: Severity::Info,
     revisions: Revisions::MODERN,
     layer: "stateless",
-    title: "A side does not say its name",
+    title: "A peer does not state its name",
     spec: "2026-07-28 basic/index \"_meta\": clientInfo in requests and serverInfo in results (SHOULD)",
-    why: "Logs and people cannot tell who spoke.",
+    why: "Logs and people cannot tell which program sent the message.",
     example: "a request without io.modelcontextprotocol/clientInfo",
-    remedy: "Add name and version of the program.",
+    remedy: "Add the name and version of the program.",
     checks: &[Check::Message(REQUESTS, &[], client_info), Check::Message(RESULTS, &[], server_info)],
 };
 
@@ -101,9 +101,9 @@ static TYPE_MISSING: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: "stateless",
-    title: "A result does not say its type",
+    title: "A result does not state its type",
     spec: "2026-07-28 basic/index \"ResultType\"",
-    why: "Typed clients refuse it; others take it for a complete result, which it may not be.",
+    why: "Typed clients refuse it. Others treat it as a complete result, which may be wrong.",
     example: "{\"result\":{\"tools\":[…]}}",
     remedy: "Add \"resultType\":\"complete\".",
     checks: &[Check::Message(RESULTS, &[], type_missing)],
@@ -128,18 +128,18 @@ static TYPE_UNKNOWN: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: "stateless",
-    title: "A result is of a type that nobody defined",
+    title: "A result has a type that nobody defined",
     spec: "2026-07-28 basic/index \"ResultType\": complete, input_required, or one of an extension",
-    why: "The client cannot know what the result holds.",
+    why: "The client cannot know what the result contains.",
     example: "\"resultType\":\"partial\"",
-    remedy: "Use complete or input_required; declare the extension that defines another type.",
+    remedy: "Use complete or input_required. Declare the extension that defines another type.",
     checks: &[Check::Message(RESULTS, &[], type_unknown)],
 };
 
 fn type_unknown(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let Some(kind) = context.body().get("resultType") else { return };
     let Some(name) = context.body().text("resultType") else {
-        return report.add(format!("resultType is {}, and no string", &kind[..kind.floor_char_boundary(60)]));
+        return report.add(format!("resultType is {}, not a string", &kind[..kind.floor_char_boundary(60)]));
     };
     // `task` is looked at with tasks. An extension that the client declared may define types of its own.
     let is_known = matches!(&*name, "complete" | "input_required" | "task");
@@ -156,9 +156,9 @@ static SERVER_REQUEST: Rule = Rule {
     layer: "stateless",
     title: "The server sent a request",
     spec: "2026-07-28 basic/patterns/index; basic/transports/stdio and streamable-http \"Receiving Messages\"",
-    why: "The client does not answer: the tool that waits for it hangs.",
+    why: "The client does not respond, so the tool that waits for it hangs.",
     example: "elicitation/create on the stream of a tools/call",
-    remedy: "Answer the request with resultType input_required, and the question in inputRequests.",
+    remedy: "Send a result with resultType input_required, and put the question into inputRequests.",
     checks: &[Check::Message(REQUESTS, &[], server_request)],
 };
 
@@ -176,11 +176,11 @@ static CLIENT_RESPONSE: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: "stateless",
-    title: "The client sent an answer",
+    title: "The client sent a response",
     spec: "2026-07-28 basic/transports/stdio \"Sending Messages\"; streamable-http \"Sending Messages\" 4",
-    why: "Servers of this revision ask nothing, and refuse it.",
+    why: "Servers of this revision send no requests, and refuse responses.",
     example: "{\"id\":1,\"result\":{}} from the client",
-    remedy: "Bring answers back in inputResponses of the request that is repeated.",
+    remedy: "Repeat the request, and put the answers into inputResponses.",
     checks: &[Check::Message(ANSWERS, &[], client_response)],
 };
 
@@ -196,10 +196,10 @@ static NOT_SUPPORTED: Rule = Rule {
     severity: Severity::Warning,
     revisions: Revisions::MODERN,
     layer: "stateless",
-    title: "The client goes on with a revision that the server said it does not support",
+    title: "The client continues with a revision that the server does not support",
     spec: "2026-07-28 basic/versioning \"Protocol Version Negotiation\" (SHOULD)",
     why: "Every request fails with -32022.",
-    example: "2027-01-01 after server/discover named 2026-07-28 alone",
+    example: "2027-01-01 after server/discover listed only 2026-07-28",
     remedy: "Choose from supportedVersions, or from data.supported of the error.",
     checks: &[Check::Any(REQUESTS, &[], not_supported)],
 };
@@ -221,11 +221,11 @@ static FALLBACK: Rule = Rule {
     severity: Severity::Warning,
     revisions: Revisions::MODERN,
     layer: "stateless",
-    title: "The client fell back to initialize although the server showed that it speaks 2026-07-28",
+    title: "The client fell back to initialize although the server supports 2026-07-28",
     spec: "2026-07-28 basic/transports/stdio and streamable-http \"Backward Compatibility\"",
-    why: "The error said what to correct; the older revision does less, or is not there at all.",
+    why: "The error told the client what to correct. The older revision has fewer features, or is not supported at all.",
     example: "-32022 with supported [\"2026-07-28\"], then initialize",
-    remedy: "On -32020, -32021 and -32022 correct the request and send it again.",
+    remedy: "After -32020, -32021 or -32022, correct the request and send it again.",
     checks: &[Check::Any(REQUESTS, &[Method::Initialize], fallback)],
 };
 
@@ -246,11 +246,11 @@ static MIXED: Rule = Rule {
     id: "modern-era-mixed",
     severity: Severity::Info,
     layer: "stateless",
-    title: "One session carried both eras: a handshake, and requests that speak for themselves",
+    title: "One session used both eras: a handshake, and requests that state their revision",
     spec: "2026-07-28 basic/versioning \"Backward Compatibility\" (legal)",
-    why: "What holds for one message does not hold for the next: read each by its own revision.",
+    why: "Different rules apply to different messages. Read each message by its own revision.",
     example: "initialize answered with 2025-11-25, and tools/list with _meta of 2026-07-28 on the same pipe",
-    remedy: "Nothing, where it is meant.",
+    remedy: "Nothing, if this is intended.",
     checks: &[Check::End(mixed)],
     ..Rule::BLANK
 };
@@ -261,7 +261,7 @@ fn mixed(history: &History, report: &mut Report<'_>) {
         return;
     }
     if let (Some(stateful), Some(stateless)) = (history.handshake.answered, history.stateless.first_result) {
-        let text = format!("message {} ended a handshake, message {} answered without one", stateful.0, stateless.0);
+        let text = format!("message {} completed a handshake, message {} is a result without one", stateful.0, stateless.0);
         report.add_about(&[stateful.min(stateless), stateful.max(stateless)], text);
     }
 }

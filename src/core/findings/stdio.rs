@@ -20,7 +20,7 @@ static STDOUT: Rule = Rule {
     spec: "basic/transports \"stdio\": \"The server MUST NOT write anything to its stdout that is not a valid MCP message\"",
     why: "Clients log a parse error for each such line, and some end the session.",
     example: "Server listening on stdio",
-    remedy: "Write logs, banners and stack traces to stderr; look for print() in libraries too.",
+    remedy: "Write logs, banners and stack traces to stderr. Check libraries for print() too.",
     ..Rule::BLANK
 };
 
@@ -30,7 +30,7 @@ static STDIN: Rule = Rule {
     layer: "stdio",
     title: "A line on the server's stdin is not a valid MCP message",
     spec: "basic/transports \"stdio\": \"The client MUST NOT write anything to the server's stdin that is not a valid MCP message\"",
-    why: "The server cannot answer it, and may end.",
+    why: "The server cannot answer it, and may exit.",
     example: "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":",
     remedy: "Write each message whole on one line.",
     ..Rule::BLANK

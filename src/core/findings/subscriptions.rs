@@ -42,7 +42,7 @@ static ACK_FIRST: Rule = Rule {
     layer: LAYER,
     title: "The first message of a subscription is not its acknowledgement",
     spec: "2026-07-28 basic/patterns/subscriptions \"Acknowledgment\"",
-    why: "The client does not know what it will be told of, and may drop what came before.",
+    why: "The client does not know which notifications will follow, and may drop the earlier ones.",
     example: "notifications/tools/list_changed as the first event of the stream",
     remedy: "Send notifications/subscriptions/acknowledged before anything else.",
     checks: &[
@@ -62,7 +62,7 @@ fn ack_first(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
 fn ended_unacknowledged(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let stream = context.request.and_then(|request| context.history.subscriptions.opened_by(request.number));
     if let Some(stream) = stream.filter(|stream| stream.acknowledged.is_none() && !context.history.has_gaps) {
-        report.add_about(&[stream.number], format!("{} ended without having been acknowledged", stream.id));
+        report.add_about(&[stream.number], format!("the subscription {} ended without an acknowledgement", stream.id));
     }
 }
 
@@ -71,10 +71,10 @@ static ID: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: LAYER,
-    title: "A notification of a subscription does not say which, or names one that does not exist",
+    title: "A notification does not name its subscription, or names one that does not exist",
     spec: "2026-07-28 basic/index \"_meta\"; basic/patterns/subscriptions \"Receiving Notifications\"",
-    why: "The client cannot tell to which of its subscriptions it belongs, and drops it.",
-    example: "\"io.modelcontextprotocol/subscriptionId\":\"1\" where the request had the id 1",
+    why: "The client cannot tell which subscription it belongs to, and drops it.",
+    example: "\"io.modelcontextprotocol/subscriptionId\":\"1\" when the request had the id 1",
     remedy: "Repeat the id of the subscriptions/listen request, with its JSON type.",
     checks: &[Check::Message(NOTIFICATIONS, &TOLD, id)],
 };
@@ -97,7 +97,7 @@ fn id(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let is_all = context.history.is_whole() && subscriptions.is_complete();
     match stream(context) {
         Some(stream) if stream.id != id => {
-            report.add_about(&[stream.number], format!("the id is {id}, that of the request {}", stream.id));
+            report.add_about(&[stream.number], format!("the id is {id}, but the request has the id {}", stream.id));
         }
         Some(_) => {}
         None if context.mcp.is_some_and(|mcp| mcp.request().is_some_and(|it| it.method != LISTEN)) => {
@@ -113,11 +113,11 @@ static TYPE_UNREQUESTED: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: LAYER,
-    title: "The server tells of what the subscription did not ask for",
+    title: "The server sent a notification that the subscription did not request",
     spec: "2026-07-28 basic/patterns/subscriptions \"Opening a Stream\"",
-    why: "The client did not ask to know, and may not be meant to.",
+    why: "The client did not request it, and may not be allowed to see it.",
     example: "notifications/prompts/list_changed for a filter {\"toolsListChanged\":true}",
-    remedy: "Send each subscription what its filter names.",
+    remedy: "Send to each subscription only what its filter names.",
     checks: &[Check::Message(NOTIFICATIONS, &TOLD, type_unrequested)],
 };
 
@@ -143,7 +143,7 @@ fn type_unrequested(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
         _ => switch.filter(|name| !filter.types.contains(name)).map(str::to_owned),
     };
     if let Some(unasked) = unasked {
-        report.add_about(&[stream.number], format!("{} did not ask for {unasked}", stream.id));
+        report.add_about(&[stream.number], format!("the subscription {} does not request {unasked}", stream.id));
     }
 }
 
@@ -152,9 +152,9 @@ static REQUEST_SCOPED: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: LAYER,
-    title: "Progress or a log message came on a subscription",
+    title: "Progress or a log message was sent on a subscription",
     spec: "2026-07-28 server/utilities/logging; basic/transports/streamable-http \"Receiving Messages\"",
-    why: "It belongs to a request, and whoever waits for that does not see it.",
+    why: "It belongs to a request. The part of the client that waits for that request does not see it.",
     example: "notifications/message on the stream of subscriptions/listen",
     remedy: "Send it on the response of its request.",
     checks: &[Check::Message(NOTIFICATIONS, &[Method::Progress, Method::LogMessage], request_scoped)],
@@ -171,9 +171,9 @@ static CLOSED_ABRUPTLY: Rule = Rule {
     severity: Severity::Info,
     revisions: Revisions::MODERN,
     layer: LAYER,
-    title: "The server ended a subscription without saying so",
+    title: "The server ended a subscription without a result",
     spec: "2026-07-28 basic/patterns/subscriptions \"Graceful Closure\" (SHOULD)",
-    why: "The client cannot tell the end from a broken connection, and subscribes again.",
+    why: "The client cannot distinguish this from a broken connection, and subscribes again.",
     example: "the stream of subscriptions/listen ends without a result",
     remedy: "Send the result of subscriptions/listen before the stream ends.",
     checks: &[Check::Exchange(closed_abruptly)],

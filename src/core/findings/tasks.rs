@@ -28,11 +28,11 @@ static AUGMENTATION: Rule = Rule {
     severity: Severity::Error,
     revisions: CORE,
     layer: LAYER,
-    title: "A request is to run as a task where that is not allowed, or is not where it has to",
+    title: "A request asks for a task that is not allowed, or does not ask for a required one",
     spec: "2025-11-25 basic/utilities/tasks \"Capability Negotiation\", \"Tool-Level Negotiation\"",
-    why: "The receiver answers -32601, or answers at once where the sender waits for a task.",
+    why: "The receiver answers -32601, or responds at once while the sender waits for a task.",
     example: "\"task\":{} in tools/call of a tool without execution.taskSupport",
-    remedy: "Look at tasks.requests of the receiver and at execution.taskSupport of the tool.",
+    remedy: "Check tasks.requests of the receiver and execution.taskSupport of the tool.",
     checks: &[Check::Message(
         REQUESTS,
         &[Method::ToolsCall, Method::SamplingCreateMessage, Method::ElicitationCreate],
@@ -62,7 +62,7 @@ fn augmentation(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let Some(name) = context.body().text("name").filter(|_| declared == Some(true)) else { return };
     match (context.history.tools.get(&name).map(|tool| tool.task_support), is_task) {
         (Some(TaskSupport::Forbidden), true) => report.add(format!("{name} does not support tasks")),
-        (Some(TaskSupport::Required), false) => report.add(format!("{name} runs as a task only")),
+        (Some(TaskSupport::Required), false) => report.add(format!("{name} must run as a task")),
         _ => {}
     }
 }
@@ -72,11 +72,11 @@ static CREATE_RESULT: Rule = Rule {
     severity: Severity::Error,
     revisions: BOTH,
     layer: LAYER,
-    title: "A task was not created as it has to be, or for a client that does not know tasks",
+    title: "A task was not created correctly, or for a client that does not support tasks",
     spec: "2025-11-25 basic/utilities/tasks \"Creating Tasks\", \"Task Status Lifecycle\"; extension io.modelcontextprotocol/tasks (SEP-2663)",
-    why: "The client looks for a task that is not there, or cannot read the one that is.",
+    why: "The client looks for a task that does not exist, or cannot read it.",
     example: "a result with content for a tools/call with \"task\"; \"status\":\"completed\" in a CreateTaskResult",
-    remedy: "Answer at once with the task, its status working; in 2026-07-28 only clients that declare the extension, and only tools/call.",
+    remedy: "Respond at once with the task in status working. In 2026-07-28, create tasks only for tools/call and for clients that declare the extension.",
     checks: &[Check::Message(RESULTS, &[], create_result)],
 };
 
@@ -93,12 +93,12 @@ fn create_result(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
         let support = name.map(|name| context.history.tools.get(name).map(|tool| tool.task_support));
         let is_supported = support.is_none_or(|support| support.is_some_and(|known| known != TaskSupport::Forbidden));
         if is_supported && context.history.has(gate) == Some(true) && context.body().get("task").is_none() {
-            report.add_about(&[request.number], "the request was to run as a task, and the result holds none");
+            report.add_about(&[request.number], "the request asked for a task, but the result contains none");
         }
         return;
     };
     if let Some(status) = task.status.filter(|status| *status != Status::Working) {
-        report.add(format!("the task begins as {}", status.name()));
+        report.add(format!("the task begins with status {}", status.name()));
     }
 }
 
@@ -120,9 +120,9 @@ static ID: Rule = Rule {
     severity: Severity::Error,
     revisions: BOTH,
     layer: LAYER,
-    title: "A taskId is no string, is used twice, or is none that was issued",
+    title: "A taskId is not a string, is used twice, or was never issued",
     spec: "2025-11-25 basic/utilities/tasks \"Task IDs\", \"Protocol Errors\": -32602 for an invalid or nonexistent taskId; ext-tasks",
-    why: "Two tasks cannot be told apart, or one is looked for in vain.",
+    why: "Two tasks cannot be distinguished, or a task cannot be found.",
     example: "two CreateTaskResult with one taskId; \"taskId\":7",
     remedy: "Use a new random string for every task; answer -32602 for one that does not exist.",
     checks: &[
@@ -184,9 +184,9 @@ static RELATED_META: Rule = Rule {
     severity: Severity::Error,
     revisions: CORE,
     layer: LAYER,
-    title: "The result of a task does not say to which task it belongs",
+    title: "The result of a task does not name its task",
     spec: "2025-11-25 basic/utilities/tasks \"Associating Task-Related Messages\": _meta io.modelcontextprotocol/related-task",
-    why: "The structure of the result does not hold the task: nothing else tells.",
+    why: "Nothing else in the result identifies the task.",
     example: "a result of tasks/result without _meta",
     remedy: "Add \"io.modelcontextprotocol/related-task\":{\"taskId\":…}.",
     checks: &[Check::Message(RESULTS, &[Method::TasksResult], related_meta)],
@@ -198,7 +198,7 @@ fn related_meta(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     match (related, wanted) {
         (None, _) => report.add(format!("{} is missing", meta::RELATED_TASK)),
         (Some(related), Some(wanted)) if related != wanted => {
-            report.add(format!("{} is {related:?}, and {wanted:?} was asked for", meta::RELATED_TASK));
+            report.add(format!("{} is {related:?}, but {wanted:?} was requested", meta::RELATED_TASK));
         }
         _ => {}
     }

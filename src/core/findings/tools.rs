@@ -27,11 +27,11 @@ static CALL_UNKNOWN: Rule = Rule {
     id: "tools-call-unknown",
     severity: Severity::Warning,
     layer: "tools",
-    title: "A call of a tool that the server did not list",
+    title: "A call to a tool that the server did not list",
     spec: "server/tools \"Error Handling\": unknown tools are protocol errors",
-    why: "The model or the client made the name up, or works from a list that is out of date.",
-    example: "tools/call of get_team where tools/list named get_user and get_devices",
-    remedy: "Ask for the list again after notifications/tools/list_changed; offer the model only what is listed.",
+    why: "The model or the client invented the name, or uses an outdated list.",
+    example: "tools/call of get_team when tools/list named get_user and get_devices",
+    remedy: "Request the list again after notifications/tools/list_changed. Offer the model only listed tools.",
     checks: &[Check::Any(REQUESTS, &[Method::ToolsCall], call_unknown)],
     ..Rule::BLANK
 };
@@ -46,7 +46,7 @@ fn call_unknown(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
         && context.is_one_client()
         && !context.history.called.contains(&*name)
     {
-        report.add_as(Severity::Info, format!("{name:?} was called, and the tools were never asked for"));
+        report.add_as(Severity::Info, format!("{name:?} was called, but the tools were never listed"));
     }
 }
 
@@ -54,11 +54,11 @@ static ARGUMENTS: Rule = Rule {
     id: "tools-arguments-invalid",
     severity: Severity::Warning,
     layer: "tools",
-    title: "The arguments of a call are not what the tool's inputSchema asks for",
+    title: "The arguments of a call do not match the tool's inputSchema",
     spec: "server/tools \"Tool\"",
-    why: "The tool fails, or does something else than was meant.",
+    why: "The tool fails, or does something unintended.",
     example: "{\"city\":7} for {\"properties\":{\"city\":{\"type\":\"string\"}}}",
-    remedy: "Validate arguments before the call; make descriptions and schemas say the same.",
+    remedy: "Validate arguments before the call. Make sure that descriptions and schemas agree.",
     checks: &[Check::Any(REQUESTS, &[Method::ToolsCall], arguments)],
     ..Rule::BLANK
 };
@@ -89,10 +89,10 @@ static ARGUMENTS_ACCEPTED: Rule = Rule {
     id: "tools-arguments-invalid-accepted",
     severity: Severity::Info,
     layer: "tools",
-    title: "The server answered a call with success although its arguments break the inputSchema",
+    title: "The server accepted a call whose arguments do not match the inputSchema",
     spec: "server/tools \"Security Considerations\": \"Servers MUST: Validate all tool inputs\"",
-    why: "Whatever the server's code did not think of gets through.",
-    example: "a result for {\"count\":\"many\"} where an integer is asked for",
+    why: "Input reaches the tool that the server's code does not expect.",
+    example: "a result for {\"count\":\"many\"} although the schema requires an integer",
     remedy: "Validate arguments against the schema before acting, or loosen the schema.",
     checks: &[Check::Any(RESULTS, &[Method::ToolsCall], accepted)],
     ..Rule::BLANK
@@ -101,7 +101,7 @@ static ARGUMENTS_ACCEPTED: Rule = Rule {
 fn accepted(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let is_error = context.body().get("isError") == Some("true");
     if let Some(request) = context.request.filter(|request| request.breaks.contains(&ARGUMENTS.id) && !is_error) {
-        report.add_about(&[request.number], format!("the arguments of message {} break the schema", request.number.0));
+        report.add_about(&[request.number], format!("the arguments of message {} do not match the schema", request.number.0));
     }
 }
 
@@ -109,11 +109,11 @@ static SCHEMA: Rule = Rule {
     id: "tools-schema-invalid",
     severity: Severity::Error,
     layer: "tools",
-    title: "An inputSchema or outputSchema is no JSON Schema of an object",
+    title: "An inputSchema or outputSchema is not a JSON Schema of an object",
     spec: "server/tools \"Tool\"; 2025-11-25 basic/index \"JSON Schema Usage\"",
     why: "Clients and models refuse the tool, and often the whole list.",
     example: "\"inputSchema\":null; or {\"type\":\"text\"}",
-    remedy: "Send {\"type\":\"object\",\"additionalProperties\":false} for a tool without parameters; name the dialect in $schema.",
+    remedy: "Send {\"type\":\"object\",\"additionalProperties\":false} for a tool without parameters. Name the dialect in $schema.",
     checks: &[Check::Any(RESULTS, &[Method::ToolsList], schema)],
     ..Rule::BLANK
 };
@@ -125,7 +125,7 @@ fn schema(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
         for member in ["inputSchema", "outputSchema"] {
             let Some(text) = tool.get(member) else { continue };
             if !text.starts_with('{') {
-                report.add(format!("{name}: {member} is no object"));
+                report.add(format!("{name}: {member} is not an object"));
                 continue;
             }
             let is_object = Object::read(text).text("type").is_some_and(|kind| kind == "object");
@@ -134,7 +134,7 @@ fn schema(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
             if !is_object && !may_be_other {
                 report.add(format!("{name}: the type of {member} is not \"object\""));
             } else if let Verdict::NoSchema(why) = context.schemas.borrow_mut().schema(known, text) {
-                report.add(format!("{name}: {member} is no JSON Schema: {why}"));
+                report.add(format!("{name}: {member} is not a JSON Schema: {why}"));
             }
         }
     }
@@ -145,11 +145,11 @@ static STRUCTURED_MISSING: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::since(V2025_06_18),
     layer: "tools",
-    title: "A tool with an outputSchema gave no structuredContent",
+    title: "A tool with an outputSchema returned no structuredContent",
     spec: "server/tools \"Output Schema\": \"Servers MUST provide structured results that conform to this schema\"",
     why: "Clients that rely on the schema treat the call as failed.",
     example: "{\"content\":[…]} of a tool that has an outputSchema",
-    remedy: "Add structuredContent to every successful result, or drop the outputSchema.",
+    remedy: "Add structuredContent to every successful result, or remove the outputSchema.",
     checks: &[Check::Message(RESULTS, &[Method::ToolsCall], structured_missing)],
 };
 
@@ -166,7 +166,7 @@ fn promised<'s>(context: &MessageContext<'s, '_>) -> Option<&'s str> {
 fn structured_missing(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     if promised(context).is_some() && context.body().get("structuredContent").is_none() {
         let name = context.request.and_then(|request| request.subject.as_deref()).unwrap_or_default();
-        report.add(format!("{name} has an outputSchema, and its result no structuredContent"));
+        report.add(format!("{name} has an outputSchema, but its result has no structuredContent"));
     }
 }
 
@@ -175,10 +175,10 @@ static STRUCTURED_MISMATCH: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::since(V2025_06_18),
     layer: "tools",
-    title: "structuredContent is not what the tool's outputSchema promises",
+    title: "structuredContent does not match the tool's outputSchema",
     spec: "server/tools \"Output Schema\": \"Servers MUST provide structured results that conform to this schema\"",
-    why: "Clients that validate treat the call as failed; others work with values that they do not expect.",
-    example: "{\"temperature\":\"22\"} where a number is promised",
+    why: "Clients that validate treat the call as failed. Others work with values that they do not expect.",
+    example: "{\"temperature\":\"22\"} although the schema requires a number",
     remedy: "Validate the result before sending it, or correct the schema.",
     checks: &[Check::Message(RESULTS, &[Method::ToolsCall], structured_mismatch)],
 };
@@ -199,9 +199,9 @@ static STRUCTURED_NO_TEXT: Rule = Rule {
     severity: Severity::Info,
     revisions: Revisions::since(V2025_06_18),
     layer: "tools",
-    title: "structuredContent without the same as text",
+    title: "structuredContent without the same content as text",
     spec: "server/tools \"Structured Content\": \"a tool that returns structured content SHOULD also return the serialized JSON in a TextContent block\"",
-    why: "Clients that know no structuredContent show nothing.",
+    why: "Clients that do not support structuredContent show nothing.",
     example: "{\"content\":[],\"structuredContent\":{…}}",
     remedy: "Add the JSON as a text block.",
     checks: &[Check::Message(RESULTS, &[Method::ToolsCall], structured_no_text)],
@@ -217,7 +217,7 @@ fn structured_no_text(context: &MessageContext<'_, '_>, report: &mut Report<'_>)
         })
     };
     if is_structured && !has_text() {
-        report.add("no text block holds it");
+        report.add("the result has no text block");
     }
 }
 
@@ -225,11 +225,11 @@ static ERROR_CHANNEL: Rule = Rule {
     id: "tools-error-channel",
     severity: Severity::Info,
     layer: "tools",
-    title: "A failure was reported in another way than the revision asks for",
+    title: "A failure was reported in a way that the revision does not intend",
     spec: "server/tools \"Error Handling\"; 2025-11-25 changelog (SEP-1303)",
-    why: "Protocol errors are for clients and isError is for models: what goes the wrong way, the model cannot correct.",
+    why: "Protocol errors are for clients, and isError is for models. A model cannot correct a mistake that it does not see.",
     example: "an unknown tool answered with isError, or, from 2025-11-25 on, invalid arguments with -32602",
-    remedy: "Answer an unknown tool with -32602, and what the model can correct with isError.",
+    remedy: "Answer -32602 for an unknown tool. Use isError for mistakes that the model can correct.",
     checks: &[
         Check::Any(RESULTS, &[Method::ToolsCall], unknown_as_result),
         Check::Message(ERRORS, &[Method::ToolsCall], invalid_as_error),
@@ -258,9 +258,9 @@ static NAME: Rule = Rule {
     id: "tools-name-invalid",
     severity: Severity::Warning,
     layer: "tools",
-    title: "The name of a tool has characters that names must not have, or is there twice",
+    title: "A tool's name contains characters that are not allowed, or is used twice",
     spec: "2025-11-25 server/tools \"Tool Names\"; before: unique within a server",
-    why: "Model providers refuse such names; of two tools with one name only one can be called.",
+    why: "Model providers refuse such names. If two tools have the same name, only one of them can be called.",
     example: "\"name\":\"get weather!\"",
     remedy: "Use 1 to 128 of A-Z, a-z, 0-9, _, - and the dot.",
     checks: &[Check::Any(RESULTS, &[Method::ToolsList], name)],
@@ -274,7 +274,7 @@ fn name(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     for name in names.iter().filter(|_| has_grammar) {
         if name.is_empty() || name.len() > 128 || !name.bytes().all(is_allowed) {
-            report.add(format!("the tool {:?}", &name[..name.floor_char_boundary(160)]));
+            report.add(format!("the tool name {:?} is not allowed", &name[..name.floor_char_boundary(160)]));
         }
     }
     names.sort_unstable();

@@ -14,7 +14,7 @@ static MALFORMED: Rule = Rule {
     layer: "trace",
     title: "traceparent, tracestate or baggage in _meta is malformed",
     spec: "2026-07-28 basic/index \"OpenTelemetry trace context\"; W3C Trace Context sections 3.2 and 3.3; W3C Baggage section 3.2",
-    why: "Receivers drop it and begin a trace of their own: the call is missing in the caller's trace.",
+    why: "Receivers drop it and start their own trace. The call is missing in the caller's trace.",
     example: "\"_meta\":{\"traceparent\":\"4bf92f3577b34da6a3ce929d0e0e4736\"}",
     remedy: "Inject with a W3C propagator: 00-{32 hex digits}-{16 hex digits}-{2 hex digits}.",
     checks: &[Check::Message(ASKS, &[], malformed), Check::Message(RESULTS, &[], malformed)],

@@ -16,11 +16,11 @@ static METHOD: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: "http",
-    title: "Mcp-Method is missing or is not the method of the body",
+    title: "Mcp-Method is missing or differs from the method in the body",
     spec: "2026-07-28 basic/transports/streamable-http \"Standard Request Headers\", \"Server Validation\"",
-    why: "Proxies route and limit by the header; servers must answer 400 with -32020.",
-    example: "Mcp-Method: tools/list above {\"method\":\"tools/call\"}",
-    remedy: "Fill it from the body of each request.",
+    why: "Proxies route and limit by the header. Servers must answer 400 with -32020.",
+    example: "Mcp-Method: tools/list with the body {\"method\":\"tools/call\"}",
+    remedy: "Fill the header from the body of each request.",
     checks: &[Check::Response(method)],
 };
 
@@ -28,8 +28,8 @@ static METHOD: Rule = Rule {
 fn method_fault(exchange: &Exchange, request: &ExchangeMessage) -> Option<String> {
     let named = request.method_name.as_deref().unwrap_or_default();
     match exchange.request.fields.get("mcp-method") {
-        None => Some(format!("{named} came without Mcp-Method")),
-        Some(header) if header != named => Some(format!("Mcp-Method is {header}, the method {named}")),
+        None => Some(format!("{named} was sent without Mcp-Method")),
+        Some(header) if header != named => Some(format!("Mcp-Method is {header}, but the method is {named}")),
         Some(_) => None,
     }
 }
@@ -46,11 +46,11 @@ static NAME: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: "http",
-    title: "Mcp-Name is missing or is not the name of the body",
+    title: "Mcp-Name is missing or differs from the name in the body",
     spec: "2026-07-28 basic/transports/streamable-http \"Standard Request Headers\"",
-    why: "Proxies route and limit by the header; servers must answer 400 with -32020.",
-    example: "Mcp-Name: add above {\"method\":\"tools/call\",\"params\":{\"name\":\"delete\"}}",
-    remedy: "Fill it from params.name or params.uri, as =?base64?…?= where it is not plain ASCII.",
+    why: "Proxies route and limit by the header. Servers must answer 400 with -32020.",
+    example: "Mcp-Name: add with the body {\"method\":\"tools/call\",\"params\":{\"name\":\"delete\"}}",
+    remedy: "Fill the header from params.name or params.uri, as =?base64?…?= if it is not plain ASCII.",
     checks: &[Check::Response(name)],
 };
 
@@ -69,10 +69,10 @@ fn name_fault(exchange: &Exchange, request: &ExchangeMessage) -> Option<String> 
     match exchange.request.fields.get("mcp-name") {
         // For tasks it is the extension that asks for it.
         None if matches!(request.method, Method::TasksGet | Method::TasksUpdate | Method::TasksCancel) => None,
-        None => Some(format!("{subject:?} was asked for without Mcp-Name")),
+        None => Some(format!("{subject:?} was requested without Mcp-Name")),
         Some(header) => {
             let said = decoded(header)?;
-            (said != subject).then(|| format!("Mcp-Name is {said:?}, the body says {subject:?}"))
+            (said != subject).then(|| format!("Mcp-Name is {said:?}, but the body has {subject:?}"))
         }
     }
 }
@@ -89,9 +89,9 @@ static ENCODING: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: "http",
-    title: "The value of Mcp-Name or Mcp-Param is not encoded as it must be",
+    title: "The value of Mcp-Name or Mcp-Param is not encoded correctly",
     spec: "2026-07-28 basic/transports/streamable-http \"Value Encoding\"",
-    why: "HTTP fields are ASCII: proxies change or refuse other bytes, and the header no longer matches the body.",
+    why: "HTTP fields are ASCII. Proxies change or refuse other bytes, and the header no longer matches the body.",
     example: "Mcp-Name: café; or =?base64?%%?=",
     remedy: "Encode such values as =?base64?{base64 of the UTF-8 bytes}?=.",
     checks: &[Check::Response(encoding)],
@@ -109,7 +109,7 @@ fn encoding(exchange: &Exchange, _: &McpExchange, history: &History, report: &mu
         if !value.bytes().all(|byte| (0x20..=0x7e).contains(&byte)) {
             report.add(format!("{name} is not ASCII"));
         } else if decoded(value).is_none() {
-            report.add(format!("{name} does not decode"));
+            report.add(format!("{name} cannot be decoded"));
         }
     }
 }
@@ -119,18 +119,18 @@ static MISMATCH_ACCEPTED: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: "http",
-    title: "The server took a request whose headers are missing or contradict its body",
+    title: "The server accepted a request whose headers are missing or contradict its body",
     spec: "2026-07-28 basic/transports/streamable-http \"Server Validation\": MUST reject with 400 and -32020",
-    why: "Whoever gets past a proxy with one method in the header runs another in the body.",
-    example: "Mcp-Method: tools/list above tools/call, answered with 200",
-    remedy: "Hold Mcp-Method, Mcp-Name and MCP-Protocol-Version against the body, and answer 400 with -32020.",
+    why: "An attacker can pass a proxy with one method in the header, and run another one in the body.",
+    example: "Mcp-Method: tools/list with the body of a tools/call, answered with 200",
+    remedy: "Compare Mcp-Method, Mcp-Name and MCP-Protocol-Version with the body, and answer 400 with -32020.",
     checks: &[Check::Exchange(mismatch_accepted)],
 };
 
 fn mismatch_accepted(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
     let Some(request) = mcp.request().filter(|_| is_streamable(history) && is_success(exchange)) else { return };
     let version = match (mcp.version.as_deref(), request.version.as_deref()) {
-        (Some(header), Some(body)) if header != body => Some(format!("the header says {header}, _meta {body}")),
+        (Some(header), Some(body)) if header != body => Some(format!("the header is {header}, but _meta has {body}")),
         _ => None,
     };
     let fault = method_fault(exchange, request).or_else(|| name_fault(exchange, request)).or(version);
@@ -145,11 +145,11 @@ static ERROR_STATUS: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: "http",
-    title: "The HTTP status does not fit the JSON-RPC error",
+    title: "The HTTP status does not match the JSON-RPC error",
     spec: "2026-07-28 basic/transports/streamable-http \"Server Validation\", \"Protocol Version Header\"",
-    why: "Proxies and clients of both eras decide by the status: a wrong one makes a client fall back, or not.",
+    why: "Proxies and clients of both eras decide by the status. A wrong one can make a client fall back, or not.",
     example: "-32601 with status 200",
-    remedy: "404 for -32601; 400 for -32020, -32021, -32022 and for missing _meta.",
+    remedy: "Send 404 for -32601. Send 400 for -32020, -32021, -32022 and for missing _meta.",
     checks: &[Check::Exchange(error_status)],
 };
 
@@ -164,7 +164,7 @@ fn error_status(exchange: &Exchange, mcp: &McpExchange, history: &History, repor
         _ => return,
     };
     if status != wanted {
-        report.add(format!("{code} came with {status}, not with {wanted}"));
+        report.add(format!("{code} was sent with status {status} instead of {wanted}"));
     }
 }
 
@@ -173,11 +173,11 @@ static LEGACY_VERB: Rule = Rule {
     severity: Severity::Info,
     revisions: Revisions::MODERN,
     layer: "http",
-    title: "GET, DELETE, Mcp-Session-Id or Last-Event-ID, which are no part of this revision",
+    title: "GET, DELETE, Mcp-Session-Id or Last-Event-ID, which this revision does not have",
     spec: "2026-07-28 basic/transports/streamable-http \"Earlier Streamable HTTP Revisions\"",
-    why: "They are ignored: a client that counts on sessions or resumption loses both.",
+    why: "They are ignored. A client that relies on sessions or resumption loses both.",
     example: "Mcp-Session-Id in a request of 2026-07-28",
-    remedy: "Leave them out; answer GET and DELETE with 405.",
+    remedy: "Leave them out. Answer GET and DELETE with 405.",
     checks: &[Check::Response(legacy_verb)],
 };
 
@@ -202,9 +202,9 @@ static CANCEL: Rule = Rule {
     severity: Severity::Info,
     revisions: Revisions::MODERN,
     layer: "http",
-    title: "A cancellation was posted; closing the stream is the signal",
+    title: "A cancellation was posted; closing the stream is the correct signal",
     spec: "2026-07-28 basic/transports/streamable-http \"Sending Messages\" (note)",
-    why: "The server does not look for it, and goes on working.",
+    why: "The server does not look for it, and continues to work.",
     example: "POST of notifications/cancelled",
     remedy: "Close the response stream of the request.",
     checks: &[Check::Response(cancel)],

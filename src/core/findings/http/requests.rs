@@ -65,7 +65,7 @@ static ACCEPT_GET: Rule = Rule {
     layer: "http",
     title: "A GET does not accept text/event-stream",
     spec: "basic/transports \"Listening for Messages from the Server\" 2",
-    why: "Official servers answer 406, and the client never hears what the server says by itself.",
+    why: "Official servers answer 406, and the client never receives the server's own messages.",
     example: "GET with Accept: application/json",
     remedy: "Send Accept: text/event-stream.",
     checks: &[Check::Response(accept_get)],
@@ -104,9 +104,9 @@ static VERSION_MISSING: Rule = Rule {
     layer: "http",
     title: "A request without MCP-Protocol-Version",
     spec: "basic/transports \"Protocol Version Header\": \"the client MUST include the MCP-Protocol-Version … header on all subsequent requests\"",
-    why: "The server takes it for 2025-03-26, and may answer in a form that the client does not expect.",
+    why: "The server assumes 2025-03-26, and may use a format that the client does not expect.",
     example: "a POST of tools/call without the header, under 2025-06-18",
-    remedy: "Send the negotiated revision with every request behind initialize, GET and DELETE too.",
+    remedy: "Send the negotiated revision with every request after initialize, also with GET and DELETE.",
     checks: &[Check::Response(version_missing)],
 };
 
@@ -125,7 +125,7 @@ fn version_missing(_: &Exchange, mcp: &McpExchange, history: &History, report: &
         && is_behind_handshake(mcp, history)
     {
         let what = mcp.sent.first().and_then(|sent| sent.method_name.as_deref());
-        report.add(format!("{} came without it", what.unwrap_or(if mcp.is_get { "a GET" } else { "a request" })));
+        report.add(format!("{} was sent without MCP-Protocol-Version", what.unwrap_or(if mcp.is_get { "a GET" } else { "a request" })));
     }
 }
 
@@ -134,11 +134,11 @@ static VERSION_MISMATCH: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::since(V2025_06_18),
     layer: "http",
-    title: "MCP-Protocol-Version says another revision than was agreed on",
+    title: "MCP-Protocol-Version differs from the agreed revision",
     spec: "2025-06-18 basic/transports \"Protocol Version Header\" (SHOULD); 2026-07-28 streamable-http (MUST match _meta)",
-    why: "Proxies route by the header, the server acts by the body; official servers answer 400.",
-    example: "MCP-Protocol-Version: 2025-11-25 where 2025-06-18 was negotiated",
-    remedy: "Send what the answer to initialize said, not what was asked for; from 2026-07-28 on, what _meta says.",
+    why: "Proxies route by the header, and the server acts on the body. Official servers answer 400.",
+    example: "MCP-Protocol-Version: 2025-11-25 although 2025-06-18 was negotiated",
+    remedy: "Send the version from the response to initialize, not the requested one. From 2026-07-28 on, send the version from _meta.",
     checks: &[Check::Response(version_mismatch)],
 };
 
@@ -147,14 +147,14 @@ fn version_mismatch(_: &Exchange, mcp: &McpExchange, history: &History, report: 
     if let Some(request) = mcp.sent.iter().find(|sent| sent.version.is_some()) {
         let named = request.version.as_deref().unwrap_or_default();
         if named != header {
-            report.add(format!("the header says {header}, the request's _meta {named}"));
+            report.add(format!("the header is {header}, but _meta has {named}"));
         }
     } else if let Some(given) = history.handshake.agreed_version.as_deref()
         && is_behind_handshake(mcp, history)
         && mcp.in_force.is_none_or(|known| known.evidence != Evidence::Header)
         && given != header
     {
-        report.add_as(Severity::Warning, format!("the header says {header}, the answer to initialize {given}"));
+        report.add_as(Severity::Warning, format!("the header is {header}, but initialize agreed on {given}"));
     }
 }
 
@@ -162,11 +162,11 @@ static BAD_VERSION: Rule = Rule {
     id: "http-bad-version-status",
     severity: Severity::Error,
     layer: "http",
-    title: "An MCP-Protocol-Version that does not exist was not answered with 400",
+    title: "An unknown MCP-Protocol-Version was not answered with 400",
     spec: "basic/transports \"Protocol Version Header\": \"it MUST respond with 400 Bad Request\"",
-    why: "The client believes that the server speaks that revision.",
+    why: "The client believes that the server supports this revision.",
     example: "MCP-Protocol-Version: 2099-01-01 answered with 200",
-    remedy: "Hold the header against the revisions that the server speaks, before anything else.",
+    remedy: "Check the header against the supported revisions before anything else.",
     checks: &[Check::Response(bad_version)],
     ..Rule::BLANK
 };
@@ -183,11 +183,11 @@ static ORIGIN: Rule = Rule {
     id: "http-origin-accepted",
     severity: Severity::Warning,
     layer: "http",
-    title: "A request from a foreign Origin was taken",
+    title: "A request from a foreign Origin was accepted",
     spec: "basic/transports \"Security Warning\": \"Servers MUST validate the Origin header on all incoming connections to prevent DNS rebinding attacks\"",
-    why: "Any web page that a user opens can speak to the server.",
+    why: "Any web page that a user opens can send requests to the server.",
     example: "Origin: https://evil.example and Host: localhost:3000, answered with 200",
-    remedy: "Answer 403 unless the Origin is one that you know.",
+    remedy: "Answer 403 unless the Origin is a known one.",
     checks: &[Check::Response(origin)],
     ..Rule::BLANK
 };
@@ -215,9 +215,9 @@ static TOKEN_IN_QUERY: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::since(V2025_03_26),
     layer: "http",
-    title: "An access token stands in the URL",
+    title: "An access token is in the URL",
     spec: "basic/authorization \"Token Requirements\" 2: \"Access tokens MUST NOT be included in the URI query string\"",
-    why: "URLs end up in logs, histories and Referer headers, and the token with them.",
+    why: "URLs are stored in logs, histories and Referer headers, together with the token.",
     example: "POST /mcp?access_token=…",
     remedy: "Send Authorization: Bearer.",
     checks: &[Check::Response(token_in_query)],
@@ -236,18 +236,18 @@ static AUTHORIZATION_DROPPED: Rule = Rule {
     severity: Severity::Warning,
     revisions: Revisions::since(V2025_03_26),
     layer: "http",
-    title: "A request without Authorization in a session whose others have it",
+    title: "A request without Authorization in a session whose other requests have it",
     spec: "basic/authorization \"Token Requirements\" 1: \"Authorization MUST be included in every HTTP request from client to server\"",
-    why: "The server answers 401, or serves what it should not.",
+    why: "The server answers 401, or serves data that it should protect.",
     example: "the GET for the stream without the header that the POSTs have",
-    remedy: "Send it with every request, DELETE too.",
+    remedy: "Send it with every request, also with DELETE.",
     checks: &[Check::Response(authorization_dropped)],
 };
 
 fn authorization_dropped(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
     let is_mcp = mcp.names_session || mcp.sent.iter().any(|sent| sent.kind != Kind::Invalid);
     if is_mcp && history.endpoint.is_authorized && exchange.request.fields.get("authorization").is_none() {
-        report.add(format!("a {} came without it", exchange.method.as_deref().unwrap_or("request")));
+        report.add(format!("a {} was sent without Authorization", exchange.method.as_deref().unwrap_or("request")));
     }
 }
 

@@ -16,11 +16,11 @@ static CONTENT_TYPE: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::since(V2025_03_26),
     layer: "http",
-    title: "The answer to a request is neither application/json nor text/event-stream",
+    title: "The response to a request is neither application/json nor text/event-stream",
     spec: "basic/transports \"Sending Messages to the Server\" 5: \"the server MUST either return Content-Type: text/event-stream … or Content-Type: application/json\"",
-    why: "Clients choose how to read the answer by its type and refuse any other.",
+    why: "Clients choose by the type how to read the response, and refuse any other type.",
     example: "HTTP/1.1 200 OK with Content-Type: text/plain",
-    remedy: "Name the type that is sent; look at what a proxy or framework makes of it.",
+    remedy: "Send the correct type. Check whether a proxy or framework changes it.",
     checks: &[Check::Response(content_type)],
 };
 
@@ -51,9 +51,9 @@ static NOTIFICATION_STATUS: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::since(V2025_03_26),
     layer: "http",
-    title: "A notification or answer that was taken was not answered with 202 and no body",
+    title: "An accepted notification or response was not answered with 202 and no body",
     spec: "basic/transports \"Sending Messages to the Server\" 4: \"the server MUST return HTTP status code 202 Accepted with no body\"",
-    why: "Clients that read the body wait for JSON that does not come, or fail to parse what does.",
+    why: "Clients that read the body wait for JSON that never comes, or fail to parse it.",
     example: "POST of notifications/initialized answered with 200 and {}",
     remedy: "Answer 202 with Content-Length: 0.",
     checks: &[Check::Exchange(notification_status)],
@@ -80,9 +80,9 @@ static GET_STATUS: Rule = Rule {
     layer: "http",
     title: "A GET was answered with neither text/event-stream nor 405",
     spec: "basic/transports \"Listening for Messages from the Server\" 3",
-    why: "The client takes a page of text for a stream, or tries again and again.",
+    why: "The client reads a page of text as a stream, or tries again and again.",
     example: "GET answered with 200 and text/html",
-    remedy: "Answer 405 where the server has nothing to say by itself.",
+    remedy: "Answer 405 if the server offers no stream.",
     checks: &[Check::Response(get_status)],
 };
 
@@ -97,10 +97,10 @@ fn get_status(exchange: &Exchange, mcp: &McpExchange, history: &History, report:
     if let Some(status @ (400 | 404 | 501)) = exchange.status
         && is_blameless
     {
-        report.add(format!("the answer is {status}, and 405 is how to say that there is no stream"));
+        report.add(format!("the status is {status}, but 405 means that there is no stream"));
     } else if is_success(exchange) && !is_stream && !hides_fields(exchange, history) {
         let named = media_type(&exchange.response).unwrap_or("no Content-Type".into());
-        report.add(format!("the answer is {} with {named}", exchange.status.unwrap_or_default()));
+        report.add(format!("the status is {} with {named}", exchange.status.unwrap_or_default()));
     }
 }
 
@@ -111,7 +111,7 @@ static NO_CHALLENGE: Rule = Rule {
     layer: "http",
     title: "401 without WWW-Authenticate",
     spec: "basic/authorization \"Authorization Server Location\"; RFC 9110 section 11.6.1",
-    why: "The client does not learn where to get a token.",
+    why: "The client cannot find out where to get a token.",
     example: "HTTP/1.1 401 Unauthorized without WWW-Authenticate",
     remedy: "Name the protected resource metadata: WWW-Authenticate: Bearer resource_metadata=\"…\".",
     checks: &[Check::Response(no_challenge)],
@@ -119,7 +119,7 @@ static NO_CHALLENGE: Rule = Rule {
 
 fn no_challenge(exchange: &Exchange, _: &McpExchange, _: &History, report: &mut Report<'_>) {
     if exchange.status == Some(401) && exchange.response.fields.get("www-authenticate").is_none() {
-        report.add("the 401 does not say how to authenticate");
+        report.add("the response does not state how to authenticate");
     }
 }
 
@@ -170,7 +170,7 @@ mod tests {
         let get = |accept: &str| format!("> GET /mcp\nAccept: {accept}\n{}\n", header(VERSION, false));
         let sessionless = |get: String, answer: &str| http_session(VERSION, false, &[get, answer.to_owned()]);
         let found = fires("http-get-status", &sessionless(get("text/event-stream"), "< 404\n\n"));
-        assert_eq!(found.text, "the answer is 404, and 405 is how to say that there is no stream");
+        assert_eq!(found.text, "the status is 404, but 405 means that there is no stream");
         let error = json(400, "", r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"empty"}}"#);
         fires("http-get-status", &sessionless(get("text/event-stream"), &error));
         silent("http-response-on-get", &sessionless(get("text/event-stream"), &error));

@@ -19,9 +19,9 @@ static CHARSET: Rule = Rule {
     severity: Severity::Error,
     revisions: SESSIONS,
     layer: "http",
-    title: "A session id has characters other than visible ASCII",
+    title: "A session id contains characters other than visible ASCII",
     spec: "basic/transports \"Session Management\" 1: \"MUST only contain visible ASCII characters (ranging from 0x21 to 0x7E)\"",
-    why: "Clients and proxies refuse the header or change it, and the session is not found again.",
+    why: "Clients and proxies refuse or change the header, and the session is lost.",
     example: "Mcp-Session-Id: sesión 1",
     remedy: "Use a UUID, or hexadecimal or base64url digits.",
     checks: &[Check::Response(charset)],
@@ -41,9 +41,9 @@ static MISSING: Rule = Rule {
     layer: "http",
     title: "A request without the session id that the server assigned",
     spec: "basic/transports \"Session Management\" 2: \"If an Mcp-Session-Id is returned by the server during initialization, clients … MUST include it in the Mcp-Session-Id header on all of their subsequent HTTP requests\"",
-    why: "The server answers 400, or begins another session.",
-    example: "tools/list without Mcp-Session-Id behind an initialize whose answer had one",
-    remedy: "Send the id with every request behind initialize, GET and DELETE too.",
+    why: "The server answers 400, or begins a new session.",
+    example: "tools/list without Mcp-Session-Id after a response to initialize that had one",
+    remedy: "Send the id with every request after initialize, also with GET and DELETE.",
     checks: &[Check::Response(missing)],
 };
 
@@ -52,7 +52,7 @@ fn missing(_: &Exchange, mcp: &McpExchange, history: &History, report: &mut Repo
     let is_live = history.endpoint.assigned.is_some() && history.endpoint.terminated.is_none();
     if is_streamable(history) && is_live && !mcp.names_session && !is_initialize {
         let what = mcp.sent.first().and_then(|sent| sent.method_name.as_deref());
-        report.add(format!("{} came without it", what.unwrap_or("a request")));
+        report.add(format!("{} was sent without Mcp-Session-Id", what.unwrap_or("a request")));
     }
 }
 
@@ -61,11 +61,11 @@ static UNASSIGNED: Rule = Rule {
     severity: Severity::Warning,
     revisions: SESSIONS,
     layer: "http",
-    title: "A session id that the server did not assign, or one on initialize",
+    title: "A session id that the server did not assign, or an initialize with a session id",
     spec: "basic/transports \"Session Management\" 4: \"MUST start a new session by sending a new InitializeRequest without a session ID attached\"",
     why: "The server answers 404, or mixes up two sessions.",
     example: "Mcp-Session-Id: x on the POST of initialize",
-    remedy: "Forget the id before initializing again.",
+    remedy: "Discard the id before you initialize again.",
     checks: &[Check::Response(unassigned)],
 };
 
@@ -74,10 +74,10 @@ fn unassigned(exchange: &Exchange, mcp: &McpExchange, history: &History, report:
     let is_initialize = mcp.sent.iter().any(|sent| sent.method == Method::Initialize);
     match &history.endpoint.assigned {
         _ if is_initialize => report.add(format!("initialize was sent with the session id {id:?}")),
-        Some(assigned) if assigned != id => report.add(format!("{id:?} was sent, {assigned:?} assigned")),
+        Some(assigned) if assigned != id => report.add(format!("{id:?} was sent, but {assigned:?} was assigned")),
         // The answer to initialize was seen and held no id.
         None if history.handshake.answered.is_some() && history.is_whole() => {
-            report.add(format!("{id:?} was sent, and none assigned"));
+            report.add(format!("{id:?} was sent, but no id was assigned"));
         }
         _ => {}
     }
@@ -88,11 +88,11 @@ static TERMINATED_STATUS: Rule = Rule {
     severity: Severity::Error,
     revisions: SESSIONS,
     layer: "http",
-    title: "A request with a session id that was terminated was answered with another status than 404",
+    title: "A request for a terminated session was not answered with 404",
     spec: "basic/transports \"Session Management\" 3: \"it MUST respond to requests containing that session ID with HTTP 404 Not Found\"",
-    why: "404 alone tells the client to initialize again: with another status it fails for good.",
+    why: "Only 404 tells the client to initialize again. With another status it fails permanently.",
     example: "DELETE answered with 200, then a POST with the same id answered with 400",
-    remedy: "Answer 404 for any session id that is not known.",
+    remedy: "Answer 404 for every unknown session id.",
     checks: &[Check::Response(terminated_status)],
 };
 
@@ -112,7 +112,7 @@ fn terminated_status(exchange: &Exchange, mcp: &McpExchange, history: &History, 
     // Authorization, load and failures come before sessions.
     let is_other = matches!(status, 401 | 403 | 404 | 429 | 500..);
     if is_late(exchange, mcp, history) && !is_other {
-        report.add(format!("the id ended with a {}, and {status} answered its next use", terminated.by));
+        report.add(format!("{} ended the session, and a later request with its id got status {status}", terminated.by));
     }
 }
 
@@ -121,11 +121,11 @@ static IGNORED: Rule = Rule {
     severity: Severity::Error,
     revisions: SESSIONS,
     layer: "http",
-    title: "The client kept a session id after the server answered 404",
+    title: "The client used a session id again after the server answered 404",
     spec: "basic/transports \"Session Management\" 4: \"it MUST start a new session\"",
     why: "Every further request fails.",
     example: "404, then another POST with the same Mcp-Session-Id",
-    remedy: "On 404 forget the id and send initialize without it.",
+    remedy: "After 404, discard the id and send initialize without it.",
     checks: &[Check::Response(ignored)],
 };
 
@@ -143,7 +143,7 @@ static WEAK: Rule = Rule {
     layer: "http",
     title: "A session id that can be guessed",
     spec: "basic/transports \"Session Management\" 1: \"The session ID SHOULD be globally unique and cryptographically secure\"",
-    why: "Whoever guesses it speaks in another one's session.",
+    why: "Whoever guesses it can act in another client's session.",
     example: "Mcp-Session-Id: 42",
     remedy: "Use a random UUID or 128 random bits.",
     checks: &[Check::Response(weak)],
@@ -166,9 +166,9 @@ static NOT_DELETED: Rule = Rule {
     layer: "http",
     title: "The client left without ending its session",
     spec: "basic/transports \"Session Management\" 5: \"Clients that no longer need a particular session … SHOULD send an HTTP DELETE to the MCP endpoint with the Mcp-Session-Id header\"",
-    why: "The server keeps what belongs to the session until it times out.",
-    example: "the GET stream closed by the client, and no DELETE until the capture ends",
-    remedy: "Send DELETE before closing; a server that does not allow it answers 405.",
+    why: "The server holds the resources of the session until a timeout.",
+    example: "the client closes the GET stream, and no DELETE follows until the capture ends",
+    remedy: "Send DELETE before closing. A server that does not allow it answers 405.",
     checks: &[Check::End(not_deleted)],
 };
 
@@ -178,7 +178,7 @@ fn not_deleted(history: &History, report: &mut Report<'_>) {
     let has_sessions = history.handshake.in_force().is_some_and(|in_force| in_force.revisions.within(SESSIONS));
     let is_over = !has_sessions || endpoint.delete_sent || endpoint.terminated.is_some();
     if endpoint.assigned.is_some() && endpoint.client_left.is_some() && !is_over && !history.has_gaps {
-        report.add("the client closed its stream and sent nothing behind that");
+        report.add("the client closed its stream and sent nothing after that");
     }
 }
 

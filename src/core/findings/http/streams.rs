@@ -17,11 +17,11 @@ static ON_GET: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::between(V2025_03_26, V2025_11_25),
     layer: "http",
-    title: "An answer came on a GET stream that resumes nothing",
+    title: "A response was sent on a GET stream that resumes nothing",
     spec: "basic/transports \"Listening for Messages from the Server\" 4: \"The server MUST NOT send a JSON-RPC response on the stream unless resuming a stream\"",
     why: "The client waits for it on the stream of its POST.",
     example: "the result of tools/call on the GET stream",
-    remedy: "Send each answer on the stream of its request.",
+    remedy: "Send each response on the stream of its request.",
     checks: &[Check::Message(ANSWERS, &[], on_get)],
 };
 
@@ -30,7 +30,7 @@ fn on_get(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let is_streamed = context.message.carrier == Carrier::SseEvent;
     let is_answer_to_get = is_streamed && context.mcp.is_some_and(|mcp| mcp.is_get && !mcp.resumes);
     if is_answer_to_get && is_streamable(context.history) && !context.is_from_client() {
-        report.add(format!("the answer to id {} came on a GET stream", context.id()));
+        report.add(format!("the response to id {} was sent on a GET stream", context.id()));
     }
 }
 
@@ -41,9 +41,9 @@ static BROADCAST: Rule = Rule {
     layer: "http",
     title: "The server sent one message on several streams",
     spec: "basic/transports \"Multiple Connections\" 2: \"The server MUST send each of its JSON-RPC messages on only one of the connected streams; that is, it MUST NOT broadcast the same message across multiple streams\"",
-    why: "The client acts on it twice: it asks the user twice, and answers one request twice.",
+    why: "The client handles it twice: it asks the user twice, or answers one request twice.",
     example: "sampling/createMessage with \"id\":3 on two streams",
-    remedy: "Choose one stream: that of the request it belongs to, or one GET stream.",
+    remedy: "Choose one stream: that of the related request, or one GET stream.",
     checks: &[Check::Message(ASKS, &[], broadcast)],
 };
 
@@ -73,11 +73,11 @@ static CLOSED_EARLY: Rule = Rule {
     severity: Severity::Warning,
     revisions: Revisions::since(V2025_03_26),
     layer: "http",
-    title: "The stream of a request ended without its answer",
+    title: "The stream of a request ended without its response",
     spec: "basic/transports \"Sending Messages to the Server\" 6: \"The server SHOULD NOT close the SSE stream before sending the JSON-RPC response\"",
-    why: "The client waits in vain, or has to ask again.",
+    why: "The client waits in vain, or must send the request again.",
     example: "a stream of progress notifications that ends without a result",
-    remedy: "Send the answer, an error at least, before the stream ends.",
+    remedy: "Send the response, at least an error, before the stream ends.",
     checks: &[Check::Exchange(closed_early)],
 };
 
@@ -104,11 +104,11 @@ static AFTER_RESPONSE: Rule = Rule {
     severity: Severity::Warning,
     revisions: Revisions::since(V2025_03_26),
     layer: "http",
-    title: "A message came on the stream of a request behind its answer",
+    title: "A message was sent on the stream of a request after its response",
     spec: "basic/transports \"Sending Messages to the Server\" 6: \"After the JSON-RPC response has been sent, the server SHOULD close the SSE stream\"",
-    why: "Clients close the stream when the answer is there, and never see it.",
-    example: "notifications/progress behind the result",
-    remedy: "Send everything that belongs to a request before its answer.",
+    why: "Clients close the stream when the response arrives, and never see later messages.",
+    example: "notifications/progress after the result",
+    remedy: "Send everything that belongs to a request before its response.",
     checks: &[Check::Message(MESSAGES, &[], after_response)],
 };
 
@@ -121,7 +121,7 @@ fn after_response(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let is_again = matches!(context.message.kind, Kind::Response | Kind::Error) && context.message.answers.is_none();
     let answered = mcp.answer().filter(|answer| answer.kind != Kind::Invalid && !is_again);
     if let Some(answer) = answered {
-        report.add_about(&[answer.number], format!("message {} answered the request before", answer.number.0));
+        report.add_about(&[answer.number], format!("message {} already answered the request", answer.number.0));
     }
 }
 

@@ -19,11 +19,11 @@ static UNSUPPORTED: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::ALL.without(BATCHES),
     layer: "jsonrpc",
-    title: "A batch in a revision without batches",
+    title: "A batch in a revision that has no batches",
     spec: "2025-06-18 changelog 1; basic/transports: \"a single JSON-RPC request, notification, or response\"",
-    why: "The receiver answers one error for all of it, or none.",
+    why: "The receiver answers one error for the whole batch, or nothing.",
     example: "[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}] under 2025-06-18",
-    remedy: "Send messages one by one; only 2025-03-26 has batches.",
+    remedy: "Send messages one by one. Only 2025-03-26 has batches.",
     checks: &[Check::Any(MESSAGES, &[], unsupported)],
 };
 
@@ -31,7 +31,7 @@ fn unsupported(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let Some((batch, 0)) = context.message.batch else { return };
     let in_force = context.in_force;
     if in_force.revisions.within(Revisions::only(V2024_11_05)) {
-        report.add_as(Severity::Warning, format!("batch {batch}: 2024-11-05 does not speak of batches"));
+        report.add_as(Severity::Warning, format!("batch {batch}: 2024-11-05 does not mention batches"));
     } else if let Some(revision) = in_force.revisions.single().filter(|revision| *revision != V2025_03_26) {
         report.add(format!("batch {batch}: {} has no batches", revision.name()));
     } else if in_force.evidence == Evidence::Era && context.history.handshake.initialize.is_some() {
@@ -46,9 +46,9 @@ pub(super) static EMPTY: Rule = Rule {
     layer: "jsonrpc",
     title: "A batch without members",
     spec: "JSON-RPC 2.0 section 6: \"an Array with at least one value\"",
-    why: "It must be answered with one error; many implementations answer nothing or fail.",
+    why: "It must be answered with one error. Many implementations answer nothing or fail.",
     example: "[]",
-    remedy: "Send nothing where there is nothing to send.",
+    remedy: "Send nothing if there is nothing to send.",
     ..Rule::BLANK
 };
 
@@ -63,11 +63,11 @@ static MIXED: Rule = Rule {
     severity: Severity::Error,
     revisions: BATCHES,
     layer: "jsonrpc",
-    title: "A batch holds answers together with requests or notifications",
+    title: "A batch contains responses together with requests or notifications",
     spec: "2025-03-26 basic/transports \"Sending Messages to the Server\" 3; schema JSONRPCBatchRequest, JSONRPCBatchResponse",
-    why: "The schema has no such array: strict receivers refuse all of it, the answers too.",
+    why: "The schema has no such array. Strict receivers refuse all of it, including the responses.",
     example: "[{\"id\":1,\"result\":{}},{\"id\":2,\"method\":\"ping\"}]",
-    remedy: "Send answers in one array and requests in another.",
+    remedy: "Send responses in one array and requests in another.",
     checks: &[Check::Message(MESSAGES, &[], mixed)],
 };
 
@@ -77,7 +77,7 @@ fn mixed(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     };
     let answers = matches!(context.message.kind, Kind::Response | Kind::Error);
     if number == last && request != answered && answers != answered {
-        report.add(format!("batch {number} holds both"));
+        report.add(format!("batch {number} contains both"));
     }
 }
 
@@ -88,9 +88,9 @@ static INITIALIZE: Rule = Rule {
     layer: "jsonrpc",
     title: "initialize was sent inside a batch",
     spec: "2025-03-26 basic/lifecycle \"Initialization\": \"MUST NOT be part of a JSON-RPC batch\"",
-    why: "Nothing else may be sent before the handshake is done, and servers of other revisions cannot read it.",
+    why: "Nothing else may be sent before the handshake is complete, and servers of other revisions cannot read a batch.",
     example: "[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",…}]",
-    remedy: "Send it alone and wait for its answer.",
+    remedy: "Send initialize alone and wait for its response.",
     checks: &[Check::Message(REQUESTS, &[Method::Initialize], initialize)],
 };
 
@@ -105,11 +105,11 @@ static INCOMPLETE: Rule = Rule {
     severity: Severity::Warning,
     revisions: BATCHES,
     layer: "jsonrpc",
-    title: "A batch was answered with too few or too many answers",
+    title: "A batch was answered with too few or too many responses",
     spec: "JSON-RPC 2.0 section 6: \"A Response object SHOULD exist for each Request object\"",
-    why: "The requests that are left out wait until they time out.",
-    example: "a POST of three requests answered with an array of two answers",
-    remedy: "Answer each request of the batch, notifications never, in one array or stream.",
+    why: "The requests without a response wait until they time out.",
+    example: "a POST of three requests answered with an array of two responses",
+    remedy: "Answer each request of the batch in one array or stream. Never answer its notifications.",
     checks: &[Check::Exchange(incomplete)],
 };
 
@@ -121,10 +121,10 @@ fn incomplete(exchange: &Exchange, mcp: &McpExchange, _: &History, report: &mut 
         return;
     }
     // What is no message is answered with an error whose id is null.
-    let request = mcp.sent.iter().filter(|sent| matches!(sent.kind, Kind::Request | Kind::Invalid)).count();
-    let answers = mcp.received.iter().filter(|got| matches!(got.kind, Kind::Response | Kind::Error)).count();
-    if request != answers {
-        report.add(format!("{request} requests, {answers} answers"));
+    let requests = mcp.sent.iter().filter(|sent| matches!(sent.kind, Kind::Request | Kind::Invalid)).count();
+    let responses = mcp.received.iter().filter(|got| matches!(got.kind, Kind::Response | Kind::Error)).count();
+    if requests != responses {
+        report.add(format!("{requests} requests, {responses} responses"));
     }
 }
 

@@ -26,9 +26,9 @@ pub(super) static INVALID_JSON: Rule = Rule {
     layer: "jsonrpc",
     title: "The text of a message is not valid JSON",
     spec: "JSON-RPC 2.0 section 5.1; basic/transports \"stdio\"",
-    why: "The receiver cannot read it: over HTTP it answers -32700, on a pipe most drop the line or end the session.",
+    why: "The receiver cannot read it. Over HTTP it answers -32700; on a pipe most receivers drop the line or end the session.",
     example: "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",}",
-    remedy: "Write messages with a JSON library, each whole and alone; nothing else belongs into the stream.",
+    remedy: "Write each message with a JSON library, whole and alone. Nothing else belongs in the stream.",
     ..Rule::BLANK
 };
 
@@ -39,9 +39,9 @@ pub(super) static NOT_UTF8: Rule = Rule {
     layer: "jsonrpc",
     title: "The text of a message is not valid UTF-8",
     spec: "basic/transports (introduction): \"JSON-RPC messages MUST be UTF-8 encoded\"",
-    why: "Receivers refuse it, or replace the bytes silently and so change names, paths and results.",
+    why: "Receivers refuse it, or replace the invalid bytes silently, which changes names, paths and results.",
     example: "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"text\":\"caf\\xe9\"}} in Latin-1",
-    remedy: "Set the encoding of the stream to UTF-8; on Windows pipes are often opened in the code page of the console.",
+    remedy: "Set the encoding of the stream to UTF-8. On Windows, pipes often use the code page of the console.",
     ..Rule::BLANK
 };
 
@@ -51,9 +51,9 @@ pub(super) static NOT_A_MESSAGE: Rule = Rule {
     layer: "jsonrpc",
     title: "A JSON value is not a request, notification or response",
     spec: "JSON-RPC 2.0 sections 4 and 5; basic/index \"Messages\"",
-    why: "Nobody can answer it or match it to anything; receivers log an error or drop the connection.",
+    why: "It cannot be answered or matched to a request. Receivers log an error or drop the connection.",
     example: "{\"level\":\"info\",\"msg\":\"started\"} on the server's stdout",
-    remedy: "Send only objects with \"method\", or with \"id\" and \"result\" or \"error\"; write logs to stderr.",
+    remedy: "Send only objects with \"method\", or with \"id\" and \"result\" or \"error\". Write logs to stderr.",
     ..Rule::BLANK
 };
 
@@ -63,9 +63,9 @@ pub(super) static VERSION: Rule = Rule {
     layer: "jsonrpc",
     title: "\"jsonrpc\" is missing or is not exactly \"2.0\"",
     spec: "JSON-RPC 2.0 sections 4 and 5; schema JSONRPCMessage",
-    why: "Official SDKs validate the member and refuse the message, so a peer that works with one client fails with another.",
+    why: "Official SDKs validate this member and refuse the message. A peer that works with one client fails with another.",
     example: "{\"id\":1,\"method\":\"tools/list\"}",
-    remedy: "Add \"jsonrpc\":\"2.0\" to every message, answers and notifications too.",
+    remedy: "Add \"jsonrpc\":\"2.0\" to every message, also to responses and notifications.",
     ..Rule::BLANK
 };
 
@@ -75,9 +75,9 @@ pub(super) static RESULT_AND_ERROR: Rule = Rule {
     layer: "jsonrpc",
     title: "A response has both \"result\" and \"error\"",
     spec: "JSON-RPC 2.0 section 5; basic/index \"Responses\"",
-    why: "One client shows a success and another a failure, each rightly.",
+    why: "One client shows a success and another a failure, and both are right.",
     example: "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{},\"error\":null}",
-    remedy: "Leave the other member out altogether; null is not the same as absent.",
+    remedy: "Leave out the other member. A member that is null is not absent.",
     ..Rule::BLANK
 };
 
@@ -85,9 +85,9 @@ static METHOD_AND_RESULT: Rule = Rule {
     id: "jsonrpc-method-and-result",
     severity: Severity::Error,
     layer: "jsonrpc",
-    title: "One object carries \"method\" together with \"result\" or \"error\"",
+    title: "One object contains \"method\" together with \"result\" or \"error\"",
     spec: "JSON-RPC 2.0 sections 4 and 5; schema JSONRPCMessage",
-    why: "It is request and response at once; what a receiver makes of it depends on which it looks for first.",
+    why: "It is a request and a response at the same time. Receivers interpret it differently.",
     example: "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"result\":{}}",
     remedy: "Do not echo the method in a response.",
     checks: &[Check::Message(ASKS, &[], method_and_result)],
@@ -97,7 +97,7 @@ static METHOD_AND_RESULT: Rule = Rule {
 fn method_and_result(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let envelope = &context.message.envelope;
     if envelope.result.is_some() || envelope.error.is_some() {
-        report.add(format!("{} has an answer's member too", context.method_name()));
+        report.add(format!("{} also has a member of a response", context.method_name()));
     }
 }
 
@@ -107,9 +107,9 @@ static RESULT_NOT_OBJECT: Rule = Rule {
     layer: "jsonrpc",
     title: "\"result\" is not an object",
     spec: "schema Result (type object)",
-    why: "JSON-RPC allows any value, MCP does not: clients that validate results refuse null, arrays and scalars.",
+    why: "JSON-RPC allows any value, but MCP does not. Clients that validate results refuse null, arrays and scalars.",
     example: "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":null}",
-    remedy: "Send {} where there is nothing to say, and name what there is: {\"content\":[…]}.",
+    remedy: "Send {} for an empty result. Put other values into a member: {\"content\":[…]}.",
     checks: &[Check::Message(RESULTS, &[], result_not_object)],
     ..Rule::BLANK
 };
@@ -124,11 +124,11 @@ static PARAMS_NOT_OBJECT: Rule = Rule {
     id: "jsonrpc-params-not-object",
     severity: Severity::Error,
     layer: "jsonrpc",
-    title: "\"params\" is there and is not an object",
+    title: "\"params\" is present and is not an object",
     spec: "basic/index \"Requests\" and \"Notifications\"; schema JSONRPCRequest",
-    why: "JSON-RPC allows arrays, MCP does not: the receiver answers -32602, or finds none of its parameters.",
+    why: "JSON-RPC allows arrays, but MCP does not. The receiver answers -32602 or finds no parameters.",
     example: "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":[]}",
-    remedy: "Send parameters by name, or leave \"params\" out.",
+    remedy: "Send parameters by name, or leave out \"params\".",
     checks: &[Check::Message(ASKS, &[], params_not_object)],
     ..Rule::BLANK
 };
@@ -143,11 +143,11 @@ static NOTIFICATION_WITH_ID: Rule = Rule {
     id: "jsonrpc-notification-with-id",
     severity: Severity::Error,
     layer: "jsonrpc",
-    title: "A notification carries an \"id\"",
+    title: "A notification has an \"id\"",
     spec: "basic/index \"Notifications\": \"Notifications MUST NOT include an ID\"",
-    why: "With an id it is a request: the receiver does not know the method and answers an error, or the sender waits for ever.",
+    why: "With an id it is a request. The receiver answers with an error because it does not know the method, or the sender waits forever.",
     example: "{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"notifications/initialized\"}",
-    remedy: "Leave \"id\" out, null too.",
+    remedy: "Leave out \"id\", even if it would be null.",
     checks: &[Check::Message(REQUESTS, &[], notification_with_id)],
     ..Rule::BLANK
 };
@@ -164,9 +164,9 @@ static REQUEST_WITHOUT_ID: Rule = Rule {
     layer: "jsonrpc",
     title: "A request was sent without \"id\"",
     spec: "basic/index \"Requests\": \"Requests MUST include a string or integer ID\"",
-    why: "Without an id it is a notification: nobody will ever answer it.",
+    why: "Without an id it is a notification, and nobody will answer it.",
     example: "{\"jsonrpc\":\"2.0\",\"method\":\"tools/list\"}",
-    remedy: "Give it an id that no earlier request of the session had.",
+    remedy: "Use an id that no earlier request of the session had.",
     checks: &[Check::Message(NOTIFICATIONS, &[], request_without_id)],
     ..Rule::BLANK
 };
@@ -183,9 +183,9 @@ static RESERVED_PREFIX: Rule = Rule {
     layer: "jsonrpc",
     title: "The name of a method begins with \"rpc.\"",
     spec: "JSON-RPC 2.0 section 4: such names are \"reserved for rpc-internal methods and extensions\"",
-    why: "Libraries may take it for one of their own.",
+    why: "Libraries may take it for one of their own methods.",
     example: "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"rpc.discover\"}",
-    remedy: "Choose another name, with a prefix of your own.",
+    remedy: "Choose another name, with your own prefix.",
     checks: &[Check::Message(ASKS, &[Method::Other], reserved_prefix)],
     ..Rule::BLANK
 };
@@ -202,9 +202,9 @@ pub(super) static DUPLICATE_KEY: Rule = Rule {
     layer: "jsonrpc",
     title: "An object has two members of the same name",
     spec: "RFC 8259 section 4: \"The names within an object SHOULD be unique\"",
-    why: "Parsers disagree which one counts: what a gateway checked may not be what the server runs.",
+    why: "Parsers disagree about which one counts. A gateway may check one value while the server uses the other.",
     example: "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"method\":\"tools/call\"}",
-    remedy: "Send each member once. Where an intermediary lets both through, treat it as an attack until explained.",
+    remedy: "Send each member once. If an intermediary lets both through, treat it as an attack until it is explained.",
     checks: &[Check::Message(ASKS, &[], duplicate_key)],
     ..Rule::BLANK
 };

@@ -15,11 +15,11 @@ static SHAPE: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::since(V2025_11_25),
     layer: "errors",
-    title: "An error of MCP without the data that it must have",
+    title: "An error that MCP defines lacks its required data",
     spec: "2025-11-25 client/elicitation \"URL Elicitation Required Error\"; 2026-07-28 basic/versioning \"Protocol Version Negotiation\", basic/index \"_meta\"; schema",
-    why: "The client acts by the data: without it, it can neither ask the user, nor choose another revision, nor name its capabilities.",
+    why: "The client needs the data. Without it, it can neither ask the user, nor choose another revision, nor declare its capabilities.",
     example: "{\"code\":-32022,\"message\":\"Unsupported protocol version\"} without data.supported",
-    remedy: "-32042: data.elicitations, each with mode url and elicitationId; -32022: data.supported and data.requested; -32021: data.requiredCapabilities.",
+    remedy: "For -32042 send data.elicitations, each with mode url and an elicitationId. For -32022 send data.supported and data.requested. For -32021 send data.requiredCapabilities.",
     checks: &[Check::Message(ERRORS, &[], shape)],
 };
 

@@ -30,9 +30,9 @@ pub(super) static NULL: Rule = Rule {
     layer: "jsonrpc",
     title: "The \"id\" of a request is null",
     spec: "basic/index \"Requests\": \"Unlike base JSON-RPC, the ID MUST NOT be null\"",
-    why: "The answer cannot be told from one to a request that could not be read: the client waits for ever.",
+    why: "The response looks like one to a request that could not be read. The client waits forever.",
     example: "{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"ping\"}",
-    remedy: "Count from 1, or leave \"id\" out where no answer is wanted.",
+    remedy: "Count from 1, or leave out \"id\" if no response is wanted.",
     ..Rule::BLANK
 };
 
@@ -42,7 +42,7 @@ static TYPE: Rule = Rule {
     layer: "jsonrpc",
     title: "An \"id\" is neither a string nor an integer",
     spec: "basic/index \"Requests\": \"Requests MUST include a string or integer ID\"",
-    why: "Typed SDKs refuse the message; fractions come back rounded and match nothing.",
+    why: "Typed SDKs refuse the message. Fractions may come back rounded and then match no request.",
     example: "{\"jsonrpc\":\"2.0\",\"id\":1.5,\"method\":\"ping\"}",
     remedy: "Use whole numbers or strings.",
     checks: &[Check::Message(&[Kind::Request, Kind::Response, Kind::Error], &[], id_type)],
@@ -66,7 +66,7 @@ static UNSAFE_INTEGER: Rule = Rule {
     layer: "jsonrpc",
     title: "An integer \"id\" is beyond 2^53 - 1",
     spec: "RFC 8259 section 6: integers in [-(2**53)+1, (2**53)-1] are interoperable",
-    why: "Peers written in JavaScript change it without a word, and their answer matches nothing.",
+    why: "Peers written in JavaScript round it silently, and their response matches no request.",
     example: "{\"jsonrpc\":\"2.0\",\"id\":9007199254740993,\"method\":\"ping\"}",
     remedy: "Count from 1, or use strings.",
     checks: &[Check::Message(REQUESTS, &[], unsafe_integer)],
@@ -79,7 +79,7 @@ fn unsafe_integer(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     // Shorter numbers are safe, and nearly all are shorter.
     let all_digits = digits.len() > 15 && digits.bytes().all(|byte| byte.is_ascii_digit());
     if all_digits && digits.parse::<u64>().map_or(true, |number| number > SAFE) {
-        report.add(format!("the id {} is not exact in JavaScript", context.id()));
+        report.add(format!("JavaScript cannot represent the id {} exactly", context.id()));
     }
 }
 
@@ -88,11 +88,11 @@ static REUSED: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::LEGACY,
     layer: "jsonrpc",
-    title: "A request has an id that its sender used before in the session",
+    title: "A request has an id that its sender already used in the session",
     spec: "basic/index \"Requests\": \"MUST NOT have been previously used by the requestor within the same session\"",
-    why: "A late answer to the first request is taken for the answer to the second.",
+    why: "A late response to the first request can be mistaken for the response to the second.",
     example: "two requests with \"id\":1 in one session",
-    remedy: "Count up for each request, retries too; do not start again after a reconnect that keeps the session.",
+    remedy: "Use a new id for each request, also for retries. Continue counting after a reconnect that keeps the session.",
     checks: &[Check::Message(REQUESTS, &[], reused)],
 };
 
@@ -108,11 +108,11 @@ pub(super) static IN_FLIGHT: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: "jsonrpc",
-    title: "The id of a request is that of another that is still unanswered",
+    title: "A request has the id of another request that is still unanswered",
     spec: "2026-07-28 basic/index \"Requests\"",
-    why: "Two answers with one id will come, and nobody can tell which belongs to which.",
+    why: "Two responses with the same id will arrive, and nobody can tell which request each one answers.",
     example: "two requests with \"id\":1 on one pipe before either is answered",
-    remedy: "Use an id again only when its answer has come; better never.",
+    remedy: "Reuse an id only after its response has arrived, or better never.",
     ..Rule::BLANK
 };
 
@@ -122,9 +122,9 @@ pub(super) static UNKNOWN: Rule = Rule {
     layer: "jsonrpc",
     title: "A response matches no request of the other side",
     spec: "basic/index \"Responses\": \"MUST include the same ID as the request\"",
-    why: "The request that it was meant for waits for ever, and the receiver logs or drops what it cannot place.",
-    example: "\"id\":3 in an answer where only the request 1 was sent",
-    remedy: "Copy the id of the request unchanged; answer each request once and notifications never.",
+    why: "The intended request waits forever, and the receiver logs or drops the response.",
+    example: "a response with \"id\":3 when only request 1 was sent",
+    remedy: "Copy the id of the request unchanged. Answer each request once, and never answer notifications.",
     checks: &[Check::Any(RESULTS, &[], of_nobody)],
     ..Rule::BLANK
 };
@@ -149,11 +149,11 @@ pub(super) static TYPE_CHANGED: Rule = Rule {
     id: "jsonrpc-response-id-type",
     severity: Severity::Error,
     layer: "jsonrpc",
-    title: "The id of a response matches a request only with its type changed",
+    title: "A response has the id of a request, but with another JSON type",
     spec: "basic/index \"Responses\": \"MUST include the same ID as the request\"",
     why: "Typed clients do not match \"1\" to 1 and wait until they time out.",
-    example: "\"id\":\"1\" in the answer to a request with \"id\":1",
-    remedy: "Keep the id as it was parsed, with its type; do not format it into a string.",
+    example: "\"id\":\"1\" in the response to a request with \"id\":1",
+    remedy: "Keep the id as it was parsed, including its type. Do not format it into a string.",
     ..Rule::BLANK
 };
 
@@ -169,9 +169,9 @@ pub(super) static DUPLICATE: Rule = Rule {
     layer: "jsonrpc",
     title: "A request was answered twice",
     spec: "JSON-RPC 2.0 section 5",
-    why: "The second answer is dropped or, where ids are used again, taken for another one's.",
+    why: "The second response is dropped. If ids are reused, it can be mistaken for the response to another request.",
     example: "a result, and later an error for the same id after a timeout",
-    remedy: "Whatever ends a request first (result, error, timeout, cancellation) must forget it.",
+    remedy: "Whatever ends a request first (result, error, timeout, cancellation) must also remove it from the open requests.",
     ..Rule::BLANK
 };
 
@@ -179,10 +179,10 @@ pub(super) static AMBIGUOUS: Rule = Rule {
     id: "jsonrpc-response-ambiguous",
     severity: Severity::Warning,
     layer: "jsonrpc",
-    title: "A response fits several open requests with the same id",
+    title: "A response matches several open requests with the same id",
     spec: "basic/index \"Requests\"",
-    why: "Nobody can tell which request was answered; mcptap pairs none rather than guess.",
-    example: "two open requests with \"id\":1, and one answer to \"id\":1",
+    why: "Nobody can tell which request was answered. mcptap pairs none of them rather than guess.",
+    example: "two open requests with \"id\":1, and one response with \"id\":1",
     remedy: "Give each request an id of its own.",
     ..Rule::BLANK
 };
@@ -194,7 +194,7 @@ static NOTIFICATION_ANSWERED: Rule = Rule {
     layer: "jsonrpc",
     title: "A notification was answered with a JSON-RPC response",
     spec: "basic/index \"Notifications\": \"The receiver MUST NOT send a response\"",
-    why: "The client waits for no answer: it logs an error, or matches it to a request of the same id.",
+    why: "The client expects no response. It logs an error, or matches the response to a request with the same id.",
     example: "POST of notifications/initialized answered with {\"jsonrpc\":\"2.0\",\"id\":null,\"result\":{}}",
     remedy: "Answer the POST with 202 and no body.",
     checks: &[Check::Exchange(notification_answered)],
@@ -215,9 +215,9 @@ pub static UNANSWERED: Rule = Rule {
     layer: "jsonrpc",
     title: "A request was neither answered nor cancelled before its session ended",
     spec: "JSON-RPC 2.0 section 5; basic/transports \"Sending Messages\" 6",
-    why: "The caller waited until it gave up, or still does.",
+    why: "The caller waited until it gave up, or it still waits.",
     example: "tools/call with \"id\":4, and no message with that id until the capture ends",
-    remedy: "Look at what the server did then: a crash, a deadlock, an answer on another stream; or end the capture later.",
+    remedy: "Look at what the server did at that time: a crash, a deadlock, a response on another stream. Or end the capture later.",
     ..Rule::BLANK
 };
 
@@ -236,12 +236,12 @@ pub fn unanswered(pending: &Pending, history: &History, report: &mut Report<'_>)
     let mut text = format!("{method} (message {}) has no answer", pending.number.0);
     // What could not be read is told of where it stands.
     if let Some(garbled) = request.and_then(|request| request.bad_answer) {
-        text.push_str(&format!(" that is valid: message {} would be it", garbled.0));
+        text.push_str(&format!("; message {} was probably meant to be it", garbled.0));
         return report.add_as_about(Severity::Info, &[pending.number, garbled], text);
     }
     let severity = if history.has_gaps { Severity::Info } else { UNANSWERED.severity };
     if history.has_gaps {
-        text.push_str(" in what was captured; bytes of the session are missing");
+        text.push_str(" in the capture; bytes of the session are missing");
     }
     report.add_as_about(severity, &[pending.number], text);
 }

@@ -14,11 +14,11 @@ static NOT_HONOURED: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::LEGACY,
     layer: "lifecycle",
-    title: "The server gave another version than the one asked for, which it gave elsewhere",
+    title: "The server refused a version to which it agreed in another session",
     spec: "basic/lifecycle \"Version Negotiation\": \"If the server supports the requested protocol version, it MUST respond with the same version\"",
-    why: "What works in one session is missing in the next, for no reason that the client could see.",
-    example: "2025-11-25 asked for and given in one session; asked for in the next, and 2025-03-26 given",
-    remedy: "Answer with the version that was asked for wherever the server speaks it, whoever asks.",
+    why: "Features of one session are missing in the next, for no reason that the client could see.",
+    example: "one session requests 2025-11-25 and gets it; the next requests it and gets 2025-03-26",
+    remedy: "Agree to every requested version that the server supports.",
     checks: &[Check::Any(RESULTS, &[Method::Initialize], not_honoured)],
 };
 
@@ -34,7 +34,7 @@ fn not_honoured(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let key = (server, content_hash(host), requested);
     let (message, versions) = (context.message, &mut *context.versions.borrow_mut());
     let text = |given: &str, by: MessageNumber| {
-        format!("{} was asked for and {given} given; message {} gave it", requested.name(), by.0)
+        format!("{} was requested and {given} agreed on; message {} agreed to the requested version", requested.name(), by.0)
     };
     if requested.name() == given {
         if versions.given.len() < SERVERS {
@@ -88,7 +88,7 @@ mod tests {
         let later = [initialize(new, old, "a"), initialize(new, new, "a"), initialize(new, new, "a")].concat();
         let found = fires(rule, &later);
         assert_eq!((found.session, found.messages), (Some(SessionNumber(1)), vec![MessageNumber(2)]));
-        assert_eq!(found.text, "2025-11-25 was asked for and 2025-03-26 given; message 4 gave it");
+        assert_eq!(found.text, "2025-11-25 was requested and 2025-03-26 agreed on; message 4 agreed to the requested version");
         assert_eq!(findings(&later).iter().filter(|finding| finding.rule.id == rule).count(), 1);
         silent(rule, &[initialize(new, new, "a"), initialize(new, old, "b")].concat());
         silent(rule, &[initialize(old, old, "a"), initialize(new, old, "a")].concat());

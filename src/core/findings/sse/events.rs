@@ -16,18 +16,18 @@ static NOT_JSONRPC: Rule = Rule {
     id: "sse-data-not-jsonrpc",
     severity: Severity::Error,
     layer: "sse",
-    title: "The data of a server-sent event is no JSON-RPC message",
+    title: "The data of a server-sent event is not a JSON-RPC message",
     spec: "basic/transports \"Sending Messages to the Server\" 6; 2024-11-05 basic/transports \"HTTP with SSE\"",
-    why: "Clients fail to parse it: some log an error, others end the stream.",
+    why: "Clients fail to parse it. Some log an error, others end the stream.",
     example: "data: {} where a priming event was replayed",
-    remedy: "Send comments (a line that begins with a colon) to keep a stream alive, and an empty data line to prime it.",
+    remedy: "To keep a stream alive, send comments (a line that begins with a colon). To prime it, send an empty data line.",
     checks: &[Check::Any(INVALID, &[], not_jsonrpc)],
     ..Rule::BLANK
 };
 
 fn not_jsonrpc(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     if context.message.carrier == Carrier::SseEvent && context.message.batch.is_none() {
-        report.add(format!("the event's {} bytes of data are no message", context.message.raw.len()));
+        report.add(format!("the event's {} bytes of data are not a message", context.message.raw.len()));
     }
 }
 
@@ -35,11 +35,11 @@ static EVENT_TYPE: Rule = Rule {
     id: "sse-event-type",
     severity: Severity::Warning,
     layer: "sse",
-    title: "A server-sent event of a type that MCP does not know",
+    title: "A server-sent event has a type that MCP does not define",
     spec: "2024-11-05 basic/transports \"HTTP with SSE\": events endpoint and message; WHATWG HTML section 9.2.6",
-    why: "Official clients take events without a type and those of type message, and drop all others.",
+    why: "Official clients accept events without a type and events of type message. They drop all others.",
     example: "event: response, with a JSON-RPC result as its data",
-    remedy: "Leave the event line out, or say message.",
+    remedy: "Leave out the event line, or use message.",
     checks: &[Check::Event(event_type)],
     ..Rule::BLANK
 };
@@ -63,11 +63,11 @@ static ID_IN_MODERN: Rule = Rule {
     severity: Severity::Info,
     revisions: Revisions::MODERN,
     layer: "sse",
-    title: "Event ids or retry times, which are no part of this revision",
+    title: "Event ids or retry times, which this revision does not have",
     spec: "2026-07-28 changelog 9; basic/transports/streamable-http \"Receiving Messages\"",
-    why: "No client resumes a stream any more: the server keeps events for nobody.",
+    why: "Clients no longer resume streams, so the server stores events for nobody.",
     example: "id: 7 before data under 2026-07-28",
-    remedy: "Leave both out; tasks and subscriptions take their place.",
+    remedy: "Leave both out. Tasks and subscriptions replace them.",
     checks: &[Check::Exchange(id_in_modern)],
 };
 
@@ -101,7 +101,7 @@ fn buffering(exchange: &Exchange, mcp: &McpExchange, history: &History, report: 
     let is_stream = !mcp.is_get && is_event_stream(exchange);
     let is_buffered = exchange.response.fields.get("x-accel-buffering") != Some("no");
     if is_streamable(history) && is_stream && is_buffered && history.event_streams.buffered == 0 {
-        report.add("the response does not say it");
+        report.add("the response has no such header");
     }
 }
 

@@ -19,9 +19,9 @@ static ENDPOINT_FIRST: Rule = Rule {
     layer: "sse",
     title: "The first event of an HTTP+SSE stream is not endpoint",
     spec: "2024-11-05 basic/transports \"HTTP with SSE\": \"When a client connects, the server MUST send an endpoint event\"; later: \"Backwards Compatibility\" (\"as the first event\")",
-    why: "Clients of both transports tell them apart by the first event, and give up.",
+    why: "Clients of both transports distinguish them by the first event, and give up.",
     example: "event: message before event: endpoint",
-    remedy: "Send endpoint before anything else; comments do not count.",
+    remedy: "Send endpoint before any other event. Comments do not count.",
     checks: &[Check::Event(endpoint_first)],
     ..Rule::BLANK
 };
@@ -43,11 +43,11 @@ static POST_URI: Rule = Rule {
     id: "sse-legacy-post-uri",
     severity: Severity::Error,
     layer: "sse",
-    title: "The endpoint that an HTTP+SSE stream announces is at another origin, or messages are posted elsewhere",
+    title: "The endpoint that an HTTP+SSE stream announces has another origin, or messages are posted elsewhere",
     spec: "2024-11-05 basic/transports \"HTTP with SSE\": \"All subsequent client messages MUST be sent as HTTP POST requests to this endpoint\"; WHATWG Fetch section 3.2 \"origin\"",
-    why: "Official clients refuse to post to another origin: whoever writes the stream could have requests and tokens sent to themselves. What is posted elsewhere reaches nobody.",
-    example: "GET at Host: mcp.example, then event: endpoint, data: http://10.0.0.7:8000/messages; or a POST to /messages where /messages?session_id=1 was announced",
-    remedy: "Announce a path (/messages?session_id=…); behind a proxy, do not announce the inner address. Post to what was announced, query included.",
+    why: "Official clients refuse to post to another origin: an attacker who writes the stream could redirect requests and tokens. Messages that are posted elsewhere reach nobody.",
+    example: "GET at Host: mcp.example, then event: endpoint, data: http://10.0.0.7:8000/messages; or a POST to /messages although /messages?session_id=1 was announced",
+    remedy: "Announce a path (/messages?session_id=…), and never the inner address behind a proxy. Post to the announced endpoint, including its query.",
     checks: &[Check::Event(post_uri), Check::Any(MESSAGES, &[], posted_elsewhere)],
     ..Rule::BLANK
 };
@@ -62,7 +62,7 @@ fn post_uri(event: &sse::Event<'_>, _: ExchangeNumber, mcp: &McpExchange, histor
     let bare = |authority: &str| authority.strip_suffix(port).unwrap_or(authority).to_ascii_lowercase();
     if bare(authority) != bare(host) {
         let announced = &authority[..authority.floor_char_boundary(80)];
-        report.add(format!("the stream was asked for at {host}, the endpoint is at {announced}"));
+        report.add(format!("the stream was requested at {host}, but the endpoint is at {announced}"));
     }
 }
 
@@ -73,7 +73,7 @@ fn posted_elsewhere(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     };
     if let Some(announced) = context.history.endpoint.announced.as_ref().filter(|announced| **announced != mcp.target) {
         let shown = |target: &str| target.chars().take(80).collect::<String>();
-        let text = format!("posted to {}, the stream announced {}", shown(&mcp.target), shown(announced));
+        let text = format!("posted to {}, but the stream announced {}", shown(&mcp.target), shown(announced));
         report.add_once(POST_URI.severity, "posted elsewhere", text);
     }
 }
@@ -82,11 +82,11 @@ static DEPRECATED: Rule = Rule {
     id: "transport-deprecated",
     severity: Severity::Info,
     layer: "sse",
-    title: "HTTP+SSE is in use, which Streamable HTTP replaced",
+    title: "The session uses HTTP+SSE, which Streamable HTTP replaced",
     spec: "2025-03-26 basic/transports \"Streamable HTTP\" (\"replaces the HTTP+SSE transport\"), \"Backwards Compatibility\"",
-    why: "New clients do not speak it, and its one stream cannot be resumed.",
+    why: "New clients do not support it, and its only stream cannot be resumed.",
     example: "GET /sse, event: endpoint, and 2025-11-25 agreed on",
-    remedy: "Serve Streamable HTTP at one path; keep HTTP+SSE beside it only for old clients.",
+    remedy: "Serve Streamable HTTP at one path. Offer HTTP+SSE only for old clients.",
     checks: &[
         Check::Any(RESULTS, &[Method::Initialize], deprecated),
         Check::Any(REQUESTS, &[], deprecated_without_handshake),
@@ -99,7 +99,7 @@ fn deprecated(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let given = context.body().text("protocolVersion").and_then(|given| Revision::named(&given));
     if let Some(given) = given.filter(|given| *given >= V2025_03_26 && context.history.transport == Transport::HttpSse)
     {
-        report.add(format!("the session speaks {} over HTTP+SSE", given.name()));
+        report.add(format!("the session uses {} over HTTP+SSE", given.name()));
     }
 }
 
@@ -109,7 +109,7 @@ fn deprecated_without_handshake(context: &MessageContext<'_, '_>, report: &mut R
     let is_first = context.is_from_client() && history.messages[Direction::ClientToServer as usize] == 0;
     if is_first && history.is_whole() && history.transport == Transport::HttpSse && context.method != Method::Initialize
     {
-        report.add("HTTP+SSE, which 2025-03-26 replaced, and no revision was agreed on");
+        report.add("the session uses HTTP+SSE, which 2025-03-26 replaced, and no revision was agreed on");
     }
 }
 
@@ -185,7 +185,7 @@ mod tests {
         let announced = "/messages?session_id=1";
         silent(rule, &beside(&[announced, announced]));
         let found = fires(rule, &beside(&["/messages"]));
-        assert_eq!(found.text, "posted to /messages, the stream announced /messages?session_id=1");
+        assert_eq!(found.text, "posted to /messages, but the stream announced /messages?session_id=1");
         fires(rule, &beside(&[announced, "/sse"]));
         let twice = findings(&beside(&["/messages", "/messages?session_id=2", announced]));
         let texts: Vec<&str> = twice.iter().filter(|f| f.rule.id == rule).map(|f| f.text.as_str()).collect();

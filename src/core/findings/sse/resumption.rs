@@ -23,9 +23,9 @@ static NOT_UNIQUE: Rule = Rule {
     layer: "sse",
     title: "Two different events have the same id",
     spec: "basic/transports \"Resumability and Redelivery\" 1: \"If present, the ID MUST be globally unique across all streams within that session\"",
-    why: "A client that resumes behind this id gets what follows the other event, or is taken for somebody who has it already.",
+    why: "A client that resumes after this id gets the events after the other event, or gets nothing.",
     example: "id: 1 for the first event of every stream",
-    remedy: "Count over the whole session, or put the stream into the id.",
+    remedy: "Count over the whole session, or include the stream in the id.",
     checks: &[Check::Event(not_unique)],
 };
 
@@ -47,7 +47,7 @@ fn not_unique(
     // Events without data look alike: two of them are two where they begin two streams.
     let is_other = event.data.is_none_or(<[u8]>::is_empty) && issued.stream != exchange;
     if is_other || issued.data != content_hash(event.data.unwrap_or_default()) {
-        report.add(format!("the id {:?} was that of another event", &id[..id.floor_char_boundary(80)]));
+        report.add(format!("the id {:?} belongs to another event", &id[..id.floor_char_boundary(80)]));
     }
 }
 
@@ -58,9 +58,9 @@ static CROSS_STREAM: Rule = Rule {
     layer: "sse",
     title: "A resumed stream delivers events of another stream",
     spec: "basic/transports \"Resumability and Redelivery\" 2: \"The server MUST NOT replay messages that would have been delivered on a different stream\"",
-    why: "The client gets messages twice, and answers to requests that it made elsewhere.",
-    example: "a GET with the Last-Event-ID of one call's stream that replays the events of all calls",
-    remedy: "Store events by stream; tools that count on one store for the session need the stream in the id.",
+    why: "The client gets messages twice, and responses to requests that it made elsewhere.",
+    example: "a GET with a Last-Event-ID from one call's stream replays the events of all calls",
+    remedy: "Store events by stream. If one store serves the whole session, include the stream in the id.",
     checks: &[Check::Event(cross_stream)],
 };
 
@@ -90,9 +90,9 @@ static UNKNOWN: Rule = Rule {
     layer: "sse",
     title: "Last-Event-ID names an event that was never sent",
     spec: "basic/transports \"Resumability and Redelivery\" 2",
-    why: "The server cannot tell what the client has: it replays nothing, or answers 400.",
+    why: "The server cannot tell which events the client has. It replays nothing, or answers 400.",
     example: "Last-Event-ID: 0 on the first GET",
-    remedy: "Send the id of the last event that was received; leave the header out where there was none.",
+    remedy: "Send the id of the last received event. Leave out the header if there was none.",
     checks: &[Check::Response(unknown)],
 };
 
@@ -108,11 +108,11 @@ static POINTLESS: Rule = Rule {
     severity: Severity::Info,
     revisions: RESUMABLE,
     layer: "sse",
-    title: "The client resumed a stream whose answer it had",
+    title: "The client resumed a stream whose response it already had",
     spec: "basic/transports \"Sending Messages to the Server\" 6: the stream ends with the response",
-    why: "Nothing follows: a request and a stream that stays open for nobody.",
-    example: "GET with Last-Event-ID behind the error that ended the stream",
-    remedy: "Resume only where a response is still to come.",
+    why: "Nothing follows: the request is wasted, and the stream stays open for nobody.",
+    example: "GET with Last-Event-ID after the error that ended the stream",
+    remedy: "Resume only while a response is expected.",
     checks: &[Check::Response(pointless)],
 };
 
@@ -127,7 +127,7 @@ fn pointless(exchange: &Exchange, mcp: &McpExchange, history: &History, report: 
     let Some((requested_at, stream)) = resumed(exchange, mcp, history) else { return };
     if let Some(answered) = stream.answered.filter(|answered| requested_at > *answered) {
         let before = requested_at.since(answered) / 1_000_000;
-        report.add(format!("the answer had come {before} ms before"));
+        report.add(format!("the response arrived {before} ms earlier"));
     }
 }
 
@@ -136,11 +136,11 @@ static RETRY_IGNORED: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::only(V2025_11_25),
     layer: "sse",
-    title: "The client reconnected sooner than retry says",
+    title: "The client reconnected sooner than retry allows",
     spec: "2025-11-25 basic/transports \"Sending Messages to the Server\" 6: \"The client MUST respect the retry field, waiting the given number of milliseconds before attempting to reconnect\"",
-    why: "A server that closes streams to have clients poll is asked again and again.",
+    why: "A server that closes streams so that clients poll gets too many requests.",
     example: "retry: 3000, the end of the stream, and a GET 100 ms later",
-    remedy: "Wait so long before the GET.",
+    remedy: "Wait for the given time before the GET.",
     checks: &[Check::Response(retry_ignored)],
 };
 
@@ -151,7 +151,7 @@ fn retry_ignored(exchange: &Exchange, mcp: &McpExchange, history: &History, repo
     // Timers are no better than a tenth, and 10 ms: whoever waited nearly so long meant to.
     let least = i64::try_from(retry).unwrap_or(i64::MAX) / 10 * 9 - 10;
     if (0..least).contains(&waited) {
-        report.add(format!("it waited {waited} ms of {retry}"));
+        report.add(format!("the client waited {waited} ms of {retry} ms"));
     }
 }
 
@@ -160,11 +160,11 @@ static PRIMING: Rule = Rule {
     severity: Severity::Info,
     revisions: Revisions::only(V2025_11_25),
     layer: "sse",
-    title: "A resumable stream was not primed, or was closed before its answer without retry",
+    title: "A resumable stream has no priming event, or was closed before its response without retry",
     spec: "2025-11-25 basic/transports \"Sending Messages to the Server\" 6: \"The server SHOULD immediately send an SSE event consisting of an event ID and an empty data field\"; SHOULD send retry before it closes the connection",
-    why: "A client that loses the connection before the first event has nothing to resume by.",
-    example: "the first event of a POST's stream has an id, and a message as its data",
-    remedy: "Send id and an empty data line first; send retry before closing.",
+    why: "A client that loses the connection before the first event has no id to resume from.",
+    example: "the first event of a POST's stream has an id and a message as its data",
+    remedy: "Send an event with an id and empty data first. Send retry before closing.",
     checks: &[Check::Event(not_primed), Check::Exchange(closed_without_retry)],
 };
 

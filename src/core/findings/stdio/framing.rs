@@ -19,9 +19,9 @@ pub(in crate::findings) static EMBEDDED_NEWLINE: Rule = Rule {
     layer: "stdio",
     title: "One message is spread over several lines",
     spec: "basic/transports \"stdio\": \"Messages are delimited by newlines, and MUST NOT contain embedded newlines\"",
-    why: "The receiver reads each line by itself: none of them is a message, and the one that was meant is lost.",
-    example: "a message printed with an indent: JSON.stringify(message, null, 2)",
-    remedy: "Write JSON without line breaks, and one line break behind it; escape those in strings as \\n.",
+    why: "The receiver reads each line separately. No line is a message, so the intended message is lost.",
+    example: "a message printed with indentation: JSON.stringify(message, null, 2)",
+    remedy: "Write JSON without line breaks, and one line break after it. Escape line breaks in strings as \\n.",
     checks: &[Check::Any(INVALID, &[], embedded_newline)],
     ..Rule::BLANK
 };
@@ -55,11 +55,11 @@ static TWO_MESSAGES: Rule = Rule {
     id: "stdio-two-messages-one-line",
     severity: Severity::Error,
     layer: "stdio",
-    title: "Several messages stand on one line",
+    title: "One line contains several messages",
     spec: "basic/transports \"stdio\": \"Messages are delimited by newlines\"",
-    why: "The receiver takes the line for one text, which is no JSON: all of them are lost.",
+    why: "The receiver parses the line as one text, which is not valid JSON. All messages on it are lost.",
     example: "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",…}",
-    remedy: "Write the line break with the message, in one write; two threads need a lock.",
+    remedy: "Write each message and its line break in one write. Threads that share the pipe need a lock.",
     checks: &[Check::Any(INVALID, &[], two_messages)],
     ..Rule::BLANK
 };
@@ -77,7 +77,7 @@ pub(in crate::findings) fn messages_on(line: &Message) -> usize {
 fn two_messages(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let count = messages_on(context.message);
     if is_line(context) && count > 1 {
-        report.add(format!("{count} messages stand on the line"));
+        report.add(format!("{count} messages are on one line"));
     }
 }
 
@@ -88,7 +88,7 @@ pub(in crate::findings) static FRAMING_NOISE: Rule = Rule {
     layer: "stdio",
     title: "CR LF, blank lines or a byte order mark between messages",
     spec: "basic/transports \"stdio\": \"Messages are delimited by newlines\"",
-    why: "The official SDKs pass over it; a stricter peer does not.",
+    why: "The official SDKs ignore it. A stricter peer does not.",
     example: "console.log on a runtime that writes CR LF; print() of a text that ends in a line break",
     remedy: "Write the message and one LF.",
     ..Rule::BLANK
@@ -99,11 +99,11 @@ pub(in crate::findings) static UNTERMINATED: Rule = Rule {
     id: "stdio-unterminated-line",
     severity: Severity::Warning,
     layer: "stdio",
-    title: "A pipe was closed inside a line",
+    title: "A pipe was closed in the middle of a line",
     spec: "basic/transports \"stdio\": \"Messages are delimited by newlines\"",
-    why: "The receiver waits for the end of the line: the last message is lost, or cut off.",
-    example: "a server that ends while its last answer is being written",
-    remedy: "Write the line break with each message, and flush before ending.",
+    why: "The receiver waits for the end of the line. The last message is lost or incomplete.",
+    example: "a server that exits while it writes its last response",
+    remedy: "Write the line break with each message, and flush before the process exits.",
     ..Rule::BLANK
 };
 
@@ -114,9 +114,9 @@ pub(in crate::findings) static JSON_ON_STDERR: Rule = Rule {
     layer: "stdio",
     title: "A JSON-RPC message on stderr",
     spec: "basic/transports \"stdio\": \"The server MAY write UTF-8 strings to its standard error (stderr) for logging purposes\"",
-    why: "Nobody reads messages there: it is a log of them, or an answer that went astray.",
+    why: "Nobody reads messages on stderr. It is a log of messages, or a response on the wrong pipe.",
     example: "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}} on stderr",
-    remedy: "Write messages to stdout; in logs, put something before them.",
+    remedy: "Write messages to stdout. In logs, put a prefix before each message.",
     ..Rule::BLANK
 };
 

@@ -13,9 +13,9 @@ static EXIT_WITH_PENDING: Rule = Rule {
     layer: "stdio",
     title: "The server's process ended while requests were unanswered",
     spec: "basic/lifecycle \"Shutdown\"; 2026-07-28 basic/transports/stdio \"Unexpected Termination\"",
-    why: "Their answers never come: a crash, most often, whose reason stands on stderr.",
+    why: "These requests will never be answered. Usually the server crashed, and stderr shows the reason.",
     example: "tools/call, then exit status 1",
-    remedy: "Look at the last lines of stderr; answer an error where a tool fails, instead of ending.",
+    remedy: "Look at the last lines of stderr. A tool that fails should return an error instead of ending the process.",
     checks: &[Check::End(exit_with_pending)],
     ..Rule::BLANK
 };
@@ -61,11 +61,11 @@ static SHUTDOWN_FORCED: Rule = Rule {
     id: "stdio-shutdown-forced",
     severity: Severity::Info,
     layer: "stdio",
-    title: "The server did not end when its stdin was closed, and was ended by a signal",
+    title: "The server did not exit when its stdin was closed, and was ended by a signal",
     spec: "basic/lifecycle \"Shutdown\" stdio: the client closes stdin, waits, then sends SIGTERM, then SIGKILL; 2026-07-28 basic/transports/stdio: servers SHOULD exit promptly",
-    why: "Hosts wait two seconds for each such server when they end; one that ignores SIGTERM too stays behind.",
-    example: "stdin closed, two seconds of nothing, SIGTERM",
-    remedy: "End when reading stdin gives end of file; stop timers and threads that keep the process alive.",
+    why: "Hosts wait two seconds for each such server when they quit. A server that also ignores SIGTERM keeps running.",
+    example: "stdin closed, two seconds without an exit, then SIGTERM",
+    remedy: "Exit when reading stdin returns end of file. Stop timers and threads that keep the process alive.",
     checks: &[Check::End(shutdown_forced)],
     ..Rule::BLANK
 };
@@ -83,7 +83,7 @@ fn shutdown_forced(history: &History, report: &mut Report<'_>) {
     let forced = FORCED.iter().find(|(signal, _)| is(*signal));
     let waited = exited.since(closed);
     if let Some((_, name)) = forced.filter(|_| waited >= PATIENCE) {
-        report.add(format!("{name} ended it {} ms after stdin was closed", waited / 1_000_000));
+        report.add(format!("{name} ended the server {} ms after stdin was closed", waited / 1_000_000));
     }
 }
 

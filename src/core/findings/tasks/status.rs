@@ -22,11 +22,11 @@ static TRANSITION: Rule = Rule {
     severity: Severity::Error,
     revisions: BOTH,
     layer: LAYER,
-    title: "A task that was over has another status",
+    title: "The status of a finished task changed",
     spec: "2025-11-25 basic/utilities/tasks \"Task Status Lifecycle\": terminal states MUST NOT transition to any other status; ext-tasks",
-    why: "Clients stop asking once it is over, and never see what came after.",
+    why: "Clients stop polling when a task is finished, and never see the later status.",
     example: "completed, then working",
-    remedy: "Let completed, failed and cancelled be final.",
+    remedy: "Treat completed, failed and cancelled as final.",
     checks: &[
         Check::Message(NOTIFICATIONS, &[Method::TasksStatus, Method::TasksNotification], transition),
         Check::Message(RESULTS, &[Method::TasksGet, Method::TasksCancel], transition),
@@ -51,11 +51,11 @@ static POLL_INTERVAL: Rule = Rule {
     severity: Severity::Warning,
     revisions: BOTH,
     layer: LAYER,
-    title: "A task was asked for sooner than its receiver wants",
+    title: "A task was polled more often than its receiver asked for",
     spec: "2025-11-25 basic/utilities/tasks \"Getting Tasks\": pollInterval (SHOULD); ext-tasks pollIntervalMs",
-    why: "It costs both sides work, and is answered with what is already known.",
+    why: "It costs work on both sides and returns nothing new.",
     example: "tasks/get every 100 ms with \"pollInterval\":5000",
-    remedy: "Wait pollInterval between two tasks/get, or for a notification.",
+    remedy: "Wait for pollInterval between two tasks/get, or wait for a notification.",
     checks: &[Check::Message(REQUESTS, &[Method::TasksGet], poll_interval)],
 };
 
@@ -69,7 +69,7 @@ fn poll_interval(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     if waited >= 0 && waited < interval_ns / 10 * 9 {
         let waited = waited / 1_000_000;
         report
-            .add_about(&[number], format!("{id:?} was asked for after {waited} ms, and pollInterval is {interval} ms"));
+            .add_about(&[number], format!("{id:?} was polled after {waited} ms, but pollInterval is {interval} ms"));
     }
 }
 
@@ -78,11 +78,11 @@ static CANCEL_TERMINAL: Rule = Rule {
     severity: Severity::Warning,
     revisions: CORE,
     layer: LAYER,
-    title: "A task that was over was cancelled, and the receiver agreed",
+    title: "The receiver accepted the cancellation of a finished task",
     spec: "2025-11-25 basic/utilities/tasks \"Task Cancellation\" 1: -32602",
-    why: "The client believes that it stopped what had already happened.",
+    why: "The client believes that it stopped work that was already done.",
     example: "a result for tasks/cancel of a completed task",
-    remedy: "Answer -32602 with the status that the task has.",
+    remedy: "Answer -32602 and name the task's status.",
     checks: &[Check::Message(RESULTS, &[Method::TasksCancel], cancel_terminal)],
 };
 
@@ -93,7 +93,7 @@ fn cancel_terminal(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let Some(task) = context.history.tasks.get(context.message.direction, id) else { return };
     if task.ended.is_some_and(|ended| ended < request.time) {
         let status = task.status.map_or("over", Status::name);
-        report.add_about(&[task.number, request.number], format!("the task {id:?} was {status} before"));
+        report.add_about(&[task.number, request.number], format!("the task {id:?} was already {status}"));
     }
 }
 
@@ -102,11 +102,11 @@ static FAILED_SEMANTICS: Rule = Rule {
     severity: Severity::Error,
     revisions: BOTH,
     layer: LAYER,
-    title: "How a task ended and what it holds do not agree",
+    title: "The status of a finished task contradicts its content",
     spec: "2025-11-25 basic/utilities/tasks \"Task Execution Errors\" (SHOULD); extension io.modelcontextprotocol/tasks \"Task Status\"",
-    why: "The client takes a failure for success, or cannot find what it waited for.",
+    why: "The client mistakes a failure for success, or cannot find the result.",
     example: "2026-07-28: status failed with a result whose isError is true; completed without \"result\"",
-    remedy: "2025-11-25: a tool's isError makes the task failed. 2026-07-28: failed has an error, completed a result, isError or not.",
+    remedy: "2025-11-25: a result with isError makes the task failed. 2026-07-28: failed needs an error, and completed needs a result, with isError or without.",
     checks: &[
         Check::Message(RESULTS, &[Method::TasksResult], failed_result),
         Check::Message(RESULTS, &[Method::TasksGet], failed_state),
@@ -132,9 +132,9 @@ fn failed_state(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let (result, error) = (now.members.get("result"), now.members.get("error"));
     let failed = result.is_some() && now.members.object("result").get("isError") == Some("true");
     match now.status {
-        Some(Status::Failed) if failed => report.add("failed stands for isError; the task is completed"),
-        Some(Status::Failed) if error.is_none() => report.add("failed, without \"error\""),
-        Some(Status::Completed) if result.is_none() => report.add("completed, without \"result\""),
+        Some(Status::Failed) if failed => report.add("the status is failed, but a result with isError belongs to completed"),
+        Some(Status::Failed) if error.is_none() => report.add("the status is failed, without \"error\""),
+        Some(Status::Completed) if result.is_none() => report.add("the status is completed, without \"result\""),
         _ => {}
     }
 }
@@ -144,9 +144,9 @@ static INPUT_KEY: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: LAYER,
-    title: "A task asks for another input under a key that it used before",
+    title: "A task reuses the key of an earlier input request for another question",
     spec: "extension io.modelcontextprotocol/tasks (SEP-2663) \"Task Update Requests\": keys are unique over the life of a task",
-    why: "The client has answered that key, and does not ask the person again.",
+    why: "The client has already answered that key, and does not ask the user again.",
     example: "inputRequests {\"a\":…} twice, with different questions",
     remedy: "Use a new key for every question.",
     checks: &[

@@ -18,11 +18,11 @@ static ANNOTATION: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: "tools",
-    title: "An x-mcp-header that breaks its constraints, or a call over HTTP of such a tool",
+    title: "An x-mcp-header annotation is invalid, or a tool with an invalid one was called over HTTP",
     spec: "2026-07-28 server/tools \"x-mcp-header\"",
-    why: "Clients over HTTP have to leave the tool out: its users never see it.",
-    example: "\"x-mcp-header\":\"My Header\"; the same name twice; one on a property of type array, or inside items",
-    remedy: "Name each header once, in letters, digits and hyphens, on properties of type string, integer or boolean.",
+    why: "Clients that use HTTP must leave the tool out, so their users never see it.",
+    example: "\"x-mcp-header\":\"My Header\"; the same name twice; an annotation on a property of type array, or inside items",
+    remedy: "Name each header once, with letters, digits and hyphens. Use it only on properties of type string, integer or boolean.",
     checks: &[
         Check::Message(RESULTS, &[Method::ToolsList], annotation),
         Check::Message(REQUESTS, &[Method::ToolsCall], called),
@@ -46,7 +46,7 @@ fn called(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let Some(name) = context.body().text("name") else { return };
     let schema = context.history.tools.get(&name).and_then(|tool| tool.input.as_deref());
     if let Some(fault) = schema.and_then(fault) {
-        report.add(format!("{name} was called although clients have to leave it out: {fault}"));
+        report.add(format!("{name} was called although clients must leave it out: {fault}"));
     }
 }
 
@@ -94,17 +94,17 @@ fn fault(schema: &str) -> Option<String> {
 }
 
 fn misplaced(name: &Value, kind: Option<&Value>, is_reachable: bool) -> Option<String> {
-    let Some(name) = name.as_str() else { return Some(format!("{KEYWORD} is no string")) };
+    let Some(name) = name.as_str() else { return Some(format!("{KEYWORD} is not a string")) };
     // RFC 9110 section 5.6.2: token = 1*tchar.
     let is_tchar = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     let kind = kind.and_then(Value::as_str);
     match kind {
         _ if name.is_empty() => Some(format!("{KEYWORD} is empty")),
-        _ if !name.bytes().all(is_tchar) => Some(format!("the header {name:?} is no token (RFC 9110)")),
-        _ if !is_reachable => Some(format!("the header {name:?} stands where no chain of properties leads")),
+        _ if !name.bytes().all(is_tchar) => Some(format!("the header {name:?} is not a token (RFC 9110)")),
+        _ if !is_reachable => Some(format!("the header {name:?} is on a schema that no chain of properties reaches")),
         Some("string" | "integer" | "boolean") => None,
-        Some(kind) => Some(format!("the header {name:?} stands on a value of type {kind}")),
-        None => Some(format!("the header {name:?} stands on a value without one primitive type")),
+        Some(kind) => Some(format!("the header {name:?} is on a value of type {kind}")),
+        None => Some(format!("the header {name:?} is on a value without a primitive type")),
     }
 }
 
@@ -113,11 +113,11 @@ static PARAM: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: "http",
-    title: "An Mcp-Param header is missing, contradicts its argument, or has none",
+    title: "An Mcp-Param header is missing, contradicts its argument, or has no argument",
     spec: "2026-07-28 basic/transports/streamable-http \"Custom Headers from Tool Parameters\"",
-    why: "Proxies route by the header, the server acts on the argument; servers must answer 400 with -32020.",
-    example: "Mcp-Param-Region: us above {\"arguments\":{\"region\":\"eu\"}}",
-    remedy: "Fill it from the argument, as =?base64?…?= where it is not plain ASCII; leave it out where the argument is null or absent.",
+    why: "Proxies route by the header, and the server acts on the argument. Servers must answer 400 with -32020 if they differ.",
+    example: "Mcp-Param-Region: us with the body {\"arguments\":{\"region\":\"eu\"}}",
+    remedy: "Fill the header from the argument, as =?base64?…?= if it is not plain ASCII. Leave it out if the argument is null or absent.",
     checks: &[Check::Message(REQUESTS, &[Method::ToolsCall], param)],
 };
 
@@ -159,10 +159,10 @@ fn param(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
         let sent = mcp.params.iter().find(|(name, _)| name.eq_ignore_ascii_case(&header));
         let place = path.join("/");
         match (argument, sent) {
-            (Some(_), None) => report.add(format!("the argument {place} came without Mcp-Param-{header}")),
-            (None, Some(_)) => report.add(format!("Mcp-Param-{header} came without the argument {place}")),
+            (Some(_), None) => report.add(format!("the argument {place} was sent without Mcp-Param-{header}")),
+            (None, Some(_)) => report.add(format!("Mcp-Param-{header} was sent without the argument {place}")),
             (Some(argument), Some((_, value))) if !agrees(argument, value) => {
-                report.add(format!("Mcp-Param-{header} is {value:?}, the argument {place} {argument}"));
+                report.add(format!("Mcp-Param-{header} is {value:?}, but the argument {place} is {argument}"));
             }
             _ => {}
         }

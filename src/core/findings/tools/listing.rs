@@ -16,11 +16,11 @@ static CHANGED_SILENTLY: Rule = Rule {
     id: "tools-changed-silently",
     severity: Severity::Info,
     layer: "tools",
-    title: "The list of tools changed within a session, and the server did not say so",
+    title: "The list of tools changed within a session without a notification",
     spec: "server/tools \"List Changed Notification\"",
     why: "Clients keep the old list. A description that changes after a person has read it is also how a tool is turned against them.",
     example: "the description of add differs between two tools/list results, with no notifications/tools/list_changed between",
-    remedy: "Declare tools.listChanged and send the notification; as a client show what changed before it is used.",
+    remedy: "Declare tools.listChanged and send the notification. Clients should show the changes before they use the tools.",
     checks: &[Check::Any(RESULTS, &[Method::ToolsList], changed_silently)],
     ..Rule::BLANK
 };
@@ -68,7 +68,7 @@ static ORDER_UNSTABLE: Rule = Rule {
     layer: "tools",
     title: "The same tools came in another order",
     spec: "2026-07-28 server/tools \"Capabilities\": the order SHOULD be deterministic",
-    why: "The list stands at the head of a model's prompt: another order empties its cache, which costs time and money.",
+    why: "The list is at the start of the model's prompt. Another order makes the prompt cache useless, which costs time and money.",
     example: "[add, sub], and [sub, add] on the next tools/list",
     remedy: "Sort the tools, by name or by order of registration.",
     checks: &[Check::Message(RESULTS, &[Method::ToolsList], order_unstable)],
@@ -82,7 +82,7 @@ fn order_unstable(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
         return;
     }
     let first = known.iter().zip(&current).find(|(known, current)| known != current);
-    let text = first.map(|(known, current)| format!("{current:?} stands where {known:?} stood"));
+    let text = first.map(|(known, current)| format!("{current:?} is where {known:?} was"));
     known.sort_unstable();
     current.sort_unstable();
     if let Some(text) = text.filter(|_| known == current) {

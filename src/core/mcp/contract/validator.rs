@@ -88,7 +88,7 @@ fn compile(text: &str, default_dialect: bool) -> Result<CompiledSchema, Verdict>
     let unchecked = Verdict::Unchecked;
     let schema: Value = serde_json::from_str(text).map_err(|_| unchecked(UncheckedReason::TooLarge))?;
     if !schema.is_object() {
-        return Err(Verdict::NoSchema("a schema has to be an object".to_owned()));
+        return Err(Verdict::NoSchema("a schema must be an object".to_owned()));
     }
     let draft = match schema.get("$schema") {
         None => Some(Draft::Draft202012),
@@ -98,7 +98,7 @@ fn compile(text: &str, default_dialect: bool) -> Result<CompiledSchema, Verdict>
             }
             draft => Some(draft),
         },
-        Some(_) => return Err(Verdict::NoSchema("$schema is no string".to_owned())),
+        Some(_) => return Err(Verdict::NoSchema("$schema is not a string".to_owned())),
     };
     let work = CheckCost::of(&schema).map_err(unchecked)?;
     let built = build(&schema, draft).or_else(|error| {
