@@ -68,7 +68,7 @@ static CHANGED: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// A difference.
+/// A difference between an accepted tool and the listed one.
 #[derive(Debug)]
 pub struct Drift {
     /// The rule that the difference breaks.
@@ -77,7 +77,7 @@ pub struct Drift {
     pub text: String,
 }
 
-/// What differs between the accepted tools and those that are listed, by name.
+/// Compares the accepted tools with the listed ones. Both are maps from names to definitions.
 pub fn compare(before: &BTreeMap<String, Value>, now: &BTreeMap<String, Value>) -> Vec<Drift> {
     let mut found = Vec::new();
     let mut say = |rule: &'static Rule, text: String| found.push(Drift { rule, text });
@@ -117,10 +117,11 @@ pub fn compare(before: &BTreeMap<String, Value>, now: &BTreeMap<String, Value>) 
     found
 }
 
-/// Subschemas that are compared; hostile ones may have millions.
+/// Limit of compared subschemas. A hostile schema may have millions.
 const COMPARED: usize = 10_000;
 
-/// The first way in which a schema allows what it did not allow before.
+/// The first place where a schema allows more than before. `None` if there is none, or if the
+/// schema exceeds [`COMPARED`].
 fn loosened(before: &Value, now: &Value) -> Option<String> {
     let mut open = vec![(String::new(), before, now)];
     let mut compared = 0;

@@ -1,4 +1,5 @@
-//! Rules about cancellation (basic/utilities/cancellation; 2026-07-28: basic/patterns/cancellation).
+//! Rules about cancellation (basic/utilities/cancellation;
+//! 2026-07-28: basic/patterns/cancellation).
 
 use super::{ANSWERS, Check, ERRORS, MessageContext, NOTIFICATIONS, Report, Rule, Severity};
 use crate::mcp::Transport;
@@ -21,7 +22,7 @@ static UNKNOWN: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// Whether this is a notice of the server about a request of the client, as 2026-07-28 has it.
+/// Whether the server cancels a request of the client, which 2026-07-28 allows for subscriptions.
 fn is_notice(context: &MessageContext<'_, '_>) -> bool {
     !context.is_from_client() && context.revisions().within(Revisions::MODERN)
 }
@@ -32,12 +33,12 @@ fn unknown(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     if history.requests.with_id(sender, id).is_some() {
         return;
     }
-    // On another connection the answer may be told first, and the request last.
+    // On another connection the response may arrive first, and the request last.
     if history.earlier_may_follow {
         return;
     }
     if history.used_ids.contains(sender, id) {
-        // "Both parties MUST handle the race condition": the answer may have been on its way.
+        // "Both parties MUST handle the race condition": the response may have been in flight.
         return report.add_as(Severity::Info, format!("the request with id {id} was already answered"));
     }
     if history.is_whole() && context.is_one_client() && !history.used_ids.has_forgotten(sender) {
@@ -58,7 +59,7 @@ static ANSWERED: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// An answer that comes later than this was not on its way when the cancellation came.
+/// A response later than this (in nanoseconds) was not in flight when the cancellation arrived.
 const RACE: i64 = 1_000_000_000;
 
 fn answered(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
@@ -67,7 +68,8 @@ fn answered(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
         return;
     };
     let delay = context.message.time.since(cancelled).max(0);
-    // On a pipe order is kept, and 2026-07-28 says MUST NOT; everything else may be a race or is a SHOULD.
+    // A pipe preserves order, and 2026-07-28 has a MUST NOT for it. Everywhere else it may be a
+    // race, or the rule is a SHOULD.
     let is_stdio = context.history.transport == Transport::Stdio && context.revisions().within(Revisions::MODERN);
     let severity = if is_stdio && delay > RACE { Severity::Warning } else { ANSWERED.severity };
     let text = format!("the response came {} ms after the cancellation", delay / 1_000_000);
@@ -92,7 +94,7 @@ const CANCELLED: &str = "-32800";
 
 fn unasked(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let Some(request) = context.request.filter(|_| context.body().get("code") == Some(CANCELLED)) else { return };
-    // Tasks are cancelled by a request of their own.
+    // Tasks have their own request for cancellation.
     let is_task = request.is_task || matches!(request.method, Method::TasksResult | Method::TasksGet);
     if request.cancelled.is_none() && !is_task && context.history.is_whole() {
         let text = format!("message {} was answered as cancelled, but no notification cancelled it", request.number.0);
@@ -145,7 +147,7 @@ fn task(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let (sender, history) = (context.message.direction, context.history);
     if let Some(request) = history.requests.with_id(sender, id) {
         if request.is_task {
-            // Before the task is there, there is no taskId to cancel it by.
+            // Before the task exists, there is no taskId by which to cancel it.
             let text = "the request asks for a task, which does not exist yet";
             report.add_as_about(Severity::Info, &[request.number], text);
         }

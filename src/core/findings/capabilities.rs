@@ -1,4 +1,4 @@
-//! Rules about capabilities: what a side uses without the other having said that it can do it.
+//! Rules about capabilities: features that one side uses although the other did not declare them.
 
 use super::{Check, MessageContext, NOTIFICATIONS, REQUESTS, Report, Rule, Severity};
 use crate::mcp::capability::Capability;
@@ -8,7 +8,7 @@ use crate::mcp::revision::Revisions;
 
 pub(super) const RULES: &[&Rule] = &[&SERVER, &CLIENT, &NOTIFICATION, &SAMPLING_TOOLS, &ELICITATION_MODE, &WRONG_SIDE];
 
-/// Revisions that say SHOULD where later ones say MUST (basic/lifecycle "Operation").
+/// Revisions with a SHOULD where later ones have a MUST (basic/lifecycle "Operation").
 const SHOULD: Revisions = Revisions::between(V2024_11_05, V2025_03_26);
 
 static SERVER: Rule = Rule {
@@ -28,12 +28,14 @@ fn severity(context: &MessageContext<'_, '_>, rule: &Rule) -> Severity {
     if context.revisions().within(SHOULD) { Severity::Warning } else { rule.severity }
 }
 
-/// What each session is told of once: whoever ignores a capability does so each time.
+/// The subject that is listed once in a session. A peer that ignores a capability does
+/// so each time.
 fn name(context: &MessageContext<'_, '_>) -> &'static str {
     context.method.definition().map_or("", |method| method.name)
 }
 
-/// Whether the method is in none of the revisions that may be in force: that has a rule of its own, and nobody could declare it.
+/// Whether no revision that may be in force has the method. That has its own rule, and nobody
+/// could declare it.
 fn is_foreign(context: &MessageContext<'_, '_>) -> bool {
     context.method.definition().is_some_and(|method| method.revisions.is_disjoint(context.revisions()))
 }
@@ -49,7 +51,7 @@ fn server(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
         method => method.gate(context.revisions()),
     };
     let Some(gate) = gate.filter(|_| !is_foreign(context)) else { return };
-    // Where the capture does not hold the declaration, nothing can be said.
+    // If the capture does not contain the declaration, there is no finding.
     if context.history.server_has(gate) == Some(false) {
         let text = format!("{} was sent, and the server did not declare {}", context.method_name(), gate.path());
         report.add_once(severity(context, &SERVER), name(context), text);
@@ -109,7 +111,8 @@ static NOTIFICATION: Rule = Rule {
 fn notification(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let Some(gate) = context.method.gate(context.revisions()).filter(|_| !is_foreign(context)) else { return };
     if context.history.has(gate) == Some(false) {
-        // server/utilities/logging: "Servers that emit log message notifications MUST declare the logging capability".
+        // server/utilities/logging: "Servers that emit log message notifications MUST declare
+        // the logging capability".
         let severity = if gate == Capability::Logging { Severity::Error } else { NOTIFICATION.severity };
         let text = format!("{} was sent, and {} is not declared", context.method_name(), gate.path());
         report.add_once(severity, name(context), text);

@@ -1,4 +1,4 @@
-//! Runs the rules: one table from what is seen to the rules that look at it, one history for each session.
+//! Runs the check functions of all rules, with one history for each session.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -33,9 +33,9 @@ type AtExchange = fn(&Exchange, &McpExchange, &History, &mut Report<'_>);
 type AtEvent = fn(&sse::Event<'_>, ExchangeNumber, &McpExchange, &History, &mut Report<'_>);
 type AtEnd = fn(&History, &mut Report<'_>);
 
-/// Which rules look at what.
+/// The check functions of all rules, by what they are called for.
 struct CheckRegistry {
-    /// By kind and method, with the revisions that the rule is looked for in.
+    /// By kind and method of the message, with the revisions in which the rule applies.
     messages: Vec<Vec<(&'static Rule, Revisions, AtMessage)>>,
     responses: Vec<(&'static Rule, AtExchange)>,
     exchanges: Vec<(&'static Rule, AtExchange)>,
@@ -79,18 +79,19 @@ fn slot(kind: Kind, method: Method) -> usize {
     kind as usize * Method::COUNT + method as usize
 }
 
-/// Findings of a rule so far, and the worst severity of them.
+/// The number of findings so far, and the highest severity of them.
 type FindingCount = (u64, Severity);
 
-/// Findings by rule, and by what is told once.
+/// Counts by rule id and by [`Finding::once`].
 type FindingCounts = BTreeMap<(&'static str, &'static str), FindingCount>;
 
-/// A session as the checker keeps it.
+/// The state of one session.
 #[derive(Debug)]
 struct CheckedSession {
     history: History,
     counts: FindingCounts,
-    /// Findings about single lines of a pipe, by direction, until the JSON value that the lines began is complete.
+    /// Findings about single lines of a pipe, by direction. They are held until the JSON value that
+    /// the lines begin is complete.
     held: [Vec<Finding>; 2],
 }
 
@@ -100,34 +101,37 @@ impl CheckedSession {
     }
 }
 
-/// Findings held at most: one a line, and a list of many tools that is printed with an indent has hundreds of lines.
+/// Limit of held findings. There is one for each line, and a list of many tools printed with
+/// indentation has hundreds of lines.
 const HELD: usize = 1_024;
 
-/// Findings of one rule and session that are listed one by one. Further ones are counted and reported once, at the end of the session.
-/// A hundred show the pattern; a million would bury everything else, and fill the disk.
+/// Findings of one rule that are listed for a session. Further ones are counted and summarised at
+/// the end of the session. A hundred show the pattern. A million would hide everything else and
+/// fill the disk.
 const LISTED: u64 = 100;
 
-/// Holds every session to the rules. Its findings come in the order of what they are about.
+/// Checks the traffic of all sessions. The findings are returned in the order of the traffic.
 #[derive(Debug)]
 pub struct Checker {
     limits: Limits,
-    /// Boxed: a table that grows would move them, and has room for twice as many.
+    /// Boxed: a growing hash table would otherwise move large values and reserve room for
+    /// twice as many.
     sessions: FxHashMap<SessionNumber, Box<CheckedSession>>,
-    /// Findings that belong to no session.
+    /// Counts of the findings that belong to no session.
     elsewhere: FindingCounts,
-    /// Exchanges that are open.
+    /// Exchanges that have not ended.
     exchanges: FxHashMap<ExchangeNumber, McpExchange>,
-    /// Schemas of tools, compiled: many sessions use one server.
+    /// Compiled schemas of tools. They are shared, because many sessions use one server.
     schemas: RefCell<contract::SchemaChecker>,
-    /// What servers gave of the versions they were asked for: one server has many sessions.
+    /// The versions to which servers agreed. They are shared, because one server has many sessions.
     versions: RefCell<ServerVersions>,
-    /// Open connections on which a client listens (GET), and its session.
+    /// Open connections that carry a GET stream, with the session of the stream.
     listening: FxHashMap<ConnectionId, SessionNumber>,
     found: Vec<Finding>,
 }
 
 impl Checker {
-    /// Before any message.
+    /// A checker that has seen no traffic.
     pub fn new(limits: Limits) -> Checker {
         Checker {
             limits,
@@ -141,8 +145,11 @@ impl Checker {
         }
     }
 
-    /// A message is complete. `begun` says whether the capture holds the beginning of its session, and is asked once; `awaits` whether what was sent
-    /// before may be told later. The ids of the rules that it breaks are added to it.
+    /// Checks a message and adds the ids of broken rules to it.
+    ///
+    /// `saw_beginning` returns whether the capture contains the beginning of the session. It is
+    /// called at most once, for a new session. `earlier_may_follow` is true if messages that were
+    /// sent earlier may still arrive.
     pub fn message(
         &mut self,
         message: &mut Message,
@@ -161,7 +168,7 @@ impl Checker {
         let mut facts = MessageFacts::new(message);
         session_state.history.transport = message.transport;
         facts.in_force = session_state.history.in_force(&facts, mcp.as_deref());
-        // What is wrong with the original of a copy was said there.
+        // The findings of a copy were reported at its original.
         let is_said = |oddity: &&Oddity| message.copies.is_none() && !(is_elsewhere && **oddity == Oddity::IdInFlight);
         for oddity in oddities.iter().filter(is_said) {
             jsonrpc::judge(oddity, &facts, &session_state.history, &mut self.found);
@@ -202,20 +209,21 @@ impl Checker {
         said
     }
 
-    /// A head of an HTTP exchange is complete; `session` is the one that it belongs to, as far as is known.
+    /// Checks the head of a request or response. `session` is its session, if it is known.
     pub fn head(&mut self, exchange: &Exchange, direction: Direction, session: Option<SessionNumber>) -> Vec<Finding> {
         let mcp = self.exchanges.entry(exchange.number).or_insert_with(|| McpExchange::new(exchange));
-        // Only its events tell the session of a GET for sure.
+        // Only the events of a GET identify its session reliably.
         mcp.session = session.or(mcp.session);
-        // A server may answer before it has read the request; the rules wait for both.
+        // A server may respond before it has read the whole request. The rules wait for both.
         if direction == Direction::ServerToClient && exchange.request.complete {
             self.response(exchange);
         }
         self.take_findings()
     }
 
-    /// A server-sent event is complete, and the message that it carried was seen; `session` is the one that it belongs to, as
-    /// far as is known. `opened` says how that travels and whether the capture holds its beginning, unless it is over.
+    /// Checks a server-sent event after the message that it carries. `session` is the session of
+    /// the event, if it is known. For a session, `opened` returns the transport and whether the
+    /// capture contains the beginning. It returns `None` if the session has ended.
     pub fn event(
         &mut self,
         exchange: ExchangeNumber,
@@ -224,7 +232,7 @@ impl Checker {
         opened: impl Fn(SessionNumber) -> Option<(Transport, bool)>,
     ) -> Vec<Finding> {
         let Some(mcp) = self.exchanges.get_mut(&exchange) else { return Vec::new() };
-        // Only its events tell the session of a GET for sure.
+        // Only the events of a GET identify its session reliably.
         mcp.session = session.or(mcp.session);
         if let Some(session) = mcp.session {
             let session_state = match self.sessions.entry(session) {
@@ -235,7 +243,8 @@ impl Checker {
                     place.insert(CheckedSession::new(history))
                 }
             };
-            // The endpoint makes a session that requests opened before one of HTTP+SSE.
+            // An `endpoint` event shows that a session is HTTP+SSE, also if requests
+            // opened it earlier.
             if let (Some("endpoint"), Some((transport, _))) = (event.kind, opened(session)) {
                 session_state.history.transport = transport;
             }
@@ -256,7 +265,7 @@ impl Checker {
         self.take_findings()
     }
 
-    /// An exchange is over.
+    /// Checks an exchange that ended.
     pub fn exchange(&mut self, exchange: &Exchange) -> Vec<Finding> {
         self.response(exchange);
         if let Some(mcp) = self.exchanges.remove(&exchange.number)
@@ -280,14 +289,14 @@ impl Checker {
         }
     }
 
-    /// Something happened to the pipes of a session, or to their process.
+    /// Records the content of a pipe packet: data, the end of a pipe, or the exit of the process.
     pub fn pipe_event(&mut self, session: SessionNumber, content: &Content<'_>, time: Time) {
         if let Some(session_state) = self.sessions.get_mut(&session) {
             session_state.history.process.observe(content, time);
         }
     }
 
-    /// A connection is over.
+    /// Records the end of a connection.
     pub fn connection_closed(&mut self, connection: ConnectionId, facts: &tcp::Facts) {
         let session = self.listening.remove(&connection);
         if let Some(session_state) = session.and_then(|session| self.sessions.get_mut(&session)) {
@@ -295,7 +304,7 @@ impl Checker {
         }
     }
 
-    /// What a decoder stated, about a connection, a packet, the capture.
+    /// Counts a finding of a decoder about a connection, a packet or the capture.
     pub fn decoder_finding(&mut self, finding: Finding) -> Vec<Finding> {
         if let Some(session_state) = finding.session.and_then(|session| self.sessions.get_mut(&session)) {
             session_state.history.has_gaps |= transport::hides_messages(finding.rule);
@@ -304,7 +313,8 @@ impl Checker {
         self.take_findings()
     }
 
-    /// A session, or the capture, is over; `unanswered` are its requests without an answer.
+    /// Checks a session that ended, or whose capture ended. `unanswered` are its requests without a
+    /// response. The state of the session is removed.
     pub fn session_ended(&mut self, session: SessionNumber, unanswered: &[&Pending]) -> Vec<Finding> {
         let Some(session_state) = self.sessions.get_mut(&session) else { return Vec::new() };
         session_state.held.iter_mut().for_each(|held| self.found.append(held));
@@ -322,12 +332,12 @@ impl Checker {
         said
     }
 
-    /// The capture is over: what was counted and belongs to no session.
+    /// Summarises the unlisted findings that belong to no session, at the end of the capture.
     pub fn finish(&mut self) -> Vec<Finding> {
         repetition_findings(None, &std::mem::take(&mut self.elsewhere)).collect()
     }
 
-    /// What was found, as far as it is said one by one.
+    /// Takes the new findings, counts them, and returns those that are listed one by one.
     fn take_findings(&mut self) -> Vec<Finding> {
         if self.found.is_empty() {
             return Vec::new();
@@ -344,8 +354,9 @@ impl Checker {
     }
 }
 
-/// Takes in a line of a pipe. One that belongs to a value which is not over yet is judged when that is: lines that are one message together
-/// are told of once.
+/// Adds a line of a pipe to the history. Findings about the line are held while it is part of
+/// an incomplete JSON value. They are dropped if the lines are one message together, which has
+/// its own finding.
 fn hold_line_findings(
     facts: &MessageFacts<'_>,
     breaks: Vec<&'static str>,
@@ -369,8 +380,8 @@ fn hold_line_findings(
     }
 }
 
-/// Whether a request with the id of this one is open where only its own sender sends: on the same pipe or connection. Over HTTP a
-/// server that keeps no session sees the same ids from all its clients.
+/// Whether a request with the same id is open on the same pipe or connection, where only one sender
+/// sends. Over HTTP, a server without sessions receives the same ids from all its clients.
 fn is_in_flight_here(message: &Message, history: &History, exchanges: &FxHashMap<ExchangeNumber, McpExchange>) -> bool {
     let connection = |exchange| exchanges.get(&exchange).map(|mcp: &McpExchange| mcp.connection);
     let Some(here) = message.exchange.map(connection) else { return true };
@@ -390,7 +401,7 @@ fn judge(
     history: &History,
     found: &mut Vec<Finding>,
 ) {
-    // Nothing can be said of a request that was not captured.
+    // Without the captured request there is nothing to check.
     if exchange.method.is_none() {
         return;
     }
@@ -409,12 +420,12 @@ fn judge(
     }
 }
 
-/// How many are listed.
+/// The number of findings that are listed.
 fn list_limit(once: &str) -> u64 {
     if once.is_empty() { LISTED } else { 1 }
 }
 
-/// One finding for each rule that was found more often than it was said.
+/// Summary findings: one for each rule with more findings than were listed.
 fn repetition_findings(session: Option<SessionNumber>, counts: &FindingCounts) -> impl Iterator<Item = Finding> {
     counts.iter().filter_map(move |((id, once), (count, severity))| {
         let repeated = count.checked_sub(list_limit(once)).filter(|more| *more > 0)?;

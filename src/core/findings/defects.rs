@@ -1,9 +1,12 @@
-//! What servers and clients get wrong, each as a conversation, and all that is said of it: the rules that an engineer would expect, once
-//! each, and none besides.
+//! Known mistakes of servers and clients, each as a conversation with the rules that must fire. No
+//! other rule may fire.
 //!
-//! `defects.txt` has a block for each: `# ` and its name, `= ` and the rules with how often they speak, then the steps of
-//! [`findings`](super::testing::findings) a line each, with `\n` for a line end inside a step. What all share stands before the blocks:
-//! `$name` is short for a text, `&name` for the steps of its lines.
+//! `defects.txt` has a block for each mistake. It begins with `# ` and a name. The next line is `=
+//! ` and the expected rules, with `*` and a number if one fires several times. Then come the steps
+//! of [`findings`](super::testing::findings), one a line, with `\n` for a line end inside a step.
+//!
+//! The lines before the first block define abbreviations. `$name` stands for a text, and `&name`
+//! for all steps that are defined with it.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +14,7 @@ use super::testing::findings;
 
 const CASES: &str = include_str!("defects.txt");
 
-/// A block: its name, what is expected, and its steps.
+/// A test case: its name, the expected rules, and its steps.
 type DefectCase = (&'static str, &'static str, Vec<String>);
 
 fn cases() -> Vec<DefectCase> {

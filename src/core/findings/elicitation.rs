@@ -1,4 +1,4 @@
-//! Rules about elicitation: what a server may ask a person for, and what comes back.
+//! Rules about elicitation: what a server may ask a user for, and the responses.
 
 use super::history::{Elicitation, Retry};
 use super::mismatch::{Topic, report_mismatches};
@@ -15,7 +15,8 @@ pub(super) const RULES: &[&Rule] = &[&SCHEMA, &CONTENT, &URL, &SENSITIVE];
 /// The methods whose results may hold elicitations, from 2026-07-28 on.
 const ASKING: [Method; 3] = [Method::ToolsCall, Method::PromptsGet, Method::ResourcesRead];
 
-/// The params of each elicitation that a message holds: its own, or those inside an `input_required` result.
+/// The params of each elicitation in a message: its own, or those inside
+/// an `input_required` result.
 fn elicitations<'a>(context: &MessageContext<'_, 'a>) -> Vec<Object<'a>> {
     if context.method == Method::ElicitationCreate {
         return vec![context.body().clone()];
@@ -64,7 +65,7 @@ fn answered(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     }
 }
 
-/// From 2026-07-28 on the answers come with the retry.
+/// From 2026-07-28 on, the retry contains the responses.
 fn brought_back(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let Some(responses) = context.body().get("inputResponses").map(Object::read) else { return };
     let round = Retry::of(context).and_then(|retry| context.history.rounds.of(context.method, &retry));
@@ -82,7 +83,7 @@ fn brought_back(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
 
 fn fault(context: &MessageContext<'_, '_>, answer: &Object<'_>, form: &Elicitation) -> Option<String> {
     let action = answer.text("action")?;
-    // An empty object says nothing.
+    // An empty object counts as no content.
     let content = answer.get("content").filter(|content| Object::read(content).iter().next().is_some());
     if action != "accept" || form.is_url {
         let place = if form.is_url { "an elicitation by URL" } else { &action };
@@ -117,14 +118,15 @@ fn url(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
         let Some(url) = params.text("url").filter(|_| params.text("mode").is_some_and(|mode| mode == "url")) else {
             continue;
         };
-        // "SHOULD use HTTPS URLs in non-development environments": the own machine is development.
+        // "SHOULD use HTTPS URLs in non-development environments": the local machine
+        // counts as development.
         if url.strip_prefix("http://").is_some_and(|rest| !is_local(rest)) {
             report.add_as(Severity::Warning, "the URL is not https");
         }
     }
 }
 
-/// Whether what follows `http://` begins with the own machine.
+/// Whether the text after `http://` begins with the local machine.
 fn is_local(rest: &str) -> bool {
     let ends = |after: &str| after.is_empty() || after.starts_with([':', '/', '?', '#']);
     ["localhost", "127.0.0.1", "[::1]"].iter().any(|host| rest.strip_prefix(host).is_some_and(ends))
@@ -153,7 +155,8 @@ static SENSITIVE: Rule = Rule {
     ],
 };
 
-/// Words that name a secret, where they are all of a property's name but for what stands around them.
+/// Words that name a secret. They must be the whole name of a property, or, if longer than 3
+/// letters, its end.
 const SECRETS: [&str; 14] = [
     "password",
     "passwd",
@@ -176,7 +179,7 @@ fn sensitive(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
         for (name, property) in params.object("requestedSchema").object("properties").iter() {
             let Some(name) = json::string(name) else { continue };
             let property = Object::read(property);
-            // A choice or a switch ("remember password?") is not typed.
+            // The user does not type a choice or a switch ("remember password?").
             let is_typed = property.text("type").is_some_and(|kind| matches!(&*kind, "string" | "integer" | "number"));
             let is_free = property.get("enum").is_none() && property.get("oneOf").is_none();
             let plain: String = name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();

@@ -1,4 +1,5 @@
-//! What a session was like before a message: the facts that more than one rule asks for, each noun in a file of its own.
+//! The state of a session that rules need: everything that happened before the message that is
+//! checked. Each noun has a file of its own in `history/`.
 
 mod answered_requests;
 mod cursors;
@@ -56,65 +57,69 @@ use crate::mcp::method::Method;
 use crate::mcp::revision::{Revision, Revisions};
 use crate::mcp::{MessageNumber, SessionNumber, Transport};
 
-/// Names of tools remembered that were called without having been listed: each is told of once, and so many are enough.
+/// Limit of [`History::called`]. Each name gives one finding, and more would not help anybody.
 const CALLED: usize = 64;
 
-/// A session so far.
+/// The state of a session.
 #[derive(Debug)]
 pub struct History {
     pub session: SessionNumber,
-    /// How it travels.
+    /// The transport of the session.
     pub transport: Transport,
-    /// Whether the capture holds its beginning. Rules about what should have come before stay silent otherwise.
+    /// Whether the capture contains the beginning of the session. Rules about earlier messages
+    /// are silent otherwise.
     pub saw_beginning: bool,
-    /// Whether bytes of its connections are missing or could not be decoded: what was not seen may have been sent.
+    /// Whether bytes of its connections are missing or could not be decoded. Messages may have been
+    /// lost in them.
     pub has_gaps: bool,
-    /// Whether what was sent before may be told later at this moment: bytes of another connection are waited for, or packets of several changed places.
+    /// Whether messages that were sent before the current one may still arrive: bytes of another
+    /// connection are missing, or packets of several connections were captured out of order.
     pub earlier_may_follow: bool,
-    /// Messages of the client and of the server.
+    /// Numbers of messages by direction: of the client, of the server.
     pub messages: [u64; 2],
-    /// The handshake of the revisions up to 2025-11-25.
+    /// The handshake (revisions up to 2025-11-25).
     pub handshake: Handshake,
-    /// What there was of the stateless era (2026-07-28).
+    /// Messages of the stateless era (2026-07-28).
     pub stateless: StatelessEra,
-    /// What the server declared in its answer to `server/discover`.
+    /// The capabilities in the response to `server/discover`.
     pub discovered: Option<Capabilities>,
-    /// Requests without an answer so far.
+    /// Requests without a response so far.
     pub requests: OpenRequests,
-    /// Requests that were answered lately and may not be over.
+    /// Requests that were answered recently and may still have progress, a task or a subscription.
     pub answered_requests: AnsweredRequests,
-    /// Ids that were used in requests.
+    /// Ids of all requests.
     pub used_ids: UsedIds,
-    /// Progress tokens that were used in requests.
+    /// Progress tokens of all requests.
     pub used_tokens: UsedIds,
-    /// The pages of lists.
+    /// The cursors of paged lists.
     pub cursors: Cursors,
-    /// The level of log messages that the server agreed to send.
+    /// The log level that the server confirmed (`logging/setLevel`).
     pub log_level: Option<LogLevel>,
     pub tools: Tools,
-    /// Lists as they were given, page by page.
+    /// Lists as the server returned them, page by page.
     pub listings: Listings,
     pub prompts: Prompts,
-    /// What the client asked to be told of.
+    /// Subscriptions to resources and to streams of notifications.
     pub subscriptions: Subscriptions,
     pub elicitations: Elicitations,
     pub rounds: Rounds,
     pub tasks: Tasks,
-    /// Whether the client ever asked for the tools.
+    /// Whether the client ever requested the list of tools.
     pub listed_tools: bool,
-    /// Tools that were called before, at most 64.
+    /// Names of tools that were called before they were ever listed, at most [`CALLED`].
     pub called: BTreeSet<String>,
-    /// The batch that its last message belongs to, and whether it held requests or notifications, and answers.
+    /// The batch of the last message: its number, whether it contained requests or notifications so
+    /// far, and whether it contained responses.
     pub batch: Option<(u64, bool, bool)>,
-    /// Its streams of server-sent events, and what may be resumed of them.
+    /// Streams of server-sent events, and the event ids by which they can be resumed.
     pub event_streams: EventStreams,
-    /// What the server said last by itself, and on which stream.
+    /// The latest requests and notifications of the server over HTTP.
     pub server_messages: ServerMessages,
-    /// What its HTTP heads said.
+    /// The state that HTTP heads show: session id, end, credentials.
     pub endpoint: Endpoint,
-    /// The life of the wrapped server.
+    /// The process of a wrapped server.
     pub process: Process,
-    /// JSON that lines of its pipes began and did not end.
+    /// JSON values that lines of a pipe began and did not complete.
     pub multiline: MultilineValues,
 }
 
@@ -154,18 +159,19 @@ impl History {
         }
     }
 
-    /// Whether all of it was seen, from its beginning on: what is not there was not sent.
+    /// Whether the whole session so far was captured, from its beginning on. Then a message that is
+    /// not in the history was not sent.
     pub fn is_whole(&self) -> bool {
         self.saw_beginning && !self.may_lack_messages()
     }
 
-    /// Whether something that was sent before, since it began to be captured, may not have been told.
+    /// Whether messages that were sent before may be missing in the history.
     pub fn may_lack_messages(&self) -> bool {
         self.has_gaps || self.earlier_may_follow
     }
 
-    /// The revision in force for a message, by what it says itself, by its exchange, by the session
-    /// (`docs/findings.md`, "The revision in force").
+    /// The revision in force for a message. The message itself, its exchange and its session are
+    /// asked in this order (`docs/findings.md`, "The revision in force").
     pub(super) fn in_force(&self, facts: &MessageFacts<'_>, mcp: Option<&McpExchange>) -> InForce {
         let message = facts.message;
         if let Some(request) = message.answers.and_then(|number| self.requests.get(number)) {
@@ -198,12 +204,14 @@ impl History {
         }
     }
 
-    /// The same by the handshake and by `MCP-Protocol-Version`: all there is for a GET or DELETE.
+    /// The revision in force by the handshake or `MCP-Protocol-Version`. A GET or DELETE has
+    /// no other source.
     pub(super) fn of_exchange(&self, mcp: Option<&McpExchange>) -> Option<InForce> {
         let header = mcp.and_then(|mcp| mcp.version.as_deref()).and_then(Revision::named);
         let header =
             header.map(|revision| InForce { revisions: Revisions::only(revision), evidence: Evidence::Header });
-        // No handshake agrees on a stateless revision: who speaks one, as its headers show, is not the client of the handshake.
+        // A handshake never agrees on a stateless revision. A request whose headers name one does
+        // not belong to the client of the handshake.
         let is_stateless = header.is_some_and(|said| said.revisions.within(Revisions::MODERN));
         if is_stateless && mcp.is_some_and(|mcp| mcp.names_method && !mcp.names_session) {
             return header;
@@ -216,20 +224,22 @@ impl History {
         mcp.in_force.or_else(|| self.of_exchange(Some(mcp))).unwrap_or(InForce::UNKNOWN)
     }
 
-    /// Whether the client that sent this request, or is to receive this message, declared a capability; `None` where the
-    /// capture does not hold its declaration.
+    /// Whether the client declared a capability: in this request (2026-07-28 on), or else in its
+    /// handshake. `None` if the capture does not contain the declaration.
     pub fn client_has(&self, capability: Capability, request: Option<&OpenRequest>) -> Option<bool> {
         let declared = request.and_then(|request| request.client.as_deref()).or(self.handshake.client.as_ref());
         declared.map(|declared| declared.has(capability))
     }
 
-    /// Whether the server declared a capability; `None` where the capture does not hold its declaration.
+    /// Whether the server declared a capability. `None` if the capture does not
+    /// contain the declaration.
     pub fn server_has(&self, capability: Capability) -> Option<bool> {
         let declared = self.handshake.server.as_ref().or(self.discovered.as_ref());
         declared.map(|declared| declared.has(capability))
     }
 
-    /// The same for whoever would declare it.
+    /// Whether the side that can declare a capability did so. `None` if the capture does not
+    /// contain the declaration.
     pub fn has(&self, capability: Capability) -> Option<bool> {
         match capability.declarer() {
             Declarer::Client => self.client_has(capability, None),
@@ -237,14 +247,15 @@ impl History {
         }
     }
 
-    /// Whether a request still waits for its answer: neither it nor its session was given up.
+    /// Whether a request still waits for its response: it was not cancelled or refused, and its
+    /// session was not terminated.
     pub fn awaits(&self, request: MessageNumber) -> bool {
         let request = self.requests.get(request);
         request.is_some_and(|request| request.cancelled.is_none() && request.refused.is_none())
             && self.endpoint.terminated.is_none()
     }
 
-    /// A response has its head.
+    /// Records the head of a response.
     pub(super) fn responded(&mut self, exchange: &Exchange) {
         self.endpoint.observe(exchange);
         self.event_streams.responded(exchange);
@@ -253,8 +264,8 @@ impl History {
         }
     }
 
-    /// A server refused an exchange without a word of JSON-RPC: its requests will not be answered. Where it redirected, they
-    /// will be sent again as they are.
+    /// Records that a server refused an exchange by an HTTP status, so its requests will not be
+    /// answered. After a redirect the client sends the same requests again.
     fn refused(&mut self, exchange: ExchangeNumber, status: u16) {
         let is_redirect = matches!(status, 301 | 302 | 307 | 308);
         for request in self.requests.of_exchange(exchange) {
@@ -265,8 +276,9 @@ impl History {
         }
     }
 
-    /// An exchange is over. "Closing the response stream is the cancellation signal" (2026-07-28
-    /// basic/transports/streamable-http): a response that broke off was the client's wish, or a loss.
+    /// Records the end of an exchange. "Closing the response stream is the cancellation signal"
+    /// (2026-07-28 basic/transports/streamable-http): an incomplete response was closed by the
+    /// client, or bytes were lost.
     pub(super) fn exchange_ended(&mut self, exchange: &Exchange, last_event_id: Option<&str>) {
         self.event_streams.exchange_ended(exchange, last_event_id);
         if !exchange.response.complete {
@@ -279,7 +291,8 @@ impl History {
         }
     }
 
-    /// Takes a message in, after the rules have looked at it; `breaks` are those that it breaks.
+    /// Adds a message, after the rules have checked it. `breaks` are the ids of the rules
+    /// that it breaks.
     pub(super) fn observe(&mut self, facts: &MessageFacts<'_>, breaks: Vec<&'static str>) {
         let message = facts.message;
         self.messages[message.direction as usize] += 1;
@@ -370,7 +383,7 @@ impl History {
         }
     }
 
-    /// A request was answered with a result.
+    /// Records that a request was answered with a result.
     fn succeeded(&mut self, request: &OpenRequest, facts: &MessageFacts<'_>) {
         match request.method {
             Method::LoggingSetLevel => self.log_level = request.log_level,

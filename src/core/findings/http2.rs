@@ -1,4 +1,4 @@
-//! Rules about HTTP/2, and about what else runs in the place of HTTP/1: WebSocket, QUIC.
+//! Rules about HTTP/2, and about other protocols in the place of HTTP/1: WebSocket and QUIC.
 
 use std::net::SocketAddr;
 
@@ -66,12 +66,12 @@ pub static QUIC: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// Whether messages may be hidden where this was found.
+/// Whether a finding of this rule means that messages may be missing.
 pub(super) fn hides_messages(rule: &Rule) -> bool {
     [&STREAM_RESET, &GOING_AWAY, &WEBSOCKET_MALFORMED].contains(&rule)
 }
 
-/// What is said of a server that was asked over QUIC.
+/// The rule and the text for a client that uses QUIC.
 pub fn not_decoded(client: SocketAddr, server: SocketAddr, name: Option<&str>, version: u8) -> (&'static Rule, String) {
     let name = name.map(|name| format!(" ({name})")).unwrap_or_default();
     (&QUIC, format!("{client} speaks QUIC v{version} to {server}{name}: not decoded"))

@@ -1,4 +1,4 @@
-//! Rules about messages as JSON-RPC, and about their partners.
+//! Rules about JSON-RPC messages, and about requests and their responses.
 
 pub(super) mod batch;
 pub(super) mod envelope;
@@ -15,7 +15,7 @@ use crate::mcp::tracker::Oddity;
 
 pub use ids::{UNANSWERED, unanswered};
 
-/// Says what the tracker noticed while it read the envelope and paired the message.
+/// Reports what the tracker noticed while it parsed the envelope and paired the message.
 pub(super) fn judge(oddity: &Oddity, facts: &MessageFacts<'_>, history: &History, found: &mut Vec<Finding>) {
     let message = facts.message;
     let mut add = |rule, text: String| Report::at_message(rule, message, found).add(text);
@@ -26,15 +26,15 @@ pub(super) fn judge(oddity: &Oddity, facts: &MessageFacts<'_>, history: &History
             let rule = on_pipe.unwrap_or(&envelope::NOT_UTF8);
             let text = format!("invalid UTF-8 from byte {at} on");
             let mut report = Report::at_message(rule, message, found);
-            // 2024-11-05 does not speak of encodings.
+            // 2024-11-05 does not mention encodings.
             if facts.revisions().within(Revisions::only(V2024_11_05)) && on_pipe.is_none() {
                 return report.add_as(super::Severity::Warning, text);
             }
             report.add(text);
         }
-        // That says more.
+        // A line with several messages has a more specific rule.
         Oddity::NoMessage(Fault::NotJson(..)) if on_pipe.is_some() && stdio::framing::messages_on(message) > 1 => {}
-        // A header before each message is one misunderstanding, however many there are.
+        // Headers before all messages are one mistake, so they are listed once.
         Oddity::NoMessage(Fault::NotJson(..)) if on_pipe.is_some() && message.raw.starts_with(b"Content-Length:") => {
             let text = "a header of LSP: in MCP each line is a message without a header";
             let rule = on_pipe.unwrap_or(&envelope::INVALID_JSON);
@@ -62,13 +62,15 @@ pub(super) fn judge(oddity: &Oddity, facts: &MessageFacts<'_>, history: &History
         }
         Oddity::ResultAndError => add(&envelope::RESULT_AND_ERROR, format!("the response to id {id} has both")),
         Oddity::NullId => add(&ids::NULL, "a request with the id null cannot be answered".to_owned()),
-        // Up to 2025-11-25 it is reused as well, which says more.
+        // Up to 2025-11-25 the id is also reused, which has a more specific rule.
         Oddity::IdInFlight if facts.revisions().within(Revisions::LEGACY) => {}
         Oddity::IdInFlight => add(&ids::IN_FLIGHT, format!("id {id} is still open")),
         Oddity::UnknownId => match history.requests.intended_request(message) {
             Some(request) if ids::is_coerced(&request.id, id) => {
-                let text =
-                    format!("the request (message {}) has the id {}, but the response has {id}", request.number.0, request.id);
+                let text = format!(
+                    "the request (message {}) has the id {}, but the response has {id}",
+                    request.number.0, request.id
+                );
                 Report::at_message(&ids::TYPE_CHANGED, message, found).add_about(&[request.number], text);
             }
             _ if history.may_lack_messages() => {
@@ -79,7 +81,10 @@ pub(super) fn judge(oddity: &Oddity, facts: &MessageFacts<'_>, history: &History
         },
         Oddity::AnsweredAgain => add(&ids::DUPLICATE, format!("the request with id {id} was already answered")),
         Oddity::Ambiguous => {
-            add(&ids::AMBIGUOUS, format!("several open requests have id {id}; the response is paired with none of them"));
+            add(
+                &ids::AMBIGUOUS,
+                format!("several open requests have id {id}; the response is paired with none of them"),
+            );
         }
     }
 }

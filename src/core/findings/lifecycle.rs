@@ -1,4 +1,4 @@
-//! Rules about the handshake of the revisions up to 2025-11-25: its order, and the revision it agrees on.
+//! Rules about the handshake (revisions up to 2025-11-25): its order, and the agreed revision.
 
 pub(super) mod versions;
 
@@ -35,14 +35,16 @@ static FIRST: Rule = Rule {
     checks: &[Check::Any(ASKS, &[], first)],
 };
 
-/// Whether what follows may have a handshake behind it that the capture does not hold, or holds later: the header tells what was agreed on.
+/// Whether a handshake may have come before that was not captured, or has not arrived yet. A header
+/// with the revision shows that there was one.
 fn was_negotiated_before(context: &MessageContext<'_, '_>) -> bool {
     !context.history.is_whole() || context.mcp.is_some_and(|mcp| mcp.version.is_some())
 }
 
 fn first(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let is_first = context.is_from_client() && context.history.messages[Direction::ClientToServer as usize] == 0;
-    // A request that speaks for itself, and those that only the stateless revisions have, need no handshake.
+    // Requests that state their revision, and methods of the stateless revisions,
+    // need no handshake.
     let is_modern = context.meta().get(meta::VERSION).is_some()
         || context.method.definition().is_some_and(|method| method.revisions.within(Revisions::MODERN));
     let may_be_first = matches!(context.method, Method::Initialize | Method::Ping);
@@ -64,13 +66,13 @@ static BEFORE_READY: Rule = Rule {
     checks: &[Check::Any(ANSWERS, &[Method::Initialize], before_ready)],
 };
 
-/// Looked for when the answer comes: only then it is known that the capture would have held it before. On another connection it may be told before and
-/// have been captured later.
+/// Checked when the response arrives, which proves that the capture contains this time. On another
+/// connection, a later request may arrive before the response.
 fn before_ready(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     say_early(context.history.handshake.early_request, context, report);
 }
 
-/// Where clocks differ, or packets changed places, times do not say what was sent first.
+/// While packets may be out of order, capture times do not show what was sent first.
 fn say_early(early: Option<(MessageNumber, Time)>, context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let is_early = |time: Time| time <= context.message.time && !context.history.earlier_may_follow;
     if let Some((early, _)) = early.filter(|(_, time)| is_early(*time)) {
@@ -93,7 +95,8 @@ static SERVER_BEFORE_INITIALIZED: Rule = Rule {
 
 fn server_before_initialized(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let handshake = &context.history.handshake;
-    // A client that went on without the notification, which is said, will not send it any more.
+    // A client that continued without the notification will not send it any more. That has
+    // its own rule.
     let is_open = handshake.initialize.is_some() && handshake.initialized.is_none() && !handshake.client_continued;
     if !context.is_from_client() && is_open && !context.history.may_lack_messages() && context.method != Method::Ping {
         report.add(format!("{} came before notifications/initialized", context.method_name()));
@@ -113,7 +116,7 @@ static INITIALIZED_MISSING: Rule = Rule {
     checks: &[Check::Message(REQUESTS, &[], initialized_missing)],
 };
 
-/// At the first request behind the handshake only: what comes later is the same omission.
+/// Reported only at the first request after the handshake. Later requests show the same omission.
 fn initialized_missing(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let handshake = &context.history.handshake;
     let (Some(initialize), Some(answered)) = (&handshake.initialize, handshake.answered) else { return };
@@ -121,7 +124,7 @@ fn initialized_missing(context: &MessageContext<'_, '_>, report: &mut Report<'_>
         && handshake.initialized.is_none()
         && !handshake.client_continued
         && !context.history.may_lack_messages();
-    // With an id it is a request, which has a rule of its own.
+    // With an id it is a request, which has its own rule.
     if is_due && !matches!(context.method, Method::Ping | Method::Initialize | Method::Initialized) {
         report.add_about(
             &[initialize.number, answered],
@@ -173,7 +176,10 @@ static REPEATED: Rule = Rule {
 fn repeated(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let handshake = &context.history.handshake;
     if let (Some(initialize), true) = (&handshake.initialize, handshake.answered.is_some()) {
-        report.add_about(&[initialize.number], format!("message {} already initialized the session", initialize.number.0));
+        report.add_about(
+            &[initialize.number],
+            format!("message {} already initialized the session", initialize.number.0),
+        );
     }
 }
 
@@ -210,7 +216,7 @@ static VERSION_UNKNOWN: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// Offered by the official TypeScript SDK 1.x and never published.
+/// A version that the official TypeScript SDK 1.x offers, but that was never published.
 const PRERELEASE: &str = "2024-10-07";
 
 fn judge_version(version: &str, report: &mut Report<'_>) {

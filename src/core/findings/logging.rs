@@ -9,7 +9,7 @@ use crate::mcp::revision::Revisions;
 
 pub(super) const RULES: &[&Rule] = &[&BELOW_LEVEL, &NOT_REQUESTED];
 
-/// Open requests looked at, the latest first: real sessions have tens.
+/// Limit of open requests that are checked, the latest first. Real sessions have tens.
 const LOOKED_AT: usize = 256;
 
 static BELOW_LEVEL: Rule = Rule {
@@ -28,7 +28,7 @@ static BELOW_LEVEL: Rule = Rule {
 fn below_level(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let Some(set) = context.history.log_level.filter(|_| context.is_one_client()) else { return };
     let Some(level) = context.body().text("level").and_then(|level| LogLevel::named(&level)) else { return };
-    // Another level may be in force before its request is answered.
+    // A new level may apply before its request is answered.
     let mut open = context.history.requests.iter().rev().take(LOOKED_AT);
     if level < set && !open.any(|request| request.method == Method::LoggingSetLevel) {
         report.add(format!("{} was sent, but the level is {}", level.name(), set.name()));
@@ -54,7 +54,8 @@ fn not_requested(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     if is_pipe && !context.history.is_whole() {
         return;
     }
-    // On a pipe it belongs to any of the open requests; over HTTP to that of its stream.
+    // On a pipe it may belong to any open request. Over HTTP it belongs to the request
+    // of its stream.
     let open = context.history.requests.iter().rev().take(LOOKED_AT);
     let fits = |exchange| is_pipe || context.message.exchange == exchange;
     let mut asking =

@@ -1,9 +1,9 @@
-//! The manual of the rules: one page a rule, and all of them as `docs/findings.md`.
+//! The manual of the rules: one page for each rule, and all of them as `docs/findings.md`.
 
 use super::Rule;
 use crate::mcp::revision::Revisions;
 
-/// The revisions that a rule is part of, in words.
+/// The names of the revisions that contain a rule.
 pub fn revisions(rule: &Rule) -> String {
     if rule.revisions == Revisions::ALL {
         return "all revisions".to_owned();
@@ -19,7 +19,7 @@ mod tests {
     use super::*;
     use crate::findings::all;
 
-    /// `docs/findings.md`.
+    /// The content of `docs/findings.md`.
     fn document() -> String {
         let mut text = String::from(
             "# Findings\n\n\

@@ -1,4 +1,5 @@
-//! What an HTTP exchange carried, for the rules that hold heads and messages against each other.
+//! The MCP side of an HTTP exchange: its messages, and the header fields that rules
+//! compare with them.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,38 +14,39 @@ use crate::mcp::meta;
 use crate::mcp::method::Method;
 use crate::mcp::{MessageNumber, SessionNumber};
 
-/// Messages of one direction remembered of an exchange: rules look at the first ones, and streams stay open for days.
+/// Messages that are remembered of one direction of an exchange. Rules look at the first ones, and
+/// streams stay open for days.
 const REMEMBERED: usize = 64;
 
 /// A message that an exchange carried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExchangeMessage {
     pub number: MessageNumber,
-    /// What it is.
+    /// The kind of the message.
     pub kind: Kind,
-    /// Its method; for an answer that of its request.
+    /// The method. For a response, the method of its request.
     pub method: Method,
     pub method_name: Option<Arc<str>>,
-    /// The JSON-RPC id, as sent.
+    /// The JSON-RPC id as JSON text.
     pub id: Option<Arc<str>>,
-    /// For a request: `name`, `uri` or `taskId` of its params, whichever `Mcp-Name` repeats.
+    /// For a request: the param that `Mcp-Name` repeats (`name`, `uri` or `taskId`).
     pub subject: Option<String>,
-    /// For a request: the revision that its `_meta` names.
+    /// For a request of the client: the revision that its `_meta` names.
     pub version: Option<String>,
-    /// For an error: its code.
+    /// For an error: the error code.
     pub code: Option<i64>,
 }
 
-/// Server-sent events of one response, in figures.
+/// Counts of the server-sent events of one response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventCounts {
-    /// Events, those without data too.
+    /// All events, including those without data.
     pub events: u64,
-    /// Events with data, which are dispatched.
+    /// Events with data, which a client dispatches.
     pub dispatched: u64,
-    /// Whether one set an id.
+    /// Whether an event set an id.
     pub has_ids: bool,
-    /// Whether one set the time to wait before reconnecting.
+    /// Whether an event set the time to wait before reconnecting (`retry`).
     pub has_retry: bool,
 }
 
@@ -57,45 +59,47 @@ impl EventCounts {
     }
 }
 
-/// An exchange as far as its messages are concerned.
+/// An HTTP exchange with what the rules need of it.
 #[derive(Debug, Default)]
 pub struct McpExchange {
-    /// The session that it belongs to.
+    /// The session of the exchange, if it is known.
     pub session: Option<SessionNumber>,
-    /// The connection, once its head is complete.
+    /// The connection. `None` only in the default value.
     pub connection: Option<ConnectionId>,
     /// `MCP-Protocol-Version` of the request.
     pub version: Option<String>,
-    /// Whether it is a GET: the stream by which a server speaks first, up to 2025-11-25.
+    /// Whether the method is GET. Up to 2025-11-25 the server sends its own messages on
+    /// such a stream.
     pub is_get: bool,
-    /// Whether the request resumes a stream (`Last-Event-ID`).
+    /// Whether the request resumes a stream: it has `Last-Event-ID`.
     pub resumes: bool,
-    /// The event behind which it resumes.
+    /// The value of `Last-Event-ID`: the stream resumes after this event.
     pub last_event_id: Option<String>,
-    /// Where the request went: path and query.
+    /// The path and query of the request, with secrets masked.
     pub target: String,
     /// `Host` of the request.
     pub host: Option<String>,
-    /// `Mcp-Param-…` of the request (2026-07-28): what stands behind the prefix, and the value.
+    /// The `Mcp-Param-…` headers of the request (2026-07-28): the name without the prefix,
+    /// and the value.
     pub params: Vec<(String, String)>,
     /// The server-sent events of the response so far.
     pub event_counts: EventCounts,
-    /// Whether the request names a session.
+    /// Whether the request has `Mcp-Session-Id`.
     pub names_session: bool,
-    /// Whether the request's head names the method (`Mcp-Method`, 2026-07-28 on).
+    /// Whether the request has `Mcp-Method` (2026-07-28 on).
     pub names_method: bool,
-    /// The revision in force for its request.
+    /// The revision in force for the request.
     pub in_force: Option<InForce>,
     /// Messages in the request's body, the first 64.
     pub sent: Vec<ExchangeMessage>,
     /// Messages in the response's body, the first 64.
     pub received: Vec<ExchangeMessage>,
-    /// Whether the rules about the response's head have looked.
+    /// Whether the rules about the head of the response have run.
     pub(super) is_judged: bool,
 }
 
 impl McpExchange {
-    /// At the head of the request.
+    /// An exchange of which only the head of the request is known.
     pub(super) fn new(exchange: &Exchange) -> McpExchange {
         McpExchange {
             connection: Some(exchange.connection),
@@ -112,7 +116,7 @@ impl McpExchange {
         }
     }
 
-    /// The only request that the client posted.
+    /// The request in the body, if the body contains nothing else.
     pub fn request(&self) -> Option<&ExchangeMessage> {
         match self.sent.as_slice() {
             [only] if only.kind == Kind::Request => Some(only),
@@ -120,19 +124,20 @@ impl McpExchange {
         }
     }
 
-    /// Whether the client posted notifications alone: no answer of any kind belongs to them.
+    /// Whether the body contains only notifications, which need no JSON-RPC response.
     pub fn is_notifying(&self) -> bool {
         !self.sent.is_empty() && self.sent.iter().all(|sent| sent.kind == Kind::Notification)
     }
 
-    /// The answer to that request, where the response held it.
+    /// The response to that request, if this exchange carried it.
     pub fn answer(&self) -> Option<&ExchangeMessage> {
         let id = self.request()?.id.as_deref()?;
         let answers = |got: &&ExchangeMessage| matches!(got.kind, Kind::Response | Kind::Error);
         self.received.iter().filter(answers).find(|got| got.id.as_deref() == Some(id))
     }
 
-    /// Whether the response held as many messages as are remembered: what is missing may be behind them.
+    /// Whether messages of the response may have been left out, because
+    /// [`REMEMBERED`] were reached.
     pub fn is_cut(&self) -> bool {
         self.received.len() >= REMEMBERED
     }
@@ -184,7 +189,7 @@ impl McpExchange {
     }
 }
 
-/// A header that repeats an argument of a tool: its name behind the prefix, and its value.
+/// A header that repeats an argument of a tool: its name without the prefix, and its value.
 fn param((name, value): (&str, &str)) -> Option<(String, String)> {
     const PREFIX: &str = "mcp-param-";
     let (prefix, rest) = name.split_at_checked(PREFIX.len())?;
@@ -204,7 +209,7 @@ pub fn is_event_stream(exchange: &Exchange) -> bool {
     media_type(&exchange.response).as_deref() == Some("text/event-stream")
 }
 
-/// Whether the response says that the request was taken.
+/// Whether the status is 2xx.
 pub fn is_success(exchange: &Exchange) -> bool {
     matches!(exchange.status, Some(200..=299))
 }

@@ -1,4 +1,4 @@
-//! Everything that a rule may look at when a message is checked.
+//! The input of the check functions for messages.
 
 use std::cell::RefCell;
 use std::ops::Deref;
@@ -10,24 +10,24 @@ use super::server_versions::ServerVersions;
 use crate::mcp::Transport;
 use crate::mcp::contract;
 
-/// A message with everything a rule may look at.
+/// A message, its request and exchange, and the state of its session.
 pub struct MessageContext<'s, 'a> {
     pub(super) facts: &'s MessageFacts<'a>,
-    /// The request it answers, where that is known and still remembered.
+    /// The request that the message answers, if it is known and still remembered.
     pub request: Option<&'s OpenRequest>,
-    /// The HTTP exchange that carries it.
+    /// The HTTP exchange that carries the message.
     pub mcp: Option<&'s McpExchange>,
-    /// Schemas of tools, compiled when first asked for.
+    /// Compiled schemas of tools.
     pub schemas: &'s RefCell<contract::SchemaChecker>,
-    /// Which versions the servers of this capture gave.
+    /// The versions to which the servers of this capture agreed.
     pub versions: &'s RefCell<ServerVersions>,
-    /// The session before this message.
+    /// The state of the session before this message.
     pub history: &'s History,
 }
 
 impl MessageContext<'_, '_> {
-    /// Whether all that the history holds is one client's: a server that keeps no session is known by its client's address alone,
-    /// which several clients may share.
+    /// Whether the history belongs to one client only. A server without sessions is identified by
+    /// its client's address, which several clients may share.
     pub fn is_one_client(&self) -> bool {
         match self.history.transport {
             Transport::Stdio | Transport::HttpSse => true,

@@ -1,4 +1,5 @@
-//! A message with what is derived from it alone.
+//! A message with everything that is derived from it alone. Each value is computed when it
+//! is first used.
 
 use std::cell::OnceCell;
 
@@ -12,41 +13,41 @@ use crate::mcp::method::Method;
 use crate::mcp::revision::Revisions;
 use crate::mcp::shape::{self, Mismatch, Role};
 
-/// By what the revision in force for a message is known, best first.
+/// The source that names the revision in force, strongest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Evidence {
-    /// The request itself says it (`_meta`, 2026-07-28 on).
+    /// The `_meta` of the request (2026-07-28 on).
     Meta,
-    /// The answer to `initialize` said it.
+    /// The response to `initialize`.
     Negotiated,
-    /// `initialize` asked for it and is not answered yet.
+    /// The version that `initialize` requests, while it has no response.
     Requested,
-    /// The header `MCP-Protocol-Version` says it.
+    /// The header `MCP-Protocol-Version`.
     Header,
-    /// It is among those of this era: the transport or other requests of the session say so.
+    /// The era, which the transport or other requests of the session show.
     Era,
-    /// Nothing says it.
+    /// No source names a revision.
     None,
 }
 
-/// The revisions that may be in force for a message, and why these.
+/// The revisions that may be in force for a message, and the source that names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InForce {
-    /// They: one, where it is known.
+    /// The candidates. There is only one if the revision is known.
     pub revisions: Revisions,
     pub evidence: Evidence,
 }
 
 impl InForce {
-    /// Nothing is known.
+    /// Any revision may be in force.
     pub const UNKNOWN: InForce = InForce { revisions: Revisions::ALL, evidence: Evidence::None };
 }
 
-/// What is computed of a message alone.
+/// A message with its lazily parsed parts.
 #[derive(Debug)]
 pub struct MessageFacts<'a> {
     pub message: &'a Message,
-    /// Its method; for an answer that of the request it answers.
+    /// The method. For a response, the method of its request.
     pub method: Method,
     pub in_force: InForce,
     body: OnceCell<Object<'a>>,
@@ -67,22 +68,23 @@ impl<'a> MessageFacts<'a> {
         self.in_force.revisions
     }
 
-    /// The text of `params`, `result` or `error`: whatever makes the message what it is.
+    /// The JSON text of `params`, `result` or `error`. `None` if the message has none of them.
     pub fn body_text(&self) -> Option<&'a str> {
         self.message.envelope.place_of_body().map(|_| self.body().json())
     }
 
-    /// The members of that; empty where it is no object.
+    /// The members of the body. Empty if the body is not an object.
     pub fn body(&self) -> &Object<'a> {
         self.body.get_or_init(|| body(self.message))
     }
 
-    /// The members of its `_meta`.
+    /// The members of `_meta` in the body.
     pub fn meta(&self) -> &Object<'a> {
         self.meta.get_or_init(|| self.body().object("_meta"))
     }
 
-    /// The tools that a `tools/list` result lists; one more than are kept of a session, at most.
+    /// The tools of a `tools/list` result: at most one more than [`TOOLS`], so that an
+    /// excess is noticed.
     pub fn tools(&self) -> &[Object<'a>] {
         self.tools.get_or_init(|| {
             let listed = self.body().get("tools").unwrap_or_default();
@@ -90,8 +92,11 @@ impl<'a> MessageFacts<'a> {
         })
     }
 
-    /// How it differs from its definition, whichever revision is in force: what one of several possible revisions allows is no
-    /// difference. Ids and the version field have rules of their own, as has a body that is no object.
+    /// The differences from the definition of the message, in the revision in force. A message that
+    /// is valid in one of several possible revisions has no differences.
+    ///
+    /// Ids, the version field and a body that is not an object have their own rules and
+    /// are not included.
     pub fn mismatches(&self) -> &[Mismatch] {
         self.mismatches.get_or_init(|| {
             let role = match self.message.kind {
@@ -119,7 +124,8 @@ impl<'a> MessageFacts<'a> {
         self.body().text("resultType").is_some_and(|kind| kind == name)
     }
 
-    /// The params of each request of this method that an `input_required` result holds (2026-07-28 on).
+    /// The params of each request of this method that an `input_required` result
+    /// holds (2026-07-28 on).
     pub fn input_requests(&self, method: &str) -> Vec<Object<'a>> {
         if !self.has_result_type("input_required") {
             return Vec::new();
@@ -135,12 +141,12 @@ impl<'a> MessageFacts<'a> {
         self.message.id.as_deref().unwrap_or("null")
     }
 
-    /// Whether the client sent it.
+    /// Whether the client sent the message.
     pub fn is_from_client(&self) -> bool {
         self.message.direction == Direction::ClientToServer
     }
 
-    /// The name of its method as sent.
+    /// The name of the method as sent. Empty if there is none.
     pub fn method_name(&self) -> &'a str {
         self.message.method.as_deref().unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Rules about methods: whether the revision in force has them, and who may send them.
+//! Rules about methods: whether the revision in force has them, and which side may send them.
 
 use super::{ASKS, Check, MessageContext, RESULTS, Report, Rule, Severity};
 use crate::decode::jsonrpc::Kind;
@@ -49,8 +49,8 @@ static NOT_IN_VERSION: Rule = Rule {
 fn not_in_version(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let Some(definition) = context.method.definition() else { return };
     let in_force = context.revisions();
-    // The handshake opens a session of its own revision, whatever was in force on the endpoint before. That a server asks at
-    // all under 2026-07-28 is a rule of its own.
+    // A handshake chooses its own revision, whatever was in force on the endpoint before. A server
+    // request under 2026-07-28 has its own rule.
     let is_asking = context.message.kind == Kind::Request && !context.is_from_client();
     let is_told = context.method == Method::Initialize || (is_asking && in_force.within(Revisions::MODERN));
     if !definition.revisions.is_disjoint(in_force) || is_told {
@@ -66,7 +66,8 @@ fn not_in_version(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     report.add_as(severity, format!("{} is not in {place}, but in {}", definition.name, names.join(", ")));
 }
 
-/// 2026-07-28 removed the handshake: it cannot be what one agrees on. A client that asks for it is answered with another.
+/// 2026-07-28 has no handshake, so a handshake cannot agree on it. A client that requests it
+/// gets another revision.
 fn not_negotiated(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let given = context.body().text("protocolVersion").and_then(|given| Revision::named(&given));
     if let Some(given) = given.filter(|given| given.is_stateless()) {
@@ -88,7 +89,7 @@ static UNKNOWN: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// Names that are seen in texts about MCP and in other protocols, and what is meant.
+/// Wrong names from texts about MCP and from other protocols, with the correct method.
 const MEANT: [(&str, &str); 10] = [
     ("initialized", "notifications/initialized"),
     ("sampling/complete", "sampling/createMessage"),
@@ -102,13 +103,13 @@ const MEANT: [(&str, &str); 10] = [
     ("$/progress", "notifications/progress"),
 ];
 
-/// The method that was meant by a name that is none.
+/// The correct method for a wrong name.
 pub(super) fn meant(name: &str) -> Option<&'static str> {
     MEANT.iter().find(|(known, _)| *known == name).map(|(_, meant)| *meant)
 }
 
 fn unknown(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    // An extension that was declared brings methods of its own, which nothing here knows.
+    // A declared extension has its own methods, which are unknown here.
     let handshake = &context.history.handshake;
     let declared = [&handshake.client, &handshake.server, &context.history.discovered];
     if declared.into_iter().flatten().any(|declared| !declared.extensions.is_empty()) {

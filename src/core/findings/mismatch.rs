@@ -1,38 +1,39 @@
-//! How a message differs from its revision's definition, and which rule tells of it: each difference is told of once.
+//! Differences between a message and its definition, sorted by the rule that reports them. Each
+//! difference is reported once.
 
 use super::{MessageContext, Report};
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::method::Method;
 use crate::mcp::shape::{Mismatch, MismatchKind};
 
-/// What a difference is about: the narrowest rule that there is.
+/// The topic of a difference. It selects the most specific rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topic {
-    /// Nothing narrower: `schema-request-invalid` and its siblings.
+    /// No specific topic: `schema-request-invalid` and its siblings.
     Schema,
     /// A URI or URI template of a resource or root.
     Uri,
-    /// An image, audio or blob: its base64, its `mimeType`.
+    /// The base64 text or the `mimeType` of an image, audio or blob.
     Binary,
     /// The schema of an elicitation's form.
     Form,
     Url,
     Cache,
     ResultType,
-    /// What each request of 2026-07-28 says of itself.
+    /// The members of `_meta` that every request of 2026-07-28 must have.
     Meta,
-    /// An input that a server asks for inside a result.
+    /// An input request inside a result.
     InputRequest,
     /// The schemas of a listed tool.
     ToolSchema,
-    /// More values than a completion may have.
+    /// Too many values in a completion.
     Completion,
-    /// A root whose URI is none of a file.
+    /// A root whose URI is not a `file:` URI.
     Root,
 }
 
 impl Topic {
-    /// What this difference is about.
+    /// The topic of this difference.
     fn of(context: &MessageContext<'_, '_>, mismatch: &Mismatch) -> Topic {
         let path = mismatch.path.as_str();
         let name = path.rsplit('/').next().unwrap_or_default();
@@ -48,7 +49,7 @@ impl Topic {
             _ if path.contains("/requestedSchema") => Topic::Form,
             "url" | "elicitationId" if path.contains("/params/") && is_elicitation(context) => Topic::Url,
             _ if is_result && path.starts_with("/result/inputRequests") => Topic::InputRequest,
-            // One that is not there at all is no invalid schema.
+            // A missing schema is not an invalid one.
             "inputSchema" if is_missing => Topic::Schema,
             _ if context.method == Method::ToolsList
                 && (path.contains("/inputSchema") || path.contains("/outputSchema")) =>
@@ -67,7 +68,8 @@ impl Topic {
     }
 }
 
-/// The members of `_meta` that 2026-07-28 requires, or what should hold them.
+/// Whether the path is a member of `_meta` that 2026-07-28 requires, or an object that
+/// should contain it.
 fn speaks_for_itself(path: &str) -> bool {
     let key = path.strip_prefix("/params/_meta/io.modelcontextprotocol~1");
     matches!(path, "/params" | "/params/_meta") || matches!(key, Some("protocolVersion" | "clientCapabilities"))
@@ -82,7 +84,7 @@ pub fn mismatches_about<'s>(context: &'s MessageContext<'_, '_>, topic: Topic) -
     context.mismatches().iter().filter(move |mismatch| Topic::of(context, mismatch) == topic)
 }
 
-/// Mismatches of one message that its finding describes. The others are counted.
+/// Differences that one finding describes. Further ones are counted.
 const DESCRIBED: usize = 3;
 
 /// Reports the differences of this topic as one finding. False where there are none.

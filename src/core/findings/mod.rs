@@ -1,13 +1,18 @@
-//! What is odd: rules, and the places that break them.
+//! The rules about correct traffic, and the findings: the places that break them.
 //!
-//! A rule is data, its manual, and functions ([`Rule`], [`Check`]); rules of one topic stand in one file with their tests, and
-//! [`FAMILIES`] lists the files. The functions see a message with what is known around it ([`seen::MessageContext`]) and the session
-//! before it ([`history::History`]), and say what they found to a [`report::Report`]. [`checker::Checker`] runs them.
+//! A rule is data: its id, its manual page and its check functions ([`Rule`], [`Check`]). The rules
+//! of one topic are in one file, with their tests, and [`FAMILIES`] lists these files. A check
+//! function gets a message with its context ([`MessageContext`]), or an HTTP exchange, an event or
+//! the end of a session. It also gets the state of the session before that ([`History`]), and adds
+//! what it finds to a [`Report`]. [`checker::Checker`] runs the functions.
 //!
-//! To add a rule: declare a `static` in the file of its topic, name it in that file's `RULES`, write the function, and two tests:
-//! one that fires it and one that must not. To add a topic: a file with `RULES`, and its line in [`FAMILIES`]. What several
-//! rules need to know of the past belongs into `history/`, a noun a file. `docs/findings.md` is made from the rules
-//! (`UPDATE_EXPECT=1 cargo test -p mcptap-core findings::manual`).
+//! To add a rule: declare a `static` in the file of its topic, add it to `RULES` of that file,
+//! and write the check function. Write two tests: one in which the rule fires and one in which
+//! it must not.
+//!
+//! To add a topic: write a file with `RULES`, and add it to [`FAMILIES`]. State of the session that
+//! several rules need belongs into `history/`, one noun a file. `docs/findings.md` is generated
+//! from the rules (`UPDATE_EXPECT=1 cargo test -p mcptap-core findings::manual`).
 
 pub mod baseline;
 mod caching;
@@ -56,14 +61,14 @@ pub mod transport;
 pub use checker::Checker;
 pub use rule::{Finding, Rule, Severity};
 
-// The names that a file of rules needs.
+// Names that nearly every file of rules imports.
 use history::History;
 use mcp_exchange::McpExchange;
 use message_context::MessageContext;
 use rule::{ANSWERS, ASKS, ERRORS, INVALID, MESSAGES, NOTIFICATIONS, REQUESTS, RESULTS};
 use rule::{Check, Report};
 
-/// The rules, file by file.
+/// The rules, file by file. The order is that of the manual.
 const FAMILIES: &[&[&Rule]] = &[
     transport::RULES,
     tls::RULES,
@@ -113,7 +118,7 @@ const FAMILIES: &[&[&Rule]] = &[
     trace::RULES,
 ];
 
-/// Every rule, by topic.
+/// All rules, in the order of [`FAMILIES`].
 pub fn all() -> impl Iterator<Item = &'static Rule> {
     FAMILIES.iter().flat_map(|family| family.iter().copied())
 }

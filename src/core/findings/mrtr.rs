@@ -1,5 +1,5 @@
-//! Rules about multi round-trip requests (2026-07-28 basic/patterns/mrtr): a result asks for input, the client brings it with
-//! the same request again.
+//! Rules about multi round-trip requests (2026-07-28 basic/patterns/mrtr): a result asks for input,
+//! and the client repeats the request with the input.
 
 use super::history::{Retry, Round};
 use super::mismatch::{Topic, report_mismatches};
@@ -43,7 +43,7 @@ static METHOD_UNSUPPORTED: Rule = Rule {
 
 fn method_unsupported(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let is_supported = matches!(context.method, Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead);
-    // Methods of extensions may say otherwise.
+    // Extensions may define other rules for their methods.
     if !is_supported && context.method != Method::Other && asks_back(context) {
         report.add(format!("the result of {} asks for input", context.method_name()));
     }
@@ -125,7 +125,7 @@ fn input_request(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     report_mismatches(context, Topic::InputRequest, report);
 }
 
-/// What a request brings back, and the round that it goes on with.
+/// A retry, and the round that it continues.
 fn retried<'s>(context: &MessageContext<'s, '_>) -> Option<(Retry, Option<&'s Round>)> {
     let retry = Retry::of(context)?;
     let round = context.history.rounds.of(context.method, &retry);
@@ -168,7 +168,7 @@ static STATE_NOT_ECHOED: Rule = Rule {
 fn state_not_echoed(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let Some((retry, round)) = retried(context) else { return };
     let Some(round) = round else {
-        // Clients behind one address bring back what others were given.
+        // Several clients behind one address may use each other's state.
         let is_all = context.history.is_whole() && context.history.rounds.is_complete();
         let is_pipe = context.history.transport == Transport::Stdio;
         if is_pipe && is_all && retry.state.is_some() && context.history.rounds.iter().next().is_none() {
@@ -254,8 +254,10 @@ static ABANDONED: Rule = Rule {
 
 fn abandoned(history: &History, report: &mut Report<'_>) {
     for round in history.rounds.iter().filter(|round| round.retried.is_none()) {
-        report
-            .add_about(&[round.request.0, round.number], format!("nobody provided the input that message {} asked for", round.number.0));
+        report.add_about(
+            &[round.request.0, round.number],
+            format!("nobody provided the input that message {} asked for", round.number.0),
+        );
     }
 }
 
@@ -278,7 +280,7 @@ mod tests {
         format!(r#"< {{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"input_required"{more}}}}}"#)
     }
 
-    /// A call, what it was answered with, and the retry.
+    /// A call, its result, and the retry.
     fn round(given: &str, retry: String) -> [String; 3] {
         [call(1, ""), asks(1, given), retry]
     }

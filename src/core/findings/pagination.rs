@@ -1,4 +1,4 @@
-//! Rules about lists that come in pages (server/utilities/pagination).
+//! Rules about paged lists (server/utilities/pagination).
 
 use super::{Check, ERRORS, History, MessageContext, REQUESTS, RESULTS, Report, Rule, Severity};
 use crate::mcp::method::Method;
@@ -18,7 +18,8 @@ static CURSOR_UNKNOWN: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// Whether the server is known not to have issued this cursor: nothing of the session is missing, and it is one client's.
+/// Whether the server certainly did not issue this cursor: the session was captured completely and
+/// has one client.
 fn was_never_issued(context: &MessageContext<'_, '_>, cursor: &str) -> bool {
     let issued = context.history.cursors.issued(context.method, cursor);
     issued == Some(false) && context.history.is_whole() && context.is_one_client()
@@ -30,7 +31,7 @@ fn shortened(cursor: &str) -> &str {
 
 fn cursor_unknown(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let Some(cursor) = context.body().get("cursor").filter(|cursor| *cursor != "null") else { return };
-    // An answer that is still to come may bring it: only a guess then.
+    // While a list request is open, its response may still contain the cursor.
     let mut open = context.history.requests.iter().rev().take(64);
     if was_never_issued(context, cursor) && !open.any(|request| request.method == context.method) {
         report.add(format!("{} was never the nextCursor of {}", shortened(cursor), context.method_name()));
@@ -54,12 +55,14 @@ fn returns(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let Some(request) = context.request else { return };
     let Some(next) = context.body().get("nextCursor") else { return };
     if request.cursor.as_deref() == Some(next) {
-        report
-            .add_about(&[request.number], format!("nextCursor is the cursor of this request, {}", shortened(next)));
+        report.add_about(&[request.number], format!("nextCursor is the cursor of this request, {}", shortened(next)));
     } else if context.is_one_client()
         && context.history.cursors.leads_back(context.method, request.cursor.as_deref(), next)
     {
-        report.add_about(&[request.number], format!("nextCursor {} was already used on the way to this page", shortened(next)));
+        report.add_about(
+            &[request.number],
+            format!("nextCursor {} was already used on the way to this page", shortened(next)),
+        );
     }
 }
 
@@ -82,7 +85,7 @@ fn invalid_code(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
         return;
     };
     let code = context.body().get("code").unwrap_or_default();
-    // A server without the list answers -32601, whatever the cursor.
+    // A server without this list answers -32601 for every cursor.
     if was_never_issued(context, cursor) && !matches!(code, "-32602" | "-32601") {
         report.add_about(&[request.number], format!("the cursor {} was answered with {code}", shortened(cursor)));
     }
@@ -102,7 +105,7 @@ static UNFINISHED: Rule = Rule {
 };
 
 fn unfinished(history: &History, report: &mut Report<'_>) {
-    // A session that goes on may still ask.
+    // In a session that continues, the client may still request the page.
     let is_over = history.process.exit.is_some() || history.endpoint.terminated.is_some();
     for unread in history.cursors.unread().iter().filter(|_| is_over && history.is_whole()) {
         let method = unread.method.definition().map_or("the list", |method| method.name);
@@ -154,7 +157,7 @@ mod tests {
         let rule = "pagination-loop";
         fires(rule, &told(&[list(1, ""), page(1, "a"), list(2, "a"), page(2, "a")]));
         fires(rule, &told(&[list(1, ""), page(1, "a"), list(2, "a"), page(2, "b"), list(3, "b"), page(3, "a")]));
-        // Every list may begin anew.
+        // Every list may be read again from its first page.
         silent(rule, &told(&[list(1, ""), page(1, "a"), list(2, "a"), page(2, ""), list(3, ""), page(3, "a")]));
     }
 

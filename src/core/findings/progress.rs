@@ -1,4 +1,5 @@
-//! Rules about progress notifications (basic/utilities/progress; 2026-07-28: basic/patterns/progress).
+//! Rules about progress notifications (basic/utilities/progress;
+//! 2026-07-28: basic/patterns/progress).
 
 use super::history::{FLOOD, OpenRequest, canonical};
 use super::{Check, MessageContext, NOTIFICATIONS, REQUESTS, Report, Rule, Severity};
@@ -20,7 +21,8 @@ static TOKEN_UNKNOWN: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// The request that a progress notification is about. Where several clients share a session, the one of its exchange.
+/// The request of a progress notification. If several clients share a session, it is in
+/// the same exchange.
 fn request<'s>(context: &MessageContext<'s, '_>, token: &str) -> Option<&'s OpenRequest> {
     let exchange = context.message.exchange;
     let request = context.history.requests.progress_target(context.message.direction.reversed(), token, exchange);
@@ -58,7 +60,7 @@ static NOT_INCREASING: Rule = Rule {
 fn not_increasing(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let Some(token) = context.body().get("progressToken").map(canonical) else { return };
     let now = context.body().get("progress").and_then(|value| value.parse::<f64>().ok());
-    // One notification on two streams is a broadcast, which has a rule of its own.
+    // The same notification on two streams is a broadcast, which has its own rule.
     let is_news = || context.history.server_messages.elsewhere(context.message).is_none();
     if let (Some(request), Some(now)) = (request(context, &token), now)
         && let Some(before) = request.progress
@@ -93,11 +95,12 @@ fn after_completion(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
         return;
     }
     let Some(done) = context.history.answered_requests.with_token(receiver, &token) else { return };
-    // 2025-11-25: "For task-augmented requests, the progressToken … remains valid … until the task reaches a terminal status".
+    // 2025-11-25: "For task-augmented requests, the progressToken … remains valid … until the task
+    // reaches a terminal status".
     if done.request.is_task || done.became_task {
         return;
     }
-    // Two connections keep no order between them: the notification may have been sent first.
+    // There is no order between two connections: the notification may have been sent first.
     let is_same = context.message.exchange == done.request.exchange;
     let severity = if is_same { AFTER_COMPLETION.severity } else { Severity::Warning };
     let (request, answer) = (done.request.number, done.answer);
@@ -127,7 +130,7 @@ fn token_duplicate(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
         let shown = &token[..token.floor_char_boundary(40)];
         return report.add(format!("the token is {shown}"));
     }
-    // A request that was cancelled, or refused by HTTP, is not active any more.
+    // A cancelled request, or one that HTTP refused, is not active any more.
     let mut open = context.history.requests.with_token(context.message.direction, &token);
     let active = open.find(|request| request.cancelled.is_none() && request.refused.is_none());
     if let Some(active) = active.filter(|_| context.is_one_client()) {
@@ -224,7 +227,7 @@ mod tests {
         for rule in ["progress-not-increasing", "progress-after-completion", "progress-over-total"] {
             silent(rule, &fine);
         }
-        // A token is free again behind its answer.
+        // A token may be reused after the response.
         silent("progress-after-completion", &told(&[&call(1, "1"), ANSWER, &call(2, "1"), &first]));
         let task = call(1, "1").replace("\"name\"", "\"task\":{},\"name\"");
         silent("progress-after-completion", &session("2025-11-25", &[&task, ANSWER, &first]));

@@ -38,13 +38,13 @@ fn arguments(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     }
 }
 
-/// Whether a request broke this rule, as far as is remembered.
+/// Whether the request of this response broke the rule.
 fn is_broken(context: &MessageContext<'_, '_>) -> bool {
     context.request.is_some_and(|request| request.breaks.contains(&ARGUMENTS.id))
 }
 
 fn accepted(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    // From 2026-07-28 on the result may ask for what is missing.
+    // From 2026-07-28 on, the result may ask for the missing argument.
     let asks_back = context.has_result_type("input_required");
     if is_broken(context) && !asks_back {
         report.add_as(Severity::Info, "the server answered with a result");

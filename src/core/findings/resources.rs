@@ -24,7 +24,8 @@ static NOT_FOUND_CODE: Rule = Rule {
 fn not_found_code(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let Some(code) = context.body().get("code").and_then(|code| code.parse::<i64>().ok()) else { return };
     let message = context.body().text("message").unwrap_or_default().to_ascii_lowercase();
-    // Only the server knows what exists: its words say so. A method or session that is not found is something else.
+    // Only the server knows which resources exist, so its error message decides. A missing method
+    // or session is a different error.
     let is_missing =
         ["not found", "unknown resource", "no such", "does not exist"].iter().any(|words| message.contains(words));
     let is_other = code == -32601 || message.contains("session") || message.contains("method");
@@ -77,7 +78,8 @@ fn updated_unsubscribed(context: &MessageContext<'_, '_>, report: &mut Report<'_
     if context.is_from_client() || !context.history.is_whole() || !context.is_one_client() {
         return;
     }
-    // On a pipe nothing overtakes the answer that ends a subscription; on streams of their own an update may.
+    // On a pipe, an update cannot overtake the response that ends a subscription. On a separate
+    // stream it can.
     let now = context.history.transport == Transport::Stdio;
     if context.history.subscriptions.is_unsubscribed(&uri, now) {
         report.add(format!("no subscription covers {uri}"));

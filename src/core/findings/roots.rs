@@ -6,7 +6,7 @@ use crate::mcp::method::Method;
 
 pub(super) const RULES: &[&Rule] = &[&URI_SCHEME];
 
-/// Roots looked at: what a person opens in an editor are a few.
+/// Limit of checked roots. A person opens a few in an editor.
 const LOOKED_AT: usize = 1_024;
 
 static URI_SCHEME: Rule = Rule {

@@ -10,7 +10,7 @@ use crate::mcp::revision::Revisions;
 
 pub(super) const RULES: &[&Rule] = &[&TOOL_RESULTS];
 
-/// Messages of one request and blocks of one message that are looked at.
+/// Limits of the checked messages of a request, and of the blocks of a message.
 const MESSAGES: usize = 4_096;
 const BLOCKS: usize = 1_024;
 
@@ -36,7 +36,7 @@ fn request(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     }
 }
 
-/// From 2026-07-28 on the request stands in a result.
+/// From 2026-07-28 on, a result contains the request.
 fn embedded(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     for params in context.input_requests("sampling/createMessage") {
         if let Some(fault) = params.get("messages").and_then(fault) {
@@ -45,14 +45,14 @@ fn embedded(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     }
 }
 
-/// The first place where a conversation does not balance.
+/// The first message of a conversation whose tool uses and tool results do not match.
 fn fault(messages: &str) -> Option<String> {
-    // Without tools there is nothing to balance, and most conversations have none.
+    // Most conversations use no tools. This check makes them cheap.
     let names_any = |name: &[u8]| memchr::memmem::find(messages.as_bytes(), name).is_some();
     if !names_any(b"tool_use") && !names_any(b"tool_result") {
         return None;
     }
-    // Ids that wait for their results in the next message.
+    // Ids of tool uses whose results must be in the next message.
     let mut open: BTreeSet<String> = BTreeSet::new();
     let messages = json::array(messages, MESSAGES + 1);
     let is_whole = messages.len() <= MESSAGES;

@@ -1,5 +1,5 @@
-//! Rules about the members of messages: every request, notification and result against its revision's definition, and the
-//! keys of `_meta`.
+//! Rules about the members of messages: every request, notification and result must match its
+//! revision's definition. Also the keys of `_meta`.
 
 use super::message_facts::Evidence;
 use super::methods::meant;
@@ -68,15 +68,15 @@ static NONSTANDARD: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// `_meta`, and members that rules of their own look at wherever they stand.
+/// `_meta`, and members that other rules check.
 const ELSEWHERE: [&str; 4] = ["_meta", "task", "inputResponses", "requestState"];
 
 fn nonstandard(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    // A member that is there under another name is told of as missing.
+    // A member with a wrong name is already reported as missing.
     if !context.mismatches().is_empty() {
         return;
     }
-    // A name without its prefix is still the method's.
+    // A method name without its prefix still identifies the method.
     let name = context.method_name();
     let method = meant(name).filter(|meant| meant.ends_with(name)).unwrap_or(name);
     let is_named = |name: &str| context.revisions().iter().any(|revision| shape::defines_param(revision, method, name));
@@ -100,7 +100,8 @@ static META_KEY: Rule = Rule {
     checks: &[Check::Message(ASKS, &[], meta_key), Check::Message(RESULTS, &[], meta_key)],
 };
 
-/// "Labels MUST start with a letter and end with a letter or digit; interior characters can be letters, digits, or hyphens".
+/// "Labels MUST start with a letter and end with a letter or digit; interior characters can be
+/// letters, digits, or hyphens".
 fn is_label(label: &str) -> bool {
     let bytes = label.as_bytes();
     let first = bytes.first().is_some_and(u8::is_ascii_alphabetic);
@@ -108,8 +109,8 @@ fn is_label(label: &str) -> bool {
     first && last && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
 }
 
-/// "Unless empty, MUST begin and end with an alphanumeric character. MAY contain hyphens, underscores, dots, and
-/// alphanumerics in between."
+/// "Unless empty, MUST begin and end with an alphanumeric character. MAY contain hyphens,
+/// underscores, dots, and alphanumerics in between."
 fn is_name(name: &str) -> bool {
     let bytes = name.as_bytes();
     let ends = [bytes.first(), bytes.last()].into_iter().flatten().all(u8::is_ascii_alphanumeric);
@@ -142,7 +143,7 @@ static META_RESERVED: Rule = Rule {
     checks: &[Check::Message(ASKS, &[], meta_reserved), Check::Message(RESULTS, &[], meta_reserved)],
 };
 
-/// Names that a revision or a known extension defines behind `io.modelcontextprotocol/`.
+/// Keys with the prefix `io.modelcontextprotocol/` that a revision or a known extension defines.
 const DEFINED: &[&str] = &[
     "protocolVersion",
     "clientCapabilities",
@@ -173,10 +174,10 @@ fn meta_reserved(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     }
 }
 
-/// The one revision that shapes and schemas are held against, where it is known.
+/// The revision whose definitions are used for shapes and schemas, if it is known.
 pub(super) fn revision(context: &MessageContext<'_, '_>) -> Option<Revision> {
     let known = context.in_force.evidence != Evidence::None;
-    // Where several may be in force, the newest of them reads schemas most leniently.
+    // If several may be in force, the newest is the most lenient about schemas.
     context.revisions().single().or_else(|| context.revisions().iter().last().filter(|_| known))
 }
 
@@ -192,7 +193,7 @@ mod tests {
         silent("schema-request-invalid", &session("2025-06-18", &[&good]));
         let answer = |result: &str| format!(r#"< {{"jsonrpc":"2.0","id":1,"result":{result}}}"#);
         fires("schema-result-invalid", &session("2025-06-18", &[&good, &answer("{}")]));
-        // Whatever "2025-09-22" is, content is missing in all revisions.
+        // "2025-09-22" is unknown, but content is required in all revisions.
         fires("schema-result-invalid", &session("2025-09-22", &[&good, &answer("{}")]));
         silent("schema-result-invalid", &session("2025-06-18", &[&good, &answer(r#"{"content":[]}"#)]));
         let progress =
@@ -214,7 +215,7 @@ mod tests {
         };
         let found = fires(rule, &initialized("notifications/initialized", r#"{"ts":1}"#));
         assert_eq!(found.text, "notifications/initialized has no param \"ts\"");
-        // Under LSP's name too.
+        // The name of the notification in LSP is checked in the same way.
         fires(rule, &initialized("initialized", r#"{"ts":1}"#));
         silent(rule, &initialized("notifications/initialized", r#"{"_meta":{"ts":1}}"#));
         silent(rule, &initialized("example/own", r#"{"ts":1}"#));

@@ -6,31 +6,34 @@ use crate::capture::{PacketNumber, Span};
 use crate::mcp::revision::Revision;
 use crate::mcp::{MessageNumber, SessionNumber};
 
-/// Servers that are remembered: a capture of a proxy has many; a server that calls itself something else each time would be endless.
+/// Limit of remembered servers. The capture of a proxy has many. A server that changes its name
+/// each time would otherwise need memory without end.
 pub const SERVERS: usize = 1_024;
 
-/// Answers of one server that withheld a version it may give later; further ones would say the same.
+/// Limit of remembered responses for each server and version. Further ones would give
+/// the same finding.
 pub const WITHHELD: usize = 16;
 
-/// A server's name and version in short, the host in short, and the version that was asked for.
+/// The hash of a server's name and version, the hash of its host, and the requested version.
 pub type RequestedVersion = (u64, u64, Revision);
 
-/// What the servers of a capture gave of what they were asked for.
+/// The versions that clients requested, and whether servers agreed to them.
 #[derive(Debug, Default)]
 pub struct ServerVersions {
-    /// The first answer that gave it.
+    /// The first response that agreed to the requested version.
     pub given: FxHashMap<RequestedVersion, MessageNumber>,
-    /// Answers that gave another, while none gave it.
+    /// Responses with another version, as long as no response agreed to the requested one.
     pub withheld: FxHashMap<RequestedVersion, Vec<WithheldVersion>>,
 }
 
-/// An answer that gave another version than the one asked for: whether the server speaks that is not known yet.
+/// A response with a version other than the requested one. It is not known yet whether the server
+/// supports the requested version.
 #[derive(Debug)]
 pub struct WithheldVersion {
     pub session: SessionNumber,
     pub answer: MessageNumber,
     pub packets: Vec<PacketNumber>,
     pub span: Span,
-    /// What it gave instead.
+    /// The version of the response.
     pub given: String,
 }

@@ -1,4 +1,4 @@
-//! Rules about 2026-07-28: every request speaks for itself, and servers do not ask.
+//! Rules about 2026-07-28: every request states its revision, and servers send no requests.
 
 use super::message_facts::Evidence;
 use super::mismatch::{Topic, report_mismatches};
@@ -35,7 +35,7 @@ static META_MISSING: Rule = Rule {
 };
 
 fn meta_missing(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    // That others of an address speak this era says nothing of this one.
+    // Other clients at the same address may use this era. That proves nothing about this client.
     let is_known = context.in_force.evidence <= Evidence::Header || context.is_one_client();
     if !context.is_from_client() || !is_known {
         return;
@@ -81,7 +81,7 @@ static PEER_INFO: Rule = Rule {
     checks: &[Check::Message(REQUESTS, &[], client_info), Check::Message(RESULTS, &[], server_info)],
 };
 
-// It is said once for each side of a session.
+// Reported once for each side of a session.
 fn client_info(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let speaks = context.in_force.evidence == Evidence::Meta && context.is_from_client();
     if speaks && !context.history.stateless.unnamed[0] && context.meta().get(meta::CLIENT).is_none() {
@@ -118,7 +118,7 @@ fn type_missing(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let text = format!("the result of {} has no resultType", context.method_name());
     match context.history.stateless.server_supports_it || context.method == Method::ServerDiscover {
         true => report.add(text),
-        // "the client MUST treat the absent field as complete": so that servers of before may answer.
+        // "the client MUST treat the absent field as complete": this lets older servers respond.
         false => report.add_as(Severity::Warning, format!("{text}; the server may speak an older revision only")),
     }
 }
@@ -141,7 +141,7 @@ fn type_unknown(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let Some(name) = context.body().text("resultType") else {
         return report.add(format!("resultType is {}, not a string", &kind[..kind.floor_char_boundary(60)]));
     };
-    // `task` is looked at with tasks. An extension that the client declared may define types of its own.
+    // `task` has its own rules. An extension that the client declared may define other types.
     let is_known = matches!(&*name, "complete" | "input_required" | "task");
     let declared = context.request.and_then(|request| request.client.as_deref());
     if !is_known && declared.is_some_and(|client| client.extensions.is_empty()) {
@@ -163,7 +163,8 @@ static SERVER_REQUEST: Rule = Rule {
 };
 
 fn server_request(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    // A server that refused the first request of this era may be one of before, which asks as it likes.
+    // A server that refused the first request of this era may be an older one, which
+    // may send requests.
     let is_pipe = context.is_one_client() && context.history.stateless.server_supports_it;
     let is_known = context.in_force.evidence <= Evidence::Header || is_pipe;
     if !context.is_from_client() && is_known {
@@ -210,7 +211,7 @@ fn not_supported(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
         return;
     }
     let Some(version) = context.meta().text(meta::VERSION) else { return };
-    // server/discover is how a client asks what there is.
+    // With server/discover a client finds out which revisions there are.
     if context.method != Method::ServerDiscover && !supported.iter().any(|name| *name == version) {
         report.add_about(&[*number], format!("{version:?} is not among {}", supported.join(", ")));
     }
@@ -234,7 +235,7 @@ fn fallback(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let Some(refused) = stateless.refused.filter(|_| context.is_one_client() && context.is_from_client()) else {
         return;
     };
-    // A server that says it supports a revision with a handshake as well asks for the fall.
+    // A server that also supports a revision with a handshake invites the fallback.
     let is_legacy = |name: &String| Revision::named(name).is_none_or(|revision| !revision.is_stateless());
     let offers = stateless.supported.as_ref().is_some_and(|(_, names)| names.iter().any(is_legacy));
     if !offers {
@@ -256,12 +257,13 @@ static MIXED: Rule = Rule {
 };
 
 fn mixed(history: &History, report: &mut Report<'_>) {
-    // Clients behind one address may each have their era.
+    // Several clients behind one address may use different eras.
     if matches!(history.transport, Transport::StreamableHttp | Transport::Http) {
         return;
     }
     if let (Some(stateful), Some(stateless)) = (history.handshake.answered, history.stateless.first_result) {
-        let text = format!("message {} completed a handshake, message {} is a result without one", stateful.0, stateless.0);
+        let text =
+            format!("message {} completed a handshake, message {} is a result without one", stateful.0, stateless.0);
         report.add_about(&[stateful.min(stateless), stateful.max(stateless)], text);
     }
 }
@@ -285,7 +287,7 @@ mod tests {
         format!(r#""resultType":"complete",{SERVER}"#)
     }
 
-    /// A request and its answer, and then these.
+    /// A request and its response, and then these steps.
     fn after(steps: &[String]) -> Vec<String> {
         [list(1, &modern("")), listed(1, &complete())].iter().chain(steps).cloned().collect()
     }

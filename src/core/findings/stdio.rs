@@ -36,12 +36,12 @@ static STDIN: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// Whether a rule is about lines that are no message by themselves.
+/// Whether a rule is about single lines that are not messages.
 pub(super) fn is_of_line(rule: &Rule) -> bool {
     rule == &STDOUT || rule == &STDIN
 }
 
-/// The rule of the pipe that carried something that is no message.
+/// The rule for an invalid message on a pipe. `None` if it was not sent on a pipe.
 pub(super) fn rule_of(message: &Message) -> Option<&'static Rule> {
     match (message.carrier, message.direction) {
         (Carrier::Line, Direction::ServerToClient) => Some(&STDOUT),

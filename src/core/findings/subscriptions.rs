@@ -15,7 +15,7 @@ pub(super) const RULES: &[&Rule] = &[&ACK_FIRST, &ID, &TYPE_UNREQUESTED, &REQUES
 const LAYER: &str = "subscriptions";
 const LISTEN: Method = Method::SubscriptionsListen;
 
-/// What travels on such streams.
+/// The notifications of a subscription.
 const TOLD: [Method; 6] = [
     Method::ToolsListChanged,
     Method::PromptsListChanged,
@@ -25,8 +25,8 @@ const TOLD: [Method; 6] = [
     Method::SubscriptionsAcknowledged,
 ];
 
-/// The `subscriptions/listen` that the message belongs to: over HTTP the one whose response carries it, on a pipe the one of
-/// its id.
+/// The subscription of a message. Over HTTP the response of the subscription carries the message.
+/// On a pipe the message contains the subscription's id.
 fn stream<'s>(context: &MessageContext<'s, '_>) -> Option<&'s Subscription> {
     let subscriptions = &context.history.subscriptions;
     match context.mcp {
@@ -83,7 +83,8 @@ fn id(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     if context.is_from_client() {
         return;
     }
-    // A server that refused the first request of this era may be one of before, which needs no subscription.
+    // A server that refused the first request of this era may be an older one, which
+    // needs no subscription.
     if context.mcp.is_none()
         && !context.history.stateless.server_supports_it
         && context.history.subscriptions.is_empty()
@@ -183,14 +184,15 @@ fn closed_abruptly(exchange: &Exchange, mcp: &McpExchange, history: &History, re
     let Some(request) = mcp.request().filter(|request| request.method == Method::SubscriptionsListen) else {
         return;
     };
-    // basic/patterns/cancellation has the server send notifications/cancelled here: either will do.
+    // According to basic/patterns/cancellation the server sends notifications/cancelled here.
+    // Either is accepted.
     let cancelled = |passed: &&super::mcp_exchange::ExchangeMessage| {
         passed.method == Method::Cancelled && passed.kind == Kind::Notification
     };
     let is_told = mcp.received.iter().any(|passed| cancelled(&passed)) || mcp.is_cut();
     let is_open = history.requests.get(request.number).is_some();
     let is_stream = history.transport == Transport::StreamableHttp && is_success(exchange);
-    // A response that breaks off was closed by the client, or lost.
+    // An incomplete response was closed by the client, or bytes were lost.
     if is_open && is_stream && !is_told && exchange.response.complete && !history.has_gaps {
         report.add("the stream ended without a result");
     }

@@ -1,5 +1,6 @@
-//! Rules about tasks: how they are asked for and created (2025-11-25 basic/utilities/tasks; the extension
-//! `io.modelcontextprotocol/tasks` of 2026-07-28). What becomes of them is in `tasks/status.rs`.
+//! Rules about tasks: how they are requested and created (2025-11-25 basic/utilities/tasks; the
+//! extension `io.modelcontextprotocol/tasks` of 2026-07-28). `tasks/status.rs` has the rules
+//! about their status.
 
 pub(super) mod status;
 
@@ -17,10 +18,10 @@ pub(super) const RULES: &[&Rule] = &[&AUGMENTATION, &CREATE_RESULT, &ID, &RELATE
 
 const LAYER: &str = "tasks";
 
-/// Tasks as part of the core.
+/// The revision with tasks in its core.
 const CORE: Revisions = Revisions::only(V2025_11_25);
 
-/// Tasks of both kinds.
+/// The revisions with tasks in the core or as an extension.
 const BOTH: Revisions = Revisions::since(V2025_11_25);
 
 static AUGMENTATION: Rule = Rule {
@@ -40,7 +41,7 @@ static AUGMENTATION: Rule = Rule {
     )],
 };
 
-/// The capability that lets a request run as a task.
+/// The capability that a receiver needs to run this request as a task.
 fn gate(method: Method) -> Option<Capability> {
     Some(match method {
         Method::ToolsCall => Capability::ServerTasksToolsCall,
@@ -55,7 +56,8 @@ fn augmentation(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let Some(gate) = gate(context.method) else { return };
     let declared = context.history.has(gate);
     if is_task && declared == Some(false) {
-        // "clients MUST NOT attempt to use task augmentation on that server's tools"; for other requests a SHOULD.
+        // "clients MUST NOT attempt to use task augmentation on that server's tools". For other
+        // requests it is a SHOULD.
         let severity = if context.method == Method::ToolsCall { Severity::Error } else { Severity::Warning };
         return report.add_as(severity, format!("the receiver did not declare {}", gate.path()));
     }
@@ -88,7 +90,8 @@ fn create_result(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
         return;
     };
     let Some(task) = TaskState::created(context) else {
-        // Receivers that do not know tasks "MUST process requests … normally, ignoring any task-augmentation metadata".
+        // Receivers without tasks "MUST process requests … normally, ignoring
+        // any task-augmentation metadata".
         let name = request.subject.as_deref().filter(|_| context.method == Method::ToolsCall);
         let support = name.map(|name| context.history.tools.get(name).map(|tool| tool.task_support));
         let is_supported = support.is_none_or(|support| support.is_some_and(|known| known != TaskSupport::Forbidden));
@@ -135,7 +138,7 @@ static ID: Rule = Rule {
 const ASKING: [Method; 4] = [Method::TasksGet, Method::TasksResult, Method::TasksCancel, Method::TasksUpdate];
 
 fn id_type(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    // Up to 2025-11-25 the definition of the message says so itself.
+    // Up to 2025-11-25 the definition of the message covers this.
     let is_extension = context.revisions().within(Revisions::MODERN);
     if let Some(id) = context.body().get("taskId").filter(|id| is_extension && json::string(id).is_none()) {
         report.add(format!("the taskId is {}", &id[..id.floor_char_boundary(60)]));
@@ -156,7 +159,8 @@ fn id_unknown(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
         return;
     };
     let tasks = &context.history.tasks;
-    // A task may outlive the session that created it: only where the runner does not know it either, it does not exist.
+    // A task may outlive the session that created it. It certainly does not exist only if the
+    // runner reports so.
     let message = context.body().text("message").unwrap_or_default().to_ascii_lowercase();
     let says_so = ["not found", "unknown task", "no such", "does not exist", "nonexistent"].iter();
     let is_unknown =
@@ -216,7 +220,7 @@ mod tests {
         format!(r#""taskId":"{id}","status":"{status}",{times},"pollInterval":1000"#)
     }
 
-    /// A session with the tools `may` and `must`, and then these.
+    /// A session with the tools `may`, `must` and `never`, and then these steps.
     pub(super) fn session(steps: &[&str]) -> Vec<String> {
         let tool = |name: &str, execution: &str| {
             format!(r#"{{"name":"{name}","inputSchema":{{"type":"object"}}{execution}}}"#)

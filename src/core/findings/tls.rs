@@ -1,4 +1,4 @@
-//! Rules about TLS: what was not decrypted, why, and what to do about it.
+//! Rules about TLS: what was not decrypted, why, and what to do.
 
 use super::{Rule, Severity};
 use crate::decode::Anomaly;
@@ -65,11 +65,11 @@ pub static RECORDS_LOST: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// How to see what is encrypted.
+/// Advice on how to decrypt a connection.
 pub const HOW: &str = "run the client or server with SSLKEYLOGFILE=keys.log and give --keylog keys.log (docs/tls.md), put a proxy in between, or \
                        use http:// on this machine";
 
-/// The rule that an anomaly of TLS breaks, and its sentence.
+/// The rule and the text for an anomaly of TLS.
 pub fn judge(anomaly: &Anomaly) -> (&'static Rule, String) {
     match anomaly {
         Anomaly::TlsUnsupported { what } => (&UNSUPPORTED, format!("{what} is not decrypted")),

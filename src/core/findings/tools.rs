@@ -1,4 +1,4 @@
-//! Rules about tools: what was listed, what is called, and whether values are what their schemas promise.
+//! Rules about tools: listed tools, calls, and whether values match their schemas.
 
 pub(super) mod headers;
 pub(super) mod listing;
@@ -63,13 +63,13 @@ static ARGUMENTS: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// What is wrong with the arguments of a call, by the schema that the session published.
+/// The first violation of the tool's inputSchema by the arguments of a call.
 fn arguments_fault(context: &MessageContext<'_, '_>) -> Option<String> {
     let name = context.body().text("name")?;
     let schema = context.history.tools.get(&name)?.input.as_deref()?;
-    // "arguments?: { [key: string]: unknown }": none are as good as an empty object.
+    // "arguments?: { [key: string]: unknown }": missing arguments count as an empty object.
     let arguments = context.body().get("arguments").unwrap_or("{}");
-    // What is no object at all differs from the definition already.
+    // Arguments that are not an object are reported by `schema-request-invalid`.
     if !arguments.starts_with('{') {
         return None;
     }
@@ -101,7 +101,10 @@ static ARGUMENTS_ACCEPTED: Rule = Rule {
 fn accepted(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let is_error = context.body().get("isError") == Some("true");
     if let Some(request) = context.request.filter(|request| request.breaks.contains(&ARGUMENTS.id) && !is_error) {
-        report.add_about(&[request.number], format!("the arguments of message {} do not match the schema", request.number.0));
+        report.add_about(
+            &[request.number],
+            format!("the arguments of message {} do not match the schema", request.number.0),
+        );
     }
 }
 
@@ -129,7 +132,7 @@ fn schema(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
                 continue;
             }
             let is_object = Object::read(text).text("type").is_some_and(|kind| kind == "object");
-            // From 2026-07-28 on the output may be any JSON value.
+            // From 2026-07-28 on, the output may be any JSON value.
             let may_be_other = member == "outputSchema" && known >= Revision::V2026_07_28;
             if !is_object && !may_be_other {
                 report.add(format!("{name}: the type of {member} is not \"object\""));
@@ -153,7 +156,8 @@ static STRUCTURED_MISSING: Rule = Rule {
     checks: &[Check::Message(RESULTS, &[Method::ToolsCall], structured_missing)],
 };
 
-/// The outputSchema of the tool that a result is of, where the result is to follow it.
+/// The outputSchema that a result must follow. `None` if there is none, or if the result is an
+/// error, a task or incomplete.
 fn promised<'s>(context: &MessageContext<'s, '_>) -> Option<&'s str> {
     let request = context.request?;
     let is_whole = !request.is_task
@@ -209,7 +213,7 @@ static STRUCTURED_NO_TEXT: Rule = Rule {
 
 fn structured_no_text(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let is_structured = context.body().get("structuredContent").is_some_and(|value| value != "null");
-    // Any text block may hold the JSON: a server is free to write it with other blanks and order.
+    // Any text block may contain the JSON: a server may format it differently.
     let has_text = || {
         context.body().get("content").is_some_and(|content| {
             let is_text = |block: &&str| Object::read(block).text("type").is_some_and(|kind| kind == "text");
@@ -295,7 +299,7 @@ mod tests {
 
     const ADD: &str = r#"{"name":"add","inputSchema":{"type":"object","properties":{"a":{"type":"number"}},"required":["a"]},"outputSchema":{"type":"object","properties":{"sum":{"type":"number"}},"required":["sum"]}}"#;
 
-    /// A session in which `add` was listed, and then this was called and answered.
+    /// A session that lists `add`, and then has this call and response.
     fn called(version: &str, params: &str, answer: &str) -> Vec<String> {
         let call = format!(r#"> {{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{params}}}"#);
         let answer = format!(r#"< {{"jsonrpc":"2.0","id":2,{answer}}}"#);

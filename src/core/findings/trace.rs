@@ -1,4 +1,5 @@
-//! Rules about trace context in `_meta` (2026-07-28 basic/index "OpenTelemetry trace context"; before, a convention).
+//! Rules about trace context in `_meta` (2026-07-28 basic/index "OpenTelemetry trace context";
+//! a convention before).
 
 use super::{ASKS, Check, MessageContext, RESULTS, Report, Rule, Severity};
 use crate::mcp::revision::Revision::V2025_11_25;
@@ -20,8 +21,8 @@ static MALFORMED: Rule = Rule {
     checks: &[Check::Message(ASKS, &[], malformed), Check::Message(RESULTS, &[], malformed)],
 };
 
-/// W3C Trace Context section 3.3.1 and W3C Baggage section 3.2.1: members with commas between them, each a key, an equals sign and
-/// a value; of `tracestate` at most 32, of which some may be empty.
+/// Whether a text is a list of members separated by commas, each with a key, an equals sign and a
+/// value (W3C Trace Context section 3.3.1, W3C Baggage section 3.2.1). Members may be empty.
 fn is_list(text: &str) -> bool {
     let is_member = |member: &str| {
         let pair = member.split(';').next().unwrap_or_default().split_once('=');
@@ -40,7 +41,8 @@ fn malformed(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
         let is_valid =
             |text: &str| if name == "traceparent" { TraceParent::read(text).is_some() } else { is_list(text) };
         if !text.as_deref().is_some_and(is_valid) {
-            // 2026-07-28: "MUST follow the W3C format"; before, the names were nobody's.
+            // 2026-07-28: "MUST follow the W3C format". Earlier revisions do not
+            // define these names.
             let is_modern = context.revisions().within(Revisions::MODERN);
             let severity = if is_modern { MALFORMED.severity } else { Severity::Info };
             report.add_as(severity, format!("{name} is {}", &value[..value.floor_char_boundary(80)]));

@@ -1,4 +1,4 @@
-//! Rules about the way messages travelled: captures, TCP, HTTP, server-sent events.
+//! Rules about the transport of messages: captures, TCP, HTTP, server-sent events.
 
 use jiff::Timestamp;
 
@@ -37,7 +37,7 @@ static CAPTURE_DAMAGED: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// A capture file is broken at an offset, for a reason in words.
+/// The finding for a damaged capture file: the offset in bytes and the reason.
 pub fn damaged(file: &str, offset: u64, reason: &str) -> Finding {
     Finding { text: format!("{file}, byte {offset}: {reason}"), ..Finding::of(&CAPTURE_DAMAGED) }
 }
@@ -54,7 +54,7 @@ static CAPTURE_DROPPED: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// So many packets, captured between these times, were dropped.
+/// The finding for packets that were captured between these times and then dropped.
 pub fn dropped(packets: u64, (first, last): (Time, Time)) -> Finding {
     let [first, last] = [first, last].map(|time| Timestamp::from_nanosecond(time.0.into()).unwrap_or_default());
     let text = format!("{packets} packets captured from {first} to {last} were not recorded");
@@ -229,13 +229,13 @@ pub static FRAGMENTS: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// Whether messages may be hidden where this was found.
+/// Whether a finding of this rule means that messages may be missing.
 pub(super) fn hides_messages(rule: &Rule) -> bool {
     [&TCP_LOST, &BYTES_SKIPPED, &HTTP_MALFORMED, &HTTP_CODING, &HTTP_UNKNOWN_CODING, &LIMIT, &HEADER].contains(&rule)
         || http2::hides_messages(rule)
 }
 
-/// The rule that an anomaly breaks, and its sentence.
+/// The rule and the text for an anomaly.
 pub fn judge(anomaly: &Anomaly) -> (&'static Rule, String) {
     match anomaly {
         Anomaly::OverlapConflict { offset, length } => (

@@ -1,8 +1,10 @@
-//! What a server promised about its tools: the schemas that it published, and values held against them.
+//! The contract of a server: the JSON schemas that it published for its tools, and the checks of
+//! values against them.
 //!
-//! A schema comes from the capture, so it may be hostile: its size and depth are bounded before it is compiled, references
-//! are never fetched, patterns run in an engine of linear time, and the work of each check is counted beforehand
-//! (`contract/work.rs`). What exceeds a bound is [`Verdict::Unchecked`], with the reason, and no fault of anybody.
+//! A schema comes from the capture, so it may be hostile. Its size and depth are bounded before it
+//! is compiled. References are never fetched. Patterns run in an engine of linear time. The work of
+//! each check is counted beforehand (`contract/work.rs`). A check that exceeds a bound returns
+//! [`Verdict::Unchecked`] with the reason, and no finding follows.
 
 #[cfg(feature = "schema")]
 mod validator;
@@ -16,22 +18,23 @@ use rustc_hash::FxHashMap;
 use super::revision::Revision;
 use crate::decode::json::{Object, member, string};
 
-/// Bytes of a schema that is looked at: the largest seen in the wild are a tenth of it.
+/// Limit of the bytes of a schema. The largest seen in practice are a tenth of it.
 pub const SCHEMA_BYTES: usize = 256 << 10;
 
-/// Bytes of a value that is held against a schema. Beyond it the copy that the validator needs would be felt.
+/// Limit of the bytes of a value that is checked. The validator copies the value, and larger copies
+/// would be noticeably slow.
 pub const VALUE_BYTES: usize = 4 << 20;
 
-/// Tools of one session that are kept; models cannot use more than a few hundred.
+/// Limit of remembered tools of a session. Models cannot use more than a few hundred.
 pub const TOOLS: usize = 4096;
 
-/// Bytes of schemas that are kept for one session.
+/// Limit of the bytes of remembered schemas of a session.
 pub const LISTING_BYTES: usize = 8 << 20;
 
-/// Violations that are told of one value.
+/// Limit of reported violations of one value.
 pub const VIOLATIONS: usize = 16;
 
-/// The schemas of one tool, as JSON text exactly as published.
+/// The schemas of one tool, as the JSON text that was published.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tool {
     /// `inputSchema`.
@@ -42,20 +45,21 @@ pub struct Tool {
     pub task_support: TaskSupport,
 }
 
-/// Whether calls of a tool may run as tasks (2025-11-25 basic/utilities/tasks "Tool-Level Negotiation").
+/// Whether calls of a tool may run as tasks (2025-11-25
+/// basic/utilities/tasks "Tool-Level Negotiation").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TaskSupport {
-    /// They must not; what is said where nothing is said.
+    /// Calls must not run as tasks. This is the default.
     #[default]
     Forbidden,
-    /// As the client likes.
+    /// The client decides.
     Optional,
-    /// They must.
+    /// Calls must run as tasks.
     Required,
 }
 
 impl TaskSupport {
-    /// Reads `execution`.
+    /// Reads the value of `execution` from its JSON text.
     fn read(execution: &str) -> TaskSupport {
         match member(execution, "taskSupport").and_then(string).as_deref() {
             Some("optional") => TaskSupport::Optional,
@@ -70,25 +74,27 @@ impl TaskSupport {
 pub struct Tools {
     tools: FxHashMap<String, Tool>,
     bytes: usize,
-    /// The last page was read, and nothing was left out for want of room.
+    /// Whether the last page was read, and no tool exceeded the limits.
     complete: bool,
 }
 
 impl Tools {
-    /// Takes in the result of a `tools/list`, and the tools in it: of the first page, which begins a new listing, or of a later one.
+    /// Adds a page: the result of a `tools/list`, and its tools. The first page begins
+    /// a new listing.
     ///
-    /// server/utilities/pagination: a `nextCursor` says that there is more; without it the listing is complete.
+    /// A `nextCursor` means that there are more pages. Without it the listing
+    /// is complete (server/utilities/pagination).
     pub fn take(&mut self, result: &Object<'_>, tools: &[Object<'_>], first_page: bool) {
         if first_page {
             *self = Tools::default();
         }
         let all = tools.iter().all(|tool| self.add(tool));
-        // Of a listing that is none nothing is known.
+        // If the result contains no array of tools, the listing is unknown.
         let is_list = result.get("tools").is_some_and(|tools| tools.starts_with('['));
         self.complete = all && is_list && result.get("nextCursor").is_none_or(|cursor| cursor == "null");
     }
 
-    /// Whether there was room for it. One without a name is no tool.
+    /// Adds a tool. False if it exceeds the limits. An entry without a name is ignored.
     fn add(&mut self, tool: &Object<'_>) -> bool {
         let Some(name) = tool.text("name") else { return true };
         let [input, output] = ["inputSchema", "outputSchema"].map(|name| tool.get(name).map(str::to_owned));
@@ -107,22 +113,22 @@ impl Tools {
         self.tools.get(name)
     }
 
-    /// Whether every tool is known: only then is one that is not listed unknown to the server.
+    /// Whether every tool is known. Only then an unlisted tool is unknown to the server.
     pub fn is_complete(&self) -> bool {
         self.complete
     }
 }
 
-/// What a check said.
+/// The outcome of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The value holds.
     Holds,
-    /// It does not: the first `VIOLATIONS`.
+    /// The value breaks the schema. These are the first [`VIOLATIONS`] violations.
     Broken(Vec<Violation>),
-    /// The schema itself is none: what is wrong with it.
+    /// The schema is invalid, with the reason.
     NoSchema(String),
-    /// Nothing can be said.
+    /// The check was not done, with the reason.
     Unchecked(UncheckedReason),
 }
 
@@ -131,7 +137,7 @@ pub enum Verdict {
 pub struct Violation {
     /// The place, as a JSON Pointer into the value.
     pub path: String,
-    /// What the schema says of it, without the value itself, which may be a secret.
+    /// The violated requirement. It does not contain the value, which may be a secret.
     pub text: String,
 }
 
@@ -141,18 +147,19 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Why a value could not be held against a schema.
+/// The reason why a value could not be checked against a schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UncheckedReason {
-    /// The schema or the value is larger or deeper than the bounds.
+    /// The schema or the value exceeds the bounds on size or depth.
     TooLarge,
-    /// The check would take too long: the schema multiplies work or refers to itself without end.
+    /// The check would take too long: the schema multiplies work, or refers to itself without end.
     TooMuchWork,
-    /// A reference that leaves the schema; nothing is fetched.
+    /// A reference leaves the schema. References are never fetched.
     Reference(String),
-    /// A dialect (`$schema`) that is not known.
+    /// The dialect (`$schema`) is unknown.
     Dialect(String),
-    /// A pattern that no engine of linear time takes (look-around, back-reference) or that is too large.
+    /// A pattern is too large, or needs an engine that is not of linear
+    /// time (look-around, back-reference).
     Pattern,
     /// The program was built without the feature `schema`.
     NotBuilt,
@@ -173,7 +180,8 @@ impl fmt::Display for UncheckedReason {
     }
 }
 
-/// Schemas compiled once: many calls name one tool, and many sessions one server.
+/// Checks values against schemas. Compiled schemas are cached, because many calls use one tool and
+/// many sessions use one server.
 #[derive(Default)]
 pub struct SchemaChecker {
     #[cfg(feature = "schema")]
@@ -187,7 +195,7 @@ impl fmt::Debug for SchemaChecker {
 }
 
 impl SchemaChecker {
-    /// Whether a text is a schema that can be checked against: `Holds`, `NoSchema` or `Unchecked`.
+    /// Checks whether a text is a usable schema. Returns `Holds`, `NoSchema` or `Unchecked`.
     pub fn schema(&mut self, revision: Revision, schema: &str) -> Verdict {
         #[cfg(feature = "schema")]
         return self.compiled.schema(revision, schema);
@@ -195,10 +203,10 @@ impl SchemaChecker {
         return not_built(revision, schema, "");
     }
 
-    /// Holds a value against a schema, both as JSON text.
+    /// Checks a value against a schema. Both are JSON text.
     ///
-    /// Before 2025-11-25 no dialect was said to be the default: there a schema without `$schema` that is none of 2020-12
-    /// is read as draft 7. Formats are annotations and are not checked.
+    /// Before 2025-11-25 no dialect was the default. Then a schema without `$schema` that is
+    /// invalid in 2020-12 is read as draft 7. Formats are annotations and are not checked.
     pub fn check(&mut self, revision: Revision, schema: &str, value: &str) -> Verdict {
         #[cfg(feature = "schema")]
         return self.compiled.check(revision, schema, value);

@@ -1,4 +1,4 @@
-//! Requests that were answered lately, of those whose story may go on behind the answer.
+//! Recently answered requests that later messages may still refer to.
 
 use std::collections::VecDeque;
 
@@ -9,24 +9,24 @@ use crate::findings::message_facts::MessageFacts;
 use crate::mcp::MessageNumber;
 use crate::mcp::method::Method;
 
-/// Requests remembered: what comes late comes soon behind its answer, or not at all.
+/// Limit of remembered requests. Late messages follow soon after the response, or never.
 const REMEMBERED: usize = 256;
 
-/// A request and its answer.
+/// An answered request.
 #[derive(Clone, Debug)]
 pub struct AnsweredRequest {
     pub request: OpenRequest,
     pub answer: MessageNumber,
-    /// Whether that answer began a task, which goes on.
+    /// Whether the response created a task, which continues.
     pub became_task: bool,
 }
 
-/// They, latest last.
+/// Answered requests, oldest first.
 #[derive(Debug, Default)]
 pub struct AnsweredRequests(VecDeque<AnsweredRequest>);
 
 impl AnsweredRequests {
-    /// The latest of this side with this progress token.
+    /// The latest request of this sender with this progress token.
     pub fn with_token(&self, sender: Direction, token: &str) -> Option<&AnsweredRequest> {
         let fits = |done: &&AnsweredRequest| {
             done.request.sender == sender && done.request.progress_token.as_deref() == Some(token)
@@ -34,12 +34,13 @@ impl AnsweredRequests {
         self.0.iter().rev().find(fits)
     }
 
-    /// The latest of this side with this id.
+    /// The latest request of this sender with this id.
     pub fn with_id(&self, sender: Direction, id: &str) -> Option<&AnsweredRequest> {
         self.0.iter().rev().find(|done| done.request.sender == sender && done.request.id == id)
     }
 
-    /// A request was answered. It is remembered where progress, a task or a subscription may follow.
+    /// Records the response to a request. The request is remembered only if progress, a task or a
+    /// subscription may follow.
     pub(super) fn insert(&mut self, request: OpenRequest, answer: &MessageFacts<'_>) {
         let result = answer.body();
         let became_task = answer.message.kind == Kind::Response

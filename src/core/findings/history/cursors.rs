@@ -1,4 +1,5 @@
-//! The pages of lists: which cursors a server issued, and where each came from (server/utilities/pagination).
+//! The cursors of paged lists: which ones a server issued, and in response
+//! to which (server/utilities/pagination).
 
 use rustc_hash::FxHashMap;
 
@@ -7,10 +8,11 @@ use super::open_requests::OpenRequest;
 use crate::mcp::MessageNumber;
 use crate::mcp::method::Method;
 
-/// Cursors remembered. Lists have tens of pages; beyond, all are forgotten at once, and rules about unknown ones stay silent.
+/// Limit of remembered cursors. Lists have tens of pages. Beyond the limit all are discarded, and
+/// rules about unknown cursors stay silent.
 const REMEMBERED: usize = 8_192;
 
-/// A cursor of one list, as a fingerprint.
+/// A cursor of one list, as a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Cursor(Method, u64);
 
@@ -20,27 +22,29 @@ impl Cursor {
     }
 }
 
-/// A page that has another one behind it.
+/// A page with a next page that was not requested.
 #[derive(Clone, Copy, Debug)]
 pub struct UnreadPage {
     pub method: Method,
-    /// The result whose `nextCursor` nobody asked with so far.
+    /// The result whose `nextCursor` no request has used so far.
     pub page: MessageNumber,
     cursor: Cursor,
 }
 
-/// The lists of a session.
+/// The cursors of all lists of a session.
 #[derive(Debug, Default)]
 pub struct Cursors {
-    /// The cursor that each cursor was issued in answer to; `None` for the first page's.
+    /// For each issued cursor, the cursor of the request that it was issued for. `None` for
+    /// the first page.
     issued: FxHashMap<Cursor, Option<Cursor>>,
-    /// Whether cursors were forgotten.
+    /// Whether cursors were discarded.
     forgot: bool,
     unread: Vec<UnreadPage>,
 }
 
 impl Cursors {
-    /// Whether the server ever issued this cursor (JSON text) for this list; `None` where that was forgotten.
+    /// Whether the server issued this cursor (JSON text) for this list. `None` if
+    /// cursors were discarded.
     pub fn issued(&self, method: Method, cursor: &str) -> Option<bool> {
         match self.issued.contains_key(&Cursor::of(method, cursor)) {
             false if self.forgot => None,
@@ -48,11 +52,12 @@ impl Cursors {
         }
     }
 
-    /// Whether `next`, issued in answer to `asked`, leads back to a page on the way to that one.
+    /// Whether `next`, issued in response to a request with the cursor `request`, was already used
+    /// on the way to that request.
     pub fn leads_back(&self, method: Method, request: Option<&str>, next: &str) -> bool {
         let next = Cursor::of(method, next);
         let mut way = request.map(|request| Cursor::of(method, request));
-        // The way has no circle, since `page` takes none in; the bound holds nevertheless.
+        // `add_page` adds no circle. The bound is a second safeguard.
         for _ in 0..=self.issued.len() {
             match way {
                 Some(cursor) if cursor == next => return true,
@@ -63,19 +68,19 @@ impl Cursors {
         false
     }
 
-    /// Last pages so far whose `nextCursor` was not used: one a list.
+    /// The last page of each list, if its `nextCursor` was not used.
     pub fn unread(&self) -> &[UnreadPage] {
         &self.unread
     }
 
-    /// A request for a page.
+    /// Records a request for a page.
     pub(super) fn request_page(&mut self, method: Method, cursor: Option<&str>) {
         if let Some(cursor) = cursor.map(|cursor| Cursor::of(method, cursor)) {
             self.unread.retain(|unread| unread.cursor != cursor);
         }
     }
 
-    /// A page: the answer to `asked`, with its `nextCursor` as JSON text.
+    /// Records a page: the response to `request`, with its `nextCursor` as JSON text.
     pub(super) fn add_page(&mut self, request: &OpenRequest, number: MessageNumber, next: Option<&str>) {
         let method = request.method;
         self.unread.retain(|unread| unread.method != method);

@@ -1,5 +1,5 @@
-//! Elicitations that a server issued: the forms that wait for their answer, and the ids of those by URL, which come back in
-//! notifications (2025-11-25).
+//! Elicitations that a server issued: those that wait for a response, and the ids of those by URL,
+//! which notifications repeat (2025-11-25).
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -9,21 +9,21 @@ use crate::findings::message_facts::MessageFacts;
 use crate::mcp::MessageNumber;
 use crate::mcp::method::Method;
 
-/// Ids that are remembered, and bytes of one. Beyond that none is called unknown.
+/// Limits of remembered ids and of the bytes of an id. Beyond them no id is called unknown.
 const REMEMBERED: usize = 1_024;
 const ID: usize = 256;
 
-/// Elicitations that wait at a time, and bytes of the schema of a form: one person answers them.
+/// Limits of waiting elicitations and of the bytes of a form's schema. One person answers them.
 const OPEN: usize = 64;
 const FORM: usize = 64 << 10;
 
-/// An elicitation that waits for its answer.
+/// An elicitation that waits for its response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Elicitation {
     request: MessageNumber,
-    /// The schema of the answer, where it is a form.
+    /// The schema of the response, if the elicitation is a form.
     pub schema: Option<String>,
-    /// Whether it is one by URL.
+    /// Whether the mode is `url`.
     pub is_url: bool,
 }
 
@@ -43,12 +43,12 @@ pub struct Elicitations {
 }
 
 impl Elicitations {
-    /// Whether the server surely never issued this id.
+    /// Whether the server certainly never issued this id.
     pub fn is_unknown(&self, id: &str) -> bool {
         !self.is_cut && !self.issued.contains(id)
     }
 
-    /// What this request asked for.
+    /// The waiting elicitation of this request.
     pub fn by_request(&self, number: MessageNumber) -> Option<&Elicitation> {
         self.open.iter().find(|form| form.request == number)
     }
@@ -65,7 +65,7 @@ impl Elicitations {
             (Kind::Response, Method::ElicitationCreate) => {
                 self.open.retain(|form| Some(form.request) != facts.message.answers);
             }
-            // URLElicitationRequiredError: the elicitations stand in the error of any request.
+            // URLElicitationRequiredError: the error of any request lists elicitations.
             (Kind::Error, _) if facts.body().get("code") == Some("-32042") => {
                 let data = facts.body().object("data");
                 let listed = json::array(data.get("elicitations").unwrap_or_default(), REMEMBERED);

@@ -1,4 +1,4 @@
-//! What stands for a JSON value where only sameness is asked for.
+//! Hashes of values that only need to be recognised again.
 
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
@@ -8,21 +8,21 @@ use rustc_hash::FxBuildHasher;
 use crate::decode::json::{self, Object};
 use crate::mcp::contract::VALUE_BYTES;
 
-/// Nesting that is followed: the depth of the recursion.
+/// Limit of nesting, because the hash function is recursive.
 const DEPTH: usize = 128;
 
-/// A hash of bytes or text, to recognise the same one again without keeping it.
+/// A hash of bytes or text.
 pub fn content_hash(content: impl Hash) -> u64 {
     FxBuildHasher.hash_one(content)
 }
 
-/// A number for a JSON value, the same whatever its blanks, its escapes and the order of its members. `None` where it is nested too
-/// deeply (128), or larger than what is held against a schema.
+/// A hash of a JSON value that ignores blanks, escapes and the order of members. `None` if the
+/// value is nested deeper than 128, or larger than [`VALUE_BYTES`].
 pub fn fingerprint(value: &str) -> Option<u64> {
     number(value, |hasher| hash(value, DEPTH, hasher))
 }
 
-/// A number for an object, some of its members aside.
+/// A hash of an object without some of its members.
 pub fn fingerprint_without(object: &Object<'_>, without: &[&str]) -> Option<u64> {
     number(object.json(), |hasher| members(object, without, DEPTH).map(|members| members.hash(hasher)))
 }
@@ -44,12 +44,12 @@ fn hash(value: &str, depth: usize, hasher: &mut DefaultHasher) -> Option<()> {
                 is_shallow = hash(element, depth, hasher).is_some();
                 if is_shallow { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             });
-            // Where the next value is no element of this one.
+            // Separates the elements of this array from the next value.
             b']'.hash(hasher);
             is_shallow.then_some(())?;
         }
         Some(b'"') => json::string(value).hash(hasher),
-        // 1e2 and 100.0 are the same number, which serde_json writes in one way.
+        // 1e2 and 100.0 are the same number, and serde_json writes both in the same way.
         Some(b'-' | b'0'..=b'9') => {
             let number = serde_json::from_str::<serde_json::Number>(value);
             number.map_or_else(|_| value.to_owned(), |number| number.to_string()).hash(hasher);
@@ -59,7 +59,7 @@ fn hash(value: &str, depth: usize, hasher: &mut DefaultHasher) -> Option<()> {
     Some(())
 }
 
-/// The members in any order: each has a number of its own, and these are put in order.
+/// The hashes of the members, sorted, so that their order does not matter.
 fn members(object: &Object<'_>, without: &[&str], depth: usize) -> Option<Vec<u64>> {
     let mut found = Vec::new();
     for (name, value) in object.iter().filter(|(name, _)| !without.iter().any(|other| json::is(name, other))) {

@@ -13,39 +13,40 @@ use crate::mcp::revision::{Revision, Revisions};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Initialize {
     pub number: MessageNumber,
-    /// Its JSON-RPC id, as sent.
+    /// The JSON-RPC id as JSON text.
     pub id: String,
-    /// The `protocolVersion` that it asks for.
+    /// The requested `protocolVersion`.
     pub version: Option<String>,
 }
 
-/// How far it came.
+/// The progress of a handshake.
 #[derive(Debug, Default)]
 pub struct Handshake {
-    /// The last `initialize`.
+    /// The last `initialize` request.
     pub initialize: Option<Initialize>,
-    /// The successful answer to it.
+    /// The result of `initialize`.
     pub answered: Option<MessageNumber>,
-    /// The `protocolVersion` of that answer.
+    /// The `protocolVersion` of that result.
     pub agreed_version: Option<String>,
-    /// The error that answered it.
+    /// The error that answered `initialize`.
     pub refused: Option<MessageNumber>,
     /// When `notifications/initialized` was captured.
     pub initialized: Option<Time>,
-    /// The first request of the client, and `notifications/initialized`, that came before `initialize` was answered, and when they were captured.
+    /// The first request of the client before `initialize` was answered, and when it was captured.
+    /// On another connection it may arrive earlier than it was sent.
     pub early_request: Option<(MessageNumber, Time)>,
     /// `notifications/initialized` of the client before `initialize` was answered.
     pub early_initialized: Option<(MessageNumber, Time)>,
-    /// The client sent a request behind the answer.
+    /// Whether the client sent a request after the result.
     pub client_continued: bool,
-    /// What the client declared.
+    /// The capabilities of the client.
     pub client: Option<Capabilities>,
-    /// What the server declared.
+    /// The capabilities of the server.
     pub server: Option<Capabilities>,
 }
 
 impl Handshake {
-    /// The revision in force by the handshake, once it began.
+    /// The revision that the handshake requested or agreed on. `None` before `initialize`.
     pub fn in_force(&self) -> Option<InForce> {
         let initialize = self.initialize.as_ref()?;
         let (name, evidence) = match &self.agreed_version {
@@ -62,7 +63,7 @@ impl Handshake {
     pub(super) fn observe(&mut self, facts: &MessageFacts<'_>) {
         let message = facts.message;
         let text = |name: &str| facts.body().text(name).map(|text| text.into_owned());
-        // Where the member is missing, or is no object, nobody knows what would be in it.
+        // If the member is missing or is not an object, the declaration is unknown.
         let capabilities = || facts.body().get("capabilities").filter(|declared| declared.starts_with('{'));
         let declared = |declarer| capabilities().map(|declared| Capabilities::read(declarer, declared));
         match (message.kind, facts.method) {
@@ -70,7 +71,8 @@ impl Handshake {
                 let id = message.id.as_deref().unwrap_or_default().to_owned();
                 let initialize = Initialize { number: message.number, id, version: text("protocolVersion") };
                 let client = declared(Declarer::Client);
-                // One that repeats a handshake has a rule of its own; what that left done is done. So is what follows one that is told late.
+                // A repeated `initialize` has its own rule: the old `initialized` stays valid. It
+                // also stays valid if it was captured after an `initialize` that arrives late.
                 let initialized = self.initialized.filter(|time| self.answered.is_some() || *time > message.time);
                 *self = Handshake { initialize: Some(initialize), client, initialized, ..Handshake::default() };
             }
@@ -80,7 +82,7 @@ impl Handshake {
                 self.server = declared(Declarer::Server);
             }
             (Kind::Error, Method::Initialize) => self.refused = Some(message.number),
-            // With an id it has a rule of its own.
+            // A notification with an id has its own rule.
             (Kind::Notification | Kind::Request, Method::Initialized) => {
                 self.initialized.get_or_insert(message.time);
                 if self.answered.is_none() {

@@ -1,4 +1,4 @@
-//! Lists as a server gave them, page by page: what a later listing is compared with.
+//! Lists as a server returned them, page by page. Later listings are compared with them.
 
 use std::collections::BTreeMap;
 
@@ -9,24 +9,25 @@ use crate::mcp::MessageNumber;
 use crate::mcp::contract::TOOLS;
 use crate::mcp::method::Method;
 
-/// Bytes of a name, and of a cursor, that is kept: names have at most 128. What is longer is not compared.
+/// Limits of the bytes of a name and of a cursor. Names have at most 128 characters. Longer ones
+/// are not compared.
 const NAME: usize = 256;
 const CURSOR: usize = 4_096;
 
-/// What a tool looked like: its name, and its definition in short.
+/// A listed tool: its name, and a hash of its definition.
 pub type ListedTool = (String, u64);
 
 /// The tools of one listing, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
-    /// The request of its first page, where known.
+    /// The request of the first page, if it is known.
     pub request: Option<MessageNumber>,
-    /// The page that completed it.
+    /// The message of the last page.
     pub number: MessageNumber,
     pub tools: Vec<ListedTool>,
 }
 
-/// The page of a list that came last.
+/// The latest page of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
     pub number: MessageNumber,
@@ -41,21 +42,21 @@ pub struct Page {
 pub struct Listings {
     /// The last complete listing of the tools.
     pub tools: Option<Listing>,
-    /// When the server last said that the tools changed.
+    /// The last notification that the tools changed.
     announced: Option<MessageNumber>,
-    /// The pages so far of one that is not complete.
+    /// The pages so far of an incomplete listing.
     open: Option<Listing>,
     /// The last page of each list.
     pages: BTreeMap<&'static str, Page>,
 }
 
 impl Listings {
-    /// Whether the server said since a listing was asked for that the tools changed.
+    /// Whether the server announced a change of the tools after this listing was requested.
     pub fn is_announced_since(&self, listing: &Listing) -> bool {
         self.announced.is_some_and(|number| number > listing.request.unwrap_or_default())
     }
 
-    /// The page that a request of this method and cursor goes on from.
+    /// The page whose `nextCursor` a request of this method uses.
     pub fn before(&self, method: Method, cursor: Option<&str>) -> Option<&Page> {
         let page = self.pages.get(method.definition()?.name)?;
         (cursor.is_some() && page.next.as_deref() == cursor).then_some(page)
@@ -67,7 +68,8 @@ impl Listings {
         is_last(facts).then_some(listing)
     }
 
-    /// The pages up to this one; `None` where they do not follow each other or are too many.
+    /// The listing up to this page. `None` if the pages do not follow each other or have
+    /// too many tools.
     fn with(&self, facts: &MessageFacts<'_>, cursor: Option<&str>) -> Option<Listing> {
         let mut listing = match cursor {
             None => Listing { request: facts.message.answers, ..Listing::default() },

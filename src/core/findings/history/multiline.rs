@@ -1,39 +1,41 @@
-//! JSON that is spread over several lines of a pipe.
+//! JSON values that are spread over several lines of a pipe.
 
 use crate::decode::Direction;
 use crate::decode::json::scan::Nesting;
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::{Message, MessageNumber};
 
-/// Bytes collected of one value: messages that people print in this way are short, and longer ones are told by their first lines.
+/// Limit of the bytes of one value. Messages that are printed with indentation are short. For
+/// longer ones the findings about their first lines are enough.
 const BYTES: usize = 1 << 20;
 
-/// Lines whose numbers are remembered.
+/// Limit of remembered message numbers.
 const LINES: usize = 64;
 
-/// Where in JSON a text stops that goes on from `nesting`.
+/// The nesting after a text that continues from `nesting`.
 fn behind(mut nesting: Nesting, text: &[u8]) -> Nesting {
     text.iter().for_each(|byte| nesting.step(*byte));
     nesting
 }
 
-/// The lines of one direction since a value was begun.
+/// The lines of an incomplete JSON value in one direction.
 #[derive(Debug, Default)]
 pub struct MultilineValue {
     text: Vec<u8>,
-    /// The messages, no messages by themselves, that these lines were shown as: the first 64.
+    /// The invalid messages as which these lines were shown: the first 64.
     pub lines: Vec<MessageNumber>,
     position: Nesting,
 }
 
 impl MultilineValue {
-    /// The whole value, where this line ends it. A line end inside a string is put as JSON wants it.
+    /// The whole value, if this line completes it. A line end inside a string becomes `\n`,
+    /// as JSON requires.
     pub fn joined(&self, line: &[u8]) -> Option<Vec<u8>> {
         let is_over = !self.text.is_empty() && behind(self.position, line).depth == 0;
         is_over.then(|| [self.text.as_slice(), self.separator(), line].concat())
     }
 
-    /// Whether a value was begun and is not over.
+    /// Whether a value was begun and is incomplete.
     pub fn is_open(&self) -> bool {
         !self.text.is_empty()
     }
@@ -62,12 +64,12 @@ impl MultilineValue {
     }
 }
 
-/// They, by direction.
+/// The incomplete values by direction.
 #[derive(Debug, Default)]
 pub struct MultilineValues([MultilineValue; 2]);
 
 impl MultilineValues {
-    /// What was begun in this direction.
+    /// The incomplete value in this direction. It is empty if there is none.
     pub fn get(&self, direction: Direction) -> &MultilineValue {
         &self.0[direction as usize]
     }

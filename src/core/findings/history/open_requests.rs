@@ -1,4 +1,4 @@
-//! Requests that wait for their answer, with what rules about the answer ask for.
+//! Open requests, with the data that rules about their responses need.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,64 +15,66 @@ use crate::mcp::meta;
 use crate::mcp::method::Method;
 use crate::mcp::{Message, MessageNumber};
 
-/// Bytes of a remembered text (a name, a URI, a cursor): real ones are short; the bound keeps many requests small.
+/// Limit of the bytes of a remembered text (a name, a URI, a cursor). Real ones are short. The
+/// bound limits the memory for many requests.
 const TEXT: usize = 4_096;
 
-/// Open requests, the latest first, among which one is looked for by other things than its number. Real sessions have tens;
-/// the bound keeps the cost of a message small where thousands are never answered.
+/// Limit of open requests that are searched, the latest first. Real sessions have tens. The bound
+/// limits the time for a message if thousands of requests are never answered.
 const SEARCHED: usize = 1_024;
 
-/// Notifications of progress for one request within a second that nobody reads.
+/// Progress notifications of one request within a second that count as a flood.
 pub const FLOOD: u32 = 100;
 
-/// In nanoseconds.
+/// A second in nanoseconds.
 const SECOND: i64 = 1_000_000_000;
 
-/// Packets of a request that are remembered, to be named if it is never answered.
+/// Limit of remembered packets of a request. A finding about a missing response names them.
 const PACKETS: usize = 16;
 
-/// A request that waits for its answer.
+/// A request that waits for its response.
 #[derive(Clone, Debug)]
 pub struct OpenRequest {
     pub number: MessageNumber,
-    /// When it was complete.
+    /// When its last byte was captured.
     pub time: Time,
-    /// Who asked.
+    /// The side that sent the request.
     pub sender: Direction,
-    /// Its JSON-RPC id, as sent.
+    /// The JSON-RPC id as JSON text.
     pub id: String,
     pub method: Method,
-    /// The revision in force for it, which is that of its answer.
+    /// The revision in force for the request and its response.
     pub in_force: InForce,
     /// The exchange that carried it.
     pub exchange: Option<ExchangeNumber>,
-    /// The HTTP status, of 300 and more, by which the server refused it without a word of JSON-RPC, or sent it elsewhere.
+    /// The HTTP status of 300 or more with which the server refused or redirected the request,
+    /// without a JSON-RPC response.
     pub refused: Option<u16>,
-    /// What was meant as its answer, and cannot be read or has another id.
+    /// A message that was probably meant as its response, but is unreadable or has another id.
     pub bad_answer: Option<MessageNumber>,
-    /// Progress that was told of it within a second: since when, and how often.
+    /// The start of the current second with progress notifications, and their number.
     pub progress_rate: (Time, u32),
-    /// When its sender asked to cancel it.
+    /// When its sender cancelled it.
     pub cancelled: Option<Time>,
-    /// What it is about: `name` of a tool or prompt, `uri` of a resource, `taskId`.
+    /// The subject: `name` of a tool or prompt, `uri` of a resource, or `taskId`.
     pub subject: Option<String>,
     /// `_meta.progressToken`, as JSON text without needless escapes.
     pub progress_token: Option<String>,
-    /// The last `progress` that was told of it.
+    /// The latest `progress` value.
     pub progress: Option<f64>,
-    /// The level of log messages that it asks for: `_meta` (2026-07-28 on), or `level` of `logging/setLevel`.
+    /// The requested log level: in `_meta` (2026-07-28 on), or `level` of `logging/setLevel`.
     pub log_level: Option<LogLevel>,
-    /// The `cursor` that it asks to go on from, as JSON text.
+    /// The requested `cursor`, as JSON text.
     pub cursor: Option<String>,
-    /// Whether it is to be run as a task (`params.task`, 2025-11-25).
+    /// Whether it asks for a task (`params.task`, 2025-11-25).
     pub is_task: bool,
-    /// The rules that it breaks.
+    /// The ids of the rules that it breaks.
     pub breaks: Vec<&'static str>,
-    /// For what a server may ask back for (2026-07-28): its params in short.
+    /// A hash of the params, if the server may ask for input (2026-07-28).
     pub params: Option<u64>,
-    /// Packets that carried it, the first ones.
+    /// The first packets that carried it.
     pub packets: Vec<PacketNumber>,
-    /// The client's capabilities, where the request itself carries them (2026-07-28).
+    /// The client's capabilities, if the request itself has them (2026-07-28).
     pub client: Option<Box<Capabilities>>,
 }
 
@@ -119,10 +121,10 @@ impl OpenRequest {
         }
     }
 
-    /// Its pace with a notification of progress at `time`.
+    /// The progress rate after one more notification at `time`.
     pub fn next_progress_rate(&self, time: Time) -> (Time, u32) {
         match self.progress_rate {
-            // A flood is one, however long it lasts.
+            // A flood remains one flood, however long it lasts.
             (since, count @ FLOOD..) => (since, count.saturating_add(1)),
             (since, count @ 1..) if (0..SECOND).contains(&time.since(since)) => (since, count + 1),
             _ => (time, 1),
@@ -134,7 +136,8 @@ fn short(text: &str) -> String {
     text[..text.floor_char_boundary(TEXT)].to_owned()
 }
 
-/// A JSON value as it is compared with another: a string without needless escapes, of bounded length.
+/// A JSON value in a form that can be compared: a string without unnecessary escapes,
+/// of bounded length.
 pub fn canonical(json: &str) -> Cow<'_, str> {
     let json = &json[..json.floor_char_boundary(TEXT)];
     match json::string(json) {
@@ -143,25 +146,26 @@ pub fn canonical(json: &str) -> Cow<'_, str> {
     }
 }
 
-/// Members of `params` that are not part of what is asked.
+/// Members of `params` that a retry may change.
 pub(super) const APART: [&str; 3] = ["_meta", "inputResponses", "requestState"];
 
-/// The params of a request that may be asked back, in short.
+/// A hash of the params of a request for which a server may ask for input.
 fn params_hash(facts: &MessageFacts<'_>) -> Option<u64> {
     let may_be = matches!(facts.method, Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead);
     facts.body_text().filter(|_| may_be).and_then(|_| fingerprint_without(facts.body(), &APART))
 }
 
-/// They, in order.
+/// The open requests of a session, by message number.
 #[derive(Debug)]
 pub struct OpenRequests {
-    /// Boxed, since a node of the tree has room for eleven and most sessions have one open.
+    /// Boxed: a node of the tree has room for eleven values, and most sessions have
+    /// one open request.
     open: BTreeMap<MessageNumber, Box<OpenRequest>>,
     limit: usize,
 }
 
 impl OpenRequests {
-    /// None; beyond `limit` the oldest is forgotten.
+    /// An empty collection. Beyond `limit` the oldest request is evicted.
     pub(super) fn new(limit: usize) -> OpenRequests {
         OpenRequests { open: BTreeMap::new(), limit: limit.max(1) }
     }
@@ -170,23 +174,23 @@ impl OpenRequests {
         self.open.get(&number).map(Box::as_ref)
     }
 
-    /// All that are open, oldest first.
+    /// All open requests, oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &OpenRequest> + Clone {
         self.open.values().map(Box::as_ref)
     }
 
-    /// The open requests of this side with this id, the latest first.
+    /// The open requests of this sender with this id, the latest first.
     pub fn each_with_id(&self, sender: Direction, id: &str) -> impl Iterator<Item = &OpenRequest> {
         self.iter().rev().take(SEARCHED).filter(move |request| request.sender == sender && request.id == id)
     }
 
-    /// The latest of them.
+    /// The latest open request of this sender with this id.
     pub fn with_id(&self, sender: Direction, id: &str) -> Option<&OpenRequest> {
         self.each_with_id(sender, id).next()
     }
 
-    /// The open request that an answer which matches none was meant for: it has the same id but for its type, or is the only one of the
-    /// answer's exchange.
+    /// The open request for which an unpaired response was probably meant. It has the same id with
+    /// another type, or it is the only open request of the response's exchange.
     pub fn intended_request(&self, answer: &Message) -> Option<&OpenRequest> {
         let id = answer.id.as_deref().filter(|_| answer.answers.is_none() && !answer.is_repeated());
         let bare = |id: &str| json::string(id).map_or_else(|| id.to_owned(), |text| text.into_owned());
@@ -198,14 +202,14 @@ impl OpenRequests {
         })
     }
 
-    /// The open requests of this side with this progress token, the latest first.
+    /// The open requests of this sender with this progress token, the latest first.
     pub fn with_token(&self, sender: Direction, token: &str) -> impl Iterator<Item = &OpenRequest> {
         let latest = self.iter().rev().take(SEARCHED);
         latest.filter(move |request| request.sender == sender && request.progress_token.as_deref() == Some(token))
     }
 
-    /// The open request of this side that a progress notification is about: where several have its token, the one that the
-    /// same exchange carried; none where that does not tell either.
+    /// The open request of this sender that a progress notification is about. If several have its
+    /// token, the one of the same exchange. `None` if that does not decide either.
     pub fn progress_target(
         &self,
         sender: Direction,
@@ -229,7 +233,7 @@ impl OpenRequests {
 
     /// The open requests that an exchange carried.
     pub(super) fn of_exchange(&mut self, exchange: ExchangeNumber) -> impl Iterator<Item = &mut OpenRequest> {
-        // They are among the last: an exchange lasts as long as its requests.
+        // They are among the latest: an exchange lasts as long as its requests.
         let latest = self.open.values_mut().map(Box::as_mut).rev().take(SEARCHED);
         latest.filter(move |request| request.exchange == Some(exchange))
     }
@@ -245,15 +249,15 @@ impl OpenRequests {
         }
     }
 
-    /// An answer with another id than this request's was meant for it.
+    /// Records that a response with another id was probably meant for this request.
     pub(super) fn record_bad_answer(&mut self, number: MessageNumber, answer: MessageNumber) {
         if let Some(request) = self.open.get_mut(&number) {
             request.bad_answer.get_or_insert(answer);
         }
     }
 
-    /// A text of the other side is no message: if it names the id of an open request, or came in the response to the only one,
-    /// it was the answer to that.
+    /// Records an unreadable text. It was probably the response to an open request if it contains
+    /// that request's id, or if that request is the only one of its exchange.
     pub(super) fn record_unreadable(&mut self, message: &Message) {
         let sender = message.direction.reversed();
         let text = String::from_utf8_lossy(&message.raw);
@@ -286,7 +290,7 @@ impl OpenRequests {
 
 #[cfg(test)]
 impl OpenRequest {
-    /// A request of the client of which nothing but the method is known.
+    /// A request of the client with this method and nothing else.
     pub(super) fn blank(method: Method) -> OpenRequest {
         OpenRequest {
             number: MessageNumber(0),

@@ -1,4 +1,5 @@
-//! Multi round-trip requests (2026-07-28 basic/patterns/mrtr): answers that ask for more, and the requests that bring it.
+//! Multi round-trip requests (2026-07-28 basic/patterns/mrtr): results that ask for input, and the
+//! retries that bring it.
 
 use std::collections::VecDeque;
 
@@ -11,20 +12,21 @@ use crate::findings::message_facts::{Evidence, MessageFacts};
 use crate::mcp::MessageNumber;
 use crate::mcp::method::Method;
 
-/// Rounds that are remembered: a person answers them one after the other.
+/// Limit of remembered rounds. A person answers them one after the other.
 const ROUNDS: usize = 64;
 
-/// Inputs of one round that are remembered, with bytes of their keys and forms in all; bytes of a state that is kept as it is.
+/// Limits of the inputs of a round, of the bytes of their keys and forms, and of the bytes of a
+/// state that is stored unhashed.
 const INPUTS: usize = 64;
 const WANTED: usize = 64 << 10;
 const STATE: usize = 4_096;
 
-/// An input that a server wants.
+/// An input that a server requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputRequest {
-    /// Its key in `inputRequests`.
+    /// The key in `inputRequests`.
     pub key: String,
-    /// For an elicitation: what it asks for.
+    /// The elicitation, if it is one.
     pub form: Option<Elicitation>,
 }
 
@@ -32,17 +34,17 @@ pub struct InputRequest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Round {
     pub number: MessageNumber,
-    /// The request that it answered, and its JSON-RPC id.
+    /// The request that this result answers, and its JSON-RPC id.
     pub request: (MessageNumber, String),
     /// The method of that request.
     pub method: Method,
-    /// Its params in short, without what a retry adds.
+    /// A hash of the params, without the members that a retry adds.
     pub params: Option<u64>,
-    /// `requestState`, or what stands for a long one.
+    /// `requestState`, or a hash of a long one.
     pub state: Option<String>,
-    /// What it wants.
+    /// The requested inputs.
     pub inputs: Vec<InputRequest>,
-    /// The request that came back with it.
+    /// The retry, if the client has sent it.
     pub retried: Option<MessageNumber>,
 }
 
@@ -53,19 +55,19 @@ pub struct Rounds {
     is_cut: bool,
 }
 
-/// What a request brings back.
+/// The parts of a request that make it a retry.
 #[derive(Debug)]
 pub struct Retry {
-    /// Its params in short, without what a retry adds.
+    /// A hash of the params, without the members that a retry adds.
     pub params: Option<u64>,
-    /// `requestState`, or what stands for a long one.
+    /// `requestState`, or a hash of a long one.
     pub state: Option<String>,
     /// The keys of `inputResponses`, at most 64.
     pub keys: Vec<String>,
 }
 
 impl Retry {
-    /// Reads a request; `None` for one that brings nothing back.
+    /// Reads a request. `None` if it is not a retry.
     pub fn of(facts: &MessageFacts<'_>) -> Option<Retry> {
         let (state, responses) = (facts.body().get("requestState"), facts.body().get("inputResponses"));
         if state.is_none() && responses.is_none() {
@@ -78,7 +80,7 @@ impl Retry {
     }
 }
 
-/// A state as it is remembered.
+/// A state as it is stored: unchanged, or as a hash if it is long.
 fn stored_state(state: &str) -> Option<String> {
     match string(state)? {
         state if state.len() <= STATE => Some(state.into_owned()),
@@ -87,17 +89,18 @@ fn stored_state(state: &str) -> Option<String> {
 }
 
 impl Rounds {
-    /// All that are remembered, oldest first.
+    /// The remembered rounds, oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Round> {
         self.rounds.iter()
     }
 
-    /// Whether none was forgotten.
+    /// Whether no round was evicted.
     pub fn is_complete(&self) -> bool {
         !self.is_cut
     }
 
-    /// The round that a request goes on with: that of its state; else the only open one of the same method and params.
+    /// The round that a retry continues: the one with its state, or else the only open round with
+    /// the same method and params.
     pub fn of(&self, method: Method, retry: &Retry) -> Option<&Round> {
         if let Some(same) = self.iter().rev().find(|round| round.state.is_some() && round.state == retry.state) {
             return Some(same);

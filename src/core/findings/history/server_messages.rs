@@ -1,4 +1,5 @@
-//! What a server said by itself, over HTTP: the latest, to recognise what is said twice.
+//! The latest requests and notifications of a server over HTTP, to recognise one that
+//! is sent twice.
 
 use std::collections::VecDeque;
 
@@ -11,7 +12,7 @@ use crate::findings::mcp_exchange::McpExchange;
 use crate::mcp::message::Carrier;
 use crate::mcp::{Message, MessageNumber};
 
-/// Messages remembered: what is sent on every stream is sent at once.
+/// Limit of remembered messages. A message for all streams is sent on all of them at once.
 const REMEMBERED: usize = 64;
 
 /// A request or notification of the server on a stream.
@@ -20,18 +21,18 @@ pub struct ServerMessage {
     pub number: MessageNumber,
     /// The exchange of the stream.
     pub exchange: ExchangeNumber,
-    /// Whether that is a GET, which belongs to no request.
+    /// Whether it is the stream of a GET, which belongs to no request.
     pub is_get: bool,
     pub time: Time,
     text: u64,
 }
 
-/// They, latest last.
+/// The latest messages, oldest first.
 #[derive(Debug, Default)]
 pub struct ServerMessages(VecDeque<ServerMessage>);
 
 impl ServerMessages {
-    /// The latest with the same text on another stream.
+    /// The latest message with the same text on another stream.
     pub fn elsewhere(&self, message: &Message) -> Option<&ServerMessage> {
         let text = content_hash(&message.raw);
         self.0.iter().rev().find(|earlier| earlier.text == text && Some(earlier.exchange) != message.exchange)

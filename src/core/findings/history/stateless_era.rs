@@ -1,4 +1,5 @@
-//! How a session came to be of the stateless era (2026-07-28), and what its server said about revisions.
+//! Messages of the stateless era (2026-07-28) in a session, and the revisions that
+//! its server supports.
 
 use crate::decode::Direction;
 use crate::decode::json::{self, Object};
@@ -10,24 +11,27 @@ use crate::mcp::method::Method;
 
 use super::open_requests::OpenRequest;
 
-/// Revisions remembered of a server's list, and bytes of a name.
+/// Limits of the remembered revisions of a server, and of the bytes of a name.
 const VERSIONS: usize = 32;
 const NAME: usize = 64;
 
-/// What was seen of it.
+/// The stateless era in a session.
 #[derive(Debug, Default)]
 pub struct StatelessEra {
-    /// The first request that spoke for itself, as those of 2026-07-28 do.
+    /// The first request that states its revision, as those of 2026-07-28 do.
     pub first_request: Option<MessageNumber>,
-    /// The first result to one.
+    /// The first result of such a request.
     pub first_result: Option<MessageNumber>,
-    /// Whether a result had a `resultType`, or `server/discover` was answered: the server speaks this era.
+    /// Whether the server supports this era: a result had a `resultType`, or
+    /// `server/discover` was answered.
     pub server_supports_it: bool,
-    /// The revisions that the server says it supports (`server/discover`, or the data of -32022).
+    /// The revisions that the server supports, with the message that lists them (`server/discover`,
+    /// or the data of -32022).
     pub supported: Option<(MessageNumber, Vec<String>)>,
-    /// The last error that only servers of this era send, where no result came behind it.
+    /// The last error that only servers of this era send, if no result followed it.
     pub refused: Option<MessageNumber>,
-    /// Whether a request without `clientInfo`, and a result without `serverInfo`, were seen before.
+    /// Whether a request without `clientInfo`, and a result without `serverInfo`,
+    /// were already seen.
     pub unnamed: [bool; 2],
 }
 

@@ -1,4 +1,5 @@
-//! What a client asked to be told of: resources one by one (up to 2025-11-25), streams of notifications (2026-07-28).
+//! Subscriptions of a client: to single resources (up to 2025-11-25), and to streams
+//! of notifications (2026-07-28).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,29 +12,29 @@ use crate::mcp::method::Method;
 
 use super::open_requests::OpenRequest;
 
-/// Streams and resources that are remembered, bytes of a URI or id, and bytes of the URIs of one filter. Beyond that nothing is
-/// called unasked for.
+/// Limits of remembered streams and resources, of the bytes of a URI or id, and of the bytes of all
+/// URIs of a filter. Beyond them no notification is called unrequested.
 const STREAMS: usize = 64;
 const RESOURCES: usize = 1_024;
 const TEXT: usize = 4_096;
 const FILTER: usize = 64 << 10;
 
-/// What a filter asks for: `notifications` of `subscriptions/listen` and of its acknowledgement.
+/// The filter of a stream: `notifications` of `subscriptions/listen` and of its acknowledgement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Its members that are true.
+    /// The members that are true.
     pub types: Vec<&'static str>,
-    /// `resourceSubscriptions`.
+    /// The URIs in `resourceSubscriptions`.
     pub resources: Vec<String>,
-    /// There were more resources than are remembered, and none of them is.
+    /// Whether the resources exceeded the limits. Then none is remembered.
     pub is_cut: bool,
 }
 
 impl Filter {
-    /// The members that are switches.
+    /// The boolean members.
     pub const TYPES: [&'static str; 3] = ["toolsListChanged", "promptsListChanged", "resourcesListChanged"];
 
-    /// Reads the object.
+    /// Reads a filter from its JSON text.
     pub fn read(text: &str) -> Filter {
         let filter = Object::read(text);
         let uris = json::array(filter.get("resourceSubscriptions").unwrap_or_default(), RESOURCES + 1);
@@ -46,8 +47,8 @@ impl Filter {
         }
     }
 
-    /// Whether it asks for this resource: itself, or what it is part of ("a sub-resource of the one that the client
-    /// actually subscribed to").
+    /// Whether the filter covers this resource: the resource itself, or one that contains it ("a
+    /// sub-resource of the one that the client actually subscribed to").
     pub fn has_resource(&self, uri: &str) -> bool {
         self.is_cut || self.resources.iter().any(|known| covers(known, uri))
     }
@@ -61,9 +62,9 @@ fn covers(known: &str, uri: &str) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subscription {
     pub number: MessageNumber,
-    /// Its id, as JSON text: the id of the subscription.
+    /// The request id as JSON text, which is the id of the subscription.
     pub id: String,
-    /// What it asks for.
+    /// The requested notifications.
     pub filter: Filter,
     pub acknowledged: Option<MessageNumber>,
 }
@@ -72,13 +73,13 @@ pub struct Subscription {
 #[derive(Debug, Default)]
 pub struct Subscriptions {
     streams: VecDeque<Subscription>,
-    /// URIs, and whether the subscription still stands.
+    /// Subscribed URIs, and whether the subscription is still active.
     resources: BTreeMap<String, bool>,
     is_cut: bool,
 }
 
 impl Subscriptions {
-    /// The latest stream of this id, closed or not.
+    /// The latest stream with this id, open or closed.
     pub fn stream(&self, id: &str) -> Option<&Subscription> {
         self.streams.iter().rev().find(|stream| stream.id == id)
     }
@@ -93,12 +94,13 @@ impl Subscriptions {
         self.streams.is_empty()
     }
 
-    /// Whether every stream is remembered.
+    /// Whether no limit was exceeded.
     pub fn is_complete(&self) -> bool {
         !self.is_cut
     }
 
-    /// Whether the client surely never subscribed to this resource; with `now`, whether it does not at present.
+    /// Whether the client certainly never subscribed to this resource. With `now`, whether it
+    /// certainly has no active subscription.
     pub fn is_unsubscribed(&self, uri: &str, now: bool) -> bool {
         let stands = |(known, active): (&String, &bool)| covers(known, uri) && (*active || !now);
         !self.is_cut && !self.resources.iter().any(stands)

@@ -1,5 +1,5 @@
-//! Tasks: what became of a request that is answered later (2025-11-25 basic/utilities/tasks; with 2026-07-28 the extension
-//! `io.modelcontextprotocol/tasks`).
+//! Tasks: requests that are answered later (2025-11-25 basic/utilities/tasks; with 2026-07-28
+//! the extension `io.modelcontextprotocol/tasks`).
 
 use std::collections::BTreeMap;
 
@@ -18,13 +18,13 @@ use crate::mcp::revision::Revisions;
 /// The extension's id.
 pub const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
-/// Tasks remembered of a session, inputs of one, and bytes of an id or key. Where there are more one is forgotten: which one is
-/// left to chance, as ids are.
+/// Limits of remembered tasks, of the inputs of a task, and of the bytes of an id or key. Beyond
+/// the limit the task with the smallest id is evicted, which is arbitrary because ids are random.
 const TASKS: usize = 1_024;
 const INPUTS: usize = 16;
 const ID: usize = 256;
 
-/// "Task Status".
+/// The status of a task ("Task Status" of the specification).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are those of the wire")]
 pub enum Status {
@@ -44,7 +44,7 @@ impl Status {
         (Status::Cancelled, "cancelled"),
     ];
 
-    /// The word on the wire.
+    /// The value on the wire.
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize].1
     }
@@ -55,16 +55,16 @@ impl Status {
     }
 }
 
-/// A task as a message states it.
+/// A task as one message describes it.
 #[derive(Clone, Debug)]
 pub struct TaskState<'a> {
     /// `taskId`.
     pub id: String,
-    /// `status`, where it is one that is defined.
+    /// `status`, if its value is a defined one.
     pub status: Option<Status>,
     /// `lastUpdatedAt`.
     pub updated: Option<String>,
-    /// The members.
+    /// All members of the task object.
     pub members: Object<'a>,
 }
 
@@ -77,7 +77,7 @@ impl<'a> TaskState<'a> {
         Some(TaskState { id, status, updated, members })
     }
 
-    /// The one task that a message states: whatever creates it, asks for it, cancels it or tells of it.
+    /// The task that a message describes: one that it creates, returns, cancels or reports.
     pub fn of(facts: &MessageFacts<'a>) -> Option<TaskState<'a>> {
         let body = facts.body();
         match (facts.message.kind, facts.method) {
@@ -89,7 +89,7 @@ impl<'a> TaskState<'a> {
         }
     }
 
-    /// The task that a result creates: nested in 2025-11-25, inline later.
+    /// The task that a result creates. It is nested in 2025-11-25 and inline later.
     pub fn created(facts: &MessageFacts<'a>) -> Option<TaskState<'a>> {
         let is_inline = facts.revisions().within(Revisions::MODERN);
         let may_create = matches!(
@@ -106,12 +106,12 @@ impl<'a> TaskState<'a> {
         }
     }
 
-    /// Milliseconds that it asks to wait between two looks.
+    /// The requested time between two polls, in milliseconds.
     fn interval(&self) -> Option<u64> {
         ["pollInterval", "pollIntervalMs"].iter().find_map(|name| self.members.get(name)?.parse().ok())
     }
 
-    /// Key and content of each input that it waits for.
+    /// The key and a hash of the content of each requested input.
     pub fn inputs(&self) -> Vec<(String, u64)> {
         let requests = self.members.object("inputRequests");
         let read = |(key, request): (&str, &str)| {
@@ -122,28 +122,28 @@ impl<'a> TaskState<'a> {
     }
 }
 
-/// A task of a session.
+/// The history of a task.
 #[derive(Clone, Debug)]
 pub struct Task {
-    /// The request that it stands for.
+    /// The request that created the task.
     pub request: Option<MessageNumber>,
-    /// The last message that stated it.
+    /// The latest message that described the task.
     pub number: MessageNumber,
-    /// Its status there.
+    /// The latest status.
     pub status: Option<Status>,
-    /// When it was first seen to be over.
+    /// When a final status was first captured.
     pub ended: Option<Time>,
-    /// `lastUpdatedAt` there.
+    /// The latest `lastUpdatedAt`.
     pub updated: Option<String>,
-    /// Milliseconds that its receiver asks to wait between two looks.
+    /// The requested time between two polls, in milliseconds.
     pub interval: Option<u64>,
-    /// The last `tasks/get`.
+    /// The latest `tasks/get`, and when it was captured.
     pub polled: Option<(MessageNumber, Time)>,
-    /// Inputs that it waited for, by key.
+    /// Hashes of requested inputs, by key.
     pub inputs: BTreeMap<String, u64>,
 }
 
-/// They, by who runs them and their id.
+/// The tasks of a session. The key is whether the server runs the task, and its id.
 #[derive(Debug, Default)]
 pub struct Tasks {
     tasks: BTreeMap<(bool, String), Task>,
@@ -151,12 +151,12 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// The task of this id that the sender of these messages runs.
+    /// The task with this id that the sender in this direction runs.
     pub fn get(&self, runner: Direction, id: &str) -> Option<&Task> {
         self.tasks.get(&(runner == Direction::ServerToClient, id.to_owned()))
     }
 
-    /// Whether none was forgotten.
+    /// Whether no task was evicted.
     pub fn is_complete(&self) -> bool {
         !self.is_cut
     }

@@ -1,4 +1,5 @@
-//! Which ids a side has used: whole numbers as runs, since nearly everybody counts; others one by one.
+//! The ids that each side has used. Whole numbers are stored as runs, because most implementations
+//! count. Others are stored one by one.
 
 use std::collections::BTreeMap;
 
@@ -7,26 +8,26 @@ use rustc_hash::FxHashSet;
 use super::fingerprint::content_hash;
 use crate::decode::Direction;
 
-/// Runs of numbers, and other ids, remembered of one side. Clients that do not count use random ids; after so many of
-/// them the oldest knowledge is dropped at once, and reuse of those is not seen.
+/// Limits of remembered runs and of other ids, for each sender. Clients that do not count use
+/// random ids. Beyond the limit all are discarded, and reuse of them is not noticed.
 const REMEMBERED: usize = 8_192;
 
-/// Ids that were used, of both sides.
+/// The used ids of both sides.
 #[derive(Debug, Default)]
 pub struct UsedIds([SenderIds; 2]);
 
 #[derive(Debug, Default)]
 struct SenderIds {
-    /// First to last number of each run.
+    /// First and last number of each run.
     runs: BTreeMap<i64, i64>,
-    /// Fingerprints of the others.
+    /// Hashes of the ids that are not whole numbers.
     others: FxHashSet<u64>,
-    /// Whether there were more than are remembered.
+    /// Whether ids were discarded.
     forgot: bool,
 }
 
 impl UsedIds {
-    /// Whether this side used this id before. `id` is JSON text.
+    /// Whether this side already used this id (JSON text).
     pub fn contains(&self, sender: Direction, id: &str) -> bool {
         let side = &self.0[sender as usize];
         match id.parse::<i64>() {
@@ -35,7 +36,7 @@ impl UsedIds {
         }
     }
 
-    /// Whether ids of this side were forgotten: those that are not there may have been used.
+    /// Whether ids of this side were discarded. An id that is not found may have been used.
     pub fn has_forgotten(&self, sender: Direction) -> bool {
         self.0[sender as usize].forgot
     }
@@ -54,7 +55,7 @@ impl UsedIds {
         }
     }
 
-    /// This use does not count: the request was sent elsewhere and will come again.
+    /// Removes an id: its request was redirected and will be sent again.
     pub(super) fn forget(&mut self, sender: Direction, id: &str) {
         let side = &mut self.0[sender as usize];
         match id.parse::<i64>() {

@@ -1,4 +1,5 @@
-//! What 2026-07-28 asks of HTTP: headers that repeat the body, statuses that repeat the error.
+//! Rules about HTTP in 2026-07-28: headers that repeat the body, and statuses that
+//! repeat the error.
 
 use super::is_streamable;
 use crate::decode::exchange::Exchange;
@@ -24,7 +25,7 @@ static METHOD: Rule = Rule {
     checks: &[Check::Response(method)],
 };
 
-/// What is wrong with `Mcp-Method`, if anything.
+/// The fault of `Mcp-Method`, if there is one.
 fn method_fault(exchange: &Exchange, request: &ExchangeMessage) -> Option<String> {
     let named = request.method_name.as_deref().unwrap_or_default();
     match exchange.request.fields.get("mcp-method") {
@@ -54,7 +55,8 @@ static NAME: Rule = Rule {
     checks: &[Check::Response(name)],
 };
 
-/// A header's value, decoded ("Value Encoding": `=?base64?{Base64EncodedValue}?=`); `None` where it cannot be.
+/// The decoded value of a header ("Value Encoding": `=?base64?{Base64EncodedValue}?=`). `None` if
+/// it cannot be decoded.
 pub(in crate::findings) fn decoded(header: &str) -> Option<String> {
     use base64::Engine;
     let Some(coded) = header.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) else {
@@ -67,7 +69,7 @@ pub(in crate::findings) fn decoded(header: &str) -> Option<String> {
 fn name_fault(exchange: &Exchange, request: &ExchangeMessage) -> Option<String> {
     let subject = request.subject.as_deref()?;
     match exchange.request.fields.get("mcp-name") {
-        // For tasks it is the extension that asks for it.
+        // For tasks only the extension requires the header.
         None if matches!(request.method, Method::TasksGet | Method::TasksUpdate | Method::TasksCancel) => None,
         None => Some(format!("{subject:?} was requested without Mcp-Name")),
         Some(header) => {
@@ -155,7 +157,7 @@ static ERROR_STATUS: Rule = Rule {
 
 fn error_status(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
     let Some(status) = exchange.status.filter(|_| is_streamable(history)) else { return };
-    // An error on a stream that was opened with 200 comes too late for a status.
+    // An error on a stream that was opened with 200 comes too late for another status.
     let is_stream = crate::findings::mcp_exchange::is_event_stream(exchange);
     let Some(code) = mcp.received.first().and_then(|got| got.code).filter(|_| !is_stream) else { return };
     let wanted = match code {

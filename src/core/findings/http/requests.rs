@@ -1,4 +1,4 @@
-//! The heads of requests: what is accepted, what is sent, which revision, whose credentials.
+//! Rules about the heads of requests: accepted types, content type, revision, credentials.
 
 use super::is_streamable;
 use crate::decode::exchange::Exchange;
@@ -35,7 +35,7 @@ static ACCEPT_POST: Rule = Rule {
     checks: &[Check::Response(accept_post)],
 };
 
-/// Whether an Accept header takes this type, by name or by a range (RFC 9110 section 12.5.1).
+/// Whether an Accept header accepts this type, by name or by a range (RFC 9110 section 12.5.1).
 fn accepts(exchange: &Exchange, wanted: &str) -> bool {
     let fields = exchange.request.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case("accept"));
     let kind = wanted.split('/').next().unwrap_or_default();
@@ -110,14 +110,14 @@ static VERSION_MISSING: Rule = Rule {
     checks: &[Check::Response(version_missing)],
 };
 
-/// Whether an exchange comes behind the handshake, or needs none.
+/// Whether an exchange follows the handshake, or needs none.
 fn is_behind_handshake(mcp: &McpExchange, history: &History) -> bool {
     let is_modern = mcp.in_force.is_some_and(|known| known.revisions.within(Revisions::MODERN));
     let is_initialize = mcp.sent.iter().any(|sent| sent.method == Method::Initialize);
     is_modern || (history.handshake.answered.is_some() && !is_initialize)
 }
 
-/// What was agreed on may be told later where packets changed places.
+/// Silent while packets may be out of order: the handshake may still arrive.
 fn version_missing(_: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
     if is_streamable(history)
         && !history.earlier_may_follow
@@ -125,7 +125,10 @@ fn version_missing(_: &Exchange, mcp: &McpExchange, history: &History, report: &
         && is_behind_handshake(mcp, history)
     {
         let what = mcp.sent.first().and_then(|sent| sent.method_name.as_deref());
-        report.add(format!("{} was sent without MCP-Protocol-Version", what.unwrap_or(if mcp.is_get { "a GET" } else { "a request" })));
+        report.add(format!(
+            "{} was sent without MCP-Protocol-Version",
+            what.unwrap_or(if mcp.is_get { "a GET" } else { "a request" })
+        ));
     }
 }
 
@@ -173,7 +176,7 @@ static BAD_VERSION: Rule = Rule {
 
 fn bad_version(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
     let Some(version) = mcp.version.as_deref().filter(|_| is_streamable(history)) else { return };
-    // 2024-10-07 is a pre-release that official servers know.
+    // 2024-10-07 is a pre-release that official servers accept.
     if Revision::named(version).is_none() && version != "2024-10-07" && is_success(exchange) {
         report.add(format!("{version:?} was answered with {}", exchange.status.unwrap_or_default()));
     }

@@ -1,4 +1,4 @@
-//! The heads of responses: their status and their type.
+//! Rules about the heads of responses: status and type.
 
 use super::is_streamable;
 use crate::decode::exchange::Exchange;
@@ -26,7 +26,8 @@ static CONTENT_TYPE: Rule = Rule {
 
 fn content_type(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
     let has_request = mcp.sent.iter().any(|sent| sent.kind == Kind::Request);
-    // What is accepted to be answered on the stream of HTTP+SSE may be told before that stream, and the capture may begin behind the stream's.
+    // 202 may belong to HTTP+SSE, which answers on its stream. That stream may still arrive, or may
+    // have begun before the capture.
     let is_undecided = history.earlier_may_follow || history.transport == Transport::Http;
     let may_be_legacy = exchange.status == Some(202) && is_undecided;
     if !is_streamable(history) || !has_request || !is_success(exchange) || may_be_legacy {
@@ -41,7 +42,8 @@ fn content_type(exchange: &Exchange, mcp: &McpExchange, history: &History, repor
     }
 }
 
-/// Whether fields may be unknown since they refer to earlier ones that the capture does not hold (RFC 7541).
+/// Whether header fields may be unknown, because they refer to earlier ones that were not
+/// captured (RFC 7541).
 fn hides_fields(exchange: &Exchange, history: &History) -> bool {
     exchange.http_version == "2" && (history.has_gaps || !history.saw_beginning)
 }
@@ -91,7 +93,8 @@ fn get_status(exchange: &Exchange, mcp: &McpExchange, history: &History, report:
         return;
     }
     let is_stream = is_event_stream(exchange);
-    // 404 may end a session, and 400 blame the client: here there is nothing to end and nothing to blame.
+    // 404 may end a session, and 400 may report a mistake of the client. Here there is neither a
+    // session nor a mistake.
     let accepts = exchange.request.fields.get("accept").is_some_and(|accept| accept.contains("text/event-stream"));
     let is_blameless = accepts && !mcp.names_session && history.endpoint.assigned.is_none() && history.is_whole();
     if let Some(status @ (400 | 404 | 501)) = exchange.status
@@ -138,7 +141,8 @@ mod tests {
         let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
         fires("http-response-content-type", &request(ping, "< 200\nContent-Type: text/plain\n\nhello"));
         silent("http-response-content-type", &request(ping, &json(200, "", r#"{"jsonrpc":"2.0","id":1,"result":{}}"#)));
-        // What begins like this may be HTTP+SSE, whose stream was open before the capture.
+        // A session that begins like this may be HTTP+SSE, whose stream was open
+        // before the capture.
         let initialize = &session(VERSION, &[])[0][2..];
         let begun =
             |answer: &str| [format!("> POST /mcp\nContent-Type: application/json\n\n{initialize}"), answer.to_owned()];
@@ -165,7 +169,8 @@ mod tests {
         fires("http-get-status", &answered("< 200\nContent-Type: text/html\n\n<html>"));
         silent("http-get-status", &answered("< 405\n\n"));
         silent("http-get-status", &answered("< 200\nContent-Type: text/event-stream\n\n: hello\n\n"));
-        // With a session id, 404 ends the session; a client that accepts no events is answered 400.
+        // With a session id, 404 ends the session. A client that does not accept events is
+        // answered with 400.
         silent("http-get-status", &answered("< 404\n\n"));
         let get = |accept: &str| format!("> GET /mcp\nAccept: {accept}\n{}\n", header(VERSION, false));
         let sessionless = |get: String, answer: &str| http_session(VERSION, false, &[get, answer.to_owned()]);

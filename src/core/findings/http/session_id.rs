@@ -11,7 +11,7 @@ use crate::mcp::revision::Revisions;
 pub(in crate::findings) const RULES: &[&Rule] =
     &[&CHARSET, &MISSING, &UNASSIGNED, &TERMINATED_STATUS, &IGNORED, &WEAK, &NOT_DELETED];
 
-/// Revisions with such sessions.
+/// Revisions with session ids.
 const SESSIONS: Revisions = Revisions::between(V2025_03_26, V2025_11_25);
 
 static CHARSET: Rule = Rule {
@@ -75,7 +75,7 @@ fn unassigned(exchange: &Exchange, mcp: &McpExchange, history: &History, report:
     match &history.endpoint.assigned {
         _ if is_initialize => report.add(format!("initialize was sent with the session id {id:?}")),
         Some(assigned) if assigned != id => report.add(format!("{id:?} was sent, but {assigned:?} was assigned")),
-        // The answer to initialize was seen and held no id.
+        // The response to initialize was captured and had no id.
         None if history.handshake.answered.is_some() && history.is_whole() => {
             report.add(format!("{id:?} was sent, but no id was assigned"));
         }
@@ -96,7 +96,7 @@ static TERMINATED_STATUS: Rule = Rule {
     checks: &[Check::Response(terminated_status)],
 };
 
-/// Whether a request was sent after its session id had ended.
+/// Whether a request was sent after its session was terminated.
 fn is_late(exchange: &Exchange, mcp: &McpExchange, history: &History) -> bool {
     let ended = history.endpoint.terminated.as_ref().map(|terminated| terminated.time);
     let sent = exchange.request.started;
@@ -109,7 +109,7 @@ fn is_late(exchange: &Exchange, mcp: &McpExchange, history: &History) -> bool {
 
 fn terminated_status(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
     let (Some(terminated), Some(status)) = (&history.endpoint.terminated, exchange.status) else { return };
-    // Authorization, load and failures come before sessions.
+    // Authorization, overload and failures are checked before sessions.
     let is_other = matches!(status, 401 | 403 | 404 | 429 | 500..);
     if is_late(exchange, mcp, history) && !is_other {
         report.add(format!("{} ended the session, and a later request with its id got status {status}", terminated.by));
@@ -150,7 +150,7 @@ static WEAK: Rule = Rule {
 };
 
 fn weak(exchange: &Exchange, _: &McpExchange, history: &History, report: &mut Report<'_>) {
-    /// Characters of 80 random bits in base64: shorter ones cannot hold enough.
+    /// The length of 80 random bits in base64. Shorter ids cannot contain enough randomness.
     const LENGTH: usize = 14;
     let Some(id) = exchange.response.fields.get("mcp-session-id").filter(|_| is_success(exchange)) else { return };
     let is_number = id.bytes().all(|byte| byte.is_ascii_digit());
@@ -172,7 +172,8 @@ static NOT_DELETED: Rule = Rule {
     checks: &[Check::End(not_deleted)],
 };
 
-/// A client that is still there keeps its stream open, or opens it again: closing it is how one leaves.
+/// A client that is still there keeps its stream open or opens it again. Closing the stream means
+/// that it left.
 fn not_deleted(history: &History, report: &mut Report<'_>) {
     let endpoint = &history.endpoint;
     let has_sessions = history.handshake.in_force().is_some_and(|in_force| in_force.revisions.within(SESSIONS));

@@ -1,4 +1,4 @@
-//! What travels on which stream of server-sent events.
+//! Rules about which messages belong on which stream of server-sent events.
 
 use super::is_streamable;
 use crate::decode::exchange::Exchange;
@@ -26,7 +26,7 @@ static ON_GET: Rule = Rule {
 };
 
 fn on_get(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    // What refuses a GET may be worded as an error, in a body of its own.
+    // The refusal of a GET may be a JSON-RPC error in the body of its response.
     let is_streamed = context.message.carrier == Carrier::SseEvent;
     let is_answer_to_get = is_streamed && context.mcp.is_some_and(|mcp| mcp.is_get && !mcp.resumes);
     if is_answer_to_get && is_streamable(context.history) && !context.is_from_client() {
@@ -47,18 +47,20 @@ static BROADCAST: Rule = Rule {
     checks: &[Check::Message(ASKS, &[], broadcast)],
 };
 
-/// Notifications that are sent at once on several streams are one; what is sent again later may be news.
+/// The same notification on two streams within this time (in nanoseconds) is one notification.
+/// Later it may be a new one.
 const AT_ONCE: i64 = 1_000_000_000;
 
 fn broadcast(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let Some(mcp) = context.mcp.filter(|_| !context.is_from_client() && is_streamable(context.history)) else { return };
-    // A resumed stream repeats what the lost one carried, and a server without sessions has the streams of several clients.
+    // A resumed stream repeats messages of the lost one. A server without sessions has streams
+    // of several clients.
     if mcp.resumes || context.message.carrier != Carrier::SseEvent || !context.is_one_client() {
         return;
     }
     let Some(said) = context.history.server_messages.elsewhere(context.message) else { return };
-    // Two requests are one by their id, and progress comes to the same value once. Two calls may give rise to the same other
-    // notification; two streams for whatever the server says by itself do not.
+    // Requests with the same id are the same request, and progress has each value only once. Two
+    // calls may cause the same other notification, but two GET streams may not.
     let at_once = context.message.time.since(said.time) < AT_ONCE;
     let is_one = context.message.kind == Kind::Request
         || at_once && (said.is_get && mcp.is_get || context.method == Method::Progress);
@@ -85,10 +87,10 @@ fn closed_early(exchange: &Exchange, mcp: &McpExchange, history: &History, repor
     let is_stream = is_event_stream(exchange);
     let Some(request) = mcp.request() else { return };
     let in_force = mcp.in_force.map_or(Revisions::ALL, |known| known.revisions);
-    // 2025-11-25 allows it behind an event id, by which the client resumes.
+    // 2025-11-25 allows it after an event id, by which the client resumes.
     let may_resume = mcp.event_counts.has_ids && !in_force.is_disjoint(Revisions::only(V2025_11_25));
     let was_whole = exchange.response.complete && is_success(exchange) && !mcp.is_cut() && history.is_whole();
-    // A request that was cancelled, or whose session was ended, is not answered.
+    // A cancelled request, or one of a terminated session, is not answered.
     let is_missing = is_stream && was_whole && history.awaits(request.number);
     if is_streamable(history) && is_missing && !may_resume && request.method != Method::SubscriptionsListen {
         report.add(format!(
@@ -117,7 +119,7 @@ fn after_response(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     if mcp.received.is_empty() || !is_streamable(context.history) || context.message.batch.is_some() {
         return;
     }
-    // A second answer has a rule of its own.
+    // A second response has its own rule.
     let is_again = matches!(context.message.kind, Kind::Response | Kind::Error) && context.message.answers.is_none();
     let answered = mcp.answer().filter(|answer| answer.kind != Kind::Invalid && !is_again);
     if let Some(answer) = answered {
@@ -160,7 +162,7 @@ mod tests {
         let told = |first: String, second: String| http_session(VERSION, true, &[get.clone(), first, ping(), second]);
         fires(rule, &told(stream(roots), stream(&format!("{roots}{RESULT}"))));
         silent(rule, &told(stream(roots), stream(&format!("{}{RESULT}", roots.replace('7', "8")))));
-        // Two calls may log the same.
+        // Two calls may log the same text.
         silent(rule, &told(stream(LOG), stream(&format!("{LOG}{RESULT}"))));
         let both = |wait: &str| {
             http_session(VERSION, true, &[get.clone(), stream(LOG), wait.to_owned(), get.clone(), stream(LOG)])

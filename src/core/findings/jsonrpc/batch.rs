@@ -1,4 +1,4 @@
-//! Batches: arrays of messages, which only 2025-03-26 allows.
+//! Rules about batches: arrays of messages, which only 2025-03-26 allows.
 
 use crate::decode::exchange::Exchange;
 use crate::decode::jsonrpc::Kind;
@@ -52,7 +52,7 @@ pub(super) static EMPTY: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// Whether a message that is none is an empty array.
+/// Whether an invalid message is an empty array.
 pub(super) fn is_empty(message: &Message) -> bool {
     let text = message.raw.trim_ascii();
     text.first() == Some(&b'[') && text.last() == Some(&b']') && text[1..text.len() - 1].trim_ascii().is_empty()
@@ -116,11 +116,11 @@ static INCOMPLETE: Rule = Rule {
 fn incomplete(exchange: &Exchange, mcp: &McpExchange, _: &History, report: &mut Report<'_>) {
     let is_whole = exchange.request.complete && exchange.response.complete && is_success(exchange);
     let is_json = media_type(&exchange.response).as_deref() == Some("application/json");
-    // Only the first 64 of each are remembered.
+    // Only the first 64 messages of each direction are remembered.
     if !is_whole || !is_json || mcp.sent.len() < 2 || mcp.sent.len().max(mcp.received.len()) >= 64 {
         return;
     }
-    // What is no message is answered with an error whose id is null.
+    // An invalid member is answered with an error whose id is null.
     let requests = mcp.sent.iter().filter(|sent| matches!(sent.kind, Kind::Request | Kind::Invalid)).count();
     let responses = mcp.received.iter().filter(|got| matches!(got.kind, Kind::Response | Kind::Error)).count();
     if requests != responses {

@@ -1,4 +1,4 @@
-//! What a message looks like: its members and their types.
+//! Rules about the members of a message and their types.
 
 use crate::decode::json::scan::Kind;
 use crate::findings::{ASKS, Check, MessageContext, NOTIFICATIONS, REQUESTS, RESULTS, Report, Rule, Severity};
@@ -209,8 +209,8 @@ pub(super) static DUPLICATE_KEY: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// The members of `params`; those of the envelope are found while it is read. Results are not looked at: they are long, and
-/// reading each would cost more than the rule is worth.
+/// Checks the members of `params`. The parser of the envelope checks the others. Results are not
+/// checked: they are long, and parsing each would cost more than the rule is worth.
 fn duplicate_key(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let names: Vec<&str> = context.body().iter().map(|(name, _)| name).collect();
     let twice = names.iter().enumerate().take(64).find(|(at, name)| names[..*at].contains(name));
@@ -219,7 +219,7 @@ fn duplicate_key(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     }
 }
 
-/// What kind of JSON value a text is, with its article.
+/// The type of a JSON value, with an article.
 pub(super) fn type_of(json: &str) -> &'static str {
     Kind::of(json).map_or("a number", Kind::name)
 }

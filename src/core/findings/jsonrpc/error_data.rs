@@ -1,4 +1,4 @@
-//! What MCP's own errors carry in `data`.
+//! Rules about the `data` of errors that MCP defines.
 
 use crate::decode::json::{Object, array};
 use crate::findings::{Check, ERRORS, MessageContext, Report, Rule, Severity};
@@ -7,7 +7,7 @@ use crate::mcp::revision::Revisions;
 
 pub(in crate::findings) const RULES: &[&Rule] = &[&SHAPE];
 
-/// Elements of a list looked at: real ones have a few.
+/// Limit of checked list elements. Real lists have a few.
 const LOOKED_AT: usize = 64;
 
 static SHAPE: Rule = Rule {

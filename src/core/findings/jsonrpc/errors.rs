@@ -1,4 +1,4 @@
-//! Error objects and their codes.
+//! Rules about error objects and their codes.
 
 use super::envelope::type_of;
 use crate::findings::{Check, ERRORS, MessageContext, Report, Rule, Severity};
@@ -38,7 +38,7 @@ fn object(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     }
 }
 
-/// A JSON value short enough for a sentence.
+/// A JSON value, cut to fit into a sentence.
 fn shortened(json: &str) -> &str {
     &json[..json.floor_char_boundary(40)]
 }
@@ -79,7 +79,7 @@ fn without_id(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     if context.message.id.is_some() || context.is_from_client() {
         return;
     }
-    // "id: RequestId" of JSONRPCError is required in their schemas, whatever the error is about.
+    // The schemas of these revisions require the id of every JSONRPCError.
     if context.mcp.is_none() && context.revisions().within(Revisions::between(V2024_11_05, V2025_06_18)) {
         return report.add("an error without \"id\" answers nothing");
     }
@@ -147,7 +147,8 @@ static MCP_RESERVED: Rule = Rule {
 };
 
 fn mcp_reserved(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    // -32020 HeaderMismatch, -32021 MissingRequiredClientCapability, -32022 UnsupportedProtocolVersion; -32042 is retired.
+    // The defined codes are -32020 HeaderMismatch, -32021 MissingRequiredClientCapability and
+    // -32022 UnsupportedProtocolVersion. -32042 is retired.
     match code(context) {
         Some(code @ -32_099..=-32_023) if code != -32_042 => report.add(format!("{code} is reserved and not defined")),
         _ => {}

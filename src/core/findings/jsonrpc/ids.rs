@@ -1,4 +1,4 @@
-//! Ids: their types, their reuse, and who answers whom.
+//! Rules about ids: their types, their reuse, and the pairing of responses.
 
 use crate::decode::exchange::Exchange;
 use crate::decode::json;
@@ -53,7 +53,7 @@ fn id_type(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let Some(id) = context.message.id.as_deref() else { return };
     let digits = id.strip_prefix('-').unwrap_or(id);
     let is_integer = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    // An answer has to repeat the id of its request, whatever that is.
+    // A response must repeat the id of its request, whatever that is.
     let repeats = context.request.is_some_and(|request| request.id == id);
     if !is_integer && !id.starts_with('"') && id != "null" && !repeats {
         report.add(format!("the id is {id}"));
@@ -76,7 +76,7 @@ static UNSAFE_INTEGER: Rule = Rule {
 fn unsafe_integer(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     const SAFE: u64 = (1 << 53) - 1;
     let digits = context.id().trim_start_matches('-');
-    // Shorter numbers are safe, and nearly all are shorter.
+    // Numbers of at most 15 digits are safe, and nearly all are shorter.
     let all_digits = digits.len() > 15 && digits.bytes().all(|byte| byte.is_ascii_digit());
     if all_digits && digits.parse::<u64>().map_or(true, |number| number > SAFE) {
         report.add(format!("JavaScript cannot represent the id {} exactly", context.id()));
@@ -129,9 +129,9 @@ pub(super) static UNKNOWN: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// JSON-RPC has null for errors about what could not be read; a result is about something.
+/// Only an error may have the id null: for a request that could not be read.
 fn of_nobody(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    // That a notification was answered says more.
+    // A notification that was answered has a more specific rule.
     if context.revisions().within(NOTIFICATION_ANSWERED.revisions) && context.mcp.is_some_and(McpExchange::is_notifying)
     {
         return;
@@ -157,7 +157,7 @@ pub(super) static TYPE_CHANGED: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// Whether these ids are the same but for their type.
+/// Whether these ids differ only in their JSON type.
 pub(super) fn is_coerced(one: &str, other: &str) -> bool {
     one.starts_with('"') != other.starts_with('"')
         && [(one, other), (other, one)].into_iter().any(|(text, number)| json::string(text).as_deref() == Some(number))
@@ -208,7 +208,7 @@ fn notification_answered(exchange: &Exchange, mcp: &McpExchange, _: &History, re
     }
 }
 
-/// Nobody answered.
+/// Reported by [`unanswered`], not by a check function.
 pub static UNANSWERED: Rule = Rule {
     id: "jsonrpc-request-unanswered",
     severity: Severity::Warning,
@@ -221,20 +221,21 @@ pub static UNANSWERED: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// Says that a request has no answer. A subscription stays open as long as its client wants it.
+/// Reports a request without a response. A subscription is not reported: it stays open as long as
+/// its client wants.
 pub fn unanswered(pending: &Pending, history: &History, report: &mut Report<'_>) {
     let method = pending.method.as_deref().unwrap_or("request");
     let request = history.requests.get(pending.number);
-    // An HTTP status is an answer too.
+    // A request that HTTP refused, or that was cancelled, is not open any more.
     let is_over = request.is_some_and(|request| request.refused.is_some() || request.cancelled.is_some());
-    // A notification with an id wants no answer, whatever the id says.
+    // A notification with an id expects no response.
     if is_over || Method::named(method) == Method::SubscriptionsListen || method.starts_with("notifications/") {
         return;
     }
     let packets = request.map_or(&[][..], |request| &request.packets);
     let mut report = Report { packets, ..report.reborrow() };
     let mut text = format!("{method} (message {}) has no answer", pending.number.0);
-    // What could not be read is told of where it stands.
+    // The unreadable response has its own finding.
     if let Some(garbled) = request.and_then(|request| request.bad_answer) {
         text.push_str(&format!("; message {} was probably meant to be it", garbled.0));
         return report.add_as_about(Severity::Info, &[pending.number, garbled], text);

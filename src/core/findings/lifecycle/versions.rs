@@ -1,4 +1,4 @@
-//! Which versions the servers of a capture are known to speak.
+//! The rule about servers that do not agree to a version which they support.
 
 use crate::findings::history::{content_hash, fingerprint};
 use crate::findings::server_versions::{SERVERS, WITHHELD, WithheldVersion};
@@ -22,19 +22,23 @@ static NOT_HONOURED: Rule = Rule {
     checks: &[Check::Any(RESULTS, &[Method::Initialize], not_honoured)],
 };
 
-/// At the answer that gave another version, whichever of the two came first.
+/// The finding is about the response with the other version, whichever response came first.
 fn not_honoured(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let initialize = context.history.handshake.initialize.as_ref();
     let requested = initialize.and_then(|initialize| Revision::named(initialize.version.as_deref()?));
     let given = context.body().text("protocolVersion");
     let (Some(requested), Some(given)) = (requested, given) else { return };
-    // The same program at the same place: behind one name there may be an old and a new one.
+    // The same program at the same host. One host name may have an old and a new program.
     let Some(server) = context.body().get("serverInfo").and_then(fingerprint) else { return };
     let host = context.mcp.and_then(|mcp| mcp.host.as_deref()).unwrap_or_default();
     let key = (server, content_hash(host), requested);
     let (message, versions) = (context.message, &mut *context.versions.borrow_mut());
     let text = |given: &str, by: MessageNumber| {
-        format!("{} was requested and {given} agreed on; message {} agreed to the requested version", requested.name(), by.0)
+        format!(
+            "{} was requested and {given} agreed on; message {} agreed to the requested version",
+            requested.name(),
+            by.0
+        )
     };
     if requested.name() == given {
         if versions.given.len() < SERVERS {
@@ -84,11 +88,15 @@ mod tests {
         let [old, new] = ["2025-03-26", "2025-11-25"];
         let found = fires(rule, &[initialize(new, new, "a"), initialize(new, old, "a")].concat());
         assert_eq!((found.session, found.messages), (Some(SessionNumber(2)), vec![MessageNumber(2), MessageNumber(4)]));
-        // That it is spoken is seen later: the finding is about the answer that withheld it.
+        // A later response shows that the version is supported. The finding is about
+        // the earlier one.
         let later = [initialize(new, old, "a"), initialize(new, new, "a"), initialize(new, new, "a")].concat();
         let found = fires(rule, &later);
         assert_eq!((found.session, found.messages), (Some(SessionNumber(1)), vec![MessageNumber(2)]));
-        assert_eq!(found.text, "2025-11-25 was requested and 2025-03-26 agreed on; message 4 agreed to the requested version");
+        assert_eq!(
+            found.text,
+            "2025-11-25 was requested and 2025-03-26 agreed on; message 4 agreed to the requested version"
+        );
         assert_eq!(findings(&later).iter().filter(|finding| finding.rule.id == rule).count(), 1);
         silent(rule, &[initialize(new, new, "a"), initialize(new, old, "b")].concat());
         silent(rule, &[initialize(old, old, "a"), initialize(new, old, "a")].concat());

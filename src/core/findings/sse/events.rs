@@ -1,4 +1,4 @@
-//! What an event carries, and under which name.
+//! Rules about the data and the type of events.
 
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::jsonrpc::{self, Parsed};
@@ -52,7 +52,7 @@ fn event_type(event: &sse::Event<'_>, _: ExchangeNumber, _: &McpExchange, histor
     }
     let kind = &kind[..kind.floor_char_boundary(40)];
     match jsonrpc::parse(data, 64, 64) {
-        // Whatever else a server sends beside its messages is not lost on an MCP client.
+        // An MCP client loses nothing if this event is not a message.
         Parsed::Invalid(_) => report.add_as(Severity::Info, format!("an event of type {kind:?}, which clients drop")),
         _ => report.add(format!("a message in an event of type {kind:?}, which clients drop")),
     }
@@ -96,7 +96,8 @@ static BUFFERING: Rule = Rule {
     checks: &[Check::Response(buffering)],
 };
 
-/// At the first such response of a session only: the others are the same omission. A GET has no stream in these revisions at all.
+/// Reported only at the first stream of a session. The others show the same omission. A GET has no
+/// stream in these revisions.
 fn buffering(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
     let is_stream = !mcp.is_get && is_event_stream(exchange);
     let is_buffered = exchange.response.fields.get("x-accel-buffering") != Some("no");

@@ -1,4 +1,4 @@
-//! HTTP+SSE, the transport of 2024-11-05, which later revisions keep for compatibility.
+//! Rules about HTTP+SSE, the transport of 2024-11-05, which later revisions keep for compatibility.
 
 use crate::decode::Direction;
 use crate::decode::exchange::ExchangeNumber;
@@ -57,7 +57,8 @@ fn post_uri(event: &sse::Event<'_>, _: ExchangeNumber, mcp: &McpExchange, histor
     let Some(host) = mcp.host.as_deref().filter(|_| is_endpoint) else { return };
     let Ok(uri) = std::str::from_utf8(event.data.unwrap_or_default()) else { return };
     let Some((scheme, authority)) = authority(uri.trim()) else { return };
-    // RFC 9110 section 4.2.3: "a normalized scheme-based default port is equivalent to a missing one".
+    // RFC 9110 section 4.2.3: "a normalized scheme-based default port is equivalent to
+    // a missing one".
     let port = if scheme.eq_ignore_ascii_case("https") { ":443" } else { ":80" };
     let bare = |authority: &str| authority.strip_suffix(port).unwrap_or(authority).to_ascii_lowercase();
     if bare(authority) != bare(host) {
@@ -94,7 +95,7 @@ static DEPRECATED: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// By the revision that the handshake agreed on: under 2024-11-05 it is the transport there is.
+/// Depends on the agreed revision: 2024-11-05 has no other transport.
 fn deprecated(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let given = context.body().text("protocolVersion").and_then(|given| Revision::named(&given));
     if let Some(given) = given.filter(|given| *given >= V2025_03_26 && context.history.transport == Transport::HttpSse)
@@ -103,7 +104,8 @@ fn deprecated(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     }
 }
 
-/// At the first request of a session that agrees on no revision: for whoever looks at it today, the transport was replaced.
+/// Reported at the first request of a session without a handshake: the transport has
+/// been replaced since.
 fn deprecated_without_handshake(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let history = context.history;
     let is_first = context.is_from_client() && history.messages[Direction::ClientToServer as usize] == 0;
@@ -119,7 +121,7 @@ mod tests {
 
     const ENDPOINT: &str = "event: endpoint\ndata: /messages?session_id=1\n\n";
 
-    /// A stream with these events in front, and the handshake on it.
+    /// A stream with these events first, and then the handshake.
     fn opened(version: &str, events: &str) -> Vec<String> {
         let handshake = session(version, &[]);
         let post = format!("> POST /messages?session_id=1\nContent-Type: application/json\n\n{}", &handshake[0][2..]);
@@ -166,7 +168,7 @@ mod tests {
         silent(rule, &opened("2024-11-05", ENDPOINT));
     }
 
-    /// A stream that stays open, and what is posted beside it to these places.
+    /// A stream that stays open, and POSTs to these targets.
     fn beside(targets: &[&str]) -> Vec<String> {
         let get = "> GET /sse\nAccept: text/event-stream\n\n".to_owned();
         let stream = format!("<_HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n{ENDPOINT}");
@@ -190,9 +192,9 @@ mod tests {
         let twice = findings(&beside(&["/messages", "/messages?session_id=2", announced]));
         let texts: Vec<&str> = twice.iter().filter(|f| f.rule.id == rule).map(|f| f.text.as_str()).collect();
         assert_eq!(texts, [found.text.as_str(), "posted elsewhere once more, which is not listed"]);
-        // Another path is another service.
+        // Another path belongs to another service.
         silent(rule, &beside(&["/rpc"]));
-        // The attempt at Streamable HTTP.
+        // A client may first try Streamable HTTP at the same path.
         let accepts =
             |step: String| step.replace("\nContent", "\nAccept: application/json, text/event-stream\nContent");
         silent(rule, &beside(&["/sse"]).into_iter().map(accepts).collect::<Vec<_>>());

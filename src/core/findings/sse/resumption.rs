@@ -1,4 +1,5 @@
-//! Event ids and the streams that are resumed by them (2025-03-26 to 2025-11-25, basic/transports "Resumability and Redelivery").
+//! Rules about event ids and resumed streams (2025-03-26 to 2025-11-25, basic/transports
+//! "Resumability and Redelivery").
 
 use crate::capture::Time;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
@@ -41,10 +42,10 @@ fn not_unique(
     history: &History,
     report: &mut Report<'_>,
 ) {
-    // A resumed stream repeats events, which the server may have written anew.
+    // A resumed stream repeats events, which the server may have serialised again.
     let Some(id) = id_of(event).filter(|_| is_streamable(history) && !mcp.resumes) else { return };
     let Some(issued) = history.event_streams.issued(id) else { return };
-    // Events without data look alike: two of them are two where they begin two streams.
+    // Events without data look alike. On two streams they are different events.
     let is_other = event.data.is_none_or(<[u8]>::is_empty) && issued.stream != exchange;
     if is_other || issued.data != content_hash(event.data.unwrap_or_default()) {
         report.add(format!("the id {:?} belongs to another event", &id[..id.floor_char_boundary(80)]));
@@ -116,7 +117,7 @@ static POINTLESS: Rule = Rule {
     checks: &[Check::Response(pointless)],
 };
 
-/// When the request of an exchange began, and the stream that it resumes.
+/// The time at which the request of an exchange began, and the stream that it resumes.
 fn resumed<'h>(exchange: &Exchange, mcp: &McpExchange, history: &'h History) -> Option<(Time, &'h EventStream)> {
     let id = mcp.last_event_id.as_deref().filter(|_| is_streamable(history))?;
     let stream = history.event_streams.carried_by(exchange.number, Some(id))?;
@@ -148,7 +149,7 @@ fn retry_ignored(exchange: &Exchange, mcp: &McpExchange, history: &History, repo
     let Some((requested_at, stream)) = resumed(exchange, mcp, history) else { return };
     let (Some(retry), Some(closed)) = (stream.retry, stream.closed) else { return };
     let waited = requested_at.since(closed) / 1_000_000;
-    // Timers are no better than a tenth, and 10 ms: whoever waited nearly so long meant to.
+    // Timers are inaccurate: a tenth and 10 ms of tolerance are allowed.
     let least = i64::try_from(retry).unwrap_or(i64::MAX) / 10 * 9 - 10;
     if (0..least).contains(&waited) {
         report.add(format!("the client waited {waited} ms of {retry} ms"));
@@ -168,7 +169,7 @@ static PRIMING: Rule = Rule {
     checks: &[Check::Event(not_primed), Check::Exchange(closed_without_retry)],
 };
 
-/// Only where the server uses ids: others offer no resumption.
+/// Only if the server uses event ids. Others do not offer resumption.
 fn not_primed(
     event: &sse::Event<'_>,
     _: ExchangeNumber,
@@ -178,7 +179,8 @@ fn not_primed(
 ) {
     let has_data = event.data.is_some_and(|data| !data.is_empty());
     let is_first = mcp.event_counts.events == 0 && !mcp.is_get;
-    // A client that says it speaks an older revision than was agreed on is answered in that: the header has a rule of its own.
+    // A client whose header names an older revision than the agreed one is served in that revision.
+    // The header has its own rule.
     let said = mcp.version.as_deref().and_then(Revision::named);
     let is_asked = said.is_none_or(|said| said >= V2025_11_25);
     if is_streamable(history) && is_first && has_data && is_asked && id_of(event).is_some() {
@@ -189,7 +191,8 @@ fn not_primed(
 fn closed_without_retry(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
     let is_stream = is_event_stream(exchange);
     let is_closed = is_stream && is_success(exchange) && exchange.response.complete && !mcp.is_cut();
-    // A request that was cancelled, or whose session was ended, is not answered. What says so may be told later.
+    // A cancelled request, or one of a terminated session, is not answered. The cancellation may
+    // still arrive if packets are out of order.
     let is_open = mcp.request().is_some_and(|request| history.awaits(request.number)) && !history.earlier_may_follow;
     let served = mcp.event_counts;
     if is_streamable(history) && is_closed && is_open && served.has_ids && !served.has_retry {

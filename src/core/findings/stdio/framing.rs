@@ -1,4 +1,4 @@
-//! One message a line, and nothing between the lines.
+//! Rules about framing on pipes: one message a line, and nothing between the lines.
 
 use serde_json::value::RawValue;
 
@@ -10,7 +10,8 @@ use crate::mcp::message::Carrier;
 pub(in crate::findings) const RULES: &[&Rule] =
     &[&EMBEDDED_NEWLINE, &TWO_MESSAGES, &FRAMING_NOISE, &UNTERMINATED, &JSON_ON_STDERR];
 
-/// Nesting looked into, and members of a batch, where it only matters whether a text is a message.
+/// Limit of nesting, and of the members of a batch, when it only matters whether a text
+/// is a message.
 const DEPTH: usize = 64;
 
 pub(in crate::findings) static EMBEDDED_NEWLINE: Rule = Rule {
@@ -64,7 +65,7 @@ static TWO_MESSAGES: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// How many messages a line that is none begins with.
+/// The number of messages with which an invalid line begins.
 pub(in crate::findings) fn messages_on(line: &Message) -> usize {
     let Some(text) = line.raw.text() else { return 0 };
     if !text.trim_start().starts_with(['{', '[']) {
@@ -81,7 +82,7 @@ fn two_messages(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     }
 }
 
-/// CR LF, blank lines, byte order marks: a decoder states it.
+/// Reported by a decoder.
 pub(in crate::findings) static FRAMING_NOISE: Rule = Rule {
     id: "stdio-framing-noise",
     severity: Severity::Info,
@@ -94,7 +95,7 @@ pub(in crate::findings) static FRAMING_NOISE: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// The end of a pipe inside a line: a decoder states it.
+/// Reported by a decoder.
 pub(in crate::findings) static UNTERMINATED: Rule = Rule {
     id: "stdio-unterminated-line",
     severity: Severity::Warning,
@@ -107,7 +108,7 @@ pub(in crate::findings) static UNTERMINATED: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// A message where people read: a decoder states it.
+/// Reported by a decoder.
 pub(in crate::findings) static JSON_ON_STDERR: Rule = Rule {
     id: "stdio-json-on-stderr",
     severity: Severity::Info,
@@ -138,7 +139,8 @@ mod tests {
         let found = fires(rule, &told(&[&[PING], pretty.as_slice()].concat()));
         assert_eq!(found.messages.len(), 5, "{found:?}");
         fires(rule, &told(&[PING, "< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":1,\"message\":\"a", "< b\"}}"]));
-        // The lines by themselves are told of where they are no message together, and then all of them.
+        // The single lines are reported only if they are not one message together. Then all
+        // of them are.
         let lines = "stdio-stdout-not-mcp";
         silent(lines, &told(&[&[PING], pretty.as_slice()].concat()));
         let log = ["< {", "<   level: 1", "< }", "< done"];
@@ -174,7 +176,7 @@ mod tests {
         let cut = format!("<_{}", &PONG[2..]);
         fires(rule, &told(&[PING, &cut, "<."]));
         silent(rule, &told(&[PING, PONG, "<."]));
-        // Where recording stopped, nobody knows what followed.
+        // The rest of the line may have followed after the end of the recording.
         silent(rule, &told(&[PING, &cut]));
     }
 

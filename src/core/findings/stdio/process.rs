@@ -1,4 +1,5 @@
-//! How a server's process ends (basic/lifecycle "Shutdown"; 2026-07-28 basic/transports/stdio "Shutdown").
+//! Rules about the end of a server's process (basic/lifecycle "Shutdown";
+//! 2026-07-28 basic/transports/stdio "Shutdown").
 
 use crate::capture::pipe::Exit;
 use crate::decode::Direction;
@@ -22,7 +23,7 @@ static EXIT_WITH_PENDING: Rule = Rule {
 
 fn exit_with_pending(history: &History, report: &mut Report<'_>) {
     let Some(exit) = history.process.exit else { return };
-    // A subscription stays open as long as its client wants it.
+    // A subscription stays open as long as its client wants.
     let waits = history.requests.iter().filter(|request| {
         request.sender == Direction::ClientToServer
             && request.cancelled.is_none()
@@ -40,13 +41,13 @@ fn exit_with_pending(history: &History, report: &mut Report<'_>) {
     };
     let text = format!("the server ended with {} while {count} waited", words(exit));
     match history.process.stdin_closed {
-        // The client asked it to end, and did not wait for the answers.
+        // The client closed stdin without waiting for the responses.
         Some(_) => report.add_as_about(Severity::Info, &waiting, format!("{text}; the client had closed stdin")),
         None => report.add_about(&waiting, text),
     }
 }
 
-/// Requests named in one finding.
+/// Limit of requests that one finding names.
 const MESSAGES: usize = 64;
 
 fn words(exit: Exit) -> String {
@@ -70,10 +71,11 @@ static SHUTDOWN_FORCED: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// A host that sends a signal sooner did not wait for the server to end by itself.
+/// A host that sends a signal sooner (in nanoseconds) did not wait for the server to exit.
 const PATIENCE: i64 = 1_000_000_000;
 
-/// SIGTERM and SIGKILL, and the status that a shell makes of each.
+/// The numbers and names of SIGTERM and SIGKILL. A shell reports them as exit status 128
+/// plus the number.
 const FORCED: [(i32, &str); 2] = [(15, "SIGTERM"), (9, "SIGKILL")];
 
 fn shutdown_forced(history: &History, report: &mut Report<'_>) {

@@ -1,4 +1,4 @@
-//! What becomes of a task: its status, how often it is asked for, how it ends.
+//! Rules about the status of tasks, about polling, and about their end.
 
 use super::{BOTH, CORE, LAYER};
 use crate::findings::history::{Status, Task, TaskState};
@@ -10,7 +10,7 @@ use crate::mcp::revision::Revisions;
 pub(in crate::findings) const RULES: &[&Rule] =
     &[&TRANSITION, &POLL_INTERVAL, &CANCEL_TERMINAL, &FAILED_SEMANTICS, &INPUT_KEY];
 
-/// The task that a message states, as it was before.
+/// The task that a message describes, and its history.
 fn stated<'s, 'a>(context: &MessageContext<'s, 'a>) -> Option<(TaskState<'a>, &'s Task)> {
     let now = TaskState::of(context)?;
     let before = context.history.tasks.get(context.message.direction, &now.id)?;
@@ -36,7 +36,7 @@ static TRANSITION: Rule = Rule {
 fn transition(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let Some((now, before)) = stated(context) else { return };
     let Some((was, is)) = before.status.zip(now.status) else { return };
-    // Over HTTP one answer may overtake another: what is no older than what was seen did not.
+    // Over HTTP one response may overtake another. `lastUpdatedAt` shows whether this one is newer.
     let is_later = match (&before.updated, &now.updated) {
         (Some(before), Some(now)) => now >= before,
         _ => false,
@@ -65,11 +65,10 @@ fn poll_interval(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let Some(((number, polled), interval)) = task.polled.zip(task.interval) else { return };
     let waited = context.message.time.0.saturating_sub(polled.0);
     let interval_ns = i64::try_from(interval).unwrap_or(i64::MAX).saturating_mul(1_000_000);
-    // Clocks and networks are a little off: nine tenths will do.
+    // Clocks and networks are inaccurate: nine tenths of the interval are accepted.
     if waited >= 0 && waited < interval_ns / 10 * 9 {
         let waited = waited / 1_000_000;
-        report
-            .add_about(&[number], format!("{id:?} was polled after {waited} ms, but pollInterval is {interval} ms"));
+        report.add_about(&[number], format!("{id:?} was polled after {waited} ms, but pollInterval is {interval} ms"));
     }
 }
 
@@ -132,7 +131,9 @@ fn failed_state(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let (result, error) = (now.members.get("result"), now.members.get("error"));
     let failed = result.is_some() && now.members.object("result").get("isError") == Some("true");
     match now.status {
-        Some(Status::Failed) if failed => report.add("the status is failed, but a result with isError belongs to completed"),
+        Some(Status::Failed) if failed => {
+            report.add("the status is failed, but a result with isError belongs to completed")
+        }
         Some(Status::Failed) if error.is_none() => report.add("the status is failed, without \"error\""),
         Some(Status::Completed) if result.is_none() => report.add("the status is completed, without \"result\""),
         _ => {}
@@ -169,7 +170,7 @@ mod tests {
     use super::super::tests::{call, created, session, state};
     use crate::findings::testing::{fires, modern, silent};
 
-    /// A task `t`, and then these.
+    /// A session with the task `t`, and then these steps.
     fn after(steps: &[&str]) -> Vec<String> {
         let (call, created) = (call(2, "may", r#","task":{}"#), created(2, "t", "working"));
         session(&[&[call.as_str(), created.as_str()], steps].concat())
@@ -229,7 +230,7 @@ mod tests {
         silent(rule, &got(&[r#""status":"completed","result":{"content":[],"isError":true}"#]));
     }
 
-    /// Looks at a task of the extension.
+    /// Polls of a task of the extension, with these states.
     fn got(states: &[&str]) -> Vec<String> {
         let look = |(id, state): (usize, &&str)| {
             let params = modern(r#""taskId":"t""#);

@@ -1,4 +1,5 @@
-//! `x-mcp-header`: parameters of a tool that a client repeats in HTTP headers (2026-07-28).
+//! Rules about `x-mcp-header`: parameters of a tool that a client repeats in
+//! HTTP headers (2026-07-28).
 
 use std::collections::BTreeSet;
 
@@ -50,7 +51,7 @@ fn called(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     }
 }
 
-/// What is wrong with the annotations of a schema.
+/// The first fault in the annotations of a schema.
 fn fault(schema: &str) -> Option<String> {
     let has_any = memchr::memmem::find(schema.as_bytes(), KEYWORD.as_bytes()).is_some();
     if !has_any || schema.len() > SCHEMA_BYTES {
@@ -58,8 +59,8 @@ fn fault(schema: &str) -> Option<String> {
     }
     let schema: Value = serde_json::from_str(schema).ok()?;
     let mut names = BTreeSet::new();
-    // Schemas still to be looked at, with whether a chain of "properties" alone leads to them, and whether they are a map of
-    // names to schemas.
+    // Schemas to visit. The first flag tells whether only "properties" lead to the schema. The
+    // second tells whether the value maps names to schemas.
     let mut open = vec![(&schema, true, false)];
     while let Some((value, is_reachable, is_map)) = open.pop() {
         match value {
@@ -75,7 +76,7 @@ fn fault(schema: &str) -> Option<String> {
                 }
                 for (name, below) in members {
                     match name.as_str() {
-                        // What these hold is no schema.
+                        // The values of these keywords are not schemas.
                         "default" | "examples" | "enum" | "const" if !is_map => {}
                         _ if is_map => open.push((below, is_reachable, false)),
                         "properties" => open.push((below, is_reachable, true)),
@@ -121,14 +122,14 @@ static PARAM: Rule = Rule {
     checks: &[Check::Message(REQUESTS, &[Method::ToolsCall], param)],
 };
 
-/// An argument that is repeated in a header.
+/// An argument that a header repeats.
 struct Mirrored {
     header: String,
-    /// The chain of properties that leads to it.
+    /// The path of property names to the argument.
     path: Vec<String>,
 }
 
-/// The arguments that a schema without [`fault`] wants repeated.
+/// The arguments that headers must repeat, according to a schema without a [`fault`].
 fn mirrored(schema: &str) -> Vec<Mirrored> {
     let has_any = memchr::memmem::find(schema.as_bytes(), KEYWORD.as_bytes()).is_some();
     let Ok(schema) = serde_json::from_str::<Value>(if has_any && schema.len() <= SCHEMA_BYTES { schema } else { "{}" })
@@ -150,7 +151,7 @@ fn mirrored(schema: &str) -> Vec<Mirrored> {
 fn param(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let (Some(mcp), Some(name)) = (context.mcp, context.body().text("name")) else { return };
     let schema = context.history.tools.get(&name).and_then(|tool| tool.input.as_deref());
-    // Annotations that break their constraints bind nobody.
+    // Invalid annotations have no effect.
     let Some(schema) = schema.filter(|schema| fault(schema).is_none()) else { return };
     let arguments = context.body().get("arguments").and_then(|text| serde_json::from_str(text).ok());
     let arguments: Value = arguments.unwrap_or_default();
@@ -169,15 +170,15 @@ fn param(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     }
 }
 
-/// Whether a header says what an argument says. Numbers are compared as such: 42.0 and 42 are one. A value that does not decode has a
-/// rule of its own.
+/// Whether a header has the same value as an argument. Numbers are compared by value: 42.0 equals
+/// 42. A header that cannot be decoded has its own rule.
 fn agrees(argument: &Value, header: &str) -> bool {
     let Some(said) = decoded(header) else { return true };
     match argument {
         Value::String(text) => *text == said,
         Value::Bool(truth) => said == truth.to_string(),
         Value::Number(number) => said == number.to_string() || said.parse() == Ok(number.as_f64().unwrap_or(f64::NAN)),
-        // Schemas have a rule of their own for what is of another type.
+        // Arguments of other types are reported by the rule about schemas.
         Value::Null | Value::Array(_) | Value::Object(_) => true,
     }
 }

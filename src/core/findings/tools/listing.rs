@@ -1,4 +1,4 @@
-//! Rules about the list of tools as a whole: whether it stays what it was.
+//! Rules about changes of the whole list of tools.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::mcp::revision::Revisions;
 
 pub(in crate::findings) const RULES: &[&Rule] = &[&CHANGED_SILENTLY, &ORDER_UNSTABLE];
 
-/// Names of tools that one finding tells of.
+/// Limit of tool names in one finding.
 const TOLD: usize = 5;
 
 static CHANGED_SILENTLY: Rule = Rule {
@@ -25,7 +25,7 @@ static CHANGED_SILENTLY: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// The listing that a result completes, and the one before it.
+/// The previous listing, and the one that this result completes.
 fn listings<'s>(context: &MessageContext<'s, '_>) -> Option<(&'s Listing, Listing)> {
     let before = context.history.listings.tools.as_ref()?;
     let now = context.history.listings.completed(context, context.request?.cursor.as_deref())?;
@@ -33,7 +33,7 @@ fn listings<'s>(context: &MessageContext<'s, '_>) -> Option<(&'s Listing, Listin
 }
 
 fn changed_silently(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    // Another client may be shown other tools.
+    // A server may show other tools to another client.
     if !context.is_one_client() || context.history.has_gaps {
         return;
     }

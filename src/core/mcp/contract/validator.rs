@@ -1,4 +1,4 @@
-//! Compiled schemas, and the crate that holds values against them.
+//! A cache of compiled schemas, and checks of values by the crate `jsonschema`.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use serde_json::Value;
 use super::work::CheckCost;
 use super::{Revision, SCHEMA_BYTES, UncheckedReason, VALUE_BYTES, VIOLATIONS, Verdict, Violation};
 
-/// Schemas that are kept compiled. When there are more all are forgotten, and those in use compiled again.
+/// Limit of cached schemas. Beyond it all are discarded, and those in use are compiled again.
 const CACHED: usize = 1024;
 
-/// Bytes that a compiled pattern may take, and the states of its automaton.
+/// Limit of the bytes of a compiled pattern, and of its automaton.
 const PATTERN_BYTES: usize = 1 << 20;
 
-/// Characters of what is said about one violation: the list of an enumeration may be long.
+/// Limit of the characters of a violation's text. The list of an enumeration may be long.
 const TEXT_CHARS: usize = 200;
 
-/// Schemas by what they are: text, and whether a dialect is the default.
+/// Compiled schemas, by a hash of their text and of their default dialect.
 #[derive(Default)]
 pub struct SchemaCache {
     schemas: FxHashMap<u64, Vec<Arc<Schema>>>,
@@ -55,7 +55,8 @@ impl SchemaCache {
             Ok(ready) => ready,
             Err(verdict) => return verdict.clone(),
         };
-        // serde_json refuses what is nested deeper than 128, which the validator would follow by recursion.
+        // serde_json refuses values nested deeper than 128. The validator would follow
+        // them by recursion.
         let Ok(value) = serde_json::from_str(value) else { return Verdict::Unchecked(UncheckedReason::TooLarge) };
         if let Err(why) = ready.work.check_cost(&ready.schema, &value) {
             return Verdict::Unchecked(why);
@@ -65,8 +66,8 @@ impl SchemaCache {
     }
 
     fn get(&mut self, revision: Revision, text: &str) -> Arc<Schema> {
-        // 2025-11-25 basic/index "JSON Schema Usage": "When a schema does not include a $schema field, it defaults to JSON
-        // Schema 2020-12".
+        // 2025-11-25 basic/index "JSON Schema Usage": "When a schema does not include a $schema
+        // field, it defaults to JSON Schema 2020-12".
         let default_dialect = revision >= Revision::V2025_11_25;
         let hash = FxBuildHasher.hash_one((text, default_dialect));
         let same = |schema: &&Arc<Schema>| schema.text == text && schema.default_dialect == default_dialect;
@@ -127,7 +128,7 @@ fn build(schema: &Value, draft: Option<Draft>) -> Result<Validator, Verdict> {
     })
 }
 
-/// Whether this is a pattern that is written well and compiles to too much.
+/// Whether this is a valid pattern that exceeds [`PATTERN_BYTES`] when it is compiled.
 fn is_large_pattern(value: &Value) -> bool {
     let built = value.as_str().map(|pattern| regex::RegexBuilder::new(pattern).size_limit(PATTERN_BYTES).build());
     matches!(built, Some(Err(regex::Error::CompiledTooBig(_))))
@@ -235,7 +236,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
-        /// Schemas of every keyword that multiplies, whatever they refer to, end.
+        /// Checks end for schemas with every keyword that multiplies work, whatever they refer to.
         #[test]
         fn any_schema_ends(keywords in proptest::collection::vec((0..12_usize, 0..6_usize, 0..6_usize), 1..30), depth in 0..40_usize) {
             let mut definitions = serde_json::json!({"0": {}, "1": {}, "2": {}, "3": {}, "4": {}, "5": {}});

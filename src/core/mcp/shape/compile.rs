@@ -1,21 +1,22 @@
-//! Tables to shapes: names resolved, members of other objects taken in, unions flat and with their discriminator.
+//! Compiles tables to shapes: resolves names, copies spread members, and flattens unions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::language::{ObjectClause, ShapeTable, Type};
 
-/// A shape, by its place in the arena.
+/// A shape, as an index into the arena.
 pub type Id = usize;
 
-/// What a JSON value has to be.
+/// The requirements for a JSON value.
 #[derive(Clone, Debug)]
 pub enum Shape {
     Any,
     Null,
     Boolean,
-    /// A number between two bounds.
+    /// A number, optionally within bounds.
     Number {
-        /// JSON Schema's integer: no fraction; `1.0` is one.
+        /// Whether it must be an integer as in JSON Schema: without a fraction, so
+        /// `1.0` is allowed.
         whole: bool,
         low: Option<i64>,
         high: Option<i64>,
@@ -23,19 +24,19 @@ pub enum Shape {
     String(Format),
     /// One of these strings.
     Texts(Vec<&'static str>),
-    /// This integer.
+    /// Exactly this integer.
     Code(i64),
     List {
         element: Id,
-        /// How many at most.
+        /// The maximum length.
         most: Option<usize>,
     },
     Object(Object),
-    /// One of several.
+    /// One of several shapes.
     Union(Union),
 }
 
-/// How a string is written.
+/// The format of a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     Plain,
@@ -44,20 +45,20 @@ pub enum Format {
     Base64,
 }
 
-/// The members that an object has to have or may have.
+/// The required and optional members of an object.
 #[derive(Clone, Debug, Default)]
 pub struct Object {
-    /// Members by name; at most 64, as a walk keeps which were seen in the bits of one word.
+    /// The members, at most 64: a walk marks the present ones in the bits of one word.
     pub members: Vec<Member>,
-    /// All other members, where something is said about them.
+    /// The shape of all other members, if the definition prescribes one.
     pub others: Option<Id>,
 }
 
-/// One member.
+/// A member of an object.
 #[derive(Clone, Copy, Debug)]
 pub struct Member {
     pub name: &'static str,
-    /// Whether it has to be there.
+    /// Whether the member is required.
     pub required: bool,
     pub value: Id,
 }
@@ -65,9 +66,9 @@ pub struct Member {
 /// One of several shapes.
 #[derive(Clone, Debug)]
 pub struct Union {
-    /// The shapes; none is a union itself.
+    /// The shapes. None of them is a union.
     pub branches: Vec<Id>,
-    /// The member that tells the objects among them apart: a string that each of them prescribes.
+    /// The discriminator: a member for which every object among the branches prescribes a string.
     pub tag: Option<&'static str>,
 }
 
@@ -75,7 +76,7 @@ pub struct Union {
 #[derive(Clone, Debug)]
 pub struct Method {
     pub message: Id,
-    /// The whole answers, the common one first; empty for a notification.
+    /// The shapes of whole responses, the usual one first. Empty for a notification.
     pub answers: Vec<Id>,
 }
 
@@ -83,7 +84,7 @@ pub struct Method {
 #[derive(Debug, Default)]
 pub struct Arena {
     pub shapes: Vec<Shape>,
-    /// Those that have a name.
+    /// Shapes with a name.
     pub definitions: BTreeMap<&'static str, Id>,
     /// Requests and notifications by method.
     pub methods: BTreeMap<&'static str, Method>,
@@ -132,7 +133,8 @@ fn required(name: &'static str, value: Type<'static>) -> ObjectClause<'static> {
 struct Compiler<'a> {
     table: &'a ShapeTable<'static>,
     arena: Arena,
-    /// Definitions that are being compiled: one that needs itself would make the walk recurse as deep as its input.
+    /// Definitions that are being compiled. A recursive definition is an error, because a walk
+    /// along it would recurse as deep as its input.
     open: BTreeSet<&'static str>,
 }
 
@@ -177,7 +179,7 @@ impl Compiler<'_> {
         Ok(self.arena.shapes.len() - 1)
     }
 
-    /// A member stated again, by hand or by another spread, replaces the one before.
+    /// A member that is defined again, directly or by a spread, replaces the earlier one.
     fn object(&mut self, entries: &[ObjectClause<'static>]) -> Result<Object, String> {
         let mut object = Object::default();
         for entry in entries {
@@ -238,7 +240,7 @@ impl Compiler<'_> {
 }
 
 impl Arena {
-    /// Whether a shape says anything about a member of this name, or may have any members.
+    /// Whether a shape defines a member of this name, or prescribes a shape for other members.
     pub fn names(&self, shape: Id, member: &str) -> bool {
         match &self.shapes[shape] {
             Shape::Object(object) => object.others.is_some() || object.member(member).is_some(),

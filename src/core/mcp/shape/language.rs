@@ -1,35 +1,35 @@
-//! The language of the shape tables; `2024-11-05.shapes` begins with its manual.
+//! The parser of the shape tables. `2024-11-05.shapes` begins with the manual of the language.
 //!
-//! The tables are part of the program, so what is wrong in one is a mistake of ours: an error names the line, and a test
-//! reads them all.
+//! The tables are part of the program, so a mistake in one is a bug of this project. An error names
+//! the line, and a test parses all tables.
 
 use std::collections::BTreeMap;
 
-/// A type as it is written.
+/// A type as written in a table.
 #[derive(Clone, Debug)]
 pub enum Type<'t> {
     /// A definition, by name.
     Name(&'t str),
-    /// A word of the language and, for numbers, its bounds.
+    /// A keyword of the language and, for numbers, its bounds.
     Word(&'t str, Bounds),
-    /// A string that has to be this one.
+    /// Exactly this string.
     Text(&'t str),
-    /// An integer that has to be this one.
+    /// Exactly this integer.
     Code(i64),
-    /// An array of elements, and how many at most.
+    /// An array with the type of its elements and its maximum length.
     List(Box<Type<'t>>, Option<usize>),
     Object(Vec<ObjectClause<'t>>),
-    /// One of several.
+    /// One of several types.
     Union(Vec<Type<'t>>),
 }
 
 /// Lower and upper bound of a number, both inclusive.
 pub type Bounds = (Option<i64>, Option<i64>);
 
-/// What stands between the braces of an object.
+/// One clause between the braces of an object.
 #[derive(Clone, Debug)]
 pub enum ObjectClause<'t> {
-    /// `name: T`, or `name?: T` where it is not required.
+    /// `name: T`, or `name?: T` if it is optional.
     Member { name: &'t str, required: bool, value: Type<'t> },
     /// `*: T`
     Others(Type<'t>),
@@ -44,11 +44,11 @@ pub struct Method<'t> {
     pub params: &'t str,
     /// Whether params may be absent.
     pub optional: bool,
-    /// The definitions of its results; none for a notification.
+    /// The definitions of its results. Empty for a notification.
     pub results: Vec<&'t str>,
 }
 
-/// What the tables read so far say.
+/// The definitions of all tables read so far.
 #[derive(Clone, Debug, Default)]
 pub struct ShapeTable<'t> {
     /// Types by name.
@@ -60,7 +60,7 @@ pub struct ShapeTable<'t> {
 }
 
 impl<'t> ShapeTable<'t> {
-    /// Reads one more table: what it states replaces what was.
+    /// Reads one more table. Its definitions replace earlier ones with the same name.
     pub fn apply(&mut self, text: &'t str) -> Result<(), String> {
         let mut reader = TableParser { text, at: 0 };
         while let Some(first) = reader.next_token() {
@@ -101,7 +101,8 @@ struct TableParser<'t> {
 }
 
 impl<'t> TableParser<'t> {
-    /// A word, a string with its quotes, `...`, `->`, `..`, or one sign. Comments run from `#` to the end of the line.
+    /// Returns the next token: a word, a string with its quotes, `...`, `->`, `..`, or one sign.
+    /// Comments run from `#` to the end of the line.
     fn next_token(&mut self) -> Option<&'t str> {
         loop {
             let rest = &self.text[self.at..];
@@ -139,7 +140,7 @@ impl<'t> TableParser<'t> {
         &rest[..length]
     }
 
-    /// Takes the next token if it is this one.
+    /// Consumes the next token if it is this one.
     fn accept(&mut self, wanted: &str) -> bool {
         let before = self.at;
         let taken = self.next_token() == Some(wanted);
@@ -210,7 +211,7 @@ impl<'t> TableParser<'t> {
         })
     }
 
-    /// `0..1`, `0..`, or nothing.
+    /// Parses `0..1`, `0..`, or nothing.
     fn bounds(&mut self) -> Result<Bounds, String> {
         let before = self.at;
         let Some(low) = self.next_token().and_then(|token| token.parse().ok()) else {

@@ -1,8 +1,9 @@
-//! One walk over the text of a value along its shape: nothing is built, and on a valid value nothing is allocated.
+//! Compares the text of a value with its shape in one walk. Nothing is built, and a valid value
+//! causes no allocation.
 //!
-//! The walk recurses along the shape, which the compiler made sure is finite, never along the input: what a shape says
-//! nothing about is stepped over in one pass. Members of a union are looked at once more to find the discriminator, so the
-//! cost is linear, times the few unions that stand inside each other.
+//! The walk recurses along the shape, which the compiler guarantees to be finite, and never along
+//! the input. Parts without a shape are skipped in one pass. The members of a union are read once
+//! more to find the discriminator. So the time is linear, multiplied by the few nested unions.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -12,22 +13,22 @@ use super::{MISMATCHES, Mismatch, MismatchKind};
 use crate::decode::json;
 use crate::decode::json::scan::{Kind, Reader, Stop};
 
-/// Characters of a value or a member name that a mismatch quotes: enough to know it again.
+/// Limit of the characters of a value or member name in a mismatch: enough to recognise it.
 const QUOTED: usize = 60;
 
-/// A place in a text that was checked before.
+/// A cursor in a text that is known to be JSON.
 pub type ValueCursor<'a> = Reader<'a, false>;
 
-/// Holds the value at a place against a shape.
+/// Compares the value at an offset with a shape.
 pub fn walk(arena: &Arena, shape: Id, text: &str, at: usize) -> Vec<Mismatch> {
     let json = ValueCursor::trusting(text, at);
     let mut walk = Walk { arena, text, json, quiet: false, count: 0, most: MISMATCHES, found: Vec::new() };
-    // It ends early where enough was found, or where the text is no JSON.
+    // The walk ends early if the limit of mismatches is reached or the text is not JSON.
     let _ = walk.value(shape, &ValuePath::Root);
     walk.found
 }
 
-/// The value of a member of the object at a place.
+/// Finds a member of the object at the cursor, and returns a cursor at its value.
 pub fn find<'a>(mut json: ValueCursor<'a>, name: &str) -> Option<ValueCursor<'a>> {
     json.enter(b'{').ok()?;
     while let Some((token, escaped)) = json.name().ok()? {
@@ -39,7 +40,7 @@ pub fn find<'a>(mut json: ValueCursor<'a>, name: &str) -> Option<ValueCursor<'a>
     None
 }
 
-/// The way from the root to a value.
+/// The path from the root to a value, as a linked list on the stack.
 enum ValuePath<'a> {
     Root,
     Member(&'a ValuePath<'a>, &'a str),
@@ -47,7 +48,7 @@ enum ValuePath<'a> {
 }
 
 impl ValuePath<'_> {
-    /// As a JSON Pointer (RFC 6901).
+    /// The path as a JSON Pointer (RFC 6901).
     fn pointer(&self) -> String {
         match self {
             ValuePath::Root => String::new(),
@@ -66,7 +67,7 @@ fn shortened(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// What the name of a member says; most have no escapes, and then nothing is looked at.
+/// The decoded name of a member. Most names have no escapes and are not scanned.
 fn content_of_name(token: &str, escaped: bool) -> Cow<'_, str> {
     match token.get(1..token.len().saturating_sub(1)) {
         Some(plain) if !escaped => Cow::Borrowed(plain),
@@ -74,7 +75,7 @@ fn content_of_name(token: &str, escaped: bool) -> Cow<'_, str> {
     }
 }
 
-/// What a string says, its quotes included in `token`.
+/// The decoded content of a string. `token` includes the quotes.
 pub fn content(token: &str) -> Cow<'_, str> {
     json::string(token).unwrap_or(Cow::Borrowed(token))
 }
@@ -82,17 +83,17 @@ pub fn content(token: &str) -> Cow<'_, str> {
 struct Walk<'a> {
     arena: &'a Arena,
     text: &'a str,
-    /// At the value, then at its end.
+    /// The cursor: at the value to check, then after it.
     json: ValueCursor<'a>,
-    /// Mismatches are counted, not told: a branch is being tried.
+    /// Whether mismatches are only counted, because a branch of a union is being tried.
     quiet: bool,
     count: usize,
-    /// Mismatches after which the walk is over.
+    /// The number of mismatches that ends the walk.
     most: usize,
     found: Vec<Mismatch>,
 }
 
-/// `Err` ends the walk.
+/// The result of a step of the walk. `Err` ends the walk.
 type WalkResult = Result<(), Stop>;
 
 impl<'a> Walk<'a> {
@@ -172,8 +173,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Walks the one branch that the value can only be, or else the first that fits; where none does, the one that it
-    /// comes closest to.
+    /// Walks along the only possible branch, or else along the first that fits. If none fits, the
+    /// branch with the fewest mismatches is reported.
     fn union(&mut self, id: Id, union: &Union, kind: Kind, path: &ValuePath<'_>) -> WalkResult {
         let arena = self.arena;
         let start = self.json.at;
@@ -228,13 +229,14 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Mismatches of the value here with a branch, counted up to `enough`.
+    /// Counts the mismatches of the current value with a branch, up to `enough`.
     fn count_mismatches(&mut self, branch: Id, path: &ValuePath<'_>, enough: usize) -> usize {
         let before = (self.json.at, self.quiet, self.count, self.most);
         self.quiet = true;
         self.count = 0;
         self.most = enough.min(MISMATCHES);
-        // Where the branch does not fit, the walk along it may end inside the value.
+        // If the branch does not fit, the walk may end inside the value. The cursor
+        // is restored below.
         let _ = self.value(branch, path);
         let count = self.count;
         (self.json.at, self.quiet, self.count, self.most) = before;
@@ -250,7 +252,8 @@ impl<'a> Walk<'a> {
     ) -> WalkResult {
         self.count += 1;
         if self.quiet && fault == MismatchKind::Missing {
-            // A branch whose member is there, and wrong, is what was meant rather than one whose member is not there.
+            // A missing member counts twice: a branch whose member is present but wrong is more
+            // probably the intended one.
             self.count += 1;
         }
         if !self.quiet {
@@ -261,7 +264,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Whether a value of this kind can have this shape at all.
+/// Whether a value of this JSON type can have this shape.
 fn accepts(shape: &Shape, kind: Kind, arena: &Arena) -> bool {
     match shape {
         Shape::Any => true,
@@ -275,7 +278,7 @@ fn accepts(shape: &Shape, kind: Kind, arena: &Arena) -> bool {
     }
 }
 
-/// What is wrong with a string or number of the right kind.
+/// The fault of a string or number whose JSON type is correct.
 fn fault(shape: &Shape, token: &str) -> Option<MismatchKind> {
     let (holds, fault) = match shape {
         Shape::String(format) => (format.holds(&content(token)), MismatchKind::Format),
@@ -326,7 +329,7 @@ fn describe(arena: &Arena, id: Id) -> String {
     }
 }
 
-/// The values that the branches prescribe for their discriminator.
+/// The values that the branches prescribe for the discriminator.
 fn tags(arena: &Arena, union: &Union, tag: &str) -> String {
     let members = union.branches.iter().filter_map(|branch| match &arena.shapes[*branch] {
         Shape::Object(object) => object.member(tag),
@@ -335,7 +338,7 @@ fn tags(arena: &Arena, union: &Union, tag: &str) -> String {
     one_of(members.map(|member| describe(arena, member.value)).collect())
 }
 
-/// `a, b or c`, each once.
+/// Joins names to `a, b or c`, without duplicates.
 fn one_of(mut names: Vec<String>) -> String {
     let mut known = std::collections::BTreeSet::new();
     names.retain(|name| known.insert(name.clone()));
