@@ -7,7 +7,7 @@ use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::V2025_11_25;
 use crate::mcp::revision::Revisions;
 
-pub(super) const RULES: &[&Rule] = &[&UNKNOWN, &ANSWERED, &UNASKED, &BY_SERVER, &TASK];
+pub(super) const RULES: &[&Rule] = &[&UNKNOWN, &ANSWERED, &NOT_REQUESTED, &BY_SERVER, &TASK];
 
 static UNKNOWN: Rule = Rule {
     id: "cancel-unknown",
@@ -41,7 +41,7 @@ fn unknown(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
         // "Both parties MUST handle the race condition": the response may have been in flight.
         return report.add_as(Severity::Info, format!("the request with id {id} was already answered"));
     }
-    if history.is_whole() && context.is_one_client() && !history.used_ids.has_forgotten(sender) {
+    if history.is_whole() && context.is_one_client() && !history.used_ids.has_discarded(sender) {
         report.add_as(Severity::Error, format!("its sender made no request with id {id}"));
     }
 }
@@ -76,7 +76,7 @@ fn answered(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     report.add_as_about(severity, &[request.number], text);
 }
 
-static UNASKED: Rule = Rule {
+static NOT_REQUESTED: Rule = Rule {
     id: "cancel-without-notification",
     severity: Severity::Warning,
     layer: "cancellation",
@@ -85,14 +85,14 @@ static UNASKED: Rule = Rule {
     why: "A server that stops by itself should report what failed. A client that cancels without the notification leaves the server working.",
     example: "{\"error\":{\"code\":-32800,\"message\":\"cancelled\"}} without notifications/cancelled before it",
     remedy: "Send notifications/cancelled with the id of the request. After a timeout in the server, answer with an error that names the timeout.",
-    checks: &[Check::Any(ERRORS, &[], unasked)],
+    checks: &[Check::Any(ERRORS, &[], not_requested)],
     ..Rule::BLANK
 };
 
 /// LSP 3.17: "The client has canceled a request and a server has detected the cancel".
 const CANCELLED: &str = "-32800";
 
-fn unasked(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+fn not_requested(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let Some(request) = context.request.filter(|_| context.body().get("code") == Some(CANCELLED)) else { return };
     // Tasks have their own request for cancellation.
     let is_task = request.is_task || matches!(request.method, Method::TasksResult | Method::TasksGet);
@@ -217,8 +217,8 @@ mod tests {
         let rule = "cancel-task";
         let call = CALL.replace("\"name\"", "\"task\":{},\"name\"");
         let created = ANSWER.replace("\"content\":[]", "\"task\":{\"taskId\":\"t\",\"status\":\"working\"}");
-        let told = session(VERSION, &[&call, &created, &cancel("1")]);
-        assert_eq!(fires(rule, &told).severity.name(), "error");
+        let conversation = session(VERSION, &[&call, &created, &cancel("1")]);
+        assert_eq!(fires(rule, &conversation).severity.name(), "error");
         assert_eq!(fires(rule, &session(VERSION, &[&call, &cancel("1")])).severity.name(), "info");
         silent(rule, &session(VERSION, &[CALL, &cancel("1")]));
     }

@@ -55,20 +55,20 @@ static CHECKS: LazyLock<CheckRegistry> = LazyLock::new(|| {
     for rule in all() {
         for check in rule.checks {
             match check {
-                Check::Message(kinds, methods, look) | Check::Any(kinds, methods, look) => {
+                Check::Message(kinds, methods, check_fn) | Check::Any(kinds, methods, check_fn) => {
                     let is_any = matches!(check, Check::Any(..));
                     let revisions = if is_any { Revisions::ALL } else { rule.revisions };
                     let every: Vec<Method> = Method::KNOWN.iter().copied().chain([Method::Other]).collect();
                     let methods = if methods.is_empty() { every.as_slice() } else { methods };
                     for (kind, method) in kinds.iter().flat_map(|kind| methods.iter().map(move |method| (kind, method)))
                     {
-                        table.messages[slot(*kind, *method)].push((rule, revisions, *look));
+                        table.messages[slot(*kind, *method)].push((rule, revisions, *check_fn));
                     }
                 }
-                Check::Response(look) => table.responses.push((rule, *look)),
-                Check::Exchange(look) => table.exchanges.push((rule, *look)),
-                Check::Event(look) => table.events.push((rule, *look)),
-                Check::End(look) => table.ends.push((rule, *look)),
+                Check::Response(check_fn) => table.responses.push((rule, *check_fn)),
+                Check::Exchange(check_fn) => table.exchanges.push((rule, *check_fn)),
+                Check::Event(check_fn) => table.events.push((rule, *check_fn)),
+                Check::End(check_fn) => table.ends.push((rule, *check_fn)),
             }
         }
     }
@@ -155,58 +155,59 @@ impl Checker {
         message: &mut Message,
         oddities: &[Oddity],
         saw_beginning: impl FnOnce() -> bool,
-        awaits: bool,
+        earlier_may_follow: bool,
     ) -> Vec<Finding> {
-        let session_state = self.sessions.entry(message.session).or_insert_with(|| {
+        let state = self.sessions.entry(message.session).or_insert_with(|| {
             let history = History::new(message.session, message.transport, saw_beginning(), &self.limits);
             CheckedSession::new(history)
         });
-        session_state.history.earlier_may_follow = awaits;
-        let is_elsewhere = oddities.contains(&Oddity::IdInFlight)
-            && !is_in_flight_here(message, &session_state.history, &self.exchanges);
+        state.history.earlier_may_follow = earlier_may_follow;
+        let is_elsewhere =
+            oddities.contains(&Oddity::IdInFlight) && !is_in_flight_here(message, &state.history, &self.exchanges);
         let mut mcp = message.exchange.and_then(|exchange| self.exchanges.get_mut(&exchange));
         let mut facts = MessageFacts::new(message);
-        session_state.history.transport = message.transport;
-        facts.in_force = session_state.history.in_force(&facts, mcp.as_deref());
+        state.history.transport = message.transport;
+        facts.in_force = state.history.in_force(&facts, mcp.as_deref());
         // The findings of a copy were reported at its original.
-        let is_said = |oddity: &&Oddity| message.copies.is_none() && !(is_elsewhere && **oddity == Oddity::IdInFlight);
-        for oddity in oddities.iter().filter(is_said) {
-            jsonrpc::judge(oddity, &facts, &session_state.history, &mut self.found);
+        let is_reported =
+            |oddity: &&Oddity| message.copies.is_none() && !(is_elsewhere && **oddity == Oddity::IdInFlight);
+        for oddity in oddities.iter().filter(is_reported) {
+            jsonrpc::report_oddity(oddity, &facts, &state.history, &mut self.found);
         }
         if !message.is_repeated() {
-            let request = message.answers.and_then(|number| session_state.history.requests.get(number));
+            let request = message.answers.and_then(|number| state.history.requests.get(number));
             let context = MessageContext {
                 facts: &facts,
                 request,
                 mcp: mcp.as_deref(),
-                history: &session_state.history,
+                history: &state.history,
                 schemas: &self.schemas,
                 versions: &self.versions,
             };
-            for (rule, revisions, look) in &CHECKS.messages[slot(message.kind, facts.method)] {
+            for (rule, revisions, check_fn) in &CHECKS.messages[slot(message.kind, facts.method)] {
                 if facts.revisions().within(*revisions) {
-                    look(&context, &mut Report::at_message(rule, message, &mut self.found));
+                    check_fn(&context, &mut Report::at_message(rule, message, &mut self.found));
                 }
             }
         }
         if let Some(mcp) = mcp.as_mut() {
-            session_state.history.server_messages.observe(message, mcp);
-            mcp.pass(&facts);
+            state.history.server_messages.observe(message, mcp);
+            mcp.add_message(&facts);
         }
         let breaks = self.found.iter().map(|finding| finding.rule.id).collect();
         if message.carrier == Carrier::Line {
-            hold_line_findings(&facts, breaks, session_state, &mut self.found);
+            hold_line_findings(&facts, breaks, state, &mut self.found);
         } else {
-            session_state.history.observe(&facts, breaks);
+            state.history.observe(&facts, breaks);
         }
         drop(facts);
-        let said = self.take_findings();
-        for finding in said.iter().filter(|finding| finding.messages.contains(&message.number)) {
+        let findings = self.take_findings();
+        for finding in findings.iter().filter(|finding| finding.messages.contains(&message.number)) {
             if !message.findings.contains(&finding.rule.id) {
                 message.findings.push(finding.rule.id);
             }
         }
-        said
+        findings
     }
 
     /// Checks the head of a request or response. `session` is its session, if it is known.
@@ -235,31 +236,31 @@ impl Checker {
         // Only the events of a GET identify its session reliably.
         mcp.session = session.or(mcp.session);
         if let Some(session) = mcp.session {
-            let session_state = match self.sessions.entry(session) {
-                Entry::Occupied(session_state) => session_state.into_mut(),
-                Entry::Vacant(place) => {
+            let state = match self.sessions.entry(session) {
+                Entry::Occupied(state) => state.into_mut(),
+                Entry::Vacant(entry) => {
                     let Some((transport, saw_beginning)) = opened(session) else { return Vec::new() };
                     let history = History::new(session, transport, saw_beginning, &self.limits);
-                    place.insert(CheckedSession::new(history))
+                    entry.insert(CheckedSession::new(history))
                 }
             };
             // An `endpoint` event shows that a session is HTTP+SSE, also if requests
             // opened it earlier.
             if let (Some("endpoint"), Some((transport, _))) = (event.kind, opened(session)) {
-                session_state.history.transport = transport;
+                state.history.transport = transport;
             }
-            let history = &session_state.history;
+            let history = &state.history;
             let in_force = history.in_force_at(mcp);
-            for (rule, look) in &CHECKS.events {
+            for (rule, check_fn) in &CHECKS.events {
                 if in_force.revisions.within(rule.revisions) {
                     let mut report = at_session(rule, history.session, &mut self.found);
-                    look(event, exchange, mcp, history, &mut report);
+                    check_fn(event, exchange, mcp, history, &mut report);
                 }
             }
-            if let (Some("endpoint"), Some(said)) = (event.kind, event.data) {
-                session_state.history.endpoint.announce(&mcp.target, &String::from_utf8_lossy(said));
+            if let (Some("endpoint"), Some(endpoint)) = (event.kind, event.data) {
+                state.history.endpoint.announce(&mcp.target, &String::from_utf8_lossy(endpoint));
             }
-            session_state.history.event_streams.record_event(exchange, mcp.last_event_id.as_deref(), event);
+            state.history.event_streams.record_event(exchange, mcp.last_event_id.as_deref(), event);
         }
         mcp.event_counts.observe(event);
         self.take_findings()
@@ -269,45 +270,45 @@ impl Checker {
     pub fn exchange(&mut self, exchange: &Exchange) -> Vec<Finding> {
         self.response(exchange);
         if let Some(mcp) = self.exchanges.remove(&exchange.number)
-            && let Some(session_state) = mcp.session.and_then(|session| self.sessions.get_mut(&session))
+            && let Some(state) = mcp.session.and_then(|session| self.sessions.get_mut(&session))
         {
-            session_state.history.exchange_ended(exchange, mcp.last_event_id.as_deref());
-            judge(&CHECKS.exchanges, exchange, &mcp, &session_state.history, &mut self.found);
+            state.history.exchange_ended(exchange, mcp.last_event_id.as_deref());
+            check_exchange(&CHECKS.exchanges, exchange, &mcp, &state.history, &mut self.found);
         }
         self.take_findings()
     }
 
     fn response(&mut self, exchange: &Exchange) {
         let Some(mcp) = self.exchanges.get_mut(&exchange.number) else { return };
-        let Some(session_state) = mcp.session.and_then(|session| self.sessions.get_mut(&session)) else { return };
+        let Some(state) = mcp.session.and_then(|session| self.sessions.get_mut(&session)) else { return };
         if exchange.status.is_some() && !std::mem::replace(&mut mcp.is_judged, true) {
-            judge(&CHECKS.responses, exchange, mcp, &session_state.history, &mut self.found);
-            session_state.history.responded(exchange);
+            check_exchange(&CHECKS.responses, exchange, mcp, &state.history, &mut self.found);
+            state.history.record_response_head(exchange);
             if mcp.is_get {
-                self.listening.insert(exchange.connection, session_state.history.session);
+                self.listening.insert(exchange.connection, state.history.session);
             }
         }
     }
 
     /// Records the content of a pipe packet: data, the end of a pipe, or the exit of the process.
     pub fn pipe_event(&mut self, session: SessionNumber, content: &Content<'_>, time: Time) {
-        if let Some(session_state) = self.sessions.get_mut(&session) {
-            session_state.history.process.observe(content, time);
+        if let Some(state) = self.sessions.get_mut(&session) {
+            state.history.process.observe(content, time);
         }
     }
 
     /// Records the end of a connection.
     pub fn connection_closed(&mut self, connection: ConnectionId, facts: &tcp::Facts) {
         let session = self.listening.remove(&connection);
-        if let Some(session_state) = session.and_then(|session| self.sessions.get_mut(&session)) {
-            session_state.history.endpoint.closed(connection, facts);
+        if let Some(state) = session.and_then(|session| self.sessions.get_mut(&session)) {
+            state.history.endpoint.closed(connection, facts);
         }
     }
 
     /// Counts a finding of a decoder about a connection, a packet or the capture.
     pub fn decoder_finding(&mut self, finding: Finding) -> Vec<Finding> {
-        if let Some(session_state) = finding.session.and_then(|session| self.sessions.get_mut(&session)) {
-            session_state.history.has_gaps |= transport::hides_messages(finding.rule);
+        if let Some(state) = finding.session.and_then(|session| self.sessions.get_mut(&session)) {
+            state.history.has_gaps |= transport::hides_messages(finding.rule);
         }
         self.found.push(finding);
         self.take_findings()
@@ -316,20 +317,20 @@ impl Checker {
     /// Checks a session that ended, or whose capture ended. `unanswered` are its requests without a
     /// response. The state of the session is removed.
     pub fn session_ended(&mut self, session: SessionNumber, unanswered: &[&Pending]) -> Vec<Finding> {
-        let Some(session_state) = self.sessions.get_mut(&session) else { return Vec::new() };
-        session_state.held.iter_mut().for_each(|held| self.found.append(held));
-        for (rule, look) in &CHECKS.ends {
-            look(&session_state.history, &mut at_session(rule, session, &mut self.found));
+        let Some(state) = self.sessions.get_mut(&session) else { return Vec::new() };
+        state.held.iter_mut().for_each(|held| self.found.append(held));
+        for (rule, check_fn) in &CHECKS.ends {
+            check_fn(&state.history, &mut at_session(rule, session, &mut self.found));
         }
         for pending in unanswered {
             let mut report = at_session(&jsonrpc::UNANSWERED, session, &mut self.found);
-            jsonrpc::unanswered(pending, &session_state.history, &mut report);
+            jsonrpc::unanswered(pending, &state.history, &mut report);
         }
-        let mut said = self.take_findings();
-        if let Some(session_state) = self.sessions.remove(&session) {
-            said.extend(repetition_findings(Some(session), &session_state.counts));
+        let mut findings = self.take_findings();
+        if let Some(state) = self.sessions.remove(&session) {
+            findings.extend(repetition_findings(Some(session), &state.counts));
         }
-        said
+        findings
     }
 
     /// Summarises the unlisted findings that belong to no session, at the end of the capture.
@@ -342,15 +343,16 @@ impl Checker {
         if self.found.is_empty() {
             return Vec::new();
         }
-        let mut said = std::mem::take(&mut self.found);
-        said.retain(|finding| {
-            let session_state = finding.session.and_then(|session| self.sessions.get_mut(&session));
-            let counts = session_state.map_or(&mut self.elsewhere, |session_state| &mut session_state.counts);
-            let said = counts.entry((finding.rule.id, finding.once)).or_insert((0, finding.severity));
-            *said = (said.0 + 1, said.1.max(finding.severity));
-            said.0 <= list_limit(finding.once)
+        let mut findings = std::mem::take(&mut self.found);
+        findings.retain(|finding| {
+            let state = finding.session.and_then(|session| self.sessions.get_mut(&session));
+            let counts = state.map_or(&mut self.elsewhere, |state| &mut state.counts);
+            let (count, highest) = counts.entry((finding.rule.id, finding.once)).or_insert((0, finding.severity));
+            *count += 1;
+            *highest = finding.severity.max(*highest);
+            *count <= list_limit(finding.once)
         });
-        said
+        findings
     }
 }
 
@@ -360,21 +362,21 @@ impl Checker {
 fn hold_line_findings(
     facts: &MessageFacts<'_>,
     breaks: Vec<&'static str>,
-    session_state: &mut CheckedSession,
+    state: &mut CheckedSession,
     found: &mut Vec<Finding>,
 ) {
     let direction = facts.message.direction;
     let is_whole = found.iter().any(|finding| finding.rule == &stdio::framing::EMBEDDED_NEWLINE);
-    let mut held = std::mem::take(&mut session_state.held[direction as usize]);
-    session_state.history.observe(facts, breaks);
+    let mut held = std::mem::take(&mut state.held[direction as usize]);
+    state.history.observe(facts, breaks);
     if facts.message.kind == Kind::Invalid {
-        held.extend(found.extract_if(.., |finding| stdio::is_of_line(finding.rule)));
+        held.extend(found.extract_if(.., |finding| stdio::is_about_single_line(finding.rule)));
     }
     if is_whole {
         return;
     }
-    if session_state.history.multiline.get(direction).is_open() && held.len() <= HELD {
-        session_state.held[direction as usize] = held;
+    if state.history.multiline.get(direction).is_open() && held.len() <= HELD {
+        state.held[direction as usize] = held;
     } else {
         found.splice(0..0, held);
     }
@@ -394,7 +396,7 @@ fn at_session<'r>(rule: &'static Rule, session: SessionNumber, found: &'r mut Ve
     Report { rule, session: Some(session), messages: &[], packets: &[], span: None, found }
 }
 
-fn judge(
+fn check_exchange(
     rules: &[(&'static Rule, AtExchange)],
     exchange: &Exchange,
     mcp: &McpExchange,
@@ -406,16 +408,16 @@ fn judge(
         return;
     }
     let in_force = history.in_force_at(mcp);
-    let messages = mcp.numbers();
+    let messages = mcp.sent_numbers();
     let packets = match exchange.request.head_packets.as_slice() {
         [] => &exchange.response.head_packets,
         packets => packets,
     };
-    for (rule, look) in rules {
+    for (rule, check_fn) in rules {
         if in_force.revisions.within(rule.revisions) {
             let session = Some(history.session);
             let mut report = Report { rule, session, messages: &messages, packets, span: None, found };
-            look(exchange, mcp, history, &mut report);
+            check_fn(exchange, mcp, history, &mut report);
         }
     }
 }
@@ -429,10 +431,10 @@ fn list_limit(once: &str) -> u64 {
 fn repetition_findings(session: Option<SessionNumber>, counts: &FindingCounts) -> impl Iterator<Item = Finding> {
     counts.iter().filter_map(move |((id, once), (count, severity))| {
         let repeated = count.checked_sub(list_limit(once)).filter(|more| *more > 0)?;
-        let what = if once.is_empty() { "found" } else { once };
+        let subject = if once.is_empty() { "found" } else { once };
         let text = match repeated {
-            1 => format!("{what} once more, which is not listed"),
-            _ => format!("{what} {repeated} more times, which are not listed"),
+            1 => format!("{subject} once more, which is not listed"),
+            _ => format!("{subject} {repeated} more times, which are not listed"),
         };
         Some(Finding { session, severity: *severity, repeated, text, ..Finding::of(super::rule(id)?) })
     })

@@ -20,7 +20,7 @@ type DefectCase = (&'static str, &'static str, Vec<String>);
 fn cases() -> Vec<DefectCase> {
     let (head, cases) = CASES.split_once("\n# ").expect("a head");
     let short =
-        |mark: char| head.lines().filter(move |line| line.starts_with(mark)).filter_map(|line| line.split_once(' '));
+        |sign: char| head.lines().filter(move |line| line.starts_with(sign)).filter_map(|line| line.split_once(' '));
     let written = |line: &str| {
         let line = short('$').fold(line.to_owned(), |line, (name, text)| line.replace(name, text));
         line.replace("\\r", "\r").replace("\\n", "\n")
@@ -43,7 +43,7 @@ fn cases() -> Vec<DefectCase> {
 }
 
 #[test]
-fn each_defect_is_told_of_once() {
+fn each_defect_has_its_findings() {
     let mut wrong = String::new();
     let mut names = Vec::new();
     for (name, expected, steps) in cases() {

@@ -53,7 +53,7 @@ static CONTENT: Rule = Rule {
     remedy: "Validate against requestedSchema before you respond. Send content only with accept, and only for a form.",
     checks: &[
         Check::Message(RESULTS, &[Method::ElicitationCreate], answered),
-        Check::Message(REQUESTS, &ASKING, brought_back),
+        Check::Message(REQUESTS, &ASKING, retry_content),
     ],
 };
 
@@ -66,7 +66,7 @@ fn answered(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
 }
 
 /// From 2026-07-28 on, the retry contains the responses.
-fn brought_back(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+fn retry_content(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let Some(responses) = context.body().get("inputResponses").map(Object::read) else { return };
     let round = Retry::of(context).and_then(|retry| context.history.rounds.of(context.method, &retry));
     let Some(round) = round else { return };
@@ -86,8 +86,8 @@ fn fault(context: &MessageContext<'_, '_>, answer: &Object<'_>, form: &Elicitati
     // An empty object counts as no content.
     let content = answer.get("content").filter(|content| Object::read(content).iter().next().is_some());
     if action != "accept" || form.is_url {
-        let place = if form.is_url { "an elicitation by URL" } else { &action };
-        return content.map(|_| format!("content was sent with {place}"));
+        let reason = if form.is_url { "an elicitation by URL" } else { &action };
+        return content.map(|_| format!("content was sent with {reason}"));
     }
     match context.schemas.borrow_mut().check(revision(context)?, form.schema.as_deref()?, content.unwrap_or("{}")) {
         Verdict::Broken(violations) => violations.first().map(|violation| format!("content {violation}")),

@@ -60,6 +60,17 @@ use crate::mcp::{MessageNumber, SessionNumber, Transport};
 /// Limit of [`History::called`]. Each name gives one finding, and more would not help anybody.
 const CALLED: usize = 64;
 
+/// The part of a batch that was seen so far.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchSoFar {
+    /// The number of the batch.
+    pub number: u64,
+    /// Whether it contains requests or notifications.
+    pub has_requests: bool,
+    /// Whether it contains responses.
+    pub has_responses: bool,
+}
+
 /// The state of a session.
 #[derive(Debug)]
 pub struct History {
@@ -108,9 +119,8 @@ pub struct History {
     pub listed_tools: bool,
     /// Names of tools that were called before they were ever listed, at most [`CALLED`].
     pub called: BTreeSet<String>,
-    /// The batch of the last message: its number, whether it contained requests or notifications so
-    /// far, and whether it contained responses.
-    pub batch: Option<(u64, bool, bool)>,
+    /// The batch of the last message.
+    pub batch: Option<BatchSoFar>,
     /// Streams of server-sent events, and the event ids by which they can be resumed.
     pub event_streams: EventStreams,
     /// The latest requests and notifications of the server over HTTP.
@@ -212,7 +222,7 @@ impl History {
             header.map(|revision| InForce { revisions: Revisions::only(revision), evidence: Evidence::Header });
         // A handshake never agrees on a stateless revision. A request whose headers name one does
         // not belong to the client of the handshake.
-        let is_stateless = header.is_some_and(|said| said.revisions.within(Revisions::MODERN));
+        let is_stateless = header.is_some_and(|header| header.revisions.within(Revisions::MODERN));
         if is_stateless && mcp.is_some_and(|mcp| mcp.names_method && !mcp.names_session) {
             return header;
         }
@@ -256,17 +266,17 @@ impl History {
     }
 
     /// Records the head of a response.
-    pub(super) fn responded(&mut self, exchange: &Exchange) {
+    pub(super) fn record_response_head(&mut self, exchange: &Exchange) {
         self.endpoint.observe(exchange);
-        self.event_streams.responded(exchange);
+        self.event_streams.record_response_head(exchange);
         if let Some(status @ 300..) = exchange.status {
-            self.refused(exchange.number, status);
+            self.mark_refused(exchange.number, status);
         }
     }
 
     /// Records that a server refused an exchange by an HTTP status, so its requests will not be
     /// answered. After a redirect the client sends the same requests again.
-    fn refused(&mut self, exchange: ExchangeNumber, status: u16) {
+    fn mark_refused(&mut self, exchange: ExchangeNumber, status: u16) {
         let is_redirect = matches!(status, 301 | 302 | 307 | 308);
         for request in self.requests.of_exchange(exchange) {
             request.refused = Some(status);
@@ -311,13 +321,14 @@ impl History {
         self.elicitations.observe(facts);
         self.rounds.observe(facts, request);
         self.tasks.observe(facts, request);
+        let before = self.batch.take();
         self.batch = message.batch.map(|(number, _)| {
-            let asks = matches!(message.kind, Kind::Request | Kind::Notification);
-            let answers = matches!(message.kind, Kind::Response | Kind::Error);
-            match self.batch {
-                Some((same, request, answered)) if same == number => (number, request || asks, answered || answers),
-                _ => (number, asks, answers),
-            }
+            let before = before.filter(|batch| batch.number == number);
+            let (requests, responses) =
+                before.map_or((false, false), |batch| (batch.has_requests, batch.has_responses));
+            let is_response = matches!(message.kind, Kind::Response | Kind::Error);
+            let is_request = matches!(message.kind, Kind::Request | Kind::Notification);
+            BatchSoFar { number, has_requests: requests || is_request, has_responses: responses || is_response }
         });
         match message.kind {
             Kind::Request => {
@@ -353,14 +364,14 @@ impl History {
                 if message.kind == Kind::Response && facts.method == Method::ToolsList {
                     let request = message.answers.and_then(|number| self.requests.get(number));
                     let first = request.is_none_or(|request| request.cursor.is_none());
-                    self.tools.take(facts.body(), facts.tools(), first);
+                    self.tools.add_page(facts.body(), facts.tools(), first);
                 }
                 if let Some(request) = message.answers.and_then(|number| self.requests.remove(number)) {
                     if let (Carrier::SseEvent, Some(exchange)) = (message.carrier, request.exchange) {
-                        self.event_streams.answered(exchange, message.time);
+                        self.event_streams.record_answer(exchange, message.time);
                     }
                     if message.kind == Kind::Response {
-                        self.succeeded(&request, facts);
+                        self.record_success(&request, facts);
                     }
                     self.answered_requests.insert(request, facts);
                 }
@@ -384,7 +395,7 @@ impl History {
     }
 
     /// Records that a request was answered with a result.
-    fn succeeded(&mut self, request: &OpenRequest, facts: &MessageFacts<'_>) {
+    fn record_success(&mut self, request: &OpenRequest, facts: &MessageFacts<'_>) {
         match request.method {
             Method::LoggingSetLevel => self.log_level = request.log_level,
             method if method.is_paged() => {

@@ -16,10 +16,10 @@ use crate::mcp::tracker::Oddity;
 pub use ids::{UNANSWERED, unanswered};
 
 /// Reports what the tracker noticed while it parsed the envelope and paired the message.
-pub(super) fn judge(oddity: &Oddity, facts: &MessageFacts<'_>, history: &History, found: &mut Vec<Finding>) {
+pub(super) fn report_oddity(oddity: &Oddity, facts: &MessageFacts<'_>, history: &History, found: &mut Vec<Finding>) {
     let message = facts.message;
     let mut add = |rule, text: String| Report::at_message(rule, message, found).add(text);
-    let on_pipe = stdio::rule_of(message);
+    let on_pipe = stdio::pipe_rule(message);
     let id = facts.id();
     match oddity {
         Oddity::NoMessage(Fault::NotUtf8(at)) => {

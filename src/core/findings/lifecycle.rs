@@ -212,14 +212,14 @@ static VERSION_UNKNOWN: Rule = Rule {
     why: "The server answers with one of its own versions, or refuses. Nobody else supports this version.",
     example: "\"protocolVersion\":\"2024-09\"",
     remedy: "Request the newest version that you implement: 2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25 or 2026-07-28.",
-    checks: &[Check::Any(REQUESTS, &[], version_asked), Check::Any(RESULTS, &[Method::Initialize], version_given)],
+    checks: &[Check::Any(REQUESTS, &[], requested_version), Check::Any(RESULTS, &[Method::Initialize], agreed_version)],
     ..Rule::BLANK
 };
 
 /// A version that the official TypeScript SDK 1.x offers, but that was never published.
 const PRERELEASE: &str = "2024-10-07";
 
-fn judge_version(version: &str, report: &mut Report<'_>) {
+fn check_version(version: &str, report: &mut Report<'_>) {
     if version == PRERELEASE {
         report.add_as(Severity::Info, "2024-10-07 is a pre-release");
     } else if Revision::named(version).is_none() {
@@ -227,19 +227,19 @@ fn judge_version(version: &str, report: &mut Report<'_>) {
     }
 }
 
-fn version_asked(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+fn requested_version(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let version = match context.method {
         Method::Initialize => context.body().text("protocolVersion"),
         _ => context.meta().text(meta::VERSION),
     };
     if let Some(version) = version {
-        judge_version(&version, report);
+        check_version(&version, report);
     }
 }
 
-fn version_given(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+fn agreed_version(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     if let Some(version) = context.body().text("protocolVersion") {
-        judge_version(&version, report);
+        check_version(&version, report);
     }
 }
 

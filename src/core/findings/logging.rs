@@ -10,7 +10,7 @@ use crate::mcp::revision::Revisions;
 pub(super) const RULES: &[&Rule] = &[&BELOW_LEVEL, &NOT_REQUESTED];
 
 /// Limit of open requests that are checked, the latest first. Real sessions have tens.
-const LOOKED_AT: usize = 256;
+const CHECKED: usize = 256;
 
 static BELOW_LEVEL: Rule = Rule {
     id: "logging-below-level",
@@ -29,7 +29,7 @@ fn below_level(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let Some(set) = context.history.log_level.filter(|_| context.is_one_client()) else { return };
     let Some(level) = context.body().text("level").and_then(|level| LogLevel::named(&level)) else { return };
     // A new level may apply before its request is answered.
-    let mut open = context.history.requests.iter().rev().take(LOOKED_AT);
+    let mut open = context.history.requests.iter().rev().take(CHECKED);
     if level < set && !open.any(|request| request.method == Method::LoggingSetLevel) {
         report.add(format!("{} was sent, but the level is {}", level.name(), set.name()));
     }
@@ -56,7 +56,7 @@ fn not_requested(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     }
     // On a pipe it may belong to any open request. Over HTTP it belongs to the request
     // of its stream.
-    let open = context.history.requests.iter().rev().take(LOOKED_AT);
+    let open = context.history.requests.iter().rev().take(CHECKED);
     let fits = |exchange| is_pipe || context.message.exchange == exchange;
     let mut asking =
         open.filter(|request| request.sender == Direction::ClientToServer && fits(request.exchange)).peekable();

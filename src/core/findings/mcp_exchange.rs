@@ -138,16 +138,16 @@ impl McpExchange {
 
     /// Whether messages of the response may have been left out, because
     /// [`REMEMBERED`] were reached.
-    pub fn is_cut(&self) -> bool {
+    pub fn is_truncated(&self) -> bool {
         self.received.len() >= REMEMBERED
     }
 
     /// The numbers of the messages that the client posted.
-    pub fn numbers(&self) -> Vec<MessageNumber> {
+    pub fn sent_numbers(&self) -> Vec<MessageNumber> {
         self.sent.iter().map(|passed| passed.number).collect()
     }
 
-    pub(super) fn pass(&mut self, facts: &MessageFacts<'_>) {
+    pub(super) fn add_message(&mut self, facts: &MessageFacts<'_>) {
         let message = facts.message;
         self.session.get_or_insert(message.session);
         let from_client = message.direction == Direction::ClientToServer;

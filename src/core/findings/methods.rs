@@ -52,8 +52,8 @@ fn not_in_version(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     // A handshake chooses its own revision, whatever was in force on the endpoint before. A server
     // request under 2026-07-28 has its own rule.
     let is_asking = context.message.kind == Kind::Request && !context.is_from_client();
-    let is_told = context.method == Method::Initialize || (is_asking && in_force.within(Revisions::MODERN));
-    if !definition.revisions.is_disjoint(in_force) || is_told {
+    let has_own_rule = context.method == Method::Initialize || (is_asking && in_force.within(Revisions::MODERN));
+    if !definition.revisions.is_disjoint(in_force) || has_own_rule {
         return;
     }
     // "Both parties MUST … Respect the negotiated protocol version": a SHOULD before 2025-06-18.
@@ -62,8 +62,8 @@ fn not_in_version(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
         false => Severity::Warning,
     };
     let names: Vec<&str> = definition.revisions.iter().map(|revision| revision.name()).collect();
-    let place = in_force.single().map_or("the revision in force", |revision| revision.name());
-    report.add_as(severity, format!("{} is not in {place}, but in {}", definition.name, names.join(", ")));
+    let in_force = in_force.single().map_or("the revision in force", |revision| revision.name());
+    report.add_as(severity, format!("{} is not in {in_force}, but in {}", definition.name, names.join(", ")));
 }
 
 /// 2026-07-28 has no handshake, so a handshake cannot agree on it. A client that requests it
@@ -90,7 +90,7 @@ static UNKNOWN: Rule = Rule {
 };
 
 /// Wrong names from texts about MCP and from other protocols, with the correct method.
-const MEANT: [(&str, &str); 10] = [
+const WRONG_NAMES: [(&str, &str); 10] = [
     ("initialized", "notifications/initialized"),
     ("sampling/complete", "sampling/createMessage"),
     ("elicitation/request", "elicitation/create"),
@@ -104,8 +104,8 @@ const MEANT: [(&str, &str); 10] = [
 ];
 
 /// The correct method for a wrong name.
-pub(super) fn meant(name: &str) -> Option<&'static str> {
-    MEANT.iter().find(|(known, _)| *known == name).map(|(_, meant)| *meant)
+pub(super) fn correct_name(name: &str) -> Option<&'static str> {
+    WRONG_NAMES.iter().find(|(known, _)| *known == name).map(|(_, correct_name)| *correct_name)
 }
 
 fn unknown(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
@@ -116,8 +116,8 @@ fn unknown(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
         return;
     }
     let name = context.method_name();
-    match meant(name) {
-        Some(meant) => report.add(format!("{name} is not a method of MCP, but {meant} is")),
+    match correct_name(name) {
+        Some(correct_name) => report.add(format!("{name} is not a method of MCP, but {correct_name} is")),
         None => report.add(format!("{name} is not a method of MCP")),
     }
 }

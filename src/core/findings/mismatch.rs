@@ -43,7 +43,7 @@ impl Topic {
         match name {
             "ttlMs" | "cacheScope" if path.starts_with("/result/") && path.matches('/').count() == 2 => Topic::Cache,
             _ if path == "/result/resultType" => Topic::ResultType,
-            _ if context.revisions().iter().all(|revision| revision.is_stateless()) && speaks_for_itself(path) => {
+            _ if context.revisions().iter().all(|revision| revision.is_stateless()) && is_required_meta(path) => {
                 Topic::Meta
             }
             _ if path.contains("/requestedSchema") => Topic::Form,
@@ -70,7 +70,7 @@ impl Topic {
 
 /// Whether the path is a member of `_meta` that 2026-07-28 requires, or an object that
 /// should contain it.
-fn speaks_for_itself(path: &str) -> bool {
+fn is_required_meta(path: &str) -> bool {
     let key = path.strip_prefix("/params/_meta/io.modelcontextprotocol~1");
     matches!(path, "/params" | "/params/_meta") || matches!(key, Some("protocolVersion" | "clientCapabilities"))
 }

@@ -24,7 +24,7 @@ pub(super) const RULES: &[&Rule] = &[
 
 const LAYER: &str = "mrtr";
 
-fn asks_back(context: &MessageContext<'_, '_>) -> bool {
+fn asks_for_input(context: &MessageContext<'_, '_>) -> bool {
     context.has_result_type("input_required")
 }
 
@@ -44,7 +44,7 @@ static METHOD_UNSUPPORTED: Rule = Rule {
 fn method_unsupported(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let is_supported = matches!(context.method, Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead);
     // Extensions may define other rules for their methods.
-    if !is_supported && context.method != Method::Other && asks_back(context) {
+    if !is_supported && context.method != Method::Other && asks_for_input(context) {
         report.add(format!("the result of {} asks for input", context.method_name()));
     }
 }
@@ -64,7 +64,7 @@ static EMPTY: Rule = Rule {
 
 fn empty(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let has = |name| context.body().get(name).is_some_and(|value| value != "null");
-    if asks_back(context) && !has("inputRequests") && !has("requestState") {
+    if asks_for_input(context) && !has("inputRequests") && !has("requestState") {
         report.add("neither inputRequests nor requestState is present");
     }
 }
@@ -83,7 +83,7 @@ static CAPABILITY: Rule = Rule {
 };
 
 fn capability(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    if !asks_back(context) || context.request.is_none_or(|request| request.client.is_none()) {
+    if !asks_for_input(context) || context.request.is_none_or(|request| request.client.is_none()) {
         return;
     }
     for (key, request) in context.body().object("inputRequests").iter() {
@@ -126,7 +126,7 @@ fn input_request(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
 }
 
 /// A retry, and the round that it continues.
-fn retried<'s>(context: &MessageContext<'s, '_>) -> Option<(Retry, Option<&'s Round>)> {
+fn retry_and_round<'s>(context: &MessageContext<'s, '_>) -> Option<(Retry, Option<&'s Round>)> {
     let retry = Retry::of(context)?;
     let round = context.history.rounds.of(context.method, &retry);
     Some((retry, round))
@@ -146,7 +146,7 @@ static SAME_ID: Rule = Rule {
 };
 
 fn same_id(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    let Some((_, Some(round))) = retried(context) else { return };
+    let Some((_, Some(round))) = retry_and_round(context) else { return };
     if round.request.1 == context.id() {
         report.add_about(&[round.request.0, round.number], format!("the retry has the id {} again", context.id()));
     }
@@ -166,7 +166,7 @@ static STATE_NOT_ECHOED: Rule = Rule {
 };
 
 fn state_not_echoed(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    let Some((retry, round)) = retried(context) else { return };
+    let Some((retry, round)) = retry_and_round(context) else { return };
     let Some(round) = round else {
         // Several clients behind one address may use each other's state.
         let is_all = context.history.is_whole() && context.history.rounds.is_complete();
@@ -199,7 +199,7 @@ static STATE_MISUSED: Rule = Rule {
 };
 
 fn state_misused(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    let Some((retry, Some(round))) = retried(context) else { return };
+    let Some((retry, Some(round))) = retry_and_round(context) else { return };
     if round.state.is_none() || round.state != retry.state {
         return;
     }
@@ -228,7 +228,7 @@ static RESPONSES_MISSING: Rule = Rule {
 };
 
 fn responses_missing(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    let Some((retry, Some(round))) = retried(context) else { return };
+    let Some((retry, Some(round))) = retry_and_round(context) else { return };
     let is_missing = |key: &&str| !retry.keys.iter().any(|brought| brought == key);
     let missing: Vec<&str> = round.inputs.iter().map(|wanted| wanted.key.as_str()).filter(is_missing).collect();
     if missing.is_empty() {

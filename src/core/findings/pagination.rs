@@ -134,39 +134,42 @@ mod tests {
         format!(r#"< {{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"x"}}}}"#)
     }
 
-    fn told(steps: &[String]) -> Vec<String> {
+    fn conversation(steps: &[String]) -> Vec<String> {
         session(VERSION, &steps.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
     #[test]
     fn cursors_are_the_servers() {
         let rule = "pagination-cursor-unknown";
-        fires(rule, &told(&[list(1, ""), page(1, "a"), list(2, "b")]));
+        fires(rule, &conversation(&[list(1, ""), page(1, "a"), list(2, "b")]));
         let prompts = list(2, "a").replace("tools", "prompts");
-        fires(rule, &told(&[list(1, ""), page(1, "a"), prompts]));
-        silent(rule, &told(&[list(1, ""), page(1, "a"), list(2, "a"), page(2, "")]));
+        fires(rule, &conversation(&[list(1, ""), page(1, "a"), prompts]));
+        silent(rule, &conversation(&[list(1, ""), page(1, "a"), list(2, "a"), page(2, "")]));
         silent(rule, &["~".to_owned(), list(1, "b")]);
         let rule = "pagination-invalid-code";
-        fires(rule, &told(&[list(1, "b"), error(1, -32_603)]));
-        silent(rule, &told(&[list(1, "b"), error(1, -32_602)]));
-        silent(rule, &told(&[list(1, ""), page(1, "b"), list(2, "b"), error(2, -32_603)]));
+        fires(rule, &conversation(&[list(1, "b"), error(1, -32_603)]));
+        silent(rule, &conversation(&[list(1, "b"), error(1, -32_602)]));
+        silent(rule, &conversation(&[list(1, ""), page(1, "b"), list(2, "b"), error(2, -32_603)]));
     }
 
     #[test]
     fn pages_lead_on() {
         let rule = "pagination-loop";
-        fires(rule, &told(&[list(1, ""), page(1, "a"), list(2, "a"), page(2, "a")]));
-        fires(rule, &told(&[list(1, ""), page(1, "a"), list(2, "a"), page(2, "b"), list(3, "b"), page(3, "a")]));
+        fires(rule, &conversation(&[list(1, ""), page(1, "a"), list(2, "a"), page(2, "a")]));
+        fires(
+            rule,
+            &conversation(&[list(1, ""), page(1, "a"), list(2, "a"), page(2, "b"), list(3, "b"), page(3, "a")]),
+        );
         // Every list may be read again from its first page.
-        silent(rule, &told(&[list(1, ""), page(1, "a"), list(2, "a"), page(2, ""), list(3, ""), page(3, "a")]));
+        silent(rule, &conversation(&[list(1, ""), page(1, "a"), list(2, "a"), page(2, ""), list(3, ""), page(3, "a")]));
     }
 
     #[test]
     fn lists_are_read_to_their_end() {
         let rule = "pagination-unfinished";
         let exit = "! 0".to_owned();
-        fires(rule, &told(&[list(1, ""), page(1, "a"), exit.clone()]));
-        silent(rule, &told(&[list(1, ""), page(1, "a")]));
-        silent(rule, &told(&[list(1, ""), page(1, "a"), list(2, "a"), page(2, ""), exit]));
+        fires(rule, &conversation(&[list(1, ""), page(1, "a"), exit.clone()]));
+        silent(rule, &conversation(&[list(1, ""), page(1, "a")]));
+        silent(rule, &conversation(&[list(1, ""), page(1, "a"), list(2, "a"), page(2, ""), exit]));
     }
 }

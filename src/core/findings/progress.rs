@@ -33,7 +33,7 @@ fn token_unknown(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let Some(token) = context.body().get("progressToken").map(canonical) else { return };
     let receiver = context.message.direction.reversed();
     let tokens = &context.history.used_tokens;
-    let is_known = tokens.contains(receiver, &token) || tokens.has_forgotten(receiver);
+    let is_known = tokens.contains(receiver, &token) || tokens.has_discarded(receiver);
     if !is_known && context.history.is_whole() && context.is_one_client() {
         let other = match json::string(&token) {
             Some(text) => text.into_owned(),
@@ -195,40 +195,40 @@ mod tests {
         )
     }
 
-    fn told(steps: &[&str]) -> Vec<String> {
+    fn conversation(steps: &[&str]) -> Vec<String> {
         session(VERSION, steps)
     }
 
     #[test]
     fn tokens_are_those_of_requests() {
         let rule = "progress-token-unknown";
-        let found = fires(rule, &told(&[&call(1, "1"), &progress("\"1\"", "1")]));
+        let found = fires(rule, &conversation(&[&call(1, "1"), &progress("\"1\"", "1")]));
         assert!(found.text.ends_with("but one gave 1"), "{}", found.text);
-        fires(rule, &told(&[&progress("7", "1")]));
-        silent(rule, &told(&[&call(1, "\"a\""), &progress("\"\\u0061\"", "1"), ANSWER]));
+        fires(rule, &conversation(&[&progress("7", "1")]));
+        silent(rule, &conversation(&[&call(1, "\"a\""), &progress("\"\\u0061\"", "1"), ANSWER]));
         silent(rule, &["~", &progress("7", "1")]);
     }
 
     #[test]
     fn progress_increases_and_stops() {
         let (first, second) = (progress("1", "1"), progress("1", "2.5"));
-        let fine = told(&[&call(1, "1"), &first, &second, ANSWER]);
-        fires("progress-not-increasing", &told(&[&call(1, "1"), &second, &first, ANSWER]));
-        fires("progress-not-increasing", &told(&[&call(1, "1"), &first, &first, ANSWER]));
-        fires("progress-after-completion", &told(&[&call(1, "1"), ANSWER, &first]));
-        fires("progress-over-total", &told(&[&call(1, "1"), &progress("1", "11"), ANSWER]));
+        let fine = conversation(&[&call(1, "1"), &first, &second, ANSWER]);
+        fires("progress-not-increasing", &conversation(&[&call(1, "1"), &second, &first, ANSWER]));
+        fires("progress-not-increasing", &conversation(&[&call(1, "1"), &first, &first, ANSWER]));
+        fires("progress-after-completion", &conversation(&[&call(1, "1"), ANSWER, &first]));
+        fires("progress-over-total", &conversation(&[&call(1, "1"), &progress("1", "11"), ANSWER]));
         let steps: Vec<String> = (1..=150).map(|step| progress("1", &format!("{}", f64::from(step) / 100.0))).collect();
         let request = call(1, "1");
         let flood: Vec<&str> = std::iter::once(request.as_str()).chain(steps.iter().map(String::as_str)).collect();
-        let found = fires("progress-over-total", &told(&flood));
+        let found = fires("progress-over-total", &conversation(&flood));
         assert_eq!(found.text, "100 notifications for message 4 in one second");
         let slowly: Vec<&str> = flood.iter().flat_map(|step| ["+ 20", *step]).collect();
-        silent("progress-over-total", &told(&slowly));
+        silent("progress-over-total", &conversation(&slowly));
         for rule in ["progress-not-increasing", "progress-after-completion", "progress-over-total"] {
             silent(rule, &fine);
         }
         // A token may be reused after the response.
-        silent("progress-after-completion", &told(&[&call(1, "1"), ANSWER, &call(2, "1"), &first]));
+        silent("progress-after-completion", &conversation(&[&call(1, "1"), ANSWER, &call(2, "1"), &first]));
         let task = call(1, "1").replace("\"name\"", "\"task\":{},\"name\"");
         silent("progress-after-completion", &session("2025-11-25", &[&task, ANSWER, &first]));
     }
@@ -236,10 +236,10 @@ mod tests {
     #[test]
     fn tokens_are_unique() {
         let rule = "progress-token-duplicate";
-        fires(rule, &told(&[&call(1, "1"), &call(2, "1")]));
-        fires(rule, &told(&[&call(1, "1.5")]));
-        silent(rule, &told(&[&call(1, "1"), ANSWER, &call(2, "1")]));
+        fires(rule, &conversation(&[&call(1, "1"), &call(2, "1")]));
+        fires(rule, &conversation(&[&call(1, "1.5")]));
+        silent(rule, &conversation(&[&call(1, "1"), ANSWER, &call(2, "1")]));
         let cancel = r#"> {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
-        silent(rule, &told(&[&call(1, "1"), cancel, &call(2, "1")]));
+        silent(rule, &conversation(&[&call(1, "1"), cancel, &call(2, "1")]));
     }
 }

@@ -45,8 +45,8 @@ fn is_broken(context: &MessageContext<'_, '_>) -> bool {
 
 fn accepted(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     // From 2026-07-28 on, the result may ask for the missing argument.
-    let asks_back = context.has_result_type("input_required");
-    if is_broken(context) && !asks_back {
+    let asks_for_input = context.has_result_type("input_required");
+    if is_broken(context) && !asks_for_input {
         report.add_as(Severity::Info, "the server answered with a result");
     }
 }

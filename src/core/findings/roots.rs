@@ -7,7 +7,7 @@ use crate::mcp::method::Method;
 pub(super) const RULES: &[&Rule] = &[&URI_SCHEME];
 
 /// Limit of checked roots. A person opens a few in an editor.
-const LOOKED_AT: usize = 1_024;
+const CHECKED: usize = 1_024;
 
 static URI_SCHEME: Rule = Rule {
     id: "roots-uri-scheme",
@@ -23,7 +23,7 @@ static URI_SCHEME: Rule = Rule {
 };
 
 fn uri_scheme(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    for root in array(context.body().get("roots").unwrap_or_default(), LOOKED_AT) {
+    for root in array(context.body().get("roots").unwrap_or_default(), CHECKED) {
         let Some(uri) = Object::read(root).text("uri").map(|uri| uri.into_owned()) else { continue };
         // RFC 3986 section 3.1: schemes are case-insensitive.
         let is_file = uri.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("file://"));

@@ -2,7 +2,7 @@
 //! revision's definition. Also the keys of `_meta`.
 
 use super::message_facts::Evidence;
-use super::methods::meant;
+use super::methods::correct_name;
 use super::mismatch::{Topic, report_mismatches};
 use super::{ASKS, Check, MessageContext, NOTIFICATIONS, REQUESTS, RESULTS, Report, Rule, Severity};
 use crate::mcp::Revision;
@@ -78,7 +78,7 @@ fn nonstandard(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     }
     // A method name without its prefix still identifies the method.
     let name = context.method_name();
-    let method = meant(name).filter(|meant| meant.ends_with(name)).unwrap_or(name);
+    let method = correct_name(name).filter(|correct_name| correct_name.ends_with(name)).unwrap_or(name);
     let is_named = |name: &str| context.revisions().iter().any(|revision| shape::defines_param(revision, method, name));
     let mut unnamed = context.body().iter().filter_map(|(name, _)| crate::decode::json::string(name));
     if let Some(name) = unnamed.find(|name| !ELSEWHERE.contains(&&**name) && !is_named(name)) {

@@ -83,15 +83,15 @@ static PEER_INFO: Rule = Rule {
 
 // Reported once for each side of a session.
 fn client_info(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    let speaks = context.in_force.evidence == Evidence::Meta && context.is_from_client();
-    if speaks && !context.history.stateless.unnamed[0] && context.meta().get(meta::CLIENT).is_none() {
+    let states_revision = context.in_force.evidence == Evidence::Meta && context.is_from_client();
+    if states_revision && !context.history.stateless.unnamed[0] && context.meta().get(meta::CLIENT).is_none() {
         report.add(format!("the request has no {}", meta::CLIENT));
     }
 }
 
 fn server_info(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    let speaks = context.in_force.evidence == Evidence::Meta && context.history.stateless.server_supports_it;
-    if speaks && !context.history.stateless.unnamed[1] && context.meta().get(meta::SERVER).is_none() {
+    let states_revision = context.in_force.evidence == Evidence::Meta && context.history.stateless.server_supports_it;
+    if states_revision && !context.history.stateless.unnamed[1] && context.meta().get(meta::SERVER).is_none() {
         report.add(format!("the result has no {}", meta::SERVER));
     }
 }

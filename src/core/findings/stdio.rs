@@ -37,12 +37,12 @@ static STDIN: Rule = Rule {
 };
 
 /// Whether a rule is about single lines that are not messages.
-pub(super) fn is_of_line(rule: &Rule) -> bool {
+pub(super) fn is_about_single_line(rule: &Rule) -> bool {
     rule == &STDOUT || rule == &STDIN
 }
 
 /// The rule for an invalid message on a pipe. `None` if it was not sent on a pipe.
-pub(super) fn rule_of(message: &Message) -> Option<&'static Rule> {
+pub(super) fn pipe_rule(message: &Message) -> Option<&'static Rule> {
     match (message.carrier, message.direction) {
         (Carrier::Line, Direction::ServerToClient) => Some(&STDOUT),
         (Carrier::Line, Direction::ClientToServer) => Some(&STDIN),

@@ -16,7 +16,7 @@ const LAYER: &str = "subscriptions";
 const LISTEN: Method = Method::SubscriptionsListen;
 
 /// The notifications of a subscription.
-const TOLD: [Method; 6] = [
+const ON_SUBSCRIPTIONS: [Method; 6] = [
     Method::ToolsListChanged,
     Method::PromptsListChanged,
     Method::ResourcesListChanged,
@@ -76,7 +76,7 @@ static ID: Rule = Rule {
     why: "The client cannot tell which subscription it belongs to, and drops it.",
     example: "\"io.modelcontextprotocol/subscriptionId\":\"1\" when the request had the id 1",
     remedy: "Repeat the id of the subscriptions/listen request, with its JSON type.",
-    checks: &[Check::Message(NOTIFICATIONS, &TOLD, id)],
+    checks: &[Check::Message(NOTIFICATIONS, &ON_SUBSCRIPTIONS, id)],
 };
 
 fn id(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
@@ -119,7 +119,7 @@ static TYPE_UNREQUESTED: Rule = Rule {
     why: "The client did not request it, and may not be allowed to see it.",
     example: "notifications/prompts/list_changed for a filter {\"toolsListChanged\":true}",
     remedy: "Send to each subscription only what its filter names.",
-    checks: &[Check::Message(NOTIFICATIONS, &TOLD, type_unrequested)],
+    checks: &[Check::Message(NOTIFICATIONS, &ON_SUBSCRIPTIONS, type_unrequested)],
 };
 
 fn type_unrequested(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
@@ -131,7 +131,7 @@ fn type_unrequested(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
         Method::ResourcesListChanged => Some(Filter::TYPES[2]),
         _ => None,
     };
-    let unasked = match context.method {
+    let unrequested = match context.method {
         Method::ResourcesUpdated => {
             let uri = context.body().text("uri").unwrap_or_default();
             (!filter.has_resource(&uri)).then(|| uri.into_owned())
@@ -143,8 +143,8 @@ fn type_unrequested(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
         }
         _ => switch.filter(|name| !filter.types.contains(name)).map(str::to_owned),
     };
-    if let Some(unasked) = unasked {
-        report.add_about(&[stream.number], format!("the subscription {} does not request {unasked}", stream.id));
+    if let Some(unrequested) = unrequested {
+        report.add_about(&[stream.number], format!("the subscription {} does not request {unrequested}", stream.id));
     }
 }
 
@@ -189,11 +189,11 @@ fn closed_abruptly(exchange: &Exchange, mcp: &McpExchange, history: &History, re
     let cancelled = |passed: &&super::mcp_exchange::ExchangeMessage| {
         passed.method == Method::Cancelled && passed.kind == Kind::Notification
     };
-    let is_told = mcp.received.iter().any(|passed| cancelled(&passed)) || mcp.is_cut();
+    let is_announced = mcp.received.iter().any(|passed| cancelled(&passed)) || mcp.is_truncated();
     let is_open = history.requests.get(request.number).is_some();
     let is_stream = history.transport == Transport::StreamableHttp && is_success(exchange);
     // An incomplete response was closed by the client, or bytes were lost.
-    if is_open && is_stream && !is_told && exchange.response.complete && !history.has_gaps {
+    if is_open && is_stream && !is_announced && exchange.response.complete && !history.has_gaps {
         report.add("the stream ended without a result");
     }
 }
@@ -207,13 +207,13 @@ mod tests {
         format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"subscriptions/listen","params":{params}}}"#)
     }
 
-    fn told(method: &str, id: &str, more: &str) -> String {
+    fn notification(method: &str, id: &str, more: &str) -> String {
         let meta = format!(r#""_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}}"#);
         format!(r#"{{"jsonrpc":"2.0","method":"notifications/{method}","params":{{{meta}{more}}}}}"#)
     }
 
     fn acknowledged(id: &str, filter: &str) -> String {
-        told("subscriptions/acknowledged", id, &format!(r#","notifications":{filter}"#))
+        notification("subscriptions/acknowledged", id, &format!(r#","notifications":{filter}"#))
     }
 
     fn on_pipe(messages: &[String]) -> Vec<String> {
@@ -226,21 +226,21 @@ mod tests {
     #[test]
     fn subscriptions_on_a_pipe() {
         let ack = acknowledged("1", GRANTED);
-        let changed = told("tools/list_changed", "1", "");
-        let updated = told("resources/updated", "1", r#","uri":"file:///a/b""#);
+        let changed = notification("tools/list_changed", "1", "");
+        let updated = notification("resources/updated", "1", r#","uri":"file:///a/b""#);
         let good = on_pipe(&[ack.clone(), changed.clone(), updated]);
         for rule in super::RULES {
             silent(rule.id, &good);
         }
         fires("subscription-ack-first", &on_pipe(std::slice::from_ref(&changed)));
-        fires("subscription-id", &on_pipe(&[ack.clone(), told("tools/list_changed", "\"1\"", "")]));
+        fires("subscription-id", &on_pipe(&[ack.clone(), notification("tools/list_changed", "\"1\"", "")]));
         let bare = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#.to_owned();
         fires("subscription-id", &on_pipe(&[ack.clone(), bare]));
         let rule = "subscription-type-unrequested";
-        fires(rule, &on_pipe(&[ack.clone(), told("prompts/list_changed", "1", "")]));
-        fires(rule, &on_pipe(&[ack.clone(), told("resources/updated", "1", r#","uri":"file:///b""#)]));
+        fires(rule, &on_pipe(&[ack.clone(), notification("prompts/list_changed", "1", "")]));
+        fires(rule, &on_pipe(&[ack.clone(), notification("resources/updated", "1", r#","uri":"file:///b""#)]));
         fires(rule, &on_pipe(&[acknowledged("1", r#"{"promptsListChanged":true}"#)]));
-        let log = told("message", "1", r#","level":"info","data":1"#);
+        let log = notification("message", "1", r#","level":"info","data":1"#);
         fires("subscription-request-scoped", &on_pipe(&[ack, log]));
     }
 
@@ -254,11 +254,11 @@ mod tests {
         let ack = acknowledged("1", GRANTED);
         let done = r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":1}}}"#;
         fires("subscription-closed-abruptly", &stream(std::slice::from_ref(&ack)));
-        let good = stream(&[ack.clone(), told("tools/list_changed", "1", ""), done.to_owned()]);
+        let good = stream(&[ack.clone(), notification("tools/list_changed", "1", ""), done.to_owned()]);
         for rule in super::RULES {
             silent(rule.id, &good);
         }
-        fires("subscription-id", &stream(&[ack, told("tools/list_changed", "2", "")]));
+        fires("subscription-id", &stream(&[ack, notification("tools/list_changed", "2", "")]));
         fires("subscription-ack-first", &stream(&[done.to_owned()]));
     }
 }

@@ -66,7 +66,7 @@ pub static RECORDS_LOST: Rule = Rule {
 };
 
 /// Advice on how to decrypt a connection.
-pub const HOW: &str = "run the client or server with SSLKEYLOGFILE=keys.log and give --keylog keys.log (docs/tls.md), put a proxy in between, or \
+pub const DECRYPTION_ADVICE: &str = "run the client or server with SSLKEYLOGFILE=keys.log and give --keylog keys.log (docs/tls.md), put a proxy in between, or \
                        use http:// on this machine";
 
 /// The rule and the text for an anomaly of TLS.

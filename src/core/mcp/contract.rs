@@ -84,7 +84,7 @@ impl Tools {
     ///
     /// A `nextCursor` means that there are more pages. Without it the listing
     /// is complete (server/utilities/pagination).
-    pub fn take(&mut self, result: &Object<'_>, tools: &[Object<'_>], first_page: bool) {
+    pub fn add_page(&mut self, result: &Object<'_>, tools: &[Object<'_>], first_page: bool) {
         if first_page {
             *self = Tools::default();
         }
@@ -225,26 +225,26 @@ mod tests {
     use super::*;
     use crate::decode::json::array;
 
-    fn take(tools: &mut Tools, result: &str, first_page: bool) {
+    fn add_page(tools: &mut Tools, result: &str, first_page: bool) {
         let result = Object::read(result);
         let listed = array(result.get("tools").unwrap_or_default(), TOOLS + 1);
-        tools.take(&result, &listed.into_iter().map(Object::read).collect::<Vec<_>>(), first_page);
+        tools.add_page(&result, &listed.into_iter().map(Object::read).collect::<Vec<_>>(), first_page);
     }
 
     #[test]
     fn a_listing_is_complete_after_its_last_page() {
         let mut tools = Tools::default();
-        take(
+        add_page(
             &mut tools,
             r#"{"tools":[{"name":"a","inputSchema":{"type":"object"}},{"nameless":1}],"nextCursor":"2"}"#,
             true,
         );
         assert!(!tools.is_complete());
-        take(&mut tools, r#"{"tools":[{"name":"b","inputSchema":{},"outputSchema":{"type":"object"}}]}"#, false);
+        add_page(&mut tools, r#"{"tools":[{"name":"b","inputSchema":{},"outputSchema":{"type":"object"}}]}"#, false);
         assert!(tools.is_complete());
         assert_eq!(tools.get("a").and_then(|tool| tool.input.as_deref()), Some(r#"{"type":"object"}"#));
         assert_eq!(tools.get("b").and_then(|tool| tool.output.as_deref()), Some(r#"{"type":"object"}"#));
-        take(&mut tools, r#"{"tools":[{"name":"c"}]}"#, true);
+        add_page(&mut tools, r#"{"tools":[{"name":"c"}]}"#, true);
         assert!(tools.get("a").is_none());
     }
 
@@ -252,7 +252,7 @@ mod tests {
     fn a_listing_is_bounded() {
         let many: Vec<String> = (0..TOOLS + 1).map(|number| format!(r#"{{"name":"{number}"}}"#)).collect();
         let mut tools = Tools::default();
-        take(&mut tools, &format!(r#"{{"tools":[{}]}}"#, many.join(",")), true);
+        add_page(&mut tools, &format!(r#"{{"tools":[{}]}}"#, many.join(",")), true);
         assert!(!tools.is_complete());
         assert_eq!(tools.tools.len(), TOOLS);
     }

@@ -99,7 +99,7 @@ impl fmt::Display for Mismatch {
 /// unspecified. If a member name occurs twice, both values are checked. The time is linear, at most
 /// [`MISMATCHES`] are reported, and a valid message causes no allocation.
 pub fn check(revision: Revision, role: Role<'_>, text: &str) -> Vec<Mismatch> {
-    let start = place(text, if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 }).at;
+    let start = cursor_at(text, if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 }).at;
     let arena = arena(revision);
     match role {
         Role::Method(method) => match arena.methods.get(method) {
@@ -107,10 +107,10 @@ pub fn check(revision: Revision, role: Role<'_>, text: &str) -> Vec<Mismatch> {
             None => Vec::new(),
         },
         Role::AnswerTo(method) => match arena.methods.get(method).map(|method| &*method.answers) {
-            Some([common, others @ ..]) => answer(revision, arena, (*common, others), text, start),
+            Some([common, others @ ..]) => check_response(revision, arena, (*common, others), text, start),
             _ => Vec::new(),
         },
-        Role::Error => match error(arena, text, start) {
+        Role::Error => match error_shape(arena, text, start) {
             Some(shape) => walk::walk(arena, shape, text, start),
             None => Vec::new(),
         },
@@ -122,7 +122,7 @@ pub fn check(revision: Revision, role: Role<'_>, text: &str) -> Vec<Mismatch> {
 pub fn check_definition(revision: Revision, name: &str, text: &str) -> Option<Vec<Mismatch>> {
     let arena = arena(revision);
     let shape = *arena.definitions.get(name)?;
-    Some(walk::walk(arena, shape, text, place(text, 0).at))
+    Some(walk::walk(arena, shape, text, cursor_at(text, 0).at))
 }
 
 /// Whether the params of this method may have this member by definition. Also true if the revision
@@ -138,10 +138,10 @@ pub fn defines_param(revision: Revision, method: &str, name: &str) -> bool {
 }
 
 /// A cursor at the first value from offset `at` on.
-fn place(text: &str, at: usize) -> ValueCursor<'_> {
-    let mut place = ValueCursor::trusting(text, at);
-    place.blanks();
-    place
+fn cursor_at(text: &str, at: usize) -> ValueCursor<'_> {
+    let mut cursor = ValueCursor::trusting(text, at);
+    cursor.blanks();
+    cursor
 }
 
 /// Whether the revision defines a request or notification of this method.
@@ -155,13 +155,13 @@ pub fn methods(revision: Revision, requests: bool) -> impl Iterator<Item = &'sta
     methods.filter(move |(_, method)| method.answers.is_empty() != requests).map(|(name, _)| *name)
 }
 
-fn answer(revision: Revision, arena: &Arena, shapes: (Id, &[Id]), text: &str, start: usize) -> Vec<Mismatch> {
+fn check_response(revision: Revision, arena: &Arena, shapes: (Id, &[Id]), text: &str, start: usize) -> Vec<Mismatch> {
     let (common, others) = shapes;
     let member = |name| walk::find(walk::find(ValueCursor::trusting(text, start), "result")?, name);
     if revision.is_stateless() {
         // basic/index "ResultType": the member selects the definition; "the client MUST treat the
         // absent field as "complete"". The types of extensions are not checked here.
-        let kind = member("resultType").and_then(|mut place| text.get(place.value().ok()?));
+        let kind = member("resultType").and_then(|mut cursor| text.get(cursor.value().ok()?));
         return match (kind.map(walk::content).as_deref(), others.first()) {
             (Some("input_required"), Some(input_required)) => walk::walk(arena, *input_required, text, start),
             (None | Some("complete"), _) => walk::walk(arena, common, text, start),
@@ -181,9 +181,9 @@ fn answer(revision: Revision, arena: &Arena, shapes: (Id, &[Id]), text: &str, st
 }
 
 /// The shape of an error response, which depends on its code.
-fn error(arena: &Arena, text: &str, start: usize) -> Option<Id> {
+fn error_shape(arena: &Arena, text: &str, start: usize) -> Option<Id> {
     let code = walk::find(ValueCursor::trusting(text, start), "error").and_then(|error| walk::find(error, "code"));
-    let code = code.and_then(|mut place| text.get(place.value().ok()?)?.parse().ok());
+    let code = code.and_then(|mut cursor| text.get(cursor.value().ok()?)?.parse().ok());
     let special = code.and_then(|code: i64| arena.errors.get(&code));
     let common = ["JSONRPCErrorResponse", "JSONRPCError"].iter().find_map(|name| arena.definitions.get(name));
     special.or(common).copied()

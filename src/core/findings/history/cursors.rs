@@ -38,7 +38,7 @@ pub struct Cursors {
     /// the first page.
     issued: FxHashMap<Cursor, Option<Cursor>>,
     /// Whether cursors were discarded.
-    forgot: bool,
+    discarded: bool,
     unread: Vec<UnreadPage>,
 }
 
@@ -47,7 +47,7 @@ impl Cursors {
     /// cursors were discarded.
     pub fn issued(&self, method: Method, cursor: &str) -> Option<bool> {
         match self.issued.contains_key(&Cursor::of(method, cursor)) {
-            false if self.forgot => None,
+            false if self.discarded => None,
             known => Some(known),
         }
     }
@@ -56,12 +56,12 @@ impl Cursors {
     /// on the way to that request.
     pub fn leads_back(&self, method: Method, request: Option<&str>, next: &str) -> bool {
         let next = Cursor::of(method, next);
-        let mut way = request.map(|request| Cursor::of(method, request));
+        let mut chain = request.map(|request| Cursor::of(method, request));
         // `add_page` adds no circle. The bound is a second safeguard.
         for _ in 0..=self.issued.len() {
-            match way {
+            match chain {
                 Some(cursor) if cursor == next => return true,
-                Some(cursor) => way = self.issued.get(&cursor).copied().flatten(),
+                Some(cursor) => chain = self.issued.get(&cursor).copied().flatten(),
                 None => return false,
             }
         }
@@ -90,7 +90,7 @@ impl Cursors {
         }
         if self.issued.len() >= REMEMBERED {
             self.issued.clear();
-            self.forgot = true;
+            self.discarded = true;
         }
         let cursor = Cursor::of(method, next);
         self.issued.insert(cursor, request.cursor.as_deref().map(|request| Cursor::of(method, request)));

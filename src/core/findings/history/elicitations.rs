@@ -39,13 +39,13 @@ impl Elicitation {
 pub struct Elicitations {
     open: VecDeque<Elicitation>,
     issued: BTreeSet<String>,
-    is_cut: bool,
+    is_truncated: bool,
 }
 
 impl Elicitations {
     /// Whether the server certainly never issued this id.
     pub fn is_unknown(&self, id: &str) -> bool {
-        !self.is_cut && !self.issued.contains(id)
+        !self.is_truncated && !self.issued.contains(id)
     }
 
     /// The waiting elicitation of this request.
@@ -56,7 +56,7 @@ impl Elicitations {
     pub(super) fn observe(&mut self, facts: &MessageFacts<'_>) {
         match (facts.message.kind, facts.method) {
             (Kind::Request, Method::ElicitationCreate) => {
-                self.issue(facts.body());
+                self.remember_id(facts.body());
                 if self.open.len() == OPEN {
                     self.open.pop_front();
                 }
@@ -69,18 +69,18 @@ impl Elicitations {
             (Kind::Error, _) if facts.body().get("code") == Some("-32042") => {
                 let data = facts.body().object("data");
                 let listed = json::array(data.get("elicitations").unwrap_or_default(), REMEMBERED);
-                listed.into_iter().for_each(|elicitation| self.issue(&Object::read(elicitation)));
+                listed.into_iter().for_each(|elicitation| self.remember_id(&Object::read(elicitation)));
             }
             _ => {}
         }
     }
 
-    fn issue(&mut self, params: &Object<'_>) {
+    fn remember_id(&mut self, params: &Object<'_>) {
         let Some(id) = params.text("elicitationId") else { return };
         if self.issued.len() < REMEMBERED && id.len() <= ID {
             self.issued.insert(id.into_owned());
         } else {
-            self.is_cut = true;
+            self.is_truncated = true;
         }
     }
 }

@@ -67,8 +67,8 @@ impl Endpoint {
 
     /// Records the endpoint that a stream at `target` announces. A relative endpoint is resolved
     /// against the target.
-    pub(in crate::findings) fn announce(&mut self, target: &str, said: &str) {
-        self.announced = Some(masked_uri(&resolved(target, said.trim())).into_owned());
+    pub(in crate::findings) fn announce(&mut self, target: &str, endpoint: &str) {
+        self.announced = Some(masked_uri(&resolved(target, endpoint.trim())).into_owned());
     }
 
     /// Records the end of a connection of the session.

@@ -43,7 +43,7 @@ pub struct EventStream {
 pub struct EventStreams {
     issued: FxHashMap<u64, IssuedEvent>,
     /// Whether event ids were discarded.
-    pub has_forgotten: bool,
+    pub has_discarded: bool,
     streams: BTreeMap<ExchangeNumber, EventStream>,
     /// Number of stream responses without `X-Accel-Buffering: no`.
     pub buffered: u64,
@@ -70,7 +70,7 @@ impl EventStreams {
     }
 
     /// Records the head of a response.
-    pub(super) fn responded(&mut self, exchange: &Exchange) {
+    pub(super) fn record_response_head(&mut self, exchange: &Exchange) {
         let is_stream = is_event_stream(exchange);
         let is_buffered = exchange.response.fields.get("x-accel-buffering") != Some("no");
         self.buffered += u64::from(is_stream && is_buffered);
@@ -91,7 +91,7 @@ impl EventStreams {
         if let Some(id) = id {
             if self.issued.len() >= EVENTS {
                 self.issued.clear();
-                self.has_forgotten = true;
+                self.has_discarded = true;
             }
             let data = content_hash(event.data.unwrap_or_default());
             self.issued.entry(content_hash(id)).or_insert(IssuedEvent { stream, data });
@@ -102,7 +102,7 @@ impl EventStreams {
     }
 
     /// Records that the request of this exchange was answered on its stream.
-    pub(super) fn answered(&mut self, exchange: ExchangeNumber, time: Time) {
+    pub(super) fn record_answer(&mut self, exchange: ExchangeNumber, time: Time) {
         self.stream(exchange).answered.get_or_insert(time);
     }
 

@@ -19,29 +19,29 @@ pub fn content_hash(content: impl Hash) -> u64 {
 /// A hash of a JSON value that ignores blanks, escapes and the order of members. `None` if the
 /// value is nested deeper than 128, or larger than [`VALUE_BYTES`].
 pub fn fingerprint(value: &str) -> Option<u64> {
-    number(value, |hasher| hash(value, DEPTH, hasher))
+    bounded_hash(value, |hasher| hash_value(value, DEPTH, hasher))
 }
 
 /// A hash of an object without some of its members.
 pub fn fingerprint_without(object: &Object<'_>, without: &[&str]) -> Option<u64> {
-    number(object.json(), |hasher| members(object, without, DEPTH).map(|members| members.hash(hasher)))
+    bounded_hash(object.json(), |hasher| member_hashes(object, without, DEPTH).map(|hashes| hashes.hash(hasher)))
 }
 
-fn number(text: &str, hash: impl FnOnce(&mut DefaultHasher) -> Option<()>) -> Option<u64> {
+fn bounded_hash(text: &str, hash: impl FnOnce(&mut DefaultHasher) -> Option<()>) -> Option<u64> {
     let mut hasher = DefaultHasher::new();
     let is_short = text.len() <= VALUE_BYTES;
     is_short.then(|| hash(&mut hasher)).flatten().map(|()| hasher.finish())
 }
 
-fn hash(value: &str, depth: usize, hasher: &mut DefaultHasher) -> Option<()> {
+fn hash_value(value: &str, depth: usize, hasher: &mut DefaultHasher) -> Option<()> {
     let depth = depth.checked_sub(1)?;
     value.bytes().next().hash(hasher);
     match value.as_bytes().first() {
-        Some(b'{') => members(&Object::read(value), &[], depth)?.hash(hasher),
+        Some(b'{') => member_hashes(&Object::read(value), &[], depth)?.hash(hasher),
         Some(b'[') => {
             let mut is_shallow = true;
             json::elements(value, &mut |element| {
-                is_shallow = hash(element, depth, hasher).is_some();
+                is_shallow = hash_value(element, depth, hasher).is_some();
                 if is_shallow { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             });
             // Separates the elements of this array from the next value.
@@ -60,12 +60,12 @@ fn hash(value: &str, depth: usize, hasher: &mut DefaultHasher) -> Option<()> {
 }
 
 /// The hashes of the members, sorted, so that their order does not matter.
-fn members(object: &Object<'_>, without: &[&str], depth: usize) -> Option<Vec<u64>> {
+fn member_hashes(object: &Object<'_>, without: &[&str], depth: usize) -> Option<Vec<u64>> {
     let mut found = Vec::new();
     for (name, value) in object.iter().filter(|(name, _)| !without.iter().any(|other| json::is(name, other))) {
         let mut hasher = DefaultHasher::new();
         json::string(name).hash(&mut hasher);
-        hash(value, depth, &mut hasher)?;
+        hash_value(value, depth, &mut hasher)?;
         found.push(hasher.finish());
     }
     found.sort_unstable();

@@ -13,7 +13,7 @@ const BYTES: usize = 1 << 20;
 const LINES: usize = 64;
 
 /// The nesting after a text that continues from `nesting`.
-fn behind(mut nesting: Nesting, text: &[u8]) -> Nesting {
+fn nesting_after(mut nesting: Nesting, text: &[u8]) -> Nesting {
     text.iter().for_each(|byte| nesting.step(*byte));
     nesting
 }
@@ -30,8 +30,8 @@ pub struct MultilineValue {
 impl MultilineValue {
     /// The whole value, if this line completes it. A line end inside a string becomes `\n`,
     /// as JSON requires.
-    pub fn joined(&self, line: &[u8]) -> Option<Vec<u8>> {
-        let is_over = !self.text.is_empty() && behind(self.position, line).depth == 0;
+    pub fn completed_by(&self, line: &[u8]) -> Option<Vec<u8>> {
+        let is_over = !self.text.is_empty() && nesting_after(self.position, line).depth == 0;
         is_over.then(|| [self.text.as_slice(), self.separator(), line].concat())
     }
 
@@ -47,7 +47,7 @@ impl MultilineValue {
     fn push(&mut self, message: &Message) {
         let line = &*message.raw;
         let is_begin = line.trim_ascii_start().first().is_some_and(|byte| matches!(byte, b'{' | b'['));
-        let position = behind(self.position, line);
+        let position = nesting_after(self.position, line);
         let is_too_much = self.text.len().saturating_add(line.len()) > BYTES;
         if message.kind != Kind::Invalid || self.text.is_empty() && !is_begin || position.depth == 0 || is_too_much {
             *self = MultilineValue::default();

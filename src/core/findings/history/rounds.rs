@@ -52,7 +52,7 @@ pub struct Round {
 #[derive(Debug, Default)]
 pub struct Rounds {
     rounds: VecDeque<Round>,
-    is_cut: bool,
+    is_truncated: bool,
 }
 
 /// The parts of a request that make it a retry.
@@ -96,7 +96,7 @@ impl Rounds {
 
     /// Whether no round was evicted.
     pub fn is_complete(&self) -> bool {
-        !self.is_cut
+        !self.is_truncated
     }
 
     /// The round that a retry continues: the one with its state, or else the only open round with
@@ -126,7 +126,7 @@ impl Rounds {
                 let Some(request) = request else { return };
                 if self.rounds.len() == ROUNDS {
                     self.rounds.pop_front();
-                    self.is_cut = true;
+                    self.is_truncated = true;
                 }
                 self.rounds.push_back(Round {
                     number: facts.message.number,

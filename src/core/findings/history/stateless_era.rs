@@ -38,37 +38,37 @@ pub struct StatelessEra {
 impl StatelessEra {
     pub(super) fn observe(&mut self, facts: &MessageFacts<'_>, request: Option<&OpenRequest>) {
         let message = facts.message;
-        let speaks = facts.in_force.evidence == Evidence::Meta;
+        let states_revision = facts.in_force.evidence == Evidence::Meta;
         match message.kind {
-            Kind::Request if speaks => {
+            Kind::Request if states_revision => {
                 self.first_request.get_or_insert(message.number);
                 self.unnamed[0] |= facts.meta().get(meta::CLIENT).is_none();
             }
-            Kind::Response if speaks && message.direction == Direction::ServerToClient => {
+            Kind::Response if states_revision && message.direction == Direction::ServerToClient => {
                 self.first_result.get_or_insert(message.number);
                 self.refused = None;
                 self.server_supports_it |=
                     facts.body().get("resultType").is_some() || facts.method == Method::ServerDiscover;
                 self.unnamed[1] |= facts.meta().get(meta::SERVER).is_none();
                 if facts.method == Method::ServerDiscover {
-                    self.support(message.number, facts.body(), "supportedVersions");
+                    self.set_supported(message.number, facts.body(), "supportedVersions");
                 }
             }
-            Kind::Error if request.is_some() && speaks => {
+            Kind::Error if request.is_some() && states_revision => {
                 let code = facts.body().get("code");
                 if matches!(code, Some("-32020" | "-32021" | "-32022")) {
                     self.refused = Some(message.number);
                     self.server_supports_it = true;
                 }
                 if code == Some("-32022") {
-                    self.support(message.number, &facts.body().object("data"), "supported");
+                    self.set_supported(message.number, &facts.body().object("data"), "supported");
                 }
             }
             _ => {}
         }
     }
 
-    fn support(&mut self, number: MessageNumber, object: &Object<'_>, name: &str) {
+    fn set_supported(&mut self, number: MessageNumber, object: &Object<'_>, name: &str) {
         let listed = json::array(object.get(name).unwrap_or_default(), VERSIONS + 1);
         let names: Vec<String> = listed.iter().filter_map(|name| Some(json::string(name)?.into_owned())).collect();
         let is_whole = !names.is_empty() && names.len() <= VERSIONS && names.iter().all(|name| name.len() <= NAME);

@@ -27,7 +27,7 @@ pub struct Filter {
     /// The URIs in `resourceSubscriptions`.
     pub resources: Vec<String>,
     /// Whether the resources exceeded the limits. Then none is remembered.
-    pub is_cut: bool,
+    pub is_truncated: bool,
 }
 
 impl Filter {
@@ -38,19 +38,19 @@ impl Filter {
     pub fn read(text: &str) -> Filter {
         let filter = Object::read(text);
         let uris = json::array(filter.get("resourceSubscriptions").unwrap_or_default(), RESOURCES + 1);
-        let is_cut = uris.len() > RESOURCES || uris.iter().map(|uri| uri.len()).sum::<usize>() > FILTER;
-        let uris = if is_cut { Vec::new() } else { uris };
+        let is_truncated = uris.len() > RESOURCES || uris.iter().map(|uri| uri.len()).sum::<usize>() > FILTER;
+        let uris = if is_truncated { Vec::new() } else { uris };
         Filter {
             types: Self::TYPES.into_iter().filter(|name| filter.get(name) == Some("true")).collect(),
             resources: uris.into_iter().filter_map(json::string).map(|uri| uri.into_owned()).collect(),
-            is_cut,
+            is_truncated,
         }
     }
 
     /// Whether the filter covers this resource: the resource itself, or one that contains it ("a
     /// sub-resource of the one that the client actually subscribed to").
     pub fn has_resource(&self, uri: &str) -> bool {
-        self.is_cut || self.resources.iter().any(|known| covers(known, uri))
+        self.is_truncated || self.resources.iter().any(|known| covers(known, uri))
     }
 }
 
@@ -75,7 +75,7 @@ pub struct Subscriptions {
     streams: VecDeque<Subscription>,
     /// Subscribed URIs, and whether the subscription is still active.
     resources: BTreeMap<String, bool>,
-    is_cut: bool,
+    is_truncated: bool,
 }
 
 impl Subscriptions {
@@ -96,14 +96,14 @@ impl Subscriptions {
 
     /// Whether no limit was exceeded.
     pub fn is_complete(&self) -> bool {
-        !self.is_cut
+        !self.is_truncated
     }
 
     /// Whether the client certainly never subscribed to this resource. With `now`, whether it
     /// certainly has no active subscription.
     pub fn is_unsubscribed(&self, uri: &str, now: bool) -> bool {
-        let stands = |(known, active): (&String, &bool)| covers(known, uri) && (*active || !now);
-        !self.is_cut && !self.resources.iter().any(stands)
+        let is_covered = |(known, active): (&String, &bool)| covers(known, uri) && (*active || !now);
+        !self.is_truncated && !self.resources.iter().any(is_covered)
     }
 
     pub(super) fn observe(&mut self, facts: &MessageFacts<'_>, request: Option<&OpenRequest>) {
@@ -111,10 +111,10 @@ impl Subscriptions {
             (Kind::Request, Method::SubscriptionsListen) => {
                 if self.streams.len() == STREAMS {
                     self.streams.pop_front();
-                    self.is_cut = true;
+                    self.is_truncated = true;
                 }
                 let id = facts.id().to_owned();
-                self.is_cut |= facts.in_force.evidence == Evidence::None || id.len() > TEXT;
+                self.is_truncated |= facts.in_force.evidence == Evidence::None || id.len() > TEXT;
                 let filter = Filter::read(facts.body().get("notifications").unwrap_or_default());
                 self.streams.push_back(Subscription { number: facts.message.number, id, filter, acknowledged: None });
             }
@@ -126,8 +126,8 @@ impl Subscriptions {
             }
             (Kind::Request, Method::ResourcesSubscribe) => {
                 if let Some(uri) = facts.body().text("uri").filter(|uri| uri.len() <= TEXT) {
-                    self.is_cut |= self.resources.len() >= RESOURCES;
-                    if !self.is_cut {
+                    self.is_truncated |= self.resources.len() >= RESOURCES;
+                    if !self.is_truncated {
                         self.resources.insert(uri.into_owned(), true);
                     }
                 }

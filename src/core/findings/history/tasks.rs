@@ -147,7 +147,7 @@ pub struct Task {
 #[derive(Debug, Default)]
 pub struct Tasks {
     tasks: BTreeMap<(bool, String), Task>,
-    is_cut: bool,
+    is_truncated: bool,
 }
 
 impl Tasks {
@@ -158,7 +158,7 @@ impl Tasks {
 
     /// Whether no task was evicted.
     pub fn is_complete(&self) -> bool {
-        !self.is_cut
+        !self.is_truncated
     }
 
     pub(super) fn observe(&mut self, facts: &MessageFacts<'_>, request: Option<&OpenRequest>) {
@@ -190,7 +190,7 @@ impl Tasks {
         let key = (facts.message.direction == Direction::ServerToClient, stated.id.clone());
         if !self.tasks.contains_key(&key) && self.tasks.len() >= TASKS {
             self.tasks.pop_first();
-            self.is_cut = true;
+            self.is_truncated = true;
         }
         let (number, time) = (facts.message.number, facts.message.time);
         let task = self.tasks.entry(key).or_insert_with(|| Task {

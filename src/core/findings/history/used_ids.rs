@@ -23,7 +23,7 @@ struct SenderIds {
     /// Hashes of the ids that are not whole numbers.
     others: FxHashSet<u64>,
     /// Whether ids were discarded.
-    forgot: bool,
+    discarded: bool,
 }
 
 impl UsedIds {
@@ -37,8 +37,8 @@ impl UsedIds {
     }
 
     /// Whether ids of this side were discarded. An id that is not found may have been used.
-    pub fn has_forgotten(&self, sender: Direction) -> bool {
-        self.0[sender as usize].forgot
+    pub fn has_discarded(&self, sender: Direction) -> bool {
+        self.0[sender as usize].discarded
     }
 
     pub(super) fn insert(&mut self, sender: Direction, id: &str) {
@@ -48,7 +48,7 @@ impl UsedIds {
             Err(_) => {
                 if side.others.len() >= REMEMBERED {
                     side.others.clear();
-                    side.forgot = true;
+                    side.discarded = true;
                 }
                 side.others.insert(content_hash(id));
             }
@@ -88,7 +88,7 @@ impl SenderIds {
         }
         if self.runs.len() >= REMEMBERED {
             self.runs.clear();
-            self.forgot = true;
+            self.discarded = true;
         }
         let before = number.checked_sub(1).and_then(|before| self.run_of(before));
         let after = number.checked_add(1).and_then(|after| self.runs.remove(&after));

@@ -73,8 +73,8 @@ fn name_fault(exchange: &Exchange, request: &ExchangeMessage) -> Option<String> 
         None if matches!(request.method, Method::TasksGet | Method::TasksUpdate | Method::TasksCancel) => None,
         None => Some(format!("{subject:?} was requested without Mcp-Name")),
         Some(header) => {
-            let said = decoded(header)?;
-            (said != subject).then(|| format!("Mcp-Name is {said:?}, but the body has {subject:?}"))
+            let name = decoded(header)?;
+            (name != subject).then(|| format!("Mcp-Name is {name:?}, but the body has {subject:?}"))
         }
     }
 }

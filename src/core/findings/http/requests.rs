@@ -111,7 +111,7 @@ static VERSION_MISSING: Rule = Rule {
 };
 
 /// Whether an exchange follows the handshake, or needs none.
-fn is_behind_handshake(mcp: &McpExchange, history: &History) -> bool {
+fn follows_handshake(mcp: &McpExchange, history: &History) -> bool {
     let is_modern = mcp.in_force.is_some_and(|known| known.revisions.within(Revisions::MODERN));
     let is_initialize = mcp.sent.iter().any(|sent| sent.method == Method::Initialize);
     is_modern || (history.handshake.answered.is_some() && !is_initialize)
@@ -119,10 +119,7 @@ fn is_behind_handshake(mcp: &McpExchange, history: &History) -> bool {
 
 /// Silent while packets may be out of order: the handshake may still arrive.
 fn version_missing(_: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
-    if is_streamable(history)
-        && !history.earlier_may_follow
-        && mcp.version.is_none()
-        && is_behind_handshake(mcp, history)
+    if is_streamable(history) && !history.earlier_may_follow && mcp.version.is_none() && follows_handshake(mcp, history)
     {
         let what = mcp.sent.first().and_then(|sent| sent.method_name.as_deref());
         report.add(format!(
@@ -153,7 +150,7 @@ fn version_mismatch(_: &Exchange, mcp: &McpExchange, history: &History, report: 
             report.add(format!("the header is {header}, but _meta has {named}"));
         }
     } else if let Some(given) = history.handshake.agreed_version.as_deref()
-        && is_behind_handshake(mcp, history)
+        && follows_handshake(mcp, history)
         && mcp.in_force.is_none_or(|known| known.evidence != Evidence::Header)
         && given != header
     {

@@ -62,9 +62,9 @@ static NOTIFICATION_STATUS: Rule = Rule {
 };
 
 fn notification_status(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
-    let asks_nothing = |kind: Kind| matches!(kind, Kind::Notification | Kind::Response | Kind::Error);
-    let is_quiet = !mcp.sent.is_empty() && mcp.sent.iter().all(|sent| asks_nothing(sent.kind));
-    if !is_streamable(history) || !is_quiet || !is_success(exchange) {
+    let needs_no_response = |kind: Kind| matches!(kind, Kind::Notification | Kind::Response | Kind::Error);
+    let needs_only_202 = !mcp.sent.is_empty() && mcp.sent.iter().all(|sent| needs_no_response(sent.kind));
+    if !is_streamable(history) || !needs_only_202 || !is_success(exchange) {
         return;
     }
     let (status, bytes) = (exchange.status.unwrap_or_default(), exchange.response.body_bytes);

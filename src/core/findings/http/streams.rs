@@ -89,7 +89,7 @@ fn closed_early(exchange: &Exchange, mcp: &McpExchange, history: &History, repor
     let in_force = mcp.in_force.map_or(Revisions::ALL, |known| known.revisions);
     // 2025-11-25 allows it after an event id, by which the client resumes.
     let may_resume = mcp.event_counts.has_ids && !in_force.is_disjoint(Revisions::only(V2025_11_25));
-    let was_whole = exchange.response.complete && is_success(exchange) && !mcp.is_cut() && history.is_whole();
+    let was_whole = exchange.response.complete && is_success(exchange) && !mcp.is_truncated() && history.is_whole();
     // A cancelled request, or one of a terminated session, is not answered.
     let is_missing = is_stream && was_whole && history.awaits(request.number);
     if is_streamable(history) && is_missing && !may_resume && request.method != Method::SubscriptionsListen {
@@ -159,11 +159,12 @@ mod tests {
         let get = format!("> GET /mcp\nAccept: text/event-stream\n{}\n", header(VERSION, true));
         let stream = |events: &str| format!("< 200\nContent-Type: text/event-stream\n\n{events}");
         let roots = "data: {\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"roots/list\"}\n\n";
-        let told = |first: String, second: String| http_session(VERSION, true, &[get.clone(), first, ping(), second]);
-        fires(rule, &told(stream(roots), stream(&format!("{roots}{RESULT}"))));
-        silent(rule, &told(stream(roots), stream(&format!("{}{RESULT}", roots.replace('7', "8")))));
+        let conversation =
+            |first: String, second: String| http_session(VERSION, true, &[get.clone(), first, ping(), second]);
+        fires(rule, &conversation(stream(roots), stream(&format!("{roots}{RESULT}"))));
+        silent(rule, &conversation(stream(roots), stream(&format!("{}{RESULT}", roots.replace('7', "8")))));
         // Two calls may log the same text.
-        silent(rule, &told(stream(LOG), stream(&format!("{LOG}{RESULT}"))));
+        silent(rule, &conversation(stream(LOG), stream(&format!("{LOG}{RESULT}"))));
         let both = |wait: &str| {
             http_session(VERSION, true, &[get.clone(), stream(LOG), wait.to_owned(), get.clone(), stream(LOG)])
         };

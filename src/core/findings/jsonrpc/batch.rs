@@ -72,11 +72,10 @@ static MIXED: Rule = Rule {
 };
 
 fn mixed(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    let (Some((number, _)), Some((last, request, answered))) = (context.message.batch, context.history.batch) else {
-        return;
-    };
-    let answers = matches!(context.message.kind, Kind::Response | Kind::Error);
-    if number == last && request != answered && answers != answered {
+    let (Some((number, _)), Some(batch)) = (context.message.batch, context.history.batch) else { return };
+    let is_response = matches!(context.message.kind, Kind::Response | Kind::Error);
+    // Reported once: at the first message of the other kind.
+    if number == batch.number && batch.has_requests != batch.has_responses && is_response != batch.has_responses {
         report.add(format!("batch {number} contains both"));
     }
 }

@@ -8,7 +8,7 @@ use crate::mcp::revision::Revisions;
 pub(in crate::findings) const RULES: &[&Rule] = &[&SHAPE];
 
 /// Limit of checked list elements. Real lists have a few.
-const LOOKED_AT: usize = 64;
+const CHECKED: usize = 64;
 
 static SHAPE: Rule = Rule {
     id: "error-data-shape",
@@ -42,7 +42,7 @@ fn shape(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
 }
 
 fn elicitations(data: &Object<'_>) -> Option<&'static str> {
-    let listed = array(data.get("elicitations").unwrap_or_default(), LOOKED_AT);
+    let listed = array(data.get("elicitations").unwrap_or_default(), CHECKED);
     let is_url = |one: &&str| {
         let one = Object::read(one);
         one.text("mode").is_some_and(|mode| mode == "url") && one.text("elicitationId").is_some()
@@ -55,7 +55,7 @@ fn elicitations(data: &Object<'_>) -> Option<&'static str> {
 }
 
 fn unsupported(data: &Object<'_>) -> Option<&'static str> {
-    let supported = array(data.get("supported").unwrap_or_default(), LOOKED_AT);
+    let supported = array(data.get("supported").unwrap_or_default(), CHECKED);
     if supported.is_empty() || !supported.iter().all(|version| version.starts_with('"')) {
         return Some("no list of versions in data.supported");
     }

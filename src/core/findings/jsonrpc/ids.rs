@@ -125,12 +125,12 @@ pub(super) static UNKNOWN: Rule = Rule {
     why: "The intended request waits forever, and the receiver logs or drops the response.",
     example: "a response with \"id\":3 when only request 1 was sent",
     remedy: "Copy the id of the request unchanged. Answer each request once, and never answer notifications.",
-    checks: &[Check::Any(RESULTS, &[], of_nobody)],
+    checks: &[Check::Any(RESULTS, &[], result_without_request)],
     ..Rule::BLANK
 };
 
 /// Only an error may have the id null: for a request that could not be read.
-fn of_nobody(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+fn result_without_request(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     // A notification that was answered has a more specific rule.
     if context.revisions().within(NOTIFICATION_ANSWERED.revisions) && context.mcp.is_some_and(McpExchange::is_notifying)
     {

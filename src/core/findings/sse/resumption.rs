@@ -99,7 +99,7 @@ static UNKNOWN: Rule = Rule {
 
 fn unknown(_: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
     let Some(id) = mcp.last_event_id.as_deref().filter(|_| is_streamable(history)) else { return };
-    if history.event_streams.issued(id).is_none() && history.is_whole() && !history.event_streams.has_forgotten {
+    if history.event_streams.issued(id).is_none() && history.is_whole() && !history.event_streams.has_discarded {
         report.add(format!("no event had the id {:?}", &id[..id.floor_char_boundary(80)]));
     }
 }
@@ -181,16 +181,16 @@ fn not_primed(
     let is_first = mcp.event_counts.events == 0 && !mcp.is_get;
     // A client whose header names an older revision than the agreed one is served in that revision.
     // The header has its own rule.
-    let said = mcp.version.as_deref().and_then(Revision::named);
-    let is_asked = said.is_none_or(|said| said >= V2025_11_25);
-    if is_streamable(history) && is_first && has_data && is_asked && id_of(event).is_some() {
+    let stated = mcp.version.as_deref().and_then(Revision::named);
+    let may_prime = stated.is_none_or(|stated| stated >= V2025_11_25);
+    if is_streamable(history) && is_first && has_data && may_prime && id_of(event).is_some() {
         report.add("the first event has data");
     }
 }
 
 fn closed_without_retry(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
     let is_stream = is_event_stream(exchange);
-    let is_closed = is_stream && is_success(exchange) && exchange.response.complete && !mcp.is_cut();
+    let is_closed = is_stream && is_success(exchange) && exchange.response.complete && !mcp.is_truncated();
     // A cancelled request, or one of a terminated session, is not answered. The cancellation may
     // still arrive if packets are out of order.
     let is_open = mcp.request().is_some_and(|request| history.awaits(request.number)) && !history.earlier_may_follow;
@@ -231,7 +231,7 @@ mod tests {
         format!("> GET /mcp\nAccept: text/event-stream\nLast-Event-ID: {last}\n{}\n", header(VERSION, true))
     }
 
-    fn told(steps: &[String]) -> Vec<String> {
+    fn conversation(steps: &[String]) -> Vec<String> {
         http_session(VERSION, true, steps)
     }
 
@@ -239,11 +239,11 @@ mod tests {
     fn ids_name_one_event() {
         let rule = "sse-event-id-not-unique";
         let first = stream(&format!("id: 1\n{}", result(1)));
-        fires(rule, &told(&[ask(1), first.clone(), ask(2), stream(&format!("id: 1\n{}", result(2)))]));
-        silent(rule, &told(&[ask(1), first, ask(2), stream(&format!("id: 2\n{}", result(2)))]));
+        fires(rule, &conversation(&[ask(1), first.clone(), ask(2), stream(&format!("id: 1\n{}", result(2)))]));
+        silent(rule, &conversation(&[ask(1), first, ask(2), stream(&format!("id: 2\n{}", result(2)))]));
         let primed = |prime: u32, id: u32| stream(&format!("id: {prime}\ndata: \n\n{}", result(id)));
-        fires(rule, &told(&[ask(1), primed(1, 1), ask(2), primed(1, 2)]));
-        silent(rule, &told(&[ask(1), primed(1, 1), ask(2), primed(2, 2)]));
+        fires(rule, &conversation(&[ask(1), primed(1, 1), ask(2), primed(1, 2)]));
+        silent(rule, &conversation(&[ask(1), primed(1, 1), ask(2), primed(2, 2)]));
     }
 
     #[test]
@@ -253,8 +253,8 @@ mod tests {
         let two = stream(&format!("id: b1\ndata:\n\nid: b2\n{}id: b3\n{}", log("b"), result(2)));
         let both = stream(&format!("id: b2\n{}id: a3\n{}", log("b"), result(1)));
         let own = stream(&format!("id: a2\n{}id: a3\n{}", log("a"), result(1)));
-        fires(rule, &told(&[ask(1), one.clone(), ask(2), two.clone(), resume("a1"), both]));
-        silent(rule, &told(&[ask(1), one, ask(2), two, resume("a1"), own]));
+        fires(rule, &conversation(&[ask(1), one.clone(), ask(2), two.clone(), resume("a1"), both]));
+        silent(rule, &conversation(&[ask(1), one, ask(2), two, resume("a1"), own]));
     }
 
     #[test]
@@ -263,10 +263,10 @@ mod tests {
         let done = stream(&format!("id: a1\ndata:\n\nid: a2\n{}", result(1)));
         let rest = stream(&format!("id: a3\n{}", result(1)));
         let wait = "+ 1000".to_owned();
-        let fine = told(&[ask(1), one.clone(), wait, resume("a2"), rest.clone()]);
-        fires("sse-last-event-id-unknown", &told(&[ask(1), one.clone(), resume("zz"), rest.clone()]));
-        fires("sse-resume-pointless", &told(&[ask(1), done, resume("a2"), stream(": nothing\n\n")]));
-        fires("sse-retry-ignored", &told(&[ask(1), one, "+ 100".to_owned(), resume("a2"), rest]));
+        let fine = conversation(&[ask(1), one.clone(), wait, resume("a2"), rest.clone()]);
+        fires("sse-last-event-id-unknown", &conversation(&[ask(1), one.clone(), resume("zz"), rest.clone()]));
+        fires("sse-resume-pointless", &conversation(&[ask(1), done, resume("a2"), stream(": nothing\n\n")]));
+        fires("sse-retry-ignored", &conversation(&[ask(1), one, "+ 100".to_owned(), resume("a2"), rest]));
         for rule in ["sse-last-event-id-unknown", "sse-resume-pointless", "sse-retry-ignored"] {
             silent(rule, &fine);
         }
@@ -275,16 +275,16 @@ mod tests {
     #[test]
     fn resumable_streams_are_primed() {
         let rule = "sse-priming-missing";
-        fires(rule, &told(&[ask(1), stream(&format!("id: 1\n{}", result(1)))]));
-        fires(rule, &told(&[ask(1), stream("id: 1\ndata:\n\n")]));
-        silent(rule, &told(&[ask(1), stream(&format!("id: 1\ndata:\n\nid: 2\n{}", result(1)))]));
-        silent(rule, &told(&[ask(1), stream("id: 1\nretry: 10\ndata:\n\n")]));
+        fires(rule, &conversation(&[ask(1), stream(&format!("id: 1\n{}", result(1)))]));
+        fires(rule, &conversation(&[ask(1), stream("id: 1\ndata:\n\n")]));
+        silent(rule, &conversation(&[ask(1), stream(&format!("id: 1\ndata:\n\nid: 2\n{}", result(1)))]));
+        silent(rule, &conversation(&[ask(1), stream("id: 1\nretry: 10\ndata:\n\n")]));
         let older = ask(1).replace(VERSION, "2025-06-18");
-        silent(rule, &told(&[older, stream(&format!("id: 1\n{}", result(1)))]));
+        silent(rule, &conversation(&[older, stream(&format!("id: 1\n{}", result(1)))]));
         let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
         let cancelled = ["@ 1".to_owned(), ask(1), "@ 2".to_owned(), post(&header(VERSION, true), cancel)];
         let ended = ["< 202\n\n".to_owned(), "@ 1".to_owned(), stream("id: 1\ndata:\n\n")];
-        silent(rule, &told(&[cancelled.as_slice(), &ended].concat()));
-        silent(rule, &told(&[ask(1), stream(&result(1))]));
+        silent(rule, &conversation(&[cancelled.as_slice(), &ended].concat()));
+        silent(rule, &conversation(&[ask(1), stream(&result(1))]));
     }
 }

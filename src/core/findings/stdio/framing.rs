@@ -44,7 +44,7 @@ fn embedded_newline(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
         return;
     }
     let fragment = context.history.multiline.get(context.message.direction);
-    if let Some(joined) = fragment.joined(&context.message.raw)
+    if let Some(joined) = fragment.completed_by(&context.message.raw)
         && is_message(&joined)
     {
         let first = fragment.lines.first().map_or(0, |first| first.0);
@@ -128,7 +128,7 @@ mod tests {
     const PING: &str = r#"> {"jsonrpc":"2.0","id":1,"method":"ping"}"#;
     const PONG: &str = r#"< {"jsonrpc":"2.0","id":1,"result":{}}"#;
 
-    fn told(steps: &[&str]) -> Vec<String> {
+    fn conversation(steps: &[&str]) -> Vec<String> {
         session("2025-06-18", steps)
     }
 
@@ -136,57 +136,60 @@ mod tests {
     fn a_message_is_one_line() {
         let rule = "stdio-embedded-newline";
         let pretty = ["< {", "<   \"jsonrpc\": \"2.0\",", "<   \"id\": 1,", "<   \"result\": {}", "< }"];
-        let found = fires(rule, &told(&[&[PING], pretty.as_slice()].concat()));
+        let found = fires(rule, &conversation(&[&[PING], pretty.as_slice()].concat()));
         assert_eq!(found.messages.len(), 5, "{found:?}");
-        fires(rule, &told(&[PING, "< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":1,\"message\":\"a", "< b\"}}"]));
+        fires(
+            rule,
+            &conversation(&[PING, "< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":1,\"message\":\"a", "< b\"}}"]),
+        );
         // The single lines are reported only if they are not one message together. Then all
         // of them are.
         let lines = "stdio-stdout-not-mcp";
-        silent(lines, &told(&[&[PING], pretty.as_slice()].concat()));
+        silent(lines, &conversation(&[&[PING], pretty.as_slice()].concat()));
         let log = ["< {", "<   level: 1", "< }", "< done"];
-        let found = findings(&told(&[&[PING], log.as_slice(), &[PONG, "< {", "<  a"]].concat()));
+        let found = findings(&conversation(&[&[PING], log.as_slice(), &[PONG, "< {", "<  a"]].concat()));
         let at: Vec<u64> = found.iter().filter(|f| f.rule.id == lines).map(|f| f.messages[0].0).collect();
         assert_eq!(at, [5, 6, 7, 8, 10, 11]);
-        silent(rule, &told(&[PING, "< {", "< loading", PONG, "< }"]));
-        silent(rule, &told(&[PING, "< {", "< \"a\": 1", "< }"]));
-        silent(rule, &told(&[PING, PONG]));
+        silent(rule, &conversation(&[PING, "< {", "< loading", PONG, "< }"]));
+        silent(rule, &conversation(&[PING, "< {", "< \"a\": 1", "< }"]));
+        silent(rule, &conversation(&[PING, PONG]));
     }
 
     #[test]
     fn a_line_is_one_message() {
         let rule = "stdio-two-messages-one-line";
-        let found = fires(rule, &told(&[PING, &format!("{PONG} {}", &PONG[2..])]));
+        let found = fires(rule, &conversation(&[PING, &format!("{PONG} {}", &PONG[2..])]));
         assert!(found.text.starts_with("2 messages"), "{}", found.text);
-        silent(rule, &told(&[PING, PONG]));
-        silent(rule, &told(&[PING, &format!("{PONG} done")]));
+        silent(rule, &conversation(&[PING, PONG]));
+        silent(rule, &conversation(&[PING, &format!("{PONG} done")]));
     }
 
     #[test]
     fn between_lines_is_nothing() {
         let rule = "stdio-framing-noise";
-        fires(rule, &told(&[PING, &format!("{PONG}\r")]));
-        fires(rule, &told(&[PING, "< ", PONG]));
-        fires(rule, &told(&["> \u{feff}{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}", PONG]));
-        silent(rule, &told(&[PING, PONG]));
+        fires(rule, &conversation(&[PING, &format!("{PONG}\r")]));
+        fires(rule, &conversation(&[PING, "< ", PONG]));
+        fires(rule, &conversation(&["> \u{feff}{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}", PONG]));
+        silent(rule, &conversation(&[PING, PONG]));
     }
 
     #[test]
     fn pipes_end_behind_a_line() {
         let rule = "stdio-unterminated-line";
         let cut = format!("<_{}", &PONG[2..]);
-        fires(rule, &told(&[PING, &cut, "<."]));
-        silent(rule, &told(&[PING, PONG, "<."]));
+        fires(rule, &conversation(&[PING, &cut, "<."]));
+        silent(rule, &conversation(&[PING, PONG, "<."]));
         // The rest of the line may have followed after the end of the recording.
-        silent(rule, &told(&[PING, &cut]));
+        silent(rule, &conversation(&[PING, &cut]));
     }
 
     #[test]
     fn stderr_is_for_people() {
         let rule = "stdio-json-on-stderr";
-        fires(rule, &told(&[PING, "2 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"]));
+        fires(rule, &conversation(&[PING, "2 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"]));
         silent(
             rule,
-            &told(&[PING, PONG, "2 {\"level\":\"info\",\"method\":\"ping\"}", "2 sent {\"jsonrpc\":\"2.0\"}"]),
+            &conversation(&[PING, PONG, "2 {\"level\":\"info\",\"method\":\"ping\"}", "2 sent {\"jsonrpc\":\"2.0\"}"]),
         );
     }
 }

@@ -24,17 +24,17 @@ static EXIT_WITH_PENDING: Rule = Rule {
 fn exit_with_pending(history: &History, report: &mut Report<'_>) {
     let Some(exit) = history.process.exit else { return };
     // A subscription stays open as long as its client wants.
-    let waits = history.requests.iter().filter(|request| {
+    let open = history.requests.iter().filter(|request| {
         request.sender == Direction::ClientToServer
             && request.cancelled.is_none()
             && request.bad_answer.is_none()
             && request.method != Method::SubscriptionsListen
     });
-    let waiting: Vec<_> = waits.take(MESSAGES + 1).map(|request| request.number).collect();
-    if waiting.is_empty() {
+    let unanswered: Vec<_> = open.take(MESSAGES + 1).map(|request| request.number).collect();
+    if unanswered.is_empty() {
         return;
     }
-    let count = match waiting.len() {
+    let count = match unanswered.len() {
         1 => "1 request".to_owned(),
         more if more > MESSAGES => format!("more than {MESSAGES} requests"),
         more => format!("{more} requests"),
@@ -42,8 +42,8 @@ fn exit_with_pending(history: &History, report: &mut Report<'_>) {
     let text = format!("the server ended with {} while {count} waited", words(exit));
     match history.process.stdin_closed {
         // The client closed stdin without waiting for the responses.
-        Some(_) => report.add_as_about(Severity::Info, &waiting, format!("{text}; the client had closed stdin")),
-        None => report.add_about(&waiting, text),
+        Some(_) => report.add_as_about(Severity::Info, &unanswered, format!("{text}; the client had closed stdin")),
+        None => report.add_about(&unanswered, text),
     }
 }
 
@@ -96,31 +96,31 @@ mod tests {
     const PING: &str = r#"> {"jsonrpc":"2.0","id":1,"method":"ping"}"#;
     const PONG: &str = r#"< {"jsonrpc":"2.0","id":1,"result":{}}"#;
 
-    fn told(steps: &[&str]) -> Vec<String> {
+    fn conversation(steps: &[&str]) -> Vec<String> {
         session("2025-06-18", steps)
     }
 
     #[test]
     fn a_server_answers_before_it_ends() {
         let rule = "stdio-exit-with-pending";
-        let found = fires(rule, &told(&[PING, "! 3"]));
+        let found = fires(rule, &conversation(&[PING, "! 3"]));
         assert_eq!(
             (found.text.as_str(), found.severity.name()),
             ("the server ended with status 3 while 1 request waited", "warning")
         );
-        assert_eq!(fires(rule, &told(&[PING, ">.", "! 0"])).severity.name(), "info");
-        silent(rule, &told(&[PING, PONG, "! 3"]));
-        silent(rule, &told(&[PING]));
+        assert_eq!(fires(rule, &conversation(&[PING, ">.", "! 0"])).severity.name(), "info");
+        silent(rule, &conversation(&[PING, PONG, "! 3"]));
+        silent(rule, &conversation(&[PING]));
         let cancel = r#"> {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
-        silent(rule, &told(&[PING, cancel, "! 0"]));
+        silent(rule, &conversation(&[PING, cancel, "! 0"]));
     }
 
     #[test]
     fn a_server_ends_when_its_stdin_does() {
         let rule = "stdio-shutdown-forced";
-        fires(rule, &told(&[PING, PONG, ">.", "+ 2000", "! 143"]));
-        silent(rule, &told(&[PING, PONG, ">.", "! 143"]));
-        silent(rule, &told(&[PING, PONG, ">.", "+ 2000", "! 0"]));
-        silent(rule, &told(&[PING, PONG, "+ 2000", "! 143"]));
+        fires(rule, &conversation(&[PING, PONG, ">.", "+ 2000", "! 143"]));
+        silent(rule, &conversation(&[PING, PONG, ">.", "! 143"]));
+        silent(rule, &conversation(&[PING, PONG, ">.", "+ 2000", "! 0"]));
+        silent(rule, &conversation(&[PING, PONG, "+ 2000", "! 143"]));
     }
 }

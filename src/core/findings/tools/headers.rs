@@ -158,12 +158,12 @@ fn param(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     for Mirrored { header, path } in mirrored(schema) {
         let argument = path.iter().try_fold(&arguments, |value, name| value.get(name)).filter(|value| !value.is_null());
         let sent = mcp.params.iter().find(|(name, _)| name.eq_ignore_ascii_case(&header));
-        let place = path.join("/");
+        let argument_path = path.join("/");
         match (argument, sent) {
-            (Some(_), None) => report.add(format!("the argument {place} was sent without Mcp-Param-{header}")),
-            (None, Some(_)) => report.add(format!("Mcp-Param-{header} was sent without the argument {place}")),
+            (Some(_), None) => report.add(format!("the argument {argument_path} was sent without Mcp-Param-{header}")),
+            (None, Some(_)) => report.add(format!("Mcp-Param-{header} was sent without the argument {argument_path}")),
             (Some(argument), Some((_, value))) if !agrees(argument, value) => {
-                report.add(format!("Mcp-Param-{header} is {value:?}, but the argument {place} is {argument}"));
+                report.add(format!("Mcp-Param-{header} is {value:?}, but the argument {argument_path} is {argument}"));
             }
             _ => {}
         }
@@ -173,11 +173,13 @@ fn param(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
 /// Whether a header has the same value as an argument. Numbers are compared by value: 42.0 equals
 /// 42. A header that cannot be decoded has its own rule.
 fn agrees(argument: &Value, header: &str) -> bool {
-    let Some(said) = decoded(header) else { return true };
+    let Some(decoded) = decoded(header) else { return true };
     match argument {
-        Value::String(text) => *text == said,
-        Value::Bool(truth) => said == truth.to_string(),
-        Value::Number(number) => said == number.to_string() || said.parse() == Ok(number.as_f64().unwrap_or(f64::NAN)),
+        Value::String(text) => *text == decoded,
+        Value::Bool(truth) => decoded == truth.to_string(),
+        Value::Number(number) => {
+            decoded == number.to_string() || decoded.parse() == Ok(number.as_f64().unwrap_or(f64::NAN))
+        }
         // Arguments of other types are reported by the rule about schemas.
         Value::Null | Value::Array(_) | Value::Object(_) => true,
     }

@@ -10,7 +10,7 @@ use crate::mcp::revision::Revisions;
 pub(in crate::findings) const RULES: &[&Rule] = &[&CHANGED_SILENTLY, &ORDER_UNSTABLE];
 
 /// Limit of tool names in one finding.
-const TOLD: usize = 5;
+const NAMED: usize = 5;
 
 static CHANGED_SILENTLY: Rule = Rule {
     id: "tools-changed-silently",
@@ -44,8 +44,8 @@ fn changed_silently(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let known: BTreeMap<_, _> = before.tools.iter().map(|(name, tool)| (name, tool)).collect();
     let current: BTreeMap<_, _> = now.tools.iter().map(|(name, tool)| (name, tool)).collect();
     let named = |names: Vec<&String>, what: &str| {
-        let shown: Vec<String> = names.iter().take(TOLD).map(|name| format!("{name:?}")).collect();
-        let more = names.len().saturating_sub(TOLD);
+        let shown: Vec<String> = names.iter().take(NAMED).map(|name| format!("{name:?}")).collect();
+        let more = names.len().saturating_sub(NAMED);
         let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
         (!names.is_empty()).then(|| format!("{what} {}{rest}", shown.join(", ")))
     };

@@ -14,9 +14,9 @@ pub fn fuzz_shape(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let whole = is_json(text);
     for (revision, _) in Revision::NAMES {
-        let asked = methods(revision, true).chain(methods(revision, false)).map(Role::Method);
-        let answered = methods(revision, true).map(Role::AnswerTo);
-        for role in asked.chain(answered).chain([Role::Error]) {
+        let requests = methods(revision, true).chain(methods(revision, false)).map(Role::Method);
+        let results = methods(revision, true).map(Role::AnswerTo);
+        for role in requests.chain(results).chain([Role::Error]) {
             let mismatches = check(revision, role, text);
             assert!(mismatches.len() <= MISMATCHES, "mismatches are bounded");
             for mismatch in mismatches {

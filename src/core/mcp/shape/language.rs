@@ -279,13 +279,13 @@ mod tests {
 
     #[test]
     fn an_error_names_its_line() {
-        for (text, said) in [
+        for (text, expected) in [
             ("A = {\n a string }", "line 2: : expected, found string"),
             ("A =", "line 1: more expected, found the end"),
             ("A = ]", "line 1: a type expected, found ]"),
             ("request x A", "line 1: ( expected, found A"),
         ] {
-            assert_eq!(ShapeTable::default().apply(text), Err(said.to_owned()));
+            assert_eq!(ShapeTable::default().apply(text), Err(expected.to_owned()));
         }
     }
 }

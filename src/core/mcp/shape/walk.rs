@@ -180,13 +180,13 @@ impl<'a> Walk<'a> {
         let start = self.json.at;
         let tag = union.tag.filter(|_| kind == Kind::Object);
         let tag_at = tag.and_then(|tag| find(ValueCursor::trusting(self.text, start), tag)?.value().ok());
-        let said = tag_at.clone().map(|range| self.text.get(range).unwrap_or_default());
+        let tag_value = tag_at.clone().map(|range| self.text.get(range).unwrap_or_default());
         let fits = |branch: &&Id| {
             let shape = &arena.shapes[**branch];
             let member = tag.and_then(|tag| if let Shape::Object(object) = shape { object.member(tag) } else { None });
             accepts(shape, kind, arena)
-                && member.is_none_or(|member| match said {
-                    Some(said) => fault(&arena.shapes[member.value], said).is_none(),
+                && member.is_none_or(|member| match tag_value {
+                    Some(tag_value) => fault(&arena.shapes[member.value], tag_value).is_none(),
                     None => !member.required,
                 })
         };
@@ -197,10 +197,10 @@ impl<'a> Walk<'a> {
                 let Some(tag) = tag else { return Ok(()) };
                 let path = ValuePath::Member(path, tag);
                 let expected = || tags(arena, union, tag);
-                match (tag_at, said) {
-                    (Some(range), Some(said)) => {
-                        let fault = if said.starts_with('"') { MismatchKind::Value } else { MismatchKind::Type };
-                        self.report(&path, range, fault, || (expected(), shortened(said).into_owned()))
+                match (tag_at, tag_value) {
+                    (Some(range), Some(tag_value)) => {
+                        let fault = if tag_value.starts_with('"') { MismatchKind::Value } else { MismatchKind::Type };
+                        self.report(&path, range, fault, || (expected(), shortened(tag_value).into_owned()))
                     }
                     _ => self.report(&path, range, MismatchKind::Missing, || (expected(), "nothing".to_owned())),
                 }
