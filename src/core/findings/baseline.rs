@@ -80,26 +80,26 @@ pub struct Drift {
 /// Compares the accepted tools with the listed ones. Both are maps from names to definitions.
 pub fn compare(before: &BTreeMap<String, Value>, now: &BTreeMap<String, Value>) -> Vec<Drift> {
     let mut found = Vec::new();
-    let mut say = |rule: &'static Rule, text: String| found.push(Drift { rule, text });
+    let mut add = |rule: &'static Rule, text: String| found.push(Drift { rule, text });
     for name in before.keys().filter(|name| !now.contains_key(*name)) {
-        say(&REMOVED, format!("{name} is not listed"));
+        add(&REMOVED, format!("{name} is not listed"));
     }
     for (name, tool) in now {
         let Some(accepted) = before.get(name) else {
-            say(&ADDED, format!("{name} is new"));
+            add(&ADDED, format!("{name} is new"));
             continue;
         };
         let text = |tool: &Value, member: &str| tool.get(member).map(Value::to_string);
         for member in ["description", "title"] {
             if text(accepted, member) != text(tool, member) {
-                say(&DESCRIPTION, format!("{name}: the {member} changed"));
+                add(&DESCRIPTION, format!("{name}: the {member} changed"));
             }
         }
         let null = Value::Null;
         let schemas = [accepted, tool].map(|tool| tool.get("inputSchema").unwrap_or(&null));
         let looser = loosened(schemas[0], schemas[1]);
         if let Some(why) = &looser {
-            say(&LOOSENED, format!("{name}: {why}"));
+            add(&LOOSENED, format!("{name}: {why}"));
         }
         let is_reported = |name: &str| match name {
             "description" | "title" => true,
@@ -111,7 +111,7 @@ pub fn compare(before: &BTreeMap<String, Value>, now: &BTreeMap<String, Value>) 
         let members: BTreeSet<&str> = names.map(String::as_str).filter(differs).collect();
         if !members.is_empty() {
             let members: Vec<&str> = members.into_iter().collect();
-            say(&CHANGED, format!("{name}: {} changed", members.join(", ")));
+            add(&CHANGED, format!("{name}: {} changed", members.join(", ")));
         }
     }
     found
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_come_and_go() {
+    fn tools_are_added_and_removed() {
         let tools = BTreeMap::from([("t".to_owned(), json!({ "name": "t" }))]);
         let ids = |drift: Vec<Drift>| drift.into_iter().map(|drift| drift.rule.id).collect::<Vec<_>>();
         assert_eq!(ids(compare(&BTreeMap::new(), &tools)), ["baseline-tool-added"]);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_change_means() {
+    fn changes_are_classified() {
         assert_eq!(drift(json!({"description":"a"}), json!({"description":"b"})), ["baseline-description-changed"]);
         let schema = |schema: Value| json!({ "inputSchema": schema });
         let old = schema(

@@ -1,6 +1,6 @@
 //! Rules about the caching of results (2026-07-28 server/utilities/caching).
 
-use super::mismatch::{Topic, mismatches_about};
+use super::mismatch::{Topic, mismatches_of_topic};
 use super::{Check, MessageContext, RESULTS, Report, Rule, Severity};
 use crate::mcp::revision::Revisions;
 use crate::mcp::shape::MismatchKind;
@@ -21,7 +21,7 @@ static MISSING: Rule = Rule {
 };
 
 fn missing(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    let missing = mismatches_about(context, Topic::Cache).filter(|mismatch| mismatch.kind == MismatchKind::Missing);
+    let missing = mismatches_of_topic(context, Topic::Cache).filter(|mismatch| mismatch.kind == MismatchKind::Missing);
     let names: Vec<&str> = missing.filter_map(|mismatch| mismatch.path.rsplit('/').next()).collect();
     if !names.is_empty() {
         report.add(format!("{} of {} missing", names.join(" and "), context.method_name()));
@@ -42,7 +42,7 @@ static INVALID: Rule = Rule {
 };
 
 fn invalid(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    let wrong = mismatches_about(context, Topic::Cache).filter(|mismatch| mismatch.kind != MismatchKind::Missing);
+    let wrong = mismatches_of_topic(context, Topic::Cache).filter(|mismatch| mismatch.kind != MismatchKind::Missing);
     let text: Vec<String> = wrong.map(|mismatch| mismatch.to_string()).collect();
     if !text.is_empty() {
         return report.add(text.join("; "));
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn results_say_how_long_they_hold() {
+    fn results_state_their_cache_hints() {
         let good = r#","ttlMs":0,"cacheScope":"public""#;
         fires("cache-hints-missing", &listed(r#","ttlMs":0"#));
         silent("schema-result-invalid", &listed(r#","ttlMs":0"#));

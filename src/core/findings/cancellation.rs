@@ -23,12 +23,12 @@ static UNKNOWN: Rule = Rule {
 };
 
 /// Whether the server cancels a request of the client, which 2026-07-28 allows for subscriptions.
-fn is_notice(context: &MessageContext<'_, '_>) -> bool {
+fn is_server_cancellation(context: &MessageContext<'_, '_>) -> bool {
     !context.is_from_client() && context.revisions().within(Revisions::MODERN)
 }
 
 fn unknown(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    let Some(id) = context.body().get("requestId").filter(|_| !is_notice(context)) else { return };
+    let Some(id) = context.body().get("requestId").filter(|_| !is_server_cancellation(context)) else { return };
     let (sender, history) = (context.message.direction, context.history);
     if history.requests.with_id(sender, id).is_some() {
         return;
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cancelled_is_open() {
+    fn only_open_requests_are_cancelled() {
         let rule = "cancel-unknown";
         assert_eq!(fires(rule, &session(VERSION, &[CALL, &cancel("\"1\"")])).severity.name(), "error");
         assert_eq!(fires(rule, &session(VERSION, &[CALL, ANSWER, &cancel("1")])).severity.name(), "info");
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cancelled_is_not_answered() {
+    fn cancelled_requests_are_not_answered() {
         let rule = "cancel-answered";
         assert_eq!(fires(rule, &session(VERSION, &[CALL, &cancel("1"), "+ 5000", ANSWER])).severity.name(), "info");
         silent(rule, &session(VERSION, &[CALL, ANSWER]));
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_answered_as_cancelled_was_cancelled() {
+    fn cancelled_answers_follow_a_cancellation() {
         let rule = "cancel-without-notification";
         let ended = r#"< {"jsonrpc":"2.0","id":1,"error":{"code":-32800,"message":"Request cancelled"}}"#;
         assert_eq!(fires(rule, &session(VERSION, &[CALL, ended])).messages.len(), 2);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cancels_what() {
+    fn servers_cancel_only_subscriptions() {
         let ask = |method: &str| {
             format!(
                 r#"> {{"jsonrpc":"2.0","id":1,"method":"{method}","params":{}}}"#,

@@ -17,7 +17,7 @@ static SERVER: Rule = Rule {
     layer: "lifecycle",
     title: "The client used a capability that the server did not declare",
     spec: "2025-06-18 basic/lifecycle \"Operation\": \"Both parties MUST … Only use capabilities that were successfully negotiated\"; before: SHOULD",
-    why: "The server answers -32601, or responds with something that it does not support.",
+    why: "The server answers -32601, or returns a result that means nothing.",
     example: "prompts/list to a server whose capabilities are {\"tools\":{}}",
     remedy: "Check the capabilities in the response to initialize before the request. Or declare the capability in the server.",
     checks: &[Check::Message(REQUESTS, &[], server)],
@@ -36,7 +36,7 @@ fn name(context: &MessageContext<'_, '_>) -> &'static str {
 
 /// Whether no revision that may be in force has the method. That has its own rule, and nobody
 /// could declare it.
-fn is_foreign(context: &MessageContext<'_, '_>) -> bool {
+fn is_in_no_possible_revision(context: &MessageContext<'_, '_>) -> bool {
     context.method.definition().is_some_and(|method| method.revisions.is_disjoint(context.revisions()))
 }
 
@@ -50,7 +50,7 @@ fn server(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
         Method::TasksCancel if is_core_tasks(context) => Some(Capability::ServerTasksCancel),
         method => method.gate(context.revisions()),
     };
-    let Some(gate) = gate.filter(|_| !is_foreign(context)) else { return };
+    let Some(gate) = gate.filter(|_| !is_in_no_possible_revision(context)) else { return };
     // If the capture does not contain the declaration, there is no finding.
     if context.history.server_has(gate) == Some(false) {
         let text = format!("{} was sent, and the server did not declare {}", context.method_name(), gate.path());
@@ -77,7 +77,7 @@ static CLIENT: Rule = Rule {
 };
 
 fn client(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    if context.is_from_client() || is_foreign(context) {
+    if context.is_from_client() || is_in_no_possible_revision(context) {
         return;
     }
     let gate = match context.method {
@@ -109,7 +109,9 @@ static NOTIFICATION: Rule = Rule {
 };
 
 fn notification(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    let Some(gate) = context.method.gate(context.revisions()).filter(|_| !is_foreign(context)) else { return };
+    let Some(gate) = context.method.gate(context.revisions()).filter(|_| !is_in_no_possible_revision(context)) else {
+        return;
+    };
     if context.history.has(gate) == Some(false) {
         // server/utilities/logging: "Servers that emit log message notifications MUST declare
         // the logging capability".

@@ -179,7 +179,7 @@ impl Checker {
             let context = MessageContext {
                 facts: &facts,
                 request,
-                mcp: mcp.as_deref(),
+                exchange: mcp.as_deref(),
                 history: &state.history,
                 schemas: &self.schemas,
                 versions: &self.versions,

@@ -225,7 +225,7 @@ mod tests {
 
     #[cfg(feature = "schema")]
     #[test]
-    fn answers_are_what_was_asked_for() {
+    fn responses_match_their_form() {
         let rule = "elicitation-content";
         silent(rule, &request(&form(NAME), GOOD));
         fires(rule, &request(&form(NAME), r#"{"action":"accept"}"#));

@@ -57,7 +57,8 @@ use crate::mcp::method::Method;
 use crate::mcp::revision::{Revision, Revisions};
 use crate::mcp::{MessageNumber, SessionNumber, Transport};
 
-/// Limit of [`History::called`]. Each name gives one finding, and more would not help anybody.
+/// Limit of [`History::called_unlisted`]. Each name gives one finding, and more would
+/// not help anybody.
 const CALLED: usize = 64;
 
 /// The part of a batch that was seen so far.
@@ -116,9 +117,9 @@ pub struct History {
     pub rounds: Rounds,
     pub tasks: Tasks,
     /// Whether the client ever requested the list of tools.
-    pub listed_tools: bool,
+    pub requested_tools: bool,
     /// Names of tools that were called before they were ever listed, at most [`CALLED`].
-    pub called: BTreeSet<String>,
+    pub called_unlisted: BTreeSet<String>,
     /// The batch of the last message.
     pub batch: Option<BatchSoFar>,
     /// Streams of server-sent events, and the event ids by which they can be resumed.
@@ -158,8 +159,8 @@ impl History {
             elicitations: Elicitations::default(),
             rounds: Rounds::default(),
             tasks: Tasks::default(),
-            listed_tools: false,
-            called: BTreeSet::new(),
+            requested_tools: false,
+            called_unlisted: BTreeSet::new(),
             batch: None,
             event_streams: EventStreams::default(),
             server_messages: ServerMessages::default(),
@@ -259,7 +260,7 @@ impl History {
 
     /// Whether a request still waits for its response: it was not cancelled or refused, and its
     /// session was not terminated.
-    pub fn awaits(&self, request: MessageNumber) -> bool {
+    pub fn awaits_response(&self, request: MessageNumber) -> bool {
         let request = self.requests.get(request);
         request.is_some_and(|request| request.cancelled.is_none() && request.refused.is_none())
             && self.endpoint.terminated.is_none()
@@ -338,12 +339,12 @@ impl History {
                 if let Some(id) = message.id.as_deref().filter(|id| *id != "null") {
                     self.used_ids.insert(message.direction, id);
                 }
-                self.listed_tools |= facts.method == Method::ToolsList;
+                self.requested_tools |= facts.method == Method::ToolsList;
                 let request = OpenRequest { breaks, ..OpenRequest::of(facts) };
-                if let (Method::ToolsCall, false, Some(name)) = (facts.method, self.listed_tools, &request.subject)
-                    && self.called.len() < CALLED
+                if let (Method::ToolsCall, false, Some(name)) = (facts.method, self.requested_tools, &request.subject)
+                    && self.called_unlisted.len() < CALLED
                 {
-                    self.called.insert(name.clone());
+                    self.called_unlisted.insert(name.clone());
                 }
                 if let Some(token) = &request.progress_token {
                     self.used_tokens.insert(message.direction, token);

@@ -38,7 +38,7 @@ static FIRST: Rule = Rule {
 /// Whether a handshake may have come before that was not captured, or has not arrived yet. A header
 /// with the revision shows that there was one.
 fn was_negotiated_before(context: &MessageContext<'_, '_>) -> bool {
-    !context.history.is_whole() || context.mcp.is_some_and(|mcp| mcp.version.is_some())
+    !context.history.is_whole() || context.exchange.is_some_and(|mcp| mcp.version.is_some())
 }
 
 fn first(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
@@ -69,11 +69,15 @@ static BEFORE_READY: Rule = Rule {
 /// Checked when the response arrives, which proves that the capture contains this time. On another
 /// connection, a later request may arrive before the response.
 fn before_ready(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    say_early(context.history.handshake.early_request, context, report);
+    report_early_message(context.history.handshake.early_request, context, report);
 }
 
 /// While packets may be out of order, capture times do not show what was sent first.
-fn say_early(early: Option<(MessageNumber, Time)>, context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+fn report_early_message(
+    early: Option<(MessageNumber, Time)>,
+    context: &MessageContext<'_, '_>,
+    report: &mut Report<'_>,
+) {
     let is_early = |time: Time| time <= context.message.time && !context.history.earlier_may_follow;
     if let Some((early, _)) = early.filter(|(_, time)| is_early(*time)) {
         report.add_about(&[early], format!("message {} was sent before this response", early.0));
@@ -150,7 +154,7 @@ static INITIALIZED_EARLY: Rule = Rule {
 };
 
 fn initialized_early(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    say_early(context.history.handshake.early_initialized, context, report);
+    report_early_message(context.history.handshake.early_initialized, context, report);
 }
 
 fn initialized_anyway(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_that_requests_ask_for() {
+    fn levels_that_requests_contain() {
         let rule = "logging-not-requested";
         let call = |level: &str| {
             let params = modern(r#""name":"a""#).replace("\"_meta\":{", &format!("\"_meta\":{{{level}"));

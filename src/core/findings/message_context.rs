@@ -16,7 +16,7 @@ pub struct MessageContext<'s, 'a> {
     /// The request that the message answers, if it is known and still remembered.
     pub request: Option<&'s OpenRequest>,
     /// The HTTP exchange that carries the message.
-    pub mcp: Option<&'s McpExchange>,
+    pub exchange: Option<&'s McpExchange>,
     /// Compiled schemas of tools.
     pub schemas: &'s RefCell<contract::SchemaChecker>,
     /// The versions to which the servers of this capture agreed.
@@ -32,7 +32,7 @@ impl MessageContext<'_, '_> {
         match self.history.transport {
             Transport::Stdio | Transport::HttpSse => true,
             Transport::StreamableHttp | Transport::Http | Transport::WebSocket => {
-                self.mcp.is_some_and(|mcp| mcp.names_session)
+                self.exchange.is_some_and(|mcp| mcp.names_session)
             }
         }
     }

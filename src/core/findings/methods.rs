@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_methods_and_what_was_meant() {
+    fn wrong_names_get_the_correct_name() {
         let found = fires("method-unknown", &session("2025-06-18", &[r#"> {"jsonrpc":"2.0","method":"initialized"}"#]));
         assert!(found.text.ends_with("notifications/initialized is"), "{}", found.text);
         silent("method-unknown", &session("2025-06-18", &[r#"> {"jsonrpc":"2.0","id":1,"method":"ping"}"#]));

@@ -80,7 +80,10 @@ fn is_elicitation(context: &MessageContext<'_, '_>) -> bool {
 }
 
 /// The differences of this topic.
-pub fn mismatches_about<'s>(context: &'s MessageContext<'_, '_>, topic: Topic) -> impl Iterator<Item = &'s Mismatch> {
+pub fn mismatches_of_topic<'s>(
+    context: &'s MessageContext<'_, '_>,
+    topic: Topic,
+) -> impl Iterator<Item = &'s Mismatch> {
     context.mismatches().iter().filter(move |mismatch| Topic::of(context, mismatch) == topic)
 }
 
@@ -89,7 +92,7 @@ const DESCRIBED: usize = 3;
 
 /// Reports the differences of this topic as one finding. False where there are none.
 pub fn report_mismatches(context: &MessageContext<'_, '_>, topic: Topic, report: &mut Report<'_>) -> bool {
-    let found: Vec<&Mismatch> = mismatches_about(context, topic).collect();
+    let found: Vec<&Mismatch> = mismatches_of_topic(context, topic).collect();
     let mut text: Vec<String> = found.iter().take(DESCRIBED).map(|mismatch| mismatch.to_string()).collect();
     if found.len() > DESCRIBED {
         text.push(format!("{} more", found.len() - DESCRIBED));

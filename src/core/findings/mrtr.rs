@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_result_may_ask_for() {
+    fn results_ask_for_defined_input() {
         let given = format!(r#","requestState":"s",{ROOTS}"#);
         let good = round(&given, call(2, &format!(r#","requestState":"s",{BROUGHT}"#)));
         for rule in super::RULES {
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_retry_brings_back() {
+    fn retries_bring_the_requested_input() {
         let given = format!(r#","requestState":"s",{ROOTS}"#);
         let with = |id: u32, state: &str| round(&given, call(id, &format!("{state},{BROUGHT}")));
         fires("mrtr-retry-same-id", &with(1, r#","requestState":"s""#));

@@ -47,11 +47,11 @@ static LOOP: Rule = Rule {
     why: "A client that reads all pages never finishes.",
     example: "tools/list with \"cursor\":\"b\" answered with \"nextCursor\":\"b\"",
     remedy: "Leave out nextCursor on the last page.",
-    checks: &[Check::Message(RESULTS, Method::PAGED, returns)],
+    checks: &[Check::Message(RESULTS, Method::PAGED, repeated_page)],
     ..Rule::BLANK
 };
 
-fn returns(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+fn repeated_page(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let Some(request) = context.request else { return };
     let Some(next) = context.body().get("nextCursor") else { return };
     if request.cursor.as_deref() == Some(next) {

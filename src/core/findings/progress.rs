@@ -61,7 +61,7 @@ fn not_increasing(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let Some(token) = context.body().get("progressToken").map(canonical) else { return };
     let now = context.body().get("progress").and_then(|value| value.parse::<f64>().ok());
     // The same notification on two streams is a broadcast, which has its own rule.
-    let is_news = || context.history.server_messages.elsewhere(context.message).is_none();
+    let is_news = || context.history.server_messages.same_on_other_stream(context.message).is_none();
     if let (Some(request), Some(now)) = (request(context, &token), now)
         && let Some(before) = request.progress
         && now <= before

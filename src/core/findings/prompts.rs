@@ -39,21 +39,21 @@ fn arguments(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
 }
 
 /// Whether the request of this response broke the rule.
-fn is_broken(context: &MessageContext<'_, '_>) -> bool {
+fn request_broke_rule(context: &MessageContext<'_, '_>) -> bool {
     context.request.is_some_and(|request| request.breaks.contains(&ARGUMENTS.id))
 }
 
 fn accepted(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     // From 2026-07-28 on, the result may ask for the missing argument.
     let asks_for_input = context.has_result_type("input_required");
-    if is_broken(context) && !asks_for_input {
+    if request_broke_rule(context) && !asks_for_input {
         report.add_as(Severity::Info, "the server answered with a result");
     }
 }
 
 fn answered(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let code = context.body().get("code").unwrap_or_default();
-    if is_broken(context) && !matches!(code, "-32602" | "-32601") {
+    if request_broke_rule(context) && !matches!(code, "-32602" | "-32601") {
         report.add_as(Severity::Info, format!("the error code is {code}, and -32602 is recommended"));
     }
 }

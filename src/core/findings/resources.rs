@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_found_has_its_code() {
+    fn missing_resources_have_their_code() {
         let rule = "resources-not-found-code";
         let error = |code: &str, message: &str| format!(r#""error":{{"code":{code},"message":"{message}"}}"#);
         let read = |error: String| session("2025-06-18", &[READ, &format!(r#"< {{"jsonrpc":"2.0","id":1,{error}}}"#)]);
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn contents_are_there() {
+    fn contents_are_not_empty() {
         let result = |contents: &str| {
             let more = r#""resultType":"complete","ttlMs":0,"cacheScope":"private""#;
             modern_read(&format!(r#""result":{{"contents":[{contents}],{more}}}"#))

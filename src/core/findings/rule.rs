@@ -39,7 +39,7 @@ pub struct Rule {
     /// The id, as in the JSON lines. It never changes after a release, because people suppress
     /// rules by id.
     pub id: &'static str,
-    /// The severity of most findings. A finding may differ if its revision says SHOULD or the
+    /// The severity of most findings. A finding may differ if its revision has a SHOULD or the
     /// evidence is weak.
     pub severity: Severity,
     /// The revisions that contain the rule. It applies if every revision that may be in force is

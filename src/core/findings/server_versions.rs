@@ -12,7 +12,7 @@ pub const SERVERS: usize = 1_024;
 
 /// Limit of remembered responses for each server and version. Further ones would give
 /// the same finding.
-pub const WITHHELD: usize = 16;
+pub const REFUSED: usize = 16;
 
 /// The hash of a server's name and version, the hash of its host, and the requested version.
 pub type RequestedVersion = (u64, u64, Revision);
@@ -21,15 +21,15 @@ pub type RequestedVersion = (u64, u64, Revision);
 #[derive(Debug, Default)]
 pub struct ServerVersions {
     /// The first response that agreed to the requested version.
-    pub given: FxHashMap<RequestedVersion, MessageNumber>,
+    pub agreed: FxHashMap<RequestedVersion, MessageNumber>,
     /// Responses with another version, as long as no response agreed to the requested one.
-    pub withheld: FxHashMap<RequestedVersion, Vec<WithheldVersion>>,
+    pub refused: FxHashMap<RequestedVersion, Vec<RefusedVersion>>,
 }
 
 /// A response with a version other than the requested one. It is not known yet whether the server
 /// supports the requested version.
 #[derive(Debug)]
-pub struct WithheldVersion {
+pub struct RefusedVersion {
     pub session: SessionNumber,
     pub answer: MessageNumber,
     pub packets: Vec<PacketNumber>,

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_speak_for_themselves() {
+    fn requests_state_their_revision() {
         let bare = after(&[list(2, "{}"), listed(2, &complete())]);
         fires("modern-meta-missing", &bare);
         fires("modern-meta-missing-accepted", &bare);
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn results_say_their_type() {
+    fn results_state_their_type() {
         let answered = |more: &str| after(&[list(2, &modern("")), listed(2, more)]);
         fires("modern-result-type-missing", &answered(SERVER));
         silent("schema-result-invalid", &answered(SERVER));

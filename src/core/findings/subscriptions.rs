@@ -29,7 +29,7 @@ const ON_SUBSCRIPTIONS: [Method; 6] = [
 /// On a pipe the message contains the subscription's id.
 fn stream<'s>(context: &MessageContext<'s, '_>) -> Option<&'s Subscription> {
     let subscriptions = &context.history.subscriptions;
-    match context.mcp {
+    match context.exchange {
         Some(mcp) => subscriptions.opened_by(mcp.request()?.number),
         None => subscriptions.stream(context.meta().get(meta::SUBSCRIPTION)?),
     }
@@ -85,7 +85,7 @@ fn id(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     }
     // A server that refused the first request of this era may be an older one, which
     // needs no subscription.
-    if context.mcp.is_none()
+    if context.exchange.is_none()
         && !context.history.stateless.server_supports_it
         && context.history.subscriptions.is_empty()
     {
@@ -101,10 +101,10 @@ fn id(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
             report.add_about(&[stream.number], format!("the id is {id}, but the request has the id {}", stream.id));
         }
         Some(_) => {}
-        None if context.mcp.is_some_and(|mcp| mcp.request().is_some_and(|it| it.method != LISTEN)) => {
+        None if context.exchange.is_some_and(|mcp| mcp.request().is_some_and(|it| it.method != LISTEN)) => {
             report.add(format!("{} came on the response of another request", context.method_name()));
         }
-        None if context.mcp.is_none() && is_all => report.add(format!("no subscription has the id {id}")),
+        None if context.exchange.is_none() && is_all => report.add(format!("no subscription has the id {id}")),
         None => {}
     }
 }

@@ -42,7 +42,7 @@ static AUGMENTATION: Rule = Rule {
 };
 
 /// The capability that a receiver needs to run this request as a task.
-fn gate(method: Method) -> Option<Capability> {
+fn required_capability(method: Method) -> Option<Capability> {
     Some(match method {
         Method::ToolsCall => Capability::ServerTasksToolsCall,
         Method::SamplingCreateMessage => Capability::ClientTasksSampling,
@@ -53,13 +53,13 @@ fn gate(method: Method) -> Option<Capability> {
 
 fn augmentation(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let is_task = context.body().get("task").is_some_and(|task| task.starts_with('{'));
-    let Some(gate) = gate(context.method) else { return };
-    let declared = context.history.has(gate);
+    let Some(required_capability) = required_capability(context.method) else { return };
+    let declared = context.history.has(required_capability);
     if is_task && declared == Some(false) {
         // "clients MUST NOT attempt to use task augmentation on that server's tools". For other
         // requests it is a SHOULD.
         let severity = if context.method == Method::ToolsCall { Severity::Error } else { Severity::Warning };
-        return report.add_as(severity, format!("the receiver did not declare {}", gate.path()));
+        return report.add_as(severity, format!("the receiver did not declare {}", required_capability.path()));
     }
     let Some(name) = context.body().text("name").filter(|_| declared == Some(true)) else { return };
     match (context.history.tools.get(&name).map(|tool| tool.task_support), is_task) {
@@ -86,7 +86,9 @@ fn create_result(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     if context.revisions().within(Revisions::MODERN) {
         return created_by_extension(context, report);
     }
-    let Some((request, gate)) = context.request.filter(|request| request.is_task).zip(gate(context.method)) else {
+    let Some((request, required_capability)) =
+        context.request.filter(|request| request.is_task).zip(required_capability(context.method))
+    else {
         return;
     };
     let Some(task) = TaskState::created(context) else {
@@ -95,7 +97,10 @@ fn create_result(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
         let name = request.subject.as_deref().filter(|_| context.method == Method::ToolsCall);
         let support = name.map(|name| context.history.tools.get(name).map(|tool| tool.task_support));
         let is_supported = support.is_none_or(|support| support.is_some_and(|known| known != TaskSupport::Forbidden));
-        if is_supported && context.history.has(gate) == Some(true) && context.body().get("task").is_none() {
+        if is_supported
+            && context.history.has(required_capability) == Some(true)
+            && context.body().get("task").is_none()
+        {
             report.add_about(&[request.number], "the request asked for a task, but the result contains none");
         }
         return;
@@ -243,7 +248,7 @@ mod tests {
     const CONTENT: &str = r#"< {"jsonrpc":"2.0","id":2,"result":{"content":[]}}"#;
 
     #[test]
-    fn tasks_are_asked_for_where_they_are_known() {
+    fn tasks_need_support() {
         let rule = "task-augmentation";
         let called = |name: &str, more: &str| session(&[&call(2, name, more)]);
         fires(rule, &called("never", TASK));

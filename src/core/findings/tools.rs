@@ -41,10 +41,10 @@ fn call_unknown(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let tools = &context.history.tools;
     if tools.is_complete() && tools.get(&name).is_none() {
         report.add(format!("the server listed no tool {name:?}"));
-    } else if !context.history.listed_tools
+    } else if !context.history.requested_tools
         && context.history.is_whole()
         && context.is_one_client()
-        && !context.history.called.contains(&*name)
+        && !context.history.called_unlisted.contains(&*name)
     {
         report.add_as(Severity::Info, format!("{name:?} was called, but the tools were never listed"));
     }
@@ -91,7 +91,7 @@ static ARGUMENTS_ACCEPTED: Rule = Rule {
     layer: "tools",
     title: "The server accepted a call whose arguments do not match the inputSchema",
     spec: "server/tools \"Security Considerations\": \"Servers MUST: Validate all tool inputs\"",
-    why: "Input reaches the tool that the server's code does not expect.",
+    why: "Input that the server's code does not expect reaches the tool.",
     example: "a result for {\"count\":\"many\"} although the schema requires an integer",
     remedy: "Validate arguments against the schema before acting, or loosen the schema.",
     checks: &[Check::Any(RESULTS, &[Method::ToolsCall], accepted)],
@@ -158,7 +158,7 @@ static STRUCTURED_MISSING: Rule = Rule {
 
 /// The outputSchema that a result must follow. `None` if there is none, or if the result is an
 /// error, a task or incomplete.
-fn promised<'s>(context: &MessageContext<'s, '_>) -> Option<&'s str> {
+fn promised_schema<'s>(context: &MessageContext<'s, '_>) -> Option<&'s str> {
     let request = context.request?;
     let is_whole = !request.is_task
         && context.body().get("isError") != Some("true")
@@ -168,7 +168,7 @@ fn promised<'s>(context: &MessageContext<'s, '_>) -> Option<&'s str> {
 }
 
 fn structured_missing(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    if promised(context).is_some() && context.body().get("structuredContent").is_none() {
+    if promised_schema(context).is_some() && context.body().get("structuredContent").is_none() {
         let name = context.request.and_then(|request| request.subject.as_deref()).unwrap_or_default();
         report.add(format!("{name} has an outputSchema, but its result has no structuredContent"));
     }
@@ -188,7 +188,9 @@ static STRUCTURED_MISMATCH: Rule = Rule {
 };
 
 fn structured_mismatch(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    let (Some(schema), Some(value)) = (promised(context), context.body().get("structuredContent")) else { return };
+    let (Some(schema), Some(value)) = (promised_schema(context), context.body().get("structuredContent")) else {
+        return;
+    };
     let Some(known) = revision(context) else { return };
     if let Verdict::Broken(violations) = context.schemas.borrow_mut().check(known, schema, value)
         && let Some(violation) = violations.first()
@@ -251,9 +253,9 @@ fn unknown_as_result(context: &MessageContext<'_, '_>, report: &mut Report<'_>) 
 }
 
 fn invalid_as_error(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    let is_late = context.revisions().within(Revisions::since(V2025_11_25));
+    let is_after_termination = context.revisions().within(Revisions::since(V2025_11_25));
     let is_invalid = context.request.is_some_and(|request| request.breaks.contains(&ARGUMENTS.id));
-    if is_late && is_invalid && context.body().get("code") == Some("-32602") {
+    if is_after_termination && is_invalid && context.body().get("code") == Some("-32602") {
         report.add("invalid arguments were answered with -32602");
     }
 }
@@ -311,7 +313,7 @@ mod tests {
     const SUM: &str = r#""result":{"content":[{"type":"text","text":"2"}],"structuredContent":{"sum":2}}"#;
 
     #[test]
-    fn what_is_called_was_listed() {
+    fn called_tools_were_listed() {
         let unknown = called("2025-06-18", r#"{"name":"sub"}"#, r#""error":{"code":-32602,"message":"x"}"#);
         fires("tools-call-unknown", &unknown);
         silent("tools-call-unknown", &called("2025-06-18", GOOD, SUM));

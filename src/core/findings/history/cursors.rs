@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ways_are_followed_back_and_bounded() {
+    fn cursor_chains_are_followed_and_bounded() {
         let mut cursors = Cursors::default();
         let list = Method::ToolsList;
         let mut request = OpenRequest::blank(list);

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn order_and_blanks_do_not_count() {
+    fn hashes_ignore_order_and_blanks() {
         let of = |text| fingerprint_without(&Object::read(text), &["_meta"]);
         assert!(of(r#"{"a":1,"b":[1,2]}"#).is_some());
         assert_eq!(of(r#"{"a":1,"b":[1,2]}"#), of(r#"{ "b": [1, 2], "_meta": 7, "a": 1 }"#));

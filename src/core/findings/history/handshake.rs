@@ -32,10 +32,11 @@ pub struct Handshake {
     pub refused: Option<MessageNumber>,
     /// When `notifications/initialized` was captured.
     pub initialized: Option<Time>,
-    /// The first request of the client before `initialize` was answered, and when it was captured.
-    /// On another connection it may arrive earlier than it was sent.
+    /// The first request of the client that arrived before the response to `initialize`, and
+    /// when it was captured. Messages of another connection may arrive too early, so rules
+    /// compare the capture times.
     pub early_request: Option<(MessageNumber, Time)>,
-    /// `notifications/initialized` of the client before `initialize` was answered.
+    /// The same for `notifications/initialized`.
     pub early_initialized: Option<(MessageNumber, Time)>,
     /// Whether the client sent a request after the result.
     pub client_continued: bool,

@@ -147,12 +147,12 @@ pub fn canonical(json: &str) -> Cow<'_, str> {
 }
 
 /// Members of `params` that a retry may change.
-pub(super) const APART: [&str; 3] = ["_meta", "inputResponses", "requestState"];
+pub(super) const RETRY_MEMBERS: [&str; 3] = ["_meta", "inputResponses", "requestState"];
 
 /// A hash of the params of a request for which a server may ask for input.
 fn params_hash(facts: &MessageFacts<'_>) -> Option<u64> {
     let may_be = matches!(facts.method, Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead);
-    facts.body_text().filter(|_| may_be).and_then(|_| fingerprint_without(facts.body(), &APART))
+    facts.body_text().filter(|_| may_be).and_then(|_| fingerprint_without(facts.body(), &RETRY_MEMBERS))
 }
 
 /// The open requests of a session, by message number.

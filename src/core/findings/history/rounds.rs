@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use super::elicitations::Elicitation;
 use super::fingerprint::{fingerprint, fingerprint_without};
-use super::open_requests::{APART, OpenRequest};
+use super::open_requests::{OpenRequest, RETRY_MEMBERS};
 use crate::decode::json::{Object, string};
 use crate::decode::jsonrpc::Kind;
 use crate::findings::message_facts::{Evidence, MessageFacts};
@@ -75,7 +75,7 @@ impl Retry {
         }
         let responses = responses.map(Object::read).unwrap_or_default();
         let keys = responses.iter().take(INPUTS).filter_map(|(key, _)| Some(string(key)?.into_owned()));
-        let params = facts.body_text().and_then(|_| fingerprint_without(facts.body(), &APART));
+        let params = facts.body_text().and_then(|_| fingerprint_without(facts.body(), &RETRY_MEMBERS));
         Some(Retry { params, state: state.and_then(stored_state), keys: keys.collect() })
     }
 }

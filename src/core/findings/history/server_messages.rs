@@ -33,7 +33,7 @@ pub struct ServerMessages(VecDeque<ServerMessage>);
 
 impl ServerMessages {
     /// The latest message with the same text on another stream.
-    pub fn elsewhere(&self, message: &Message) -> Option<&ServerMessage> {
+    pub fn same_on_other_stream(&self, message: &Message) -> Option<&ServerMessage> {
         let text = content_hash(&message.raw);
         self.0.iter().rev().find(|earlier| earlier.text == text && Some(earlier.exchange) != message.exchange)
     }

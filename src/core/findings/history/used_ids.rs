@@ -103,7 +103,7 @@ mod tests {
     use Direction::{ClientToServer as C2S, ServerToClient as S2C};
 
     #[test]
-    fn numbers_are_kept_as_runs() {
+    fn numbers_are_stored_as_runs() {
         let mut ids = UsedIds::default();
         for id in ["1", "2", "4", "3", "9223372036854775807", "\"1\"", "1.0"] {
             assert!(!ids.contains(C2S, id), "{id}");
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn memory_is_bounded() {
         let mut ids = UsedIds::default();
         for number in 0..100_000 {
             ids.insert(C2S, &(number * 2).to_string());

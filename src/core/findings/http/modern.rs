@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone() {
+    fn removed_features() {
         fires("http-legacy-verb", &call(&format!("{GOOD}Mcp-Session-Id: x\n"), &json(200, "", RESULT)));
         silent("http-legacy-verb", &call(GOOD, &json(200, "", RESULT)));
         let body = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;

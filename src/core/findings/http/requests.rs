@@ -204,8 +204,8 @@ fn origin(exchange: &Exchange, mcp: &McpExchange, _: &History, report: &mut Repo
     let fields = &exchange.request.fields;
     let (Some(origin), Some(host)) = (fields.get("origin"), fields.get("host")) else { return };
     let is_local = |host: &str| matches!(host, "localhost" | "::1") || host.starts_with("127.");
-    let is_foreign = host_of(origin) != host_of(host) && !is_local(host_of(origin));
-    if is_foreign && is_success(exchange) && !mcp.sent.is_empty() {
+    let is_in_no_possible_revision = host_of(origin) != host_of(host) && !is_local(host_of(origin));
+    if is_in_no_possible_revision && is_success(exchange) && !mcp.sent.is_empty() {
         report.add(format!("Origin {origin} at Host {host} was answered with {}", exchange.status.unwrap_or_default()));
     }
 }
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_accepted_and_sent() {
+    fn accept_and_content_type() {
         let text = |headers: &str| format!("> POST /mcp\n{headers}{}\n{PING}", header(VERSION, true));
         let json = "Content-Type: application/json\n";
         let rule = "http-accept-post";

@@ -97,7 +97,7 @@ static TERMINATED_STATUS: Rule = Rule {
 };
 
 /// Whether a request was sent after its session was terminated.
-fn is_late(exchange: &Exchange, mcp: &McpExchange, history: &History) -> bool {
+fn is_after_termination(exchange: &Exchange, mcp: &McpExchange, history: &History) -> bool {
     let ended = history.endpoint.terminated.as_ref().map(|terminated| terminated.time);
     let sent = exchange.request.started;
     let is_ordered = !history.earlier_may_follow;
@@ -111,7 +111,7 @@ fn terminated_status(exchange: &Exchange, mcp: &McpExchange, history: &History, 
     let (Some(terminated), Some(status)) = (&history.endpoint.terminated, exchange.status) else { return };
     // Authorization, overload and failures are checked before sessions.
     let is_other = matches!(status, 401 | 403 | 404 | 429 | 500..);
-    if is_late(exchange, mcp, history) && !is_other {
+    if is_after_termination(exchange, mcp, history) && !is_other {
         report.add(format!("{} ended the session, and a later request with its id got status {status}", terminated.by));
     }
 }
@@ -131,7 +131,7 @@ static IGNORED: Rule = Rule {
 
 fn ignored(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
     let was_404 = history.endpoint.terminated.as_ref().is_some_and(|terminated| terminated.by == "404");
-    if was_404 && is_late(exchange, mcp, history) {
+    if was_404 && is_after_termination(exchange, mcp, history) {
         report.add("the session id was used again after a 404");
     }
 }
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_leaves_says_so() {
+    fn clients_end_their_session() {
         let rule = "http-session-not-deleted";
         let stream = format!("> GET /mcp\nAccept: text/event-stream\n{}\n", header(VERSION, true));
         let opened = ["@ 2".to_owned(), stream, "< 200\nContent-Type: text/event-stream\n\n".to_owned()];
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_id_looks_like() {
+    fn format_of_session_ids() {
         fires("http-session-id-charset", &opened("a b"));
         fires("http-session-id-weak", &opened("42"));
         let good = opened("5f0c3e6e-7b1f-4f0e-9d60-3f2c1f0f9a11");

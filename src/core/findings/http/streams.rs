@@ -28,7 +28,7 @@ static ON_GET: Rule = Rule {
 fn on_get(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     // The refusal of a GET may be a JSON-RPC error in the body of its response.
     let is_streamed = context.message.carrier == Carrier::SseEvent;
-    let is_answer_to_get = is_streamed && context.mcp.is_some_and(|mcp| mcp.is_get && !mcp.resumes);
+    let is_answer_to_get = is_streamed && context.exchange.is_some_and(|mcp| mcp.is_get && !mcp.resumes);
     if is_answer_to_get && is_streamable(context.history) && !context.is_from_client() {
         report.add(format!("the response to id {} was sent on a GET stream", context.id()));
     }
@@ -52,13 +52,15 @@ static BROADCAST: Rule = Rule {
 const AT_ONCE: i64 = 1_000_000_000;
 
 fn broadcast(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    let Some(mcp) = context.mcp.filter(|_| !context.is_from_client() && is_streamable(context.history)) else { return };
+    let Some(mcp) = context.exchange.filter(|_| !context.is_from_client() && is_streamable(context.history)) else {
+        return;
+    };
     // A resumed stream repeats messages of the lost one. A server without sessions has streams
     // of several clients.
     if mcp.resumes || context.message.carrier != Carrier::SseEvent || !context.is_one_client() {
         return;
     }
-    let Some(said) = context.history.server_messages.elsewhere(context.message) else { return };
+    let Some(said) = context.history.server_messages.same_on_other_stream(context.message) else { return };
     // Requests with the same id are the same request, and progress has each value only once. Two
     // calls may cause the same other notification, but two GET streams may not.
     let at_once = context.message.time.since(said.time) < AT_ONCE;
@@ -91,7 +93,7 @@ fn closed_early(exchange: &Exchange, mcp: &McpExchange, history: &History, repor
     let may_resume = mcp.event_counts.has_ids && !in_force.is_disjoint(Revisions::only(V2025_11_25));
     let was_whole = exchange.response.complete && is_success(exchange) && !mcp.is_truncated() && history.is_whole();
     // A cancelled request, or one of a terminated session, is not answered.
-    let is_missing = is_stream && was_whole && history.awaits(request.number);
+    let is_missing = is_stream && was_whole && history.awaits_response(request.number);
     if is_streamable(history) && is_missing && !may_resume && request.method != Method::SubscriptionsListen {
         report.add(format!(
             "the stream of {} (message {}) ended without its answer",
@@ -115,7 +117,7 @@ static AFTER_RESPONSE: Rule = Rule {
 };
 
 fn after_response(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    let Some(mcp) = context.mcp.filter(|_| !context.is_from_client()) else { return };
+    let Some(mcp) = context.exchange.filter(|_| !context.is_from_client()) else { return };
     if mcp.received.is_empty() || !is_streamable(context.history) || context.message.batch.is_some() {
         return;
     }

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_batch_holds() {
+    fn contents_of_a_batch() {
         fires("jsonrpc-batch-empty", &session("2025-03-26", &["> []"]));
         let mixed = r#"> [{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":9,"result":{}}]"#;
         fires("jsonrpc-batch-mixed", &session("2025-03-26", &[mixed]));

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json() {
+    fn invalid_messages() {
         fires("stdio-stdout-not-mcp", &with("< Listening on port 3000"));
         fires("stdio-stdin-not-mcp", &with(r#"> {"jsonrpc":"2.0""#));
         let post = |body: &str| crate::findings::testing::post("Mcp-Session-Id: x\n", body);

@@ -80,10 +80,10 @@ fn without_id(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
         return;
     }
     // The schemas of these revisions require the id of every JSONRPCError.
-    if context.mcp.is_none() && context.revisions().within(Revisions::between(V2024_11_05, V2025_06_18)) {
+    if context.exchange.is_none() && context.revisions().within(Revisions::between(V2024_11_05, V2025_06_18)) {
         return report.add("an error without \"id\" answers nothing");
     }
-    let Some(request) = context.mcp.and_then(|mcp| mcp.request()) else { return };
+    let Some(request) = context.exchange.and_then(|mcp| mcp.request()) else { return };
     if let Some(id) = request.id.as_deref().filter(|id| *id != "null") {
         report.add_about(&[request.number], format!("the request (message {}) has the id {id}", request.number.0));
     }

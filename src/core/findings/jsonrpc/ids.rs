@@ -132,7 +132,8 @@ pub(super) static UNKNOWN: Rule = Rule {
 /// Only an error may have the id null: for a request that could not be read.
 fn result_without_request(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     // A notification that was answered has a more specific rule.
-    if context.revisions().within(NOTIFICATION_ANSWERED.revisions) && context.mcp.is_some_and(McpExchange::is_notifying)
+    if context.revisions().within(NOTIFICATION_ANSWERED.revisions)
+        && context.exchange.is_some_and(McpExchange::is_notifying)
     {
         return;
     }

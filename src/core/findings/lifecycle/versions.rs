@@ -1,7 +1,7 @@
 //! The rule about servers that do not agree to a version which they support.
 
 use crate::findings::history::{content_hash, fingerprint};
-use crate::findings::server_versions::{SERVERS, WITHHELD, WithheldVersion};
+use crate::findings::server_versions::{REFUSED, RefusedVersion, SERVERS};
 use crate::findings::{Check, MessageContext, RESULTS, Report, Rule, Severity};
 use crate::mcp::MessageNumber;
 use crate::mcp::method::Method;
@@ -30,7 +30,7 @@ fn not_honoured(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     let (Some(requested), Some(given)) = (requested, given) else { return };
     // The same program at the same host. One host name may have an old and a new program.
     let Some(server) = context.body().get("serverInfo").and_then(fingerprint) else { return };
-    let host = context.mcp.and_then(|mcp| mcp.host.as_deref()).unwrap_or_default();
+    let host = context.exchange.and_then(|mcp| mcp.host.as_deref()).unwrap_or_default();
     let key = (server, content_hash(host), requested);
     let (message, versions) = (context.message, &mut *context.versions.borrow_mut());
     let text = |given: &str, by: MessageNumber| {
@@ -41,10 +41,10 @@ fn not_honoured(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
         )
     };
     if requested.name() == given {
-        if versions.given.len() < SERVERS {
-            versions.given.entry(key).or_insert(message.number);
+        if versions.agreed.len() < SERVERS {
+            versions.agreed.entry(key).or_insert(message.number);
         }
-        for before in versions.withheld.remove(&key).unwrap_or_default() {
+        for before in versions.refused.remove(&key).unwrap_or_default() {
             let mut there = Report {
                 session: Some(before.session),
                 messages: &[before.answer],
@@ -54,14 +54,14 @@ fn not_honoured(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
             };
             there.add(text(&before.given, message.number));
         }
-    } else if let Some(by) = versions.given.get(&key) {
+    } else if let Some(by) = versions.agreed.get(&key) {
         report.add_about(&[*by], text(&given, *by));
-    } else if versions.withheld.contains_key(&key) || versions.withheld.len() < SERVERS {
-        let withheld = versions.withheld.entry(key).or_default();
-        if withheld.len() < WITHHELD {
+    } else if versions.refused.contains_key(&key) || versions.refused.len() < SERVERS {
+        let refused = versions.refused.entry(key).or_default();
+        if refused.len() < REFUSED {
             let (session, answer, span) = (message.session, message.number, message.span);
             let (packets, given) = (message.packets.clone(), given.chars().take(40).collect());
-            withheld.push(WithheldVersion { session, answer, packets, span, given });
+            refused.push(RefusedVersion { session, answer, packets, span, given });
         }
     }
 }
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_is_spoken_is_given_to_all_who_ask_for_it() {
+    fn servers_agree_to_supported_versions() {
         let rule = "lifecycle-version-not-honoured";
         let [old, new] = ["2025-03-26", "2025-11-25"];
         let found = fires(rule, &[initialize(new, new, "a"), initialize(new, old, "a")].concat());

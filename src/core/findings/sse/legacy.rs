@@ -68,7 +68,8 @@ fn post_uri(event: &sse::Event<'_>, _: ExchangeNumber, mcp: &McpExchange, histor
 }
 
 fn posted_elsewhere(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    let Some(mcp) = context.mcp.filter(|_| context.is_from_client() && context.history.transport == Transport::HttpSse)
+    let Some(mcp) =
+        context.exchange.filter(|_| context.is_from_client() && context.history.transport == Transport::HttpSse)
     else {
         return;
     };
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_is_where_its_stream_is() {
+    fn endpoints_have_the_origin_of_their_stream() {
         let rule = "sse-legacy-post-uri";
         let at = |host: &str| opened("2024-11-05", &ENDPOINT.replace("data: ", &format!("data: http://{host}")));
         fires(rule, &at("192.0.2.1:8000"));

@@ -193,7 +193,8 @@ fn closed_without_retry(exchange: &Exchange, mcp: &McpExchange, history: &Histor
     let is_closed = is_stream && is_success(exchange) && exchange.response.complete && !mcp.is_truncated();
     // A cancelled request, or one of a terminated session, is not answered. The cancellation may
     // still arrive if packets are out of order.
-    let is_open = mcp.request().is_some_and(|request| history.awaits(request.number)) && !history.earlier_may_follow;
+    let is_open =
+        mcp.request().is_some_and(|request| history.awaits_response(request.number)) && !history.earlier_may_follow;
     let served = mcp.event_counts;
     if is_streamable(history) && is_closed && is_open && served.has_ids && !served.has_retry {
         report.add("the stream was closed before the answer, and no event had retry");
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_resumed_was_there() {
+    fn only_known_events_are_resumed() {
         let one = stream(&format!("id: a1\nretry: 1000\ndata:\n\nid: a2\n{}", log("a")));
         let done = stream(&format!("id: a1\ndata:\n\nid: a2\n{}", result(1)));
         let rest = stream(&format!("id: a3\n{}", result(1)));

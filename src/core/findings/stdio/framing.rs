@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn between_lines_is_nothing() {
+    fn nothing_is_between_lines() {
         let rule = "stdio-framing-noise";
         fires(rule, &conversation(&[PING, &format!("{PONG}\r")]));
         fires(rule, &conversation(&[PING, "< ", PONG]));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn pipes_end_behind_a_line() {
+    fn pipes_end_after_a_line() {
         let rule = "stdio-unterminated-line";
         let cut = format!("<_{}", &PONG[2..]);
         fires(rule, &conversation(&[PING, &cut, "<."]));

@@ -11,7 +11,7 @@ pub(in crate::findings) const RULES: &[&Rule] =
     &[&TRANSITION, &POLL_INTERVAL, &CANCEL_TERMINAL, &FAILED_SEMANTICS, &INPUT_KEY];
 
 /// The task that a message describes, and its history.
-fn stated<'s, 'a>(context: &MessageContext<'s, 'a>) -> Option<(TaskState<'a>, &'s Task)> {
+fn current_and_previous<'s, 'a>(context: &MessageContext<'s, 'a>) -> Option<(TaskState<'a>, &'s Task)> {
     let now = TaskState::of(context)?;
     let before = context.history.tasks.get(context.message.direction, &now.id)?;
     Some((now, before))
@@ -34,7 +34,7 @@ static TRANSITION: Rule = Rule {
 };
 
 fn transition(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    let Some((now, before)) = stated(context) else { return };
+    let Some((now, before)) = current_and_previous(context) else { return };
     let Some((was, is)) = before.status.zip(now.status) else { return };
     // Over HTTP one response may overtake another. `lastUpdatedAt` shows whether this one is newer.
     let is_later = match (&before.updated, &now.updated) {
@@ -157,7 +157,7 @@ static INPUT_KEY: Rule = Rule {
 };
 
 fn input_key(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    let Some((now, before)) = stated(context) else { return };
+    let Some((now, before)) = current_and_previous(context) else { return };
     for (key, input) in now.inputs() {
         if before.inputs.get(&key).is_some_and(|known| *known != input) {
             report.add_about(&[before.number], format!("{key:?} asked for something else before"));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_stays_over() {
+    fn a_final_status_is_final() {
         let rule = "task-transition";
         let then = |first: &str, second: &str| {
             after(&[&ask(3, "get"), &is(3, first), "+ 2000", &ask(4, "get"), &is(4, second)])
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn the_receiver_says_how_often() {
+    fn polls_respect_the_interval() {
         let rule = "task-poll-interval";
         let twice = |wait: &str| after(&[&ask(3, "get"), &is(3, "working"), wait, &ask(4, "get")]);
         fires(rule, &twice("+ 100"));
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_is_not_cancelled() {
+    fn finished_tasks_are_not_cancelled() {
         let rule = "task-cancel-terminal";
         let cancelled =
             |status: &str, answer: &str| after(&[&ask(3, "get"), &is(3, status), &ask(4, "cancel"), answer]);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn endings_agree() {
+    fn the_final_status_matches_the_content() {
         let rule = "task-failed-semantics";
         let related = r#""_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t"}}"#;
         let ended = |status: &str| {

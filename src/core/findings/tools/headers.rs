@@ -149,7 +149,7 @@ fn mirrored(schema: &str) -> Vec<Mirrored> {
 }
 
 fn param(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    let (Some(mcp), Some(name)) = (context.mcp, context.body().text("name")) else { return };
+    let (Some(mcp), Some(name)) = (context.exchange, context.body().text("name")) else { return };
     let schema = context.history.tools.get(&name).and_then(|tool| tool.input.as_deref());
     // Invalid annotations have no effect.
     let Some(schema) = schema.filter(|schema| fault(schema).is_none()) else { return };

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_bearable_is_as_deep_as_the_stack_bears() {
+    fn accepted_depth_fits_the_stack() {
         let chain: Vec<String> = (0..120).map(|n| format!(r##""a{n}":{{"$ref":"#/$defs/a{}"}}"##, n + 1)).collect();
         let chain = format!(r##"{{"$ref":"#/$defs/a0","$defs":{{{},"a120":{{"type":"string"}}}}}}"##, chain.join(","));
         assert!(matches!(check(&chain, "1"), Verdict::Broken(_)));

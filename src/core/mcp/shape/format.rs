@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_told_by_their_grammar() {
+    fn formats_follow_their_grammar() {
         let cases: &[(Format, &[&str], &[&str])] = &[
             (
                 Format::Uri,

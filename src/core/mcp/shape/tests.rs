@@ -5,7 +5,7 @@ fn mismatches_of(revision: Revision, role: Role<'_>, text: &str) -> Vec<String> 
 }
 
 #[test]
-fn every_revision_knows_its_methods() {
+fn every_revision_defines_its_methods() {
     let counts =
         Revision::NAMES.map(|(revision, _)| (methods(revision, true).count(), methods(revision, false).count()));
     assert_eq!(counts, [(15, 9), (15, 9), (16, 9), (20, 11), (10, 8)]);
@@ -38,7 +38,7 @@ fn a_call_is_held_against_its_revision() {
 }
 
 #[test]
-fn the_discriminator_says_which_branch_is_meant() {
+fn the_discriminator_selects_the_branch() {
     let result = |content: &str| {
         let text = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"content":[{content}]}}}}"#);
         mismatches_of(Revision::V2025_11_25, Role::AnswerTo("tools/call"), &text)
@@ -60,7 +60,7 @@ fn the_discriminator_says_which_branch_is_meant() {
 }
 
 #[test]
-fn a_result_says_which_of_its_results_it_is() {
+fn the_result_type_selects_the_definition() {
     let stateless = |result: &str| {
         mismatches_of(
             Revision::V2026_07_28,
@@ -110,7 +110,7 @@ fn mismatches_are_few_and_stand_in_the_text() {
 }
 
 #[test]
-fn unknown_methods_and_broken_texts_say_nothing() {
+fn unknown_methods_and_broken_texts_give_no_mismatch() {
     assert!(mismatches_of(Revision::V2026_07_28, Role::Method("initialize"), "{}").is_empty());
     for text in ["", "{", r#"{"params"#, r#"{"params":{"name":"#, r#"{"params":{"name":1"#, "]", "\"", "\u{feff}"] {
         assert!(mismatches_of(Revision::V2025_11_25, Role::Method("tools/call"), text).len() <= 1, "{text}");
