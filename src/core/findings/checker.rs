@@ -30,7 +30,7 @@ use crate::mcp::{Message, SessionNumber, Transport};
 
 type AtMessage = fn(&MessageContext<'_, '_>, &mut Report<'_>);
 type AtExchange = fn(&Exchange, &McpExchange, &History, &mut Report<'_>);
-type AtEvent = fn(&sse::Event<'_>, ExchangeNumber, &McpExchange, &History, &mut Report<'_>);
+type AtEvent = fn(&sse::Event<'_>, &McpExchange, &History, &mut Report<'_>);
 type AtEnd = fn(&History, &mut Report<'_>);
 
 /// The check functions of all rules, by what they are called for.
@@ -254,7 +254,7 @@ impl Checker {
             for (rule, check_fn) in &CHECKS.events {
                 if in_force.revisions.within(rule.revisions) {
                     let mut report = at_session(rule, history.session, &mut self.found);
-                    check_fn(event, exchange, mcp, history, &mut report);
+                    check_fn(event, mcp, history, &mut report);
                 }
             }
             if let (Some("endpoint"), Some(endpoint)) = (event.kind, event.data) {

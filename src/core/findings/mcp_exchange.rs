@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::message_facts::{InForce, MessageFacts};
-use crate::decode::exchange::{Exchange, Half};
+use crate::decode::exchange::{Exchange, ExchangeNumber, Half};
 use crate::decode::jsonrpc::Kind;
 use crate::decode::secrets::masked_uri;
 use crate::decode::uri::origin_form;
@@ -62,6 +62,7 @@ impl EventCounts {
 /// An HTTP exchange with what the rules need of it.
 #[derive(Debug, Default)]
 pub struct McpExchange {
+    pub number: ExchangeNumber,
     /// The session of the exchange, if it is known.
     pub session: Option<SessionNumber>,
     /// The connection. `None` only in the default value.
@@ -102,6 +103,7 @@ impl McpExchange {
     /// An exchange of which only the head of the request is known.
     pub(super) fn new(exchange: &Exchange) -> McpExchange {
         McpExchange {
+            number: exchange.number,
             connection: Some(exchange.connection),
             version: exchange.request.fields.get("mcp-protocol-version").map(str::to_owned),
             is_get: exchange.method.as_deref() == Some("GET"),

@@ -4,7 +4,7 @@ use super::history::History;
 use super::mcp_exchange::McpExchange;
 use super::message_context::MessageContext;
 use crate::capture::{PacketNumber, Span};
-use crate::decode::exchange::{Exchange, ExchangeNumber};
+use crate::decode::exchange::Exchange;
 use crate::decode::jsonrpc::Kind;
 use crate::decode::sse;
 use crate::mcp::method::Method;
@@ -100,7 +100,7 @@ pub enum Check {
     /// Called when an HTTP exchange ends.
     Exchange(fn(&Exchange, &McpExchange, &History, &mut Report<'_>)),
     /// Called for a server-sent event, after the message that it carries.
-    Event(fn(&sse::Event<'_>, ExchangeNumber, &McpExchange, &History, &mut Report<'_>)),
+    Event(fn(&sse::Event<'_>, &McpExchange, &History, &mut Report<'_>)),
     /// Called at the end of a session, or of the capture.
     End(fn(&History, &mut Report<'_>)),
 }

@@ -1,6 +1,6 @@
 //! Rules about the data and the type of events.
 
-use crate::decode::exchange::{Exchange, ExchangeNumber};
+use crate::decode::exchange::Exchange;
 use crate::decode::jsonrpc::{self, Parsed};
 use crate::decode::sse;
 use crate::findings::http::is_streamable;
@@ -44,7 +44,7 @@ static EVENT_TYPE: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn event_type(event: &sse::Event<'_>, _: ExchangeNumber, _: &McpExchange, history: &History, report: &mut Report<'_>) {
+fn event_type(event: &sse::Event<'_>, _: &McpExchange, history: &History, report: &mut Report<'_>) {
     let Some(kind) = event.kind.filter(|kind| *kind != "message") else { return };
     let Some(data) = event.data.filter(|data| !data.is_empty()) else { return };
     if kind == "endpoint" && history.transport == Transport::HttpSse {

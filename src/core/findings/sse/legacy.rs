@@ -1,7 +1,6 @@
 //! Rules about HTTP+SSE, the transport of 2024-11-05, which later revisions keep for compatibility.
 
 use crate::decode::Direction;
-use crate::decode::exchange::ExchangeNumber;
 use crate::decode::sse;
 use crate::decode::uri::authority;
 use crate::findings::{
@@ -26,13 +25,7 @@ static ENDPOINT_FIRST: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn endpoint_first(
-    event: &sse::Event<'_>,
-    _: ExchangeNumber,
-    mcp: &McpExchange,
-    history: &History,
-    report: &mut Report<'_>,
-) {
+fn endpoint_first(event: &sse::Event<'_>, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
     let before = mcp.event_counts.dispatched;
     if event.kind == Some("endpoint") && history.transport == Transport::HttpSse && before > 0 {
         report.add(format!("endpoint is event {} of its stream", before + 1));
@@ -52,7 +45,7 @@ static POST_URI: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn post_uri(event: &sse::Event<'_>, _: ExchangeNumber, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
+fn post_uri(event: &sse::Event<'_>, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
     let is_endpoint = event.kind == Some("endpoint") && history.transport == Transport::HttpSse;
     let Some(host) = mcp.host.as_deref().filter(|_| is_endpoint) else { return };
     let Ok(uri) = std::str::from_utf8(event.data.unwrap_or_default()) else { return };

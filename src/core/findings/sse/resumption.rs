@@ -2,7 +2,7 @@
 //! "Resumability and Redelivery").
 
 use crate::capture::Time;
-use crate::decode::exchange::{Exchange, ExchangeNumber};
+use crate::decode::exchange::Exchange;
 use crate::decode::sse;
 use crate::findings::history::{EventStream, content_hash};
 use crate::findings::http::is_streamable;
@@ -35,18 +35,12 @@ fn id_of<'e>(event: &sse::Event<'e>) -> Option<&'e str> {
     event.id.filter(|id| event.sets_id && !id.is_empty())
 }
 
-fn not_unique(
-    event: &sse::Event<'_>,
-    exchange: ExchangeNumber,
-    mcp: &McpExchange,
-    history: &History,
-    report: &mut Report<'_>,
-) {
+fn not_unique(event: &sse::Event<'_>, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
     // A resumed stream repeats events, which the server may have serialised again.
     let Some(id) = id_of(event).filter(|_| is_streamable(history) && !mcp.resumes) else { return };
     let Some(issued) = history.event_streams.issued(id) else { return };
     // Events without data look alike. On two streams they are different events.
-    let is_other = event.data.is_none_or(<[u8]>::is_empty) && issued.stream != exchange;
+    let is_other = event.data.is_none_or(<[u8]>::is_empty) && issued.stream != mcp.number;
     if is_other || issued.data != content_hash(event.data.unwrap_or_default()) {
         report.add(format!("the id {:?} belongs to another event", &id[..id.floor_char_boundary(80)]));
     }
@@ -65,16 +59,10 @@ static CROSS_STREAM: Rule = Rule {
     checks: &[Check::Event(cross_stream)],
 };
 
-fn cross_stream(
-    event: &sse::Event<'_>,
-    exchange: ExchangeNumber,
-    mcp: &McpExchange,
-    history: &History,
-    report: &mut Report<'_>,
-) {
+fn cross_stream(event: &sse::Event<'_>, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
     let Some(id) = id_of(event).filter(|_| is_streamable(history) && mcp.resumes) else { return };
     let streams = &history.event_streams;
-    let resumed = streams.carried_by(exchange, mcp.last_event_id.as_deref());
+    let resumed = streams.carried_by(mcp.number, mcp.last_event_id.as_deref());
     if let (Some(resumed), Some(issued)) = (resumed, streams.issued(id))
         && issued.stream != resumed
     {
@@ -170,13 +158,7 @@ static PRIMING: Rule = Rule {
 };
 
 /// Only if the server uses event ids. Others do not offer resumption.
-fn not_primed(
-    event: &sse::Event<'_>,
-    _: ExchangeNumber,
-    mcp: &McpExchange,
-    history: &History,
-    report: &mut Report<'_>,
-) {
+fn not_primed(event: &sse::Event<'_>, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
     let has_data = event.data.is_some_and(|data| !data.is_empty());
     let is_first = mcp.event_counts.events == 0 && !mcp.is_get;
     // A client whose header names an older revision than the agreed one is served in that revision.
