@@ -97,7 +97,7 @@ pub mod mcp {
         pub use crate::mcp::capability::{Capabilities, Capability, Declarer};
     }
     pub mod contract {
-        pub use crate::mcp::contract::{Checker, TOOLS, Verdict};
+        pub use crate::mcp::contract::{SchemaChecker, TOOLS, Verdict};
     }
     pub mod facts {
         pub use crate::mcp::facts::{Status, body, part, status, tool};
@@ -117,7 +117,7 @@ pub mod mcp {
         pub use crate::mcp::revision::{Revision, Revisions};
     }
     pub mod shape {
-        pub use crate::mcp::shape::{Fault, Mismatch, Role, check, check_definition, knows};
+        pub use crate::mcp::shape::{Mismatch, MismatchKind, Role, check, check_definition, defines_method};
     }
     pub mod trace {
         pub use crate::mcp::trace::TraceParent;

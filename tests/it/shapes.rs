@@ -18,7 +18,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use mcptap_core::internal::mcp::Revision;
-use mcptap_core::internal::mcp::shape::{self, Fault, Mismatch, Role};
+use mcptap_core::internal::mcp::shape::{self, Mismatch, MismatchKind, Role};
 use serde_json::Value;
 
 /// What each place of an instance is changed to; the first change removes it.
@@ -31,14 +31,15 @@ fn record(revision: Revision) -> PathBuf {
 /// Whether the tables find nothing. The official schemas say `byte`, which is no format of JSON Schema: what the tables
 /// say about base64 is left out of the comparison.
 fn fits(mismatches: &[Mismatch]) -> bool {
-    mismatches.iter().all(|mismatch| mismatch.fault == Fault::Format && mismatch.expected.starts_with("base64"))
+    mismatches.iter().all(|mismatch| mismatch.kind == MismatchKind::Format && mismatch.expected.starts_with("base64"))
 }
 
 /// The verdict of the tables; `None` where they have no such definition.
 fn verdict(revision: Revision, definition: &str, instance: &Value) -> Option<bool> {
     let text = instance.to_string();
     if let Some(method) = definition.split_once(' ').map(|(_, method)| method) {
-        return shape::knows(revision, method).then(|| fits(&shape::check(revision, Role::Method(method), &text)));
+        return shape::defines_method(revision, method)
+            .then(|| fits(&shape::check(revision, Role::Method(method), &text)));
     }
     shape::check_definition(revision, definition, &text).map(|mismatches| fits(&mismatches))
 }

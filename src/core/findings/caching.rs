@@ -1,14 +1,10 @@
 //! Rules about the caching of results (2026-07-28 server/utilities/caching).
 
-use super::mismatch::{Topic, about};
-use super::report::Report;
-use super::rule::RESULTS;
-use super::seen::Seen;
-use super::{Check, Rule, Severity};
+use super::mismatch::{Topic, mismatches_of_topic};
+use super::{Check, MessageContext, RESULTS, Report, Rule, Severity};
 use crate::mcp::revision::Revisions;
-use crate::mcp::shape::Fault;
+use crate::mcp::shape::MismatchKind;
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[&MISSING, &INVALID];
 
 static MISSING: Rule = Rule {
@@ -16,19 +12,19 @@ static MISSING: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: "caching",
-    title: "A result that clients may cache does not say for how long, or for whom",
+    title: "A cacheable result does not state how long, or for whom, it may be cached",
     spec: "2026-07-28 server/utilities/caching \"Cacheable Results\": ttlMs and cacheScope",
-    why: "Typed clients refuse the result; others ask for it again before every use, or share what is private.",
+    why: "Typed clients refuse the result. Others request it again before every use, or share private data.",
     example: "a result of tools/list without \"ttlMs\"",
-    remedy: "Send \"ttlMs\":0 and \"cacheScope\":\"private\" where nothing better is known.",
+    remedy: "Send \"ttlMs\":0 and \"cacheScope\":\"private\" if nothing better is known.",
     checks: &[Check::Message(RESULTS, &[], missing)],
 };
 
-fn missing(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let missing = about(seen, Topic::Cache).filter(|mismatch| mismatch.fault == Fault::Missing);
+fn missing(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let missing = mismatches_of_topic(context, Topic::Cache).filter(|mismatch| mismatch.kind == MismatchKind::Missing);
     let names: Vec<&str> = missing.filter_map(|mismatch| mismatch.path.rsplit('/').next()).collect();
     if !names.is_empty() {
-        report.say(format!("{} of {} missing", names.join(" and "), seen.method_name()));
+        report.add(format!("{} of {} missing", names.join(" and "), context.method_name()));
     }
 }
 
@@ -37,26 +33,26 @@ static INVALID: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: "caching",
-    title: "ttlMs or cacheScope has a value that is not defined, or the pages of one list differ in scope",
+    title: "ttlMs or cacheScope is invalid, or the pages of one list have different scopes",
     spec: "2026-07-28 server/utilities/caching \"TTL\", \"Interaction with Pagination\"",
     why: "Caches drop the result, or share one page of a private list with everybody.",
     example: "\"ttlMs\":-1; \"cacheScope\":\"user\"; page 1 public and page 2 private",
-    remedy: "Send a whole number of milliseconds from 0 on, and one scope for all pages.",
+    remedy: "Send a whole number of milliseconds, at least 0, and the same scope for all pages.",
     checks: &[Check::Message(RESULTS, &[], invalid)],
 };
 
-fn invalid(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let wrong = about(seen, Topic::Cache).filter(|mismatch| mismatch.fault != Fault::Missing);
+fn invalid(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let wrong = mismatches_of_topic(context, Topic::Cache).filter(|mismatch| mismatch.kind != MismatchKind::Missing);
     let text: Vec<String> = wrong.map(|mismatch| mismatch.to_string()).collect();
     if !text.is_empty() {
-        return report.say(text.join("; "));
+        return report.add(text.join("; "));
     }
-    let Some(asked) = seen.asked.filter(|_| seen.method.is_paged()) else { return };
-    let Some(page) = seen.history.listings.before(seen.method, asked.cursor.as_deref()) else { return };
-    if let (Some(before), Some(now)) = (page.scope.as_deref(), seen.body().get("cacheScope"))
+    let Some(request) = context.request.filter(|_| context.method.is_paged()) else { return };
+    let Some(page) = context.history.listings.before(context.method, request.cursor.as_deref()) else { return };
+    if let (Some(before), Some(now)) = (page.scope.as_deref(), context.body().get("cacheScope"))
         && before != now
     {
-        report.say_with(&[page.number], format!("this page is {now}, and the one before {before}"));
+        report.add_about(&[page.number], format!("this page is {now}, but the previous page was {before}"));
     }
 }
 
@@ -72,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn results_say_how_long_they_hold() {
+    fn results_state_their_cache_hints() {
         let good = r#","ttlMs":0,"cacheScope":"public""#;
         fires("cache-hints-missing", &listed(r#","ttlMs":0"#));
         silent("schema-result-invalid", &listed(r#","ttlMs":0"#));

@@ -1,51 +1,48 @@
-//! Rules about cancellation (basic/utilities/cancellation; 2026-07-28: basic/patterns/cancellation).
+//! Rules about cancellation (basic/utilities/cancellation;
+//! 2026-07-28: basic/patterns/cancellation).
 
-use super::report::Report;
-use super::rule::{ANSWERS, ERRORS, NOTIFICATIONS};
-use super::seen::Seen;
-use super::{Check, Rule, Severity};
+use super::{ANSWERS, Check, ERRORS, MessageContext, NOTIFICATIONS, Report, Rule, Severity};
 use crate::mcp::Transport;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::V2025_11_25;
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
-pub(super) const RULES: &[&Rule] = &[&UNKNOWN, &ANSWERED, &UNASKED, &BY_SERVER, &TASK];
+pub(super) const RULES: &[&Rule] = &[&UNKNOWN, &ANSWERED, &NOT_REQUESTED, &BY_SERVER, &TASK];
 
 static UNKNOWN: Rule = Rule {
     id: "cancel-unknown",
     severity: Severity::Warning,
     layer: "cancellation",
-    title: "A cancellation of a request that its sender has not open",
+    title: "A cancellation of a request that is not open",
     spec: "basic/utilities/cancellation \"Behavior Requirements\" 1: \"Cancellation notifications MUST only reference requests that: were previously issued in the same direction, are believed to still be in-progress\"",
-    why: "Nothing is cancelled: the request that was meant runs on.",
-    example: "\"requestId\":\"3\" where the request had the id 3",
-    remedy: "Copy the request's id, its type included. That the answer crossed the cancellation is legal.",
+    why: "Nothing is cancelled: the intended request continues.",
+    example: "\"requestId\":\"3\" although the request had the id 3",
+    remedy: "Copy the request's id, including its type. A cancellation that crosses the response is legal.",
     checks: &[Check::Message(NOTIFICATIONS, &[Method::Cancelled], unknown)],
     ..Rule::BLANK
 };
 
-/// Whether this is a notice of the server about a request of the client, as 2026-07-28 has it.
-fn is_notice(seen: &Seen<'_, '_>) -> bool {
-    !seen.is_from_client() && seen.revisions().within(Revisions::MODERN)
+/// Whether the server cancels a request of the client, which 2026-07-28 allows for subscriptions.
+fn is_server_cancellation(context: &MessageContext<'_, '_>) -> bool {
+    !context.is_from_client() && context.revisions().within(Revisions::MODERN)
 }
 
-fn unknown(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(id) = seen.body().get("requestId").filter(|_| !is_notice(seen)) else { return };
-    let (sender, history) = (seen.message.direction, seen.history);
+fn unknown(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(id) = context.body().get("requestId").filter(|_| !is_server_cancellation(context)) else { return };
+    let (sender, history) = (context.message.direction, context.history);
     if history.requests.with_id(sender, id).is_some() {
         return;
     }
-    // On another connection the answer may be told first, and the request last.
-    if history.awaits_bytes {
+    // On another connection the response may arrive first, and the request last.
+    if history.earlier_may_follow {
         return;
     }
-    if history.ids.contains(sender, id) {
-        // "Both parties MUST handle the race condition": the answer may have been on its way.
-        return report.say_as(Severity::Info, format!("the request with id {id} was answered before"));
+    if history.used_ids.contains(sender, id) {
+        // "Both parties MUST handle the race condition": the response may have been in flight.
+        return report.add_as(Severity::Info, format!("the request with id {id} was already answered"));
     }
-    if history.is_whole() && seen.is_one_client() && !history.ids.has_forgotten(sender) {
-        report.say_as(Severity::Error, format!("its sender made no request with id {id}"));
+    if history.is_whole() && context.is_one_client() && !history.used_ids.has_discarded(sender) {
+        report.add_as(Severity::Error, format!("its sender made no request with id {id}"));
     }
 }
 
@@ -53,53 +50,55 @@ static ANSWERED: Rule = Rule {
     id: "cancel-answered",
     severity: Severity::Info,
     layer: "cancellation",
-    title: "An answer to a request that was cancelled",
+    title: "A cancelled request was answered",
     spec: "basic/utilities/cancellation \"Behavior Requirements\" 3: receivers SHOULD \"Not send a response for the cancelled request\"; 2026-07-28 basic/transports/stdio \"Cancellation\" (MUST NOT)",
-    why: "The caller ignores it: the work was done for nothing. Shortly behind the cancellation it is a race and nobody's fault.",
+    why: "The caller ignores the response, so the work was wasted. Shortly after the cancellation it is a race and nobody's fault.",
     example: "notifications/cancelled, then the result",
-    remedy: "Pass the cancellation on to what does the work, and send nothing behind it.",
+    remedy: "Pass the cancellation on to the code that does the work, and send nothing afterwards.",
     checks: &[Check::Message(ANSWERS, &[], answered)],
     ..Rule::BLANK
 };
 
-/// An answer that comes later than this was not on its way when the cancellation came.
+/// A response later than this (in nanoseconds) was not in flight when the cancellation arrived.
 const RACE: i64 = 1_000_000_000;
 
-fn answered(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some((asked, cancelled)) = seen.asked.and_then(|asked| asked.cancelled.map(|time| (asked, time))) else {
+fn answered(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some((request, cancelled)) = context.request.and_then(|request| request.cancelled.map(|time| (request, time)))
+    else {
         return;
     };
-    let delay = seen.message.time.since(cancelled).max(0);
-    // On a pipe order is kept, and 2026-07-28 says MUST NOT; everything else may be a race or is a SHOULD.
-    let is_stdio = seen.history.transport == Transport::Stdio && seen.revisions().within(Revisions::MODERN);
+    let delay = context.message.time.since(cancelled).max(0);
+    // A pipe preserves order, and 2026-07-28 has a MUST NOT for it. Everywhere else it may be a
+    // race, or the rule is a SHOULD.
+    let is_stdio = context.history.transport == Transport::Stdio && context.revisions().within(Revisions::MODERN);
     let severity = if is_stdio && delay > RACE { Severity::Warning } else { ANSWERED.severity };
-    let text = format!("the answer came {} ms behind the cancellation", delay / 1_000_000);
-    report.say_as_with(severity, &[asked.number], text);
+    let text = format!("the response came {} ms after the cancellation", delay / 1_000_000);
+    report.add_as_about(severity, &[request.number], text);
 }
 
-static UNASKED: Rule = Rule {
+static NOT_REQUESTED: Rule = Rule {
     id: "cancel-without-notification",
     severity: Severity::Warning,
     layer: "cancellation",
-    title: "A request was answered as cancelled, and nobody asked for that",
+    title: "A request was answered as cancelled, but nobody cancelled it",
     spec: "basic/utilities/cancellation \"Cancellation Flow\": \"When a party wants to cancel an in-progress request, it sends a notifications/cancelled notification\"; -32800 is LSP's RequestCancelled",
-    why: "A server that cancels by itself should say what failed; a client that cancels without the notification leaves the server at work.",
+    why: "A server that stops by itself should report what failed. A client that cancels without the notification leaves the server working.",
     example: "{\"error\":{\"code\":-32800,\"message\":\"cancelled\"}} without notifications/cancelled before it",
-    remedy: "Send notifications/cancelled with the id of the request; after a timeout of the server, answer with an error that says so.",
-    checks: &[Check::Any(ERRORS, &[], unasked)],
+    remedy: "Send notifications/cancelled with the id of the request. After a timeout in the server, answer with an error that names the timeout.",
+    checks: &[Check::Any(ERRORS, &[], not_requested)],
     ..Rule::BLANK
 };
 
 /// LSP 3.17: "The client has canceled a request and a server has detected the cancel".
 const CANCELLED: &str = "-32800";
 
-fn unasked(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(asked) = seen.asked.filter(|_| seen.body().get("code") == Some(CANCELLED)) else { return };
-    // Tasks are cancelled by a request of their own.
-    let is_task = asked.is_task || matches!(asked.method, Method::TasksResult | Method::TasksGet);
-    if asked.cancelled.is_none() && !is_task && seen.history.is_whole() {
-        let text = format!("message {} was cancelled, and no notification asked for it", asked.number.0);
-        report.say_with(&[asked.number], text);
+fn not_requested(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(request) = context.request.filter(|_| context.body().get("code") == Some(CANCELLED)) else { return };
+    // Tasks have their own request for cancellation.
+    let is_task = request.is_task || matches!(request.method, Method::TasksResult | Method::TasksGet);
+    if request.cancelled.is_none() && !is_task && context.history.is_whole() {
+        let text = format!("message {} was answered as cancelled, but no notification cancelled it", request.number.0);
+        report.add_about(&[request.number], text);
     }
 }
 
@@ -110,23 +109,23 @@ static BY_SERVER: Rule = Rule {
     layer: "cancellation",
     title: "The server cancelled something other than a subscription",
     spec: "2026-07-28 basic/patterns/cancellation: a server sends notifications/cancelled to end a subscriptions/listen request only",
-    why: "Clients ignore it, and go on waiting.",
-    example: "notifications/cancelled of the server with the id of a tools/call",
+    why: "Clients ignore it and continue to wait.",
+    example: "notifications/cancelled from the server with the id of a tools/call",
     remedy: "Answer the request with an error.",
     checks: &[Check::Message(NOTIFICATIONS, &[Method::Cancelled], by_server)],
 };
 
-fn by_server(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(id) = seen.body().get("requestId").filter(|_| !seen.is_from_client()) else { return };
-    let client = seen.message.direction.reversed();
-    let exchange = seen.message.exchange;
+fn by_server(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(id) = context.body().get("requestId").filter(|_| !context.is_from_client()) else { return };
+    let client = context.message.direction.reversed();
+    let exchange = context.message.exchange;
     // Clients of one server may use the same ids: over HTTP the request is that of the exchange.
-    let open = seen.history.requests.with_id(client, id).filter(|asked| asked.exchange == exchange);
-    if let Some(asked) = open
-        && asked.method != Method::SubscriptionsListen
+    let open = context.history.requests.with_id(client, id).filter(|request| request.exchange == exchange);
+    if let Some(request) = open
+        && request.method != Method::SubscriptionsListen
     {
-        let method = asked.method.definition().map_or("a request", |method| method.name);
-        report.say_with(&[asked.number], format!("{method} (message {}) was cancelled", asked.number.0));
+        let method = request.method.definition().map_or("a request", |method| method.name);
+        report.add_about(&[request.number], format!("{method} (message {}) was cancelled", request.number.0));
     }
 }
 
@@ -137,24 +136,24 @@ static TASK: Rule = Rule {
     layer: "cancellation",
     title: "A task was cancelled with notifications/cancelled",
     spec: "2025-11-25 basic/utilities/cancellation \"Behavior Requirements\" 3: \"For task-augmented requests, the tasks/cancel request MUST be used instead\"",
-    why: "The request is over since the task was created: the notification ends nothing, and the task runs on.",
+    why: "The request ended when the task was created. The notification ends nothing, and the task continues.",
     example: "notifications/cancelled with the id of a tools/call that was answered with a task",
     remedy: "Send tasks/cancel with the taskId.",
     checks: &[Check::Message(NOTIFICATIONS, &[Method::Cancelled], task)],
 };
 
-fn task(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(id) = seen.body().get("requestId").filter(|_| seen.is_one_client()) else { return };
-    let (sender, history) = (seen.message.direction, seen.history);
-    if let Some(asked) = history.requests.with_id(sender, id) {
-        if asked.is_task {
-            // Before the task is there, there is no taskId to cancel it by.
-            let text = "the request asks for a task, which is not there yet";
-            report.say_as_with(Severity::Info, &[asked.number], text);
+fn task(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(id) = context.body().get("requestId").filter(|_| context.is_one_client()) else { return };
+    let (sender, history) = (context.message.direction, context.history);
+    if let Some(request) = history.requests.with_id(sender, id) {
+        if request.is_task {
+            // Before the task exists, there is no taskId by which to cancel it.
+            let text = "the request asks for a task, which does not exist yet";
+            report.add_as_about(Severity::Info, &[request.number], text);
         }
-    } else if let Some(done) = history.finished.with_id(sender, id).filter(|done| done.became_task) {
+    } else if let Some(done) = history.answered_requests.with_id(sender, id).filter(|done| done.became_task) {
         let text = format!("message {} answered the request with a task", done.answer.0);
-        report.say_with(&[done.asked.number, done.answer], text);
+        report.add_about(&[done.request.number, done.answer], text);
     }
 }
 
@@ -171,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cancelled_is_open() {
+    fn only_open_requests_are_cancelled() {
         let rule = "cancel-unknown";
         assert_eq!(fires(rule, &session(VERSION, &[CALL, &cancel("\"1\"")])).severity.name(), "error");
         assert_eq!(fires(rule, &session(VERSION, &[CALL, ANSWER, &cancel("1")])).severity.name(), "info");
@@ -180,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cancelled_is_not_answered() {
+    fn cancelled_requests_are_not_answered() {
         let rule = "cancel-answered";
         assert_eq!(fires(rule, &session(VERSION, &[CALL, &cancel("1"), "+ 5000", ANSWER])).severity.name(), "info");
         silent(rule, &session(VERSION, &[CALL, ANSWER]));
@@ -191,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_answered_as_cancelled_was_cancelled() {
+    fn cancelled_answers_follow_a_cancellation() {
         let rule = "cancel-without-notification";
         let ended = r#"< {"jsonrpc":"2.0","id":1,"error":{"code":-32800,"message":"Request cancelled"}}"#;
         assert_eq!(fires(rule, &session(VERSION, &[CALL, ended])).messages.len(), 2);
@@ -201,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cancels_what() {
+    fn servers_cancel_only_subscriptions() {
         let ask = |method: &str| {
             format!(
                 r#"> {{"jsonrpc":"2.0","id":1,"method":"{method}","params":{}}}"#,
@@ -218,8 +217,8 @@ mod tests {
         let rule = "cancel-task";
         let call = CALL.replace("\"name\"", "\"task\":{},\"name\"");
         let created = ANSWER.replace("\"content\":[]", "\"task\":{\"taskId\":\"t\",\"status\":\"working\"}");
-        let told = session(VERSION, &[&call, &created, &cancel("1")]);
-        assert_eq!(fires(rule, &told).severity.name(), "error");
+        let conversation = session(VERSION, &[&call, &created, &cancel("1")]);
+        assert_eq!(fires(rule, &conversation).severity.name(), "error");
         assert_eq!(fires(rule, &session(VERSION, &[&call, &cancel("1")])).severity.name(), "info");
         silent(rule, &session(VERSION, &[CALL, &cancel("1")]));
     }

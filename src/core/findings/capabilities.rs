@@ -1,68 +1,66 @@
-//! Rules about capabilities: what a side uses without the other having said that it can do it.
+//! Rules about capabilities: features that one side uses although the other did not declare them.
 
-use super::report::Report;
-use super::rule::{NOTIFICATIONS, REQUESTS};
-use super::seen::Seen;
-use super::{Check, Rule, Severity};
+use super::{Check, MessageContext, NOTIFICATIONS, REQUESTS, Report, Rule, Severity};
 use crate::mcp::capability::Capability;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::{V2024_11_05, V2025_03_26, V2025_11_25};
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[&SERVER, &CLIENT, &NOTIFICATION, &SAMPLING_TOOLS, &ELICITATION_MODE, &WRONG_SIDE];
 
-/// Revisions that say SHOULD where later ones say MUST (basic/lifecycle "Operation").
+/// Revisions with a SHOULD where later ones have a MUST (basic/lifecycle "Operation").
 const SHOULD: Revisions = Revisions::between(V2024_11_05, V2025_03_26);
 
 static SERVER: Rule = Rule {
     id: "capability-server-undeclared",
     severity: Severity::Error,
     layer: "lifecycle",
-    title: "The client used what the server did not declare",
+    title: "The client used a capability that the server did not declare",
     spec: "2025-06-18 basic/lifecycle \"Operation\": \"Both parties MUST … Only use capabilities that were successfully negotiated\"; before: SHOULD",
-    why: "The server answers -32601, or with something that it does not support.",
+    why: "The server answers -32601, or returns a result that means nothing.",
     example: "prompts/list to a server whose capabilities are {\"tools\":{}}",
-    remedy: "Look at the capabilities in the answer to initialize before asking; or declare the capability in the server.",
+    remedy: "Check the capabilities in the response to initialize before the request. Or declare the capability in the server.",
     checks: &[Check::Message(REQUESTS, &[], server)],
     ..Rule::BLANK
 };
 
-fn severity(seen: &Seen<'_, '_>, rule: &Rule) -> Severity {
-    if seen.revisions().within(SHOULD) { Severity::Warning } else { rule.severity }
+fn severity(context: &MessageContext<'_, '_>, rule: &Rule) -> Severity {
+    if context.revisions().within(SHOULD) { Severity::Warning } else { rule.severity }
 }
 
-/// What each session is told of once: whoever ignores a capability does so each time.
-fn name(seen: &Seen<'_, '_>) -> &'static str {
-    seen.method.definition().map_or("", |method| method.name)
+/// The subject that is listed once in a session. A peer that ignores a capability does
+/// so each time.
+fn name(context: &MessageContext<'_, '_>) -> &'static str {
+    context.method.definition().map_or("", |method| method.name)
 }
 
-/// Whether the method is in none of the revisions that may be in force: that has a rule of its own, and nobody could declare it.
-fn is_foreign(seen: &Seen<'_, '_>) -> bool {
-    seen.method.definition().is_some_and(|method| method.revisions.is_disjoint(seen.revisions()))
+/// Whether no revision that may be in force has the method. That has its own rule, and nobody
+/// could declare it.
+fn is_in_no_possible_revision(context: &MessageContext<'_, '_>) -> bool {
+    context.method.definition().is_some_and(|method| method.revisions.is_disjoint(context.revisions()))
 }
 
-fn server(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if !seen.is_from_client() {
+fn server(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if !context.is_from_client() {
         return;
     }
-    let gate = match seen.method {
-        Method::TasksGet | Method::TasksResult if is_core_tasks(seen) => Some(Capability::ServerTasks),
+    let gate = match context.method {
+        Method::TasksGet | Method::TasksResult if is_core_tasks(context) => Some(Capability::ServerTasks),
         Method::TasksList => Some(Capability::ServerTasksList),
-        Method::TasksCancel if is_core_tasks(seen) => Some(Capability::ServerTasksCancel),
-        method => method.gate(seen.revisions()),
+        Method::TasksCancel if is_core_tasks(context) => Some(Capability::ServerTasksCancel),
+        method => method.gate(context.revisions()),
     };
-    let Some(gate) = gate.filter(|_| !is_foreign(seen)) else { return };
-    // Where the capture does not hold the declaration, nothing can be said.
-    if seen.history.server_has(gate) == Some(false) {
-        let text = format!("{} was sent, and the server did not declare {}", seen.method_name(), gate.path());
-        report.say_once(severity(seen, &SERVER), name(seen), text);
+    let Some(gate) = gate.filter(|_| !is_in_no_possible_revision(context)) else { return };
+    // If the capture does not contain the declaration, there is no finding.
+    if context.history.server_has(gate) == Some(false) {
+        let text = format!("{} was sent, and the server did not declare {}", context.method_name(), gate.path());
+        report.add_once(severity(context, &SERVER), name(context), text);
     }
 }
 
 /// Tasks are part of the core of 2025-11-25 alone; later they are an extension.
-fn is_core_tasks(seen: &Seen<'_, '_>) -> bool {
-    seen.revisions().within(Revisions::only(V2025_11_25))
+fn is_core_tasks(context: &MessageContext<'_, '_>) -> bool {
+    context.revisions().within(Revisions::only(V2025_11_25))
 }
 
 static CLIENT: Rule = Rule {
@@ -70,19 +68,19 @@ static CLIENT: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::LEGACY,
     layer: "lifecycle",
-    title: "The server asked for what the client did not declare",
+    title: "The server used a capability that the client did not declare",
     spec: "basic/lifecycle \"Operation\"; client/sampling, client/roots, client/elicitation \"Capabilities\"",
     why: "The client answers -32601 and the server's tool fails, or the user is never asked.",
     example: "sampling/createMessage to a client whose capabilities are {}",
-    remedy: "Look at the capabilities in initialize before asking, and do without where they are missing.",
+    remedy: "Check the capabilities in initialize before the request, and work without the missing ones.",
     checks: &[Check::Message(REQUESTS, &[], client)],
 };
 
-fn client(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if seen.is_from_client() || is_foreign(seen) {
+fn client(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if context.is_from_client() || is_in_no_possible_revision(context) {
         return;
     }
-    let gate = match seen.method {
+    let gate = match context.method {
         Method::SamplingCreateMessage => Capability::Sampling,
         Method::RootsList => Capability::Roots,
         Method::ElicitationCreate => Capability::Elicitation,
@@ -91,9 +89,9 @@ fn client(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
         Method::TasksCancel => Capability::ClientTasksCancel,
         _ => return,
     };
-    if seen.history.client_has(gate, None) == Some(false) {
-        let text = format!("{} was sent, and the client did not declare {}", seen.method_name(), gate.path());
-        report.say_once(severity(seen, &CLIENT), name(seen), text);
+    if context.history.client_has(gate, None) == Some(false) {
+        let text = format!("{} was sent, and the client did not declare {}", context.method_name(), gate.path());
+        report.add_once(severity(context, &CLIENT), name(context), text);
     }
 }
 
@@ -101,22 +99,25 @@ static NOTIFICATION: Rule = Rule {
     id: "capability-notification-undeclared",
     severity: Severity::Warning,
     layer: "lifecycle",
-    title: "A notification whose capability its sender did not declare",
+    title: "A notification needs a capability that its sender did not declare",
     spec: "server/tools, server/prompts, server/resources, client/roots \"Capabilities\"; server/utilities/logging \"Capabilities\" (MUST)",
-    why: "The receiver has no reason to expect it, and may not act on it: a list that changed is not asked for again.",
+    why: "The receiver does not expect it and may ignore it. For example, it does not request a changed list again.",
     example: "notifications/tools/list_changed from a server with {\"tools\":{}}",
     remedy: "Declare listChanged, subscribe or logging.",
     checks: &[Check::Message(NOTIFICATIONS, &[], notification)],
     ..Rule::BLANK
 };
 
-fn notification(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(gate) = seen.method.gate(seen.revisions()).filter(|_| !is_foreign(seen)) else { return };
-    if seen.history.has(gate) == Some(false) {
-        // server/utilities/logging: "Servers that emit log message notifications MUST declare the logging capability".
+fn notification(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(gate) = context.method.gate(context.revisions()).filter(|_| !is_in_no_possible_revision(context)) else {
+        return;
+    };
+    if context.history.has(gate) == Some(false) {
+        // server/utilities/logging: "Servers that emit log message notifications MUST declare
+        // the logging capability".
         let severity = if gate == Capability::Logging { Severity::Error } else { NOTIFICATION.severity };
-        let text = format!("{} was sent, and {} is not declared", seen.method_name(), gate.path());
-        report.say_once(severity, name(seen), text);
+        let text = format!("{} was sent, and {} is not declared", context.method_name(), gate.path());
+        report.add_once(severity, name(context), text);
     }
 }
 
@@ -129,16 +130,16 @@ static SAMPLING_TOOLS: Rule = Rule {
     spec: "client/sampling \"Tools in Sampling\": \"Servers MUST NOT send tool-enabled sampling requests to Clients that have not declared support\"",
     why: "The client refuses the request, or samples without the tools.",
     example: "\"tools\":[…] in sampling/createMessage, and {\"sampling\":{}} in initialize",
-    remedy: "Look for sampling.tools before adding tools or toolChoice.",
+    remedy: "Check for sampling.tools before you add tools or toolChoice.",
     checks: &[Check::Message(REQUESTS, &[Method::SamplingCreateMessage], sampling_tools)],
 };
 
-fn sampling_tools(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let used = ["tools", "toolChoice"].into_iter().find(|name| seen.body().get(name).is_some());
+fn sampling_tools(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let used = ["tools", "toolChoice"].into_iter().find(|name| context.body().get(name).is_some());
     if let Some(used) = used
-        && seen.history.client_has(Capability::SamplingTools, None) == Some(false)
+        && context.history.client_has(Capability::SamplingTools, None) == Some(false)
     {
-        report.say(format!("the request has {used}"));
+        report.add(format!("the request contains {used}"));
     }
 }
 
@@ -149,18 +150,18 @@ static ELICITATION_MODE: Rule = Rule {
     layer: "elicitation",
     title: "An elicitation in a mode that the client did not declare",
     spec: "client/elicitation \"Capabilities\": \"Servers MUST NOT send elicitation requests with modes that are not supported by the client\"",
-    why: "The client cannot show it: the user is never asked.",
+    why: "The client cannot show it, so the user is never asked.",
     example: "\"mode\":\"url\" to a client with {\"elicitation\":{}}, which means forms only",
-    remedy: "Look for elicitation.url or elicitation.form, and fall back to what is there.",
+    remedy: "Check for elicitation.url or elicitation.form, and use a mode that is declared.",
     checks: &[Check::Message(REQUESTS, &[Method::ElicitationCreate], elicitation_mode)],
 };
 
-fn elicitation_mode(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let is_url = seen.body().text("mode").is_some_and(|mode| mode == "url");
+fn elicitation_mode(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let is_url = context.body().text("mode").is_some_and(|mode| mode == "url");
     let (mode, gate) = if is_url { ("url", Capability::ElicitationUrl) } else { ("form", Capability::ElicitationForm) };
-    let declares_any = seen.history.client_has(Capability::Elicitation, None) == Some(true);
-    if declares_any && seen.history.client_has(gate, None) == Some(false) {
-        report.say(format!("mode {mode}, and the client did not declare {}", gate.path()));
+    let declares_any = context.history.client_has(Capability::Elicitation, None) == Some(true);
+    if declares_any && context.history.client_has(gate, None) == Some(false) {
+        report.add(format!("mode {mode}, and the client did not declare {}", gate.path()));
     }
 }
 
@@ -171,18 +172,18 @@ static WRONG_SIDE: Rule = Rule {
     layer: "lifecycle",
     title: "The client declared a capability that only servers have",
     spec: "basic/lifecycle \"Capability Negotiation\"; schema ClientCapabilities",
-    why: "It means nothing: servers do not look for it, and what was meant is not declared.",
+    why: "It has no meaning: servers ignore it, and the intended capability is not declared.",
     example: "{\"tools\":{},\"resources\":{}} in the client's initialize",
-    remedy: "Declare roots, sampling and elicitation where the client has them, and nothing else.",
+    remedy: "Declare only roots, sampling and elicitation, if the client supports them.",
     checks: &[Check::Any(REQUESTS, &[Method::Initialize], wrong_side)],
 };
 
-fn wrong_side(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let declared = seen.body().object("capabilities");
+fn wrong_side(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let declared = context.body().object("capabilities");
     let servers = ["tools", "resources", "prompts", "logging", "completions"];
     let wrong: Vec<&str> = servers.into_iter().filter(|name| declared.get(name).is_some()).collect();
     if !wrong.is_empty() {
-        report.say(format!("the client declared {}", wrong.join(", ")));
+        report.add(format!("the client declared {}", wrong.join(", ")));
     }
 }
 

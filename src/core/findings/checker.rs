@@ -1,4 +1,4 @@
-//! Runs the rules: one table from what is seen to the rules that look at it, one history for each session.
+//! Runs the check functions of all rules, with one history for each session.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -7,13 +7,13 @@ use std::sync::LazyLock;
 
 use rustc_hash::FxHashMap;
 
-use super::carried::Carried;
 use super::history::History;
-use super::lifecycle::versions::Versions;
-use super::report::{Report, SAID};
-use super::rule::Check;
-use super::seen::{Facts, Seen};
-use super::{Finding, Rule, Severity, all, http, jsonrpc, stdio};
+use super::mcp_exchange::McpExchange;
+use super::message_context::MessageContext;
+use super::message_facts::MessageFacts;
+use super::rule::{Check, Finding, Report, Rule, Severity};
+use super::server_versions::ServerVersions;
+use super::{all, http, jsonrpc, stdio};
 use crate::capture::pipe::Content;
 use crate::capture::{Limits, Time};
 use crate::decode::Direction;
@@ -28,14 +28,14 @@ use crate::mcp::revision::Revisions;
 use crate::mcp::tracker::Oddity;
 use crate::mcp::{Message, SessionNumber, Transport};
 
-type AtMessage = fn(&Seen<'_, '_>, &mut Report<'_>);
-type AtExchange = fn(&Exchange, &Carried, &History, &mut Report<'_>);
-type AtEvent = fn(&sse::Event<'_>, ExchangeNumber, &Carried, &History, &mut Report<'_>);
+type AtMessage = fn(&MessageContext<'_, '_>, &mut Report<'_>);
+type AtExchange = fn(&Exchange, &McpExchange, &History, &mut Report<'_>);
+type AtEvent = fn(&sse::Event<'_>, &McpExchange, &History, &mut Report<'_>);
 type AtEnd = fn(&History, &mut Report<'_>);
 
-/// Which rules look at what.
-struct Table {
-    /// By kind and method, with the revisions that the rule is looked for in.
+/// The check functions of all rules, by what they are called for.
+struct CheckRegistry {
+    /// By kind and method of the message, with the revisions in which the rule applies.
     messages: Vec<Vec<(&'static Rule, Revisions, AtMessage)>>,
     responses: Vec<(&'static Rule, AtExchange)>,
     exchanges: Vec<(&'static Rule, AtExchange)>,
@@ -43,9 +43,9 @@ struct Table {
     ends: Vec<(&'static Rule, AtEnd)>,
 }
 
-static TABLE: LazyLock<Table> = LazyLock::new(|| {
+static CHECKS: LazyLock<CheckRegistry> = LazyLock::new(|| {
     let kinds = Kind::Invalid as usize + 1;
-    let mut table = Table {
+    let mut table = CheckRegistry {
         messages: vec![Vec::new(); kinds * Method::COUNT],
         responses: Vec::new(),
         exchanges: Vec::new(),
@@ -55,20 +55,20 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
     for rule in all() {
         for check in rule.checks {
             match check {
-                Check::Message(kinds, methods, look) | Check::Any(kinds, methods, look) => {
+                Check::Message(kinds, methods, check_fn) | Check::Any(kinds, methods, check_fn) => {
                     let is_any = matches!(check, Check::Any(..));
                     let revisions = if is_any { Revisions::ALL } else { rule.revisions };
                     let every: Vec<Method> = Method::KNOWN.iter().copied().chain([Method::Other]).collect();
                     let methods = if methods.is_empty() { every.as_slice() } else { methods };
                     for (kind, method) in kinds.iter().flat_map(|kind| methods.iter().map(move |method| (kind, method)))
                     {
-                        table.messages[slot(*kind, *method)].push((rule, revisions, *look));
+                        table.messages[slot(*kind, *method)].push((rule, revisions, *check_fn));
                     }
                 }
-                Check::Response(look) => table.responses.push((rule, *look)),
-                Check::Exchange(look) => table.exchanges.push((rule, *look)),
-                Check::Event(look) => table.events.push((rule, *look)),
-                Check::End(look) => table.ends.push((rule, *look)),
+                Check::Response(check_fn) => table.responses.push((rule, *check_fn)),
+                Check::Exchange(check_fn) => table.exchanges.push((rule, *check_fn)),
+                Check::Event(check_fn) => table.events.push((rule, *check_fn)),
+                Check::End(check_fn) => table.ends.push((rule, *check_fn)),
             }
         }
     }
@@ -79,40 +79,59 @@ fn slot(kind: Kind, method: Method) -> usize {
     kind as usize * Method::COUNT + method as usize
 }
 
-/// Findings of a rule so far, and the worst severity of them.
-type Said = (u64, Severity);
+/// The number of findings so far, and the highest severity of them.
+type FindingCount = (u64, Severity);
 
-/// Findings by rule, and by what is told once.
-type Counts = BTreeMap<(&'static str, &'static str), Said>;
+/// Counts by rule id and by [`Finding::once`].
+type FindingCounts = BTreeMap<(&'static str, &'static str), FindingCount>;
 
-/// A session as the checker keeps it.
+/// The state of one session.
 #[derive(Debug)]
-struct Kept {
+struct CheckedSession {
     history: History,
-    said: Counts,
+    counts: FindingCounts,
+    /// Findings about single lines of a pipe, by direction. They are held until the JSON value that
+    /// the lines begin is complete.
+    held: [Vec<Finding>; 2],
 }
 
-/// Holds every session to the rules. Its findings come in the order of what they are about.
+impl CheckedSession {
+    fn new(history: History) -> Box<CheckedSession> {
+        Box::new(CheckedSession { history, counts: BTreeMap::new(), held: Default::default() })
+    }
+}
+
+/// Limit of held findings. There is one for each line, and a list of many tools printed with
+/// indentation has hundreds of lines.
+const HELD: usize = 1_024;
+
+/// Findings of one rule that are listed for a session. Further ones are counted and summarised at
+/// the end of the session. A hundred show the pattern. A million would hide everything else and
+/// fill the disk.
+const LISTED: u64 = 100;
+
+/// Checks the traffic of all sessions. The findings are returned in the order of the traffic.
 #[derive(Debug)]
 pub struct Checker {
     limits: Limits,
-    /// Boxed: a table that grows would move them, and has room for twice as many.
-    sessions: FxHashMap<SessionNumber, Box<Kept>>,
-    /// Findings that belong to no session.
-    elsewhere: Counts,
-    /// Exchanges that are open.
-    exchanges: FxHashMap<ExchangeNumber, Carried>,
-    /// Schemas of tools, compiled: many sessions use one server.
-    schemas: RefCell<contract::Checker>,
-    /// What servers gave of the versions they were asked for: one server has many sessions.
-    versions: RefCell<Versions>,
-    /// Open connections on which a client listens (GET), and its session.
+    /// Boxed: a growing hash table would otherwise move large values and reserve room for
+    /// twice as many.
+    sessions: FxHashMap<SessionNumber, Box<CheckedSession>>,
+    /// Counts of the findings that belong to no session.
+    elsewhere: FindingCounts,
+    /// Exchanges that have not ended.
+    exchanges: FxHashMap<ExchangeNumber, McpExchange>,
+    /// Compiled schemas of tools. They are shared, because many sessions use one server.
+    schemas: RefCell<contract::SchemaChecker>,
+    /// The versions to which servers agreed. They are shared, because one server has many sessions.
+    versions: RefCell<ServerVersions>,
+    /// Open connections that carry a GET stream, with the session of the stream.
     listening: FxHashMap<ConnectionId, SessionNumber>,
     found: Vec<Finding>,
 }
 
 impl Checker {
-    /// Before any message.
+    /// A checker that has seen no traffic.
     pub fn new(limits: Limits) -> Checker {
         Checker {
             limits,
@@ -126,83 +145,88 @@ impl Checker {
         }
     }
 
-    /// A message is complete. `begun` says whether the capture holds the beginning of its session, and is asked once; `awaits` whether what was sent
-    /// before may be told later. The ids of the rules that it breaks are added to it.
+    /// Checks a message and adds the ids of broken rules to it.
+    ///
+    /// `saw_beginning` returns whether the capture contains the beginning of the session. It is
+    /// called at most once, for a new session. `earlier_may_follow` is true if messages that were
+    /// sent earlier may still arrive.
     pub fn message(
         &mut self,
         message: &mut Message,
         oddities: &[Oddity],
-        begun: impl FnOnce() -> bool,
-        awaits: bool,
+        saw_beginning: impl FnOnce() -> bool,
+        earlier_may_follow: bool,
     ) -> Vec<Finding> {
-        let kept = self.sessions.entry(message.session).or_insert_with(|| {
-            let history = History::new(message.session, message.transport, begun(), &self.limits);
-            Box::new(Kept { history, said: BTreeMap::new() })
+        let state = self.sessions.entry(message.session).or_insert_with(|| {
+            let history = History::new(message.session, message.transport, saw_beginning(), &self.limits);
+            CheckedSession::new(history)
         });
-        kept.history.awaits_bytes = awaits;
+        state.history.earlier_may_follow = earlier_may_follow;
         let is_elsewhere =
-            oddities.contains(&Oddity::IdInFlight) && !is_in_flight_here(message, &kept.history, &self.exchanges);
-        let mut carried = message.exchange.and_then(|exchange| self.exchanges.get_mut(&exchange));
-        let mut facts = Facts::new(message);
-        kept.history.transport = message.transport;
-        facts.in_force = kept.history.in_force(&facts, carried.as_deref());
-        // What is wrong with the original of a copy was said there.
-        let is_said = |oddity: &&Oddity| message.copies.is_none() && !(is_elsewhere && **oddity == Oddity::IdInFlight);
-        for oddity in oddities.iter().filter(is_said) {
-            jsonrpc::judge(oddity, &facts, &kept.history, &mut self.found);
+            oddities.contains(&Oddity::IdInFlight) && !is_in_flight_here(message, &state.history, &self.exchanges);
+        let mut mcp = message.exchange.and_then(|exchange| self.exchanges.get_mut(&exchange));
+        let mut facts = MessageFacts::new(message);
+        state.history.transport = message.transport;
+        facts.in_force = state.history.in_force(&facts, mcp.as_deref());
+        // The findings of a copy were reported at its original.
+        let is_reported =
+            |oddity: &&Oddity| message.copies.is_none() && !(is_elsewhere && **oddity == Oddity::IdInFlight);
+        for oddity in oddities.iter().filter(is_reported) {
+            jsonrpc::report_oddity(oddity, &facts, &state.history, &mut self.found);
         }
         if !message.is_repeated() {
-            let asked = message.answers.and_then(|number| kept.history.requests.get(number));
-            let seen = Seen {
+            let request = message.answers.and_then(|number| state.history.requests.get(number));
+            let context = MessageContext {
                 facts: &facts,
-                asked,
-                carried: carried.as_deref(),
-                history: &kept.history,
+                request,
+                exchange: mcp.as_deref(),
+                history: &state.history,
                 schemas: &self.schemas,
                 versions: &self.versions,
             };
-            for (rule, revisions, look) in &TABLE.messages[slot(message.kind, facts.method)] {
-                let hides = http::reports_absence(rule)
-                    && carried.as_ref().is_some_and(|carried| carried.may_hide_fields(&kept.history));
+            for (rule, revisions, check_fn) in &CHECKS.messages[slot(message.kind, facts.method)] {
+                let hides =
+                    http::reports_absence(rule) && mcp.as_ref().is_some_and(|mcp| mcp.may_hide_fields(&state.history));
                 if facts.revisions().within(*revisions) && !hides {
-                    look(&seen, &mut Report::at_message(rule, message, &mut self.found));
+                    check_fn(&context, &mut Report::at_message(rule, message, &mut self.found));
                 }
             }
         }
-        if let Some(carried) = carried.as_mut() {
-            kept.history.spoken.observe(message, carried);
-            carried.pass(&facts);
+        if let Some(mcp) = mcp.as_mut() {
+            state.history.server_messages.observe(message, mcp);
+            mcp.add_message(&facts);
         }
-        let breaks = self.found.iter().map(|finding| finding.rule).collect();
+        let breaks = self.found.iter().map(|finding| finding.rule.id).collect();
         if message.carrier == Carrier::Line {
-            line(&facts, breaks, &mut kept.history, &mut self.found);
+            hold_line_findings(&facts, breaks, state, &mut self.found);
         } else {
-            kept.history.observe(&facts, breaks);
+            state.history.observe(&facts, breaks);
         }
         drop(facts);
-        let said = self.said();
-        for finding in said.iter().filter(|finding| finding.messages.contains(&message.number)) {
+        let findings = self.take_findings();
+        for finding in findings.iter().filter(|finding| finding.messages.contains(&message.number)) {
             if !message.findings.contains(&finding.rule.id) {
                 message.findings.push(finding.rule.id);
             }
         }
-        said
+        findings
     }
 
-    /// A head of an HTTP exchange is complete; `session` is the one that it belongs to, as far as is known.
+    /// Checks the head of a request or response. `session` is its session, if it is known.
     pub fn head(&mut self, exchange: &Exchange, direction: Direction, session: Option<SessionNumber>) -> Vec<Finding> {
-        let carried = self.exchanges.entry(exchange.number).or_insert_with(|| Carried::new(exchange));
-        // Only its events tell the session of a GET for sure.
-        carried.session = session.or(carried.session);
-        // A server may answer before it has read the request; the rules wait for both.
+        let mcp = self.exchanges.entry(exchange.number).or_insert_with(|| McpExchange::new(exchange));
+        // Only the events of a GET identify its session reliably.
+        mcp.session = session.or(mcp.session);
+        // A server may respond before it has read the whole request. The rules wait for both.
         if direction == Direction::ServerToClient && exchange.request.complete {
             self.response(exchange);
         }
-        self.said()
+        self.take_findings()
     }
 
-    /// A server-sent event is complete, and the message that it carried was seen; `session` is the one that it belongs to, as
-    /// far as is known. `opened` says how that travels and whether the capture holds its beginning, unless it is over.
+    /// Checks a server-sent event after the message that it carries. `session` is the session of
+    /// the event, if it is known. For a session, `opened` returns the transport and whether the
+    /// capture contains the beginning. It returns `None` if the session has ended.
     pub fn event(
         &mut self,
         exchange: ExchangeNumber,
@@ -210,214 +234,230 @@ impl Checker {
         session: Option<SessionNumber>,
         opened: impl Fn(SessionNumber) -> Option<(Transport, bool)>,
     ) -> Vec<Finding> {
-        let Some(carried) = self.exchanges.get_mut(&exchange) else { return Vec::new() };
-        // Only its events tell the session of a GET for sure.
-        carried.session = session.or(carried.session);
-        if let Some(session) = carried.session {
-            let Some(kept) = at(&mut self.sessions, session, &opened, &self.limits) else { return Vec::new() };
-            // The endpoint makes a session that requests opened before one of HTTP+SSE.
+        let Some(mcp) = self.exchanges.get_mut(&exchange) else { return Vec::new() };
+        // Only the events of a GET identify its session reliably.
+        mcp.session = session.or(mcp.session);
+        if let Some(session) = mcp.session {
+            let Some(state) = checked_session(&mut self.sessions, session, &opened, &self.limits) else {
+                return Vec::new();
+            };
+            // An `endpoint` event shows that a session is HTTP+SSE, also if requests
+            // opened it earlier.
             if let (Some("endpoint"), Some((transport, _))) = (event.kind, opened(session)) {
-                kept.history.transport = transport;
+                state.history.transport = transport;
             }
-            let history = &kept.history;
-            let in_force = history.in_force_at(carried);
-            for (rule, look) in &TABLE.events {
+            let history = &state.history;
+            let in_force = history.in_force_at(mcp);
+            for (rule, check_fn) in &CHECKS.events {
                 if in_force.revisions.within(rule.revisions) {
                     let mut report = at_session(rule, history.session, &mut self.found);
-                    look(event, exchange, carried, history, &mut report);
+                    check_fn(event, mcp, history, &mut report);
                 }
             }
-            if let (Some("endpoint"), Some(said)) = (event.kind, event.data) {
-                kept.history.endpoint.announce(&carried.target, &String::from_utf8_lossy(said));
+            if let (Some("endpoint"), Some(endpoint)) = (event.kind, event.data) {
+                state.history.endpoint.announce(&mcp.target, &String::from_utf8_lossy(endpoint));
             }
-            kept.history.streams.event(exchange, carried.last_event_id.as_deref(), event);
+            state.history.event_streams.record_event(exchange, mcp.last_event_id.as_deref(), event);
         }
-        carried.served.observe(event);
-        self.said()
+        mcp.event_counts.observe(event);
+        self.take_findings()
     }
 
-    /// An exchange is over.
+    /// Checks an exchange that ended.
     pub fn exchange(&mut self, exchange: &Exchange) -> Vec<Finding> {
         self.response(exchange);
-        if let Some(carried) = self.exchanges.remove(&exchange.number)
-            && let Some(kept) = carried.session.and_then(|session| self.sessions.get_mut(&session))
+        if let Some(mcp) = self.exchanges.remove(&exchange.number)
+            && let Some(state) = mcp.session.and_then(|session| self.sessions.get_mut(&session))
         {
-            kept.history.exchange_over(exchange, carried.last_event_id.as_deref());
-            judge(&TABLE.exchanges, exchange, &carried, &kept.history, &mut self.found);
+            state.history.exchange_ended(exchange, mcp.last_event_id.as_deref());
+            check_exchange(&CHECKS.exchanges, exchange, &mcp, &state.history, &mut self.found);
         }
-        self.said()
+        self.take_findings()
     }
 
     fn response(&mut self, exchange: &Exchange) {
-        let Some(carried) = self.exchanges.get_mut(&exchange.number) else { return };
-        let Some(kept) = carried.session.and_then(|session| self.sessions.get_mut(&session)) else { return };
-        if exchange.status.is_some() && !std::mem::replace(&mut carried.is_judged, true) {
-            judge(&TABLE.responses, exchange, carried, &kept.history, &mut self.found);
-            kept.history.responded(exchange);
-            if carried.is_get {
-                self.listening.insert(exchange.connection, kept.history.session);
+        let Some(mcp) = self.exchanges.get_mut(&exchange.number) else { return };
+        let Some(state) = mcp.session.and_then(|session| self.sessions.get_mut(&session)) else { return };
+        if exchange.status.is_some() && !std::mem::replace(&mut mcp.is_judged, true) {
+            check_exchange(&CHECKS.responses, exchange, mcp, &state.history, &mut self.found);
+            state.history.record_response_head(exchange);
+            if mcp.is_get {
+                self.listening.insert(exchange.connection, state.history.session);
             }
         }
     }
 
-    /// Something happened to the pipes of a session, or to their process.
-    pub fn piped(&mut self, session: SessionNumber, content: &Content<'_>, time: Time) {
-        if let Some(kept) = self.sessions.get_mut(&session) {
-            kept.history.process.observe(content, time);
+    /// Records the content of a pipe packet: data, the end of a pipe, or the exit of the process.
+    pub fn pipe_event(&mut self, session: SessionNumber, content: &Content<'_>, time: Time) {
+        if let Some(state) = self.sessions.get_mut(&session) {
+            state.history.process.observe(content, time);
         }
     }
 
-    /// A connection is over.
-    pub fn closed(&mut self, connection: ConnectionId, facts: &tcp::Facts) {
+    /// Records the end of a connection.
+    pub fn connection_closed(&mut self, connection: ConnectionId, facts: &tcp::Facts) {
         let session = self.listening.remove(&connection);
-        if let Some(kept) = session.and_then(|session| self.sessions.get_mut(&session)) {
-            kept.history.endpoint.closed(connection, facts);
+        if let Some(state) = session.and_then(|session| self.sessions.get_mut(&session)) {
+            state.history.endpoint.closed(connection, facts);
         }
     }
 
-    /// Messages of a session may be missing. `opened` is as in [`Checker::event`].
-    pub fn missed(&mut self, session: SessionNumber, opened: impl Fn(SessionNumber) -> Option<(Transport, bool)>) {
-        if let Some(kept) = at(&mut self.sessions, session, &opened, &self.limits) {
-            kept.history.has_gaps = true;
+    /// Records that messages of a session may be missing. `opened` is as in [`Checker::event`].
+    pub fn messages_missing(
+        &mut self,
+        session: SessionNumber,
+        opened: impl Fn(SessionNumber) -> Option<(Transport, bool)>,
+    ) {
+        if let Some(state) = checked_session(&mut self.sessions, session, &opened, &self.limits) {
+            state.history.has_gaps = true;
         }
     }
 
-    /// What a decoder stated, about a connection, a packet, the capture.
-    pub fn stated(&mut self, finding: Finding) -> Vec<Finding> {
+    /// Counts a finding of a decoder about a connection, a packet or the capture.
+    pub fn decoder_finding(&mut self, finding: Finding) -> Vec<Finding> {
         self.found.push(finding);
-        self.said()
+        self.take_findings()
     }
 
-    /// A session, or the capture, is over; `unanswered` are its requests without an answer.
-    pub fn ended(&mut self, session: SessionNumber, unanswered: &[&Pending]) -> Vec<Finding> {
-        let Some(kept) = self.sessions.get_mut(&session) else { return Vec::new() };
-        for direction in [Direction::ClientToServer, Direction::ServerToClient] {
-            self.found.extend(kept.history.fragments.take_kept_back(direction));
-        }
-        for (rule, look) in &TABLE.ends {
-            look(&kept.history, &mut at_session(rule, session, &mut self.found));
+    /// Checks a session that ended, or whose capture ended. `unanswered` are its requests without a
+    /// response. The state of the session is removed.
+    pub fn session_ended(&mut self, session: SessionNumber, unanswered: &[&Pending]) -> Vec<Finding> {
+        let Some(state) = self.sessions.get_mut(&session) else { return Vec::new() };
+        state.held.iter_mut().for_each(|held| self.found.append(held));
+        for (rule, check_fn) in &CHECKS.ends {
+            check_fn(&state.history, &mut at_session(rule, session, &mut self.found));
         }
         for pending in unanswered {
             let mut report = at_session(&jsonrpc::UNANSWERED, session, &mut self.found);
-            jsonrpc::unanswered(pending, &kept.history, &mut report);
+            jsonrpc::unanswered(pending, &state.history, &mut report);
         }
-        let mut said = self.said();
-        if let Some(kept) = self.sessions.remove(&session) {
-            said.extend(counted(Some(session), &kept.said));
+        let mut findings = self.take_findings();
+        if let Some(state) = self.sessions.remove(&session) {
+            findings.extend(repetition_findings(Some(session), &state.counts));
         }
-        said
+        findings
     }
 
-    /// The capture is over: what was counted and belongs to no session.
+    /// Summarises the unlisted findings that belong to no session, at the end of the capture.
     pub fn finish(&mut self) -> Vec<Finding> {
-        counted(None, &std::mem::take(&mut self.elsewhere)).collect()
+        repetition_findings(None, &std::mem::take(&mut self.elsewhere)).collect()
     }
 
-    /// What was found, as far as it is said one by one.
-    fn said(&mut self) -> Vec<Finding> {
+    /// Takes the new findings, counts them, and returns those that are listed one by one.
+    fn take_findings(&mut self) -> Vec<Finding> {
         if self.found.is_empty() {
             return Vec::new();
         }
-        let mut said = std::mem::take(&mut self.found);
-        said.retain(|finding| {
-            let kept = finding.session.and_then(|session| self.sessions.get_mut(&session));
-            let counts = kept.map_or(&mut self.elsewhere, |kept| &mut kept.said);
-            let said = counts.entry((finding.rule.id, finding.once)).or_insert((0, finding.severity));
-            *said = (said.0 + 1, said.1.max(finding.severity));
-            said.0 <= listed(finding.once)
+        let mut findings = std::mem::take(&mut self.found);
+        findings.retain(|finding| {
+            let state = finding.session.and_then(|session| self.sessions.get_mut(&session));
+            let counts = state.map_or(&mut self.elsewhere, |state| &mut state.counts);
+            let (count, highest) = counts.entry((finding.rule.id, finding.once)).or_insert((0, finding.severity));
+            *count += 1;
+            *highest = finding.severity.max(*highest);
+            *count <= list_limit(finding.once)
         });
-        said
+        findings
     }
 }
 
-/// A session; made where it was opened and nothing of it was judged so far.
-fn at<'s>(
-    sessions: &'s mut FxHashMap<SessionNumber, Box<Kept>>,
+/// The state of a session. It is made if the session was opened and nothing of it was judged so far.
+fn checked_session<'s>(
+    sessions: &'s mut FxHashMap<SessionNumber, Box<CheckedSession>>,
     session: SessionNumber,
     opened: impl Fn(SessionNumber) -> Option<(Transport, bool)>,
     limits: &Limits,
-) -> Option<&'s mut Kept> {
+) -> Option<&'s mut CheckedSession> {
     Some(match sessions.entry(session) {
-        Entry::Occupied(kept) => kept.into_mut(),
-        Entry::Vacant(place) => {
-            let (transport, begun) = opened(session)?;
-            let history = History::new(session, transport, begun, limits);
-            place.insert(Box::new(Kept { history, said: BTreeMap::new() }))
+        Entry::Occupied(state) => state.into_mut(),
+        Entry::Vacant(entry) => {
+            let (transport, saw_beginning) = opened(session)?;
+            entry.insert(CheckedSession::new(History::new(session, transport, saw_beginning, limits)))
         }
     })
 }
 
-/// Takes in a line of a pipe. One that belongs to a value which is not over yet is judged when that is: lines that are one message together
-/// are told of once.
-fn line(facts: &Facts<'_>, breaks: Vec<&'static Rule>, history: &mut History, found: &mut Vec<Finding>) {
+/// Adds a line of a pipe to the history. Findings about the line are held while it is part of
+/// an incomplete JSON value. They are dropped if the lines are one message together, which has
+/// its own finding.
+fn hold_line_findings(
+    facts: &MessageFacts<'_>,
+    breaks: Vec<&'static str>,
+    state: &mut CheckedSession,
+    found: &mut Vec<Finding>,
+) {
     let direction = facts.message.direction;
     let is_whole = found.iter().any(|finding| finding.rule == &stdio::framing::EMBEDDED_NEWLINE);
-    let mut of_lines = history.fragments.take_kept_back(direction);
-    history.observe(facts, breaks);
+    let mut held = std::mem::take(&mut state.held[direction as usize]);
+    state.history.observe(facts, breaks);
     if facts.message.kind == Kind::Invalid {
-        of_lines.extend(found.extract_if(.., |finding| stdio::is_of_line(finding.rule)));
+        held.extend(found.extract_if(.., |finding| stdio::is_about_single_line(finding.rule)));
     }
-    if !is_whole && !of_lines.is_empty() {
-        let told = history.fragments.keep_back(direction, of_lines);
-        found.splice(0..0, told);
+    if is_whole {
+        return;
+    }
+    if state.history.multiline.get(direction).is_open() && held.len() <= HELD {
+        state.held[direction as usize] = held;
+    } else {
+        found.splice(0..0, held);
     }
 }
 
-/// Whether a request with the id of this one is open where only its own sender sends: on the same pipe or connection. Over HTTP a
-/// server that keeps no session sees the same ids from all its clients.
-fn is_in_flight_here(message: &Message, history: &History, exchanges: &FxHashMap<ExchangeNumber, Carried>) -> bool {
-    let connection = |exchange| exchanges.get(&exchange).map(|carried: &Carried| carried.connection);
+/// Whether a request with the same id is open on the same pipe or connection, where only one sender
+/// sends. Over HTTP, a server without sessions receives the same ids from all its clients.
+fn is_in_flight_here(message: &Message, history: &History, exchanges: &FxHashMap<ExchangeNumber, McpExchange>) -> bool {
+    let connection = |exchange| exchanges.get(&exchange).map(|mcp: &McpExchange| mcp.connection);
     let Some(here) = message.exchange.map(connection) else { return true };
     let id = message.id.as_deref().unwrap_or_default();
     let mut same = history.requests.each_with_id(message.direction, id);
-    same.any(|asked| asked.refused.is_none() && asked.exchange.map(connection) == Some(here))
+    same.any(|request| request.refused.is_none() && request.exchange.map(connection) == Some(here))
 }
 
 fn at_session<'r>(rule: &'static Rule, session: SessionNumber, found: &'r mut Vec<Finding>) -> Report<'r> {
     Report { rule, session: Some(session), messages: &[], packets: &[], span: None, found }
 }
 
-fn judge(
+fn check_exchange(
     rules: &[(&'static Rule, AtExchange)],
     exchange: &Exchange,
-    carried: &Carried,
+    mcp: &McpExchange,
     history: &History,
     found: &mut Vec<Finding>,
 ) {
-    // Nothing can be said of a request that was not captured.
+    // Without the captured request there is nothing to check.
     if exchange.method.is_none() {
         return;
     }
-    let in_force = history.in_force_at(carried);
-    let hides_fields = carried.may_hide_fields(history);
-    let messages = carried.numbers();
+    let in_force = history.in_force_at(mcp);
+    let hides_fields = mcp.may_hide_fields(history);
+    let messages = mcp.sent_numbers();
     let packets = match exchange.request.head_packets.as_slice() {
         [] => &exchange.response.head_packets,
         packets => packets,
     };
-    for (rule, look) in rules {
+    for (rule, check_fn) in rules {
         let hides = hides_fields && http::reports_absence(rule);
         if in_force.revisions.within(rule.revisions) && !hides {
             let session = Some(history.session);
             let mut report = Report { rule, session, messages: &messages, packets, span: None, found };
-            look(exchange, carried, history, &mut report);
+            check_fn(exchange, mcp, history, &mut report);
         }
     }
 }
 
-/// How many are listed.
-fn listed(once: &str) -> u64 {
-    if once.is_empty() { SAID } else { 1 }
+/// The number of findings that are listed.
+fn list_limit(once: &str) -> u64 {
+    if once.is_empty() { LISTED } else { 1 }
 }
 
-/// One finding for each rule that was found more often than it was said.
-fn counted(session: Option<SessionNumber>, counts: &Counts) -> impl Iterator<Item = Finding> {
+/// Summary findings: one for each rule with more findings than were listed.
+fn repetition_findings(session: Option<SessionNumber>, counts: &FindingCounts) -> impl Iterator<Item = Finding> {
     counts.iter().filter_map(move |((id, once), (count, severity))| {
-        let repeated = count.checked_sub(listed(once)).filter(|more| *more > 0)?;
-        let what = if once.is_empty() { "found" } else { once };
+        let repeated = count.checked_sub(list_limit(once)).filter(|more| *more > 0)?;
+        let subject = if once.is_empty() { "found" } else { once };
         let text = match repeated {
-            1 => format!("{what} once more, which is not listed"),
-            _ => format!("{what} {repeated} more times, which are not listed"),
+            1 => format!("{subject} once more, which is not listed"),
+            _ => format!("{subject} {repeated} more times, which are not listed"),
         };
         Some(Finding { session, severity: *severity, repeated, text, ..Finding::of(super::rule(id)?) })
     })

@@ -1,13 +1,9 @@
 //! Rules about completion (server/utilities/completion).
 
-use super::report::Report;
-use super::rule::RESULTS;
-use super::seen::Seen;
-use super::{Check, Rule, Severity};
+use super::{Check, MessageContext, RESULTS, Report, Rule, Severity};
 use crate::decode::json::array;
 use crate::mcp::method::Method;
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[&TOO_MANY];
 
 /// "Maximum 100 items per response" (server/utilities/completion "Completion Results").
@@ -19,17 +15,17 @@ static TOO_MANY: Rule = Rule {
     layer: "completion",
     title: "More than 100 values in a completion",
     spec: "server/utilities/completion \"Completion Results\": \"Maximum 100 items per response\"; schema CompleteResult: \"Must not exceed 100 items\"",
-    why: "Clients that validate refuse the whole answer.",
+    why: "Clients that validate refuse the whole response.",
     example: "\"completion\":{\"values\":[ … 250 values … ]}",
-    remedy: "Send the best 100, and hasMore and total for the rest.",
+    remedy: "Send the best 100 values, and use hasMore and total for the rest.",
     checks: &[Check::Message(RESULTS, &[Method::CompletionComplete], too_many)],
     ..Rule::BLANK
 };
 
-fn too_many(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let completion = seen.body().object("completion");
+fn too_many(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let completion = context.body().object("completion");
     if array(completion.get("values").unwrap_or_default(), MOST + 1).len() > MOST {
-        report.say("the completion has more than 100 values");
+        report.add("the completion has more than 100 values");
     }
 }
 

@@ -1,31 +1,25 @@
 //! Rules about images, audio and blobs.
 
-use super::mismatch::{Topic, told};
-use super::report::Report;
-use super::rule::MESSAGES;
-use super::seen::Seen;
-use super::{Check, Rule, Severity};
+use super::mismatch::{Topic, report_mismatches};
+use super::{Check, MESSAGES, MessageContext, Report, Rule, Severity};
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[&BINARY];
 
 static BINARY: Rule = Rule {
     id: "content-binary-invalid",
     severity: Severity::Error,
     layer: "tools",
-    title: "Binary content is not base64, or does not say of which type it is",
+    title: "Binary content is not base64 or does not state its type",
     spec: "server/tools \"Image Content\", \"Audio Content\"; server/resources \"Binary Content\"; schema ImageContent, AudioContent, BlobResourceContents",
-    why: "The client cannot decode it, or does not know what it is: the model gets an error in place of the picture.",
+    why: "The client cannot decode it, or does not know its type. The model gets an error instead of the content.",
     example: "{\"type\":\"image\",\"data\":\"data:image/png;base64,iVBO…\"}",
     remedy: "Send standard base64 (RFC 4648 section 4) without a data: prefix or line breaks, and the mimeType.",
     checks: &[Check::Any(MESSAGES, &[], binary)],
     ..Rule::BLANK
 };
 
-fn binary(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if let Some(text) = told(seen, Topic::Binary) {
-        report.say(text);
-    }
+fn binary(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    report_mismatches(context, Topic::Binary, report);
 }
 
 #[cfg(test)]

@@ -1,29 +1,32 @@
-//! What servers and clients get wrong, each as a conversation, and all that is said of it: the rules that an engineer would expect, once
-//! each, and none besides.
+//! Known mistakes of servers and clients, each as a conversation with the rules that must fire. No
+//! other rule may fire.
 //!
-//! `defects.txt` has a block for each: `# ` and its name, `= ` and the rules with how often they speak, then the steps of
-//! [`findings`](super::testing::findings) a line each, with `\n` for a line end inside a step. What all share stands before the blocks:
-//! `$name` is short for a text, `&name` for the steps of its lines.
+//! `defects.txt` has a block for each mistake. It begins with `# ` and a name. The next line is `=
+//! ` and the expected rules, with `*` and a number if one fires several times. Then come the steps
+//! of [`findings`](super::testing::findings), one a line, with `\n` for a line end inside a step.
+//!
+//! The lines before the first block define abbreviations. `$name` stands for a text, and `&name`
+//! for all steps that are defined with it.
 
 use std::collections::BTreeMap;
 
 use super::testing::findings;
 
-const DEFECTS: &str = include_str!("defects.txt");
+const CASES: &str = include_str!("defects.txt");
 
-/// A block: its name, what is expected, and its steps.
-type Block = (&'static str, &'static str, Vec<String>);
+/// A test case: its name, the expected rules, and its steps.
+type DefectCase = (&'static str, &'static str, Vec<String>);
 
-fn blocks() -> Vec<Block> {
-    let (head, blocks) = DEFECTS.split_once("\n# ").expect("a head");
+fn cases() -> Vec<DefectCase> {
+    let (head, cases) = CASES.split_once("\n# ").expect("a head");
     let short =
-        |mark: char| head.lines().filter(move |line| line.starts_with(mark)).filter_map(|line| line.split_once(' '));
+        |sign: char| head.lines().filter(move |line| line.starts_with(sign)).filter_map(|line| line.split_once(' '));
     let written = |line: &str| {
         let line = short('$').fold(line.to_owned(), |line, (name, text)| line.replace(name, text));
         line.replace("\\r", "\r").replace("\\n", "\n")
     };
-    let block = |block: &'static str| {
-        let mut lines = block.lines().filter(|line| !line.is_empty());
+    let case = |case: &'static str| {
+        let mut lines = case.lines().filter(|line| !line.is_empty());
         let name = lines.next().expect("a name");
         let expected = lines.next().and_then(|line| line.strip_prefix('=')).expect("what is expected");
         let mut steps = Vec::new();
@@ -36,14 +39,14 @@ fn blocks() -> Vec<Block> {
         }
         (name, expected.trim(), steps)
     };
-    blocks.split("\n# ").map(block).collect()
+    cases.split("\n# ").map(case).collect()
 }
 
 #[test]
-fn each_defect_is_told_of_once() {
+fn each_defect_has_its_findings() {
     let mut wrong = String::new();
     let mut names = Vec::new();
-    for (name, expected, steps) in blocks() {
+    for (name, expected, steps) in cases() {
         names.push(name);
         let mut rules: BTreeMap<&str, usize> = BTreeMap::new();
         for finding in findings(&steps) {
@@ -51,9 +54,9 @@ fn each_defect_is_told_of_once() {
         }
         let rules =
             rules.into_iter().map(|(rule, times)| if times == 1 { rule.to_owned() } else { format!("{rule}*{times}") });
-        let said = rules.collect::<Vec<_>>().join(" ");
-        if said != expected {
-            wrong += &format!("{name}\n  expected {expected}\n  said     {said}\n");
+        let reported = rules.collect::<Vec<_>>().join(" ");
+        if reported != expected {
+            wrong += &format!("{name}\n  expected {expected}\n  said     {reported}\n");
         }
     }
     assert!(wrong.is_empty(), "{wrong}");

@@ -1,39 +1,27 @@
-//! Rules about elicitation: what a server may ask a person for, and what comes back.
+//! Rules about elicitation: what a server may ask a user for, and the responses.
 
-use super::history::{Form, Retry};
-use super::mismatch::{Topic, told};
-use super::report::Report;
-use super::rule::{NOTIFICATIONS, REQUESTS, RESULTS};
+use super::history::{Elicitation, Retry};
+use super::mismatch::{Topic, report_mismatches};
 use super::schema::revision;
-use super::seen::Seen;
-use super::{Check, Rule, Severity};
+use super::{Check, MessageContext, NOTIFICATIONS, REQUESTS, RESULTS, Report, Rule, Severity};
 use crate::decode::json::{self, Object};
 use crate::mcp::contract::Verdict;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::{V2025_06_18, V2025_11_25};
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[&SCHEMA, &CONTENT, &URL, &SENSITIVE];
 
 /// The methods whose results may hold elicitations, from 2026-07-28 on.
 const ASKING: [Method; 3] = [Method::ToolsCall, Method::PromptsGet, Method::ResourcesRead];
 
-/// The params of each elicitation that a message holds: its own, or those inside an `input_required` result.
-fn elicitations<'a>(seen: &Seen<'_, 'a>) -> Vec<Object<'a>> {
-    if seen.method == Method::ElicitationCreate {
-        return vec![seen.body().clone()];
+/// The params of each elicitation in a message: its own, or those inside
+/// an `input_required` result.
+fn elicitations<'a>(context: &MessageContext<'_, 'a>) -> Vec<Object<'a>> {
+    if context.method == Method::ElicitationCreate {
+        return vec![context.body().clone()];
     }
-    if seen.body().text("resultType").is_none_or(|kind| kind != "input_required") {
-        return Vec::new();
-    }
-    let requests = seen.body().object("inputRequests");
-    let read = |(_, request)| {
-        let request = Object::read(request);
-        let is_elicitation = request.text("method").is_some_and(|method| method == "elicitation/create");
-        is_elicitation.then(|| request.object("params"))
-    };
-    requests.iter().filter_map(read).collect()
+    context.input_requests("elicitation/create")
 }
 
 static SCHEMA: Rule = Rule {
@@ -41,18 +29,16 @@ static SCHEMA: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::since(V2025_06_18),
     layer: "elicitation",
-    title: "The schema of a form is not flat, or has a property that forms cannot have",
+    title: "The schema of a form is nested, or has a property that forms cannot have",
     spec: "client/elicitation \"Requested Schema\": flat objects with primitive properties only",
-    why: "The client cannot draw the form: the person is never asked.",
+    why: "The client cannot draw the form, so the user is never asked.",
     example: "\"properties\":{\"address\":{\"type\":\"object\",…}}",
-    remedy: "Ask for strings, numbers, booleans and choices, one property each.",
+    remedy: "Request strings, numbers, booleans and choices, one property each.",
     checks: &[Check::Message(REQUESTS, &[Method::ElicitationCreate], schema), Check::Message(RESULTS, &ASKING, schema)],
 };
 
-fn schema(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if let Some(text) = told(seen, Topic::Form) {
-        report.say(text);
-    }
+fn schema(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    report_mismatches(context, Topic::Form, report);
 }
 
 static CONTENT: Rule = Rule {
@@ -60,50 +46,50 @@ static CONTENT: Rule = Rule {
     severity: Severity::Warning,
     revisions: Revisions::since(V2025_06_18),
     layer: "elicitation",
-    title: "The answer to an elicitation is not what its form asks for, or holds what its action excludes",
+    title: "The response to an elicitation does not match its form or its action",
     spec: "client/elicitation \"Response Actions\"; \"Form Mode Security\" (SHOULD validate)",
-    why: "The server works with values that it does not expect, or with those of a person who declined.",
-    example: "{\"action\":\"accept\",\"content\":{}} where \"name\" is required; {\"action\":\"decline\",\"content\":{…}}",
-    remedy: "Validate against requestedSchema before answering; send content with accept of a form alone.",
+    why: "The server works with unexpected values, or with the data of a user who declined.",
+    example: "{\"action\":\"accept\",\"content\":{}} although \"name\" is required; {\"action\":\"decline\",\"content\":{…}}",
+    remedy: "Validate against requestedSchema before you respond. Send content only with accept, and only for a form.",
     checks: &[
         Check::Message(RESULTS, &[Method::ElicitationCreate], answered),
-        Check::Message(REQUESTS, &ASKING, brought_back),
+        Check::Message(REQUESTS, &ASKING, retry_content),
     ],
 };
 
-fn answered(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(asked) = seen.asked.filter(|asked| !asked.is_task) else { return };
-    let Some(form) = seen.history.elicitations.asked(asked.number) else { return };
-    if let Some(fault) = fault(seen, seen.body(), form) {
-        report.say_with(&[asked.number], fault);
+fn answered(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(request) = context.request.filter(|request| !request.is_task) else { return };
+    let Some(form) = context.history.elicitations.by_request(request.number) else { return };
+    if let Some(fault) = fault(context, context.body(), form) {
+        report.add_about(&[request.number], fault);
     }
 }
 
-/// From 2026-07-28 on the answers come with the retry.
-fn brought_back(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(responses) = seen.body().get("inputResponses").map(Object::read) else { return };
-    let round = Retry::of(seen).and_then(|retry| seen.history.rounds.of(seen.method, &retry));
+/// From 2026-07-28 on, the retry contains the responses.
+fn retry_content(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(responses) = context.body().get("inputResponses").map(Object::read) else { return };
+    let round = Retry::of(context).and_then(|retry| context.history.rounds.of(context.method, &retry));
     let Some(round) = round else { return };
-    for wanted in &round.wanted {
+    for wanted in &round.inputs {
         let answer = responses.object(&wanted.key);
         if answer.get("action").is_some()
             && let Some(form) = &wanted.form
-            && let Some(fault) = fault(seen, &answer, form)
+            && let Some(fault) = fault(context, &answer, form)
         {
-            report.say_with(&[round.number], format!("{}: {fault}", wanted.key));
+            report.add_about(&[round.number], format!("{}: {fault}", wanted.key));
         }
     }
 }
 
-fn fault(seen: &Seen<'_, '_>, answer: &Object<'_>, form: &Form) -> Option<String> {
+fn fault(context: &MessageContext<'_, '_>, answer: &Object<'_>, form: &Elicitation) -> Option<String> {
     let action = answer.text("action")?;
-    // An empty object says nothing.
+    // An empty object counts as no content.
     let content = answer.get("content").filter(|content| Object::read(content).iter().next().is_some());
     if action != "accept" || form.is_url {
-        let place = if form.is_url { "an elicitation by URL" } else { &action };
-        return content.map(|_| format!("content came with {place}"));
+        let reason = if form.is_url { "an elicitation by URL" } else { &action };
+        return content.map(|_| format!("content was sent with {reason}"));
     }
-    match seen.schemas.borrow_mut().check(revision(seen)?, form.schema.as_deref()?, content.unwrap_or("{}")) {
+    match context.schemas.borrow_mut().check(revision(context)?, form.schema.as_deref()?, content.unwrap_or("{}")) {
         Verdict::Broken(violations) => violations.first().map(|violation| format!("content {violation}")),
         _ => None,
     }
@@ -114,11 +100,11 @@ static URL: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::since(V2025_11_25),
     layer: "elicitation",
-    title: "An elicitation by URL without a proper URL or id, or the end of one that was never issued",
+    title: "An elicitation by URL has no valid URL or id, or an unknown elicitation was completed",
     spec: "client/elicitation \"URL Mode Elicitation Requests\", \"Safe URL Handling\"; 2025-11-25 \"Completion Notifications\"",
-    why: "The client cannot open the page, opens it unprotected, or waits for an end that it cannot match.",
+    why: "The client cannot open the page, opens it without encryption, or waits for a completion that it cannot match.",
     example: "\"mode\":\"url\",\"url\":\"/authorize\"",
-    remedy: "Send an absolute https URL and, in 2025-11-25, an elicitationId; repeat that id in notifications/elicitation/complete.",
+    remedy: "Send an absolute https URL. In 2025-11-25 also send an elicitationId, and repeat it in notifications/elicitation/complete.",
     checks: &[
         Check::Message(REQUESTS, &[Method::ElicitationCreate], url),
         Check::Message(RESULTS, &ASKING, url),
@@ -126,31 +112,30 @@ static URL: Rule = Rule {
     ],
 };
 
-fn url(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if let Some(text) = told(seen, Topic::Url) {
-        report.say(text);
-    }
-    for params in elicitations(seen) {
+fn url(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    report_mismatches(context, Topic::Url, report);
+    for params in elicitations(context) {
         let Some(url) = params.text("url").filter(|_| params.text("mode").is_some_and(|mode| mode == "url")) else {
             continue;
         };
-        // "SHOULD use HTTPS URLs in non-development environments": the own machine is development.
+        // "SHOULD use HTTPS URLs in non-development environments": the local machine
+        // counts as development.
         if url.strip_prefix("http://").is_some_and(|rest| !is_local(rest)) {
-            report.say_as(Severity::Warning, "the URL is not https");
+            report.add_as(Severity::Warning, "the URL is not https");
         }
     }
 }
 
-/// Whether what follows `http://` begins with the own machine.
+/// Whether the text after `http://` begins with the local machine.
 fn is_local(rest: &str) -> bool {
     let ends = |after: &str| after.is_empty() || after.starts_with([':', '/', '?', '#']);
     ["localhost", "127.0.0.1", "[::1]"].iter().any(|host| rest.strip_prefix(host).is_some_and(ends))
 }
 
-fn complete(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(id) = seen.body().text("elicitationId") else { return };
-    if seen.history.is_whole() && seen.is_one_client() && seen.history.elicitations.is_unknown(&id) {
-        report.say(format!("no elicitation {id:?} was issued"));
+fn complete(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(id) = context.body().text("elicitationId") else { return };
+    if context.history.is_whole() && context.is_one_client() && context.history.elicitations.is_unknown(&id) {
+        report.add(format!("no elicitation {id:?} was issued"));
     }
 }
 
@@ -159,18 +144,19 @@ static SENSITIVE: Rule = Rule {
     severity: Severity::Warning,
     revisions: Revisions::since(V2025_06_18),
     layer: "elicitation",
-    title: "A form asks for what looks like a secret",
+    title: "A form asks for a value that looks like a secret",
     spec: "client/elicitation \"User Interaction Model\": servers MUST NOT request sensitive information through forms",
-    why: "What is typed into a form passes the client and the model's context, and is logged on the way.",
+    why: "The input of a form passes through the client and the model's context, and is logged on the way.",
     example: "\"properties\":{\"password\":{\"type\":\"string\"}}",
-    remedy: "Ask by URL (2025-11-25 on), on a page of the service that needs the secret.",
+    remedy: "Use an elicitation by URL (2025-11-25 on) that opens a page of the service that needs the secret.",
     checks: &[
         Check::Message(REQUESTS, &[Method::ElicitationCreate], sensitive),
         Check::Message(RESULTS, &ASKING, sensitive),
     ],
 };
 
-/// Words that name a secret, where they are all of a property's name but for what stands around them.
+/// Words that name a secret. They must be the whole name of a property, or, if longer than 3
+/// letters, its end.
 const SECRETS: [&str; 14] = [
     "password",
     "passwd",
@@ -188,19 +174,19 @@ const SECRETS: [&str; 14] = [
     "ssn",
 ];
 
-fn sensitive(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    for params in elicitations(seen) {
+fn sensitive(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    for params in elicitations(context) {
         for (name, property) in params.object("requestedSchema").object("properties").iter() {
             let Some(name) = json::string(name) else { continue };
             let property = Object::read(property);
-            // A choice or a switch ("remember password?") is not typed.
+            // The user does not type a choice or a switch ("remember password?").
             let is_typed = property.text("type").is_some_and(|kind| matches!(&*kind, "string" | "integer" | "number"));
             let is_free = property.get("enum").is_none() && property.get("oneOf").is_none();
             let plain: String = name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
             let is_named = SECRETS.iter().any(|word| plain == *word || (word.len() > 3 && plain.ends_with(word)));
             let is_password = property.text("format").is_some_and(|format| format == "password");
             if is_typed && is_free && (is_named || is_password) {
-                report.say(format!("the form asks for {name:?}"));
+                report.add(format!("the form asks for {name:?}"));
             }
         }
     }
@@ -212,7 +198,7 @@ mod tests {
 
     const CLIENT: &str = r#"{"elicitation":{"form":{},"url":{}}}"#;
 
-    fn asked(params: &str, answer: &str) -> Vec<String> {
+    fn request(params: &str, answer: &str) -> Vec<String> {
         let request = format!(r#"< {{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{params}}}"#);
         let answer = format!(r#"> {{"jsonrpc":"2.0","id":1,"result":{answer}}}"#);
         session_of("2025-11-25", CLIENT, "{}", &[&request, &answer])
@@ -229,23 +215,23 @@ mod tests {
 
     #[test]
     fn forms_are_flat_and_ask_for_no_secrets() {
-        fires("elicitation-schema", &asked(&form(r#""n":{"type":"object"}"#), GOOD));
-        silent("schema-request-invalid", &asked(&form(r#""n":{"type":"object"}"#), GOOD));
-        silent("elicitation-schema", &asked(&form(NAME), GOOD));
-        fires("elicitation-sensitive", &asked(&form(r#""db_password":{"type":"string"}"#), GOOD));
-        silent("elicitation-sensitive", &asked(&form(r#""save_password":{"type":"boolean"}"#), GOOD));
-        silent("elicitation-sensitive", &asked(&form(NAME), GOOD));
+        fires("elicitation-schema", &request(&form(r#""n":{"type":"object"}"#), GOOD));
+        silent("schema-request-invalid", &request(&form(r#""n":{"type":"object"}"#), GOOD));
+        silent("elicitation-schema", &request(&form(NAME), GOOD));
+        fires("elicitation-sensitive", &request(&form(r#""db_password":{"type":"string"}"#), GOOD));
+        silent("elicitation-sensitive", &request(&form(r#""save_password":{"type":"boolean"}"#), GOOD));
+        silent("elicitation-sensitive", &request(&form(NAME), GOOD));
     }
 
     #[cfg(feature = "schema")]
     #[test]
-    fn answers_are_what_was_asked_for() {
+    fn responses_match_their_form() {
         let rule = "elicitation-content";
-        silent(rule, &asked(&form(NAME), GOOD));
-        fires(rule, &asked(&form(NAME), r#"{"action":"accept"}"#));
-        fires(rule, &asked(&form(NAME), r#"{"action":"accept","content":{"n":7}}"#));
-        fires(rule, &asked(&form(NAME), r#"{"action":"decline","content":{"n":"x"}}"#));
-        silent(rule, &asked(&form(NAME), r#"{"action":"cancel"}"#));
+        silent(rule, &request(&form(NAME), GOOD));
+        fires(rule, &request(&form(NAME), r#"{"action":"accept"}"#));
+        fires(rule, &request(&form(NAME), r#"{"action":"accept","content":{"n":7}}"#));
+        fires(rule, &request(&form(NAME), r#"{"action":"decline","content":{"n":"x"}}"#));
+        silent(rule, &request(&form(NAME), r#"{"action":"cancel"}"#));
     }
 
     #[cfg(feature = "schema")]
@@ -272,15 +258,15 @@ mod tests {
     fn urls_are_urls() {
         let rule = "elicitation-url";
         let by = |url: &str| format!(r#"{{"mode":"url","message":"m","url":"{url}","elicitationId":"e"}}"#);
-        silent(rule, &asked(&by("https://a.example/x"), r#"{"action":"accept"}"#));
-        silent(rule, &asked(&by("http://localhost:9/x"), r#"{"action":"accept"}"#));
-        fires(rule, &asked(&by("/authorize"), r#"{"action":"accept"}"#));
-        fires(rule, &asked(&by("http://a.example/x"), r#"{"action":"accept"}"#));
+        silent(rule, &request(&by("https://a.example/x"), r#"{"action":"accept"}"#));
+        silent(rule, &request(&by("http://localhost:9/x"), r#"{"action":"accept"}"#));
+        fires(rule, &request(&by("/authorize"), r#"{"action":"accept"}"#));
+        fires(rule, &request(&by("http://a.example/x"), r#"{"action":"accept"}"#));
         let complete = |id: &str| {
             let done = format!(
                 r#"< {{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{{"elicitationId":"{id}"}}}}"#
             );
-            let mut steps = asked(&by("https://a.example/x"), r#"{"action":"accept"}"#);
+            let mut steps = request(&by("https://a.example/x"), r#"{"action":"accept"}"#);
             steps.push(done);
             steps
         };

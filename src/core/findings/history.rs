@@ -1,50 +1,50 @@
-//! What a session was like before a message: the facts that more than one rule asks for, each noun in a file of its own.
+//! The state of a session that rules need: everything that happened before the message that is
+//! checked. Each noun has a file of its own in `history/`.
 
+mod answered_requests;
 mod cursors;
 mod elicitations;
 mod endpoint;
-mod eras;
+mod event_streams;
 mod fingerprint;
-mod finished;
-mod fragments;
 mod handshake;
-mod ids;
-mod listing;
+mod listings;
 mod log_level;
+mod multiline;
+mod open_requests;
 mod process;
 mod prompts;
-mod requests;
 mod rounds;
-mod spoken;
-mod streams;
+mod server_messages;
+mod stateless_era;
 mod subscriptions;
 mod tasks;
+mod used_ids;
 
+pub use answered_requests::AnsweredRequests;
 pub use cursors::Cursors;
-pub use elicitations::{Elicitations, Form};
+pub use elicitations::{Elicitation, Elicitations};
 pub use endpoint::Endpoint;
-pub use eras::Stateless;
-pub use fingerprint::fingerprint;
-pub use finished::Finished;
-pub use fragments::Fragments;
+pub use event_streams::{EventStream, EventStreams};
+pub use fingerprint::{content_hash, fingerprint};
 pub use handshake::Handshake;
-pub use ids::Ids;
-pub use listing::{Listing, Listings};
+pub use listings::{Listing, Listings};
 pub use log_level::LogLevel;
+pub use multiline::MultilineValues;
+pub use open_requests::{FLOOD, OpenRequest, OpenRequests, canonical};
 pub use process::Process;
 pub use prompts::Prompts;
-pub use requests::{Asked, FLOOD, Requests, plain};
 pub use rounds::{Retry, Round, Rounds};
-pub use spoken::Spoken;
-pub use streams::{EventStream, Streams, fingerprint as data_fingerprint};
-pub use subscriptions::{Filter, Stream, Subscriptions};
-pub use tasks::{EXTENSION as TASKS_EXTENSION, Stated, Status, Task, Tasks};
+pub use server_messages::ServerMessages;
+pub use stateless_era::StatelessEra;
+pub use subscriptions::{Filter, Subscription, Subscriptions};
+pub use tasks::{EXTENSION as TASKS_EXTENSION, Status, Task, TaskState, Tasks};
+pub use used_ids::UsedIds;
 
 use std::collections::BTreeSet;
 
-use super::Rule;
-use super::carried::Carried;
-use super::seen::{Evidence, Facts, InForce};
+use super::mcp_exchange::McpExchange;
+use super::message_facts::{Evidence, InForce, MessageFacts};
 use crate::capture::Limits;
 use crate::decode::Direction;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
@@ -57,90 +57,99 @@ use crate::mcp::method::Method;
 use crate::mcp::revision::{Revision, Revisions};
 use crate::mcp::{MessageNumber, SessionNumber, Transport};
 
-/// Names of tools remembered that were called without having been listed: each is told of once, and so many are enough.
+/// Limit of [`History::called_unlisted`]. Each name gives one finding, and more would
+/// not help anybody.
 const CALLED: usize = 64;
 
-/// A session so far.
+/// The part of a batch that was seen so far.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchSoFar {
+    /// The number of the batch.
+    pub number: u64,
+    /// Whether it contains requests or notifications.
+    pub has_requests: bool,
+    /// Whether it contains responses.
+    pub has_responses: bool,
+}
+
+/// The state of a session.
 #[derive(Debug)]
 pub struct History {
-    /// Its number.
     pub session: SessionNumber,
-    /// How it travels.
+    /// The transport of the session.
     pub transport: Transport,
-    /// Whether the capture holds its beginning. Rules about what should have come before stay silent otherwise.
-    pub begun: bool,
-    /// Whether bytes of its connections are missing or could not be decoded: what was not seen may have been sent.
+    /// Whether the capture contains the beginning of the session. Rules about earlier messages
+    /// are silent otherwise.
+    pub saw_beginning: bool,
+    /// Whether bytes of its connections are missing or could not be decoded. Messages may have been
+    /// lost in them.
     pub has_gaps: bool,
-    /// Whether what was sent before may be told later at this moment: bytes of another connection are waited for, or packets of several changed places.
-    pub awaits_bytes: bool,
-    /// Messages of the client and of the server.
+    /// Whether messages that were sent before the current one may still arrive: bytes of another
+    /// connection are missing, or packets of several connections were captured out of order.
+    pub earlier_may_follow: bool,
+    /// Numbers of messages by direction: of the client, of the server.
     pub messages: [u64; 2],
-    /// The handshake of the revisions up to 2025-11-25.
+    /// The handshake (revisions up to 2025-11-25).
     pub handshake: Handshake,
-    /// What there was of the stateless era (2026-07-28).
-    pub stateless: Stateless,
-    /// What the server declared in its answer to `server/discover`.
+    /// Messages of the stateless era (2026-07-28).
+    pub stateless: StatelessEra,
+    /// The capabilities in the response to `server/discover`.
     pub discovered: Option<Capabilities>,
-    /// Requests without an answer so far.
-    pub requests: Requests,
-    /// Requests that were answered lately and may not be over.
-    pub finished: Finished,
-    /// Ids that were used in requests.
-    pub ids: Ids,
-    /// Progress tokens that were used in requests.
-    pub tokens: Ids,
-    /// The pages of lists.
+    /// Requests without a response so far.
+    pub requests: OpenRequests,
+    /// Requests that were answered recently and may still have progress, a task or a subscription.
+    pub answered_requests: AnsweredRequests,
+    /// Ids of all requests.
+    pub used_ids: UsedIds,
+    /// Progress tokens of all requests.
+    pub used_tokens: UsedIds,
+    /// The cursors of paged lists.
     pub cursors: Cursors,
-    /// The level of log messages that the server agreed to send.
+    /// The log level that the server confirmed (`logging/setLevel`).
     pub log_level: Option<LogLevel>,
-    /// The tools as last listed.
     pub tools: Tools,
-    /// Lists as they were given, page by page.
+    /// Lists as the server returned them, page by page.
     pub listings: Listings,
-    /// The prompts as last listed.
     pub prompts: Prompts,
-    /// What the client asked to be told of.
+    /// Subscriptions to resources and to streams of notifications.
     pub subscriptions: Subscriptions,
-    /// Elicitations by URL.
     pub elicitations: Elicitations,
-    /// Multi round-trip requests.
     pub rounds: Rounds,
-    /// Tasks.
     pub tasks: Tasks,
-    /// Whether the client ever asked for the tools.
-    pub listed_tools: bool,
-    /// Tools that were called before, at most 64.
-    pub called: BTreeSet<String>,
-    /// The batch that its last message belongs to, and whether it held requests or notifications, and answers.
-    pub batch: Option<(u64, bool, bool)>,
-    /// Its streams of server-sent events, and what may be resumed of them.
-    pub streams: Streams,
-    /// What the server said last by itself, and on which stream.
-    pub spoken: Spoken,
-    /// What its HTTP heads said.
+    /// Whether the client ever requested the list of tools.
+    pub requested_tools: bool,
+    /// Names of tools that were called before they were ever listed, at most [`CALLED`].
+    pub called_unlisted: BTreeSet<String>,
+    /// The batch of the last message.
+    pub batch: Option<BatchSoFar>,
+    /// Streams of server-sent events, and the event ids by which they can be resumed.
+    pub event_streams: EventStreams,
+    /// The latest requests and notifications of the server over HTTP.
+    pub server_messages: ServerMessages,
+    /// The state that HTTP heads show: session id, end, credentials.
     pub endpoint: Endpoint,
-    /// The life of the wrapped server.
+    /// The process of a wrapped server.
     pub process: Process,
-    /// JSON that lines of its pipes began and did not end.
-    pub fragments: Fragments,
+    /// JSON values that lines of a pipe began and did not complete.
+    pub multiline: MultilineValues,
 }
 
 impl History {
-    pub(super) fn new(session: SessionNumber, transport: Transport, begun: bool, limits: &Limits) -> History {
+    pub(super) fn new(session: SessionNumber, transport: Transport, saw_beginning: bool, limits: &Limits) -> History {
         History {
             session,
             transport,
-            begun,
+            saw_beginning,
             has_gaps: false,
-            awaits_bytes: false,
+            earlier_may_follow: false,
             messages: [0; 2],
             handshake: Handshake::default(),
-            stateless: Stateless::default(),
+            stateless: StatelessEra::default(),
             discovered: None,
-            requests: Requests::new(limits.unanswered),
-            finished: Finished::default(),
-            ids: Ids::default(),
-            tokens: Ids::default(),
+            requests: OpenRequests::new(limits.unanswered),
+            answered_requests: AnsweredRequests::default(),
+            used_ids: UsedIds::default(),
+            used_tokens: UsedIds::default(),
             cursors: Cursors::default(),
             log_level: None,
             tools: Tools::default(),
@@ -150,33 +159,34 @@ impl History {
             elicitations: Elicitations::default(),
             rounds: Rounds::default(),
             tasks: Tasks::default(),
-            listed_tools: false,
-            called: BTreeSet::new(),
+            requested_tools: false,
+            called_unlisted: BTreeSet::new(),
             batch: None,
-            streams: Streams::default(),
-            spoken: Spoken::default(),
+            event_streams: EventStreams::default(),
+            server_messages: ServerMessages::default(),
             endpoint: Endpoint::default(),
             process: Process::default(),
-            fragments: Fragments::default(),
+            multiline: MultilineValues::default(),
         }
     }
 
-    /// Whether all of it was seen, from its beginning on: what is not there was not sent.
+    /// Whether the whole session so far was captured, from its beginning on. Then a message that is
+    /// not in the history was not sent.
     pub fn is_whole(&self) -> bool {
-        self.begun && !self.may_miss()
+        self.saw_beginning && !self.may_lack_messages()
     }
 
-    /// Whether something that was sent before, since it began to be captured, may not have been told.
-    pub fn may_miss(&self) -> bool {
-        self.has_gaps || self.awaits_bytes
+    /// Whether messages that were sent before may be missing in the history.
+    pub fn may_lack_messages(&self) -> bool {
+        self.has_gaps || self.earlier_may_follow
     }
 
-    /// The revision in force for a message, by what it says itself, by its exchange, by the session
-    /// (`docs/findings.md`, "The revision in force").
-    pub(super) fn in_force(&self, facts: &Facts<'_>, carried: Option<&Carried>) -> InForce {
+    /// The revision in force for a message. The message itself, its exchange and its session are
+    /// asked in this order (`docs/findings.md`, "The revision in force").
+    pub(super) fn in_force(&self, facts: &MessageFacts<'_>, mcp: Option<&McpExchange>) -> InForce {
         let message = facts.message;
-        if let Some(asked) = message.answers.and_then(|number| self.requests.get(number)) {
-            return asked.in_force;
+        if let Some(request) = message.answers.and_then(|number| self.requests.get(number)) {
+            return request.in_force;
         }
         let from_client = message.direction == Direction::ClientToServer;
         if from_client && message.kind == Kind::Request && facts.meta().get(meta::VERSION).is_some() {
@@ -186,56 +196,61 @@ impl History {
         }
         if message.kind == Kind::Request && facts.method == Method::Initialize {
             let name = facts.body().text("protocolVersion").unwrap_or_default();
-            let asked = Revision::named(&name).map(Revisions::only).filter(|asked| asked.within(Revisions::LEGACY));
-            return InForce { revisions: asked.unwrap_or(Revisions::LEGACY), evidence: Evidence::Requested };
+            let request =
+                Revision::named(&name).map(Revisions::only).filter(|request| request.within(Revisions::LEGACY));
+            return InForce { revisions: request.unwrap_or(Revisions::LEGACY), evidence: Evidence::Requested };
         }
-        let exchange = carried.and_then(|carried| carried.in_force);
+        let exchange = mcp.and_then(|mcp| mcp.in_force);
         if let Some(in_force) = exchange.filter(|in_force| in_force.evidence <= Evidence::Header) {
             return in_force;
         }
-        if let Some(in_force) = self.of_exchange(carried) {
+        if let Some(in_force) = self.of_exchange(mcp) {
             return in_force;
         }
         let era = |revisions| InForce { revisions, evidence: Evidence::Era };
         match self.transport {
-            _ if self.stateless.asked.is_some() => era(Revisions::MODERN),
+            _ if self.stateless.first_request.is_some() => era(Revisions::MODERN),
             Transport::HttpSse => era(Revisions::LEGACY),
             _ => InForce::UNKNOWN,
         }
     }
 
-    /// The same by the handshake and by `MCP-Protocol-Version`: all there is for a GET or DELETE.
-    pub(super) fn of_exchange(&self, carried: Option<&Carried>) -> Option<InForce> {
-        let header = carried.and_then(|carried| carried.version.as_deref()).and_then(Revision::named);
+    /// The revision in force by the handshake or `MCP-Protocol-Version`. A GET or DELETE has
+    /// no other source.
+    pub(super) fn of_exchange(&self, mcp: Option<&McpExchange>) -> Option<InForce> {
+        let header = mcp.and_then(|mcp| mcp.version.as_deref()).and_then(Revision::named);
         let header =
             header.map(|revision| InForce { revisions: Revisions::only(revision), evidence: Evidence::Header });
-        // No handshake agrees on a stateless revision: who speaks one, as its headers show, is not the client of the handshake.
-        let is_stateless = header.is_some_and(|said| said.revisions.within(Revisions::MODERN));
-        if is_stateless && carried.is_some_and(|carried| carried.names_method && !carried.names_session) {
+        // A handshake never agrees on a stateless revision. A request whose headers name one does
+        // not belong to the client of the handshake.
+        let is_stateless = header.is_some_and(|header| header.revisions.within(Revisions::MODERN));
+        if is_stateless && mcp.is_some_and(|mcp| mcp.names_method && !mcp.names_session) {
             return header;
         }
         self.handshake.in_force().or(header)
     }
 
     /// The revision in force for an exchange.
-    pub(super) fn in_force_at(&self, carried: &Carried) -> InForce {
-        carried.in_force.or_else(|| self.of_exchange(Some(carried))).unwrap_or(InForce::UNKNOWN)
+    pub(super) fn in_force_at(&self, mcp: &McpExchange) -> InForce {
+        mcp.in_force.or_else(|| self.of_exchange(Some(mcp))).unwrap_or(InForce::UNKNOWN)
     }
 
-    /// Whether the client that sent this request, or is to receive this message, declared a capability; `None` where the
-    /// capture does not hold its declaration.
-    pub fn client_has(&self, capability: Capability, asked: Option<&Asked>) -> Option<bool> {
-        let declared = asked.and_then(|asked| asked.client.as_deref()).or(self.handshake.client.as_ref());
+    /// Whether the client declared a capability: in this request (2026-07-28 on), or else in its
+    /// handshake. `None` if the capture does not contain the declaration.
+    pub fn client_has(&self, capability: Capability, request: Option<&OpenRequest>) -> Option<bool> {
+        let declared = request.and_then(|request| request.client.as_deref()).or(self.handshake.client.as_ref());
         declared.map(|declared| declared.has(capability))
     }
 
-    /// Whether the server declared a capability; `None` where the capture does not hold its declaration.
+    /// Whether the server declared a capability. `None` if the capture does not
+    /// contain the declaration.
     pub fn server_has(&self, capability: Capability) -> Option<bool> {
         let declared = self.handshake.server.as_ref().or(self.discovered.as_ref());
         declared.map(|declared| declared.has(capability))
     }
 
-    /// The same for whoever would declare it.
+    /// Whether the side that can declare a capability did so. `None` if the capture does not
+    /// contain the declaration.
     pub fn has(&self, capability: Capability) -> Option<bool> {
         match capability.declarer() {
             Declarer::Client => self.client_has(capability, None),
@@ -243,101 +258,105 @@ impl History {
         }
     }
 
-    /// Whether a request still waits for its answer: neither it nor its session was given up.
-    pub fn awaits(&self, request: MessageNumber) -> bool {
-        let asked = self.requests.get(request);
-        asked.is_some_and(|asked| asked.cancelled.is_none() && asked.refused.is_none())
+    /// Whether a request still waits for its response: it was not cancelled or refused, and its
+    /// session was not terminated.
+    pub fn awaits_response(&self, request: MessageNumber) -> bool {
+        let request = self.requests.get(request);
+        request.is_some_and(|request| request.cancelled.is_none() && request.refused.is_none())
             && self.endpoint.terminated.is_none()
     }
 
-    /// A response has its head.
-    pub(super) fn responded(&mut self, exchange: &Exchange) {
+    /// Records the head of a response.
+    pub(super) fn record_response_head(&mut self, exchange: &Exchange) {
         self.endpoint.observe(exchange);
-        self.streams.responded(exchange);
+        self.event_streams.record_response_head(exchange);
         if let Some(status @ 300..) = exchange.status {
-            self.refused(exchange.number, status);
+            self.mark_refused(exchange.number, status);
         }
     }
 
-    /// A server refused an exchange without a word of JSON-RPC: its requests will not be answered. Where it redirected, they
-    /// will be sent again as they are.
-    fn refused(&mut self, exchange: ExchangeNumber, status: u16) {
+    /// Records that a server refused an exchange by an HTTP status, so its requests will not be
+    /// answered. After a redirect the client sends the same requests again.
+    fn mark_refused(&mut self, exchange: ExchangeNumber, status: u16) {
         let is_redirect = matches!(status, 301 | 302 | 307 | 308);
-        for asked in self.requests.of_exchange(exchange) {
-            asked.refused = Some(status);
+        for request in self.requests.of_exchange(exchange) {
+            request.refused = Some(status);
             if is_redirect {
-                self.ids.forget(asked.sender, &asked.id);
+                self.used_ids.forget(request.sender, &request.id);
             }
         }
     }
 
-    /// An exchange is over. "Closing the response stream is the cancellation signal" (2026-07-28
-    /// basic/transports/streamable-http): a response that broke off was the client's wish, or a loss.
-    pub(super) fn exchange_over(&mut self, exchange: &Exchange, last_event_id: Option<&str>) {
-        self.streams.over(exchange, last_event_id);
+    /// Records the end of an exchange. "Closing the response stream is the cancellation signal"
+    /// (2026-07-28 basic/transports/streamable-http): an incomplete response was closed by the
+    /// client, or bytes were lost.
+    pub(super) fn exchange_ended(&mut self, exchange: &Exchange, last_event_id: Option<&str>) {
+        self.event_streams.exchange_ended(exchange, last_event_id);
         if !exchange.response.complete {
             let ended = exchange.response.ended.or(exchange.request.ended).unwrap_or_default();
-            for asked in self.requests.of_exchange(exchange.number) {
-                if asked.in_force.revisions.within(Revisions::MODERN) {
-                    asked.cancelled.get_or_insert(ended);
+            for request in self.requests.of_exchange(exchange.number) {
+                if request.in_force.revisions.within(Revisions::MODERN) {
+                    request.cancelled.get_or_insert(ended);
                 }
             }
         }
     }
 
-    /// Takes a message in, after the rules have looked at it; `breaks` are those that it breaks.
-    pub(super) fn observe(&mut self, facts: &Facts<'_>, breaks: Vec<&'static Rule>) {
+    /// Adds a message, after the rules have checked it. `breaks` are the ids of the rules
+    /// that it breaks.
+    pub(super) fn observe(&mut self, facts: &MessageFacts<'_>, breaks: Vec<&'static str>) {
         let message = facts.message;
         self.messages[message.direction as usize] += 1;
         if message.redelivered {
             return;
         }
-        let asked = message.answers.and_then(|number| self.requests.get(number));
+        let request = message.answers.and_then(|number| self.requests.get(number));
         self.handshake.observe(facts);
         if message.carrier == Carrier::Line && message.batch.is_none() {
-            self.fragments.observe(message);
+            self.multiline.observe(message);
         }
-        self.stateless.observe(facts, asked);
-        self.listings.observe(facts, asked.and_then(|asked| asked.cursor.as_deref()));
-        self.prompts.observe(facts, asked.is_none_or(|asked| asked.cursor.is_none()));
-        self.subscriptions.observe(facts, asked);
+        self.stateless.observe(facts, request);
+        self.listings.observe(facts, request.and_then(|request| request.cursor.as_deref()));
+        self.prompts.observe(facts, request.is_none_or(|request| request.cursor.is_none()));
+        self.subscriptions.observe(facts, request);
         self.elicitations.observe(facts);
-        self.rounds.observe(facts, asked);
-        self.tasks.observe(facts, asked);
+        self.rounds.observe(facts, request);
+        self.tasks.observe(facts, request);
+        let before = self.batch.take();
         self.batch = message.batch.map(|(number, _)| {
-            let asks = matches!(message.kind, Kind::Request | Kind::Notification);
-            let answers = matches!(message.kind, Kind::Response | Kind::Error);
-            match self.batch {
-                Some((same, asked, answered)) if same == number => (number, asked || asks, answered || answers),
-                _ => (number, asks, answers),
-            }
+            let before = before.filter(|batch| batch.number == number);
+            let (requests, responses) =
+                before.map_or((false, false), |batch| (batch.has_requests, batch.has_responses));
+            let is_response = matches!(message.kind, Kind::Response | Kind::Error);
+            let is_request = matches!(message.kind, Kind::Request | Kind::Notification);
+            BatchSoFar { number, has_requests: requests || is_request, has_responses: responses || is_response }
         });
         match message.kind {
             Kind::Request => {
                 if let Some(original) = message.copies {
-                    self.requests.answered(original);
+                    self.requests.remove(original);
                 }
                 if let Some(id) = message.id.as_deref().filter(|id| *id != "null") {
-                    self.ids.insert(message.direction, id);
+                    self.used_ids.insert(message.direction, id);
                 }
-                self.listed_tools |= facts.method == Method::ToolsList;
-                let asked = Asked { breaks, ..Asked::of(facts) };
-                if let (Method::ToolsCall, false, Some(name)) = (facts.method, self.listed_tools, &asked.subject)
-                    && self.called.len() < CALLED
+                self.requested_tools |= facts.method == Method::ToolsList;
+                let request = OpenRequest { breaks, ..OpenRequest::of(facts) };
+                if let (Method::ToolsCall, false, Some(name)) = (facts.method, self.requested_tools, &request.subject)
+                    && self.called_unlisted.len() < CALLED
                 {
-                    self.called.insert(name.clone());
+                    self.called_unlisted.insert(name.clone());
                 }
-                if let Some(token) = &asked.progress_token {
-                    self.tokens.insert(message.direction, token);
+                if let Some(token) = &request.progress_token {
+                    self.used_tokens.insert(message.direction, token);
                 }
                 if facts.method.is_paged() {
-                    self.cursors.asked(facts.method, asked.cursor.as_deref());
+                    self.cursors.request_page(facts.method, request.cursor.as_deref());
                 }
-                self.requests.asked(asked);
+                self.requests.insert(request);
             }
             Kind::Response | Kind::Error => {
-                if let Some(asked) = self.requests.meant(message).map(|asked| asked.number) {
-                    self.requests.mistaken(asked, message.number);
+                if let Some(request) = self.requests.intended_request(message).map(|request| request.number) {
+                    self.requests.record_bad_answer(request, message.number);
                 }
                 if message.kind == Kind::Response
                     && facts.method == Method::ServerDiscover
@@ -346,45 +365,47 @@ impl History {
                     self.discovered = Some(Capabilities::read(Declarer::Server, text));
                 }
                 if facts.method == Method::ToolsList && facts.is_listing() {
-                    let asked = message.answers.and_then(|number| self.requests.get(number));
-                    let first = asked.is_none_or(|asked| asked.cursor.is_none());
-                    self.tools.take(facts.body(), facts.tools(), first);
+                    let request = message.answers.and_then(|number| self.requests.get(number));
+                    let first = request.is_none_or(|request| request.cursor.is_none());
+                    self.tools.add_page(facts.body(), facts.tools(), first);
                 }
-                if let Some(asked) = message.answers.and_then(|number| self.requests.answered(number)) {
-                    if let (Carrier::SseEvent, Some(exchange)) = (message.carrier, asked.exchange) {
-                        self.streams.answered(exchange, message.time);
+                if let Some(request) = message.answers.and_then(|number| self.requests.remove(number)) {
+                    if let (Carrier::SseEvent, Some(exchange)) = (message.carrier, request.exchange) {
+                        self.event_streams.record_answer(exchange, message.time);
                     }
                     if message.kind == Kind::Response {
-                        self.succeeded(&asked, facts);
+                        self.record_success(&request, facts);
                     }
-                    self.finished.insert(asked, facts);
+                    self.answered_requests.insert(request, facts);
                 }
             }
             Kind::Notification if facts.method == Method::Cancelled => {
                 if let Some(id) = facts.body().get("requestId") {
-                    self.requests.cancelled(message.direction, id, message.time);
+                    self.requests.cancel(message.direction, id, message.time);
                 }
             }
             Kind::Notification if facts.method == Method::Progress => {
-                let token = facts.body().get("progressToken").map(plain).unwrap_or_default();
-                let asked = self.requests.progressing(message.direction.reversed(), &token, message.exchange);
+                let token = facts.body().get("progressToken").map(canonical).unwrap_or_default();
+                let request = self.requests.progress_target(message.direction.reversed(), &token, message.exchange);
                 let value = facts.body().get("progress").and_then(|value| value.parse().ok());
-                if let (Some(number), Some(value)) = (asked.map(|asked| asked.number), value) {
-                    self.requests.progressed(number, value, message.time);
+                if let (Some(number), Some(value)) = (request.map(|request| request.number), value) {
+                    self.requests.record_progress(number, value, message.time);
                 }
             }
-            Kind::Invalid => self.requests.garbled(message),
+            Kind::Invalid => self.requests.record_unreadable(message),
             Kind::Notification => {}
         }
     }
 
-    /// A request was answered with a result.
-    fn succeeded(&mut self, asked: &Asked, facts: &Facts<'_>) {
-        match asked.method {
+    /// Records that a request was answered with a result.
+    fn record_success(&mut self, request: &OpenRequest, facts: &MessageFacts<'_>) {
+        match request.method {
             // A result that asks for input (2026-07-28) has set nothing yet.
-            Method::LoggingSetLevel if facts.body().get("inputRequests").is_none() => self.log_level = asked.log_level,
+            Method::LoggingSetLevel if facts.body().get("inputRequests").is_none() => {
+                self.log_level = request.log_level;
+            }
             _ if facts.is_listing() => {
-                self.cursors.page(asked, facts.message.number, facts.body().get("nextCursor"));
+                self.cursors.add_page(request, facts.message.number, facts.body().get("nextCursor"));
             }
             _ => {}
         }

@@ -1,5 +1,5 @@
-//! Rules about Streamable HTTP: heads, statuses, session ids, streams. HTTP+SSE of 2024-11-05, whose POSTs are only taken in and
-//! answered elsewhere, is none of their business.
+//! Rules about Streamable HTTP: heads, statuses, session ids, streams. They do not apply to
+//! HTTP+SSE (2024-11-05), whose POSTs are answered on another stream.
 
 pub(super) mod modern;
 pub(super) mod requests;
@@ -7,11 +7,10 @@ pub(super) mod responses;
 pub(super) mod session_id;
 pub(super) mod streams;
 
-use super::Rule;
-use super::history::History;
+use super::{History, Rule};
 use crate::mcp::Transport;
 
-/// Whether these rules are about this session.
+/// Whether these rules apply to this session.
 pub(super) fn is_streamable(history: &History) -> bool {
     matches!(history.transport, Transport::StreamableHttp | Transport::Http)
 }

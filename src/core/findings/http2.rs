@@ -1,83 +1,77 @@
-//! Rules about HTTP/2, and about what else runs in the place of HTTP/1: WebSocket, QUIC.
+//! Rules about HTTP/2, and about other protocols in the place of HTTP/1: WebSocket and QUIC.
 
 use std::net::SocketAddr;
 
 use super::{Rule, Severity};
 
-/// The rules of this file.
 pub const RULES: &[&Rule] = &[&UNKNOWN_FIELDS, &STREAM_RESET, &GOING_AWAY, &WEBSOCKET_MALFORMED, &QUIC];
 
-/// Entries of the HPACK table that nobody saw.
 pub static UNKNOWN_FIELDS: Rule = Rule {
     id: "http2-fields-unknown",
     severity: Severity::Warning,
     layer: "http",
-    title: "Header fields refer to others that the capture does not hold",
+    title: "Header fields refer to earlier fields that the capture does not contain",
     spec: "RFC 7541 section 2.3",
-    why: "HTTP/2 sends a header field once and then refers to it: what was sent before the capture, or in a hole of it, cannot be known.",
+    why: "HTTP/2 sends a header field once and later refers to it. Fields that were sent before the capture, or in a gap, are unknown.",
     example: "a capture that begins in the middle of a connection",
     remedy: "Begin the capture before the connection.",
     ..Rule::BLANK
 };
 
-/// RST_STREAM with an error.
 pub static STREAM_RESET: Rule = Rule {
     id: "http2-stream-reset",
     severity: Severity::Warning,
     layer: "http",
-    title: "An HTTP/2 stream was given up with an error",
+    title: "An HTTP/2 stream was reset with an error",
     spec: "RFC 9113 section 5.4.2",
-    why: "The exchange ends before it was over: its messages may be cut off.",
+    why: "The exchange was aborted, so its messages may be incomplete.",
     example: "RST_STREAM with INTERNAL_ERROR while a response is being sent",
-    remedy: "Look into the log of the side that sent it.",
+    remedy: "Look at the log of the side that sent RST_STREAM.",
     ..Rule::BLANK
 };
 
-/// GOAWAY with an error.
 pub static GOING_AWAY: Rule = Rule {
     id: "http2-connection-error",
     severity: Severity::Error,
     layer: "http",
-    title: "An HTTP/2 connection was ended with an error",
+    title: "An HTTP/2 connection was closed with an error",
     spec: "RFC 9113 section 5.4.1",
     why: "All exchanges of the connection end with it.",
     example: "GOAWAY with ENHANCE_YOUR_CALM to a client that sends too many pings",
-    remedy: "The error names what the other side did wrong.",
+    remedy: "Use the error code to find out what the other side did wrong.",
     ..Rule::BLANK
 };
 
-/// No WebSocket where one should be.
 pub static WEBSOCKET_MALFORMED: Rule = Rule {
     id: "websocket-malformed",
     severity: Severity::Error,
     layer: "http",
-    title: "A WebSocket connection cannot be read further",
+    title: "A WebSocket connection cannot be decoded further",
     spec: "RFC 6455 section 5.2",
-    why: "Frames have no mark by which the next could be found: messages behind this place are not shown.",
-    example: "a hole in the capture over the head of a frame",
-    remedy: "Enlarge the capture buffer; where nothing is missing, look for a broken peer.",
+    why: "WebSocket frames have no marker by which the next one could be found. Messages after this place are not shown.",
+    example: "a gap in the capture that covers the head of a frame",
+    remedy: "Enlarge the capture buffer. If nothing is missing, look for a broken peer.",
     ..Rule::BLANK
 };
 
-/// HTTP/3.
 pub static QUIC: Rule = Rule {
     id: "quic-not-decoded",
     severity: Severity::Info,
     layer: "http",
-    title: "A server was asked over QUIC, which mcptap does not decode",
+    title: "A client uses QUIC, which mcptap does not decode",
     spec: "RFC 9000, RFC 9114",
     why: "Messages that travel over HTTP/3 are not shown.",
-    example: "a browser that changes to HTTP/3 after the first visit",
+    example: "a browser that switches to HTTP/3 after the first visit",
     remedy: "Let the client use HTTP/2 or HTTP/1.1, or block UDP port 443.",
     ..Rule::BLANK
 };
 
-/// Whether messages may be hidden where this was found.
+/// Whether a finding of this rule means that messages may be missing.
 pub(super) fn hides_messages(rule: &Rule) -> bool {
     [&STREAM_RESET, &GOING_AWAY, &WEBSOCKET_MALFORMED].contains(&rule)
 }
 
-/// What is said of a server that was asked over QUIC.
+/// The rule and the text for a client that uses QUIC.
 pub fn not_decoded(client: SocketAddr, server: SocketAddr, name: Option<&str>, version: u8) -> (&'static Rule, String) {
     let name = name.map(|name| format!(" ({name})")).unwrap_or_default();
     (&QUIC, format!("{client} speaks QUIC v{version} to {server}{name}: not decoded"))

@@ -1,11 +1,8 @@
-//! Rules about the handshake of the revisions up to 2025-11-25: its order, and the revision it agrees on.
+//! Rules about the handshake (revisions up to 2025-11-25): its order, and the agreed revision.
 
 pub(super) mod versions;
 
-use super::report::Report;
-use super::rule::{ANSWERS, ASKS, NOTIFICATIONS, REQUESTS, RESULTS};
-use super::seen::Seen;
-use super::{Check, Rule, Severity};
+use super::{ANSWERS, ASKS, Check, MessageContext, NOTIFICATIONS, REQUESTS, RESULTS, Report, Rule, Severity};
 use crate::capture::Time;
 use crate::decode::Direction;
 use crate::mcp::Transport;
@@ -14,7 +11,6 @@ use crate::mcp::meta;
 use crate::mcp::method::Method;
 use crate::mcp::revision::{Revision, Revisions};
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[
     &FIRST,
     &BEFORE_READY,
@@ -34,36 +30,36 @@ static FIRST: Rule = Rule {
     layer: "lifecycle",
     title: "The first message of the client is not initialize",
     spec: "basic/lifecycle \"Initialization\": \"The initialization phase MUST be the first interaction between client and server\"",
-    why: "Nothing was agreed: servers that check answer every request with an error.",
+    why: "No revision was agreed on. Servers that check this answer every request with an error.",
     example: "tools/call as the first line on a server's stdin",
     remedy: "Send initialize, wait for its result, send notifications/initialized, and only then anything else.",
     checks: &[Check::Any(ASKS, &[], first)],
 };
 
-/// Whether what follows may have a handshake behind it that the capture does not hold, or holds later: the header tells what was agreed on.
-fn was_negotiated_before(seen: &Seen<'_, '_>) -> bool {
-    !seen.history.is_whole() || seen.carried.is_some_and(|carried| carried.version.is_some())
+/// Whether a handshake may have come before that was not captured, or has not arrived yet. A header
+/// with the revision shows that there was one.
+fn was_negotiated_before(context: &MessageContext<'_, '_>) -> bool {
+    !context.history.is_whole() || context.exchange.is_some_and(|mcp| mcp.version.is_some())
 }
 
-fn first(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let is_first = seen.is_from_client() && seen.history.messages[Direction::ClientToServer as usize] == 0;
-    // A request that speaks for itself, and those that only the stateless revisions have, need no handshake.
-    let is_modern = seen.meta().get(meta::VERSION).is_some()
-        || seen.method.definition().is_some_and(|method| method.revisions.within(Revisions::MODERN));
-    let may_be_first = matches!(seen.method, Method::Initialize | Method::Ping);
-    if is_first && !is_modern && !may_be_first && !was_negotiated_before(seen) {
-        let method = seen.method_name();
-        // A pipe and a stream of HTTP+SSE have a captured beginning. Other clients may have sent the
-        // handshake on a connection that was over before the capture began.
-        match seen.history.transport {
+fn first(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let is_first = context.is_from_client() && context.history.messages[Direction::ClientToServer as usize] == 0;
+    // Requests that state their revision, and methods of the stateless revisions,
+    // need no handshake.
+    let is_modern = context.meta().get(meta::VERSION).is_some()
+        || context.method.definition().is_some_and(|method| method.revisions.within(Revisions::MODERN));
+    let may_be_first = matches!(context.method, Method::Initialize | Method::Ping);
+    if is_first && !is_modern && !may_be_first && !was_negotiated_before(context) {
+        let method = context.method_name();
+        match context.history.transport {
+            // The beginning of a pipe, and of a stream of HTTP+SSE, was captured.
             Transport::Stdio | Transport::HttpSse => {
-                report.say(format!("{method} is the first message of the client"));
+                report.add(format!("{method} is the first message of the client"));
             }
-            _ => report.say_as(
+            // The handshake may have used a connection that ended before the capture began.
+            _ => report.add_as(
                 Severity::Warning,
-                format!(
-                    "{method} is the first message of the client in the capture, which may have lost an earlier one"
-                ),
+                format!("{method} is the first captured message of the client; an earlier one may be missing"),
             ),
         }
     }
@@ -76,23 +72,27 @@ static BEFORE_READY: Rule = Rule {
     layer: "lifecycle",
     title: "The client sent a request before initialize was answered",
     spec: "basic/lifecycle \"Initialization\": \"The client SHOULD NOT send requests other than pings before the server has responded\"",
-    why: "The server may not be ready, and the client does not know yet what it can do.",
+    why: "The server may not be ready, and the client does not know its capabilities yet.",
     example: "initialize and tools/list in one write",
     remedy: "Wait for the result of initialize.",
     checks: &[Check::Any(ANSWERS, &[Method::Initialize], before_ready)],
 };
 
-/// Looked for when the answer comes: only then it is known that the capture would have held it before. On another connection it may be told before and
-/// have been captured later.
-fn before_ready(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    say_early(seen.history.handshake.early.0, seen, report);
+/// Checked when the response arrives, which proves that the capture contains this time. On another
+/// connection, a later request may arrive before the response.
+fn before_ready(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    report_early_message(context.history.handshake.early_request, context, report);
 }
 
-/// Where clocks differ, or packets changed places, times do not say what was sent first.
-fn say_early(early: Option<(MessageNumber, Time)>, seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let is_early = |time: Time| time <= seen.message.time && !seen.history.may_miss();
+/// While packets may be out of order, capture times do not show what was sent first.
+fn report_early_message(
+    early: Option<(MessageNumber, Time)>,
+    context: &MessageContext<'_, '_>,
+    report: &mut Report<'_>,
+) {
+    let is_early = |time: Time| time <= context.message.time && !context.history.may_lack_messages();
     if let Some((early, _)) = early.filter(|(_, time)| is_early(*time)) {
-        report.say_with(&[early], format!("message {} was sent before this answer", early.0));
+        report.add_about(&[early], format!("message {} was sent before this response", early.0));
     }
 }
 
@@ -104,17 +104,18 @@ static SERVER_BEFORE_INITIALIZED: Rule = Rule {
     title: "The server sent a request before notifications/initialized",
     spec: "basic/lifecycle \"Initialization\": \"The server SHOULD NOT send requests other than pings and logging before receiving the initialized notification\"",
     why: "The client may not be ready to answer it.",
-    example: "roots/list right behind the result of initialize",
+    example: "roots/list right after the result of initialize",
     remedy: "Wait for notifications/initialized.",
     checks: &[Check::Message(REQUESTS, &[], server_before_initialized)],
 };
 
-fn server_before_initialized(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let handshake = &seen.history.handshake;
-    // A client that went on without the notification, which is said, will not send it any more.
-    let is_open = handshake.initialize.is_some() && handshake.initialized.is_none() && !handshake.went_on;
-    if !seen.is_from_client() && is_open && !seen.history.may_miss() && seen.method != Method::Ping {
-        report.say(format!("{} came before notifications/initialized", seen.method_name()));
+fn server_before_initialized(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let handshake = &context.history.handshake;
+    // A client that continued without the notification will not send it any more. That has
+    // its own rule.
+    let is_open = handshake.initialize.is_some() && handshake.initialized.is_none() && !handshake.client_continued;
+    if !context.is_from_client() && is_open && !context.history.may_lack_messages() && context.method != Method::Ping {
+        report.add(format!("{} came before notifications/initialized", context.method_name()));
     }
 }
 
@@ -123,25 +124,27 @@ static INITIALIZED_MISSING: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::LEGACY,
     layer: "lifecycle",
-    title: "The client went on without sending notifications/initialized",
+    title: "The client continued without sending notifications/initialized",
     spec: "basic/lifecycle \"Initialization\": \"the client MUST send an initialized notification\"",
-    why: "Servers that wait for it never become ready, and never send what they would send by themselves.",
-    example: "tools/list right behind the result of initialize; or the notification under LSP's name, initialized",
+    why: "Servers that wait for it never become ready, and never send their own requests and notifications.",
+    example: "tools/list right after the result of initialize; or initialized, the name of this notification in LSP",
     remedy: "Send notifications/initialized, with the prefix, after the result of initialize.",
     checks: &[Check::Message(REQUESTS, &[], initialized_missing)],
 };
 
-/// At the first request behind the handshake only: what comes later is the same omission.
-fn initialized_missing(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let handshake = &seen.history.handshake;
+/// Reported only at the first request after the handshake. Later requests show the same omission.
+fn initialized_missing(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let handshake = &context.history.handshake;
     let (Some(initialize), Some(answered)) = (&handshake.initialize, handshake.answered) else { return };
-    let is_due =
-        seen.is_from_client() && handshake.initialized.is_none() && !handshake.went_on && !seen.history.may_miss();
-    // With an id it is a request, which has a rule of its own.
-    if is_due && !matches!(seen.method, Method::Ping | Method::Initialize | Method::Initialized) {
-        report.say_with(
+    let is_due = context.is_from_client()
+        && handshake.initialized.is_none()
+        && !handshake.client_continued
+        && !context.history.may_lack_messages();
+    // With an id it is a request, which has its own rule.
+    if is_due && !matches!(context.method, Method::Ping | Method::Initialize | Method::Initialized) {
+        report.add_about(
             &[initialize.number, answered],
-            format!("{} came without notifications/initialized before it", seen.method_name()),
+            format!("{} came without notifications/initialized before it", context.method_name()),
         );
     }
 }
@@ -153,23 +156,23 @@ static INITIALIZED_EARLY: Rule = Rule {
     layer: "lifecycle",
     title: "notifications/initialized was sent before initialize succeeded",
     spec: "basic/lifecycle \"Initialization\": \"After successful initialization, the client MUST send an initialized notification\"",
-    why: "The client says that it agreed to something it has not read.",
+    why: "The client confirms an agreement that it has not read.",
     example: "initialize and notifications/initialized in one write",
-    remedy: "Wait for the result of initialize; after an error do not send it.",
+    remedy: "Wait for the result of initialize. After an error, do not send it.",
     checks: &[
         Check::Any(ANSWERS, &[Method::Initialize], initialized_early),
         Check::Message(NOTIFICATIONS, &[Method::Initialized], initialized_anyway),
     ],
 };
 
-fn initialized_early(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    say_early(seen.history.handshake.early.1, seen, report);
+fn initialized_early(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    report_early_message(context.history.handshake.early_initialized, context, report);
 }
 
-fn initialized_anyway(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let handshake = &seen.history.handshake;
+fn initialized_anyway(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let handshake = &context.history.handshake;
     if let (Some(initialize), None, Some(refused)) = (&handshake.initialize, handshake.answered, handshake.refused) {
-        report.say_with(&[initialize.number, refused], "initialize was answered with an error");
+        report.add_about(&[initialize.number, refused], "initialize was answered with an error");
     }
 }
 
@@ -178,18 +181,21 @@ static REPEATED: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::LEGACY,
     layer: "lifecycle",
-    title: "A second initialize in a session that was initialized",
+    title: "A second initialize in a session that is already initialized",
     spec: "basic/lifecycle \"Initialization\"",
-    why: "Servers answer an error or forget what the first one agreed on, subscriptions too.",
-    example: "initialize with the Mcp-Session-Id of a session that lives",
+    why: "Servers answer with an error, or forget what the first handshake agreed on, including subscriptions.",
+    example: "initialize with the Mcp-Session-Id of an open session",
     remedy: "Begin a new session: a new process, or a POST without Mcp-Session-Id.",
     checks: &[Check::Message(REQUESTS, &[Method::Initialize], repeated)],
 };
 
-fn repeated(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let handshake = &seen.history.handshake;
+fn repeated(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let handshake = &context.history.handshake;
     if let (Some(initialize), true) = (&handshake.initialize, handshake.answered.is_some()) {
-        report.say_with(&[initialize.number], format!("message {} initialized it before", initialize.number.0));
+        report.add_about(
+            &[initialize.number],
+            format!("message {} already initialized the session", initialize.number.0),
+        );
     }
 }
 
@@ -200,16 +206,16 @@ static CANCELLED: Rule = Rule {
     layer: "lifecycle",
     title: "The client cancelled its initialize request",
     spec: "basic/utilities/cancellation \"Behavior Requirements\": \"The initialize request MUST NOT be cancelled by clients\"",
-    why: "Whether a session exists is unknown to both sides.",
+    why: "Neither side knows whether a session exists.",
     example: "notifications/cancelled with the requestId of initialize",
     remedy: "Close the connection or end the process instead.",
     checks: &[Check::Message(NOTIFICATIONS, &[Method::Cancelled], cancelled)],
 };
 
-fn cancelled(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(initialize) = &seen.history.handshake.initialize else { return };
-    if seen.is_from_client() && seen.body().get("requestId") == Some(initialize.id.as_str()) {
-        report.say_with(&[initialize.number], format!("the request {} is initialize", initialize.id));
+fn cancelled(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(initialize) = &context.history.handshake.initialize else { return };
+    if context.is_from_client() && context.body().get("requestId") == Some(initialize.id.as_str()) {
+        report.add_about(&[initialize.number], format!("the request {} is initialize", initialize.id));
     }
 }
 
@@ -219,37 +225,37 @@ static VERSION_UNKNOWN: Rule = Rule {
     layer: "lifecycle",
     title: "A protocol version that was never published",
     spec: "basic/lifecycle \"Version Negotiation\"; 2026-07-28 basic/versioning",
-    why: "The server answers with one of its own or refuses; nobody else speaks that version.",
+    why: "The server answers with one of its own versions, or refuses. Nobody else supports this version.",
     example: "\"protocolVersion\":\"2024-09\"",
-    remedy: "Ask for 2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25 or 2026-07-28, the newest that you implement.",
-    checks: &[Check::Any(REQUESTS, &[], version_asked), Check::Any(RESULTS, &[Method::Initialize], version_given)],
+    remedy: "Request the newest version that you implement: 2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25 or 2026-07-28.",
+    checks: &[Check::Any(REQUESTS, &[], requested_version), Check::Any(RESULTS, &[Method::Initialize], agreed_version)],
     ..Rule::BLANK
 };
 
-/// Offered by the official TypeScript SDK 1.x and never published.
+/// A version that the official TypeScript SDK 1.x offers, but that was never published.
 const PRERELEASE: &str = "2024-10-07";
 
-fn judge_version(version: &str, report: &mut Report<'_>) {
+fn check_version(version: &str, report: &mut Report<'_>) {
     if version == PRERELEASE {
-        report.say_as(Severity::Info, "2024-10-07 is a pre-release");
+        report.add_as(Severity::Info, "2024-10-07 is a pre-release");
     } else if Revision::named(version).is_none() {
-        report.say(format!("{version:?} is no published version"));
+        report.add(format!("{version:?} is not a published version"));
     }
 }
 
-fn version_asked(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let version = match seen.method {
-        Method::Initialize => seen.body().text("protocolVersion"),
-        _ => seen.meta().text(meta::VERSION),
+fn requested_version(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let version = match context.method {
+        Method::Initialize => context.body().text("protocolVersion"),
+        _ => context.meta().text(meta::VERSION),
     };
     if let Some(version) = version {
-        judge_version(&version, report);
+        check_version(&version, report);
     }
 }
 
-fn version_given(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if let Some(version) = seen.body().text("protocolVersion") {
-        judge_version(&version, report);
+fn agreed_version(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if let Some(version) = context.body().text("protocolVersion") {
+        check_version(&version, report);
     }
 }
 
@@ -258,21 +264,21 @@ static VERSION_CHANGED: Rule = Rule {
     severity: Severity::Info,
     revisions: Revisions::LEGACY,
     layer: "lifecycle",
-    title: "The server answered with another version than the client asked for",
+    title: "The server answered with a version other than the requested one",
     spec: "basic/lifecycle \"Version Negotiation\": \"Otherwise, the server MUST respond with another protocol version it supports\"",
-    why: "It is legal, and decides which rules hold: features of the newer version are not there.",
-    example: "2025-11-25 asked for, 2025-06-18 given",
-    remedy: "Nothing, unless you expected the newer one: then update the side that is behind.",
+    why: "This is legal and decides which rules apply: features of the newer version are not available.",
+    example: "2025-11-25 was requested, and 2025-06-18 agreed on",
+    remedy: "Nothing, unless you expected the newer version. Then update the side that is behind.",
     checks: &[Check::Any(RESULTS, &[Method::Initialize], version_changed)],
 };
 
-fn version_changed(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let asked = seen.history.handshake.initialize.as_ref().and_then(|initialize| initialize.version.as_deref());
-    let given = seen.body().text("protocolVersion");
-    if let (Some(asked), Some(given)) = (asked, given)
-        && asked != given
+fn version_changed(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let requested = context.history.handshake.initialize.as_ref().and_then(|initialize| initialize.version.as_deref());
+    let given = context.body().text("protocolVersion");
+    if let (Some(requested), Some(given)) = (requested, given)
+        && requested != given
     {
-        report.say(format!("{asked} asked for, {given} given"));
+        report.add(format!("{requested} was requested, {given} was agreed on"));
     }
 }
 
@@ -311,11 +317,11 @@ mod tests {
     #[test]
     fn a_session_is_initialized_once() {
         let all = session("2025-06-18", &[]);
-        let again = all[0].replace("\"id\":0", "\"id\":5");
-        fires("lifecycle-initialize-repeated", &[&all[0], &all[1], &all[2], &again]);
+        let reborrow = all[0].replace("\"id\":0", "\"id\":5");
+        fires("lifecycle-initialize-repeated", &[&all[0], &all[1], &all[2], &reborrow]);
         // A client may try again after an error.
         let refused = r#"< {"jsonrpc":"2.0","id":0,"error":{"code":-32602,"message":"x"}}"#.to_owned();
-        silent("lifecycle-initialize-repeated", &[&all[0], &refused, &again]);
+        silent("lifecycle-initialize-repeated", &[&all[0], &refused, &reborrow]);
         let cancel = |id: u32| {
             format!(r#"> {{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)
         };

@@ -1,20 +1,16 @@
 //! Rules about log messages (server/utilities/logging).
 
 use super::history::LogLevel;
-use super::report::Report;
-use super::rule::NOTIFICATIONS;
-use super::seen::Seen;
-use super::{Check, Rule, Severity};
+use super::{Check, MessageContext, NOTIFICATIONS, Report, Rule, Severity};
 use crate::decode::Direction;
 use crate::mcp::Transport;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[&BELOW_LEVEL, &NOT_REQUESTED];
 
-/// Open requests looked at, the latest first: real sessions have tens.
-const LOOKED_AT: usize = 256;
+/// Limit of open requests that are checked, the latest first. Real sessions have tens.
+const CHECKED: usize = 256;
 
 static BELOW_LEVEL: Rule = Rule {
     id: "logging-below-level",
@@ -23,19 +19,19 @@ static BELOW_LEVEL: Rule = Rule {
     layer: "logging",
     title: "A log message less severe than the level that was set",
     spec: "server/utilities/logging \"Setting Log Level\"; schema SetLevelRequest: \"The server should send all logs at this level and higher\"",
-    why: "The client did not want it: it fills logs, contexts and the wire.",
+    why: "The client did not want it. The message only fills logs and contexts.",
     example: "logging/setLevel warning, its result, then notifications/message with level debug",
-    remedy: "Hold each message against the level that the session's client set.",
+    remedy: "Compare each message with the level that the session's client set.",
     checks: &[Check::Message(NOTIFICATIONS, &[Method::LogMessage], below_level)],
 };
 
-fn below_level(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(set) = seen.history.log_level.filter(|_| seen.is_one_client()) else { return };
-    let Some(level) = seen.body().text("level").and_then(|level| LogLevel::named(&level)) else { return };
-    // Another level may be in force before its request is answered.
-    let mut open = seen.history.requests.iter().rev().take(LOOKED_AT);
-    if level < set && !open.any(|asked| asked.method == Method::LoggingSetLevel) {
-        report.say(format!("{} was sent, {} is set", level.name(), set.name()));
+fn below_level(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(set) = context.history.log_level.filter(|_| context.is_one_client()) else { return };
+    let Some(level) = context.body().text("level").and_then(|level| LogLevel::named(&level)) else { return };
+    // A new level may apply before its request is answered.
+    let mut open = context.history.requests.iter().rev().take(CHECKED);
+    if level < set && !open.any(|request| request.method == Method::LoggingSetLevel) {
+        report.add(format!("{} was sent, but the level is {}", level.name(), set.name()));
     }
 }
 
@@ -46,30 +42,32 @@ static NOT_REQUESTED: Rule = Rule {
     layer: "logging",
     title: "A log message that no open request asked for",
     spec: "2026-07-28 server/utilities/logging \"Per-request log level\": the server MUST NOT send notifications/message for a request without io.modelcontextprotocol/logLevel",
-    why: "Each request says whether its client wants logs, and which: others are dropped, or end up where they do not belong.",
+    why: "Each request states whether its client wants logs, and which. Other log messages are dropped or shown in the wrong place.",
     example: "notifications/message on the stream of a tools/call without io.modelcontextprotocol/logLevel",
-    remedy: "Send logs at or above the level in _meta of the request that they belong to, on its stream.",
+    remedy: "Send logs at or above the level in _meta of their request, on its stream.",
     checks: &[Check::Message(NOTIFICATIONS, &[Method::LogMessage], not_requested)],
 };
 
-fn not_requested(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let level = seen.body().text("level").and_then(|level| LogLevel::named(&level));
-    let is_pipe = seen.history.transport == Transport::Stdio;
-    if is_pipe && !seen.history.is_whole() {
+fn not_requested(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let level = context.body().text("level").and_then(|level| LogLevel::named(&level));
+    let is_pipe = context.history.transport == Transport::Stdio;
+    if is_pipe && !context.history.is_whole() {
         return;
     }
-    // On a pipe it belongs to any of the open requests; over HTTP to that of its stream.
-    let open = seen.history.requests.iter().rev().take(LOOKED_AT);
-    let fits = |exchange| is_pipe || seen.message.exchange == exchange;
-    let mut asking = open.filter(|asked| asked.sender == Direction::ClientToServer && fits(asked.exchange)).peekable();
+    // On a pipe it may belong to any open request. Over HTTP it belongs to the request
+    // of its stream.
+    let open = context.history.requests.iter().rev().take(CHECKED);
+    let fits = |exchange| is_pipe || context.message.exchange == exchange;
+    let mut asking =
+        open.filter(|request| request.sender == Direction::ClientToServer && fits(request.exchange)).peekable();
     if !is_pipe && asking.peek().is_none() {
         return;
     }
-    match asking.filter_map(|asked| asked.log_level).min() {
-        None => report.say("no request that is open asks for log messages"),
+    match asking.filter_map(|request| request.log_level).min() {
+        None => report.add("no open request asks for log messages"),
         Some(wanted) if level.is_some_and(|level| level < wanted) => {
             let sent = level.map_or("", LogLevel::name);
-            report.say(format!("{sent} was sent, {} asked for", wanted.name()));
+            report.add(format!("{sent} was sent, but {} was requested", wanted.name()));
         }
         Some(_) => {}
     }
@@ -94,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_that_requests_ask_for() {
+    fn levels_that_requests_contain() {
         let rule = "logging-not-requested";
         let call = |level: &str| {
             let params = modern(r#""name":"a""#).replace("\"_meta\":{", &format!("\"_meta\":{{{level}"));

@@ -1,9 +1,9 @@
-//! The manual of the rules: one page a rule, and all of them as `docs/findings.md`.
+//! The manual of the rules: one page for each rule, and all of them as `docs/findings.md`.
 
 use super::Rule;
 use crate::mcp::revision::Revisions;
 
-/// The revisions that a rule is part of, in words.
+/// The names of the revisions that contain a rule.
 pub fn revisions(rule: &Rule) -> String {
     if rule.revisions == Revisions::ALL {
         return "all revisions".to_owned();
@@ -19,24 +19,24 @@ mod tests {
     use super::*;
     use crate::findings::all;
 
-    /// `docs/findings.md`.
+    /// The content of `docs/findings.md`.
     fn document() -> String {
         let mut text = String::from(
             "# Findings\n\n\
              <!-- Made from the rules: UPDATE_EXPECT=1 cargo test -p mcptap-core findings::manual -->\n\n\
-             What mcptap says about a conversation, rule by rule. `mcptap check` groups findings by rule, `mcptap rules RULE` prints one \
-             page of this manual.\n\n\
-             ## How rules look\n\n\
-             - **The revision in force** is decided for each request: by its own `_meta` (2026-07-28 on); by the answer to `initialize`, \
-             and until that came by what it asked for; by `MCP-Protocol-Version`. Where nothing says it, a rule speaks only if it is part \
-             of every revision that may be in force. Both eras may mix on one endpoint.\n\
-             - **What was not captured** is held against nobody: rules about what should have come before are silent where a capture \
-             begins in the middle of a session, and milder where bytes are missing.\n\
-             - **Severity**: *error* is against a MUST or loses data, *warning* is probably not meant, *info* is worth knowing. Where an \
-             older revision says SHOULD, or the evidence is thin, a finding is milder than its rule.\n\
-             - **Repetition**: a hundred findings of one rule in one session are listed, and of a method whose capability is not declared \
-             the first; further ones are counted, and said once at the \
-             end with `repeated`.\n\n",
+             A finding is a place where traffic breaks a rule. `mcptap check` groups findings by rule, and `mcptap rules RULE` prints \
+             the page of one rule.\n\n\
+             ## How rules work\n\n\
+             - **The revision in force** is decided for each request. The first source that names a revision counts: the `_meta` of \
+             the request (2026-07-28 on), the response to `initialize`, the version that `initialize` requested, and \
+             `MCP-Protocol-Version`. If no source names a revision, a rule applies only if it is part of every revision that may be \
+             in force. Both eras may be mixed on one endpoint.\n\
+             - **Traffic that was not captured** is not an error. Rules about earlier messages are silent if the capture begins in \
+             the middle of a session. They are milder if bytes are missing.\n\
+             - **Severity**: *error* breaks a MUST or loses data, *warning* is probably unintended, *info* is worth knowing. A \
+             finding is milder than its rule if an older revision says SHOULD, or if the evidence is weak.\n\
+             - **Repetition**: up to a hundred findings of one rule are listed for each session. If a capability is not declared, only \
+             the first use of each method is listed. Further findings are counted, and reported once at the end with `repeated`.\n\n",
         );
         let rules: Vec<&Rule> = all().collect();
         let mut layers: Vec<&str> = Vec::new();

@@ -1,15 +1,11 @@
-//! Rules about methods: whether the revision in force has them, and who may send them.
+//! Rules about methods: whether the revision in force has them, and which side may send them.
 
-use super::report::Report;
-use super::rule::{ASKS, RESULTS};
-use super::seen::Seen;
-use super::{Check, Rule, Severity};
+use super::{ASKS, Check, MessageContext, RESULTS, Report, Rule, Severity};
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::method::{Method, Sender};
 use crate::mcp::revision::Revision::{self, V2025_06_18};
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[&WRONG_DIRECTION, &NOT_IN_VERSION, &UNKNOWN];
 
 static WRONG_DIRECTION: Rule = Rule {
@@ -20,20 +16,20 @@ static WRONG_DIRECTION: Rule = Rule {
     spec: "schema: the unions ClientRequest, ServerRequest, ClientNotification, ServerNotification",
     why: "The receiver does not implement it and answers -32601.",
     example: "tools/call from the server",
-    remedy: "Ask the other side in its own words: a server that needs the model sends sampling/createMessage.",
+    remedy: "Use a method that this side may send: a server that needs the model sends sampling/createMessage.",
     checks: &[Check::Any(ASKS, &[], wrong_direction)],
     ..Rule::BLANK
 };
 
-fn wrong_direction(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(definition) = seen.method.definition() else { return };
+fn wrong_direction(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(definition) = context.method.definition() else { return };
     let (is_wrong, sender) = match definition.sender {
-        Sender::Client => (!seen.is_from_client(), "clients"),
-        Sender::Server => (seen.is_from_client(), "servers"),
+        Sender::Client => (!context.is_from_client(), "clients"),
+        Sender::Server => (context.is_from_client(), "servers"),
         Sender::Both => return,
     };
-    if is_wrong && !definition.revisions.is_disjoint(seen.revisions()) {
-        report.say(format!("{} is sent by {sender} only", definition.name));
+    if is_wrong && !definition.revisions.is_disjoint(context.revisions()) {
+        report.add(format!("{} is sent by {sender} only", definition.name));
     }
 }
 
@@ -41,23 +37,23 @@ static NOT_IN_VERSION: Rule = Rule {
     id: "method-not-in-version",
     severity: Severity::Warning,
     layer: "schema",
-    title: "A method that another revision defines, and not the one in force",
+    title: "A method that another revision defines, but not the one in force",
     spec: "2025-06-18 basic/lifecycle \"Operation\": \"Respect the negotiated protocol version\"; schema",
     why: "The receiver does not implement it and answers -32601, or ignores the notification.",
     example: "elicitation/create under 2025-03-26; ping under 2026-07-28",
-    remedy: "Ask for the revision that has it, or do without.",
+    remedy: "Request the revision that has the method, or work without it.",
     checks: &[Check::Any(ASKS, &[], not_in_version), Check::Any(RESULTS, &[Method::Initialize], not_negotiated)],
     ..Rule::BLANK
 };
 
-fn not_in_version(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(definition) = seen.method.definition() else { return };
-    let in_force = seen.revisions();
-    // The handshake opens a session of its own revision, whatever was in force on the endpoint before. That a server asks at
-    // all under 2026-07-28 is a rule of its own.
-    let is_asking = seen.message.kind == Kind::Request && !seen.is_from_client();
-    let is_told = seen.method == Method::Initialize || (is_asking && in_force.within(Revisions::MODERN));
-    if !definition.revisions.is_disjoint(in_force) || is_told {
+fn not_in_version(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(definition) = context.method.definition() else { return };
+    let in_force = context.revisions();
+    // A handshake chooses its own revision, whatever was in force on the endpoint before. A server
+    // request under 2026-07-28 has its own rule.
+    let is_asking = context.message.kind == Kind::Request && !context.is_from_client();
+    let has_own_rule = context.method == Method::Initialize || (is_asking && in_force.within(Revisions::MODERN));
+    if !definition.revisions.is_disjoint(in_force) || has_own_rule {
         return;
     }
     // "Both parties MUST … Respect the negotiated protocol version": a SHOULD before 2025-06-18.
@@ -66,16 +62,17 @@ fn not_in_version(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
         false => Severity::Warning,
     };
     let names: Vec<&str> = definition.revisions.iter().map(|revision| revision.name()).collect();
-    let place = in_force.single().map_or("the revision in force", |revision| revision.name());
-    report.say_as(severity, format!("{} is not in {place}, but in {}", definition.name, names.join(", ")));
+    let in_force = in_force.single().map_or("the revision in force", |revision| revision.name());
+    report.add_as(severity, format!("{} is not in {in_force}, but in {}", definition.name, names.join(", ")));
 }
 
-/// 2026-07-28 removed the handshake: it cannot be what one agrees on. A client that asks for it is answered with another.
-fn not_negotiated(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let given = seen.body().text("protocolVersion").and_then(|given| Revision::named(&given));
+/// 2026-07-28 has no handshake, so a handshake cannot agree on it. A client that requests it
+/// gets another revision.
+fn not_negotiated(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let given = context.body().text("protocolVersion").and_then(|given| Revision::named(&given));
     if let Some(given) = given.filter(|given| given.is_stateless()) {
         let text = format!("initialize is not in {}, which the server gave as the agreed one", given.name());
-        report.say_as(Severity::Error, text);
+        report.add_as(Severity::Error, text);
     }
 }
 
@@ -85,15 +82,15 @@ static UNKNOWN: Rule = Rule {
     layer: "schema",
     title: "A method that no revision defines",
     spec: "schema; JSON-RPC 2.0 section 5.1: -32601 \"The method does not exist\"",
-    why: "Only a peer that was made for it understands it; others answer -32601, and ignore it where it is a notification.",
-    example: "the notification initialized, where notifications/initialized was meant",
+    why: "Only a peer that was made for it understands it. Others answer a request with -32601 and ignore a notification.",
+    example: "the notification initialized instead of notifications/initialized",
     remedy: "Use MCP's method: tools/call for what a server can do, notifications/message for logs. Or declare an extension.",
     checks: &[Check::Any(ASKS, &[Method::Other], unknown)],
     ..Rule::BLANK
 };
 
-/// Names that are seen in texts about MCP and in other protocols, and what is meant.
-const MEANT: [(&str, &str); 10] = [
+/// Wrong names from texts about MCP and from other protocols, with the correct method.
+const WRONG_NAMES: [(&str, &str); 10] = [
     ("initialized", "notifications/initialized"),
     ("sampling/complete", "sampling/createMessage"),
     ("elicitation/request", "elicitation/create"),
@@ -106,22 +103,22 @@ const MEANT: [(&str, &str); 10] = [
     ("$/progress", "notifications/progress"),
 ];
 
-/// The method that was meant by a name that is none.
-pub(super) fn meant(name: &str) -> Option<&'static str> {
-    MEANT.iter().find(|(known, _)| *known == name).map(|(_, meant)| *meant)
+/// The correct method for a wrong name.
+pub(super) fn correct_name(name: &str) -> Option<&'static str> {
+    WRONG_NAMES.iter().find(|(known, _)| *known == name).map(|(_, correct_name)| *correct_name)
 }
 
-fn unknown(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    // An extension that was declared brings methods of its own, which nothing here knows.
-    let handshake = &seen.history.handshake;
-    let declared = [&handshake.client, &handshake.server, &seen.history.discovered];
+fn unknown(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    // A declared extension has its own methods, which are unknown here.
+    let handshake = &context.history.handshake;
+    let declared = [&handshake.client, &handshake.server, &context.history.discovered];
     if declared.into_iter().flatten().any(|declared| !declared.extensions.is_empty()) {
         return;
     }
-    let name = seen.method_name();
-    match meant(name) {
-        Some(meant) => report.say(format!("{name} is no method of MCP: {meant} is")),
-        None => report.say(format!("{name} is no method of MCP")),
+    let name = context.method_name();
+    match correct_name(name) {
+        Some(correct_name) => report.add(format!("{name} is not a method of MCP, but {correct_name} is")),
+        None => report.add(format!("{name} is not a method of MCP")),
     }
 }
 
@@ -153,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_methods_and_what_was_meant() {
+    fn wrong_names_get_the_correct_name() {
         let found = fires("method-unknown", &session("2025-06-18", &[r#"> {"jsonrpc":"2.0","method":"initialized"}"#]));
         assert!(found.text.ends_with("notifications/initialized is"), "{}", found.text);
         silent("method-unknown", &session("2025-06-18", &[r#"> {"jsonrpc":"2.0","id":1,"method":"ping"}"#]));

@@ -1,65 +1,65 @@
-//! How a message differs from its revision's definition, and which rule tells of it: each difference is told of once.
+//! Differences between a message and its definition, sorted by the rule that reports them. Each
+//! difference is reported once.
 
-use super::seen::Seen;
+use super::{MessageContext, Report};
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::method::Method;
-use crate::mcp::shape::{Fault, Mismatch};
+use crate::mcp::shape::{Mismatch, MismatchKind};
 
-/// What a difference is about: the narrowest rule that there is.
+/// The topic of a difference. It selects the most specific rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topic {
-    /// Nothing narrower: `schema-request-invalid` and its siblings.
+    /// No specific topic: `schema-request-invalid` and its siblings.
     Schema,
     /// A URI or URI template of a resource or root.
     Uri,
-    /// An image, audio or blob: its base64, its `mimeType`.
+    /// The base64 text or the `mimeType` of an image, audio or blob.
     Binary,
     /// The schema of an elicitation's form.
     Form,
-    /// An elicitation by URL: `url` and `elicitationId`.
     Url,
-    /// `ttlMs` and `cacheScope`.
     Cache,
-    /// `resultType`.
     ResultType,
-    /// What each request of 2026-07-28 says of itself.
+    /// The members of `_meta` that every request of 2026-07-28 must have.
     Meta,
-    /// An input that a server asks for inside a result.
+    /// An input request inside a result.
     InputRequest,
     /// The schemas of a listed tool.
     ToolSchema,
-    /// More values than a completion may have.
+    /// Too many values in a completion.
     Completion,
-    /// A root whose URI is none of a file.
+    /// A root whose URI is not a `file:` URI.
     Root,
 }
 
 impl Topic {
-    /// What this difference is about.
-    fn of(seen: &Seen<'_, '_>, mismatch: &Mismatch) -> Topic {
+    /// The topic of this difference.
+    fn of(context: &MessageContext<'_, '_>, mismatch: &Mismatch) -> Topic {
         let path = mismatch.path.as_str();
         let name = path.rsplit('/').next().unwrap_or_default();
-        let is_format = mismatch.fault == Fault::Format;
-        let is_missing = mismatch.fault == Fault::Missing;
-        let is_result = seen.message.kind == Kind::Response;
+        let is_format = mismatch.kind == MismatchKind::Format;
+        let is_missing = mismatch.kind == MismatchKind::Missing;
+        let is_result = context.message.kind == Kind::Response;
         match name {
             "ttlMs" | "cacheScope" if path.starts_with("/result/") && path.matches('/').count() == 2 => Topic::Cache,
             _ if path == "/result/resultType" => Topic::ResultType,
-            _ if seen.revisions().iter().all(|revision| revision.is_stateless()) && speaks_for_itself(path) => {
+            _ if context.revisions().iter().all(|revision| revision.is_stateless()) && is_required_meta(path) => {
                 Topic::Meta
             }
             _ if path.contains("/requestedSchema") => Topic::Form,
-            "url" | "elicitationId" if path.contains("/params/") && is_elicitation(seen) => Topic::Url,
+            "url" | "elicitationId" if path.contains("/params/") && is_elicitation(context) => Topic::Url,
             _ if is_result && path.starts_with("/result/inputRequests") => Topic::InputRequest,
-            // One that is not there at all is no invalid schema.
+            // A missing schema is not an invalid one.
             "inputSchema" if is_missing => Topic::Schema,
-            _ if seen.method == Method::ToolsList
+            _ if context.method == Method::ToolsList
                 && (path.contains("/inputSchema") || path.contains("/outputSchema")) =>
             {
                 Topic::ToolSchema
             }
-            _ if path == "/result/completion/values" && mismatch.fault == Fault::Value => Topic::Completion,
-            "uri" if is_format && seen.method == Method::RootsList && !mismatch.found.contains("file:") => Topic::Root,
+            _ if path == "/result/completion/values" && mismatch.kind == MismatchKind::Value => Topic::Completion,
+            "uri" if is_format && context.method == Method::RootsList && !mismatch.found.contains("file:") => {
+                Topic::Root
+            }
             "uri" | "uriTemplate" if is_format => Topic::Uri,
             "data" | "blob" if is_format => Topic::Binary,
             "mimeType" if is_missing => Topic::Binary,
@@ -68,30 +68,37 @@ impl Topic {
     }
 }
 
-/// The members of `_meta` that 2026-07-28 requires, or what should hold them.
-fn speaks_for_itself(path: &str) -> bool {
+/// Whether the path is a member of `_meta` that 2026-07-28 requires, or an object that
+/// should contain it.
+fn is_required_meta(path: &str) -> bool {
     let key = path.strip_prefix("/params/_meta/io.modelcontextprotocol~1");
     matches!(path, "/params" | "/params/_meta") || matches!(key, Some("protocolVersion" | "clientCapabilities"))
 }
 
-fn is_elicitation(seen: &Seen<'_, '_>) -> bool {
-    seen.method == Method::ElicitationCreate || seen.message.kind == Kind::Response
+fn is_elicitation(context: &MessageContext<'_, '_>) -> bool {
+    context.method == Method::ElicitationCreate || context.message.kind == Kind::Response
 }
 
 /// The differences of this topic.
-pub fn about<'s>(seen: &'s Seen<'_, '_>, topic: Topic) -> impl Iterator<Item = &'s Mismatch> {
-    seen.mismatches().iter().filter(move |mismatch| Topic::of(seen, mismatch) == topic)
+pub fn mismatches_of_topic<'s>(
+    context: &'s MessageContext<'_, '_>,
+    topic: Topic,
+) -> impl Iterator<Item = &'s Mismatch> {
+    context.mismatches().iter().filter(move |mismatch| Topic::of(context, mismatch) == topic)
 }
 
-/// Mismatches of one message that its finding tells of.
-const TOLD: usize = 3;
+/// Differences that one finding describes. Further ones are counted.
+const DESCRIBED: usize = 3;
 
-/// The differences of this topic, the first three of them in words; `None` where there is none.
-pub fn told(seen: &Seen<'_, '_>, topic: Topic) -> Option<String> {
-    let found: Vec<&Mismatch> = about(seen, topic).collect();
-    let mut text: Vec<String> = found.iter().take(TOLD).map(|mismatch| mismatch.to_string()).collect();
-    if found.len() > TOLD {
-        text.push(format!("{} more", found.len() - TOLD));
+/// Reports the differences of this topic as one finding. False where there are none.
+pub fn report_mismatches(context: &MessageContext<'_, '_>, topic: Topic, report: &mut Report<'_>) -> bool {
+    let found: Vec<&Mismatch> = mismatches_of_topic(context, topic).collect();
+    let mut text: Vec<String> = found.iter().take(DESCRIBED).map(|mismatch| mismatch.to_string()).collect();
+    if found.len() > DESCRIBED {
+        text.push(format!("{} more", found.len() - DESCRIBED));
     }
-    (!text.is_empty()).then(|| text.join("; "))
+    if !text.is_empty() {
+        report.add(text.join("; "));
+    }
+    !found.is_empty()
 }

@@ -1,45 +1,51 @@
-//! What is odd: rules, and the places that break them.
+//! The rules about correct traffic, and the findings: the places that break them.
 //!
-//! A rule is data, its manual, and functions ([`Rule`], [`Check`]); rules of one topic stand in one file with their tests, and
-//! [`FAMILIES`] lists the files. The functions see a message with what is known around it ([`seen::Seen`]) and the session
-//! before it ([`history::History`]), and say what they found to a [`report::Report`]. [`checker::Checker`] runs them.
+//! A rule is data: its id, its manual page and its check functions ([`Rule`], [`Check`]). The rules
+//! of one topic are in one file, with their tests, and [`FAMILIES`] lists these files. A check
+//! function gets a message with its context ([`MessageContext`]), or an HTTP exchange, an event or
+//! the end of a session. It also gets the state of the session before that ([`History`]), and adds
+//! what it finds to a [`Report`]. [`checker::Checker`] runs the functions.
 //!
-//! To add a rule: declare a `static` in the file of its topic, name it in that file's `RULES`, write the function, and two tests:
-//! one that fires it and one that must not. To add a topic: a file with `RULES`, and its line in [`FAMILIES`]. What several
-//! rules need to know of the past belongs into `history/`, a noun a file. `docs/findings.md` is made from the rules
-//! (`UPDATE_EXPECT=1 cargo test -p mcptap-core findings::manual`).
+//! To add a rule: declare a `static` in the file of its topic, add it to `RULES` of that file,
+//! and write the check function. Write two tests: one in which the rule fires and one in which
+//! it must not.
+//!
+//! To add a topic: write a file with `RULES`, and add it to [`FAMILIES`]. State of the session that
+//! several rules need belongs into `history/`, one noun a file. `docs/findings.md` is generated
+//! from the rules (`UPDATE_EXPECT=1 cargo test -p mcptap-core findings::manual`).
 
 pub mod baseline;
 mod caching;
 mod cancellation;
 mod capabilities;
-pub mod carried;
-pub mod checker;
+mod checker;
 mod completion;
 mod content;
 #[cfg(test)]
 mod defects;
 mod elicitation;
-pub mod history;
+mod history;
 mod http;
 pub mod http2;
 mod jsonrpc;
 mod lifecycle;
 mod logging;
 pub mod manual;
+mod mcp_exchange;
+mod message_context;
+mod message_facts;
 mod methods;
 mod mismatch;
 mod mrtr;
 mod pagination;
 mod progress;
 mod prompts;
-pub mod report;
 mod resources;
 mod roots;
 mod rule;
 mod sampling;
 mod schema;
-pub mod seen;
+mod server_versions;
 mod sse;
 mod stateless;
 mod stdio;
@@ -52,13 +58,17 @@ mod tools;
 mod trace;
 pub mod transport;
 
-use crate::capture::{PacketNumber, Span};
-use crate::mcp::{MessageNumber, SessionNumber};
-
 pub use checker::Checker;
-pub use rule::{Check, Rule, Severity};
+pub use rule::{Finding, Rule, Severity};
 
-/// The rules, file by file.
+// Names that nearly every file of rules imports.
+use history::History;
+use mcp_exchange::McpExchange;
+use message_context::MessageContext;
+use rule::{ANSWERS, ASKS, ERRORS, INVALID, MESSAGES, NOTIFICATIONS, REQUESTS, RESULTS};
+use rule::{Check, Report};
+
+/// The rules, file by file. The order is that of the manual.
 const FAMILIES: &[&[&Rule]] = &[
     transport::RULES,
     tls::RULES,
@@ -108,52 +118,12 @@ const FAMILIES: &[&[&Rule]] = &[
     trace::RULES,
 ];
 
-/// Something odd at a place.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Finding {
-    /// The rule.
-    pub rule: &'static Rule,
-    /// How bad it is here, where the revision's words or the evidence make it something else than the rule says.
-    pub severity: Severity,
-    /// The session, where it belongs to one.
-    pub session: Option<SessionNumber>,
-    /// The messages it is about.
-    pub messages: Vec<MessageNumber>,
-    /// The packets it is about.
-    pub packets: Vec<PacketNumber>,
-    /// The bytes it is about.
-    pub span: Option<Span>,
-    /// One sentence.
-    pub text: String,
-    /// Where it stands for findings that are not listed one by one: how many.
-    pub repeated: u64,
-    /// What is told once in a session, where it is: a method. Empty for what is told at each place.
-    pub once: &'static str,
-}
-
-impl Finding {
-    /// A finding of this rule, its place and sentence still to be filled in.
-    pub fn of(rule: &'static Rule) -> Finding {
-        Finding {
-            rule,
-            severity: rule.severity,
-            session: None,
-            messages: Vec::new(),
-            packets: Vec::new(),
-            span: None,
-            text: String::new(),
-            repeated: 0,
-            once: "",
-        }
-    }
-}
-
-/// Every rule, by topic.
+/// All rules, in the order of [`FAMILIES`].
 pub fn all() -> impl Iterator<Item = &'static Rule> {
     FAMILIES.iter().flat_map(|family| family.iter().copied())
 }
 
-/// The rule of this id.
+/// Finds a rule by its id.
 pub fn rule(id: &str) -> Option<&'static Rule> {
     all().find(|rule| rule.id == id)
 }

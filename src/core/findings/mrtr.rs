@@ -1,19 +1,15 @@
-//! Rules about multi round-trip requests (2026-07-28 basic/patterns/mrtr): a result asks for input, the client brings it with
-//! the same request again.
+//! Rules about multi round-trip requests (2026-07-28 basic/patterns/mrtr): a result asks for input,
+//! and the client repeats the request with the input.
 
-use super::history::{History, Retry, Round};
-use super::mismatch::{Topic, told};
-use super::report::Report;
-use super::rule::{REQUESTS, RESULTS};
-use super::seen::Seen;
-use super::{Check, Rule, Severity};
+use super::history::{Retry, Round};
+use super::mismatch::{Topic, report_mismatches};
+use super::{Check, History, MessageContext, REQUESTS, RESULTS, Report, Rule, Severity};
 use crate::decode::json::Object;
 use crate::mcp::Transport;
 use crate::mcp::capability::Capability;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[
     &METHOD_UNSUPPORTED,
     &EMPTY,
@@ -28,8 +24,8 @@ pub(super) const RULES: &[&Rule] = &[
 
 const LAYER: &str = "mrtr";
 
-fn asks_back(seen: &Seen<'_, '_>) -> bool {
-    seen.body().text("resultType").is_some_and(|kind| kind == "input_required")
+fn asks_for_input(context: &MessageContext<'_, '_>) -> bool {
+    context.has_result_type("input_required")
 }
 
 static METHOD_UNSUPPORTED: Rule = Rule {
@@ -37,19 +33,19 @@ static METHOD_UNSUPPORTED: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: LAYER,
-    title: "A result of a method that cannot ask for input does so",
+    title: "A result asks for input, but its method does not support that",
     spec: "2026-07-28 basic/patterns/mrtr \"Supported Requests\": tools/call, prompts/get, resources/read",
-    why: "The client does not look for it, and takes the result for a broken list.",
+    why: "The client does not expect it, and treats the result as an invalid list.",
     example: "resultType input_required for tools/list",
-    remedy: "Ask in the call that needs the input.",
+    remedy: "Ask for the input in the call that needs it.",
     checks: &[Check::Message(RESULTS, &[], method_unsupported)],
 };
 
-fn method_unsupported(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let is_supported = matches!(seen.method, Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead);
-    // Methods of extensions may say otherwise.
-    if !is_supported && seen.method != Method::Other && asks_back(seen) {
-        report.say(format!("the result of {} asks for input", seen.method_name()));
+fn method_unsupported(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let is_supported = matches!(context.method, Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead);
+    // Extensions may define other rules for their methods.
+    if !is_supported && context.method != Method::Other && asks_for_input(context) {
+        report.add(format!("the result of {} asks for input", context.method_name()));
     }
 }
 
@@ -58,18 +54,18 @@ static EMPTY: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: LAYER,
-    title: "A result asks for input, and says neither what nor how to go on",
+    title: "A result asks for input, but does not state which input or how to continue",
     spec: "2026-07-28 basic/patterns/mrtr \"Server Requirements\" 6: inputRequests or requestState, or both",
-    why: "The client can only send the same request again, for ever.",
+    why: "The client can only repeat the same request forever.",
     example: "{\"resultType\":\"input_required\"}",
-    remedy: "Add inputRequests, or requestState where only time is needed.",
+    remedy: "Add inputRequests, or requestState if the server only needs time.",
     checks: &[Check::Message(RESULTS, &[], empty)],
 };
 
-fn empty(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let has = |name| seen.body().get(name).is_some_and(|value| value != "null");
-    if asks_back(seen) && !has("inputRequests") && !has("requestState") {
-        report.say("neither inputRequests nor requestState is there");
+fn empty(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let has = |name| context.body().get(name).is_some_and(|value| value != "null");
+    if asks_for_input(context) && !has("inputRequests") && !has("requestState") {
+        report.add("neither inputRequests nor requestState is present");
     }
 }
 
@@ -78,19 +74,19 @@ static CAPABILITY: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: LAYER,
-    title: "A result asks for an input that the request's client did not declare",
+    title: "A result asks for an input that the client did not declare",
     spec: "2026-07-28 basic/patterns/mrtr \"Server Requirements\" 7",
-    why: "The client cannot bring it: the call can never end.",
+    why: "The client cannot provide it, so the call can never finish.",
     example: "sampling/createMessage in inputRequests for clientCapabilities {}",
-    remedy: "Look at the capabilities in the request's _meta; answer -32021 where the call cannot do without.",
+    remedy: "Check the capabilities in the request's _meta. Answer -32021 if the call needs a missing one.",
     checks: &[Check::Message(RESULTS, &[], capability)],
 };
 
-fn capability(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if !asks_back(seen) || seen.asked.is_none_or(|asked| asked.client.is_none()) {
+fn capability(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if !asks_for_input(context) || context.request.is_none_or(|request| request.client.is_none()) {
         return;
     }
-    for (key, request) in seen.body().object("inputRequests").iter() {
+    for (key, request) in context.body().object("inputRequests").iter() {
         let request = Object::read(request);
         let params = request.object("params");
         let needs: &[Capability] = match request.text("method").as_deref() {
@@ -105,9 +101,9 @@ fn capability(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
             Some("roots/list") => &[Capability::Roots],
             _ => &[],
         };
-        let missing = needs.iter().find(|need| seen.history.client_has(**need, seen.asked) == Some(false));
+        let missing = needs.iter().find(|need| context.history.client_has(**need, context.request) == Some(false));
         if let Some(missing) = missing {
-            report.say(format!("{key} needs {}, which the request does not declare", missing.path()));
+            report.add(format!("{key} needs {}, which the request does not declare", missing.path()));
         }
     }
 }
@@ -117,7 +113,7 @@ static INPUT_REQUEST: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: LAYER,
-    title: "An input request is none of those that are defined",
+    title: "An input request has a method that is not defined for it",
     spec: "2026-07-28 basic/patterns/mrtr \"Server Requirements\" 2: elicitation/create, sampling/createMessage or roots/list",
     why: "The client cannot fulfil it.",
     example: "\"inputRequests\":{\"a\":{\"method\":\"ping\"}}",
@@ -125,16 +121,14 @@ static INPUT_REQUEST: Rule = Rule {
     checks: &[Check::Message(RESULTS, &[], input_request)],
 };
 
-fn input_request(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if let Some(text) = told(seen, Topic::InputRequest) {
-        report.say(text);
-    }
+fn input_request(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    report_mismatches(context, Topic::InputRequest, report);
 }
 
-/// What a request brings back, and the round that it goes on with.
-fn retried<'s>(seen: &Seen<'s, '_>) -> Option<(Retry, Option<&'s Round>)> {
-    let retry = Retry::of(seen)?;
-    let round = seen.history.rounds.of(seen.method, &retry);
+/// A retry, and the round that it continues.
+fn retry_and_round<'s>(context: &MessageContext<'s, '_>) -> Option<(Retry, Option<&'s Round>)> {
+    let retry = Retry::of(context)?;
+    let round = context.history.rounds.of(context.method, &retry);
     Some((retry, round))
 }
 
@@ -145,16 +139,16 @@ static SAME_ID: Rule = Rule {
     layer: LAYER,
     title: "A retry has the JSON-RPC id of the request that it repeats",
     spec: "2026-07-28 basic/patterns/mrtr \"Client Requirements\" 3",
-    why: "The two answers cannot be told apart.",
-    example: "id 4 again, with inputResponses",
-    remedy: "Take a new id for every request.",
+    why: "The two responses cannot be distinguished.",
+    example: "id 4 is used again, with inputResponses",
+    remedy: "Use a new id for every request.",
     checks: &[Check::Message(REQUESTS, &[], same_id)],
 };
 
-fn same_id(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some((_, Some(round))) = retried(seen) else { return };
-    if round.asked.1 == seen.id() {
-        report.say_with(&[round.asked.0, round.number], format!("the id is {} again", seen.id()));
+fn same_id(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some((_, Some(round))) = retry_and_round(context) else { return };
+    if round.request.1 == context.id() {
+        report.add_about(&[round.request.0, round.number], format!("the retry has the id {} again", context.id()));
     }
 }
 
@@ -163,32 +157,32 @@ static STATE_NOT_ECHOED: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: LAYER,
-    title: "A retry drops or changes requestState, or brings one that was not given",
+    title: "A retry omits or changes requestState, or sends one that no result contained",
     spec: "2026-07-28 basic/patterns/mrtr \"Client Requirements\" 2",
-    why: "The server has forgotten the call: the state is all that it knows of it.",
+    why: "The server stores nothing about the call: requestState is all that it has.",
     example: "inputResponses without the requestState of the result",
-    remedy: "Send requestState back exactly as it came, and none where none came.",
+    remedy: "Send requestState back unchanged, and only if the result contained one.",
     checks: &[Check::Message(REQUESTS, &[], state_not_echoed)],
 };
 
-fn state_not_echoed(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some((retry, round)) = retried(seen) else { return };
+fn state_not_echoed(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some((retry, round)) = retry_and_round(context) else { return };
     let Some(round) = round else {
-        // Clients behind one address bring back what others were given.
-        let is_all = seen.history.is_whole() && seen.history.rounds.is_complete();
-        let is_pipe = seen.history.transport == Transport::Stdio;
-        if is_pipe && is_all && retry.state.is_some() && seen.history.rounds.iter().next().is_none() {
-            report.say("no result gave a requestState");
+        // Several clients behind one address may use each other's state.
+        let is_all = context.history.is_whole() && context.history.rounds.is_complete();
+        let is_pipe = context.history.transport == Transport::Stdio;
+        if is_pipe && is_all && retry.state.is_some() && context.history.rounds.iter().next().is_none() {
+            report.add("no result gave a requestState");
         }
         return;
     };
     let text = match (&round.state, &retry.state) {
-        (Some(given), Some(brought)) if given != brought => "requestState is not the one of the result",
+        (Some(given), Some(brought)) if given != brought => "requestState differs from that of the result",
         (Some(_), None) => "requestState is missing",
         (None, Some(_)) => "the result gave no requestState",
         _ => return,
     };
-    report.say_with(&[round.number], text);
+    report.add_about(&[round.number], text);
 }
 
 static STATE_MISUSED: Rule = Rule {
@@ -196,24 +190,27 @@ static STATE_MISUSED: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: LAYER,
-    title: "requestState came back with another request than it was given for",
+    title: "requestState was sent with another request",
     spec: "2026-07-28 basic/patterns/mrtr \"Client Requirements\" 4",
-    why: "What a person allowed for one call is used for another.",
+    why: "Consent to one call is used for another call.",
     example: "the state of transfer{amount:1} with transfer{amount:1000}",
-    remedy: "Repeat method and params of the first request; as a server bind the state to them.",
+    remedy: "Repeat the method and params of the first request. Servers should bind the state to them.",
     checks: &[Check::Message(REQUESTS, &[], state_misused)],
 };
 
-fn state_misused(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some((retry, Some(round))) = retried(seen) else { return };
+fn state_misused(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some((retry, Some(round))) = retry_and_round(context) else { return };
     if round.state.is_none() || round.state != retry.state {
         return;
     }
     let differ = round.params.is_some() && retry.params.is_some() && round.params != retry.params;
-    if round.method != seen.method {
-        report.say_with(&[round.number], format!("the state was given for another method than {}", seen.method_name()));
+    if round.method != context.method {
+        report.add_about(
+            &[round.number],
+            format!("the state was given for another method than {}", context.method_name()),
+        );
     } else if differ {
-        report.say_with(&[round.number], "the state was given for other params");
+        report.add_about(&[round.number], "the state was given for other params");
     }
 }
 
@@ -222,24 +219,24 @@ static RESPONSES_MISSING: Rule = Rule {
     severity: Severity::Warning,
     revisions: Revisions::MODERN,
     layer: LAYER,
-    title: "A retry does not bring every input that was asked for",
+    title: "A retry does not provide every requested input",
     spec: "2026-07-28 basic/patterns/mrtr \"Client Requirements\" 1, \"Error Handling\"",
-    why: "The server asks again, and the person is asked twice.",
+    why: "The server asks again, so the user is asked twice.",
     example: "inputResponses {\"a\":…} for inputRequests {\"a\":…,\"b\":…}",
-    remedy: "Answer every key, with decline or cancel where the person does not want to.",
+    remedy: "Respond to every key. Use decline or cancel if the user refuses.",
     checks: &[Check::Message(REQUESTS, &[], responses_missing)],
 };
 
-fn responses_missing(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some((retry, Some(round))) = retried(seen) else { return };
+fn responses_missing(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some((retry, Some(round))) = retry_and_round(context) else { return };
     let is_missing = |key: &&str| !retry.keys.iter().any(|brought| brought == key);
-    let missing: Vec<&str> = round.wanted.iter().map(|wanted| wanted.key.as_str()).filter(is_missing).collect();
+    let missing: Vec<&str> = round.inputs.iter().map(|wanted| wanted.key.as_str()).filter(is_missing).collect();
     if missing.is_empty() {
         return;
     }
-    let all = missing.len() == round.wanted.len();
+    let all = missing.len() == round.inputs.len();
     let severity = if all { Severity::Error } else { RESPONSES_MISSING.severity };
-    report.say_as_with(severity, &[round.number], format!("no response for {}", missing.join(", ")));
+    report.add_as_about(severity, &[round.number], format!("no response for {}", missing.join(", ")));
 }
 
 static ABANDONED: Rule = Rule {
@@ -247,17 +244,20 @@ static ABANDONED: Rule = Rule {
     severity: Severity::Info,
     revisions: Revisions::MODERN,
     layer: LAYER,
-    title: "A result asked for input, and the client did not come back",
+    title: "A result asked for input, and the client did not continue",
     spec: "2026-07-28 basic/patterns/mrtr \"Server Requirements\" 8 (legal)",
-    why: "The call never ended: the person said no, or the client does not know how to go on.",
-    example: "input_required as the last answer of a session",
-    remedy: "Nothing, where it is meant; servers keep no resources for calls that wait.",
+    why: "The call never finished: the user refused, or the client does not support such results.",
+    example: "input_required as the last result of a session",
+    remedy: "Nothing, if this is intended. Servers should hold no resources for waiting calls.",
     checks: &[Check::End(abandoned)],
 };
 
 fn abandoned(history: &History, report: &mut Report<'_>) {
     for round in history.rounds.iter().filter(|round| round.retried.is_none()) {
-        report.say_with(&[round.asked.0, round.number], format!("message {} asked for input in vain", round.number.0));
+        report.add_about(
+            &[round.request.0, round.number],
+            format!("nobody provided the input that message {} asked for", round.number.0),
+        );
     }
 }
 
@@ -280,13 +280,13 @@ mod tests {
         format!(r#"< {{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"input_required"{more}}}}}"#)
     }
 
-    /// A call, what it was answered with, and the retry.
+    /// A call, its result, and the retry.
     fn round(given: &str, retry: String) -> [String; 3] {
         [call(1, ""), asks(1, given), retry]
     }
 
     #[test]
-    fn what_a_result_may_ask_for() {
+    fn results_ask_for_defined_input() {
         let given = format!(r#","requestState":"s",{ROOTS}"#);
         let good = round(&given, call(2, &format!(r#","requestState":"s",{BROUGHT}"#)));
         for rule in super::RULES {
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_retry_brings_back() {
+    fn retries_bring_the_requested_input() {
         let given = format!(r#","requestState":"s",{ROOTS}"#);
         let with = |id: u32, state: &str| round(&given, call(id, &format!("{state},{BROUGHT}")));
         fires("mrtr-retry-same-id", &with(1, r#","requestState":"s""#));

@@ -1,13 +1,8 @@
-//! Rules about lists that come in pages (server/utilities/pagination).
+//! Rules about paged lists (server/utilities/pagination).
 
-use super::history::History;
-use super::report::Report;
-use super::rule::{ERRORS, REQUESTS, RESULTS};
-use super::seen::Seen;
-use super::{Check, Rule, Severity};
+use super::{Check, ERRORS, History, MessageContext, REQUESTS, RESULTS, Report, Rule, Severity};
 use crate::mcp::method::Method;
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[&CURSOR_UNKNOWN, &LOOP, &INVALID_CODE, &UNFINISHED];
 
 static CURSOR_UNKNOWN: Rule = Rule {
@@ -16,29 +11,30 @@ static CURSOR_UNKNOWN: Rule = Rule {
     layer: "pagination",
     title: "A cursor that the server did not issue for this list",
     spec: "server/utilities/pagination \"Implementation Guidelines\" 3: \"Clients MUST treat cursors as opaque tokens: Don't make assumptions about cursor format; Don't attempt to parse or modify cursors; Don't persist cursors across sessions\"",
-    why: "The server answers -32602, or with a page that nobody asked for.",
+    why: "The server answers -32602, or returns an unexpected page.",
     example: "\"cursor\":\"2\" after \"nextCursor\":\"eyJwYWdlIjoyfQ\"",
-    remedy: "Send nextCursor of the page before, unchanged; begin a list without a cursor.",
+    remedy: "Send nextCursor of the previous page unchanged. Begin a list without a cursor.",
     checks: &[Check::Message(REQUESTS, Method::PAGED, cursor_unknown)],
     ..Rule::BLANK
 };
 
-/// Whether the server is known not to have issued this cursor: nothing of the session is missing, and it is one client's.
-fn was_never_issued(seen: &Seen<'_, '_>, cursor: &str) -> bool {
-    let issued = seen.history.cursors.issued(seen.method, cursor);
-    issued == Some(false) && seen.history.is_whole() && seen.is_one_client()
+/// Whether the server certainly did not issue this cursor: the session was captured completely and
+/// has one client.
+fn was_never_issued(context: &MessageContext<'_, '_>, cursor: &str) -> bool {
+    let issued = context.history.cursors.issued(context.method, cursor);
+    issued == Some(false) && context.history.is_whole() && context.is_one_client()
 }
 
 fn shortened(cursor: &str) -> &str {
     &cursor[..cursor.floor_char_boundary(60)]
 }
 
-fn cursor_unknown(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(cursor) = seen.body().get("cursor").filter(|cursor| *cursor != "null") else { return };
-    // An answer that is still to come may bring it: only a guess then.
-    let mut open = seen.history.requests.iter().rev().take(64);
-    if was_never_issued(seen, cursor) && !open.any(|asked| asked.method == seen.method) {
-        report.say(format!("{} was never the nextCursor of {}", shortened(cursor), seen.method_name()));
+fn cursor_unknown(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(cursor) = context.body().get("cursor").filter(|cursor| *cursor != "null") else { return };
+    // While a list request is open, its response may still contain the cursor.
+    let mut open = context.history.requests.iter().rev().take(64);
+    if was_never_issued(context, cursor) && !open.any(|request| request.method == context.method) {
+        report.add(format!("{} was never the nextCursor of {}", shortened(cursor), context.method_name()));
     }
 }
 
@@ -46,22 +42,27 @@ static LOOP: Rule = Rule {
     id: "pagination-loop",
     severity: Severity::Warning,
     layer: "pagination",
-    title: "The next page is one that was read before",
+    title: "The next page was already read",
     spec: "server/utilities/pagination \"Implementation Guidelines\" 1: servers SHOULD \"Provide stable cursors\"",
-    why: "A client that reads all pages never comes to an end.",
+    why: "A client that reads all pages never finishes.",
     example: "tools/list with \"cursor\":\"b\" answered with \"nextCursor\":\"b\"",
-    remedy: "Leave nextCursor out on the last page.",
-    checks: &[Check::Message(RESULTS, Method::PAGED, returns)],
+    remedy: "Leave out nextCursor on the last page.",
+    checks: &[Check::Message(RESULTS, Method::PAGED, repeated_page)],
     ..Rule::BLANK
 };
 
-fn returns(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(asked) = seen.asked else { return };
-    let Some(next) = seen.body().get("nextCursor") else { return };
-    if asked.cursor.as_deref() == Some(next) {
-        report.say_with(&[asked.number], format!("nextCursor is the cursor that was asked with, {}", shortened(next)));
-    } else if seen.is_one_client() && seen.history.cursors.returns(seen.method, asked.cursor.as_deref(), next) {
-        report.say_with(&[asked.number], format!("nextCursor {} led to this page", shortened(next)));
+fn repeated_page(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(request) = context.request else { return };
+    let Some(next) = context.body().get("nextCursor") else { return };
+    if request.cursor.as_deref() == Some(next) {
+        report.add_about(&[request.number], format!("nextCursor is the cursor of this request, {}", shortened(next)));
+    } else if context.is_one_client()
+        && context.history.cursors.leads_back(context.method, request.cursor.as_deref(), next)
+    {
+        report.add_about(
+            &[request.number],
+            format!("nextCursor {} was already used on the way to this page", shortened(next)),
+        );
     }
 }
 
@@ -71,19 +72,22 @@ static INVALID_CODE: Rule = Rule {
     layer: "pagination",
     title: "An invalid cursor was not answered with -32602",
     spec: "server/utilities/pagination \"Error Handling\": \"Invalid cursors SHOULD result in an error with code -32602 (Invalid params)\"",
-    why: "The client takes it for a failure of the server, and tries again instead of beginning anew.",
+    why: "The client takes it for a failure of the server, and tries again instead of starting from the first page.",
     example: "a cursor that was never issued, answered with -32603",
-    remedy: "Answer -32602 where a cursor cannot be read.",
+    remedy: "Answer -32602 if a cursor cannot be read.",
     checks: &[Check::Message(ERRORS, Method::PAGED, invalid_code)],
     ..Rule::BLANK
 };
 
-fn invalid_code(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some((asked, cursor)) = seen.asked.and_then(|asked| Some((asked, asked.cursor.as_deref()?))) else { return };
-    let code = seen.body().get("code").unwrap_or_default();
-    // A server without the list answers -32601, whatever the cursor.
-    if was_never_issued(seen, cursor) && !matches!(code, "-32602" | "-32601") {
-        report.say_with(&[asked.number], format!("the cursor {} was answered with {code}", shortened(cursor)));
+fn invalid_code(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some((request, cursor)) = context.request.and_then(|request| Some((request, request.cursor.as_deref()?)))
+    else {
+        return;
+    };
+    let code = context.body().get("code").unwrap_or_default();
+    // A server without this list answers -32601 for every cursor.
+    if was_never_issued(context, cursor) && !matches!(code, "-32602" | "-32601") {
+        report.add_about(&[request.number], format!("the cursor {} was answered with {code}", shortened(cursor)));
     }
 }
 
@@ -91,22 +95,22 @@ static UNFINISHED: Rule = Rule {
     id: "pagination-unfinished",
     severity: Severity::Info,
     layer: "pagination",
-    title: "The client stopped reading a list although there was a next page",
+    title: "The client stopped reading a list before its last page",
     spec: "server/utilities/pagination \"Implementation Guidelines\": a nextCursor means that more results exist; an empty string is a cursor, too",
-    why: "What stands on the later pages is unknown to the client: a tool that is not listed is not called.",
+    why: "The client does not know the later pages. It cannot call a tool that it has not listed.",
     example: "tools/list answered with \"nextCursor\":\"p2\", and no tools/list with that cursor until the session ended",
-    remedy: "Ask on until nextCursor is missing.",
+    remedy: "Request pages until nextCursor is missing.",
     checks: &[Check::End(unfinished)],
     ..Rule::BLANK
 };
 
 fn unfinished(history: &History, report: &mut Report<'_>) {
-    // A session that goes on may still ask.
+    // In a session that continues, the client may still request the page.
     let is_over = history.process.exit.is_some() || history.endpoint.terminated.is_some();
     for unread in history.cursors.unread().iter().filter(|_| is_over && history.is_whole()) {
         let method = unread.method.definition().map_or("the list", |method| method.name);
-        let text = format!("nobody asked for what follows message {} of {method}", unread.page.0);
-        report.say_with(&[unread.page], text);
+        let text = format!("nobody requested the page after message {} of {method}", unread.page.0);
+        report.add_about(&[unread.page], text);
     }
 }
 
@@ -130,39 +134,42 @@ mod tests {
         format!(r#"< {{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"x"}}}}"#)
     }
 
-    fn told(steps: &[String]) -> Vec<String> {
+    fn conversation(steps: &[String]) -> Vec<String> {
         session(VERSION, &steps.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
     #[test]
     fn cursors_are_the_servers() {
         let rule = "pagination-cursor-unknown";
-        fires(rule, &told(&[list(1, ""), page(1, "a"), list(2, "b")]));
+        fires(rule, &conversation(&[list(1, ""), page(1, "a"), list(2, "b")]));
         let prompts = list(2, "a").replace("tools", "prompts");
-        fires(rule, &told(&[list(1, ""), page(1, "a"), prompts]));
-        silent(rule, &told(&[list(1, ""), page(1, "a"), list(2, "a"), page(2, "")]));
+        fires(rule, &conversation(&[list(1, ""), page(1, "a"), prompts]));
+        silent(rule, &conversation(&[list(1, ""), page(1, "a"), list(2, "a"), page(2, "")]));
         silent(rule, &["~".to_owned(), list(1, "b")]);
         let rule = "pagination-invalid-code";
-        fires(rule, &told(&[list(1, "b"), error(1, -32_603)]));
-        silent(rule, &told(&[list(1, "b"), error(1, -32_602)]));
-        silent(rule, &told(&[list(1, ""), page(1, "b"), list(2, "b"), error(2, -32_603)]));
+        fires(rule, &conversation(&[list(1, "b"), error(1, -32_603)]));
+        silent(rule, &conversation(&[list(1, "b"), error(1, -32_602)]));
+        silent(rule, &conversation(&[list(1, ""), page(1, "b"), list(2, "b"), error(2, -32_603)]));
     }
 
     #[test]
     fn pages_lead_on() {
         let rule = "pagination-loop";
-        fires(rule, &told(&[list(1, ""), page(1, "a"), list(2, "a"), page(2, "a")]));
-        fires(rule, &told(&[list(1, ""), page(1, "a"), list(2, "a"), page(2, "b"), list(3, "b"), page(3, "a")]));
-        // Every list may begin anew.
-        silent(rule, &told(&[list(1, ""), page(1, "a"), list(2, "a"), page(2, ""), list(3, ""), page(3, "a")]));
+        fires(rule, &conversation(&[list(1, ""), page(1, "a"), list(2, "a"), page(2, "a")]));
+        fires(
+            rule,
+            &conversation(&[list(1, ""), page(1, "a"), list(2, "a"), page(2, "b"), list(3, "b"), page(3, "a")]),
+        );
+        // Every list may be read again from its first page.
+        silent(rule, &conversation(&[list(1, ""), page(1, "a"), list(2, "a"), page(2, ""), list(3, ""), page(3, "a")]));
     }
 
     #[test]
     fn lists_are_read_to_their_end() {
         let rule = "pagination-unfinished";
         let exit = "! 0".to_owned();
-        fires(rule, &told(&[list(1, ""), page(1, "a"), exit.clone()]));
-        silent(rule, &told(&[list(1, ""), page(1, "a")]));
-        silent(rule, &told(&[list(1, ""), page(1, "a"), list(2, "a"), page(2, ""), exit]));
+        fires(rule, &conversation(&[list(1, ""), page(1, "a"), exit.clone()]));
+        silent(rule, &conversation(&[list(1, ""), page(1, "a")]));
+        silent(rule, &conversation(&[list(1, ""), page(1, "a"), list(2, "a"), page(2, ""), exit]));
     }
 }

@@ -1,24 +1,20 @@
 //! Rules about prompts.
 
-use super::report::Report;
-use super::rule::{ERRORS, REQUESTS, RESULTS};
-use super::seen::Seen;
-use super::{Check, Rule, Severity};
+use super::{Check, ERRORS, MessageContext, REQUESTS, RESULTS, Report, Rule, Severity};
 use crate::decode::json::Object;
 use crate::mcp::method::Method;
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[&ARGUMENTS];
 
 static ARGUMENTS: Rule = Rule {
     id: "prompts-arguments",
     severity: Severity::Warning,
     layer: "prompts",
-    title: "A prompt that was not listed, or without an argument that it requires",
+    title: "A prompt was requested that is not listed, or without a required argument",
     spec: "server/prompts \"Error Handling\": invalid prompt name and missing required arguments are -32602 (SHOULD)",
-    why: "The prompt fails, or says something with a hole in it.",
-    example: "prompts/get of review without arguments, where code is required",
-    remedy: "Ask the person for every required argument before prompts/get; answer -32602 where one is missing.",
+    why: "The request fails, or the text of the prompt has a gap.",
+    example: "prompts/get of review without arguments, although code is required",
+    remedy: "Ask the user for every required argument before prompts/get. Answer -32602 if one is missing.",
     checks: &[
         Check::Any(REQUESTS, &[Method::PromptsGet], arguments),
         Check::Any(RESULTS, &[Method::PromptsGet], accepted),
@@ -27,38 +23,38 @@ static ARGUMENTS: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn arguments(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(name) = seen.body().text("name") else { return };
-    let prompts = &seen.history.prompts;
+fn arguments(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(name) = context.body().text("name") else { return };
+    let prompts = &context.history.prompts;
     let Some(required) = prompts.required(&name) else {
         if prompts.is_complete() {
-            report.say(format!("the server listed no prompt {name:?}"));
+            report.add(format!("the server listed no prompt {name:?}"));
         }
         return;
     };
-    let given = seen.body().get("arguments").map(Object::read).unwrap_or_default();
+    let given = context.body().get("arguments").map(Object::read).unwrap_or_default();
     if let Some(missing) = required.iter().find(|name| given.get(name).is_none()) {
-        report.say(format!("{name} requires the argument {missing:?}"));
+        report.add(format!("{name} requires the argument {missing:?}"));
     }
 }
 
-/// Whether a request broke this rule, as far as is remembered.
-fn is_broken(seen: &Seen<'_, '_>) -> bool {
-    seen.asked.is_some_and(|asked| asked.breaks.contains(&&ARGUMENTS))
+/// Whether the request of this response broke the rule.
+fn request_broke_rule(context: &MessageContext<'_, '_>) -> bool {
+    context.request.is_some_and(|request| request.breaks.contains(&ARGUMENTS.id))
 }
 
-fn accepted(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    // From 2026-07-28 on the result may ask for what is missing.
-    let asks_back = seen.body().text("resultType").is_some_and(|kind| kind == "input_required");
-    if is_broken(seen) && !asks_back {
-        report.say_as(Severity::Info, "the server answered with a result");
+fn accepted(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    // From 2026-07-28 on, the result may ask for the missing argument.
+    let asks_for_input = context.has_result_type("input_required");
+    if request_broke_rule(context) && !asks_for_input {
+        report.add_as(Severity::Info, "the server answered with a result");
     }
 }
 
-fn answered(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let code = seen.body().get("code").unwrap_or_default();
-    if is_broken(seen) && !matches!(code, "-32602" | "-32601") {
-        report.say_as(Severity::Info, format!("it was answered with {code}, and -32602 is recommended"));
+fn answered(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let code = context.body().get("code").unwrap_or_default();
+    if request_broke_rule(context) && !matches!(code, "-32602" | "-32601") {
+        report.add_as(Severity::Info, format!("the error code is {code}, and -32602 is recommended"));
     }
 }
 

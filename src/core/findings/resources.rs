@@ -1,44 +1,41 @@
 //! Rules about resources.
 
-use super::mismatch::{Topic, told};
-use super::report::Report;
-use super::rule::{ERRORS, MESSAGES, NOTIFICATIONS, RESULTS};
-use super::seen::Seen;
-use super::{Check, Rule, Severity};
+use super::mismatch::{Topic, report_mismatches};
+use super::{Check, ERRORS, MESSAGES, MessageContext, NOTIFICATIONS, RESULTS, Report, Rule, Severity};
 use crate::mcp::Transport;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[&NOT_FOUND_CODE, &EMPTY_CONTENTS, &UPDATED_UNSUBSCRIBED, &URI_INVALID];
 
 static NOT_FOUND_CODE: Rule = Rule {
     id: "resources-not-found-code",
     severity: Severity::Warning,
     layer: "resources",
-    title: "A resource that was not found was answered with another code than the revision's",
+    title: "A missing resource was reported with the wrong error code",
     spec: "server/resources \"Error Handling\": -32002 (SHOULD) up to 2025-11-25, -32602 (MUST) from 2026-07-28 on",
-    why: "The client cannot tell a wrong URI from a server that failed.",
+    why: "The client cannot distinguish a wrong URI from a failure of the server.",
     example: "{\"code\":0,\"message\":\"Unknown resource: file:///x\"}",
     remedy: "Answer -32002 up to 2025-11-25, and -32602 later.",
     checks: &[Check::Any(ERRORS, &[Method::ResourcesRead], not_found_code)],
     ..Rule::BLANK
 };
 
-fn not_found_code(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(code) = seen.body().get("code").and_then(|code| code.parse::<i64>().ok()) else { return };
-    let message = seen.body().text("message").unwrap_or_default().to_ascii_lowercase();
-    // Only the server knows what exists: its words say so. A method or session that is not found is something else.
+fn not_found_code(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(code) = context.body().get("code").and_then(|code| code.parse::<i64>().ok()) else { return };
+    let message = context.body().text("message").unwrap_or_default().to_ascii_lowercase();
+    // Only the server knows which resources exist, so its error message decides. A missing method
+    // or session is a different error.
     let is_missing =
         ["not found", "unknown resource", "no such", "does not exist"].iter().any(|words| message.contains(words));
     let is_other = code == -32601 || message.contains("session") || message.contains("method");
     if !is_missing || is_other {
         return;
     }
-    if seen.revisions().within(Revisions::MODERN) && code != -32602 {
-        report.say_as(Severity::Error, format!("the code is {code}, and -32602 is required"));
-    } else if seen.revisions().within(Revisions::LEGACY) && code != -32002 {
-        report.say(format!("the code is {code}, and -32002 is recommended"));
+    if context.revisions().within(Revisions::MODERN) && code != -32602 {
+        report.add_as(Severity::Error, format!("the code is {code}, and -32602 is required"));
+    } else if context.revisions().within(Revisions::LEGACY) && code != -32002 {
+        report.add(format!("the code is {code}, and -32002 is recommended"));
     }
 }
 
@@ -49,17 +46,17 @@ static EMPTY_CONTENTS: Rule = Rule {
     layer: "resources",
     title: "The contents of a resource are an empty list",
     spec: "2026-07-28 server/resources \"Error Handling\"",
-    why: "Nobody can tell an empty resource from one that does not exist.",
+    why: "Nobody can distinguish an empty resource from one that does not exist.",
     example: "{\"contents\":[]}",
-    remedy: "Answer -32602 for a resource that does not exist, and one empty text for one that is empty.",
+    remedy: "Answer -32602 for a resource that does not exist, and one empty text for an empty resource.",
     checks: &[Check::Message(RESULTS, &[Method::ResourcesRead], empty_contents)],
 };
 
-fn empty_contents(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let contents = seen.body().get("contents").and_then(|text| text.strip_prefix('[')?.strip_suffix(']'));
+fn empty_contents(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let contents = context.body().get("contents").and_then(|text| text.strip_prefix('[')?.strip_suffix(']'));
     if contents.is_some_and(|inside| inside.trim().is_empty()) {
-        let uri = seen.asked.and_then(|asked| asked.subject.as_deref()).unwrap_or("the resource");
-        report.say(format!("{uri} has no contents"));
+        let uri = context.request.and_then(|request| request.subject.as_deref()).unwrap_or("the resource");
+        report.add(format!("{uri} has no contents"));
     }
 }
 
@@ -70,21 +67,22 @@ static UPDATED_UNSUBSCRIBED: Rule = Rule {
     layer: "resources",
     title: "An update of a resource that the client did not subscribe to",
     spec: "server/resources \"Subscriptions\"; schema ResourceUpdatedNotification",
-    why: "The client has no use for it; the server sends every client what one of them asked for.",
+    why: "The client has no use for it. The server probably sends to every client what one of them requested.",
     example: "notifications/resources/updated for file:///b after resources/subscribe to file:///a",
-    remedy: "Keep subscriptions per session, and end them with resources/unsubscribe.",
+    remedy: "Store subscriptions per session, and remove them on resources/unsubscribe.",
     checks: &[Check::Message(NOTIFICATIONS, &[Method::ResourcesUpdated], updated_unsubscribed)],
 };
 
-fn updated_unsubscribed(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(uri) = seen.body().text("uri") else { return };
-    if seen.is_from_client() || !seen.history.is_whole() || !seen.is_one_client() {
+fn updated_unsubscribed(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(uri) = context.body().text("uri") else { return };
+    if context.is_from_client() || !context.history.is_whole() || !context.is_one_client() {
         return;
     }
-    // On a pipe nothing overtakes the answer that ends a subscription; on streams of their own an update may.
-    let now = seen.history.transport == Transport::Stdio;
-    if seen.history.subscriptions.is_unsubscribed(&uri, now) {
-        report.say(format!("no subscription covers {uri}"));
+    // On a pipe, an update cannot overtake the response that ends a subscription. On a separate
+    // stream it can.
+    let now = context.history.transport == Transport::Stdio;
+    if context.history.subscriptions.is_unsubscribed(&uri, now) {
+        report.add(format!("no subscription covers {uri}"));
     }
 }
 
@@ -92,19 +90,17 @@ static URI_INVALID: Rule = Rule {
     id: "resources-uri-invalid",
     severity: Severity::Error,
     layer: "resources",
-    title: "A URI or URI template that is not written as one",
+    title: "A URI or URI template with invalid syntax",
     spec: "server/resources \"Data Types\"; schema: \"format\": \"uri\" (RFC 3986), \"uri-template\" (RFC 6570)",
-    why: "Clients that parse URIs refuse the whole list, or resolve the text against something else.",
+    why: "Clients that parse URIs refuse the whole list, or resolve the text against another base.",
     example: "\"uri\":\"C:\\\\docs\\\\a b.txt\"; \"uriTemplate\":\"file:///{path\"",
-    remedy: "Send absolute URIs with a scheme, other characters percent-encoded: file:///C:/docs/a%20b.txt.",
+    remedy: "Send absolute URIs with a scheme. Percent-encode other characters: file:///C:/docs/a%20b.txt.",
     checks: &[Check::Any(MESSAGES, &[], uri_invalid)],
     ..Rule::BLANK
 };
 
-fn uri_invalid(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if let Some(text) = told(seen, Topic::Uri) {
-        report.say(text);
-    }
+fn uri_invalid(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    report_mismatches(context, Topic::Uri, report);
 }
 
 #[cfg(test)]
@@ -122,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_found_has_its_code() {
+    fn missing_resources_have_their_code() {
         let rule = "resources-not-found-code";
         let error = |code: &str, message: &str| format!(r#""error":{{"code":{code},"message":"{message}"}}"#);
         let read = |error: String| session("2025-06-18", &[READ, &format!(r#"< {{"jsonrpc":"2.0","id":1,{error}}}"#)]);
@@ -134,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn contents_are_there() {
+    fn contents_are_not_empty() {
         let result = |contents: &str| {
             let more = r#""resultType":"complete","ttlMs":0,"cacheScope":"private""#;
             modern_read(&format!(r#""result":{{"contents":[{contents}],{more}}}"#))

@@ -1,38 +1,34 @@
 //! Rules about roots (client/roots).
 
-use super::report::Report;
-use super::rule::RESULTS;
-use super::seen::Seen;
-use super::{Check, Rule, Severity};
+use super::{Check, MessageContext, RESULTS, Report, Rule, Severity};
 use crate::decode::json::{Object, array};
 use crate::mcp::method::Method;
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[&URI_SCHEME];
 
-/// Roots looked at: what a person opens in an editor are a few.
-const LOOKED_AT: usize = 1_024;
+/// Limit of checked roots. A person opens a few in an editor.
+const CHECKED: usize = 1_024;
 
 static URI_SCHEME: Rule = Rule {
     id: "roots-uri-scheme",
     severity: Severity::Error,
     layer: "roots",
-    title: "A root that is no file:// URI",
+    title: "A root whose URI is not a file:// URI",
     spec: "client/roots \"Root\": \"uri: Unique identifier for the root. This MUST be a file:// URI in the current specification\"",
-    why: "Servers refuse the root, or take it for a path of another kind: the boundary that it draws is not there.",
+    why: "Servers refuse the root or read it as another kind of path, so it limits nothing.",
     example: "\"roots\":[{\"uri\":\"/home/user/project\"}]",
-    remedy: "Send file:///home/user/project, with percent-encoding where it is needed.",
+    remedy: "Send file:///home/user/project, with percent-encoding if needed.",
     checks: &[Check::Message(RESULTS, &[Method::RootsList], uri_scheme)],
     ..Rule::BLANK
 };
 
-fn uri_scheme(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    for root in array(seen.body().get("roots").unwrap_or_default(), LOOKED_AT) {
+fn uri_scheme(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    for root in array(context.body().get("roots").unwrap_or_default(), CHECKED) {
         let Some(uri) = Object::read(root).text("uri").map(|uri| uri.into_owned()) else { continue };
         // RFC 3986 section 3.1: schemes are case-insensitive.
         let is_file = uri.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("file://"));
         if !is_file {
-            return report.say(format!("the root {:?} is no file:// URI", &uri[..uri.floor_char_boundary(80)]));
+            return report.add(format!("the root {:?} is not a file:// URI", &uri[..uri.floor_char_boundary(80)]));
         }
     }
 }

@@ -1,64 +1,68 @@
-//! A rule is data, its manual included, and the functions that look for it.
+//! Rules, their check functions, and the findings that these report.
 
-use super::carried::Carried;
 use super::history::History;
-use super::report::Report;
-use super::seen::Seen;
-use crate::decode::exchange::{Exchange, ExchangeNumber};
+use super::mcp_exchange::McpExchange;
+use super::message_context::MessageContext;
+use crate::capture::{PacketNumber, Span};
+use crate::decode::exchange::Exchange;
 use crate::decode::jsonrpc::Kind;
 use crate::decode::sse;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revisions;
+use crate::mcp::{Message, MessageNumber, SessionNumber};
 
-/// How bad it is.
+/// The severity of a rule or finding. `docs/findings.md` defines the three levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// Worth knowing.
+    /// Information that is worth knowing. Nothing is wrong.
     Info,
-    /// Probably not meant.
+    /// Legal or harmless, but probably unintended.
     Warning,
-    /// Against a MUST, or loss of data.
+    /// Breaks a MUST of the specification, or loses data.
     Error,
 }
 
 impl Severity {
-    /// All of them, with the word of the JSON lines.
+    /// All severities with their names in the JSON lines, in ascending order.
     pub const NAMES: [(Severity, &'static str); 3] =
         [(Severity::Info, "info"), (Severity::Warning, "warning"), (Severity::Error, "error")];
 
-    /// The word of the JSON lines.
+    /// The name in the JSON lines.
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize].1
     }
 }
 
-/// A rule and its manual: what its findings share.
+/// A rule with its manual page.
 #[derive(Debug)]
 pub struct Rule {
-    /// Its id, as in the JSON lines. Never changed once released: people suppress rules by it.
+    /// The id, as in the JSON lines. It never changes after a release, because people suppress
+    /// rules by id.
     pub id: &'static str,
-    /// Its severity; that of a finding may differ, where its revision says SHOULD or the evidence is thin.
+    /// The severity of most findings. A finding may differ if its revision has a SHOULD or the
+    /// evidence is weak.
     pub severity: Severity,
-    /// The revisions that it is part of. It is looked for where every revision that may be in force is one of them.
+    /// The revisions that contain the rule. It applies if every revision that may be in force is
+    /// one of them.
     pub revisions: Revisions,
-    /// What it is about: the name of its file.
+    /// The topic, as a heading of the manual.
     pub layer: &'static str,
-    /// What is wrong, in one line.
+    /// The violation, in one line without a full stop.
     pub title: &'static str,
-    /// Where the specification says so: page and section, or the standard's section.
+    /// The source: page and section of the specification, or section of another standard.
     pub spec: &'static str,
-    /// Why it matters: what goes wrong for whom.
+    /// The consequence: what goes wrong, and for whom.
     pub why: &'static str,
-    /// What breaks it, as it is seen on the wire.
+    /// A violation as it appears on the wire.
     pub example: &'static str,
-    /// What to do.
+    /// The advice: how to correct the violation.
     pub remedy: &'static str,
-    /// How it is looked for; empty for what a decoder or the tracker states by itself.
+    /// The check functions. Empty if a decoder or the tracker finds the violation.
     pub(crate) checks: &'static [Check],
 }
 
 impl Rule {
-    /// A rule of all revisions that nothing looks for: what a declaration fills in.
+    /// The defaults for a declaration: all revisions, no check functions.
     #[doc(hidden)]
     pub const BLANK: Rule = Rule {
         id: "",
@@ -82,36 +86,154 @@ impl PartialEq for Rule {
 
 impl Eq for Rule {}
 
-/// When a rule looks, and how. The functions see the history as it was *before* what they look at.
+/// A check function and what it is called for. The function gets the history as it was *before* the
+/// checked message or exchange.
 #[derive(Clone, Copy, Debug)]
 pub enum Check {
-    /// At messages of these kinds, and, where the list is not empty, of these methods (for an answer: that of its request).
-    Message(&'static [Kind], &'static [Method], fn(&Seen<'_, '_>, &mut Report<'_>)),
-    /// The same, whichever revision is in force: the function decides.
-    Any(&'static [Kind], &'static [Method], fn(&Seen<'_, '_>, &mut Report<'_>)),
-    /// At an HTTP exchange whose request was read and whose response has its head.
-    Response(fn(&Exchange, &Carried, &History, &mut Report<'_>)),
-    /// At an HTTP exchange that is over.
-    Exchange(fn(&Exchange, &Carried, &History, &mut Report<'_>)),
-    /// At a server-sent event, behind the message that it carried.
-    Event(fn(&sse::Event<'_>, ExchangeNumber, &Carried, &History, &mut Report<'_>)),
-    /// At the end of a session, or of the capture.
+    /// Called for messages of these kinds and methods. An empty list means all methods. The method
+    /// of a response is that of its request. The rule's revisions must be in force.
+    Message(&'static [Kind], &'static [Method], fn(&MessageContext<'_, '_>, &mut Report<'_>)),
+    /// The same, whichever revision is in force: the function checks that itself.
+    Any(&'static [Kind], &'static [Method], fn(&MessageContext<'_, '_>, &mut Report<'_>)),
+    /// Called once for an HTTP exchange when its request is complete and the response has its head.
+    Response(fn(&Exchange, &McpExchange, &History, &mut Report<'_>)),
+    /// Called when an HTTP exchange ends.
+    Exchange(fn(&Exchange, &McpExchange, &History, &mut Report<'_>)),
+    /// Called for a server-sent event, after the message that it carries.
+    Event(fn(&sse::Event<'_>, &McpExchange, &History, &mut Report<'_>)),
+    /// Called at the end of a session, or of the capture.
     End(fn(&History, &mut Report<'_>)),
 }
 
-/// Requests and notifications.
 pub const ASKS: &[Kind] = &[Kind::Request, Kind::Notification];
-/// Requests.
 pub const REQUESTS: &[Kind] = &[Kind::Request];
-/// Notifications.
 pub const NOTIFICATIONS: &[Kind] = &[Kind::Notification];
-/// Answers with a result.
+/// Responses with a result.
 pub const RESULTS: &[Kind] = &[Kind::Response];
-/// Answers with an error.
+/// Responses with an error.
 pub const ERRORS: &[Kind] = &[Kind::Error];
-/// Answers of both kinds.
+/// Responses with a result or an error.
 pub const ANSWERS: &[Kind] = &[Kind::Response, Kind::Error];
-/// Whatever is no message.
+/// Texts that are not JSON-RPC messages.
 pub const INVALID: &[Kind] = &[Kind::Invalid];
-/// Whatever is a message.
+/// All JSON-RPC messages.
 pub const MESSAGES: &[Kind] = &[Kind::Request, Kind::Notification, Kind::Response, Kind::Error];
+
+/// A place where traffic breaks a rule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// The rule that the traffic breaks here.
+    pub rule: &'static Rule,
+    /// The severity here. It can differ from the rule's severity, as [`Rule::severity`] explains.
+    pub severity: Severity,
+    /// The session, if the finding belongs to one.
+    pub session: Option<SessionNumber>,
+    /// The messages that break the rule.
+    pub messages: Vec<MessageNumber>,
+    /// The packets that break the rule.
+    pub packets: Vec<PacketNumber>,
+    /// The bytes that break the rule.
+    pub span: Option<Span>,
+    /// One sentence without a full stop: what happened here.
+    pub text: String,
+    /// The number of findings that this one summarises, because they are not listed. Otherwise 0.
+    pub repeated: u64,
+    /// The subject that is listed only once in a session, such as a method. Empty if every
+    /// finding is listed.
+    pub once: &'static str,
+}
+
+impl Finding {
+    /// A finding of this rule without a place and a text.
+    pub fn of(rule: &'static Rule) -> Finding {
+        Finding {
+            rule,
+            severity: rule.severity,
+            session: None,
+            messages: Vec::new(),
+            packets: Vec::new(),
+            span: None,
+            text: String::new(),
+            repeated: 0,
+            once: "",
+        }
+    }
+}
+
+/// Collects the findings of one rule at one place.
+#[derive(Debug)]
+pub struct Report<'r> {
+    pub(super) rule: &'static Rule,
+    pub(super) session: Option<SessionNumber>,
+    pub(super) messages: &'r [MessageNumber],
+    pub(super) packets: &'r [PacketNumber],
+    pub(super) span: Option<Span>,
+    pub(super) found: &'r mut Vec<Finding>,
+}
+
+impl<'r> Report<'r> {
+    /// A report about a message.
+    pub(super) fn at_message(rule: &'static Rule, message: &'r Message, found: &'r mut Vec<Finding>) -> Report<'r> {
+        let (session, span) = (Some(message.session), Some(message.span));
+        Report {
+            rule,
+            session,
+            messages: std::slice::from_ref(&message.number),
+            packets: &message.packets,
+            span,
+            found,
+        }
+    }
+
+    /// A report about the same place. The caller may replace some of its fields.
+    pub(super) fn reborrow(&mut self) -> Report<'_> {
+        Report {
+            rule: self.rule,
+            session: self.session,
+            messages: self.messages,
+            packets: self.packets,
+            span: self.span,
+            found: self.found,
+        }
+    }
+
+    /// Adds a finding: one sentence without a full stop.
+    pub fn add(&mut self, text: impl Into<String>) {
+        self.add_as(self.rule.severity, text);
+    }
+
+    /// Adds a finding with this severity instead of the rule's.
+    pub fn add_as(&mut self, severity: Severity, text: impl Into<String>) {
+        self.found.push(Finding {
+            severity,
+            session: self.session,
+            messages: self.messages.to_vec(),
+            packets: self.packets.to_vec(),
+            span: self.span,
+            text: text.into(),
+            ..Finding::of(self.rule)
+        });
+    }
+
+    /// Adds a finding that is listed only the first time in a session. Later ones about the same
+    /// `what` are counted and summarised at the end.
+    pub fn add_once(&mut self, severity: Severity, what: &'static str, text: impl Into<String>) {
+        self.add_as(severity, text);
+        if let Some(finding) = self.found.last_mut() {
+            finding.once = what;
+        }
+    }
+
+    /// Adds a finding that also concerns these earlier messages.
+    pub fn add_about(&mut self, earlier: &[MessageNumber], text: impl Into<String>) {
+        self.add_as_about(self.rule.severity, earlier, text);
+    }
+
+    /// Adds a finding with this severity that also concerns these earlier messages.
+    pub fn add_as_about(&mut self, severity: Severity, earlier: &[MessageNumber], text: impl Into<String>) {
+        self.add_as(severity, text);
+        if let Some(finding) = self.found.last_mut() {
+            finding.messages.splice(0..0, earlier.iter().copied());
+        }
+    }
+}

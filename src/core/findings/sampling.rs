@@ -2,19 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use super::report::Report;
-use super::rule::{REQUESTS, RESULTS};
-use super::seen::Seen;
-use super::{Check, Rule, Severity};
+use super::{Check, MessageContext, REQUESTS, RESULTS, Report, Rule, Severity};
 use crate::decode::json::{self, Object};
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::V2025_11_25;
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[&TOOL_RESULTS];
 
-/// Messages of one request and blocks of one message that are looked at.
+/// Limits of the checked messages of a request, and of the blocks of a message.
 const MESSAGES: usize = 4_096;
 const BLOCKS: usize = 1_024;
 
@@ -23,45 +19,40 @@ static TOOL_RESULTS: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::since(V2025_11_25),
     layer: "sampling",
-    title: "Tool uses and tool results in a sampling request do not balance",
+    title: "Tool uses and tool results in a sampling request do not match",
     spec: "client/sampling \"Message Content Constraints\": \"Tool Result Messages\", \"Tool Use and Result Balance\"",
     why: "Model providers refuse such conversations with an error.",
-    example: "a user message with a tool_result and a text; a tool_use that the next message does not answer",
+    example: "a user message with a tool_result and a text; a tool_use without an answer in the next message",
     remedy: "Answer all tool_use blocks in the next user message, and put nothing else into it.",
     checks: &[
-        Check::Message(REQUESTS, &[Method::SamplingCreateMessage], asked),
+        Check::Message(REQUESTS, &[Method::SamplingCreateMessage], request),
         Check::Message(RESULTS, &[Method::ToolsCall, Method::PromptsGet, Method::ResourcesRead], embedded),
     ],
 };
 
-fn asked(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if let Some(fault) = seen.body().get("messages").and_then(fault) {
-        report.say(fault);
+fn request(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if let Some(fault) = context.body().get("messages").and_then(fault) {
+        report.add(fault);
     }
 }
 
-/// From 2026-07-28 on the request stands in a result.
-fn embedded(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if seen.body().text("resultType").is_none_or(|kind| kind != "input_required") {
-        return;
-    }
-    for (_, request) in seen.body().object("inputRequests").iter() {
-        let request = Object::read(request);
-        let is_sampling = request.text("method").is_some_and(|method| method == "sampling/createMessage");
-        if is_sampling && let Some(fault) = request.object("params").get("messages").and_then(fault) {
-            report.say(fault);
+/// From 2026-07-28 on, a result contains the request.
+fn embedded(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    for params in context.input_requests("sampling/createMessage") {
+        if let Some(fault) = params.get("messages").and_then(fault) {
+            report.add(fault);
         }
     }
 }
 
-/// The first place where a conversation does not balance.
+/// The first message of a conversation whose tool uses and tool results do not match.
 fn fault(messages: &str) -> Option<String> {
-    // Without tools there is nothing to balance, and most conversations have none.
+    // Most conversations use no tools. This check makes them cheap.
     let names_any = |name: &[u8]| memchr::memmem::find(messages.as_bytes(), name).is_some();
     if !names_any(b"tool_use") && !names_any(b"tool_result") {
         return None;
     }
-    // Ids that wait for their results in the next message.
+    // Ids of tool uses whose results must be in the next message.
     let mut open: BTreeSet<String> = BTreeSet::new();
     let messages = json::array(messages, MESSAGES + 1);
     let is_whole = messages.len() <= MESSAGES;

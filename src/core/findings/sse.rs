@@ -1,4 +1,4 @@
-//! Rules about server-sent events: what they carry, what may be resumed of them, and the transport of 2024-11-05.
+//! Rules about server-sent events: their content, resumption, and the transport of 2024-11-05.
 
 pub(super) mod events;
 pub(super) mod legacy;

@@ -1,17 +1,13 @@
-//! Rules about 2026-07-28: every request speaks for itself, and servers do not ask.
+//! Rules about 2026-07-28: every request states its revision, and servers send no requests.
 
-use super::mismatch::{Topic, told};
-use super::report::Report;
-use super::rule::{ANSWERS, REQUESTS, RESULTS};
-use super::seen::{Evidence, Seen};
-use super::{Check, Rule, Severity};
-use crate::findings::history::History;
+use super::message_facts::Evidence;
+use super::mismatch::{Topic, report_mismatches};
+use super::{ANSWERS, Check, History, MessageContext, REQUESTS, RESULTS, Report, Rule, Severity};
 use crate::mcp::Transport;
 use crate::mcp::meta;
 use crate::mcp::method::Method;
 use crate::mcp::revision::{Revision, Revisions};
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[
     &META_MISSING,
     &META_ACCEPTED,
@@ -30,26 +26,26 @@ static META_MISSING: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: "stateless",
-    title: "A request does not say its revision or its client's capabilities",
+    title: "A request does not state its revision or its client's capabilities",
     spec: "2026-07-28 basic/index \"_meta\": protocolVersion and clientCapabilities are required in every request",
-    why: "There is no handshake that would say it: the server has to refuse the request.",
-    example: "tools/list without \"params\" behind requests that had io.modelcontextprotocol/protocolVersion",
+    why: "There is no handshake that states them, so the server must refuse the request.",
+    example: "tools/list without \"params\" after requests that had io.modelcontextprotocol/protocolVersion",
     remedy: "Add _meta with io.modelcontextprotocol/protocolVersion and io.modelcontextprotocol/clientCapabilities to every request.",
     checks: &[Check::Message(REQUESTS, &[], meta_missing)],
 };
 
-fn meta_missing(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    // That others of an address speak this era says nothing of this one.
-    let is_known = seen.in_force.evidence <= Evidence::Header || seen.is_one_client();
-    if !seen.is_from_client() || !is_known {
+fn meta_missing(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    // Other clients at the same address may use this era. That proves nothing about this client.
+    let is_known = context.in_force.evidence <= Evidence::Header || context.is_one_client();
+    if !context.is_from_client() || !is_known {
         return;
     }
-    let missing = [meta::VERSION, meta::CAPABILITIES].into_iter().filter(|name| seen.meta().get(name).is_none());
+    let missing = [meta::VERSION, meta::CAPABILITIES].into_iter().filter(|name| context.meta().get(name).is_none());
     let missing: Vec<&str> = missing.collect();
     if !missing.is_empty() {
-        report.say(format!("{} missing from _meta", missing.join(" and ")));
-    } else if let Some(text) = told(seen, Topic::Meta) {
-        report.say(text);
+        report.add(format!("{} missing from _meta", missing.join(" and ")));
+    } else {
+        report_mismatches(context, Topic::Meta, report);
     }
 }
 
@@ -58,17 +54,17 @@ static META_ACCEPTED: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: "stateless",
-    title: "The server answered with a result although the request did not say its revision or capabilities",
+    title: "The server accepted a request that does not state its revision or capabilities",
     spec: "2026-07-28 basic/index \"_meta\": -32602, over HTTP with status 400",
-    why: "The server guesses what the client can do.",
+    why: "The server must guess what the client supports.",
     example: "a result for tools/list without _meta",
-    remedy: "Answer -32602 where one of the two members is missing.",
+    remedy: "Answer -32602 if one of the two members is missing.",
     checks: &[Check::Message(RESULTS, &[], meta_accepted)],
 };
 
-fn meta_accepted(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if let Some(asked) = seen.asked.filter(|asked| asked.breaks.contains(&&META_MISSING)) {
-        report.say_with(&[asked.number], format!("message {} lacks what is required", asked.number.0));
+fn meta_accepted(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if let Some(request) = context.request.filter(|request| request.breaks.contains(&META_MISSING.id)) {
+        report.add_about(&[request.number], format!("message {} lacks required members of _meta", request.number.0));
     }
 }
 
@@ -77,26 +73,26 @@ static PEER_INFO: Rule = Rule {
     severity: Severity::Info,
     revisions: Revisions::MODERN,
     layer: "stateless",
-    title: "A side does not say its name",
+    title: "A peer does not state its name",
     spec: "2026-07-28 basic/index \"_meta\": clientInfo in requests and serverInfo in results (SHOULD)",
-    why: "Logs and people cannot tell who spoke.",
+    why: "Logs and people cannot tell which program sent the message.",
     example: "a request without io.modelcontextprotocol/clientInfo",
-    remedy: "Add name and version of the program.",
+    remedy: "Add the name and version of the program.",
     checks: &[Check::Message(REQUESTS, &[], client_info), Check::Message(RESULTS, &[], server_info)],
 };
 
-// It is said once for each side of a session.
-fn client_info(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let speaks = seen.in_force.evidence == Evidence::Meta && seen.is_from_client();
-    if speaks && !seen.history.stateless.nameless[0] && seen.meta().get(meta::CLIENT).is_none() {
-        report.say(format!("the request has no {}", meta::CLIENT));
+// Reported once for each side of a session.
+fn client_info(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let states_revision = context.in_force.evidence == Evidence::Meta && context.is_from_client();
+    if states_revision && !context.history.stateless.unnamed[0] && context.meta().get(meta::CLIENT).is_none() {
+        report.add(format!("the request has no {}", meta::CLIENT));
     }
 }
 
-fn server_info(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let speaks = seen.in_force.evidence == Evidence::Meta && seen.history.stateless.is_spoken;
-    if speaks && !seen.history.stateless.nameless[1] && seen.meta().get(meta::SERVER).is_none() {
-        report.say(format!("the result has no {}", meta::SERVER));
+fn server_info(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let states_revision = context.in_force.evidence == Evidence::Meta && context.history.stateless.server_supports_it;
+    if states_revision && !context.history.stateless.unnamed[1] && context.meta().get(meta::SERVER).is_none() {
+        report.add(format!("the result has no {}", meta::SERVER));
     }
 }
 
@@ -105,25 +101,25 @@ static TYPE_MISSING: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: "stateless",
-    title: "A result does not say its type",
+    title: "A result does not state its type",
     spec: "2026-07-28 basic/index \"ResultType\"",
-    why: "Typed clients refuse it; others take it for a complete result, which it may not be.",
+    why: "Typed clients refuse it. Others treat it as a complete result, which may be wrong.",
     example: "{\"result\":{\"tools\":[…]}}",
     remedy: "Add \"resultType\":\"complete\".",
     checks: &[Check::Message(RESULTS, &[], type_missing)],
 };
 
-fn type_missing(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let is_result = seen.text().is_some_and(|result| result.starts_with('{')) && !seen.is_from_client();
-    let is_paired = seen.asked.is_some() && seen.in_force.evidence == Evidence::Meta;
-    if !is_result || !is_paired || seen.body().get("resultType").is_some() {
+fn type_missing(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let is_result = context.body_text().is_some_and(|result| result.starts_with('{')) && !context.is_from_client();
+    let is_paired = context.request.is_some() && context.in_force.evidence == Evidence::Meta;
+    if !is_result || !is_paired || context.body().get("resultType").is_some() {
         return;
     }
-    let text = format!("the result of {} has no resultType", seen.method_name());
-    match seen.history.stateless.is_spoken || seen.method == Method::ServerDiscover {
-        true => report.say(text),
-        // "the client MUST treat the absent field as complete": so that servers of before may answer.
-        false => report.say_as(Severity::Warning, format!("{text}; the server may speak an older revision only")),
+    let text = format!("the result of {} has no resultType", context.method_name());
+    match context.history.stateless.server_supports_it || context.method == Method::ServerDiscover {
+        true => report.add(text),
+        // "the client MUST treat the absent field as complete": this lets older servers respond.
+        false => report.add_as(Severity::Warning, format!("{text}; the server may speak an older revision only")),
     }
 }
 
@@ -132,24 +128,24 @@ static TYPE_UNKNOWN: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: "stateless",
-    title: "A result is of a type that nobody defined",
+    title: "A result has a type that nobody defined",
     spec: "2026-07-28 basic/index \"ResultType\": complete, input_required, or one of an extension",
-    why: "The client cannot know what the result holds.",
+    why: "The client cannot know what the result contains.",
     example: "\"resultType\":\"partial\"",
-    remedy: "Use complete or input_required; declare the extension that defines another type.",
+    remedy: "Use complete or input_required. Declare the extension that defines another type.",
     checks: &[Check::Message(RESULTS, &[], type_unknown)],
 };
 
-fn type_unknown(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(kind) = seen.body().get("resultType") else { return };
-    let Some(name) = seen.body().text("resultType") else {
-        return report.say(format!("resultType is {}, and no string", &kind[..kind.floor_char_boundary(60)]));
+fn type_unknown(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(kind) = context.body().get("resultType") else { return };
+    let Some(name) = context.body().text("resultType") else {
+        return report.add(format!("resultType is {}, not a string", &kind[..kind.floor_char_boundary(60)]));
     };
-    // `task` is looked at with tasks. An extension that the client declared may define types of its own.
+    // `task` has its own rules. An extension that the client declared may define other types.
     let is_known = matches!(&*name, "complete" | "input_required" | "task");
-    let declared = seen.asked.and_then(|asked| asked.client.as_deref());
+    let declared = context.request.and_then(|request| request.client.as_deref());
     if !is_known && declared.is_some_and(|client| client.extensions.is_empty()) {
-        report.say(format!("resultType is {name:?}, and the client declared no extension"));
+        report.add(format!("resultType is {name:?}, and the client declared no extension"));
     }
 }
 
@@ -160,18 +156,19 @@ static SERVER_REQUEST: Rule = Rule {
     layer: "stateless",
     title: "The server sent a request",
     spec: "2026-07-28 basic/patterns/index; basic/transports/stdio and streamable-http \"Receiving Messages\"",
-    why: "The client does not answer: the tool that waits for it hangs.",
+    why: "The client does not respond, so the tool that waits for it hangs.",
     example: "elicitation/create on the stream of a tools/call",
-    remedy: "Answer the request with resultType input_required, and the question in inputRequests.",
+    remedy: "Send a result with resultType input_required, and put the question into inputRequests.",
     checks: &[Check::Message(REQUESTS, &[], server_request)],
 };
 
-fn server_request(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    // A server that refused the first request of this era may be one of before, which asks as it likes.
-    let is_pipe = seen.is_one_client() && seen.history.stateless.is_spoken;
-    let is_known = seen.in_force.evidence <= Evidence::Header || is_pipe;
-    if !seen.is_from_client() && is_known {
-        report.say(format!("the server sent {}", seen.method_name()));
+fn server_request(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    // A server that refused the first request of this era may be an older one, which
+    // may send requests.
+    let is_pipe = context.is_one_client() && context.history.stateless.server_supports_it;
+    let is_known = context.in_force.evidence <= Evidence::Header || is_pipe;
+    if !context.is_from_client() && is_known {
+        report.add(format!("the server sent {}", context.method_name()));
     }
 }
 
@@ -180,18 +177,18 @@ static CLIENT_RESPONSE: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: "stateless",
-    title: "The client sent an answer",
+    title: "The client sent a response",
     spec: "2026-07-28 basic/transports/stdio \"Sending Messages\"; streamable-http \"Sending Messages\" 4",
-    why: "Servers of this revision ask nothing, and refuse it.",
+    why: "Servers of this revision send no requests, and refuse responses.",
     example: "{\"id\":1,\"result\":{}} from the client",
-    remedy: "Bring answers back in inputResponses of the request that is repeated.",
+    remedy: "Repeat the request, and put the answers into inputResponses.",
     checks: &[Check::Message(ANSWERS, &[], client_response)],
 };
 
-fn client_response(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let is_known = seen.in_force.evidence <= Evidence::Header || seen.is_one_client();
-    if seen.is_from_client() && is_known {
-        report.say(format!("the client answered id {}", seen.id()));
+fn client_response(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let is_known = context.in_force.evidence <= Evidence::Header || context.is_one_client();
+    if context.is_from_client() && is_known {
+        report.add(format!("the client answered id {}", context.id()));
     }
 }
 
@@ -200,23 +197,23 @@ static NOT_SUPPORTED: Rule = Rule {
     severity: Severity::Warning,
     revisions: Revisions::MODERN,
     layer: "stateless",
-    title: "The client goes on with a revision that the server said it does not support",
+    title: "The client continues with a revision that the server does not support",
     spec: "2026-07-28 basic/versioning \"Protocol Version Negotiation\" (SHOULD)",
     why: "Every request fails with -32022.",
-    example: "2027-01-01 after server/discover named 2026-07-28 alone",
+    example: "2027-01-01 after server/discover listed only 2026-07-28",
     remedy: "Choose from supportedVersions, or from data.supported of the error.",
     checks: &[Check::Any(REQUESTS, &[], not_supported)],
 };
 
-fn not_supported(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some((number, supported)) = &seen.history.stateless.supported else { return };
-    if seen.in_force.evidence != Evidence::Meta {
+fn not_supported(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some((number, supported)) = &context.history.stateless.supported else { return };
+    if context.in_force.evidence != Evidence::Meta {
         return;
     }
-    let Some(version) = seen.meta().text(meta::VERSION) else { return };
-    // server/discover is how a client asks what there is.
-    if seen.method != Method::ServerDiscover && !supported.iter().any(|name| *name == version) {
-        report.say_with(&[*number], format!("{version:?} is not among {}", supported.join(", ")));
+    let Some(version) = context.meta().text(meta::VERSION) else { return };
+    // With server/discover a client finds out which revisions there are.
+    if context.method != Method::ServerDiscover && !supported.iter().any(|name| *name == version) {
+        report.add_about(&[*number], format!("{version:?} is not among {}", supported.join(", ")));
     }
 }
 
@@ -225,22 +222,24 @@ static FALLBACK: Rule = Rule {
     severity: Severity::Warning,
     revisions: Revisions::MODERN,
     layer: "stateless",
-    title: "The client fell back to initialize although the server showed that it speaks 2026-07-28",
+    title: "The client fell back to initialize although the server supports 2026-07-28",
     spec: "2026-07-28 basic/transports/stdio and streamable-http \"Backward Compatibility\"",
-    why: "The error said what to correct; the older revision does less, or is not there at all.",
+    why: "The error told the client what to correct. The older revision has fewer features, or is not supported at all.",
     example: "-32022 with supported [\"2026-07-28\"], then initialize",
-    remedy: "On -32020, -32021 and -32022 correct the request and send it again.",
+    remedy: "After -32020, -32021 or -32022, correct the request and send it again.",
     checks: &[Check::Any(REQUESTS, &[Method::Initialize], fallback)],
 };
 
-fn fallback(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let stateless = &seen.history.stateless;
-    let Some(refused) = stateless.refused.filter(|_| seen.is_one_client() && seen.is_from_client()) else { return };
-    // A server that says it supports a revision with a handshake as well asks for the fall.
+fn fallback(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let stateless = &context.history.stateless;
+    let Some(refused) = stateless.refused.filter(|_| context.is_one_client() && context.is_from_client()) else {
+        return;
+    };
+    // A server that also supports a revision with a handshake invites the fallback.
     let is_legacy = |name: &String| Revision::named(name).is_none_or(|revision| !revision.is_stateless());
     let offers = stateless.supported.as_ref().is_some_and(|(_, names)| names.iter().any(is_legacy));
     if !offers {
-        report.say_with(&[refused], format!("message {} is an error of 2026-07-28", refused.0));
+        report.add_about(&[refused], format!("message {} is an error of 2026-07-28", refused.0));
     }
 }
 
@@ -248,23 +247,24 @@ static MIXED: Rule = Rule {
     id: "modern-era-mixed",
     severity: Severity::Info,
     layer: "stateless",
-    title: "One session carried both eras: a handshake, and requests that speak for themselves",
+    title: "One session used both eras: a handshake, and requests that state their revision",
     spec: "2026-07-28 basic/versioning \"Backward Compatibility\" (legal)",
-    why: "What holds for one message does not hold for the next: read each by its own revision.",
+    why: "Different rules apply to different messages. Read each message by its own revision.",
     example: "initialize answered with 2025-11-25, and tools/list with _meta of 2026-07-28 on the same pipe",
-    remedy: "Nothing, where it is meant.",
+    remedy: "Nothing, if this is intended.",
     checks: &[Check::End(mixed)],
     ..Rule::BLANK
 };
 
 fn mixed(history: &History, report: &mut Report<'_>) {
-    // Clients behind one address may each have their era.
+    // Several clients behind one address may use different eras.
     if matches!(history.transport, Transport::StreamableHttp | Transport::Http) {
         return;
     }
-    if let (Some(stateful), Some(stateless)) = (history.handshake.answered, history.stateless.answered) {
-        let text = format!("message {} ended a handshake, message {} answered without one", stateful.0, stateless.0);
-        report.say_with(&[stateful.min(stateless), stateful.max(stateless)], text);
+    if let (Some(stateful), Some(stateless)) = (history.handshake.answered, history.stateless.first_result) {
+        let text =
+            format!("message {} completed a handshake, message {} is a result without one", stateful.0, stateless.0);
+        report.add_about(&[stateful.min(stateless), stateful.max(stateless)], text);
     }
 }
 
@@ -287,13 +287,13 @@ mod tests {
         format!(r#""resultType":"complete",{SERVER}"#)
     }
 
-    /// A request and its answer, and then these.
+    /// A request and its response, and then these steps.
     fn after(steps: &[String]) -> Vec<String> {
         [list(1, &modern("")), listed(1, &complete())].iter().chain(steps).cloned().collect()
     }
 
     #[test]
-    fn requests_speak_for_themselves() {
+    fn requests_state_their_revision() {
         let bare = after(&[list(2, "{}"), listed(2, &complete())]);
         fires("modern-meta-missing", &bare);
         fires("modern-meta-missing-accepted", &bare);
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn results_say_their_type() {
+    fn results_state_their_type() {
         let answered = |more: &str| after(&[list(2, &modern("")), listed(2, more)]);
         fires("modern-result-type-missing", &answered(SERVER));
         silent("schema-result-invalid", &answered(SERVER));

@@ -10,7 +10,6 @@ use crate::mcp::message::Carrier;
 
 pub(super) use framing::{FRAMING_NOISE, JSON_ON_STDERR, UNTERMINATED};
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[&STDOUT, &STDIN];
 
 static STDOUT: Rule = Rule {
@@ -21,7 +20,7 @@ static STDOUT: Rule = Rule {
     spec: "basic/transports \"stdio\": \"The server MUST NOT write anything to its stdout that is not a valid MCP message\"",
     why: "Clients log a parse error for each such line, and some end the session.",
     example: "Server listening on stdio",
-    remedy: "Write logs, banners and stack traces to stderr; look for print() in libraries too.",
+    remedy: "Write logs, banners and stack traces to stderr. Check libraries for print() too.",
     ..Rule::BLANK
 };
 
@@ -31,19 +30,19 @@ static STDIN: Rule = Rule {
     layer: "stdio",
     title: "A line on the server's stdin is not a valid MCP message",
     spec: "basic/transports \"stdio\": \"The client MUST NOT write anything to the server's stdin that is not a valid MCP message\"",
-    why: "The server cannot answer it, and may end.",
+    why: "The server cannot answer it, and may exit.",
     example: "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":",
     remedy: "Write each message whole on one line.",
     ..Rule::BLANK
 };
 
-/// Whether a rule is about lines that are no message by themselves.
-pub(super) fn is_of_line(rule: &Rule) -> bool {
+/// Whether a rule is about single lines that are not messages.
+pub(super) fn is_about_single_line(rule: &Rule) -> bool {
     rule == &STDOUT || rule == &STDIN
 }
 
-/// The rule of the pipe that carried something that is no message.
-pub(super) fn rule_of(message: &Message) -> Option<&'static Rule> {
+/// The rule for an invalid message on a pipe. `None` if it was not sent on a pipe.
+pub(super) fn pipe_rule(message: &Message) -> Option<&'static Rule> {
     match (message.carrier, message.direction) {
         (Carrier::Line, Direction::ServerToClient) => Some(&STDOUT),
         (Carrier::Line, Direction::ClientToServer) => Some(&STDIN),

@@ -1,14 +1,11 @@
-//! Rules about tasks: how they are asked for and created (2025-11-25 basic/utilities/tasks; the extension
-//! `io.modelcontextprotocol/tasks` of 2026-07-28). What becomes of them is in `tasks/status.rs`.
+//! Rules about tasks: how they are requested and created (2025-11-25 basic/utilities/tasks; the
+//! extension `io.modelcontextprotocol/tasks` of 2026-07-28). `tasks/status.rs` has the rules
+//! about their status.
 
 pub(super) mod status;
 
-use super::history::{Stated, Status, TASKS_EXTENSION};
-use super::report::Report;
-use super::rule::{ERRORS, REQUESTS, RESULTS};
-use super::seen::Seen;
-use super::{Check, Rule, Severity};
-use crate::decode::Direction;
+use super::history::{Status, TASKS_EXTENSION, TaskState};
+use super::{Check, ERRORS, MessageContext, REQUESTS, RESULTS, Report, Rule, Severity};
 use crate::decode::json::{self, Object};
 use crate::mcp::capability::Capability;
 use crate::mcp::contract::TaskSupport;
@@ -17,35 +14,26 @@ use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::V2025_11_25;
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[&AUGMENTATION, &CREATE_RESULT, &ID, &RELATED_META];
 
 const LAYER: &str = "tasks";
 
-/// Tasks as part of the core.
+/// The revision with tasks in its core.
 const CORE: Revisions = Revisions::only(V2025_11_25);
 
-/// Tasks of both kinds.
+/// The revisions with tasks in the core or as an extension.
 const BOTH: Revisions = Revisions::since(V2025_11_25);
-
-/// The other side.
-fn peer(direction: Direction) -> Direction {
-    match direction {
-        Direction::ClientToServer => Direction::ServerToClient,
-        Direction::ServerToClient => Direction::ClientToServer,
-    }
-}
 
 static AUGMENTATION: Rule = Rule {
     id: "task-augmentation",
     severity: Severity::Error,
     revisions: CORE,
     layer: LAYER,
-    title: "A request is to run as a task where that is not allowed, or is not where it has to",
+    title: "A request asks for a task that is not allowed, or does not ask for a required one",
     spec: "2025-11-25 basic/utilities/tasks \"Capability Negotiation\", \"Tool-Level Negotiation\"",
-    why: "The receiver answers -32601, or answers at once where the sender waits for a task.",
+    why: "The receiver answers -32601, or responds at once while the sender waits for a task.",
     example: "\"task\":{} in tools/call of a tool without execution.taskSupport",
-    remedy: "Look at tasks.requests of the receiver and at execution.taskSupport of the tool.",
+    remedy: "Check tasks.requests of the receiver and execution.taskSupport of the tool.",
     checks: &[Check::Message(
         REQUESTS,
         &[Method::ToolsCall, Method::SamplingCreateMessage, Method::ElicitationCreate],
@@ -53,8 +41,8 @@ static AUGMENTATION: Rule = Rule {
     )],
 };
 
-/// The capability that lets a request run as a task.
-fn gate(method: Method) -> Option<Capability> {
+/// The capability that a receiver needs to run this request as a task.
+fn required_capability(method: Method) -> Option<Capability> {
     Some(match method {
         Method::ToolsCall => Capability::ServerTasksToolsCall,
         Method::SamplingCreateMessage => Capability::ClientTasksSampling,
@@ -63,19 +51,20 @@ fn gate(method: Method) -> Option<Capability> {
     })
 }
 
-fn augmentation(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let is_task = seen.body().get("task").is_some_and(|task| task.starts_with('{'));
-    let Some(gate) = gate(seen.method) else { return };
-    let declared = seen.history.has(gate);
+fn augmentation(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let is_task = context.body().get("task").is_some_and(|task| task.starts_with('{'));
+    let Some(required_capability) = required_capability(context.method) else { return };
+    let declared = context.history.has(required_capability);
     if is_task && declared == Some(false) {
-        // "clients MUST NOT attempt to use task augmentation on that server's tools"; for other requests a SHOULD.
-        let severity = if seen.method == Method::ToolsCall { Severity::Error } else { Severity::Warning };
-        return report.say_as(severity, format!("the receiver did not declare {}", gate.path()));
+        // "clients MUST NOT attempt to use task augmentation on that server's tools". For other
+        // requests it is a SHOULD.
+        let severity = if context.method == Method::ToolsCall { Severity::Error } else { Severity::Warning };
+        return report.add_as(severity, format!("the receiver did not declare {}", required_capability.path()));
     }
-    let Some(name) = seen.body().text("name").filter(|_| declared == Some(true)) else { return };
-    match (seen.history.tools.get(&name).map(|tool| tool.task_support), is_task) {
-        (Some(TaskSupport::Forbidden), true) => report.say(format!("{name} does not support tasks")),
-        (Some(TaskSupport::Required), false) => report.say(format!("{name} runs as a task only")),
+    let Some(name) = context.body().text("name").filter(|_| declared == Some(true)) else { return };
+    match (context.history.tools.get(&name).map(|tool| tool.task_support), is_task) {
+        (Some(TaskSupport::Forbidden), true) => report.add(format!("{name} does not support tasks")),
+        (Some(TaskSupport::Required), false) => report.add(format!("{name} must run as a task")),
         _ => {}
     }
 }
@@ -85,44 +74,52 @@ static CREATE_RESULT: Rule = Rule {
     severity: Severity::Error,
     revisions: BOTH,
     layer: LAYER,
-    title: "A task was not created as it has to be, or for a client that does not know tasks",
+    title: "A task was not created correctly, or for a client that does not support tasks",
     spec: "2025-11-25 basic/utilities/tasks \"Creating Tasks\", \"Task Status Lifecycle\"; extension io.modelcontextprotocol/tasks (SEP-2663)",
-    why: "The client looks for a task that is not there, or cannot read the one that is.",
+    why: "The client looks for a task that does not exist, or cannot read it.",
     example: "a result with content for a tools/call with \"task\"; \"status\":\"completed\" in a CreateTaskResult",
-    remedy: "Answer at once with the task, its status working; in 2026-07-28 only clients that declare the extension, and only tools/call.",
+    remedy: "Respond at once with the task in status working. In 2026-07-28, create tasks only for tools/call and for clients that declare the extension.",
     checks: &[Check::Message(RESULTS, &[], create_result)],
 };
 
-fn create_result(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if seen.revisions().within(Revisions::MODERN) {
-        return created_by_extension(seen, report);
+fn create_result(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if context.revisions().within(Revisions::MODERN) {
+        return created_by_extension(context, report);
     }
-    let Some((asked, gate)) = seen.asked.filter(|asked| asked.is_task).zip(gate(seen.method)) else { return };
-    let Some(task) = Stated::created(seen) else {
-        // Receivers that do not know tasks "MUST process requests … normally, ignoring any task-augmentation metadata".
-        let name = asked.subject.as_deref().filter(|_| seen.method == Method::ToolsCall);
-        let support = name.map(|name| seen.history.tools.get(name).map(|tool| tool.task_support));
+    let Some((request, required_capability)) =
+        context.request.filter(|request| request.is_task).zip(required_capability(context.method))
+    else {
+        return;
+    };
+    let Some(task) = TaskState::created(context) else {
+        // Receivers without tasks "MUST process requests … normally, ignoring
+        // any task-augmentation metadata".
+        let name = request.subject.as_deref().filter(|_| context.method == Method::ToolsCall);
+        let support = name.map(|name| context.history.tools.get(name).map(|tool| tool.task_support));
         let is_supported = support.is_none_or(|support| support.is_some_and(|known| known != TaskSupport::Forbidden));
-        if is_supported && seen.history.has(gate) == Some(true) && seen.body().get("task").is_none() {
-            report.say_with(&[asked.number], "the request was to run as a task, and the result holds none");
+        if is_supported
+            && context.history.has(required_capability) == Some(true)
+            && context.body().get("task").is_none()
+        {
+            report.add_about(&[request.number], "the request asked for a task, but the result contains none");
         }
         return;
     };
     if let Some(status) = task.status.filter(|status| *status != Status::Working) {
-        report.say(format!("the task begins as {}", status.name()));
+        report.add(format!("the task begins with status {}", status.name()));
     }
 }
 
-fn created_by_extension(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if seen.body().text("resultType").is_none_or(|kind| kind != "task") {
+fn created_by_extension(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if !context.has_result_type("task") {
         return;
     }
-    if seen.method != Method::ToolsCall && seen.method != Method::Other {
-        report.say(format!("{} cannot become a task", seen.method_name()));
+    if context.method != Method::ToolsCall && context.method != Method::Other {
+        report.add(format!("{} cannot become a task", context.method_name()));
     }
-    let client = seen.asked.and_then(|asked| asked.client.as_deref());
+    let client = context.request.and_then(|request| request.client.as_deref());
     if client.is_some_and(|client| !client.extensions.iter().any(|extension| extension == TASKS_EXTENSION)) {
-        report.say(format!("the client did not declare {TASKS_EXTENSION}"));
+        report.add(format!("the client did not declare {TASKS_EXTENSION}"));
     }
 }
 
@@ -131,9 +128,9 @@ static ID: Rule = Rule {
     severity: Severity::Error,
     revisions: BOTH,
     layer: LAYER,
-    title: "A taskId is no string, is used twice, or is none that was issued",
+    title: "A taskId is not a string, is used twice, or was never issued",
     spec: "2025-11-25 basic/utilities/tasks \"Task IDs\", \"Protocol Errors\": -32602 for an invalid or nonexistent taskId; ext-tasks",
-    why: "Two tasks cannot be told apart, or one is looked for in vain.",
+    why: "Two tasks cannot be distinguished, or a task cannot be found.",
     example: "two CreateTaskResult with one taskId; \"taskId\":7",
     remedy: "Use a new random string for every task; answer -32602 for one that does not exist.",
     checks: &[
@@ -145,43 +142,49 @@ static ID: Rule = Rule {
 
 const ASKING: [Method; 4] = [Method::TasksGet, Method::TasksResult, Method::TasksCancel, Method::TasksUpdate];
 
-fn id_type(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    // Up to 2025-11-25 the definition of the message says so itself.
-    let is_extension = seen.revisions().within(Revisions::MODERN);
-    if let Some(id) = seen.body().get("taskId").filter(|id| is_extension && json::string(id).is_none()) {
-        report.say(format!("the taskId is {}", &id[..id.floor_char_boundary(60)]));
+fn id_type(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    // Up to 2025-11-25 the definition of the message covers this.
+    let is_extension = context.revisions().within(Revisions::MODERN);
+    if let Some(id) = context.body().get("taskId").filter(|id| is_extension && json::string(id).is_none()) {
+        report.add(format!("the taskId is {}", &id[..id.floor_char_boundary(60)]));
     }
 }
 
-fn id_used_twice(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some((asked, created)) = seen.asked.zip(Stated::created(seen)) else { return };
-    let known = seen.history.tasks.get(seen.message.direction, &created.id);
-    let other = known.and_then(|task| task.asked).filter(|other| *other != asked.number);
+fn id_used_twice(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some((request, created)) = context.request.zip(TaskState::created(context)) else { return };
+    let known = context.history.tasks.get(context.message.direction, &created.id);
+    let other = known.and_then(|task| task.request).filter(|other| *other != request.number);
     if let Some(other) = other {
-        report.say_with(&[other], format!("message {} was answered with the task {:?} too", other.0, created.id));
+        report.add_about(&[other], format!("message {} was answered with the task {:?} too", other.0, created.id));
     }
 }
 
-fn id_unknown(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some((asked, id)) = seen.asked.and_then(|asked| Some((asked, asked.subject.as_deref()?))) else { return };
-    let tasks = &seen.history.tasks;
-    // A task may outlive the session that created it: only where the runner does not know it either, it does not exist.
-    let message = seen.body().text("message").unwrap_or_default().to_ascii_lowercase();
+fn id_unknown(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some((request, id)) = context.request.and_then(|request| Some((request, request.subject.as_deref()?))) else {
+        return;
+    };
+    let tasks = &context.history.tasks;
+    // A task may outlive the session that created it. It certainly does not exist only if the
+    // runner reports so.
+    let message = context.body().text("message").unwrap_or_default().to_ascii_lowercase();
     let says_so = ["not found", "unknown task", "no such", "does not exist", "nonexistent"].iter();
-    let is_unknown = says_so.clone().any(|words| message.contains(words)) && seen.body().get("code") != Some("-32601");
-    if !is_unknown || tasks.get(seen.message.direction, id).is_some() {
+    let is_unknown =
+        says_so.clone().any(|words| message.contains(words)) && context.body().get("code") != Some("-32601");
+    if !is_unknown || tasks.get(context.message.direction, id).is_some() {
         return;
     }
-    match seen.body().get("code") {
-        Some("-32602") if seen.history.is_whole() && seen.is_one_client() && tasks.is_complete() => {
-            report.say_as_with(
+    match context.body().get("code") {
+        Some("-32602") if context.history.is_whole() && context.is_one_client() && tasks.is_complete() => {
+            report.add_as_about(
                 Severity::Warning,
-                &[asked.number],
+                &[request.number],
                 format!("no task {id:?} was issued in this session"),
             );
         }
         Some("-32602") | None => {}
-        Some(code) => report.say_with(&[asked.number], format!("an unknown task was answered with {code}, not -32602")),
+        Some(code) => {
+            report.add_about(&[request.number], format!("an unknown task was answered with {code}, not -32602"))
+        }
     }
 }
 
@@ -190,21 +193,21 @@ static RELATED_META: Rule = Rule {
     severity: Severity::Error,
     revisions: CORE,
     layer: LAYER,
-    title: "The result of a task does not say to which task it belongs",
+    title: "The result of a task does not name its task",
     spec: "2025-11-25 basic/utilities/tasks \"Associating Task-Related Messages\": _meta io.modelcontextprotocol/related-task",
-    why: "The structure of the result does not hold the task: nothing else tells.",
+    why: "Nothing else in the result identifies the task.",
     example: "a result of tasks/result without _meta",
     remedy: "Add \"io.modelcontextprotocol/related-task\":{\"taskId\":…}.",
     checks: &[Check::Message(RESULTS, &[Method::TasksResult], related_meta)],
 };
 
-fn related_meta(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let wanted = seen.asked.and_then(|asked| asked.subject.as_deref());
-    let related = seen.meta().get(meta::RELATED_TASK).map(Object::read).and_then(|related| related.text("taskId"));
+fn related_meta(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let wanted = context.request.and_then(|request| request.subject.as_deref());
+    let related = context.meta().get(meta::RELATED_TASK).map(Object::read).and_then(|related| related.text("taskId"));
     match (related, wanted) {
-        (None, _) => report.say(format!("{} is missing", meta::RELATED_TASK)),
+        (None, _) => report.add(format!("{} is missing", meta::RELATED_TASK)),
         (Some(related), Some(wanted)) if related != wanted => {
-            report.say(format!("{} is {related:?}, and {wanted:?} was asked for", meta::RELATED_TASK));
+            report.add(format!("{} is {related:?}, but {wanted:?} was requested", meta::RELATED_TASK));
         }
         _ => {}
     }
@@ -222,7 +225,7 @@ mod tests {
         format!(r#""taskId":"{id}","status":"{status}",{times},"pollInterval":1000"#)
     }
 
-    /// A session with the tools `may` and `must`, and then these.
+    /// A session with the tools `may`, `must` and `never`, and then these steps.
     pub(super) fn session(steps: &[&str]) -> Vec<String> {
         let tool = |name: &str, execution: &str| {
             format!(r#"{{"name":"{name}","inputSchema":{{"type":"object"}}{execution}}}"#)
@@ -245,7 +248,7 @@ mod tests {
     const CONTENT: &str = r#"< {"jsonrpc":"2.0","id":2,"result":{"content":[]}}"#;
 
     #[test]
-    fn tasks_are_asked_for_where_they_are_known() {
+    fn tasks_need_support() {
         let rule = "task-augmentation";
         let called = |name: &str, more: &str| session(&[&call(2, name, more)]);
         fires(rule, &called("never", TASK));

@@ -1,4 +1,4 @@
-//! Conversations for the tests of rules: through the whole pipeline, as a capture would bring them.
+//! Conversations for the tests of rules. They run through the whole pipeline, as a capture does.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -11,14 +11,28 @@ use crate::event::Event;
 use crate::findings::Finding;
 use crate::pipeline::{Input, Options, Pipeline};
 
-/// A conversation: one step a text.
+/// The findings of a conversation. Each text is one step. It is a conversation over HTTP if a step
+/// begins with `> POST`, `> GET` or `> DELETE`, and on a pipe otherwise.
 ///
-/// On a pipe: `> {"jsonrpc":…}` is a line of the client, `< …` one of the server, `<_…` one without its end, `2 …` one of stderr,
-/// `>.` and `<.` the end of stdin and stdout, `! 3` the exit of the server with status 3, `~` the moment in which recording
-/// began: what a wrapper says at the start of a process is left out.
-/// Over HTTP (some step begins with `> POST`, `> GET` or `> DELETE`): `> POST /mcp\nName: value\n\nbody` and
-/// `< 200\nName: value\n\nbody`; `Host` and `Content-Length` are added. `>_…` and `<_…` are bytes as they are, `@ 2` goes on
-/// on the client's second connection (from `@ 900` on at another port of the server), `~ 2` says that this one was open before the capture, `+ 500` lets so many milliseconds pass.
+/// | step on a pipe | meaning |
+/// |---|---|
+/// | `> {"jsonrpc":…}` | a line of the client |
+/// | `< {"jsonrpc":…}` | a line of the server |
+/// | `<_…` | bytes of the server as they are, without a line end |
+/// | `2 …` | a line of stderr |
+/// | `>.`, `<.` | the end of stdin, of stdout |
+/// | `! 3` | the exit of the server with status 3 |
+/// | `~` | as the first step: recording began while the process ran |
+///
+/// | step over HTTP | meaning |
+/// |---|---|
+/// | `> POST /mcp\nName: value\n\nbody` | a request; `Host` and `Content-Length` are added |
+/// | `< 200\nName: value\n\nbody` | a response; `Content-Length` is added |
+/// | `>_…`, `<_…` | bytes as they are |
+/// | `@ 2` | the following steps use the client's second connection; from `@ 900` on, to another port |
+/// | `~ 2` | this connection was open before the capture |
+///
+/// In both, `+ 500` lets 500 milliseconds of capture time pass.
 pub fn findings<S: AsRef<str>>(steps: &[S]) -> Vec<Finding> {
     let mut found = Vec::new();
     for event in events(steps) {
@@ -29,13 +43,13 @@ pub fn findings<S: AsRef<str>>(steps: &[S]) -> Vec<Finding> {
     found
 }
 
-/// What the pipeline says of a conversation.
+/// The events that the pipeline emits for a conversation.
 pub fn events<S: AsRef<str>>(steps: &[S]) -> Vec<Event> {
-    told(steps, Options::default(), false)
+    events_with(steps, Options::default(), false)
 }
 
-/// The same with these options; `ticks`: the clock is told behind every packet.
-pub fn told<S: AsRef<str>>(steps: &[S], options: Options, ticks: bool) -> Vec<Event> {
+/// The same with these options. With `ticks`, a tick follows every packet.
+pub fn events_with<S: AsRef<str>>(steps: &[S], options: Options, ticks: bool) -> Vec<Event> {
     let over_http =
         steps.iter().any(|step| ["> POST", "> GET", "> DELETE"].iter().any(|verb| step.as_ref().starts_with(verb)));
     let packets = if over_http { network(steps) } else { pipes(steps) };
@@ -54,7 +68,7 @@ pub fn told<S: AsRef<str>>(steps: &[S], options: Options, ticks: bool) -> Vec<Ev
     events
 }
 
-/// The conversation breaks this rule.
+/// Asserts that the conversation breaks this rule, and returns the first finding.
 #[track_caller]
 pub fn fires<S: AsRef<str>>(rule: &str, steps: &[S]) -> Finding {
     let found = findings(steps);
@@ -65,7 +79,7 @@ pub fn fires<S: AsRef<str>>(rule: &str, steps: &[S]) -> Finding {
     }
 }
 
-/// The conversation does not break it.
+/// Asserts that the conversation does not break this rule.
 #[track_caller]
 pub fn silent<S: AsRef<str>>(rule: &str, steps: &[S]) {
     assert!(super::rule(rule).is_some(), "there is no rule {rule}");
@@ -74,8 +88,8 @@ pub fn silent<S: AsRef<str>>(rule: &str, steps: &[S]) {
     }
 }
 
-/// A handshake on a pipe, of this revision, with all capabilities of both sides; what follows comes behind it. Ids from 1 on
-/// are free.
+/// A session on a pipe: a handshake of this revision with all capabilities of both sides, then
+/// these steps. The ids from 1 on are free.
 pub fn session(version: &str, steps: &[&str]) -> Vec<String> {
     let client = r#"{"roots":{"listChanged":true},"sampling":{},"elicitation":{}}"#;
     let server = r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"logging":{},"completions":{},
@@ -83,7 +97,7 @@ pub fn session(version: &str, steps: &[&str]) -> Vec<String> {
     session_of(version, client, &server.replace('\n', ""), steps)
 }
 
-/// The same with these capabilities.
+/// The same with these capabilities of client and server.
 pub fn session_of(version: &str, client: &str, server: &str, steps: &[&str]) -> Vec<String> {
     let info = r#"{"name":"n","version":"1"}"#;
     let mut all = vec![
@@ -99,7 +113,7 @@ pub fn session_of(version: &str, client: &str, server: &str, steps: &[&str]) -> 
     all
 }
 
-/// `params` of a request of 2026-07-28 with these further members: `"name":"x"`.
+/// The `params` of a request of 2026-07-28 with these additional members, such as `"name":"x"`.
 pub fn modern(more: &str) -> String {
     let comma = if more.is_empty() { "" } else { "," };
     format!(
@@ -107,7 +121,8 @@ pub fn modern(more: &str) -> String {
     )
 }
 
-/// A POST with the headers that Streamable HTTP asks for, and these: `"Name: value\n"`.
+/// A POST with the headers that Streamable HTTP requires, and these additional
+/// ones: `"Name: value\n"`.
 pub fn post(headers: &str, body: &str) -> String {
     format!(
         "> POST /mcp\nAccept: application/json, text/event-stream\nContent-Type: application/json\n{headers}\n{body}"
@@ -119,7 +134,8 @@ pub fn json(status: u16, headers: &str, body: &str) -> String {
     format!("< {status}\nContent-Type: application/json\n{headers}\n{body}")
 }
 
-/// A session over Streamable HTTP of this revision, opened with the session id `s-1` (none where `id` is false).
+/// A session over Streamable HTTP of this revision. Its session id is `s-1`, or it has none if
+/// `id` is false.
 pub fn http_session(version: &str, id: bool, steps: &[String]) -> Vec<String> {
     let handshake = session(version, &[]);
     let assigned = if id { "Mcp-Session-Id: s-1\n" } else { "" };
@@ -174,7 +190,7 @@ fn pipes<S: AsRef<str>>(steps: &[S]) -> Vec<Frame> {
     packets
 }
 
-/// Connections of the client: it asks, the server answers.
+/// The packets of the client's connections.
 fn network<S: AsRef<str>>(steps: &[S]) -> Vec<Frame> {
     let mut wire = Wire { frames: Vec::new(), time: 1_700_000_000_000 * MILLISECOND, open: BTreeMap::new() };
     let mut port = 40_000;
@@ -211,7 +227,7 @@ const SECOND_SERVER: u16 = 40_900;
 struct Wire {
     frames: Vec<Frame>,
     time: i64,
-    /// The next sequence numbers of both sides, by the client's port.
+    /// The next sequence numbers of client and server, by the client's port.
     open: BTreeMap<u16, [u32; 2]>,
 }
 

@@ -1,95 +1,87 @@
-//! Rules about TLS: what was not decrypted, why, and what to do about it.
+//! Rules about TLS: what was not decrypted, why, and what to do.
 
 use super::{Rule, Severity};
 use crate::decode::Anomaly;
 
-/// The rules of this file.
 pub const RULES: &[&Rule] = &[&NO_SECRETS, &LATE, &NOT_OPENED, &UNSUPPORTED, &RECORDS_LOST];
 
-/// No secrets.
 pub static NO_SECRETS: Rule = Rule {
     id: "tls-no-secrets",
     severity: Severity::Info,
     layer: "tls",
-    title: "The content of TLS connections is encrypted, and their secrets are not at hand",
+    title: "TLS connections are encrypted, and their secrets are not available",
     spec: "RFC 8446 section 7.1",
-    why: "Handshake, names, sizes and times are shown; what was said is not.",
+    why: "mcptap shows handshakes, server names, sizes and times, but not the content.",
     example: "a capture of an https:// server without --keylog",
-    remedy: "Run the client or the server with SSLKEYLOGFILE=keys.log and give --keylog keys.log; or put a proxy in between; or use http:// on this \
-             machine.",
+    remedy: "Run the client or the server with SSLKEYLOGFILE=keys.log and pass --keylog keys.log. Or put a proxy in between, or use http:// on this machine.",
     ..Rule::BLANK
 };
 
-/// No ClientHello.
 pub static LATE: Rule = Rule {
     id: "tls-handshake-not-captured",
     severity: Severity::Info,
     layer: "tls",
     title: "TLS connections began before the capture",
     spec: "RFC 8446 section 4.1.2",
-    why: "The ClientHello says which secrets of a key log open a connection. Without it they are tried, within bounds: a record of TLS 1.3 \
-          proves which fit. TLS 1.2 needs the ServerHello too, and keys that were updated before the capture began are not found.",
+    why: "The ClientHello identifies the secrets of a connection in a key log. Without it, mcptap tries secrets within bounds: a record of TLS 1.3 proves which ones fit. TLS 1.2 also needs the ServerHello. Keys that were updated before the capture began are not found.",
     example: "a capture that was started while a client was already connected",
-    remedy: "Start the capture first, then the client; or make the client connect again.",
+    remedy: "Start the capture first and then the client, or make the client connect again.",
     ..Rule::BLANK
 };
 
-/// Secrets that do not open.
 pub static NOT_OPENED: Rule = Rule {
     id: "tls-secrets-do-not-fit",
     severity: Severity::Warning,
     layer: "tls",
-    title: "TLS records do not open with the secrets that the key log has for their session",
+    title: "TLS records cannot be decrypted with the secrets that the key log has for their session",
     spec: "RFC 8446 section 5.2",
-    why: "What stands in these records is not shown.",
+    why: "The content of these records is not shown.",
     example: "a key log that was edited, or records that were damaged on the way",
     remedy: "Use the key log that was written while the capture was taken.",
     ..Rule::BLANK
 };
 
-/// A suite.
 pub static UNSUPPORTED: Rule = Rule {
     id: "tls-unsupported",
     severity: Severity::Warning,
     layer: "tls",
-    title: "TLS records are protected in a way that mcptap does not open",
+    title: "TLS records use a protection that mcptap cannot decrypt",
     spec: "RFC 8446 section 9.1",
-    why: "What stands in these records is not shown, though their secrets are at hand.",
+    why: "The content of these records is not shown, although their secrets are available.",
     example: "TLS 1.0, or a suite with CBC or CCM",
-    remedy: "Make one of the two sides use TLS 1.2 or 1.3 with AES-GCM or ChaCha20-Poly1305.",
+    remedy: "Configure one side to use TLS 1.2 or 1.3 with AES-GCM or ChaCha20-Poly1305.",
     ..Rule::BLANK
 };
 
-/// Records were lost.
 pub static RECORDS_LOST: Rule = Rule {
     id: "tls-records-lost",
     severity: Severity::Warning,
     layer: "tls",
-    title: "TLS records are missing from the capture; decryption went on behind them",
+    title: "TLS records are missing from the capture; decryption resumed after them",
     spec: "RFC 8446 section 5.3",
-    why: "Messages in them are not shown, and those around them may be incomplete.",
+    why: "Messages in them are not shown, and messages around them may be incomplete.",
     example: "the capture tool dropped packets under load",
     remedy: "Enlarge the capture buffer, or capture at one of the two hosts.",
     ..Rule::BLANK
 };
 
-/// How to see what is encrypted.
-pub const HOW: &str = "run the client or server with SSLKEYLOGFILE=keys.log and give --keylog keys.log (docs/tls.md), put a proxy in between, or \
+/// Advice on how to decrypt a connection.
+pub const DECRYPTION_ADVICE: &str = "run the client or server with SSLKEYLOGFILE=keys.log and give --keylog keys.log (docs/tls.md), put a proxy in between, or \
                        use http:// on this machine";
 
-/// The rule that an anomaly of TLS breaks, and its sentence.
+/// The rule and the text for an anomaly of TLS.
 pub fn judge(anomaly: &Anomaly) -> (&'static Rule, String) {
     match anomaly {
         Anomaly::TlsUnsupported { what } => (&UNSUPPORTED, format!("{what} is not decrypted")),
         Anomaly::TlsNotOpened { offset, before: true } => {
             let text = format!(
-                "from offset {offset} on records do not open, though earlier ones did: they are damaged, or keys were changed unseen"
+                "records from offset {offset} on cannot be decrypted, although earlier ones could: they are damaged, or the keys changed unnoticed"
             );
             (&NOT_OPENED, text)
         }
         Anomaly::TlsRecordsLost { length, records, .. } => {
-            (&RECORDS_LOST, format!("{records} record(s), {length} bytes, are missing; decryption goes on behind them"))
+            (&RECORDS_LOST, format!("{records} record(s), {length} bytes, are missing; decryption resumes after them"))
         }
-        _ => (&NOT_OPENED, "no record opens: the key log has other secrets for this session".to_owned()),
+        _ => (&NOT_OPENED, "no record can be decrypted: the secrets of the key log do not fit this session".to_owned()),
     }
 }

@@ -1,20 +1,16 @@
-//! Rules about tools: what was listed, what is called, and whether values are what their schemas promise.
+//! Rules about tools: listed tools, calls, and whether values match their schemas.
 
 pub(super) mod headers;
 pub(super) mod listing;
 
-use super::report::Report;
-use super::rule::{ERRORS, REQUESTS, RESULTS};
 use super::schema::revision;
-use super::seen::Seen;
-use super::{Check, Rule, Severity};
+use super::{Check, ERRORS, MessageContext, REQUESTS, RESULTS, Report, Rule, Severity};
 use crate::decode::json::{self, Object};
 use crate::mcp::contract::Verdict;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::{self, V2025_06_18, V2025_11_25, V2026_07_28};
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[
     &CALL_UNKNOWN,
     &ARGUMENTS,
@@ -31,26 +27,26 @@ static CALL_UNKNOWN: Rule = Rule {
     id: "tools-call-unknown",
     severity: Severity::Warning,
     layer: "tools",
-    title: "A call of a tool that the server did not list",
+    title: "A call to a tool that the server did not list",
     spec: "server/tools \"Error Handling\": unknown tools are protocol errors",
-    why: "The model or the client made the name up, or works from a list that is out of date.",
-    example: "tools/call of get_team where tools/list named get_user and get_devices",
-    remedy: "Ask for the list again after notifications/tools/list_changed; offer the model only what is listed.",
+    why: "The model or the client invented the name, or uses an outdated list.",
+    example: "tools/call of get_team when tools/list named get_user and get_devices",
+    remedy: "Request the list again after notifications/tools/list_changed. Offer the model only listed tools.",
     checks: &[Check::Any(REQUESTS, &[Method::ToolsCall], call_unknown)],
     ..Rule::BLANK
 };
 
-fn call_unknown(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(name) = seen.body().text("name") else { return };
-    let tools = &seen.history.tools;
+fn call_unknown(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(name) = context.body().text("name") else { return };
+    let tools = &context.history.tools;
     if tools.is_complete() && tools.get(&name).is_none() {
-        report.say(format!("the server listed no tool {name:?}"));
-    } else if !seen.history.listed_tools
-        && seen.history.is_whole()
-        && seen.is_one_client()
-        && !seen.history.called.contains(&*name)
+        report.add(format!("the server listed no tool {name:?}"));
+    } else if !context.history.requested_tools
+        && context.history.is_whole()
+        && context.is_one_client()
+        && !context.history.called_unlisted.contains(&*name)
     {
-        report.say_as(Severity::Info, format!("{name:?} was called, and the tools were never asked for"));
+        report.add_as(Severity::Info, format!("{name:?} was called, but the tools were never listed"));
     }
 }
 
@@ -58,34 +54,34 @@ static ARGUMENTS: Rule = Rule {
     id: "tools-arguments-invalid",
     severity: Severity::Warning,
     layer: "tools",
-    title: "The arguments of a call are not what the tool's inputSchema asks for",
+    title: "The arguments of a call do not match the tool's inputSchema",
     spec: "server/tools \"Tool\"",
-    why: "The tool fails, or does something else than was meant.",
+    why: "The tool fails, or does something unintended.",
     example: "{\"city\":7} for {\"properties\":{\"city\":{\"type\":\"string\"}}}",
-    remedy: "Validate arguments before the call; make descriptions and schemas say the same.",
+    remedy: "Validate arguments before the call. Make sure that descriptions and schemas agree.",
     checks: &[Check::Any(REQUESTS, &[Method::ToolsCall], arguments)],
     ..Rule::BLANK
 };
 
-/// What is wrong with the arguments of a call, by the schema that the session published.
-fn arguments_fault(seen: &Seen<'_, '_>) -> Option<String> {
-    let name = seen.body().text("name")?;
-    let schema = seen.history.tools.get(&name)?.input.as_deref()?;
-    // "arguments?: { [key: string]: unknown }": none are as good as an empty object.
-    let arguments = seen.body().get("arguments").unwrap_or("{}");
-    // What is no object at all differs from the definition already.
+/// The first violation of the tool's inputSchema by the arguments of a call.
+fn arguments_fault(context: &MessageContext<'_, '_>) -> Option<String> {
+    let name = context.body().text("name")?;
+    let schema = context.history.tools.get(&name)?.input.as_deref()?;
+    // "arguments?: { [key: string]: unknown }": missing arguments count as an empty object.
+    let arguments = context.body().get("arguments").unwrap_or("{}");
+    // Arguments that are not an object are reported by `schema-request-invalid`.
     if !arguments.starts_with('{') {
         return None;
     }
-    match seen.schemas.borrow_mut().check(revision(seen)?, schema, arguments) {
+    match context.schemas.borrow_mut().check(revision(context)?, schema, arguments) {
         Verdict::Broken(violations) => violations.first().map(|violation| format!("{name}: {violation}")),
         _ => None,
     }
 }
 
-fn arguments(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if let Some(fault) = arguments_fault(seen) {
-        report.say(fault);
+fn arguments(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if let Some(fault) = arguments_fault(context) {
+        report.add(fault);
     }
 }
 
@@ -93,19 +89,22 @@ static ARGUMENTS_ACCEPTED: Rule = Rule {
     id: "tools-arguments-invalid-accepted",
     severity: Severity::Info,
     layer: "tools",
-    title: "The server answered a call with success although its arguments break the inputSchema",
+    title: "The server accepted a call whose arguments do not match the inputSchema",
     spec: "server/tools \"Security Considerations\": \"Servers MUST: Validate all tool inputs\"",
-    why: "Whatever the server's code did not think of gets through.",
-    example: "a result for {\"count\":\"many\"} where an integer is asked for",
+    why: "Input that the server's code does not expect reaches the tool.",
+    example: "a result for {\"count\":\"many\"} although the schema requires an integer",
     remedy: "Validate arguments against the schema before acting, or loosen the schema.",
     checks: &[Check::Any(RESULTS, &[Method::ToolsCall], accepted)],
     ..Rule::BLANK
 };
 
-fn accepted(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let is_error = seen.body().get("isError") == Some("true");
-    if let Some(asked) = seen.asked.filter(|asked| asked.breaks.contains(&&ARGUMENTS) && !is_error) {
-        report.say_with(&[asked.number], format!("the arguments of message {} break the schema", asked.number.0));
+fn accepted(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let is_error = context.body().get("isError") == Some("true");
+    if let Some(request) = context.request.filter(|request| request.breaks.contains(&ARGUMENTS.id) && !is_error) {
+        report.add_about(
+            &[request.number],
+            format!("the arguments of message {} do not match the schema", request.number.0),
+        );
     }
 }
 
@@ -113,32 +112,32 @@ static SCHEMA: Rule = Rule {
     id: "tools-schema-invalid",
     severity: Severity::Error,
     layer: "tools",
-    title: "An inputSchema or outputSchema is no JSON Schema of an object",
+    title: "An inputSchema or outputSchema is not a JSON Schema of an object",
     spec: "server/tools \"Tool\"; 2025-11-25 basic/index \"JSON Schema Usage\"",
     why: "Clients and models refuse the tool, and often the whole list.",
     example: "\"inputSchema\":null; or {\"type\":\"text\"}",
-    remedy: "Send {\"type\":\"object\",\"additionalProperties\":false} for a tool without parameters; name the dialect in $schema.",
+    remedy: "Send {\"type\":\"object\",\"additionalProperties\":false} for a tool without parameters. Name the dialect in $schema.",
     checks: &[Check::Any(RESULTS, &[Method::ToolsList], schema)],
     ..Rule::BLANK
 };
 
-fn schema(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(known) = revision(seen) else { return };
-    for tool in seen.tools() {
+fn schema(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(known) = revision(context) else { return };
+    for tool in context.tools() {
         let name = tool.text("name").unwrap_or_default();
         for member in ["inputSchema", "outputSchema"] {
             let Some(text) = tool.get(member) else { continue };
             if !text.starts_with('{') {
-                report.say(format!("{name}: {member} is no object"));
+                report.add(format!("{name}: {member} is not an object"));
                 continue;
             }
             let is_object = Object::read(text).text("type").is_some_and(|kind| kind == "object");
-            // From 2026-07-28 on the output may be any JSON value.
+            // From 2026-07-28 on, the output may be any JSON value.
             let may_be_other = member == "outputSchema" && known >= Revision::V2026_07_28;
             if !is_object && !may_be_other {
-                report.say(format!("{name}: the type of {member} is not \"object\""));
-            } else if let Verdict::NoSchema(why) = seen.schemas.borrow_mut().schema(known, text) {
-                report.say(format!("{name}: {member} is no JSON Schema: {why}"));
+                report.add(format!("{name}: the type of {member} is not \"object\""));
+            } else if let Verdict::NoSchema(why) = context.schemas.borrow_mut().schema(known, text) {
+                report.add(format!("{name}: {member} is not a JSON Schema: {why}"));
             }
         }
     }
@@ -149,28 +148,29 @@ static STRUCTURED_MISSING: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::since(V2025_06_18),
     layer: "tools",
-    title: "A tool with an outputSchema gave no structuredContent",
+    title: "A tool with an outputSchema returned no structuredContent",
     spec: "server/tools \"Output Schema\": \"Servers MUST provide structured results that conform to this schema\"",
     why: "Clients that rely on the schema treat the call as failed.",
     example: "{\"content\":[…]} of a tool that has an outputSchema",
-    remedy: "Add structuredContent to every successful result, or drop the outputSchema.",
+    remedy: "Add structuredContent to every successful result, or remove the outputSchema.",
     checks: &[Check::Message(RESULTS, &[Method::ToolsCall], structured_missing)],
 };
 
-/// The outputSchema of the tool that a result is of, where the result is to follow it.
-fn promised<'s>(seen: &Seen<'s, '_>) -> Option<&'s str> {
-    let asked = seen.asked?;
-    let is_whole = !asked.is_task
-        && seen.body().get("isError") != Some("true")
-        && seen.body().text("resultType").is_none_or(|kind| kind == "complete");
-    let tool = seen.history.tools.get(asked.subject.as_deref()?)?;
+/// The outputSchema that a result must follow. `None` if there is none, or if the result is an
+/// error, a task or incomplete.
+fn promised_schema<'s>(context: &MessageContext<'s, '_>) -> Option<&'s str> {
+    let request = context.request?;
+    let is_whole = !request.is_task
+        && context.body().get("isError") != Some("true")
+        && context.body().text("resultType").is_none_or(|kind| kind == "complete");
+    let tool = context.history.tools.get(request.subject.as_deref()?)?;
     tool.output.as_deref().filter(|schema| is_whole && *schema != "null")
 }
 
-fn structured_missing(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if promised(seen).is_some() && seen.body().get("structuredContent").is_none() {
-        let name = seen.asked.and_then(|asked| asked.subject.as_deref()).unwrap_or_default();
-        report.say(format!("{name} has an outputSchema, and its result no structuredContent"));
+fn structured_missing(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if promised_schema(context).is_some() && context.body().get("structuredContent").is_none() {
+        let name = context.request.and_then(|request| request.subject.as_deref()).unwrap_or_default();
+        report.add(format!("{name} has an outputSchema, but its result has no structuredContent"));
     }
 }
 
@@ -179,22 +179,24 @@ static STRUCTURED_MISMATCH: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::since(V2025_06_18),
     layer: "tools",
-    title: "structuredContent is not what the tool's outputSchema promises",
+    title: "structuredContent does not match the tool's outputSchema",
     spec: "server/tools \"Output Schema\": \"Servers MUST provide structured results that conform to this schema\"",
-    why: "Clients that validate treat the call as failed; others work with values that they do not expect.",
-    example: "{\"temperature\":\"22\"} where a number is promised",
+    why: "Clients that validate treat the call as failed. Others work with values that they do not expect.",
+    example: "{\"temperature\":\"22\"} although the schema requires a number",
     remedy: "Validate the result before sending it, or correct the schema.",
     checks: &[Check::Message(RESULTS, &[Method::ToolsCall], structured_mismatch)],
 };
 
-fn structured_mismatch(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let (Some(schema), Some(value)) = (promised(seen), seen.body().get("structuredContent")) else { return };
-    let Some(known) = revision(seen) else { return };
-    if let Verdict::Broken(violations) = seen.schemas.borrow_mut().check(known, schema, value)
+fn structured_mismatch(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let (Some(schema), Some(value)) = (promised_schema(context), context.body().get("structuredContent")) else {
+        return;
+    };
+    let Some(known) = revision(context) else { return };
+    if let Verdict::Broken(violations) = context.schemas.borrow_mut().check(known, schema, value)
         && let Some(violation) = violations.first()
     {
-        let name = seen.asked.and_then(|asked| asked.subject.as_deref()).unwrap_or_default();
-        report.say(format!("{name}: {violation}"));
+        let name = context.request.and_then(|request| request.subject.as_deref()).unwrap_or_default();
+        report.add(format!("{name}: {violation}"));
     }
 }
 
@@ -203,25 +205,25 @@ static STRUCTURED_NO_TEXT: Rule = Rule {
     severity: Severity::Info,
     revisions: Revisions::since(V2025_06_18),
     layer: "tools",
-    title: "structuredContent without the same as text",
+    title: "structuredContent without the same content as text",
     spec: "server/tools \"Structured Content\": \"a tool that returns structured content SHOULD also return the serialized JSON in a TextContent block\"",
-    why: "Clients that know no structuredContent show nothing.",
+    why: "Clients that do not support structuredContent show nothing.",
     example: "{\"content\":[],\"structuredContent\":{…}}",
     remedy: "Add the JSON as a text block.",
     checks: &[Check::Message(RESULTS, &[Method::ToolsCall], structured_no_text)],
 };
 
-fn structured_no_text(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let is_structured = seen.body().get("structuredContent").is_some_and(|value| value != "null");
-    // Any text block may hold the JSON: a server is free to write it with other blanks and order.
+fn structured_no_text(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let is_structured = context.body().get("structuredContent").is_some_and(|value| value != "null");
+    // Any text block may contain the JSON: a server may format it differently.
     let has_text = || {
-        seen.body().get("content").is_some_and(|content| {
+        context.body().get("content").is_some_and(|content| {
             let is_text = |block: &&str| Object::read(block).text("type").is_some_and(|kind| kind == "text");
             json::array(content, 64).iter().any(is_text)
         })
     };
     if is_structured && !has_text() {
-        report.say("no text block holds it");
+        report.add("the result has no text block");
     }
 }
 
@@ -229,11 +231,11 @@ static ERROR_CHANNEL: Rule = Rule {
     id: "tools-error-channel",
     severity: Severity::Info,
     layer: "tools",
-    title: "A failure was reported in another way than the revision asks for",
+    title: "A failure was reported in a way that the revision does not intend",
     spec: "server/tools \"Error Handling\"; 2025-11-25 changelog (SEP-1303)",
-    why: "Protocol errors are for clients and isError is for models: what goes the wrong way, the model cannot correct.",
+    why: "Protocol errors are for clients, and isError is for models. A model cannot correct a mistake that it does not see.",
     example: "an unknown tool answered with isError, or, from 2025-11-25 on, invalid arguments with -32602",
-    remedy: "Answer an unknown tool with -32602, and what the model can correct with isError.",
+    remedy: "Answer -32602 for an unknown tool. Use isError for mistakes that the model can correct.",
     checks: &[
         Check::Any(RESULTS, &[Method::ToolsCall], unknown_as_result),
         Check::Message(ERRORS, &[Method::ToolsCall], invalid_as_error),
@@ -241,20 +243,20 @@ static ERROR_CHANNEL: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn unknown_as_result(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(name) = seen.asked.and_then(|asked| asked.subject.as_deref()) else { return };
-    let tools = &seen.history.tools;
+fn unknown_as_result(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(name) = context.request.and_then(|request| request.subject.as_deref()) else { return };
+    let tools = &context.history.tools;
     let is_unknown = tools.is_complete() && tools.get(name).is_none();
-    if is_unknown && seen.body().get("isError") == Some("true") {
-        report.say(format!("the unknown tool {name:?} was answered with isError"));
+    if is_unknown && context.body().get("isError") == Some("true") {
+        report.add(format!("the unknown tool {name:?} was answered with isError"));
     }
 }
 
-fn invalid_as_error(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let is_late = seen.revisions().within(Revisions::since(V2025_11_25));
-    let is_invalid = seen.asked.is_some_and(|asked| asked.breaks.contains(&&ARGUMENTS));
-    if is_late && is_invalid && seen.body().get("code") == Some("-32602") {
-        report.say("invalid arguments were answered with -32602");
+fn invalid_as_error(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let is_after_termination = context.revisions().within(Revisions::since(V2025_11_25));
+    let is_invalid = context.request.is_some_and(|request| request.breaks.contains(&ARGUMENTS.id));
+    if is_after_termination && is_invalid && context.body().get("code") == Some("-32602") {
+        report.add("invalid arguments were answered with -32602");
     }
 }
 
@@ -262,28 +264,28 @@ static NAME: Rule = Rule {
     id: "tools-name-invalid",
     severity: Severity::Warning,
     layer: "tools",
-    title: "The name of a tool has characters that names must not have, or is there twice",
+    title: "A tool's name contains characters that are not allowed, or is used twice",
     spec: "2025-11-25 server/tools \"Tool Names\"; before: unique within a server",
-    why: "Model providers refuse such names; of two tools with one name only one can be called.",
+    why: "Model providers refuse such names. If two tools have the same name, only one of them can be called.",
     example: "\"name\":\"get weather!\"",
     remedy: "Use 1 to 128 of A-Z, a-z, 0-9, _, - and the dot.",
     checks: &[Check::Any(RESULTS, &[Method::ToolsList], name)],
     ..Rule::BLANK
 };
 
-fn name(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let has_grammar = seen.revisions().within(Revisions::between(V2025_11_25, V2026_07_28));
-    let tools = seen.tools();
+fn name(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let has_grammar = context.revisions().within(Revisions::between(V2025_11_25, V2026_07_28));
+    let tools = context.tools();
     let mut names: Vec<_> = tools.iter().filter_map(|tool| tool.text("name")).collect();
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     for name in names.iter().filter(|_| has_grammar) {
         if name.is_empty() || name.len() > 128 || !name.bytes().all(is_allowed) {
-            report.say(format!("the tool {:?}", &name[..name.floor_char_boundary(160)]));
+            report.add(format!("the tool name {:?} is not allowed", &name[..name.floor_char_boundary(160)]));
         }
     }
     names.sort_unstable();
     for pair in names.windows(2).filter(|pair| pair[0] == pair[1]) {
-        report.say(format!("the tool {:?} is listed twice", pair[0]));
+        report.add(format!("the tool {:?} is listed twice", pair[0]));
     }
 }
 
@@ -299,7 +301,7 @@ mod tests {
 
     const ADD: &str = r#"{"name":"add","inputSchema":{"type":"object","properties":{"a":{"type":"number"}},"required":["a"]},"outputSchema":{"type":"object","properties":{"sum":{"type":"number"}},"required":["sum"]}}"#;
 
-    /// A session in which `add` was listed, and then this was called and answered.
+    /// A session that lists `add`, and then has this call and response.
     fn called(version: &str, params: &str, answer: &str) -> Vec<String> {
         let call = format!(r#"> {{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{params}}}"#);
         let answer = format!(r#"< {{"jsonrpc":"2.0","id":2,{answer}}}"#);
@@ -311,7 +313,7 @@ mod tests {
     const SUM: &str = r#""result":{"content":[{"type":"text","text":"2"}],"structuredContent":{"sum":2}}"#;
 
     #[test]
-    fn what_is_called_was_listed() {
+    fn called_tools_were_listed() {
         let unknown = called("2025-06-18", r#"{"name":"sub"}"#, r#""error":{"code":-32602,"message":"x"}"#);
         fires("tools-call-unknown", &unknown);
         silent("tools-call-unknown", &called("2025-06-18", GOOD, SUM));

@@ -1,14 +1,11 @@
-//! Rules about trace context in `_meta` (2026-07-28 basic/index "OpenTelemetry trace context"; before, a convention).
+//! Rules about trace context in `_meta` (2026-07-28 basic/index "OpenTelemetry trace context";
+//! a convention before).
 
-use super::report::Report;
-use super::rule::{ASKS, RESULTS};
-use super::seen::Seen;
-use super::{Check, Rule, Severity};
+use super::{ASKS, Check, MessageContext, RESULTS, Report, Rule, Severity};
 use crate::mcp::revision::Revision::V2025_11_25;
 use crate::mcp::revision::Revisions;
 use crate::mcp::trace::TraceParent;
 
-/// The rules of this file.
 pub(super) const RULES: &[&Rule] = &[&MALFORMED];
 
 static MALFORMED: Rule = Rule {
@@ -18,14 +15,14 @@ static MALFORMED: Rule = Rule {
     layer: "trace",
     title: "traceparent, tracestate or baggage in _meta is malformed",
     spec: "2026-07-28 basic/index \"OpenTelemetry trace context\"; W3C Trace Context sections 3.2 and 3.3; W3C Baggage section 3.2",
-    why: "Receivers drop it and begin a trace of their own: the call is missing in the caller's trace.",
+    why: "Receivers drop it and start their own trace. The call is missing in the caller's trace.",
     example: "\"_meta\":{\"traceparent\":\"4bf92f3577b34da6a3ce929d0e0e4736\"}",
     remedy: "Inject with a W3C propagator: 00-{32 hex digits}-{16 hex digits}-{2 hex digits}.",
     checks: &[Check::Message(ASKS, &[], malformed), Check::Message(RESULTS, &[], malformed)],
 };
 
-/// W3C Trace Context section 3.3.1 and W3C Baggage section 3.2.1: members with commas between them, each a key, an equals sign and
-/// a value; of `tracestate` at most 32, of which some may be empty.
+/// Whether a text is a list of members separated by commas, each with a key, an equals sign and a
+/// value (W3C Trace Context section 3.3.1, W3C Baggage section 3.2.1). Members may be empty.
 fn is_list(text: &str) -> bool {
     let is_member = |member: &str| {
         let pair = member.split(';').next().unwrap_or_default().split_once('=');
@@ -37,17 +34,18 @@ fn is_list(text: &str) -> bool {
     text.split(',').map(str::trim).filter(|member| !member.is_empty()).all(is_member)
 }
 
-fn malformed(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+fn malformed(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     for name in ["traceparent", "tracestate", "baggage"] {
-        let Some(value) = seen.meta().get(name) else { continue };
+        let Some(value) = context.meta().get(name) else { continue };
         let text = crate::decode::json::string(value);
         let is_valid =
             |text: &str| if name == "traceparent" { TraceParent::read(text).is_some() } else { is_list(text) };
         if !text.as_deref().is_some_and(is_valid) {
-            // 2026-07-28: "MUST follow the W3C format"; before, the names were nobody's.
-            let is_modern = seen.revisions().within(Revisions::MODERN);
+            // 2026-07-28: "MUST follow the W3C format". Earlier revisions do not
+            // define these names.
+            let is_modern = context.revisions().within(Revisions::MODERN);
             let severity = if is_modern { MALFORMED.severity } else { Severity::Info };
-            report.say_as(severity, format!("{name} is {}", &value[..value.floor_char_boundary(80)]));
+            report.add_as(severity, format!("{name} is {}", &value[..value.floor_char_boundary(80)]));
         }
     }
 }

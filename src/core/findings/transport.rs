@@ -1,4 +1,4 @@
-//! Rules about the way messages travelled: captures, TCP, HTTP, server-sent events.
+//! Rules about the transport of messages: captures, TCP, HTTP, server-sent events.
 
 use jiff::Timestamp;
 
@@ -6,7 +6,6 @@ use super::{Finding, Rule, Severity, http2, stdio, tls};
 use crate::capture::Time;
 use crate::decode::Anomaly;
 
-/// The rules of this file.
 pub const RULES: &[&Rule] = &[
     &CAPTURE_DAMAGED,
     &CAPTURE_DROPPED,
@@ -26,154 +25,143 @@ pub const RULES: &[&Rule] = &[
     &FRAGMENTS,
 ];
 
-/// The file is broken.
 static CAPTURE_DAMAGED: Rule = Rule {
     id: "capture-damaged",
     severity: Severity::Error,
     layer: "capture",
     title: "The capture file is broken",
     spec: "pcap and pcapng file formats",
-    why: "What stands behind the damage may be missing or out of place.",
+    why: "Packets after the damaged place may be missing or wrong.",
     example: "a pcapng block whose two lengths differ",
-    remedy: "Capture again; mcptap decodes what is left, from the next place that makes sense.",
+    remedy: "Capture again. mcptap continues at the next readable place.",
     ..Rule::BLANK
 };
 
-/// A capture file is broken at an offset, for a reason in words.
+/// The finding for a damaged capture file: the offset in bytes and the reason.
 pub fn damaged(file: &str, offset: u64, reason: &str) -> Finding {
     Finding { text: format!("{file}, byte {offset}: {reason}"), ..Finding::of(&CAPTURE_DAMAGED) }
 }
 
-/// Packets were captured and then dropped.
 static CAPTURE_DROPPED: Rule = Rule {
     id: "capture-dropped",
     severity: Severity::Warning,
     layer: "capture",
     title: "Packets were dropped because mcptap did not keep up",
     spec: "the capture itself",
-    why: "Messages in them are missing, and those around them may be incomplete.",
-    example: "a disk without room, beside more traffic than can be decoded at once",
+    why: "Messages in them are missing, and messages around them may be incomplete.",
+    example: "the disk is full while more traffic arrives than can be decoded at once",
     remedy: "Make room on the disk that the database is on, or capture less: mcptap sniff -f 'tcp port 8080'.",
     ..Rule::BLANK
 };
 
-/// So many packets, captured between these times, were dropped.
+/// The finding for packets that were captured between these times and then dropped.
 pub fn dropped(packets: u64, (first, last): (Time, Time)) -> Finding {
     let [first, last] = [first, last].map(|time| Timestamp::from_nanosecond(time.0.into()).unwrap_or_default());
     let text = format!("{packets} packets captured from {first} to {last} were not recorded");
     Finding { text, ..Finding::of(&CAPTURE_DROPPED) }
 }
 
-/// Packets are not whole.
 pub static SNAP_LENGTH: Rule = Rule {
     id: "capture-snap-length",
     severity: Severity::Warning,
     layer: "capture",
     title: "Packets were cut when they were captured",
     spec: "pcap file format, snapshot length",
-    why: "The bytes that were cut off are lost: messages in them stay incomplete.",
+    why: "The bytes that were cut off are lost, so their messages are incomplete.",
     example: "tcpdump -s 128",
     remedy: "Capture whole packets: tcpdump -s 0, or mcptap sniff.",
     ..Rule::BLANK
 };
 
-/// Bytes were never seen.
 pub static TCP_LOST: Rule = Rule {
     id: "tcp-bytes-lost",
     severity: Severity::Warning,
     layer: "tcp",
     title: "Bytes of a connection are missing from the capture",
     spec: "RFC 9293 section 3.4",
-    why: "Messages in the hole are not shown, and those around it may be incomplete.",
+    why: "Messages in the gap are not shown, and messages around it may be incomplete.",
     example: "the capture tool dropped packets under load",
     remedy: "Enlarge the capture buffer, or capture at one of the two hosts.",
     ..Rule::BLANK
 };
 
-/// A retransmission with other bytes.
 pub static TCP_OVERLAP: Rule = Rule {
     id: "tcp-overlap-conflict",
     severity: Severity::Warning,
     layer: "tcp",
-    title: "Bytes were sent again with other content",
+    title: "Bytes were sent again with different content",
     spec: "RFC 9293 section 3.10",
-    why: "Which copy the receiver took is unknown: it is a broken stack, or an attempt to hide something from an observer.",
-    example: "two segments with the same sequence numbers and other bytes",
-    remedy: "Compare both copies; look for a middlebox that changes traffic.",
+    why: "It is unknown which copy the receiver used. Either a TCP stack is broken, or somebody tries to hide data from an observer.",
+    example: "two segments with the same sequence numbers and different bytes",
+    remedy: "Compare both copies, and look for a middlebox that changes traffic.",
     ..Rule::BLANK
 };
 
-/// LF alone.
 pub static HTTP_BARE_LF: Rule = Rule {
     id: "http-bare-line-feed",
     severity: Severity::Info,
     layer: "http",
     title: "A line of an HTTP head ends in LF alone",
     spec: "RFC 9112 section 2.2",
-    why: "Strict parsers refuse it, and where a proxy and a server disagree requests can be smuggled.",
+    why: "Strict parsers refuse it. Where a proxy and a server disagree about line ends, requests can be smuggled.",
     example: "Host: a\\n instead of \\r\\n",
     remedy: "End every line of a head with CR LF.",
     ..Rule::BLANK
 };
 
-/// obs-fold.
 pub static HTTP_FOLDED: Rule = Rule {
     id: "http-folded-header",
     severity: Severity::Info,
     layer: "http",
     title: "A header field is continued on the next line",
     spec: "RFC 9112 section 5.2",
-    why: "Line folding is obsolete: servers refuse it or read another value.",
+    why: "Line folding is obsolete: servers refuse the field or read a different value.",
     example: "X-Long: one\\r\\n  two",
     remedy: "Send the value on one line.",
     ..Rule::BLANK
 };
 
-/// Two lengths.
 pub static HTTP_FRAMING: Rule = Rule {
     id: "http-ambiguous-framing",
     severity: Severity::Error,
     layer: "http",
-    title: "An HTTP head does not say in one valid way how long its body is",
+    title: "An HTTP head does not state the length of its body in exactly one valid way",
     spec: "RFC 9112 section 6.3",
-    why: "Where a proxy and a server disagree on the length, requests can be smuggled.",
-    example: "Content-Length: 5 beside Transfer-Encoding: chunked",
-    remedy: "Send one of the two.",
+    why: "Where a proxy and a server disagree about the length, requests can be smuggled.",
+    example: "Content-Length: 5 together with Transfer-Encoding: chunked",
+    remedy: "Send only one of the two fields.",
     ..Rule::BLANK
 };
 
-/// No HTTP where HTTP should be.
 pub static HTTP_MALFORMED: Rule = Rule {
     id: "http-malformed",
     severity: Severity::Error,
     layer: "http",
-    title: "Bytes where HTTP should be are no HTTP",
+    title: "Bytes that should be HTTP are not valid HTTP",
     spec: "RFC 9112 section 2.2",
-    why: "Nothing behind it can be read until the next message begins.",
-    example: "a chunk whose size is no number",
-    remedy: "Look at the bytes: a broken peer, or a hole in the capture.",
+    why: "Nothing after them can be read until the next message begins.",
+    example: "a chunk whose size is not a number",
+    remedy: "Look at the bytes: either a peer is broken, or the capture has a gap.",
     ..Rule::BLANK
 };
 
-/// Passed over.
 pub static BYTES_SKIPPED: Rule = Rule {
     id: "bytes-skipped",
     severity: Severity::Warning,
     layer: "http",
-    title: "Bytes were passed over until decoding could resume",
+    title: "Bytes were skipped until decoding could resume",
     spec: "RFC 9112 section 2.2",
-    why: "What stood in them is not shown.",
+    why: "The content of these bytes is not shown.",
     example: "the middle of a body whose head was not captured",
     remedy: "Begin the capture before the connection.",
     ..Rule::BLANK
 };
 
-/// A response nobody asked for.
 pub static HTTP_UNASKED: Rule = Rule {
     id: "http-response-without-request",
     severity: Severity::Warning,
     layer: "http",
-    title: "A response answers no request that the capture holds",
+    title: "A response answers no request of the capture",
     spec: "RFC 9112 section 9.2",
     why: "It cannot be matched to a request, so it is shown alone.",
     example: "a response whose request was sent before the capture began",
@@ -181,80 +169,75 @@ pub static HTTP_UNASKED: Rule = Rule {
     ..Rule::BLANK
 };
 
-/// Not what its coding says.
 pub static HTTP_CODING: Rule = Rule {
     id: "http-content-coding",
     severity: Severity::Error,
     layer: "http",
-    title: "A body is not what its Content-Encoding says",
+    title: "A body is not encoded as its Content-Encoding states",
     spec: "RFC 9110 section 8.4",
     why: "The receiver cannot read the body either.",
     example: "Content-Encoding: gzip on a body that is not compressed",
-    remedy: "Name the coding that was applied, or none.",
+    remedy: "Name the coding that was applied, or send no Content-Encoding.",
     ..Rule::BLANK
 };
 
-/// A coding that is not decoded.
 pub static HTTP_UNKNOWN_CODING: Rule = Rule {
     id: "http-content-coding-unknown",
     severity: Severity::Warning,
     layer: "http",
-    title: "A body is coded in a way that mcptap does not decode",
+    title: "A body uses a content coding that mcptap does not decode",
     spec: "RFC 9110 section 8.4",
     why: "Messages in the body are not shown.",
     example: "Content-Encoding: compress",
-    remedy: "Ask the peer for gzip, br, zstd or no coding in Accept-Encoding.",
+    remedy: "Request gzip, br, zstd or no coding from the peer in Accept-Encoding.",
     ..Rule::BLANK
 };
 
-/// A limit.
 pub static LIMIT: Rule = Rule {
     id: "limit-reached",
     severity: Severity::Warning,
     layer: "capture",
     title: "A limit on memory stopped decoding",
     spec: "docs/architecture.md, invariant 6",
-    why: "What is beyond the limit is not shown.",
+    why: "Data beyond the limit is not shown.",
     example: "a message of more than 128 MiB",
-    remedy: "Nothing, unless it was meant to be so large.",
+    remedy: "Nothing, if so much data is intended. Otherwise find out why it is so large.",
     ..Rule::BLANK
 };
 
-/// A bad header.
 pub static HEADER: Rule = Rule {
     id: "packet-header-invalid",
     severity: Severity::Warning,
     layer: "tcp",
-    title: "A packet's header contradicts itself",
+    title: "The header of a packet contradicts itself",
     spec: "RFC 791, RFC 8200, RFC 9293",
     why: "The packet is not decoded.",
     example: "an IP header that is longer than the packet",
-    remedy: "Look at the packet: a broken capture tool, or offloading by the network card.",
+    remedy: "Look at the packet: the capture tool may be broken, or the network card changed the packet (offloading).",
     ..Rule::BLANK
 };
 
-/// Fragments overlap.
 pub static FRAGMENTS: Rule = Rule {
     id: "ip-fragments-conflict",
     severity: Severity::Warning,
     layer: "ip",
     title: "IP fragments overlap with different content",
     spec: "RFC 5722, RFC 791 section 3.2",
-    why: "Which copy the receiver took is unknown: it is a broken stack, or an attempt to hide something.",
-    example: "two IP fragments that overlap with other bytes",
-    remedy: "Compare both; overlapping fragments are not sent by honest stacks.",
+    why: "It is unknown which copy the receiver used. Either an IP stack is broken, or somebody tries to hide data.",
+    example: "two IP fragments that overlap and contain different bytes",
+    remedy: "Compare both copies. Correct IP stacks do not send overlapping fragments.",
     ..Rule::BLANK
 };
 
-/// Whether messages may be hidden where this was found.
+/// Whether a finding of this rule means that messages may be missing.
 pub fn hides_messages(rule: &Rule) -> bool {
     [&TCP_LOST, &BYTES_SKIPPED, &HTTP_MALFORMED, &HTTP_CODING, &HTTP_UNKNOWN_CODING, &LIMIT, &HEADER].contains(&rule)
         || http2::hides_messages(rule)
 }
 
-/// A finding on a connection whose beginning was not captured. What is no HTTP there may be the rest
+/// A finding on a connection whose beginning was not captured. What is not HTTP there may be the rest
 /// of a message.
-pub fn doubted(finding: Finding) -> Finding {
+pub fn with_doubt(finding: Finding) -> Finding {
     if *finding.rule != HTTP_MALFORMED {
         return finding;
     }
@@ -262,13 +245,13 @@ pub fn doubted(finding: Finding) -> Finding {
     Finding { severity: Severity::Warning, text, ..finding }
 }
 
-/// The rule that an anomaly breaks, and its sentence.
+/// The rule and the text for an anomaly.
 pub fn judge(anomaly: &Anomaly) -> (&'static Rule, String) {
     match anomaly {
         Anomaly::OverlapConflict { offset, length } => (
             &TCP_OVERLAP,
             format!(
-                "{} at offset {offset} were sent again with other content; the first copy is shown",
+                "{} at offset {offset} were sent again with different content; the first copy is shown",
                 bytes(*length)
             ),
         ),
@@ -277,33 +260,33 @@ pub fn judge(anomaly: &Anomaly) -> (&'static Rule, String) {
         }
         Anomaly::BareLineFeed { offset } => (&HTTP_BARE_LF, format!("the line that ends at offset {offset} has no CR")),
         Anomaly::FoldedHeader { offset } => {
-            (&HTTP_FOLDED, format!("the line at offset {offset} continues the field before"))
+            (&HTTP_FOLDED, format!("the line at offset {offset} continues the previous field"))
         }
         Anomaly::AmbiguousFraming { why, .. } => (&HTTP_FRAMING, (*why).to_owned()),
         Anomaly::NotHttp { offset, expected } => {
             (&HTTP_MALFORMED, format!("at offset {offset} {expected} was expected"))
         }
         Anomaly::Skipped { offset, length } => {
-            (&BYTES_SKIPPED, format!("{} from offset {offset} on were passed over", bytes(*length)))
+            (&BYTES_SKIPPED, format!("{} from offset {offset} on were skipped", bytes(*length)))
         }
         Anomaly::UnknownFields { offset, count } => (
             &http2::UNKNOWN_FIELDS,
             format!(
-                "{count} field(s) of the head at offset {offset} refer to earlier ones that the capture does not hold"
+                "{count} field(s) of the head at offset {offset} refer to earlier ones that the capture does not contain"
             ),
         ),
         Anomaly::StreamReset { stream, code, .. } => {
-            (&http2::STREAM_RESET, format!("stream {stream} was given up: {}", http2::error(*code)))
+            (&http2::STREAM_RESET, format!("stream {stream} was reset: {}", http2::error(*code)))
         }
         Anomaly::GoingAway { code, .. } => {
-            (&http2::GOING_AWAY, format!("the connection was ended: {}", http2::error(*code)))
+            (&http2::GOING_AWAY, format!("the connection was closed: {}", http2::error(*code)))
         }
         Anomaly::NotWebSocket { offset, expected } => (
             &http2::WEBSOCKET_MALFORMED,
-            format!("at offset {offset} {expected} was expected; nothing behind it is shown"),
+            format!("at offset {offset} {expected} was expected; nothing after it is shown"),
         ),
         Anomaly::ResponseWithoutRequest { offset } => {
-            (&HTTP_UNASKED, format!("the response at offset {offset} answers no request that was seen"))
+            (&HTTP_UNASKED, format!("the response at offset {offset} answers no captured request"))
         }
         Anomaly::BadCoding { coding, why } => (&HTTP_CODING, format!("the body is not {coding}: {why}")),
         Anomaly::UnknownCoding { coding } => (&HTTP_UNKNOWN_CODING, format!("the body is coded as {coding}")),
@@ -319,7 +302,7 @@ pub fn judge(anomaly: &Anomaly) -> (&'static Rule, String) {
             (&stdio::FRAMING_NOISE, format!("{}: {what} at offset {offset}", pipe.name()))
         }
         Anomaly::Unterminated { pipe, length, .. } => {
-            (&stdio::UNTERMINATED, format!("{} was closed behind {} of a line", pipe.name(), bytes(*length)))
+            (&stdio::UNTERMINATED, format!("{} was closed after {} of an unfinished line", pipe.name(), bytes(*length)))
         }
         Anomaly::MessageOnStderr { line } => {
             (&stdio::JSON_ON_STDERR, format!("line {line} of stderr is a JSON-RPC message"))

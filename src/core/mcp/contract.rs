@@ -1,8 +1,10 @@
-//! What a server promised about its tools: the schemas that it published, and values held against them.
+//! The contract of a server: the JSON schemas that it published for its tools, and the checks of
+//! values against them.
 //!
-//! A schema comes from the capture, so it may be hostile: its size and depth are bounded before it is compiled, references
-//! are never fetched, patterns run in an engine of linear time, and the work of each check is counted beforehand
-//! (`contract/work.rs`). What exceeds a bound is [`Verdict::Unchecked`], with the reason, and no fault of anybody.
+//! A schema comes from the capture, so it may be hostile. Its size and depth are bounded before it
+//! is compiled. References are never fetched. Patterns run in an engine of linear time. The work of
+//! each check is counted beforehand (`contract/work.rs`). A check that exceeds a bound returns
+//! [`Verdict::Unchecked`] with the reason, and no finding follows.
 
 #[cfg(feature = "schema")]
 mod validator;
@@ -16,22 +18,23 @@ use rustc_hash::FxHashMap;
 use super::revision::Revision;
 use crate::decode::json::{Object, member, string};
 
-/// Bytes of a schema that is looked at: the largest seen in the wild are a tenth of it.
+/// Limit of the bytes of a schema. The largest seen in practice are a tenth of it.
 pub const SCHEMA_BYTES: usize = 256 << 10;
 
-/// Bytes of a value that is held against a schema. Beyond it the copy that the validator needs would be felt.
+/// Limit of the bytes of a value that is checked. The validator copies the value, and larger copies
+/// would be noticeably slow.
 pub const VALUE_BYTES: usize = 4 << 20;
 
-/// Tools of one session that are kept; models cannot use more than a few hundred.
+/// Limit of remembered tools of a session. Models cannot use more than a few hundred.
 pub const TOOLS: usize = 4096;
 
-/// Bytes of schemas that are kept for one session.
+/// Limit of the bytes of remembered schemas of a session.
 pub const LISTING_BYTES: usize = 8 << 20;
 
-/// Violations that are told of one value.
+/// Limit of reported violations of one value.
 pub const VIOLATIONS: usize = 16;
 
-/// The schemas of one tool, as JSON text exactly as published.
+/// The schemas of one tool, as the JSON text that was published.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tool {
     /// `inputSchema`.
@@ -42,20 +45,21 @@ pub struct Tool {
     pub task_support: TaskSupport,
 }
 
-/// Whether calls of a tool may run as tasks (2025-11-25 basic/utilities/tasks "Tool-Level Negotiation").
+/// Whether calls of a tool may run as tasks (2025-11-25
+/// basic/utilities/tasks "Tool-Level Negotiation").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TaskSupport {
-    /// They must not; what is said where nothing is said.
+    /// Calls must not run as tasks. This is the default.
     #[default]
     Forbidden,
-    /// As the client likes.
+    /// The client decides.
     Optional,
-    /// They must.
+    /// Calls must run as tasks.
     Required,
 }
 
 impl TaskSupport {
-    /// Reads `execution`.
+    /// Reads the value of `execution` from its JSON text.
     fn read(execution: &str) -> TaskSupport {
         match member(execution, "taskSupport").and_then(string).as_deref() {
             Some("optional") => TaskSupport::Optional,
@@ -70,15 +74,17 @@ impl TaskSupport {
 pub struct Tools {
     tools: FxHashMap<String, Tool>,
     bytes: usize,
-    /// The last page was read, and nothing was left out for want of room.
+    /// Whether the last page was read, and no tool exceeded the limits.
     complete: bool,
 }
 
 impl Tools {
-    /// Takes in the result of a `tools/list`, and the tools in it: of the first page, which begins a new listing, or of a later one.
+    /// Adds a page: the result of a `tools/list`, and its tools. The first page begins
+    /// a new listing.
     ///
-    /// server/utilities/pagination: a `nextCursor` says that there is more; without it the listing is complete.
-    pub fn take(&mut self, result: &Object<'_>, tools: &[Object<'_>], first_page: bool) {
+    /// A `nextCursor` means that there are more pages. Without it the listing
+    /// is complete (server/utilities/pagination).
+    pub fn add_page(&mut self, result: &Object<'_>, tools: &[Object<'_>], first_page: bool) {
         if first_page {
             *self = Tools::default();
         }
@@ -86,7 +92,7 @@ impl Tools {
         self.complete = all && result.get("nextCursor").is_none_or(|cursor| cursor == "null");
     }
 
-    /// Whether there was room for it. One without a name is no tool.
+    /// Adds a tool. False if it exceeds the limits. An entry without a name is ignored.
     fn add(&mut self, tool: &Object<'_>) -> bool {
         let Some(name) = tool.text("name") else { return true };
         let [input, output] = ["inputSchema", "outputSchema"].map(|name| tool.get(name).map(str::to_owned));
@@ -105,23 +111,23 @@ impl Tools {
         self.tools.get(name)
     }
 
-    /// Whether every tool is known: only then is one that is not listed unknown to the server.
+    /// Whether every tool is known. Only then an unlisted tool is unknown to the server.
     pub fn is_complete(&self) -> bool {
         self.complete
     }
 }
 
-/// What a check said.
+/// The outcome of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The value holds.
     Holds,
-    /// It does not: the first `VIOLATIONS`.
+    /// The value breaks the schema. These are the first [`VIOLATIONS`] violations.
     Broken(Vec<Violation>),
-    /// The schema itself is none: what is wrong with it.
+    /// The schema is invalid, with the reason.
     NoSchema(String),
-    /// Nothing can be said.
-    Unchecked(Why),
+    /// The check was not done, with the reason.
+    Unchecked(UncheckedReason),
 }
 
 /// A place where a value breaks its schema.
@@ -129,7 +135,7 @@ pub enum Verdict {
 pub struct Violation {
     /// The place, as a JSON Pointer into the value.
     pub path: String,
-    /// What the schema says of it, without the value itself, which may be a secret.
+    /// The violated requirement. It does not contain the value, which may be a secret.
     pub text: String,
 }
 
@@ -139,51 +145,55 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Why a value could not be held against a schema.
+/// The reason why a value could not be checked against a schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// The schema or the value is larger or deeper than the bounds.
+pub enum UncheckedReason {
+    /// The schema or the value exceeds the bounds on size or depth.
     TooLarge,
-    /// The check would take too long: the schema multiplies work or refers to itself without end.
+    /// The check would take too long: the schema multiplies work, or refers to itself without end.
     TooMuchWork,
-    /// A reference that leaves the schema; nothing is fetched.
+    /// A reference leaves the schema. References are never fetched.
     Reference(String),
-    /// A dialect (`$schema`) that is not known.
+    /// The dialect (`$schema`) is unknown.
     Dialect(String),
-    /// A pattern that no engine of linear time takes (look-around, back-reference) or that is too large.
+    /// A pattern is too large, or needs an engine that is not of linear
+    /// time (look-around, back-reference).
     Pattern,
     /// The program was built without the feature `schema`.
     NotBuilt,
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for UncheckedReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Why::TooLarge => f.write_str("the schema or the value is too large"),
-            Why::TooMuchWork => f.write_str("the schema asks for too much work"),
-            Why::Reference(reference) => write!(f, "the schema refers to {reference}, and nothing is fetched"),
-            Why::Dialect(dialect) => write!(f, "the schema is written in the unknown dialect {dialect}"),
-            Why::Pattern => f.write_str("a pattern of the schema needs an engine without bounds"),
-            Why::NotBuilt => f.write_str("this program was built without schema checks"),
+            UncheckedReason::TooLarge => f.write_str("the schema or the value is too large"),
+            UncheckedReason::TooMuchWork => f.write_str("the schema asks for too much work"),
+            UncheckedReason::Reference(reference) => {
+                write!(f, "the schema refers to {reference}, and nothing is fetched")
+            }
+            UncheckedReason::Dialect(dialect) => write!(f, "the schema is written in the unknown dialect {dialect}"),
+            UncheckedReason::Pattern => f.write_str("a pattern of the schema needs an engine without bounds"),
+            UncheckedReason::NotBuilt => f.write_str("this program was built without schema checks"),
         }
     }
 }
 
-/// Schemas compiled once: many calls name one tool, and many sessions one server.
+/// Checks values against schemas. Compiled schemas are cached, because many calls use one tool and
+/// many sessions use one server.
 #[derive(Default)]
-pub struct Checker {
+pub struct SchemaChecker {
     #[cfg(feature = "schema")]
-    compiled: validator::Compiled,
+    compiled: validator::SchemaCache,
 }
 
-impl fmt::Debug for Checker {
+impl fmt::Debug for SchemaChecker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Checker")
+        f.write_str("SchemaChecker")
     }
 }
 
-impl Checker {
-    /// Whether a text is a schema that can be checked against: `Holds`, `NoSchema` or `Unchecked`.
+impl SchemaChecker {
+    /// Checks whether a text is a usable schema. Returns `Holds`, `NoSchema` or `Unchecked`.
     pub fn schema(&mut self, revision: Revision, schema: &str) -> Verdict {
         #[cfg(feature = "schema")]
         return self.compiled.schema(revision, schema);
@@ -191,10 +201,10 @@ impl Checker {
         return not_built(revision, schema, "");
     }
 
-    /// Holds a value against a schema, both as JSON text.
+    /// Checks a value against a schema. Both are JSON text.
     ///
-    /// Before 2025-11-25 no dialect was said to be the default: there a schema without `$schema` that is none of 2020-12
-    /// is read as draft 7. Formats are annotations and are not checked.
+    /// Before 2025-11-25 no dialect was the default. Then a schema without `$schema` that is
+    /// invalid in 2020-12 is read as draft 7. Formats are annotations and are not checked.
     pub fn check(&mut self, revision: Revision, schema: &str, value: &str) -> Verdict {
         #[cfg(feature = "schema")]
         return self.compiled.check(revision, schema, value);
@@ -205,7 +215,7 @@ impl Checker {
 
 #[cfg(not(feature = "schema"))]
 fn not_built(_: Revision, _: &str, _: &str) -> Verdict {
-    Verdict::Unchecked(Why::NotBuilt)
+    Verdict::Unchecked(UncheckedReason::NotBuilt)
 }
 
 #[cfg(test)]
@@ -213,26 +223,26 @@ mod tests {
     use super::*;
     use crate::decode::json::array;
 
-    fn take(tools: &mut Tools, result: &str, first_page: bool) {
+    fn add_page(tools: &mut Tools, result: &str, first_page: bool) {
         let result = Object::read(result);
         let listed = array(result.get("tools").unwrap_or_default(), TOOLS + 1);
-        tools.take(&result, &listed.into_iter().map(Object::read).collect::<Vec<_>>(), first_page);
+        tools.add_page(&result, &listed.into_iter().map(Object::read).collect::<Vec<_>>(), first_page);
     }
 
     #[test]
     fn a_listing_is_complete_after_its_last_page() {
         let mut tools = Tools::default();
-        take(
+        add_page(
             &mut tools,
             r#"{"tools":[{"name":"a","inputSchema":{"type":"object"}},{"nameless":1}],"nextCursor":"2"}"#,
             true,
         );
         assert!(!tools.is_complete());
-        take(&mut tools, r#"{"tools":[{"name":"b","inputSchema":{},"outputSchema":{"type":"object"}}]}"#, false);
+        add_page(&mut tools, r#"{"tools":[{"name":"b","inputSchema":{},"outputSchema":{"type":"object"}}]}"#, false);
         assert!(tools.is_complete());
         assert_eq!(tools.get("a").and_then(|tool| tool.input.as_deref()), Some(r#"{"type":"object"}"#));
         assert_eq!(tools.get("b").and_then(|tool| tool.output.as_deref()), Some(r#"{"type":"object"}"#));
-        take(&mut tools, r#"{"tools":[{"name":"c"}]}"#, true);
+        add_page(&mut tools, r#"{"tools":[{"name":"c"}]}"#, true);
         assert!(tools.get("a").is_none());
     }
 
@@ -240,7 +250,7 @@ mod tests {
     fn a_listing_is_bounded() {
         let many: Vec<String> = (0..TOOLS + 1).map(|number| format!(r#"{{"name":"{number}"}}"#)).collect();
         let mut tools = Tools::default();
-        take(&mut tools, &format!(r#"{{"tools":[{}]}}"#, many.join(",")), true);
+        add_page(&mut tools, &format!(r#"{{"tools":[{}]}}"#, many.join(",")), true);
         assert!(!tools.is_complete());
         assert_eq!(tools.tools.len(), TOOLS);
     }

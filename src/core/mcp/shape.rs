@@ -1,10 +1,13 @@
-//! Message shapes: what each revision says about the members of every request, notification, result and error.
+//! Shapes: what each revision prescribes for the members of every request, notification,
+//! result and error.
 //!
-//! The shapes stand in one table a revision (`shape/*.shapes`), each stating what it changed in the one before; the first
-//! begins with the manual of the language. They say the same as the official `schema.json` files, and a test holds them
-//! against each other; where they differ on purpose, that test names the definition and the reason.
+//! Each revision has one table of shapes (`shape/*.shapes`). A table contains only the changes to
+//! the one before, and the first begins with the manual of the language. The tables agree with the
+//! official `schema.json` files, and a test compares them. Where they differ on purpose, the test
+//! names the definition and the reason.
 //!
-//! An object may have members that its shape does not name; a method that the revision does not know has no shape.
+//! An object may have members that its shape does not name. A method that is unknown to the
+//! revision has no shape.
 
 mod compile;
 mod format;
@@ -20,12 +23,12 @@ use std::sync::LazyLock;
 
 use compile::{Arena, Id, Shape};
 pub use fuzz::fuzz_shape;
-use language::Table;
-use walk::Place;
+use language::ShapeTable;
+use walk::ValueCursor;
 
 use super::revision::Revision;
 
-/// The tables, oldest first: each is read on top of those before it.
+/// The tables, oldest first. Each one changes those before it.
 const TABLES: [&str; 5] = [
     include_str!("shape/2024-11-05.shapes"),
     include_str!("shape/2025-03-26.shapes"),
@@ -34,66 +37,69 @@ const TABLES: [&str; 5] = [
     include_str!("shape/2026-07-28.shapes"),
 ];
 
-/// Mismatches that are reported of one message: a person reads a few, and what is wrong once is often wrong a million times.
+/// Limit of reported mismatches of one message. A person reads a few, and one mistake may be
+/// repeated a million times.
 pub const MISMATCHES: usize = 16;
 
-/// What a message is checked as.
+/// The definition against which a message is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role<'a> {
     /// A request or notification of this method.
     Method(&'a str),
-    /// An answer with a result to a request of this method.
+    /// A response with a result to a request of this method.
     AnswerTo(&'a str),
-    /// An answer with an error.
+    /// A response with an error.
     Error,
 }
 
-/// How a value differs from its shape.
+/// The kind of difference between a value and its shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// A required member is not there.
+pub enum MismatchKind {
+    /// A required member is missing.
     Missing,
-    /// A value of another type.
+    /// The value has another type.
     Type,
-    /// The type is right, the value is not among those allowed.
+    /// The type is correct, but the value is not allowed.
     Value,
-    /// A string that does not follow its format: `uri`, `uri-template` or base64. The definitions name formats, and
-    /// most validators do not look at them.
+    /// A string has the wrong format: it should be `uri`, `uri-template` or base64. The definitions
+    /// name formats, but most validators do not check them.
     Format,
 }
 
 /// A place where a message differs from its shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// The value, as a JSON Pointer (RFC 6901) from the message; names of members are cut at 60 characters.
+    /// The place of the value in the message, as a JSON Pointer (RFC 6901). Names of members are
+    /// cut at 60 characters.
     pub path: String,
-    /// The value in the text; where it is missing, the object that lacks it.
+    /// The bytes of the value in the text. If it is missing, those of the object that lacks it.
     pub range: Range<usize>,
-    /// How it differs.
-    pub fault: Fault,
-    /// What the shape says, such as `a string`.
+    /// The kind of difference.
+    pub kind: MismatchKind,
+    /// The requirement of the shape, such as `a string`.
     pub expected: String,
-    /// What stands there: its type, or the start of the value itself.
+    /// The actual value: its type, or its first characters.
     pub found: String,
 }
 
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = if self.path.is_empty() { "the message" } else { &self.path };
-        match self.fault {
-            Fault::Missing => write!(f, "{path} is missing ({})", self.expected),
+        match self.kind {
+            MismatchKind::Missing => write!(f, "{path} is missing ({})", self.expected),
             _ => write!(f, "{path}: {} expected, found {}", self.expected, self.found),
         }
     }
 }
 
-/// How a message differs from its shape in this revision. Empty for a method that the revision does not know.
+/// Compares a message with its shape in this revision. Empty for a method that the revision
+/// does not define.
 ///
-/// `text` is one JSON-RPC message, already known to be JSON: of another text nothing is said. Where a member name occurs
-/// twice, both values are held against the shape. The cost is linear, at most `MISMATCHES` are reported, and for a valid
-/// message nothing is allocated.
+/// `text` is one JSON-RPC message that is known to be JSON. For other texts the result is
+/// unspecified. If a member name occurs twice, both values are checked. The time is linear, at most
+/// [`MISMATCHES`] are reported, and a valid message causes no allocation.
 pub fn check(revision: Revision, role: Role<'_>, text: &str) -> Vec<Mismatch> {
-    let start = place(text, if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 }).at;
+    let start = cursor_at(text, if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 }).at;
     let arena = arena(revision);
     match role {
         Role::Method(method) => match arena.methods.get(method) {
@@ -101,26 +107,27 @@ pub fn check(revision: Revision, role: Role<'_>, text: &str) -> Vec<Mismatch> {
             None => Vec::new(),
         },
         Role::AnswerTo(method) => match arena.methods.get(method).map(|method| &*method.answers) {
-            Some([common, others @ ..]) => answer(revision, arena, (*common, others), text, start),
+            Some([common, others @ ..]) => check_response(revision, arena, (*common, others), text, start),
             _ => Vec::new(),
         },
-        Role::Error => match error(arena, text, start) {
+        Role::Error => match error_shape(arena, text, start) {
             Some(shape) => walk::walk(arena, shape, text, start),
             None => Vec::new(),
         },
     }
 }
 
-/// How a value differs from a definition of the schema, such as `Tool`; `None` where the revision has none of this name.
+/// Compares a value with a definition of the schema, such as `Tool`. `None` if the revision has no
+/// definition of this name.
 pub fn check_definition(revision: Revision, name: &str, text: &str) -> Option<Vec<Mismatch>> {
     let arena = arena(revision);
     let shape = *arena.definitions.get(name)?;
-    Some(walk::walk(arena, shape, text, place(text, 0).at))
+    Some(walk::walk(arena, shape, text, cursor_at(text, 0).at))
 }
 
-/// Whether the revision's definition of a request or notification names this member of its params. Of a method that the revision does
-/// not have, and of params that may have any members, so are all.
-pub fn names_param(revision: Revision, method: &str, name: &str) -> bool {
+/// Whether the params of this method may have this member by definition. Also true if the revision
+/// does not define the method, or if its params may have any members.
+pub fn defines_param(revision: Revision, method: &str, name: &str) -> bool {
     let arena = arena(revision);
     let Some(method) = arena.methods.get(method) else { return true };
     let params = match &arena.shapes[method.message] {
@@ -130,31 +137,31 @@ pub fn names_param(revision: Revision, method: &str, name: &str) -> bool {
     params.is_none_or(|params| arena.names(params.value, name))
 }
 
-/// The first value from `at` on.
-fn place(text: &str, at: usize) -> Place<'_> {
-    let mut place = Place::trusting(text, at);
-    place.blanks();
-    place
+/// A cursor at the first value from offset `at` on.
+fn cursor_at(text: &str, at: usize) -> ValueCursor<'_> {
+    let mut cursor = ValueCursor::trusting(text, at);
+    cursor.blanks();
+    cursor
 }
 
 /// Whether the revision defines a request or notification of this method.
-pub fn knows(revision: Revision, method: &str) -> bool {
+pub fn defines_method(revision: Revision, method: &str) -> bool {
     arena(revision).methods.contains_key(method)
 }
 
-/// Methods of the revision that a result answers, or else those of its notifications.
+/// The names of all requests of the revision, or of all its notifications.
 pub fn methods(revision: Revision, requests: bool) -> impl Iterator<Item = &'static str> {
     let methods = arena(revision).methods.iter();
     methods.filter(move |(_, method)| method.answers.is_empty() != requests).map(|(name, _)| *name)
 }
 
-fn answer(revision: Revision, arena: &Arena, shapes: (Id, &[Id]), text: &str, start: usize) -> Vec<Mismatch> {
+fn check_response(revision: Revision, arena: &Arena, shapes: (Id, &[Id]), text: &str, start: usize) -> Vec<Mismatch> {
     let (common, others) = shapes;
-    let member = |name| walk::find(walk::find(Place::trusting(text, start), "result")?, name);
+    let member = |name| walk::find(walk::find(ValueCursor::trusting(text, start), "result")?, name);
     if revision.is_stateless() {
-        // basic/index "ResultType": the member says which result it is; "the client MUST treat the absent field as
-        // "complete"". One that an extension defines is for that extension to check.
-        let kind = member("resultType").and_then(|mut place| text.get(place.value().ok()?));
+        // basic/index "ResultType": the member selects the definition; "the client MUST treat the
+        // absent field as "complete"". The types of extensions are not checked here.
+        let kind = member("resultType").and_then(|mut cursor| text.get(cursor.value().ok()?));
         return match (kind.map(walk::content).as_deref(), others.first()) {
             (Some("input_required"), Some(input_required)) => walk::walk(arena, *input_required, text, start),
             (None | Some("complete"), _) => walk::walk(arena, common, text, start),
@@ -166,16 +173,17 @@ fn answer(revision: Revision, arena: &Arena, shapes: (Id, &[Id]), text: &str, st
     }
     let mismatches = walk::walk(arena, common, text, start);
     match others.first() {
-        // 2025-11-25 basic/utilities/tasks: a task-augmented request is answered with a CreateTaskResult.
+        // 2025-11-25 basic/utilities/tasks: a task-augmented request is answered
+        // with a CreateTaskResult.
         Some(task) if !mismatches.is_empty() && member("task").is_some() => walk::walk(arena, *task, text, start),
         _ => mismatches,
     }
 }
 
-/// The shape of an error response, by its code.
-fn error(arena: &Arena, text: &str, start: usize) -> Option<Id> {
-    let code = walk::find(Place::trusting(text, start), "error").and_then(|error| walk::find(error, "code"));
-    let code = code.and_then(|mut place| text.get(place.value().ok()?)?.parse().ok());
+/// The shape of an error response, which depends on its code.
+fn error_shape(arena: &Arena, text: &str, start: usize) -> Option<Id> {
+    let code = walk::find(ValueCursor::trusting(text, start), "error").and_then(|error| walk::find(error, "code"));
+    let code = code.and_then(|mut cursor| text.get(cursor.value().ok()?)?.parse().ok());
     let special = code.and_then(|code: i64| arena.errors.get(&code));
     let common = ["JSONRPCErrorResponse", "JSONRPCError"].iter().find_map(|name| arena.definitions.get(name));
     special.or(common).copied()
@@ -183,7 +191,7 @@ fn error(arena: &Arena, text: &str, start: usize) -> Option<Id> {
 
 fn arena(revision: Revision) -> &'static Arena {
     static ARENAS: LazyLock<Vec<Arena>> = LazyLock::new(|| {
-        let mut table = Table::default();
+        let mut table = ShapeTable::default();
         let arenas = TABLES.iter().map(|text| {
             table.apply(text)?;
             compile::compile(&table)

@@ -65,7 +65,7 @@ impl Connections {
             count => format!("each of {count} TLS connections"),
         };
         let names = if self.names.is_empty() { String::new() } else { format!(" ({})", self.names.join(", ")) };
-        let text = format!("{count}{names} {what}; to see it, {}", tls::HOW);
+        let text = format!("{count}{names} {what}; to see it, {}", tls::DECRYPTION_ADVICE);
         Some(Finding { packets: self.packets, text, ..Finding::of(rule) })
     }
 }

@@ -95,7 +95,7 @@ impl Sessions {
     /// A chunk of a pipe arrived: for a store it is a segment of its connection.
     pub(super) fn piped(&mut self, id: ConnectionId, content: &Content<'_>, packet: &Packet<'_>, emit: &mut Emit<'_>) {
         if let Some(session) = self.tracker.session_on(id) {
-            self.checker.piped(session, content, packet.time);
+            self.checker.pipe_event(session, content, packet.time);
         }
         let stores = self.stores();
         let Some(known) = self.connections.get_mut(&id) else { return };
@@ -303,8 +303,8 @@ impl Sessions {
         let has_begun = known.has_begun;
         if matches!(record.protocol, "http/1.1" | "http/2" | "websocket" | "pipe") {
             for finding in std::mem::take(&mut known.held) {
-                let finding = if !has_begun { transport::doubted(finding) } else { finding };
-                say(self.checker.stated(finding), emit);
+                let finding = if !has_begun { transport::with_doubt(finding) } else { finding };
+                say(self.checker.decoder_finding(finding), emit);
             }
         }
         // Streams that were opened before the capture cannot be read.
@@ -340,10 +340,10 @@ impl Sessions {
         let finding = Finding { session: known.sessions.last().map(|carried| carried.session), ..finding };
         match known.record.protocol {
             "http/1.1" | "http/2" | "websocket" | "pipe" => {
-                let finding = if !known.has_begun { transport::doubted(finding) } else { finding };
-                say(self.checker.stated(finding), emit);
+                let finding = if !known.has_begun { transport::with_doubt(finding) } else { finding };
+                say(self.checker.decoder_finding(finding), emit);
             }
-            "tls" if tls::RULES.contains(&finding.rule) => say(self.checker.stated(finding), emit),
+            "tls" if tls::RULES.contains(&finding.rule) => say(self.checker.decoder_finding(finding), emit),
             // What TLS carries may still turn out to be HTTP.
             "unknown" | "tls" => known.hold(finding),
             _ => {}
@@ -362,7 +362,7 @@ impl Sessions {
             sessions.retain(|session| self.tracker.is_between(*session, endpoints));
         }
         for session in sessions {
-            self.checker.missed(session, opened_in(&self.tracker));
+            self.checker.messages_missing(session, opened_in(&self.tracker));
         }
     }
 
@@ -386,7 +386,7 @@ impl Sessions {
                     }
                     known.carries(session);
                     if known.has_gaps {
-                        self.checker.missed(session, opened_in(&self.tracker));
+                        self.checker.messages_missing(session, opened_in(&self.tracker));
                     }
                 }
             }
@@ -401,7 +401,7 @@ impl Sessions {
             }
             Tracked::Ended(session, pending) => {
                 let number = session.number;
-                say(self.checker.ended(number, &pending.iter().collect::<Vec<_>>()), emit);
+                say(self.checker.session_ended(number, &pending.iter().collect::<Vec<_>>()), emit);
                 emit(Event::Session(Box::new(self.named(*session))));
                 emit(Event::Ended(number));
             }
@@ -456,7 +456,7 @@ impl Sessions {
         let Some(mut known) = self.connections.remove(&id) else { return };
         self.encrypted.count(&known);
         if let Some(facts) = facts {
-            self.checker.closed(id, facts);
+            self.checker.connection_closed(id, facts);
         }
         if self.stores() {
             if let Some(facts) = facts {
@@ -482,15 +482,15 @@ impl Sessions {
             self.release(emit);
         }
         for session in self.tracker.open_sessions() {
-            let found = self.checker.ended(session, &self.tracker.unanswered(session));
+            let found = self.checker.session_ended(session, &self.tracker.unanswered(session));
             say(found, emit);
         }
         for finding in self.encrypted.findings() {
-            say(self.checker.stated(finding), emit);
+            say(self.checker.decoder_finding(finding), emit);
         }
         if self.counts.cut > 0 {
             let text = format!("{} packets were cut by the snap length: capture with -s 0", self.counts.cut);
-            say(self.checker.stated(Finding { text, ..Finding::of(&transport::SNAP_LENGTH) }), emit);
+            say(self.checker.decoder_finding(Finding { text, ..Finding::of(&transport::SNAP_LENGTH) }), emit);
         }
         say(self.checker.finish(), emit);
         self.refresh(emit);

@@ -4,7 +4,7 @@ use super::{Input, Options, Pipeline};
 use crate::capture::Dropped;
 use crate::capture::Time;
 use crate::event::{Detail, Event};
-use crate::findings::testing::{events, findings, http_session, json, modern, post, session, told};
+use crate::findings::testing::{events, events_with, findings, http_session, json, modern, post, session};
 use crate::mcp::{Message, Transport};
 
 mod midway;
@@ -102,7 +102,7 @@ fn progress_and_cancellations_captured_before_their_request_wait_for_it() {
 fn an_exchange_that_is_open_when_the_clock_is_told_is_told_to_a_store_as_far_as_it_went() {
     let steps = opened(&[&["@ 2".into(), ask(1, "ping"), "< 202".into(), "@ 0".into(), answer(1)]]);
     let said = |detail, ticks| {
-        let events = told(&steps, Options { detail, ..Options::default() }, ticks);
+        let events = events_with(&steps, Options { detail, ..Options::default() }, ticks);
         let exchange = |event: Event| match event {
             Event::Head(open) => Some((open.number.0, true, open.status)),
             Event::Exchange(over) => Some((over.number.0, false, over.status)),

@@ -7,7 +7,7 @@ use super::options::Options;
 use super::{Call, CallDraft, Consent, Draft, Order};
 use crate::decode::json::locate;
 use crate::mcp::SessionNumber;
-use crate::mcp::contract::{Checker, Verdict};
+use crate::mcp::contract::{SchemaChecker, Verdict};
 use crate::mcp::revision::Revision;
 use crate::replay::edit::with_member;
 use crate::replay::safety::masked;
@@ -54,7 +54,7 @@ pub struct Form {
     pub asks: Vec<String>,
     /// What the last replay of the session left out, to be asked when this one is ordered.
     pub warned: Vec<String>,
-    checker: Checker,
+    checker: SchemaChecker,
     /// The arguments as they were shown first.
     unchanged: String,
 }
@@ -89,7 +89,7 @@ impl Form {
             remark: Remark::None,
             asks: Vec::new(),
             warned: Vec::new(),
-            checker: Checker::default(),
+            checker: SchemaChecker::default(),
             unchanged: shown,
             draft,
         };
@@ -243,7 +243,7 @@ fn edited(call: &CallDraft) -> &str {
     }
 }
 
-fn remark(call: &CallDraft, written: &str, checker: &mut Checker) -> Remark {
+fn remark(call: &CallDraft, written: &str, checker: &mut SchemaChecker) -> Remark {
     let written = written.trim_end();
     if written.is_empty() && !edited(call).is_empty() && shown(call).is_empty() {
         return Remark::Notice("too long to be edited here: sent as recorded unless something is written".to_owned());

@@ -71,7 +71,7 @@ impl Official {
         for (name, definition) in &self.definitions {
             match definition.pointer("/properties/method/const").and_then(Value::as_str) {
                 // One that asks nothing of the envelope is carried inside other messages.
-                Some(method) if shape::knows(self.revision, method) => {
+                Some(method) if shape::defines_method(self.revision, method) => {
                     let envelope = if name.ends_with("Request") { "JSONRPCRequest" } else { "JSONRPCNotification" };
                     self.instances(&mut lines, &format!("{name} {method}"), &[envelope, name]);
                 }

@@ -1,99 +1,100 @@
-//! The pages of lists: which cursors a server issued, and where each came from (server/utilities/pagination).
+//! The cursors of paged lists: which ones a server issued, and in response
+//! to which (server/utilities/pagination).
 
-use std::hash::{Hash, Hasher};
+use rustc_hash::FxHashMap;
 
-use rustc_hash::{FxHashMap, FxHasher};
-
-use super::Asked;
+use super::fingerprint::content_hash;
+use super::open_requests::OpenRequest;
 use crate::mcp::MessageNumber;
 use crate::mcp::method::Method;
 
-/// Cursors remembered. Lists have tens of pages; beyond, all are forgotten at once, and rules about unknown ones stay silent.
+/// Limit of remembered cursors. Lists have tens of pages. Beyond the limit all are discarded, and
+/// rules about unknown cursors stay silent.
 const REMEMBERED: usize = 8_192;
 
-/// A cursor of one list, as a fingerprint.
+/// A cursor of one list, as a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Cursor(Method, u64);
 
 impl Cursor {
     fn of(method: Method, cursor: &str) -> Cursor {
-        let mut hasher = FxHasher::default();
-        cursor.hash(&mut hasher);
-        Cursor(method, hasher.finish())
+        Cursor(method, content_hash(cursor))
     }
 }
 
-/// A page that has another one behind it.
+/// A page with a next page that was not requested.
 #[derive(Clone, Copy, Debug)]
-pub struct Unread {
-    /// The list.
+pub struct UnreadPage {
     pub method: Method,
-    /// The result whose `nextCursor` nobody asked with so far.
+    /// The result whose `nextCursor` no request has used so far.
     pub page: MessageNumber,
     cursor: Cursor,
 }
 
-/// The lists of a session.
+/// The cursors of all lists of a session.
 #[derive(Debug, Default)]
 pub struct Cursors {
-    /// The cursor that each cursor was issued in answer to; `None` for the first page's.
+    /// For each issued cursor, the cursor of the request that it was issued for. `None` for
+    /// the first page.
     issued: FxHashMap<Cursor, Option<Cursor>>,
-    /// Whether cursors were forgotten.
-    forgot: bool,
-    unread: Vec<Unread>,
+    /// Whether cursors were discarded.
+    discarded: bool,
+    unread: Vec<UnreadPage>,
 }
 
 impl Cursors {
-    /// Whether the server ever issued this cursor (JSON text) for this list; `None` where that was forgotten.
+    /// Whether the server issued this cursor (JSON text) for this list. `None` if
+    /// cursors were discarded.
     pub fn issued(&self, method: Method, cursor: &str) -> Option<bool> {
         match self.issued.contains_key(&Cursor::of(method, cursor)) {
-            false if self.forgot => None,
+            false if self.discarded => None,
             known => Some(known),
         }
     }
 
-    /// Whether `next`, issued in answer to `asked`, leads back to a page on the way to that one.
-    pub fn returns(&self, method: Method, asked: Option<&str>, next: &str) -> bool {
+    /// Whether `next`, issued in response to a request with the cursor `request`, was already used
+    /// on the way to that request.
+    pub fn leads_back(&self, method: Method, request: Option<&str>, next: &str) -> bool {
         let next = Cursor::of(method, next);
-        let mut way = asked.map(|asked| Cursor::of(method, asked));
-        // The way has no circle, since `page` takes none in; the bound holds nevertheless.
+        let mut chain = request.map(|request| Cursor::of(method, request));
+        // `add_page` adds no circle. The bound is a second safeguard.
         for _ in 0..=self.issued.len() {
-            match way {
+            match chain {
                 Some(cursor) if cursor == next => return true,
-                Some(cursor) => way = self.issued.get(&cursor).copied().flatten(),
+                Some(cursor) => chain = self.issued.get(&cursor).copied().flatten(),
                 None => return false,
             }
         }
         false
     }
 
-    /// Last pages so far whose `nextCursor` was not used: one a list.
-    pub fn unread(&self) -> &[Unread] {
+    /// The last page of each list, if its `nextCursor` was not used.
+    pub fn unread(&self) -> &[UnreadPage] {
         &self.unread
     }
 
-    /// A request for a page.
-    pub(super) fn asked(&mut self, method: Method, cursor: Option<&str>) {
+    /// Records a request for a page.
+    pub(super) fn request_page(&mut self, method: Method, cursor: Option<&str>) {
         if let Some(cursor) = cursor.map(|cursor| Cursor::of(method, cursor)) {
             self.unread.retain(|unread| unread.cursor != cursor);
         }
     }
 
-    /// A page: the answer to `asked`, with its `nextCursor` as JSON text.
-    pub(super) fn page(&mut self, asked: &Asked, number: MessageNumber, next: Option<&str>) {
-        let method = asked.method;
+    /// Records a page: the response to `request`, with its `nextCursor` as JSON text.
+    pub(super) fn add_page(&mut self, request: &OpenRequest, number: MessageNumber, next: Option<&str>) {
+        let method = request.method;
         self.unread.retain(|unread| unread.method != method);
         let Some(next) = next.filter(|next| *next != "null") else { return };
-        if self.returns(method, asked.cursor.as_deref(), next) {
+        if self.leads_back(method, request.cursor.as_deref(), next) {
             return;
         }
         if self.issued.len() >= REMEMBERED {
             self.issued.clear();
-            self.forgot = true;
+            self.discarded = true;
         }
         let cursor = Cursor::of(method, next);
-        self.issued.insert(cursor, asked.cursor.as_deref().map(|asked| Cursor::of(method, asked)));
-        self.unread.push(Unread { method, page: number, cursor });
+        self.issued.insert(cursor, request.cursor.as_deref().map(|request| Cursor::of(method, request)));
+        self.unread.push(UnreadPage { method, page: number, cursor });
     }
 }
 
@@ -102,20 +103,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ways_are_followed_back_and_bounded() {
+    fn cursor_chains_are_followed_and_bounded() {
         let mut cursors = Cursors::default();
         let list = Method::ToolsList;
-        let mut asked = Asked::blank(list);
+        let mut request = OpenRequest::blank(list);
         for page in 0..3 * REMEMBERED as u64 {
             let next = format!("\"{page}\"");
-            cursors.page(&asked, MessageNumber(page), Some(&next));
+            cursors.add_page(&request, MessageNumber(page), Some(&next));
             assert!(cursors.issued.len() <= REMEMBERED && cursors.unread.len() == 1);
             assert_eq!(cursors.issued(list, &next), Some(true));
-            asked.cursor = Some(next);
+            request.cursor = Some(next);
         }
         assert_eq!(cursors.issued(list, "\"0\""), None);
-        assert!(cursors.returns(list, Some("\"24575\""), "\"24570\""));
-        assert!(!cursors.returns(list, Some("\"24575\""), "\"24576\""));
-        assert!(!cursors.returns(Method::PromptsList, Some("\"24575\""), "\"24570\""));
+        assert!(cursors.leads_back(list, Some("\"24575\""), "\"24570\""));
+        assert!(!cursors.leads_back(list, Some("\"24575\""), "\"24576\""));
+        assert!(!cursors.leads_back(Method::PromptsList, Some("\"24575\""), "\"24570\""));
     }
 }

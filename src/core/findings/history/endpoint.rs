@@ -1,4 +1,4 @@
-//! What the HTTP heads of a session said: its id, its end, its credentials.
+//! The state of a session that HTTP heads show: its id, its end, its credentials.
 
 use crate::capture::Time;
 use crate::decode::ConnectionId;
@@ -6,46 +6,46 @@ use crate::decode::exchange::Exchange;
 use crate::decode::secrets::masked_uri;
 use crate::decode::tcp::Facts;
 use crate::decode::uri::resolved;
-use crate::findings::carried::is_success;
+use crate::findings::mcp_exchange::is_success;
 
-/// How a session id came to be worth nothing.
+/// The end of a session id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terminated {
-    /// When.
     pub time: Time,
-    /// `DELETE` by the client, or `404` of the server.
+    /// The cause: `DELETE` of the client, or status `404` of the server.
     pub by: &'static str,
 }
 
-/// A session as HTTP shows it.
+/// The state of a session that HTTP heads show.
 #[derive(Debug, Default)]
 pub struct Endpoint {
-    /// `Mcp-Session-Id` as the server assigned it.
+    /// The `Mcp-Session-Id` that the server assigned.
     pub assigned: Option<String>,
-    /// Where the stream of HTTP+SSE asked for messages: another place would be another session's.
+    /// The endpoint that an HTTP+SSE stream announced for messages. Another one belongs
+    /// to another session.
     pub announced: Option<String>,
-    /// The end of that id.
+    /// The end of the assigned id.
     pub terminated: Option<Terminated>,
-    /// Whether a request of it carried `Authorization` and was taken.
+    /// Whether a request with `Authorization` was accepted.
     pub is_authorized: bool,
-    /// Whether the client asked for the end of the session, with success or without.
-    pub was_deleted: bool,
-    /// The connection of the stream by which the server speaks first.
-    listening: Option<ConnectionId>,
-    /// When the client closed that, if nothing came behind it.
-    pub left: Option<Time>,
+    /// Whether the client sent a DELETE, with success or without.
+    pub delete_sent: bool,
+    /// The connection of the latest GET stream.
+    get_connection: Option<ConnectionId>,
+    /// When the client closed the GET stream, if no request followed.
+    pub client_left: Option<Time>,
 }
 
 impl Endpoint {
-    /// A response has its head.
+    /// Records the head of a response.
     pub(super) fn observe(&mut self, exchange: &Exchange) {
         let fields = &exchange.request.fields;
         match exchange.method.as_deref() {
-            Some("DELETE") => self.was_deleted = true,
+            Some("DELETE") => self.delete_sent = true,
             Some("GET") if is_success(exchange) => {
-                (self.listening, self.left) = (Some(exchange.connection), None);
+                (self.get_connection, self.client_left) = (Some(exchange.connection), None);
             }
-            _ if exchange.request.ended > self.left => self.left = None,
+            _ if exchange.request.ended > self.client_left => self.client_left = None,
             _ => {}
         }
         if is_success(exchange) {
@@ -65,19 +65,20 @@ impl Endpoint {
         }
     }
 
-    /// A stream that was asked for at `target` says where messages are to be posted.
-    pub(in crate::findings) fn announce(&mut self, target: &str, said: &str) {
-        self.announced = Some(masked_uri(&resolved(target, said.trim())).into_owned());
+    /// Records the endpoint that a stream at `target` announces. A relative endpoint is resolved
+    /// against the target.
+    pub(in crate::findings) fn announce(&mut self, target: &str, endpoint: &str) {
+        self.announced = Some(masked_uri(&resolved(target, endpoint.trim())).into_owned());
     }
 
-    /// A connection of the session is over.
+    /// Records the end of a connection of the session.
     pub(in crate::findings) fn closed(&mut self, connection: ConnectionId, facts: &Facts) {
         let [client, server] = facts.ends;
         let by_client = [client.fin, client.rst].into_iter().flatten().min();
         let by_server = [server.fin, server.rst].into_iter().flatten().min();
         let first = by_client.is_some_and(|packet| by_server.is_none_or(|other| packet < other));
-        if self.listening == Some(connection) && first {
-            self.left = Some(facts.last);
+        if self.get_connection == Some(connection) && first {
+            self.client_left = Some(facts.last);
         }
     }
 }

@@ -1,48 +1,55 @@
-//! What stands for a JSON value where only sameness is asked for.
+//! Hashes of values that only need to be recognised again.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
+
+use rustc_hash::FxBuildHasher;
 
 use crate::decode::json::{self, Object};
 use crate::mcp::contract::VALUE_BYTES;
 
-/// Nesting that is followed: the depth of the recursion.
+/// Limit of nesting, because the hash function is recursive.
 const DEPTH: usize = 128;
 
-/// A number for a JSON value, the same whatever its blanks, its escapes and the order of its members. `None` where it is nested too
-/// deeply (128), or larger than what is held against a schema.
+/// A hash of bytes or text.
+pub fn content_hash(content: impl Hash) -> u64 {
+    FxBuildHasher.hash_one(content)
+}
+
+/// A hash of a JSON value that ignores blanks, escapes and the order of members. `None` if the
+/// value is nested deeper than 128, or larger than [`VALUE_BYTES`].
 pub fn fingerprint(value: &str) -> Option<u64> {
-    number(value, |hasher| hash(value, DEPTH, hasher))
+    bounded_hash(value, |hasher| hash_value(value, DEPTH, hasher))
 }
 
-/// A number for an object, some of its members aside.
+/// A hash of an object without some of its members.
 pub fn fingerprint_without(object: &Object<'_>, without: &[&str]) -> Option<u64> {
-    number(object.json(), |hasher| members(object, without, DEPTH).map(|members| members.hash(hasher)))
+    bounded_hash(object.json(), |hasher| member_hashes(object, without, DEPTH).map(|hashes| hashes.hash(hasher)))
 }
 
-fn number(text: &str, hash: impl FnOnce(&mut DefaultHasher) -> Option<()>) -> Option<u64> {
+fn bounded_hash(text: &str, hash: impl FnOnce(&mut DefaultHasher) -> Option<()>) -> Option<u64> {
     let mut hasher = DefaultHasher::new();
     let is_short = text.len() <= VALUE_BYTES;
     is_short.then(|| hash(&mut hasher)).flatten().map(|()| hasher.finish())
 }
 
-fn hash(value: &str, depth: usize, hasher: &mut DefaultHasher) -> Option<()> {
+fn hash_value(value: &str, depth: usize, hasher: &mut DefaultHasher) -> Option<()> {
     let depth = depth.checked_sub(1)?;
     value.bytes().next().hash(hasher);
     match value.as_bytes().first() {
-        Some(b'{') => members(&Object::read(value), &[], depth)?.hash(hasher),
+        Some(b'{') => member_hashes(&Object::read(value), &[], depth)?.hash(hasher),
         Some(b'[') => {
             let mut is_shallow = true;
             json::elements(value, &mut |element| {
-                is_shallow = hash(element, depth, hasher).is_some();
+                is_shallow = hash_value(element, depth, hasher).is_some();
                 if is_shallow { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             });
-            // Where the next value is no element of this one.
+            // Separates the elements of this array from the next value.
             b']'.hash(hasher);
             is_shallow.then_some(())?;
         }
         Some(b'"') => json::string(value).hash(hasher),
-        // 1e2 and 100.0 are the same number, which serde_json writes in one way.
+        // 1e2 and 100.0 are the same number, and serde_json writes both in the same way.
         Some(b'-' | b'0'..=b'9') => {
             let number = serde_json::from_str::<serde_json::Number>(value);
             number.map_or_else(|_| value.to_owned(), |number| number.to_string()).hash(hasher);
@@ -52,14 +59,14 @@ fn hash(value: &str, depth: usize, hasher: &mut DefaultHasher) -> Option<()> {
     Some(())
 }
 
-/// The members in any order: each has a number of its own, and these are put in order.
-fn members(object: &Object<'_>, without: &[&str], depth: usize) -> Option<Vec<u64>> {
+/// The hashes of the members, sorted, so that their order does not matter.
+fn member_hashes(object: &Object<'_>, without: &[&str], depth: usize) -> Option<Vec<u64>> {
     let mut found = Vec::new();
     for (name, value) in object.iter().filter(|(name, _)| !without.iter().any(|other| json::string_equals(name, other)))
     {
         let mut hasher = DefaultHasher::new();
         json::string(name).hash(&mut hasher);
-        hash(value, depth, &mut hasher)?;
+        hash_value(value, depth, &mut hasher)?;
         found.push(hasher.finish());
     }
     found.sort_unstable();
@@ -71,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn order_and_blanks_do_not_count() {
+    fn hashes_ignore_order_and_blanks() {
         let of = |text| fingerprint_without(&Object::read(text), &["_meta"]);
         assert!(of(r#"{"a":1,"b":[1,2]}"#).is_some());
         assert_eq!(of(r#"{"a":1,"b":[1,2]}"#), of(r#"{ "b": [1, 2], "_meta": 7, "a": 1 }"#));

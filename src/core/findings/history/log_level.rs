@@ -1,10 +1,10 @@
-//! How severe a log message is (server/utilities/logging "Log Levels"; RFC 5424 section 6.2.1).
+//! Levels of log messages (server/utilities/logging "Log Levels"; RFC 5424 section 6.2.1).
 
 /// A level, the least severe first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogLevel(usize);
 
-/// Their names, the least severe first.
+/// The names of the levels, the least severe first.
 const NAMES: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
 impl LogLevel {
@@ -13,7 +13,6 @@ impl LogLevel {
         NAMES.iter().position(|known| *known == name).map(LogLevel)
     }
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         NAMES[self.0]
     }

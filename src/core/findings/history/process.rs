@@ -1,16 +1,15 @@
-//! The life of a wrapped server.
+//! The process of a wrapped server.
 
 use crate::capture::Time;
 use crate::capture::pipe::{Content, Exit, Pipe};
 
-/// A process as its pipes show it.
+/// The end of a process as its pipes show it.
 #[derive(Debug, Default)]
 pub struct Process {
-    /// When the client closed its stdin.
+    /// When the client closed stdin of the server.
     pub stdin_closed: Option<Time>,
-    /// How it ended.
+    /// The exit status or signal.
     pub exit: Option<Exit>,
-    /// When.
     pub exited: Option<Time>,
 }
 

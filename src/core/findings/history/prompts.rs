@@ -1,13 +1,14 @@
-//! The prompts as last listed, with the arguments that they need.
+//! The latest list of prompts, with their required arguments.
 
 use std::collections::BTreeMap;
 
 use crate::decode::json::{self, Object};
 use crate::decode::jsonrpc::Kind;
-use crate::findings::seen::Facts;
+use crate::findings::message_facts::MessageFacts;
 use crate::mcp::method::Method;
 
-/// Prompts and arguments of each that are kept, and bytes of a name: a person chooses among a few.
+/// Limits of remembered prompts, of arguments of a prompt, and of the bytes of a name. A person
+/// chooses among a few.
 const PROMPTS: usize = 1_024;
 const ARGUMENTS: usize = 32;
 const NAME: usize = 256;
@@ -15,26 +16,26 @@ const NAME: usize = 256;
 /// The prompts of a session.
 #[derive(Debug, Default)]
 pub struct Prompts {
-    /// Names of the arguments that each requires.
+    /// The names of required arguments, by prompt.
     required: BTreeMap<String, Vec<String>>,
-    /// Every prompt is known, and the server did not say that they changed.
+    /// Whether the list is complete, and the server announced no change since.
     is_complete: bool,
 }
 
 impl Prompts {
-    /// The arguments that a prompt requires, where it was listed.
+    /// The required arguments of a prompt. `None` if it was not listed.
     pub fn required(&self, name: &str) -> Option<&[String]> {
         self.required.get(name).map(Vec::as_slice)
     }
 
-    /// Whether one that is not there does not exist.
+    /// Whether a prompt that is not listed does not exist.
     pub fn is_complete(&self) -> bool {
         self.is_complete
     }
 
-    pub(super) fn observe(&mut self, facts: &Facts<'_>, is_first_page: bool) {
+    pub(super) fn observe(&mut self, facts: &MessageFacts<'_>, is_first_page: bool) {
         match (facts.message.kind, facts.method) {
-            // A prompt may be gone or changed: nothing is held against what was listed before.
+            // Prompts may have been removed or changed, so the old list is not valid any more.
             (Kind::Notification, Method::PromptsListChanged) => *self = Prompts::default(),
             (Kind::Response, Method::PromptsList) if facts.is_listing() => {
                 if is_first_page {
@@ -49,7 +50,7 @@ impl Prompts {
         }
     }
 
-    /// `None` where there was no room.
+    /// Adds a prompt. `None` if there was no room or its name is missing.
     fn add(&mut self, prompt: &Object<'_>) -> Option<()> {
         let short = |text: &str| (text.len() <= NAME).then(|| text.to_owned());
         let name = short(&prompt.text("name")?).filter(|_| self.required.len() < PROMPTS)?;

@@ -1,51 +1,50 @@
-//! Multi round-trip requests (2026-07-28 basic/patterns/mrtr): answers that ask for more, and the requests that bring it.
+//! Multi round-trip requests (2026-07-28 basic/patterns/mrtr): results that ask for input, and the
+//! retries that bring it.
 
 use std::collections::VecDeque;
 
+use super::elicitations::Elicitation;
 use super::fingerprint::{fingerprint, fingerprint_without};
-use super::{Asked, Form};
+use super::open_requests::{OpenRequest, RETRY_MEMBERS};
 use crate::decode::json::{Object, string};
 use crate::decode::jsonrpc::Kind;
-use crate::findings::seen::{Evidence, Facts};
+use crate::findings::message_facts::{Evidence, MessageFacts};
 use crate::mcp::MessageNumber;
 use crate::mcp::method::Method;
 
-/// Rounds that are remembered: a person answers them one after the other.
+/// Limit of remembered rounds. A person answers them one after the other.
 const ROUNDS: usize = 64;
 
-/// Inputs of one round that are remembered, with bytes of their keys and forms in all; bytes of a state that is kept as it is.
+/// Limits of the inputs of a round, of the bytes of their keys and forms, and of the bytes of a
+/// state that is stored unhashed.
 const INPUTS: usize = 64;
 const WANTED: usize = 64 << 10;
 const STATE: usize = 4_096;
 
-/// Members of `params` that are not part of what is asked.
-const APART: [&str; 3] = ["_meta", "inputResponses", "requestState"];
-
-/// An input that a server wants.
+/// An input that a server requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
-    /// Its key in `inputRequests`.
+pub struct InputRequest {
+    /// The key in `inputRequests`.
     pub key: String,
-    /// For an elicitation: what it asks for.
-    pub form: Option<Form>,
+    /// The elicitation, if it is one.
+    pub form: Option<Elicitation>,
 }
 
 /// A result of type `input_required`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Round {
-    /// The message.
     pub number: MessageNumber,
-    /// The request that it answered, and its JSON-RPC id.
-    pub asked: (MessageNumber, String),
+    /// The request that this result answers, and its JSON-RPC id.
+    pub request: (MessageNumber, String),
     /// The method of that request.
     pub method: Method,
-    /// Its params in short, without what a retry adds.
+    /// A hash of the params, without the members that a retry adds.
     pub params: Option<u64>,
-    /// `requestState`, or what stands for a long one.
+    /// `requestState`, or a hash of a long one.
     pub state: Option<String>,
-    /// What it wants.
-    pub wanted: Vec<Wanted>,
-    /// The request that came back with it.
+    /// The requested inputs.
+    pub inputs: Vec<InputRequest>,
+    /// The retry, if the client has sent it.
     pub retried: Option<MessageNumber>,
 }
 
@@ -53,36 +52,36 @@ pub struct Round {
 #[derive(Debug, Default)]
 pub struct Rounds {
     rounds: VecDeque<Round>,
-    is_cut: bool,
+    is_truncated: bool,
 }
 
-/// What a request brings back.
+/// The parts of a request that make it a retry.
 #[derive(Debug)]
 pub struct Retry {
-    /// Its params in short, without what a retry adds.
+    /// A hash of the params, without the members that a retry adds.
     pub params: Option<u64>,
-    /// `requestState`, or what stands for a long one.
+    /// `requestState`, or a hash of a long one.
     pub state: Option<String>,
     /// The keys of `inputResponses`, at most 64.
     pub keys: Vec<String>,
 }
 
 impl Retry {
-    /// Reads a request; `None` for one that brings nothing back.
-    pub fn of(facts: &Facts<'_>) -> Option<Retry> {
+    /// Reads a request. `None` if it is not a retry.
+    pub fn of(facts: &MessageFacts<'_>) -> Option<Retry> {
         let (state, responses) = (facts.body().get("requestState"), facts.body().get("inputResponses"));
         if state.is_none() && responses.is_none() {
             return None;
         }
         let responses = responses.map(Object::read).unwrap_or_default();
         let keys = responses.iter().take(INPUTS).filter_map(|(key, _)| Some(string(key)?.into_owned()));
-        let params = facts.text().and_then(|_| fingerprint_without(facts.body(), &APART));
-        Some(Retry { params, state: state.and_then(short), keys: keys.collect() })
+        let params = facts.body_text().and_then(|_| fingerprint_without(facts.body(), &RETRY_MEMBERS));
+        Some(Retry { params, state: state.and_then(stored_state), keys: keys.collect() })
     }
 }
 
-/// A state as it is remembered.
-fn short(state: &str) -> Option<String> {
+/// A state as it is stored: unchanged, or as a hash if it is long.
+fn stored_state(state: &str) -> Option<String> {
     match string(state)? {
         state if state.len() <= STATE => Some(state.into_owned()),
         _ => Some(format!("#{:x}", fingerprint(state)?)),
@@ -90,17 +89,18 @@ fn short(state: &str) -> Option<String> {
 }
 
 impl Rounds {
-    /// All that are remembered, oldest first.
+    /// The remembered rounds, oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Round> {
         self.rounds.iter()
     }
 
-    /// Whether none was forgotten.
+    /// Whether no round was evicted.
     pub fn is_complete(&self) -> bool {
-        !self.is_cut
+        !self.is_truncated
     }
 
-    /// The round that a request goes on with: that of its state; else the only open one of the same method and params.
+    /// The round that a retry continues: the one with its state, or else the only open round with
+    /// the same method and params.
     pub fn of(&self, method: Method, retry: &Retry) -> Option<&Round> {
         if let Some(same) = self.iter().rev().find(|round| round.state.is_some() && round.state == retry.state) {
             return Some(same);
@@ -112,7 +112,7 @@ impl Rounds {
         like.next().filter(|_| like.next().is_none())
     }
 
-    pub(super) fn observe(&mut self, facts: &Facts<'_>, asked: Option<&Asked>) {
+    pub(super) fn observe(&mut self, facts: &MessageFacts<'_>, request: Option<&OpenRequest>) {
         match facts.message.kind {
             Kind::Request => {
                 let Some(retry) = Retry::of(facts) else { return };
@@ -122,19 +122,19 @@ impl Rounds {
                 }
             }
             Kind::Response if facts.in_force.evidence != Evidence::Meta => {}
-            Kind::Response if facts.body().text("resultType").is_some_and(|kind| kind == "input_required") => {
-                let Some(asked) = asked else { return };
+            Kind::Response if facts.has_result_type("input_required") => {
+                let Some(request) = request else { return };
                 if self.rounds.len() == ROUNDS {
                     self.rounds.pop_front();
-                    self.is_cut = true;
+                    self.is_truncated = true;
                 }
                 self.rounds.push_back(Round {
                     number: facts.message.number,
-                    asked: (asked.number, asked.id.clone()),
+                    request: (request.number, request.id.clone()),
                     method: facts.method,
-                    params: asked.params,
-                    state: facts.body().get("requestState").and_then(short),
-                    wanted: wanted(facts),
+                    params: request.params,
+                    state: facts.body().get("requestState").and_then(stored_state),
+                    inputs: inputs(facts),
                     retried: None,
                 });
             }
@@ -143,25 +143,19 @@ impl Rounds {
     }
 }
 
-/// The params of a request that may be asked back, in short.
-pub(super) fn params(facts: &Facts<'_>) -> Option<u64> {
-    let may_be = matches!(facts.method, Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead);
-    facts.text().filter(|_| may_be).and_then(|_| fingerprint_without(facts.body(), &APART))
-}
-
-fn wanted(facts: &Facts<'_>) -> Vec<Wanted> {
+fn inputs(facts: &MessageFacts<'_>) -> Vec<InputRequest> {
     let mut bytes = 0;
     let mut found = Vec::new();
     for (key, request) in facts.body().object("inputRequests").iter().take(INPUTS) {
         let Some(key) = string(key) else { continue };
         let request = Object::read(request);
         let is_elicitation = request.text("method").is_some_and(|method| method == "elicitation/create");
-        let form = is_elicitation.then(|| Form::of(facts.message.number, &request.object("params")));
+        let form = is_elicitation.then(|| Elicitation::of(facts.message.number, &request.object("params")));
         bytes += key.len() + form.as_ref().and_then(|form| form.schema.as_ref()).map_or(0, String::len);
         if bytes > WANTED {
             break;
         }
-        found.push(Wanted { key: key.into_owned(), form });
+        found.push(InputRequest { key: key.into_owned(), form });
     }
     found
 }

@@ -1,55 +1,56 @@
-//! What a client asked to be told of: resources one by one (up to 2025-11-25), streams of notifications (2026-07-28).
+//! Subscriptions of a client: to single resources (up to 2025-11-25), and to streams
+//! of notifications (2026-07-28).
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::decode::json::{self, Object};
 use crate::decode::jsonrpc::Kind;
-use crate::findings::seen::{Evidence, Facts};
+use crate::findings::message_facts::{Evidence, MessageFacts};
 use crate::mcp::MessageNumber;
 use crate::mcp::meta;
 use crate::mcp::method::Method;
 
-use super::Asked;
+use super::open_requests::OpenRequest;
 
-/// Streams and resources that are remembered, bytes of a URI or id, and bytes of the URIs of one filter. Beyond that nothing is
-/// called unasked for.
+/// Limits of remembered streams and resources, of the bytes of a URI or id, and of the bytes of all
+/// URIs of a filter. Beyond them no notification is called unrequested.
 const STREAMS: usize = 64;
 const RESOURCES: usize = 1_024;
 const TEXT: usize = 4_096;
 const FILTER: usize = 64 << 10;
 
-/// What a filter asks for: `notifications` of `subscriptions/listen` and of its acknowledgement.
+/// The filter of a stream: `notifications` of `subscriptions/listen` and of its acknowledgement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Its members that are true.
+    /// The members that are true.
     pub types: Vec<&'static str>,
-    /// `resourceSubscriptions`.
+    /// The URIs in `resourceSubscriptions`.
     pub resources: Vec<String>,
-    /// There were more resources than are remembered, and none of them is.
-    pub is_cut: bool,
+    /// Whether the resources exceeded the limits. Then none is remembered.
+    pub is_truncated: bool,
 }
 
 impl Filter {
-    /// The members that are switches.
+    /// The boolean members.
     pub const TYPES: [&'static str; 3] = ["toolsListChanged", "promptsListChanged", "resourcesListChanged"];
 
-    /// Reads the object.
+    /// Reads a filter from its JSON text.
     pub fn read(text: &str) -> Filter {
         let filter = Object::read(text);
         let uris = json::array(filter.get("resourceSubscriptions").unwrap_or_default(), RESOURCES + 1);
-        let is_cut = uris.len() > RESOURCES || uris.iter().map(|uri| uri.len()).sum::<usize>() > FILTER;
-        let uris = if is_cut { Vec::new() } else { uris };
+        let is_truncated = uris.len() > RESOURCES || uris.iter().map(|uri| uri.len()).sum::<usize>() > FILTER;
+        let uris = if is_truncated { Vec::new() } else { uris };
         Filter {
             types: Self::TYPES.into_iter().filter(|name| filter.get(name) == Some("true")).collect(),
             resources: uris.into_iter().filter_map(json::string).map(|uri| uri.into_owned()).collect(),
-            is_cut,
+            is_truncated,
         }
     }
 
-    /// Whether it asks for this resource: itself, or what it is part of ("a sub-resource of the one that the client
-    /// actually subscribed to").
+    /// Whether the filter covers this resource: the resource itself, or one that contains it ("a
+    /// sub-resource of the one that the client actually subscribed to").
     pub fn has_resource(&self, uri: &str) -> bool {
-        self.is_cut || self.resources.iter().any(|known| covers(known, uri))
+        self.is_truncated || self.resources.iter().any(|known| covers(known, uri))
     }
 }
 
@@ -59,34 +60,32 @@ fn covers(known: &str, uri: &str) -> bool {
 
 /// A `subscriptions/listen` request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stream {
-    /// The message.
+pub struct Subscription {
     pub number: MessageNumber,
-    /// Its id, as JSON text: the id of the subscription.
+    /// The request id as JSON text, which is the id of the subscription.
     pub id: String,
-    /// What it asks for.
+    /// The requested notifications.
     pub filter: Filter,
-    /// The acknowledgement.
     pub acknowledged: Option<MessageNumber>,
 }
 
 /// The subscriptions of a session.
 #[derive(Debug, Default)]
 pub struct Subscriptions {
-    streams: VecDeque<Stream>,
-    /// URIs, and whether the subscription still stands.
+    streams: VecDeque<Subscription>,
+    /// Subscribed URIs, and whether the subscription is still active.
     resources: BTreeMap<String, bool>,
-    is_cut: bool,
+    is_truncated: bool,
 }
 
 impl Subscriptions {
-    /// The latest stream of this id, closed or not.
-    pub fn stream(&self, id: &str) -> Option<&Stream> {
+    /// The latest stream with this id, open or closed.
+    pub fn stream(&self, id: &str) -> Option<&Subscription> {
         self.streams.iter().rev().find(|stream| stream.id == id)
     }
 
     /// The stream that this request opened.
-    pub fn opened_by(&self, number: MessageNumber) -> Option<&Stream> {
+    pub fn opened_by(&self, number: MessageNumber) -> Option<&Subscription> {
         self.streams.iter().rev().find(|stream| stream.number == number)
     }
 
@@ -95,28 +94,29 @@ impl Subscriptions {
         self.streams.is_empty()
     }
 
-    /// Whether every stream is remembered.
+    /// Whether no limit was exceeded.
     pub fn is_complete(&self) -> bool {
-        !self.is_cut
+        !self.is_truncated
     }
 
-    /// Whether the client surely never subscribed to this resource; with `now`, whether it does not at present.
+    /// Whether the client certainly never subscribed to this resource. With `now`, whether it
+    /// certainly has no active subscription.
     pub fn is_unsubscribed(&self, uri: &str, now: bool) -> bool {
-        let stands = |(known, active): (&String, &bool)| covers(known, uri) && (*active || !now);
-        !self.is_cut && !self.resources.iter().any(stands)
+        let is_covered = |(known, active): (&String, &bool)| covers(known, uri) && (*active || !now);
+        !self.is_truncated && !self.resources.iter().any(is_covered)
     }
 
-    pub(super) fn observe(&mut self, facts: &Facts<'_>, asked: Option<&Asked>) {
+    pub(super) fn observe(&mut self, facts: &MessageFacts<'_>, request: Option<&OpenRequest>) {
         match (facts.message.kind, facts.method) {
             (Kind::Request, Method::SubscriptionsListen) => {
                 if self.streams.len() == STREAMS {
                     self.streams.pop_front();
-                    self.is_cut = true;
+                    self.is_truncated = true;
                 }
                 let id = facts.id().to_owned();
-                self.is_cut |= facts.in_force.evidence == Evidence::None || id.len() > TEXT;
+                self.is_truncated |= facts.in_force.evidence == Evidence::None || id.len() > TEXT;
                 let filter = Filter::read(facts.body().get("notifications").unwrap_or_default());
-                self.streams.push_back(Stream { number: facts.message.number, id, filter, acknowledged: None });
+                self.streams.push_back(Subscription { number: facts.message.number, id, filter, acknowledged: None });
             }
             (Kind::Notification, Method::SubscriptionsAcknowledged) => {
                 let id = facts.meta().get(meta::SUBSCRIPTION).unwrap_or_default();
@@ -126,14 +126,14 @@ impl Subscriptions {
             }
             (Kind::Request, Method::ResourcesSubscribe) => {
                 if let Some(uri) = facts.body().text("uri").filter(|uri| uri.len() <= TEXT) {
-                    self.is_cut |= self.resources.len() >= RESOURCES;
-                    if !self.is_cut {
+                    self.is_truncated |= self.resources.len() >= RESOURCES;
+                    if !self.is_truncated {
                         self.resources.insert(uri.into_owned(), true);
                     }
                 }
             }
             (Kind::Response, Method::ResourcesUnsubscribe) => {
-                if let Some(active) = asked.and_then(|asked| self.resources.get_mut(asked.subject.as_deref()?)) {
+                if let Some(active) = request.and_then(|request| self.resources.get_mut(request.subject.as_deref()?)) {
                     *active = false;
                 }
             }

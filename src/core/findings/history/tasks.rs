@@ -1,15 +1,15 @@
-//! Tasks: what became of a request that is answered later (2025-11-25 basic/utilities/tasks; with 2026-07-28 the extension
-//! `io.modelcontextprotocol/tasks`).
+//! Tasks: requests that are answered later (2025-11-25 basic/utilities/tasks; with 2026-07-28
+//! the extension `io.modelcontextprotocol/tasks`).
 
 use std::collections::BTreeMap;
 
-use super::Asked;
 use super::fingerprint::fingerprint;
+use super::open_requests::OpenRequest;
 use crate::capture::Time;
 use crate::decode::Direction;
 use crate::decode::json::{self, Object, string};
 use crate::decode::jsonrpc::Kind;
-use crate::findings::seen::Facts;
+use crate::findings::message_facts::MessageFacts;
 use crate::mcp::MessageNumber;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::V2025_11_25;
@@ -18,13 +18,13 @@ use crate::mcp::revision::Revisions;
 /// The extension's id.
 pub const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
-/// Tasks remembered of a session, inputs of one, and bytes of an id or key. Where there are more one is forgotten: which one is
-/// left to chance, as ids are.
+/// Limits of remembered tasks, of the inputs of a task, and of the bytes of an id or key. Beyond
+/// the limit the task with the smallest id is evicted, which is arbitrary because ids are random.
 const TASKS: usize = 1_024;
 const INPUTS: usize = 16;
 const ID: usize = 256;
 
-/// "Task Status".
+/// The status of a task ("Task Status" of the specification).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are those of the wire")]
 pub enum Status {
@@ -44,7 +44,7 @@ impl Status {
         (Status::Cancelled, "cancelled"),
     ];
 
-    /// The word on the wire.
+    /// The value on the wire.
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize].1
     }
@@ -55,42 +55,42 @@ impl Status {
     }
 }
 
-/// A task as a message states it.
+/// A task as one message describes it.
 #[derive(Clone, Debug)]
-pub struct Stated<'a> {
+pub struct TaskState<'a> {
     /// `taskId`.
     pub id: String,
-    /// `status`, where it is one that is defined.
+    /// `status`, if its value is a defined one.
     pub status: Option<Status>,
     /// `lastUpdatedAt`.
     pub updated: Option<String>,
-    /// The members.
+    /// All members of the task object.
     pub members: Object<'a>,
 }
 
-impl<'a> Stated<'a> {
-    fn read(members: Object<'a>) -> Option<Stated<'a>> {
+impl<'a> TaskState<'a> {
+    fn read(members: Object<'a>) -> Option<TaskState<'a>> {
         let id = members.text("taskId").filter(|id| id.len() <= ID)?.into_owned();
         let status = members.text("status");
         let status = Status::NAMES.iter().find(|(_, name)| status.as_deref() == Some(name)).map(|(status, _)| *status);
         let updated = members.text("lastUpdatedAt").filter(|text| text.len() <= ID).map(|text| text.into_owned());
-        Some(Stated { id, status, updated, members })
+        Some(TaskState { id, status, updated, members })
     }
 
-    /// The one task that a message states: whatever creates it, asks for it, cancels it or tells of it.
-    pub fn of(facts: &Facts<'a>) -> Option<Stated<'a>> {
+    /// The task that a message describes: one that it creates, returns, cancels or reports.
+    pub fn of(facts: &MessageFacts<'a>) -> Option<TaskState<'a>> {
         let body = facts.body();
         match (facts.message.kind, facts.method) {
             (Kind::Notification, Method::TasksStatus | Method::TasksNotification)
-            | (Kind::Response, Method::TasksGet | Method::TasksCancel) => Stated::read(body.clone()),
+            | (Kind::Response, Method::TasksGet | Method::TasksCancel) => TaskState::read(body.clone()),
             (Kind::Response, Method::TasksResult | Method::TasksList) => None,
-            (Kind::Response, _) => Stated::created(facts),
+            (Kind::Response, _) => TaskState::created(facts),
             _ => None,
         }
     }
 
-    /// The task that a result creates: nested in 2025-11-25, inline later.
-    pub fn created(facts: &Facts<'a>) -> Option<Stated<'a>> {
+    /// The task that a result creates. It is nested in 2025-11-25 and inline later.
+    pub fn created(facts: &MessageFacts<'a>) -> Option<TaskState<'a>> {
         let is_inline = facts.revisions().within(Revisions::MODERN);
         let may_create = matches!(
             facts.method,
@@ -98,20 +98,20 @@ impl<'a> Stated<'a> {
         );
         match is_inline {
             true => {
-                let is_task = facts.body().text("resultType").is_some_and(|kind| kind == "task");
-                is_task.then(|| Stated::read(facts.body().clone())).flatten()
+                let is_task = facts.has_result_type("task");
+                is_task.then(|| TaskState::read(facts.body().clone())).flatten()
             }
-            false if may_create && facts.body().get("task").is_some() => Stated::read(facts.body().object("task")),
+            false if may_create && facts.body().get("task").is_some() => TaskState::read(facts.body().object("task")),
             false => None,
         }
     }
 
-    /// Milliseconds that it asks to wait between two looks.
+    /// The requested time between two polls, in milliseconds.
     fn interval(&self) -> Option<u64> {
         ["pollInterval", "pollIntervalMs"].iter().find_map(|name| self.members.get(name)?.parse().ok())
     }
 
-    /// Key and content of each input that it waits for.
+    /// The key and a hash of the content of each requested input.
     pub fn inputs(&self) -> Vec<(String, u64)> {
         let requests = self.members.object("inputRequests");
         let read = |(key, request): (&str, &str)| {
@@ -122,46 +122,46 @@ impl<'a> Stated<'a> {
     }
 }
 
-/// A task of a session.
+/// The history of a task.
 #[derive(Clone, Debug)]
 pub struct Task {
-    /// The request that it stands for.
-    pub asked: Option<MessageNumber>,
-    /// The last message that stated it.
+    /// The request that created the task.
+    pub request: Option<MessageNumber>,
+    /// The latest message that described the task.
     pub number: MessageNumber,
-    /// Its status there.
+    /// The latest status.
     pub status: Option<Status>,
-    /// When it was first seen to be over.
+    /// When a final status was first captured.
     pub ended: Option<Time>,
-    /// `lastUpdatedAt` there.
+    /// The latest `lastUpdatedAt`.
     pub updated: Option<String>,
-    /// Milliseconds that its receiver asks to wait between two looks.
+    /// The requested time between two polls, in milliseconds.
     pub interval: Option<u64>,
-    /// The last `tasks/get`.
+    /// The latest `tasks/get`, and when it was captured.
     pub polled: Option<(MessageNumber, Time)>,
-    /// Inputs that it waited for, by key.
+    /// Hashes of requested inputs, by key.
     pub inputs: BTreeMap<String, u64>,
 }
 
-/// They, by who runs them and their id.
+/// The tasks of a session. The key is whether the server runs the task, and its id.
 #[derive(Debug, Default)]
 pub struct Tasks {
     tasks: BTreeMap<(bool, String), Task>,
-    is_cut: bool,
+    is_truncated: bool,
 }
 
 impl Tasks {
-    /// The task of this id that the sender of these messages runs.
+    /// The task with this id that the sender in this direction runs.
     pub fn get(&self, runner: Direction, id: &str) -> Option<&Task> {
         self.tasks.get(&(runner == Direction::ServerToClient, id.to_owned()))
     }
 
-    /// Whether none was forgotten.
+    /// Whether no task was evicted.
     pub fn is_complete(&self) -> bool {
-        !self.is_cut
+        !self.is_truncated
     }
 
-    pub(super) fn observe(&mut self, facts: &Facts<'_>, asked: Option<&Asked>) {
+    pub(super) fn observe(&mut self, facts: &MessageFacts<'_>, request: Option<&OpenRequest>) {
         let message = facts.message;
         if facts.revisions().is_disjoint(Revisions::since(V2025_11_25)) {
             return;
@@ -176,25 +176,25 @@ impl Tasks {
         }
         if (message.kind, facts.method) == (Kind::Response, Method::TasksList) {
             for task in json::array(facts.body().get("tasks").unwrap_or_default(), TASKS) {
-                if let Some(stated) = Stated::read(Object::read(task)) {
-                    self.take(&stated, facts, None);
+                if let Some(stated) = TaskState::read(Object::read(task)) {
+                    self.update(&stated, facts, None);
                 }
             }
-        } else if let Some(stated) = Stated::of(facts) {
+        } else if let Some(stated) = TaskState::of(facts) {
             let creates = !matches!(facts.method, Method::TasksGet | Method::TasksCancel);
-            self.take(&stated, facts, asked.filter(|_| creates).map(|asked| asked.number));
+            self.update(&stated, facts, request.filter(|_| creates).map(|request| request.number));
         }
     }
 
-    fn take(&mut self, stated: &Stated<'_>, facts: &Facts<'_>, asked: Option<MessageNumber>) {
+    fn update(&mut self, stated: &TaskState<'_>, facts: &MessageFacts<'_>, request: Option<MessageNumber>) {
         let key = (facts.message.direction == Direction::ServerToClient, stated.id.clone());
         if !self.tasks.contains_key(&key) && self.tasks.len() >= TASKS {
             self.tasks.pop_first();
-            self.is_cut = true;
+            self.is_truncated = true;
         }
         let (number, time) = (facts.message.number, facts.message.time);
         let task = self.tasks.entry(key).or_insert_with(|| Task {
-            asked,
+            request,
             number,
             status: None,
             ended: None,

@@ -1,16 +1,14 @@
-//! What 2026-07-28 asks of HTTP: headers that repeat the body, statuses that repeat the error.
+//! Rules about HTTP in 2026-07-28: headers that repeat the body, and statuses that
+//! repeat the error.
 
 use super::is_streamable;
 use crate::decode::exchange::Exchange;
 use crate::decode::jsonrpc::Kind;
-use crate::findings::carried::{Carried, Passed, is_success};
-use crate::findings::history::History;
-use crate::findings::report::Report;
-use crate::findings::{Check, Rule, Severity};
+use crate::findings::mcp_exchange::{ExchangeMessage, is_success};
+use crate::findings::{Check, History, McpExchange, Report, Rule, Severity};
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(in crate::findings) const RULES: &[&Rule] =
     &[&METHOD, &NAME, &ENCODING, &MISMATCH_ACCEPTED, &ERROR_STATUS, &LEGACY_VERB, &CANCEL];
 
@@ -19,28 +17,28 @@ static METHOD: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: "http",
-    title: "Mcp-Method is missing or is not the method of the body",
+    title: "Mcp-Method is missing or differs from the method in the body",
     spec: "2026-07-28 basic/transports/streamable-http \"Standard Request Headers\", \"Server Validation\"",
-    why: "Proxies route and limit by the header; servers must answer 400 with -32020.",
-    example: "Mcp-Method: tools/list above {\"method\":\"tools/call\"}",
-    remedy: "Fill it from the body of each request.",
+    why: "Proxies route and limit by the header. Servers must answer 400 with -32020.",
+    example: "Mcp-Method: tools/list with the body {\"method\":\"tools/call\"}",
+    remedy: "Fill the header from the body of each request.",
     checks: &[Check::Response(method)],
 };
 
-/// What is wrong with `Mcp-Method`, if anything.
-fn method_fault(exchange: &Exchange, request: &Passed) -> Option<String> {
+/// The fault of `Mcp-Method`, if there is one.
+fn method_fault(exchange: &Exchange, request: &ExchangeMessage) -> Option<String> {
     let named = request.method_name.as_deref().unwrap_or_default();
     match exchange.request.fields.get("mcp-method") {
-        None => Some(format!("{named} came without Mcp-Method")),
-        Some(header) if header != named => Some(format!("Mcp-Method is {header}, the method {named}")),
+        None => Some(format!("{named} was sent without Mcp-Method")),
+        Some(header) if header != named => Some(format!("Mcp-Method is {header}, but the method is {named}")),
         Some(_) => None,
     }
 }
 
-fn method(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
-    let Some(request) = carried.request().filter(|_| is_streamable(history)) else { return };
+fn method(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
+    let Some(request) = mcp.request().filter(|_| is_streamable(history)) else { return };
     if let Some(fault) = method_fault(exchange, request) {
-        report.say(fault);
+        report.add(fault);
     }
 }
 
@@ -49,15 +47,16 @@ static NAME: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: "http",
-    title: "Mcp-Name is missing or is not the name of the body",
+    title: "Mcp-Name is missing or differs from the name in the body",
     spec: "2026-07-28 basic/transports/streamable-http \"Standard Request Headers\"",
-    why: "Proxies route and limit by the header; servers must answer 400 with -32020.",
-    example: "Mcp-Name: add above {\"method\":\"tools/call\",\"params\":{\"name\":\"delete\"}}",
-    remedy: "Fill it from params.name or params.uri, as =?base64?…?= where it is not plain ASCII.",
+    why: "Proxies route and limit by the header. Servers must answer 400 with -32020.",
+    example: "Mcp-Name: add with the body {\"method\":\"tools/call\",\"params\":{\"name\":\"delete\"}}",
+    remedy: "Fill the header from params.name or params.uri, as =?base64?…?= if it is not plain ASCII.",
     checks: &[Check::Response(name)],
 };
 
-/// A header's value, decoded ("Value Encoding": `=?base64?{Base64EncodedValue}?=`); `None` where it cannot be.
+/// The decoded value of a header ("Value Encoding": `=?base64?{Base64EncodedValue}?=`). `None` if
+/// it cannot be decoded.
 pub(in crate::findings) fn decoded(header: &str) -> Option<String> {
     use base64::Engine;
     let Some(coded) = header.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) else {
@@ -67,23 +66,23 @@ pub(in crate::findings) fn decoded(header: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-fn name_fault(exchange: &Exchange, request: &Passed) -> Option<String> {
+fn name_fault(exchange: &Exchange, request: &ExchangeMessage) -> Option<String> {
     let subject = request.subject.as_deref()?;
     match exchange.request.fields.get("mcp-name") {
-        // For tasks it is the extension that asks for it.
+        // For tasks only the extension requires the header.
         None if matches!(request.method, Method::TasksGet | Method::TasksUpdate | Method::TasksCancel) => None,
-        None => Some(format!("{subject:?} was asked for without Mcp-Name")),
+        None => Some(format!("{subject:?} was requested without Mcp-Name")),
         Some(header) => {
-            let said = decoded(header)?;
-            (said != subject).then(|| format!("Mcp-Name is {said:?}, the body says {subject:?}"))
+            let name = decoded(header)?;
+            (name != subject).then(|| format!("Mcp-Name is {name:?}, but the body has {subject:?}"))
         }
     }
 }
 
-fn name(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
-    let Some(request) = carried.request().filter(|_| is_streamable(history)) else { return };
+fn name(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
+    let Some(request) = mcp.request().filter(|_| is_streamable(history)) else { return };
     if let Some(fault) = name_fault(exchange, request) {
-        report.say(fault);
+        report.add(fault);
     }
 }
 
@@ -92,15 +91,15 @@ static ENCODING: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: "http",
-    title: "The value of Mcp-Name or Mcp-Param is not encoded as it must be",
+    title: "The value of Mcp-Name or Mcp-Param is not encoded correctly",
     spec: "2026-07-28 basic/transports/streamable-http \"Value Encoding\"",
-    why: "HTTP fields are ASCII: proxies change or refuse other bytes, and the header no longer matches the body.",
+    why: "HTTP fields are ASCII. Proxies change or refuse other bytes, and the header no longer matches the body.",
     example: "Mcp-Name: café; or =?base64?%%?=",
     remedy: "Encode such values as =?base64?{base64 of the UTF-8 bytes}?=.",
     checks: &[Check::Response(encoding)],
 };
 
-fn encoding(exchange: &Exchange, _: &Carried, history: &History, report: &mut Report<'_>) {
+fn encoding(exchange: &Exchange, _: &McpExchange, history: &History, report: &mut Report<'_>) {
     if !is_streamable(history) {
         return;
     }
@@ -110,9 +109,9 @@ fn encoding(exchange: &Exchange, _: &Carried, history: &History, report: &mut Re
             continue;
         }
         if !value.bytes().all(|byte| (0x20..=0x7e).contains(&byte)) {
-            report.say(format!("{name} is not ASCII"));
+            report.add(format!("{name} is not ASCII"));
         } else if decoded(value).is_none() {
-            report.say(format!("{name} does not decode"));
+            report.add(format!("{name} cannot be decoded"));
         }
     }
 }
@@ -122,24 +121,24 @@ static MISMATCH_ACCEPTED: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: "http",
-    title: "The server took a request whose headers are missing or contradict its body",
+    title: "The server accepted a request whose headers are missing or contradict its body",
     spec: "2026-07-28 basic/transports/streamable-http \"Server Validation\": MUST reject with 400 and -32020",
-    why: "Whoever gets past a proxy with one method in the header runs another in the body.",
-    example: "Mcp-Method: tools/list above tools/call, answered with 200",
-    remedy: "Hold Mcp-Method, Mcp-Name and MCP-Protocol-Version against the body, and answer 400 with -32020.",
+    why: "An attacker can pass a proxy with one method in the header, and run another one in the body.",
+    example: "Mcp-Method: tools/list with the body of a tools/call, answered with 200",
+    remedy: "Compare Mcp-Method, Mcp-Name and MCP-Protocol-Version with the body, and answer 400 with -32020.",
     checks: &[Check::Exchange(mismatch_accepted)],
 };
 
-fn mismatch_accepted(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
-    let Some(request) = carried.request().filter(|_| is_streamable(history) && is_success(exchange)) else { return };
-    let version = match (carried.version.as_deref(), request.version.as_deref()) {
-        (Some(header), Some(body)) if header != body => Some(format!("the header says {header}, _meta {body}")),
+fn mismatch_accepted(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
+    let Some(request) = mcp.request().filter(|_| is_streamable(history) && is_success(exchange)) else { return };
+    let version = match (mcp.version.as_deref(), request.version.as_deref()) {
+        (Some(header), Some(body)) if header != body => Some(format!("the header is {header}, but _meta has {body}")),
         _ => None,
     };
     let fault = method_fault(exchange, request).or_else(|| name_fault(exchange, request)).or(version);
-    let was_taken = carried.answer().is_some_and(|answer| answer.kind == Kind::Response);
+    let was_taken = mcp.answer().is_some_and(|answer| answer.kind == Kind::Response);
     if let (Some(fault), true) = (fault, was_taken) {
-        report.say(format!("answered with a result: {fault}"));
+        report.add(format!("answered with a result: {fault}"));
     }
 }
 
@@ -148,26 +147,26 @@ static ERROR_STATUS: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: "http",
-    title: "The HTTP status does not fit the JSON-RPC error",
+    title: "The HTTP status does not match the JSON-RPC error",
     spec: "2026-07-28 basic/transports/streamable-http \"Server Validation\", \"Protocol Version Header\"",
-    why: "Proxies and clients of both eras decide by the status: a wrong one makes a client fall back, or not.",
+    why: "Proxies and clients of both eras decide by the status. A wrong one can make a client fall back, or not.",
     example: "-32601 with status 200",
-    remedy: "404 for -32601; 400 for -32020, -32021, -32022 and for missing _meta.",
+    remedy: "Send 404 for -32601. Send 400 for -32020, -32021, -32022 and for missing _meta.",
     checks: &[Check::Exchange(error_status)],
 };
 
-fn error_status(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
+fn error_status(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
     let Some(status) = exchange.status.filter(|_| is_streamable(history)) else { return };
-    // An error on a stream that was opened with 200 comes too late for a status.
-    let is_stream = crate::findings::carried::media_type(&exchange.response).as_deref() == Some("text/event-stream");
-    let Some(code) = carried.received.first().and_then(|got| got.code).filter(|_| !is_stream) else { return };
+    // An error on a stream that was opened with 200 comes too late for another status.
+    let is_stream = crate::findings::mcp_exchange::is_event_stream(exchange);
+    let Some(code) = mcp.received.first().and_then(|got| got.code).filter(|_| !is_stream) else { return };
     let wanted = match code {
         -32_601 => 404,
         -32_022..=-32_020 => 400,
         _ => return,
     };
     if status != wanted {
-        report.say(format!("{code} came with {status}, not with {wanted}"));
+        report.add(format!("{code} was sent with status {status} instead of {wanted}"));
     }
 }
 
@@ -176,26 +175,26 @@ static LEGACY_VERB: Rule = Rule {
     severity: Severity::Info,
     revisions: Revisions::MODERN,
     layer: "http",
-    title: "GET, DELETE, Mcp-Session-Id or Last-Event-ID, which are no part of this revision",
+    title: "GET, DELETE, Mcp-Session-Id or Last-Event-ID, which this revision does not have",
     spec: "2026-07-28 basic/transports/streamable-http \"Earlier Streamable HTTP Revisions\"",
-    why: "They are ignored: a client that counts on sessions or resumption loses both.",
+    why: "They are ignored. A client that relies on sessions or resumption loses both.",
     example: "Mcp-Session-Id in a request of 2026-07-28",
-    remedy: "Leave them out; answer GET and DELETE with 405.",
+    remedy: "Leave them out. Answer GET and DELETE with 405.",
     checks: &[Check::Response(legacy_verb)],
 };
 
-fn legacy_verb(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
+fn legacy_verb(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
     if !is_streamable(history) {
         return;
     }
-    let asked = &exchange.request.fields;
+    let request = &exchange.request.fields;
     match exchange.method.as_deref() {
         Some(verb @ ("GET" | "DELETE")) if exchange.status != Some(405) => {
-            report.say(format!("{verb} was answered with {}", exchange.status.unwrap_or_default()));
+            report.add(format!("{verb} was answered with {}", exchange.status.unwrap_or_default()));
         }
-        _ if asked.get("mcp-session-id").is_some() => report.say("the request names a session"),
-        _ if carried.resumes => report.say("the request asks to resume a stream"),
-        _ if exchange.response.fields.get("mcp-session-id").is_some() => report.say("the server assigned a session id"),
+        _ if request.get("mcp-session-id").is_some() => report.add("the request names a session"),
+        _ if mcp.resumes => report.add("the request asks to resume a stream"),
+        _ if exchange.response.fields.get("mcp-session-id").is_some() => report.add("the server assigned a session id"),
         _ => {}
     }
 }
@@ -205,17 +204,17 @@ static CANCEL: Rule = Rule {
     severity: Severity::Info,
     revisions: Revisions::MODERN,
     layer: "http",
-    title: "A cancellation was posted; closing the stream is the signal",
+    title: "A cancellation was posted; closing the stream is the correct signal",
     spec: "2026-07-28 basic/transports/streamable-http \"Sending Messages\" (note)",
-    why: "The server does not look for it, and goes on working.",
+    why: "The server does not look for it, and continues to work.",
     example: "POST of notifications/cancelled",
     remedy: "Close the response stream of the request.",
     checks: &[Check::Response(cancel)],
 };
 
-fn cancel(_: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
-    if is_streamable(history) && carried.sent.iter().any(|sent| sent.method == Method::Cancelled) {
-        report.say("notifications/cancelled was posted");
+fn cancel(_: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
+    if is_streamable(history) && mcp.sent.iter().any(|sent| sent.method == Method::Cancelled) {
+        report.add("notifications/cancelled was posted");
     }
 }
 
@@ -259,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone() {
+    fn removed_features() {
         fires("http-legacy-verb", &call(&format!("{GOOD}Mcp-Session-Id: x\n"), &json(200, "", RESULT)));
         silent("http-legacy-verb", &call(GOOD, &json(200, "", RESULT)));
         let body = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;

@@ -1,18 +1,15 @@
-//! The heads of requests: what is accepted, what is sent, which revision, whose credentials.
+//! Rules about the heads of requests: accepted types, content type, revision, credentials.
 
 use super::is_streamable;
 use crate::decode::exchange::Exchange;
 use crate::decode::jsonrpc::Kind;
-use crate::findings::carried::{Carried, is_success, media_type};
-use crate::findings::history::History;
-use crate::findings::report::Report;
-use crate::findings::seen::Evidence;
-use crate::findings::{Check, Rule, Severity};
+use crate::findings::mcp_exchange::{is_success, media_type};
+use crate::findings::message_facts::Evidence;
+use crate::findings::{Check, History, McpExchange, Report, Rule, Severity};
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::{self, V2025_03_26, V2025_06_18, V2025_11_25};
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(in crate::findings) const RULES: &[&Rule] = &[
     &ACCEPT_POST,
     &ACCEPT_GET,
@@ -38,7 +35,7 @@ static ACCEPT_POST: Rule = Rule {
     checks: &[Check::Response(accept_post)],
 };
 
-/// Whether an Accept header takes this type, by name or by a range (RFC 9110 section 12.5.1).
+/// Whether an Accept header accepts this type, by name or by a range (RFC 9110 section 12.5.1).
 fn accepts(exchange: &Exchange, wanted: &str) -> bool {
     let fields = exchange.request.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case("accept"));
     let kind = wanted.split('/').next().unwrap_or_default();
@@ -50,14 +47,14 @@ fn accepts(exchange: &Exchange, wanted: &str) -> bool {
     })
 }
 
-fn accept_post(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
-    if !is_streamable(history) || carried.sent.is_empty() || exchange.method.as_deref() != Some("POST") {
+fn accept_post(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
+    if !is_streamable(history) || mcp.sent.is_empty() || exchange.method.as_deref() != Some("POST") {
         return;
     }
     let missing = ["application/json", "text/event-stream"].into_iter().find(|wanted| !accepts(exchange, wanted));
     if let Some(missing) = missing {
         let accept = exchange.request.fields.get("accept").unwrap_or("nothing");
-        report.say(format!("the POST accepts {accept}, which leaves out {missing}"));
+        report.add(format!("the POST accepts {accept}, which leaves out {missing}"));
     }
 }
 
@@ -68,15 +65,15 @@ static ACCEPT_GET: Rule = Rule {
     layer: "http",
     title: "A GET does not accept text/event-stream",
     spec: "basic/transports \"Listening for Messages from the Server\" 2",
-    why: "Official servers answer 406, and the client never hears what the server says by itself.",
+    why: "Official servers answer 406, and the client never receives the server's own messages.",
     example: "GET with Accept: application/json",
     remedy: "Send Accept: text/event-stream.",
     checks: &[Check::Response(accept_get)],
 };
 
-fn accept_get(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
-    if is_streamable(history) && carried.is_get && !accepts(exchange, "text/event-stream") {
-        report.say(format!("the GET accepts {}", exchange.request.fields.get("accept").unwrap_or("nothing")));
+fn accept_get(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
+    if is_streamable(history) && mcp.is_get && !accepts(exchange, "text/event-stream") {
+        report.add(format!("the GET accepts {}", exchange.request.fields.get("accept").unwrap_or("nothing")));
     }
 }
 
@@ -93,10 +90,10 @@ static CONTENT_TYPE: Rule = Rule {
     checks: &[Check::Response(content_type)],
 };
 
-fn content_type(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
+fn content_type(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
     let named = media_type(&exchange.request);
-    if is_streamable(history) && !carried.sent.is_empty() && named.as_deref() != Some("application/json") {
-        report.say(format!("the Content-Type is {}", named.as_deref().unwrap_or("missing")));
+    if is_streamable(history) && !mcp.sent.is_empty() && named.as_deref() != Some("application/json") {
+        report.add(format!("the Content-Type is {}", named.as_deref().unwrap_or("missing")));
     }
 }
 
@@ -107,28 +104,28 @@ static VERSION_MISSING: Rule = Rule {
     layer: "http",
     title: "A request without MCP-Protocol-Version",
     spec: "basic/transports \"Protocol Version Header\": \"the client MUST include the MCP-Protocol-Version … header on all subsequent requests\"",
-    why: "The server takes it for 2025-03-26, and may answer in a form that the client does not expect.",
+    why: "The server assumes 2025-03-26, and may use a format that the client does not expect.",
     example: "a POST of tools/call without the header, under 2025-06-18",
-    remedy: "Send the negotiated revision with every request behind initialize, GET and DELETE too.",
+    remedy: "Send the negotiated revision with every request after initialize, also with GET and DELETE.",
     checks: &[Check::Response(version_missing)],
 };
 
-/// Whether an exchange comes behind the handshake, or needs none.
-fn is_behind_handshake(carried: &Carried, history: &History) -> bool {
-    let is_modern = carried.in_force.is_some_and(|known| known.revisions.within(Revisions::MODERN));
-    let is_initialize = carried.sent.iter().any(|sent| sent.method == Method::Initialize);
+/// Whether an exchange follows the handshake, or needs none.
+fn follows_handshake(mcp: &McpExchange, history: &History) -> bool {
+    let is_modern = mcp.in_force.is_some_and(|known| known.revisions.within(Revisions::MODERN));
+    let is_initialize = mcp.sent.iter().any(|sent| sent.method == Method::Initialize);
     is_modern || (history.handshake.answered.is_some() && !is_initialize)
 }
 
-/// What was agreed on may be told later where packets changed places.
-fn version_missing(_: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
-    if is_streamable(history)
-        && !history.awaits_bytes
-        && carried.version.is_none()
-        && is_behind_handshake(carried, history)
+/// Silent while packets may be out of order: the handshake may still arrive.
+fn version_missing(_: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
+    if is_streamable(history) && !history.earlier_may_follow && mcp.version.is_none() && follows_handshake(mcp, history)
     {
-        let what = carried.sent.first().and_then(|sent| sent.method_name.as_deref());
-        report.say(format!("{} came without it", what.unwrap_or(if carried.is_get { "a GET" } else { "a request" })));
+        let what = mcp.sent.first().and_then(|sent| sent.method_name.as_deref());
+        report.add(format!(
+            "{} was sent without MCP-Protocol-Version",
+            what.unwrap_or(if mcp.is_get { "a GET" } else { "a request" })
+        ));
     }
 }
 
@@ -137,27 +134,27 @@ static VERSION_MISMATCH: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::since(V2025_06_18),
     layer: "http",
-    title: "MCP-Protocol-Version says another revision than was agreed on",
+    title: "MCP-Protocol-Version differs from the agreed revision",
     spec: "2025-06-18 basic/transports \"Protocol Version Header\" (SHOULD); 2026-07-28 streamable-http (MUST match _meta)",
-    why: "Proxies route by the header, the server acts by the body; official servers answer 400.",
-    example: "MCP-Protocol-Version: 2025-11-25 where 2025-06-18 was negotiated",
-    remedy: "Send what the answer to initialize said, not what was asked for; from 2026-07-28 on, what _meta says.",
+    why: "Proxies route by the header, and the server acts on the body. Official servers answer 400.",
+    example: "MCP-Protocol-Version: 2025-11-25 although 2025-06-18 was negotiated",
+    remedy: "Send the version from the response to initialize, not the requested one. From 2026-07-28 on, send the version from _meta.",
     checks: &[Check::Response(version_mismatch)],
 };
 
-fn version_mismatch(_: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
-    let Some(header) = carried.version.as_deref().filter(|_| is_streamable(history)) else { return };
-    if let Some(request) = carried.sent.iter().find(|sent| sent.version.is_some()) {
+fn version_mismatch(_: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
+    let Some(header) = mcp.version.as_deref().filter(|_| is_streamable(history)) else { return };
+    if let Some(request) = mcp.sent.iter().find(|sent| sent.version.is_some()) {
         let named = request.version.as_deref().unwrap_or_default();
         if named != header {
-            report.say(format!("the header says {header}, the request's _meta {named}"));
+            report.add(format!("the header is {header}, but _meta has {named}"));
         }
-    } else if let Some(given) = history.handshake.given.as_deref()
-        && is_behind_handshake(carried, history)
-        && carried.in_force.is_none_or(|known| known.evidence != Evidence::Header)
+    } else if let Some(given) = history.handshake.agreed_version.as_deref()
+        && follows_handshake(mcp, history)
+        && mcp.in_force.is_none_or(|known| known.evidence != Evidence::Header)
         && given != header
     {
-        report.say_as(Severity::Warning, format!("the header says {header}, the answer to initialize {given}"));
+        report.add_as(Severity::Warning, format!("the header is {header}, but initialize agreed on {given}"));
     }
 }
 
@@ -165,20 +162,20 @@ static BAD_VERSION: Rule = Rule {
     id: "http-bad-version-status",
     severity: Severity::Error,
     layer: "http",
-    title: "An MCP-Protocol-Version that does not exist was not answered with 400",
+    title: "An unknown MCP-Protocol-Version was not answered with 400",
     spec: "basic/transports \"Protocol Version Header\": \"it MUST respond with 400 Bad Request\"",
-    why: "The client believes that the server speaks that revision.",
+    why: "The client believes that the server supports this revision.",
     example: "MCP-Protocol-Version: 2099-01-01 answered with 200",
-    remedy: "Hold the header against the revisions that the server speaks, before anything else.",
+    remedy: "Check the header against the supported revisions before anything else.",
     checks: &[Check::Response(bad_version)],
     ..Rule::BLANK
 };
 
-fn bad_version(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
-    let Some(version) = carried.version.as_deref().filter(|_| is_streamable(history)) else { return };
-    // 2024-10-07 is a pre-release that official servers know.
+fn bad_version(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
+    let Some(version) = mcp.version.as_deref().filter(|_| is_streamable(history)) else { return };
+    // 2024-10-07 is a pre-release that official servers accept.
     if Revision::named(version).is_none() && version != "2024-10-07" && is_success(exchange) {
-        report.say(format!("{version:?} was answered with {}", exchange.status.unwrap_or_default()));
+        report.add(format!("{version:?} was answered with {}", exchange.status.unwrap_or_default()));
     }
 }
 
@@ -186,11 +183,11 @@ static ORIGIN: Rule = Rule {
     id: "http-origin-accepted",
     severity: Severity::Warning,
     layer: "http",
-    title: "A request from a foreign Origin was taken",
+    title: "A request from a foreign Origin was accepted",
     spec: "basic/transports \"Security Warning\": \"Servers MUST validate the Origin header on all incoming connections to prevent DNS rebinding attacks\"",
-    why: "Any web page that a user opens can speak to the server.",
+    why: "Any web page that a user opens can send requests to the server.",
     example: "Origin: https://evil.example and Host: localhost:3000, answered with 200",
-    remedy: "Answer 403 unless the Origin is one that you know.",
+    remedy: "Answer 403 unless the Origin is a known one.",
     checks: &[Check::Response(origin)],
     ..Rule::BLANK
 };
@@ -203,13 +200,13 @@ fn host_of(authority: &str) -> &str {
     }
 }
 
-fn origin(exchange: &Exchange, carried: &Carried, _: &History, report: &mut Report<'_>) {
+fn origin(exchange: &Exchange, mcp: &McpExchange, _: &History, report: &mut Report<'_>) {
     let fields = &exchange.request.fields;
     let (Some(origin), Some(host)) = (fields.get("origin"), fields.get("host")) else { return };
     let is_local = |host: &str| matches!(host, "localhost" | "::1") || host.starts_with("127.");
-    let is_foreign = host_of(origin) != host_of(host) && !is_local(host_of(origin));
-    if is_foreign && is_success(exchange) && !carried.sent.is_empty() {
-        report.say(format!("Origin {origin} at Host {host} was answered with {}", exchange.status.unwrap_or_default()));
+    let is_in_no_possible_revision = host_of(origin) != host_of(host) && !is_local(host_of(origin));
+    if is_in_no_possible_revision && is_success(exchange) && !mcp.sent.is_empty() {
+        report.add(format!("Origin {origin} at Host {host} was answered with {}", exchange.status.unwrap_or_default()));
     }
 }
 
@@ -218,19 +215,19 @@ static TOKEN_IN_QUERY: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::since(V2025_03_26),
     layer: "http",
-    title: "An access token stands in the URL",
+    title: "An access token is in the URL",
     spec: "basic/authorization \"Token Requirements\" 2: \"Access tokens MUST NOT be included in the URI query string\"",
-    why: "URLs end up in logs, histories and Referer headers, and the token with them.",
+    why: "URLs are stored in logs, histories and Referer headers, together with the token.",
     example: "POST /mcp?access_token=…",
     remedy: "Send Authorization: Bearer.",
     checks: &[Check::Response(token_in_query)],
 };
 
-fn token_in_query(exchange: &Exchange, _: &Carried, _: &History, report: &mut Report<'_>) {
+fn token_in_query(exchange: &Exchange, _: &McpExchange, _: &History, report: &mut Report<'_>) {
     let query = exchange.target.as_deref().and_then(|target| target.split_once('?')).map_or("", |(_, query)| query);
     let is_token = |pair: &str| pair.split('=').next().is_some_and(|name| name.eq_ignore_ascii_case("access_token"));
     if query.split('&').any(is_token) {
-        report.say("the query has a member access_token");
+        report.add("the query has a member access_token");
     }
 }
 
@@ -239,18 +236,18 @@ static AUTHORIZATION_DROPPED: Rule = Rule {
     severity: Severity::Warning,
     revisions: Revisions::since(V2025_03_26),
     layer: "http",
-    title: "A request without Authorization in a session whose others have it",
+    title: "A request without Authorization in a session whose other requests have it",
     spec: "basic/authorization \"Token Requirements\" 1: \"Authorization MUST be included in every HTTP request from client to server\"",
-    why: "The server answers 401, or serves what it should not.",
+    why: "The server answers 401, or serves data that it should protect.",
     example: "the GET for the stream without the header that the POSTs have",
-    remedy: "Send it with every request, DELETE too.",
+    remedy: "Send it with every request, also with DELETE.",
     checks: &[Check::Response(authorization_dropped)],
 };
 
-fn authorization_dropped(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
-    let is_mcp = carried.names_session || carried.sent.iter().any(|sent| sent.kind != Kind::Invalid);
+fn authorization_dropped(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
+    let is_mcp = mcp.names_session || mcp.sent.iter().any(|sent| sent.kind != Kind::Invalid);
     if is_mcp && history.endpoint.is_authorized && exchange.request.fields.get("authorization").is_none() {
-        report.say(format!("a {} came without it", exchange.method.as_deref().unwrap_or("request")));
+        report.add(format!("a {} was sent without Authorization", exchange.method.as_deref().unwrap_or("request")));
     }
 }
 
@@ -275,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_accepted_and_sent() {
+    fn accept_and_content_type() {
         let text = |headers: &str| format!("> POST /mcp\n{headers}{}\n{PING}", header(VERSION, true));
         let json = "Content-Type: application/json\n";
         let rule = "http-accept-post";

@@ -1,17 +1,14 @@
-//! The heads of responses: their status and their type.
+//! Rules about the heads of responses: status and type.
 
 use super::is_streamable;
 use crate::decode::exchange::Exchange;
 use crate::decode::jsonrpc::Kind;
-use crate::findings::carried::{Carried, is_success, media_type};
-use crate::findings::history::History;
-use crate::findings::report::Report;
-use crate::findings::{Check, Rule, Severity};
+use crate::findings::mcp_exchange::{is_event_stream, is_success, media_type};
+use crate::findings::{Check, History, McpExchange, Report, Rule, Severity};
 use crate::mcp::Transport;
 use crate::mcp::revision::Revision::{V2025_03_26, V2025_06_18, V2025_11_25};
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(in crate::findings) const RULES: &[&Rule] = &[&CONTENT_TYPE, &NOTIFICATION_STATUS, &GET_STATUS, &NO_CHALLENGE];
 
 static CONTENT_TYPE: Rule = Rule {
@@ -19,25 +16,26 @@ static CONTENT_TYPE: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::since(V2025_03_26),
     layer: "http",
-    title: "The answer to a request is neither application/json nor text/event-stream",
+    title: "The response to a request is neither application/json nor text/event-stream",
     spec: "basic/transports \"Sending Messages to the Server\" 5: \"the server MUST either return Content-Type: text/event-stream … or Content-Type: application/json\"",
-    why: "Clients choose how to read the answer by its type and refuse any other.",
+    why: "Clients choose by the type how to read the response, and refuse any other type.",
     example: "HTTP/1.1 200 OK with Content-Type: text/plain",
-    remedy: "Name the type that is sent; look at what a proxy or framework makes of it.",
+    remedy: "Send the correct type. Check whether a proxy or framework changes it.",
     checks: &[Check::Response(content_type)],
 };
 
-fn content_type(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
-    let has_request = carried.sent.iter().any(|sent| sent.kind == Kind::Request);
-    // What is accepted to be answered on the stream of HTTP+SSE may be told before that stream, and the capture may begin behind the stream's.
-    let is_undecided = history.awaits_bytes || history.transport == Transport::Http;
+fn content_type(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
+    let has_request = mcp.sent.iter().any(|sent| sent.kind == Kind::Request);
+    // 202 may belong to HTTP+SSE, which answers on its stream. That stream may still arrive, or may
+    // have begun before the capture.
+    let is_undecided = history.earlier_may_follow || history.transport == Transport::Http;
     let may_be_legacy = exchange.status == Some(202) && is_undecided;
     if !is_streamable(history) || !has_request || !is_success(exchange) || may_be_legacy {
         return;
     }
     let named = media_type(&exchange.response);
     if !matches!(named.as_deref(), Some("application/json" | "text/event-stream")) {
-        report.say(format!("the Content-Type is {}", named.as_deref().unwrap_or("missing")));
+        report.add(format!("the Content-Type is {}", named.as_deref().unwrap_or("missing")));
     }
 }
 
@@ -46,25 +44,25 @@ static NOTIFICATION_STATUS: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::since(V2025_03_26),
     layer: "http",
-    title: "A notification or answer that was taken was not answered with 202 and no body",
+    title: "An accepted notification or response was not answered with 202 and no body",
     spec: "basic/transports \"Sending Messages to the Server\" 4: \"the server MUST return HTTP status code 202 Accepted with no body\"",
-    why: "Clients that read the body wait for JSON that does not come, or fail to parse what does.",
+    why: "Clients that read the body wait for JSON that never comes, or fail to parse it.",
     example: "POST of notifications/initialized answered with 200 and {}",
     remedy: "Answer 202 with Content-Length: 0.",
     checks: &[Check::Exchange(notification_status)],
 };
 
-fn notification_status(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
-    let asks_nothing = |kind: Kind| matches!(kind, Kind::Notification | Kind::Response | Kind::Error);
-    let is_quiet = !carried.sent.is_empty() && carried.sent.iter().all(|sent| asks_nothing(sent.kind));
-    if !is_streamable(history) || !is_quiet || !is_success(exchange) {
+fn notification_status(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
+    let needs_no_response = |kind: Kind| matches!(kind, Kind::Notification | Kind::Response | Kind::Error);
+    let needs_only_202 = !mcp.sent.is_empty() && mcp.sent.iter().all(|sent| needs_no_response(sent.kind));
+    if !is_streamable(history) || !needs_only_202 || !is_success(exchange) {
         return;
     }
     let (status, bytes) = (exchange.status.unwrap_or_default(), exchange.response.body_bytes);
     if status != 202 {
-        report.say(format!("the status is {status}"));
+        report.add(format!("the status is {status}"));
     } else if bytes > 0 {
-        report.say(format!("202 has a body of {bytes} bytes"));
+        report.add(format!("202 has a body of {bytes} bytes"));
     }
 }
 
@@ -75,27 +73,28 @@ static GET_STATUS: Rule = Rule {
     layer: "http",
     title: "A GET was answered with neither text/event-stream nor 405",
     spec: "basic/transports \"Listening for Messages from the Server\" 3",
-    why: "The client takes a page of text for a stream, or tries again and again.",
+    why: "The client reads a page of text as a stream, or tries again and again.",
     example: "GET answered with 200 and text/html",
-    remedy: "Answer 405 where the server has nothing to say by itself.",
+    remedy: "Answer 405 if the server offers no stream.",
     checks: &[Check::Response(get_status)],
 };
 
-fn get_status(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
-    if !is_streamable(history) || !carried.is_get {
+fn get_status(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
+    if !is_streamable(history) || !mcp.is_get {
         return;
     }
-    let is_stream = media_type(&exchange.response).as_deref() == Some("text/event-stream");
-    // 404 may end a session, and 400 blame the client: here there is nothing to end and nothing to blame.
+    let is_stream = is_event_stream(exchange);
+    // 404 may end a session, and 400 may report a mistake of the client. Here there is neither a
+    // session nor a mistake.
     let accepts = exchange.request.fields.get("accept").is_some_and(|accept| accept.contains("text/event-stream"));
-    let is_blameless = accepts && !carried.names_session && history.endpoint.assigned.is_none() && history.is_whole();
+    let is_blameless = accepts && !mcp.names_session && history.endpoint.assigned.is_none() && history.is_whole();
     if let Some(status @ (400 | 404 | 501)) = exchange.status
         && is_blameless
     {
-        report.say(format!("the answer is {status}, and 405 is how to say that there is no stream"));
-    } else if is_success(exchange) && !is_stream && !carried.may_hide_fields(history) {
+        report.add(format!("the status is {status}, but 405 means that there is no stream"));
+    } else if is_success(exchange) && !is_stream && !mcp.may_hide_fields(history) {
         let named = media_type(&exchange.response).unwrap_or("no Content-Type".into());
-        report.say(format!("the answer is {} with {named}", exchange.status.unwrap_or_default()));
+        report.add(format!("the status is {} with {named}", exchange.status.unwrap_or_default()));
     }
 }
 
@@ -106,15 +105,15 @@ static NO_CHALLENGE: Rule = Rule {
     layer: "http",
     title: "401 without WWW-Authenticate",
     spec: "basic/authorization \"Authorization Server Location\"; RFC 9110 section 11.6.1",
-    why: "The client does not learn where to get a token.",
+    why: "The client cannot find out where to get a token.",
     example: "HTTP/1.1 401 Unauthorized without WWW-Authenticate",
     remedy: "Name the protected resource metadata: WWW-Authenticate: Bearer resource_metadata=\"…\".",
     checks: &[Check::Response(no_challenge)],
 };
 
-fn no_challenge(exchange: &Exchange, _: &Carried, _: &History, report: &mut Report<'_>) {
+fn no_challenge(exchange: &Exchange, _: &McpExchange, _: &History, report: &mut Report<'_>) {
     if exchange.status == Some(401) && exchange.response.fields.get("www-authenticate").is_none() {
-        report.say("the 401 does not say how to authenticate");
+        report.add("the response does not state how to authenticate");
     }
 }
 
@@ -124,33 +123,34 @@ mod tests {
 
     const VERSION: &str = "2025-06-18";
 
-    fn asked(body: &str, answer: &str) -> Vec<String> {
+    fn request(body: &str, answer: &str) -> Vec<String> {
         http_session(VERSION, true, &[post(&header(VERSION, true), body), answer.to_owned()])
     }
 
     #[test]
     fn answers_to_requests() {
         let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
-        fires("http-response-content-type", &asked(ping, "< 200\nContent-Type: text/plain\n\nhello"));
-        silent("http-response-content-type", &asked(ping, &json(200, "", r#"{"jsonrpc":"2.0","id":1,"result":{}}"#)));
-        // What begins like this may be HTTP+SSE, whose stream was open before the capture.
+        fires("http-response-content-type", &request(ping, "< 200\nContent-Type: text/plain\n\nhello"));
+        silent("http-response-content-type", &request(ping, &json(200, "", r#"{"jsonrpc":"2.0","id":1,"result":{}}"#)));
+        // A session that begins like this may be HTTP+SSE, whose stream was open
+        // before the capture.
         let initialize = &session(VERSION, &[])[0][2..];
         let begun =
             |answer: &str| [format!("> POST /mcp\nContent-Type: application/json\n\n{initialize}"), answer.to_owned()];
         silent("http-response-content-type", &begun("< 202\n\n"));
         fires("http-response-content-type", &begun("< 200\nContent-Type: text/plain\n\nhello"));
-        fires("http-response-content-type", &asked(ping, "< 202\n\n"));
-        fires("http-401-no-challenge", &asked(ping, "< 401\n\n"));
-        silent("http-401-no-challenge", &asked(ping, "< 401\nWWW-Authenticate: Bearer\n\n"));
+        fires("http-response-content-type", &request(ping, "< 202\n\n"));
+        fires("http-401-no-challenge", &request(ping, "< 401\n\n"));
+        silent("http-401-no-challenge", &request(ping, "< 401\nWWW-Authenticate: Bearer\n\n"));
     }
 
     #[test]
     fn answers_to_notifications() {
         let changed = r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#;
-        fires("http-notification-status", &asked(changed, &json(200, "", "{}")));
-        fires("http-notification-status", &asked(changed, &json(202, "", "{}")));
-        silent("http-notification-status", &asked(changed, "< 202\n\n"));
-        silent("http-notification-status", &asked(changed, "< 400\n\n"));
+        fires("http-notification-status", &request(changed, &json(200, "", "{}")));
+        fires("http-notification-status", &request(changed, &json(202, "", "{}")));
+        silent("http-notification-status", &request(changed, "< 202\n\n"));
+        silent("http-notification-status", &request(changed, "< 400\n\n"));
     }
 
     #[test]
@@ -160,12 +160,13 @@ mod tests {
         fires("http-get-status", &answered("< 200\nContent-Type: text/html\n\n<html>"));
         silent("http-get-status", &answered("< 405\n\n"));
         silent("http-get-status", &answered("< 200\nContent-Type: text/event-stream\n\n: hello\n\n"));
-        // With a session id, 404 ends the session; a client that accepts no events is answered 400.
+        // With a session id, 404 ends the session. A client that does not accept events is
+        // answered with 400.
         silent("http-get-status", &answered("< 404\n\n"));
         let get = |accept: &str| format!("> GET /mcp\nAccept: {accept}\n{}\n", header(VERSION, false));
         let sessionless = |get: String, answer: &str| http_session(VERSION, false, &[get, answer.to_owned()]);
         let found = fires("http-get-status", &sessionless(get("text/event-stream"), "< 404\n\n"));
-        assert_eq!(found.text, "the answer is 404, and 405 is how to say that there is no stream");
+        assert_eq!(found.text, "the status is 404, but 405 means that there is no stream");
         let error = json(400, "", r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"empty"}}"#);
         fires("http-get-status", &sessionless(get("text/event-stream"), &error));
         silent("http-response-on-get", &sessionless(get("text/event-stream"), &error));

@@ -2,19 +2,16 @@
 
 use super::is_streamable;
 use crate::decode::exchange::Exchange;
-use crate::findings::carried::{Carried, is_success};
-use crate::findings::history::History;
-use crate::findings::report::Report;
-use crate::findings::{Check, Rule, Severity};
+use crate::findings::mcp_exchange::is_success;
+use crate::findings::{Check, History, McpExchange, Report, Rule, Severity};
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::{V2025_03_26, V2025_11_25};
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(in crate::findings) const RULES: &[&Rule] =
     &[&CHARSET, &MISSING, &UNASSIGNED, &TERMINATED_STATUS, &IGNORED, &WEAK, &NOT_DELETED];
 
-/// Revisions with such sessions.
+/// Revisions with session ids.
 const SESSIONS: Revisions = Revisions::between(V2025_03_26, V2025_11_25);
 
 static CHARSET: Rule = Rule {
@@ -22,18 +19,18 @@ static CHARSET: Rule = Rule {
     severity: Severity::Error,
     revisions: SESSIONS,
     layer: "http",
-    title: "A session id has characters other than visible ASCII",
+    title: "A session id contains characters other than visible ASCII",
     spec: "basic/transports \"Session Management\" 1: \"MUST only contain visible ASCII characters (ranging from 0x21 to 0x7E)\"",
-    why: "Clients and proxies refuse the header or change it, and the session is not found again.",
+    why: "Clients and proxies refuse or change the header, and the session is lost.",
     example: "Mcp-Session-Id: sesión 1",
     remedy: "Use a UUID, or hexadecimal or base64url digits.",
     checks: &[Check::Response(charset)],
 };
 
-fn charset(exchange: &Exchange, _: &Carried, history: &History, report: &mut Report<'_>) {
+fn charset(exchange: &Exchange, _: &McpExchange, history: &History, report: &mut Report<'_>) {
     let Some(id) = exchange.response.fields.get("mcp-session-id") else { return };
     if is_streamable(history) && (id.is_empty() || !id.bytes().all(|byte| (0x21..=0x7e).contains(&byte))) {
-        report.say(format!("the server assigned {id:?}"));
+        report.add(format!("the server assigned {id:?}"));
     }
 }
 
@@ -44,18 +41,18 @@ static MISSING: Rule = Rule {
     layer: "http",
     title: "A request without the session id that the server assigned",
     spec: "basic/transports \"Session Management\" 2: \"If an Mcp-Session-Id is returned by the server during initialization, clients … MUST include it in the Mcp-Session-Id header on all of their subsequent HTTP requests\"",
-    why: "The server answers 400, or begins another session.",
-    example: "tools/list without Mcp-Session-Id behind an initialize whose answer had one",
-    remedy: "Send the id with every request behind initialize, GET and DELETE too.",
+    why: "The server answers 400, or begins a new session.",
+    example: "tools/list without Mcp-Session-Id after a response to initialize that had one",
+    remedy: "Send the id with every request after initialize, also with GET and DELETE.",
     checks: &[Check::Response(missing)],
 };
 
-fn missing(_: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
-    let is_initialize = carried.sent.iter().any(|sent| sent.method == Method::Initialize);
+fn missing(_: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
+    let is_initialize = mcp.sent.iter().any(|sent| sent.method == Method::Initialize);
     let is_live = history.endpoint.assigned.is_some() && history.endpoint.terminated.is_none();
-    if is_streamable(history) && is_live && !carried.names_session && !is_initialize {
-        let what = carried.sent.first().and_then(|sent| sent.method_name.as_deref());
-        report.say(format!("{} came without it", what.unwrap_or("a request")));
+    if is_streamable(history) && is_live && !mcp.names_session && !is_initialize {
+        let what = mcp.sent.first().and_then(|sent| sent.method_name.as_deref());
+        report.add(format!("{} was sent without Mcp-Session-Id", what.unwrap_or("a request")));
     }
 }
 
@@ -64,23 +61,23 @@ static UNASSIGNED: Rule = Rule {
     severity: Severity::Warning,
     revisions: SESSIONS,
     layer: "http",
-    title: "A session id that the server did not assign, or one on initialize",
+    title: "A session id that the server did not assign, or an initialize with a session id",
     spec: "basic/transports \"Session Management\" 4: \"MUST start a new session by sending a new InitializeRequest without a session ID attached\"",
     why: "The server answers 404, or mixes up two sessions.",
     example: "Mcp-Session-Id: x on the POST of initialize",
-    remedy: "Forget the id before initializing again.",
+    remedy: "Discard the id before you initialize again.",
     checks: &[Check::Response(unassigned)],
 };
 
-fn unassigned(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
+fn unassigned(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
     let Some(id) = exchange.request.fields.get("mcp-session-id").filter(|_| is_streamable(history)) else { return };
-    let is_initialize = carried.sent.iter().any(|sent| sent.method == Method::Initialize);
+    let is_initialize = mcp.sent.iter().any(|sent| sent.method == Method::Initialize);
     match &history.endpoint.assigned {
-        _ if is_initialize => report.say(format!("initialize was sent with the session id {id:?}")),
-        Some(assigned) if assigned != id => report.say(format!("{id:?} was sent, {assigned:?} assigned")),
-        // The answer to initialize was seen and held no id.
+        _ if is_initialize => report.add(format!("initialize was sent with the session id {id:?}")),
+        Some(assigned) if assigned != id => report.add(format!("{id:?} was sent, but {assigned:?} was assigned")),
+        // The response to initialize was captured and had no id.
         None if history.handshake.answered.is_some() && history.is_whole() => {
-            report.say(format!("{id:?} was sent, and none assigned"));
+            report.add(format!("{id:?} was sent, but no id was assigned"));
         }
         _ => {}
     }
@@ -91,31 +88,31 @@ static TERMINATED_STATUS: Rule = Rule {
     severity: Severity::Error,
     revisions: SESSIONS,
     layer: "http",
-    title: "A request with a session id that was terminated was answered with another status than 404",
+    title: "A request for a terminated session was not answered with 404",
     spec: "basic/transports \"Session Management\" 3: \"it MUST respond to requests containing that session ID with HTTP 404 Not Found\"",
-    why: "404 alone tells the client to initialize again: with another status it fails for good.",
+    why: "Only 404 tells the client to initialize again. With another status it fails permanently.",
     example: "DELETE answered with 200, then a POST with the same id answered with 400",
-    remedy: "Answer 404 for any session id that is not known.",
+    remedy: "Answer 404 for every unknown session id.",
     checks: &[Check::Response(terminated_status)],
 };
 
-/// Whether a request was sent after its session id had ended.
-fn is_late(exchange: &Exchange, carried: &Carried, history: &History) -> bool {
+/// Whether a request was sent after its session was terminated.
+fn is_after_termination(exchange: &Exchange, mcp: &McpExchange, history: &History) -> bool {
     let ended = history.endpoint.terminated.as_ref().map(|terminated| terminated.time);
     let sent = exchange.request.started;
-    let is_ordered = !history.awaits_bytes;
-    carried.names_session
+    let is_ordered = !history.earlier_may_follow;
+    mcp.names_session
         && is_ordered
         && is_streamable(history)
         && ended.zip(sent).is_some_and(|(ended, sent)| sent > ended)
 }
 
-fn terminated_status(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
+fn terminated_status(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
     let (Some(terminated), Some(status)) = (&history.endpoint.terminated, exchange.status) else { return };
-    // Authorization, load and failures come before sessions.
+    // Authorization, overload and failures are checked before sessions.
     let is_other = matches!(status, 401 | 403 | 404 | 429 | 500..);
-    if is_late(exchange, carried, history) && !is_other {
-        report.say(format!("the id ended with a {}, and {status} answered its next use", terminated.by));
+    if is_after_termination(exchange, mcp, history) && !is_other {
+        report.add(format!("{} ended the session, and a later request with its id got status {status}", terminated.by));
     }
 }
 
@@ -124,18 +121,18 @@ static IGNORED: Rule = Rule {
     severity: Severity::Error,
     revisions: SESSIONS,
     layer: "http",
-    title: "The client kept a session id after the server answered 404",
+    title: "The client used a session id again after the server answered 404",
     spec: "basic/transports \"Session Management\" 4: \"it MUST start a new session\"",
     why: "Every further request fails.",
     example: "404, then another POST with the same Mcp-Session-Id",
-    remedy: "On 404 forget the id and send initialize without it.",
+    remedy: "After 404, discard the id and send initialize without it.",
     checks: &[Check::Response(ignored)],
 };
 
-fn ignored(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
+fn ignored(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
     let was_404 = history.endpoint.terminated.as_ref().is_some_and(|terminated| terminated.by == "404");
-    if was_404 && is_late(exchange, carried, history) {
-        report.say("the session id was used again after a 404");
+    if was_404 && is_after_termination(exchange, mcp, history) {
+        report.add("the session id was used again after a 404");
     }
 }
 
@@ -146,19 +143,19 @@ static WEAK: Rule = Rule {
     layer: "http",
     title: "A session id that can be guessed",
     spec: "basic/transports \"Session Management\" 1: \"The session ID SHOULD be globally unique and cryptographically secure\"",
-    why: "Whoever guesses it speaks in another one's session.",
+    why: "Whoever guesses it can act in another client's session.",
     example: "Mcp-Session-Id: 42",
     remedy: "Use a random UUID or 128 random bits.",
     checks: &[Check::Response(weak)],
 };
 
-fn weak(exchange: &Exchange, _: &Carried, history: &History, report: &mut Report<'_>) {
-    /// Characters of 80 random bits in base64: shorter ones cannot hold enough.
+fn weak(exchange: &Exchange, _: &McpExchange, history: &History, report: &mut Report<'_>) {
+    /// The length of 80 random bits in base64. Shorter ids cannot contain enough randomness.
     const LENGTH: usize = 14;
     let Some(id) = exchange.response.fields.get("mcp-session-id").filter(|_| is_success(exchange)) else { return };
     let is_number = id.bytes().all(|byte| byte.is_ascii_digit());
     if is_streamable(history) && history.endpoint.assigned.is_none() && (id.len() < LENGTH || is_number) {
-        report.say(format!("the session id {id:?} can be guessed"));
+        report.add(format!("the session id {id:?} can be guessed"));
     }
 }
 
@@ -169,19 +166,20 @@ static NOT_DELETED: Rule = Rule {
     layer: "http",
     title: "The client left without ending its session",
     spec: "basic/transports \"Session Management\" 5: \"Clients that no longer need a particular session … SHOULD send an HTTP DELETE to the MCP endpoint with the Mcp-Session-Id header\"",
-    why: "The server keeps what belongs to the session until it times out.",
-    example: "the GET stream closed by the client, and no DELETE until the capture ends",
-    remedy: "Send DELETE before closing; a server that does not allow it answers 405.",
+    why: "The server holds the resources of the session until a timeout.",
+    example: "the client closes the GET stream, and no DELETE follows until the capture ends",
+    remedy: "Send DELETE before closing. A server that does not allow it answers 405.",
     checks: &[Check::End(not_deleted)],
 };
 
-/// A client that is still there keeps its stream open, or opens it again: closing it is how one leaves.
+/// A client that is still there keeps its stream open or opens it again. Closing the stream means
+/// that it left.
 fn not_deleted(history: &History, report: &mut Report<'_>) {
     let endpoint = &history.endpoint;
     let has_sessions = history.handshake.in_force().is_some_and(|in_force| in_force.revisions.within(SESSIONS));
-    let is_over = !has_sessions || endpoint.was_deleted || endpoint.terminated.is_some();
-    if endpoint.assigned.is_some() && endpoint.left.is_some() && !is_over && !history.has_gaps {
-        report.say("the client closed its stream and sent nothing behind that");
+    let is_over = !has_sessions || endpoint.delete_sent || endpoint.terminated.is_some();
+    if endpoint.assigned.is_some() && endpoint.client_left.is_some() && !is_over && !history.has_gaps {
+        report.add("the client closed its stream and sent nothing after that");
     }
 }
 
@@ -209,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_leaves_says_so() {
+    fn clients_end_their_session() {
         let rule = "http-session-not-deleted";
         let stream = format!("> GET /mcp\nAccept: text/event-stream\n{}\n", header(VERSION, true));
         let opened = ["@ 2".to_owned(), stream, "< 200\nContent-Type: text/event-stream\n\n".to_owned()];
@@ -224,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_id_looks_like() {
+    fn format_of_session_ids() {
         fires("http-session-id-charset", &opened("a b"));
         fires("http-session-id-weak", &opened("42"));
         let good = opened("5f0c3e6e-7b1f-4f0e-9d60-3f2c1f0f9a11");
@@ -234,9 +232,9 @@ mod tests {
 
     #[test]
     fn an_id_is_the_servers_to_assign() {
-        let again = session(VERSION, &[])[0][2..].replace("\"id\":0", "\"id\":9");
+        let reborrow = session(VERSION, &[])[0][2..].replace("\"id\":0", "\"id\":9");
         let rule = "http-session-id-unassigned";
-        fires(rule, &http_session(VERSION, true, &[post(&header(VERSION, true), &again), "< 400\n\n".to_owned()]));
+        fires(rule, &http_session(VERSION, true, &[post(&header(VERSION, true), &reborrow), "< 400\n\n".to_owned()]));
         silent(rule, &http_session(VERSION, true, &[ping(1), pong(1)]));
         let rule = "http-session-id-missing";
         for version in [VERSION, "2025-03-26"] {

@@ -1,20 +1,15 @@
-//! What travels on which stream of server-sent events.
+//! Rules about which messages belong on which stream of server-sent events.
 
 use super::is_streamable;
 use crate::decode::exchange::Exchange;
 use crate::decode::jsonrpc::Kind;
-use crate::findings::carried::{Carried, is_success, media_type};
-use crate::findings::history::History;
-use crate::findings::report::Report;
-use crate::findings::rule::{ANSWERS, ASKS, MESSAGES};
-use crate::findings::seen::Seen;
-use crate::findings::{Check, Rule, Severity};
+use crate::findings::mcp_exchange::{is_event_stream, is_success};
+use crate::findings::{ANSWERS, ASKS, Check, History, MESSAGES, McpExchange, MessageContext, Report, Rule, Severity};
 use crate::mcp::message::Carrier;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::{V2025_03_26, V2025_11_25};
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(in crate::findings) const RULES: &[&Rule] = &[&ON_GET, &BROADCAST, &CLOSED_EARLY, &AFTER_RESPONSE];
 
 static ON_GET: Rule = Rule {
@@ -22,20 +17,20 @@ static ON_GET: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::between(V2025_03_26, V2025_11_25),
     layer: "http",
-    title: "An answer came on a GET stream that resumes nothing",
+    title: "A response was sent on a GET stream that resumes nothing",
     spec: "basic/transports \"Listening for Messages from the Server\" 4: \"The server MUST NOT send a JSON-RPC response on the stream unless resuming a stream\"",
     why: "The client waits for it on the stream of its POST.",
     example: "the result of tools/call on the GET stream",
-    remedy: "Send each answer on the stream of its request.",
+    remedy: "Send each response on the stream of its request.",
     checks: &[Check::Message(ANSWERS, &[], on_get)],
 };
 
-fn on_get(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    // What refuses a GET may be worded as an error, in a body of its own.
-    let is_streamed = seen.message.carrier == Carrier::SseEvent;
-    let is_answer_to_get = is_streamed && seen.carried.is_some_and(|carried| carried.is_get && !carried.resumes);
-    if is_answer_to_get && is_streamable(seen.history) && !seen.is_from_client() {
-        report.say(format!("the answer to id {} came on a GET stream", seen.id()));
+fn on_get(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    // The refusal of a GET may be a JSON-RPC error in the body of its response.
+    let is_streamed = context.message.carrier == Carrier::SseEvent;
+    let is_answer_to_get = is_streamed && context.exchange.is_some_and(|mcp| mcp.is_get && !mcp.resumes);
+    if is_answer_to_get && is_streamable(context.history) && !context.is_from_client() {
+        report.add(format!("the response to id {} was sent on a GET stream", context.id()));
     }
 }
 
@@ -46,30 +41,34 @@ static BROADCAST: Rule = Rule {
     layer: "http",
     title: "The server sent one message on several streams",
     spec: "basic/transports \"Multiple Connections\" 2: \"The server MUST send each of its JSON-RPC messages on only one of the connected streams; that is, it MUST NOT broadcast the same message across multiple streams\"",
-    why: "The client acts on it twice: it asks the user twice, and answers one request twice.",
+    why: "The client handles it twice: it asks the user twice, or answers one request twice.",
     example: "sampling/createMessage with \"id\":3 on two streams",
-    remedy: "Choose one stream: that of the request it belongs to, or one GET stream.",
+    remedy: "Choose one stream: that of the related request, or one GET stream.",
     checks: &[Check::Message(ASKS, &[], broadcast)],
 };
 
-/// Notifications that are sent at once on several streams are one; what is sent again later may be news.
+/// The same notification on two streams within this time (in nanoseconds) is one notification.
+/// Later it may be a new one.
 const AT_ONCE: i64 = 1_000_000_000;
 
-fn broadcast(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(carried) = seen.carried.filter(|_| !seen.is_from_client() && is_streamable(seen.history)) else { return };
-    // A resumed stream repeats what the lost one carried, and a server without sessions has the streams of several clients.
-    if carried.resumes || seen.message.carrier != Carrier::SseEvent || !seen.is_one_client() {
+fn broadcast(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(mcp) = context.exchange.filter(|_| !context.is_from_client() && is_streamable(context.history)) else {
+        return;
+    };
+    // A resumed stream repeats messages of the lost one. A server without sessions has streams
+    // of several clients.
+    if mcp.resumes || context.message.carrier != Carrier::SseEvent || !context.is_one_client() {
         return;
     }
-    let Some(said) = seen.history.spoken.elsewhere(seen.message) else { return };
-    // Two requests are one by their id, and progress comes to the same value once. Two calls may give rise to the same other
-    // notification; two streams for whatever the server says by itself do not.
-    let at_once = seen.message.time.since(said.time) < AT_ONCE;
-    let is_one = seen.message.kind == Kind::Request
-        || at_once && (said.is_get && carried.is_get || seen.method == Method::Progress);
+    let Some(said) = context.history.server_messages.same_on_other_stream(context.message) else { return };
+    // Requests with the same id are the same request, and progress has each value only once. Two
+    // calls may cause the same other notification, but two GET streams may not.
+    let at_once = context.message.time.since(said.time) < AT_ONCE;
+    let is_one = context.message.kind == Kind::Request
+        || at_once && (said.is_get && mcp.is_get || context.method == Method::Progress);
     if is_one {
         let text = format!("message {} on the stream of exchange {} is the same", said.number.0, said.exchange.0);
-        report.say_with(&[said.number], text);
+        report.add_about(&[said.number], text);
     }
 }
 
@@ -78,25 +77,25 @@ static CLOSED_EARLY: Rule = Rule {
     severity: Severity::Warning,
     revisions: Revisions::since(V2025_03_26),
     layer: "http",
-    title: "The stream of a request ended without its answer",
+    title: "The stream of a request ended without its response",
     spec: "basic/transports \"Sending Messages to the Server\" 6: \"The server SHOULD NOT close the SSE stream before sending the JSON-RPC response\"",
-    why: "The client waits in vain, or has to ask again.",
+    why: "The client waits in vain, or must send the request again.",
     example: "a stream of progress notifications that ends without a result",
-    remedy: "Send the answer, an error at least, before the stream ends.",
+    remedy: "Send the response, at least an error, before the stream ends.",
     checks: &[Check::Exchange(closed_early)],
 };
 
-fn closed_early(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
-    let is_stream = media_type(&exchange.response).as_deref() == Some("text/event-stream");
-    let Some(request) = carried.request() else { return };
-    let in_force = carried.in_force.map_or(Revisions::ALL, |known| known.revisions);
-    // 2025-11-25 allows it behind an event id, by which the client resumes.
-    let may_resume = carried.served.has_ids && !in_force.is_disjoint(Revisions::only(V2025_11_25));
-    let was_whole = exchange.response.complete && is_success(exchange) && !carried.is_cut() && history.is_whole();
-    // A request that was cancelled, or whose session was ended, is not answered.
-    let is_missing = is_stream && was_whole && history.awaits(request.number);
+fn closed_early(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
+    let is_stream = is_event_stream(exchange);
+    let Some(request) = mcp.request() else { return };
+    let in_force = mcp.in_force.map_or(Revisions::ALL, |known| known.revisions);
+    // 2025-11-25 allows it after an event id, by which the client resumes.
+    let may_resume = mcp.event_counts.has_ids && !in_force.is_disjoint(Revisions::only(V2025_11_25));
+    let was_whole = exchange.response.complete && is_success(exchange) && !mcp.is_truncated() && history.is_whole();
+    // A cancelled request, or one of a terminated session, is not answered.
+    let is_missing = is_stream && was_whole && history.awaits_response(request.number);
     if is_streamable(history) && is_missing && !may_resume && request.method != Method::SubscriptionsListen {
-        report.say(format!(
+        report.add(format!(
             "the stream of {} (message {}) ended without its answer",
             request.method_name.as_deref().unwrap_or_default(),
             request.number.0
@@ -109,24 +108,24 @@ static AFTER_RESPONSE: Rule = Rule {
     severity: Severity::Warning,
     revisions: Revisions::since(V2025_03_26),
     layer: "http",
-    title: "A message came on the stream of a request behind its answer",
+    title: "A message was sent on the stream of a request after its response",
     spec: "basic/transports \"Sending Messages to the Server\" 6: \"After the JSON-RPC response has been sent, the server SHOULD close the SSE stream\"",
-    why: "Clients close the stream when the answer is there, and never see it.",
-    example: "notifications/progress behind the result",
-    remedy: "Send everything that belongs to a request before its answer.",
+    why: "Clients close the stream when the response arrives, and never see later messages.",
+    example: "notifications/progress after the result",
+    remedy: "Send everything that belongs to a request before its response.",
     checks: &[Check::Message(MESSAGES, &[], after_response)],
 };
 
-fn after_response(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(carried) = seen.carried.filter(|_| !seen.is_from_client()) else { return };
-    if carried.received.is_empty() || !is_streamable(seen.history) || seen.message.batch.is_some() {
+fn after_response(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(mcp) = context.exchange.filter(|_| !context.is_from_client()) else { return };
+    if mcp.received.is_empty() || !is_streamable(context.history) || context.message.batch.is_some() {
         return;
     }
-    // A second answer has a rule of its own.
-    let is_again = matches!(seen.message.kind, Kind::Response | Kind::Error) && seen.message.answers.is_none();
-    let answered = carried.answer().filter(|answer| answer.kind != Kind::Invalid && !is_again);
+    // A second response has its own rule.
+    let is_again = matches!(context.message.kind, Kind::Response | Kind::Error) && context.message.answers.is_none();
+    let answered = mcp.answer().filter(|answer| answer.kind != Kind::Invalid && !is_again);
     if let Some(answer) = answered {
-        report.say_with(&[answer.number], format!("message {} answered the request before", answer.number.0));
+        report.add_about(&[answer.number], format!("message {} already answered the request", answer.number.0));
     }
 }
 
@@ -162,11 +161,12 @@ mod tests {
         let get = format!("> GET /mcp\nAccept: text/event-stream\n{}\n", header(VERSION, true));
         let stream = |events: &str| format!("< 200\nContent-Type: text/event-stream\n\n{events}");
         let roots = "data: {\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"roots/list\"}\n\n";
-        let told = |first: String, second: String| http_session(VERSION, true, &[get.clone(), first, ping(), second]);
-        fires(rule, &told(stream(roots), stream(&format!("{roots}{RESULT}"))));
-        silent(rule, &told(stream(roots), stream(&format!("{}{RESULT}", roots.replace('7', "8")))));
-        // Two calls may log the same.
-        silent(rule, &told(stream(LOG), stream(&format!("{LOG}{RESULT}"))));
+        let conversation =
+            |first: String, second: String| http_session(VERSION, true, &[get.clone(), first, ping(), second]);
+        fires(rule, &conversation(stream(roots), stream(&format!("{roots}{RESULT}"))));
+        silent(rule, &conversation(stream(roots), stream(&format!("{}{RESULT}", roots.replace('7', "8")))));
+        // Two calls may log the same text.
+        silent(rule, &conversation(stream(LOG), stream(&format!("{LOG}{RESULT}"))));
         let both = |wait: &str| {
             http_session(VERSION, true, &[get.clone(), stream(LOG), wait.to_owned(), get.clone(), stream(LOG)])
         };

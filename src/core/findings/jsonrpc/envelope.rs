@@ -1,14 +1,10 @@
-//! What a message looks like: its members and their types.
+//! Rules about the members of a message and their types.
 
 use crate::decode::json::scan::JsonType;
-use crate::findings::report::Report;
-use crate::findings::rule::{ASKS, NOTIFICATIONS, REQUESTS, RESULTS};
-use crate::findings::seen::Seen;
-use crate::findings::{Check, Rule, Severity};
+use crate::findings::{ASKS, Check, MessageContext, NOTIFICATIONS, REQUESTS, RESULTS, Report, Rule, Severity};
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(in crate::findings) const RULES: &[&Rule] = &[
     &INVALID_JSON,
     &NOT_UTF8,
@@ -30,9 +26,9 @@ pub(super) static INVALID_JSON: Rule = Rule {
     layer: "jsonrpc",
     title: "The text of a message is not valid JSON",
     spec: "JSON-RPC 2.0 section 5.1; basic/transports \"stdio\"",
-    why: "The receiver cannot read it: over HTTP it answers -32700, on a pipe most drop the line or end the session.",
+    why: "The receiver cannot read it. Over HTTP it answers -32700; on a pipe most receivers drop the line or end the session.",
     example: "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",}",
-    remedy: "Write messages with a JSON library, each whole and alone; nothing else belongs into the stream.",
+    remedy: "Write each message with a JSON library, whole and alone. Nothing else belongs in the stream.",
     ..Rule::BLANK
 };
 
@@ -43,9 +39,9 @@ pub(super) static NOT_UTF8: Rule = Rule {
     layer: "jsonrpc",
     title: "The text of a message is not valid UTF-8",
     spec: "basic/transports (introduction): \"JSON-RPC messages MUST be UTF-8 encoded\"",
-    why: "Receivers refuse it, or replace the bytes silently and so change names, paths and results.",
+    why: "Receivers refuse it, or replace the invalid bytes silently, which changes names, paths and results.",
     example: "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"text\":\"caf\\xe9\"}} in Latin-1",
-    remedy: "Set the encoding of the stream to UTF-8; on Windows pipes are often opened in the code page of the console.",
+    remedy: "Set the encoding of the stream to UTF-8. On Windows, pipes often use the code page of the console.",
     ..Rule::BLANK
 };
 
@@ -55,9 +51,9 @@ pub(super) static NOT_A_MESSAGE: Rule = Rule {
     layer: "jsonrpc",
     title: "A JSON value is not a request, notification or response",
     spec: "JSON-RPC 2.0 sections 4 and 5; basic/index \"Messages\"",
-    why: "Nobody can answer it or match it to anything; receivers log an error or drop the connection.",
+    why: "It cannot be answered or matched to a request. Receivers log an error or drop the connection.",
     example: "{\"level\":\"info\",\"msg\":\"started\"} on the server's stdout",
-    remedy: "Send only objects with \"method\", or with \"id\" and \"result\" or \"error\"; write logs to stderr.",
+    remedy: "Send only objects with \"method\", or with \"id\" and \"result\" or \"error\". Write logs to stderr.",
     ..Rule::BLANK
 };
 
@@ -67,9 +63,9 @@ pub(super) static VERSION: Rule = Rule {
     layer: "jsonrpc",
     title: "\"jsonrpc\" is missing or is not exactly \"2.0\"",
     spec: "JSON-RPC 2.0 sections 4 and 5; schema JSONRPCMessage",
-    why: "Official SDKs validate the member and refuse the message, so a peer that works with one client fails with another.",
+    why: "Official SDKs validate this member and refuse the message. A peer that works with one client fails with another.",
     example: "{\"id\":1,\"method\":\"tools/list\"}",
-    remedy: "Add \"jsonrpc\":\"2.0\" to every message, answers and notifications too.",
+    remedy: "Add \"jsonrpc\":\"2.0\" to every message, also to responses and notifications.",
     ..Rule::BLANK
 };
 
@@ -79,9 +75,9 @@ pub(super) static RESULT_AND_ERROR: Rule = Rule {
     layer: "jsonrpc",
     title: "A response has both \"result\" and \"error\"",
     spec: "JSON-RPC 2.0 section 5; basic/index \"Responses\"",
-    why: "One client shows a success and another a failure, each rightly.",
+    why: "One client shows a success and another a failure, and both are right.",
     example: "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{},\"error\":null}",
-    remedy: "Leave the other member out altogether; null is not the same as absent.",
+    remedy: "Leave out the other member. A member that is null is not absent.",
     ..Rule::BLANK
 };
 
@@ -89,19 +85,19 @@ static METHOD_AND_RESULT: Rule = Rule {
     id: "jsonrpc-method-and-result",
     severity: Severity::Error,
     layer: "jsonrpc",
-    title: "One object carries \"method\" together with \"result\" or \"error\"",
+    title: "One object contains \"method\" together with \"result\" or \"error\"",
     spec: "JSON-RPC 2.0 sections 4 and 5; schema JSONRPCMessage",
-    why: "It is request and response at once; what a receiver makes of it depends on which it looks for first.",
+    why: "It is a request and a response at the same time. Receivers interpret it differently.",
     example: "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"result\":{}}",
     remedy: "Do not echo the method in a response.",
     checks: &[Check::Message(ASKS, &[], method_and_result)],
     ..Rule::BLANK
 };
 
-fn method_and_result(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let envelope = &seen.message.envelope;
+fn method_and_result(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let envelope = &context.message.envelope;
     if envelope.result.is_some() || envelope.error.is_some() {
-        report.say(format!("{} has an answer's member too", seen.method_name()));
+        report.add(format!("{} also has a member of a response", context.method_name()));
     }
 }
 
@@ -111,16 +107,16 @@ static RESULT_NOT_OBJECT: Rule = Rule {
     layer: "jsonrpc",
     title: "\"result\" is not an object",
     spec: "schema Result (type object)",
-    why: "JSON-RPC allows any value, MCP does not: clients that validate results refuse null, arrays and scalars.",
+    why: "JSON-RPC allows any value, but MCP does not. Clients that validate results refuse null, arrays and scalars.",
     example: "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":null}",
-    remedy: "Send {} where there is nothing to say, and name what there is: {\"content\":[…]}.",
+    remedy: "Send {} for an empty result. Put other values into a member: {\"content\":[…]}.",
     checks: &[Check::Message(RESULTS, &[], result_not_object)],
     ..Rule::BLANK
 };
 
-fn result_not_object(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if let Some(result) = seen.text().filter(|result| !result.starts_with('{')) {
-        report.say(format!("the result is {}", type_of(result)));
+fn result_not_object(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if let Some(result) = context.body_text().filter(|result| !result.starts_with('{')) {
+        report.add(format!("the result is {}", type_of(result)));
     }
 }
 
@@ -128,18 +124,18 @@ static PARAMS_NOT_OBJECT: Rule = Rule {
     id: "jsonrpc-params-not-object",
     severity: Severity::Error,
     layer: "jsonrpc",
-    title: "\"params\" is there and is not an object",
+    title: "\"params\" is present and is not an object",
     spec: "basic/index \"Requests\" and \"Notifications\"; schema JSONRPCRequest",
-    why: "JSON-RPC allows arrays, MCP does not: the receiver answers -32602, or finds none of its parameters.",
+    why: "JSON-RPC allows arrays, but MCP does not. The receiver answers -32602 or finds no parameters.",
     example: "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":[]}",
-    remedy: "Send parameters by name, or leave \"params\" out.",
+    remedy: "Send parameters by name, or leave out \"params\".",
     checks: &[Check::Message(ASKS, &[], params_not_object)],
     ..Rule::BLANK
 };
 
-fn params_not_object(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if let Some(params) = seen.text().filter(|params| !params.starts_with('{')) {
-        report.say(format!("the params of {} are {}", seen.method_name(), type_of(params)));
+fn params_not_object(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if let Some(params) = context.body_text().filter(|params| !params.starts_with('{')) {
+        report.add(format!("the params of {} are {}", context.method_name(), type_of(params)));
     }
 }
 
@@ -147,18 +143,18 @@ static NOTIFICATION_WITH_ID: Rule = Rule {
     id: "jsonrpc-notification-with-id",
     severity: Severity::Error,
     layer: "jsonrpc",
-    title: "A notification carries an \"id\"",
+    title: "A notification has an \"id\"",
     spec: "basic/index \"Notifications\": \"Notifications MUST NOT include an ID\"",
-    why: "With an id it is a request: the receiver does not know the method and answers an error, or the sender waits for ever.",
+    why: "With an id it is a request. The receiver answers with an error because it does not know the method, or the sender waits forever.",
     example: "{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"notifications/initialized\"}",
-    remedy: "Leave \"id\" out, null too.",
+    remedy: "Leave out \"id\", even if it would be null.",
     checks: &[Check::Message(REQUESTS, &[], notification_with_id)],
     ..Rule::BLANK
 };
 
-fn notification_with_id(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if seen.method_name().starts_with("notifications/") {
-        report.say(format!("{} was sent with the id {}", seen.method_name(), seen.id()));
+fn notification_with_id(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if context.method_name().starts_with("notifications/") {
+        report.add(format!("{} was sent with the id {}", context.method_name(), context.id()));
     }
 }
 
@@ -168,16 +164,16 @@ static REQUEST_WITHOUT_ID: Rule = Rule {
     layer: "jsonrpc",
     title: "A request was sent without \"id\"",
     spec: "basic/index \"Requests\": \"Requests MUST include a string or integer ID\"",
-    why: "Without an id it is a notification: nobody will ever answer it.",
+    why: "Without an id it is a notification, and nobody will answer it.",
     example: "{\"jsonrpc\":\"2.0\",\"method\":\"tools/list\"}",
-    remedy: "Give it an id that no earlier request of the session had.",
+    remedy: "Use an id that no earlier request of the session had.",
     checks: &[Check::Message(NOTIFICATIONS, &[], request_without_id)],
     ..Rule::BLANK
 };
 
-fn request_without_id(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if seen.method != Method::Other && !seen.method.is_notification() {
-        report.say(format!("{} has no id and will not be answered", seen.method_name()));
+fn request_without_id(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if context.method != Method::Other && !context.method.is_notification() {
+        report.add(format!("{} has no id and will not be answered", context.method_name()));
     }
 }
 
@@ -187,16 +183,16 @@ static RESERVED_PREFIX: Rule = Rule {
     layer: "jsonrpc",
     title: "The name of a method begins with \"rpc.\"",
     spec: "JSON-RPC 2.0 section 4: such names are \"reserved for rpc-internal methods and extensions\"",
-    why: "Libraries may take it for one of their own.",
+    why: "Libraries may take it for one of their own methods.",
     example: "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"rpc.discover\"}",
-    remedy: "Choose another name, with a prefix of your own.",
+    remedy: "Choose another name, with your own prefix.",
     checks: &[Check::Message(ASKS, &[Method::Other], reserved_prefix)],
     ..Rule::BLANK
 };
 
-fn reserved_prefix(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if seen.method_name().starts_with("rpc.") {
-        report.say(format!("the method {} is reserved", seen.method_name()));
+fn reserved_prefix(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if context.method_name().starts_with("rpc.") {
+        report.add(format!("the method {} is reserved", context.method_name()));
     }
 }
 
@@ -206,24 +202,24 @@ pub(super) static DUPLICATE_KEY: Rule = Rule {
     layer: "jsonrpc",
     title: "An object has two members of the same name",
     spec: "RFC 8259 section 4: \"The names within an object SHOULD be unique\"",
-    why: "Parsers disagree which one counts: what a gateway checked may not be what the server runs.",
+    why: "Parsers disagree about which one counts. A gateway may check one value while the server uses the other.",
     example: "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"method\":\"tools/call\"}",
-    remedy: "Send each member once. Where an intermediary lets both through, treat it as an attack until explained.",
+    remedy: "Send each member once. If an intermediary lets both through, treat it as an attack until it is explained.",
     checks: &[Check::Message(ASKS, &[], duplicate_key)],
     ..Rule::BLANK
 };
 
-/// The members of `params`; those of the envelope are found while it is read. Results are not looked at: they are long, and
-/// reading each would cost more than the rule is worth.
-fn duplicate_key(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let names: Vec<&str> = seen.body().iter().map(|(name, _)| name).collect();
+/// Checks the members of `params`. The parser of the envelope checks the others. Results are not
+/// checked: they are long, and parsing each would cost more than the rule is worth.
+fn duplicate_key(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let names: Vec<&str> = context.body().iter().map(|(name, _)| name).collect();
     let twice = names.iter().enumerate().take(64).find(|(at, name)| names[..*at].contains(name));
     if let Some((_, name)) = twice {
-        report.say(format!("the member {name} occurs twice; the last one counts"));
+        report.add(format!("the member {name} occurs twice; the last one counts"));
     }
 }
 
-/// What kind of JSON value a text is, with its article.
+/// The type of a JSON value, with an article.
 pub(super) fn type_of(json: &str) -> &'static str {
     JsonType::of(json).map_or("a number", JsonType::name)
 }
@@ -237,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json() {
+    fn invalid_messages() {
         fires("stdio-stdout-not-mcp", &with("< Listening on port 3000"));
         fires("stdio-stdin-not-mcp", &with(r#"> {"jsonrpc":"2.0""#));
         let post = |body: &str| crate::findings::testing::post("Mcp-Session-Id: x\n", body);
@@ -257,27 +253,27 @@ mod tests {
 
     #[test]
     fn members_that_exclude_each_other() {
-        let asked = r#"> {"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+        let request = r#"> {"jsonrpc":"2.0","id":1,"method":"ping"}"#;
         let answer = r#"< {"jsonrpc":"2.0","id":1,"result":{}}"#;
         fires(
             "jsonrpc-result-and-error",
             &session(
                 "2025-06-18",
-                &[asked, r#"< {"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":"x"}}"#],
+                &[request, r#"< {"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":"x"}}"#],
             ),
         );
-        silent("jsonrpc-result-and-error", &session("2025-06-18", &[asked, answer]));
+        silent("jsonrpc-result-and-error", &session("2025-06-18", &[request, answer]));
         fires("jsonrpc-method-and-result", &with(r#"> {"jsonrpc":"2.0","id":1,"method":"ping","result":{}}"#));
-        silent("jsonrpc-method-and-result", &session("2025-06-18", &[asked, answer]));
+        silent("jsonrpc-method-and-result", &session("2025-06-18", &[request, answer]));
     }
 
     #[test]
     fn params_and_results_are_objects() {
-        let asked = r#"> {"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+        let request = r#"> {"jsonrpc":"2.0","id":1,"method":"ping"}"#;
         let answer = |result: &str| format!(r#"< {{"jsonrpc":"2.0","id":1,"result":{result}}}"#);
-        let found = fires("jsonrpc-result-not-object", &session("2025-06-18", &[asked, &answer("null")]));
+        let found = fires("jsonrpc-result-not-object", &session("2025-06-18", &[request, &answer("null")]));
         assert_eq!(found.text, "the result is null");
-        silent("jsonrpc-result-not-object", &session("2025-06-18", &[asked, &answer("{}")]));
+        silent("jsonrpc-result-not-object", &session("2025-06-18", &[request, &answer("{}")]));
         fires("jsonrpc-params-not-object", &with(r#"> {"jsonrpc":"2.0","id":1,"method":"ping","params":[1]}"#));
         silent("jsonrpc-params-not-object", &with(r#"> {"jsonrpc":"2.0","id":1,"method":"ping","params":{}}"#));
     }

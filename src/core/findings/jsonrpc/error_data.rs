@@ -1,36 +1,32 @@
-//! What MCP's own errors carry in `data`.
+//! Rules about the `data` of errors that MCP defines.
 
 use crate::decode::json::{Object, array};
-use crate::findings::report::Report;
-use crate::findings::rule::ERRORS;
-use crate::findings::seen::Seen;
-use crate::findings::{Check, Rule, Severity};
+use crate::findings::{Check, ERRORS, MessageContext, Report, Rule, Severity};
 use crate::mcp::revision::Revision::V2025_11_25;
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(in crate::findings) const RULES: &[&Rule] = &[&SHAPE];
 
-/// Elements of a list looked at: real ones have a few.
-const LOOKED_AT: usize = 64;
+/// Limit of checked list elements. Real lists have a few.
+const CHECKED: usize = 64;
 
 static SHAPE: Rule = Rule {
     id: "error-data-shape",
     severity: Severity::Error,
     revisions: Revisions::since(V2025_11_25),
     layer: "errors",
-    title: "An error of MCP without the data that it must have",
+    title: "An error that MCP defines lacks its required data",
     spec: "2025-11-25 client/elicitation \"URL Elicitation Required Error\"; 2026-07-28 basic/versioning \"Protocol Version Negotiation\", basic/index \"_meta\"; schema",
-    why: "The client acts by the data: without it, it can neither ask the user, nor choose another revision, nor name its capabilities.",
+    why: "The client needs the data. Without it, it can neither ask the user, nor choose another revision, nor declare its capabilities.",
     example: "{\"code\":-32022,\"message\":\"Unsupported protocol version\"} without data.supported",
-    remedy: "-32042: data.elicitations, each with mode url and elicitationId; -32022: data.supported and data.requested; -32021: data.requiredCapabilities.",
+    remedy: "For -32042 send data.elicitations, each with mode url and an elicitationId. For -32022 send data.supported and data.requested. For -32021 send data.requiredCapabilities.",
     checks: &[Check::Message(ERRORS, &[], shape)],
 };
 
-fn shape(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let is_modern = seen.revisions().within(Revisions::MODERN);
-    let code = seen.body().get("code").unwrap_or_default();
-    let data = seen.body().object("data");
+fn shape(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let is_modern = context.revisions().within(Revisions::MODERN);
+    let code = context.body().get("code").unwrap_or_default();
+    let data = context.body().object("data");
     let fault = match code {
         "-32042" if !is_modern => elicitations(&data),
         "-32022" if is_modern => unsupported(&data),
@@ -41,12 +37,12 @@ fn shape(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
         _ => None,
     };
     if let Some(fault) = fault {
-        report.say(format!("{code} has {fault}"));
+        report.add(format!("{code} has {fault}"));
     }
 }
 
 fn elicitations(data: &Object<'_>) -> Option<&'static str> {
-    let listed = array(data.get("elicitations").unwrap_or_default(), LOOKED_AT);
+    let listed = array(data.get("elicitations").unwrap_or_default(), CHECKED);
     let is_url = |one: &&str| {
         let one = Object::read(one);
         one.text("mode").is_some_and(|mode| mode == "url") && one.text("elicitationId").is_some()
@@ -59,7 +55,7 @@ fn elicitations(data: &Object<'_>) -> Option<&'static str> {
 }
 
 fn unsupported(data: &Object<'_>) -> Option<&'static str> {
-    let supported = array(data.get("supported").unwrap_or_default(), LOOKED_AT);
+    let supported = array(data.get("supported").unwrap_or_default(), CHECKED);
     if supported.is_empty() || !supported.iter().all(|version| version.starts_with('"')) {
         return Some("no list of versions in data.supported");
     }

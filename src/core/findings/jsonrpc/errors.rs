@@ -1,14 +1,10 @@
-//! Error objects and their codes.
+//! Rules about error objects and their codes.
 
 use super::envelope::type_of;
-use crate::findings::report::Report;
-use crate::findings::rule::ERRORS;
-use crate::findings::seen::Seen;
-use crate::findings::{Check, Rule, Severity};
+use crate::findings::{Check, ERRORS, MessageContext, Report, Rule, Severity};
 use crate::mcp::revision::Revision::{V2024_11_05, V2025_06_18};
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(in crate::findings) const RULES: &[&Rule] =
     &[&OBJECT, &ID_NULL, &WITHOUT_ID, &RESERVED, &RETIRED, &MCP_RESERVED, &LEGACY_RANGE, &LSP];
 
@@ -18,31 +14,31 @@ static OBJECT: Rule = Rule {
     layer: "jsonrpc",
     title: "\"error\" lacks an integer \"code\" or a string \"message\"",
     spec: "basic/index \"Error Responses\": \"MUST include an error field with a code and message\"",
-    why: "Clients that validate refuse the message, and the user sees a parse error instead of what went wrong.",
+    why: "Clients that validate refuse the message, and the user sees a parse error instead of the real problem.",
     example: "{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":\"not found\"}",
-    remedy: "Send {\"code\":-32603,\"message\":\"…\"}; details go into \"data\".",
+    remedy: "Send {\"code\":-32603,\"message\":\"…\"}. Put details into \"data\".",
     checks: &[Check::Message(ERRORS, &[], object)],
     ..Rule::BLANK
 };
 
-fn object(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let error = seen.text().unwrap_or_default();
+fn object(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let error = context.body_text().unwrap_or_default();
     if !error.starts_with('{') {
-        return report.say(format!("the error is {}", type_of(error)));
+        return report.add(format!("the error is {}", type_of(error)));
     }
-    match seen.body().get("code") {
-        None => report.say("the error has no code"),
-        Some(code) if code.parse::<i64>().is_err() => report.say(format!("the code is {}", shortened(code))),
+    match context.body().get("code") {
+        None => report.add("the error has no code"),
+        Some(code) if code.parse::<i64>().is_err() => report.add(format!("the code is {}", shortened(code))),
         Some(_) => {}
     }
-    match seen.body().get("message") {
-        None => report.say("the error has no message"),
-        Some(message) if !message.starts_with('"') => report.say(format!("the message is {}", type_of(message))),
+    match context.body().get("message") {
+        None => report.add("the error has no message"),
+        Some(message) if !message.starts_with('"') => report.add(format!("the message is {}", type_of(message))),
         Some(_) => {}
     }
 }
 
-/// A JSON value short enough for a sentence.
+/// A JSON value, cut to fit into a sentence.
 fn shortened(json: &str) -> &str {
     &json[..json.floor_char_boundary(40)]
 }
@@ -53,16 +49,16 @@ static ID_NULL: Rule = Rule {
     layer: "jsonrpc",
     title: "An error response has \"id\": null",
     spec: "JSON-RPC 2.0 section 5; schema JSONRPCError, JSONRPCErrorResponse",
-    why: "JSON-RPC says so for a request whose id could not be read; the MCP schema knows no null, and strict clients refuse it.",
+    why: "JSON-RPC uses null for a request whose id could not be read. The MCP schema does not allow null, and strict clients refuse it.",
     example: "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32700,\"message\":\"Parse error\"}}",
-    remedy: "From 2025-11-25 on leave the id out; before, nothing better is defined.",
+    remedy: "From 2025-11-25 on, leave out the id. Earlier revisions define nothing better.",
     checks: &[Check::Message(ERRORS, &[], id_null)],
     ..Rule::BLANK
 };
 
-fn id_null(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if seen.message.id.as_deref() == Some("null") {
-        report.say("the error answers the id null");
+fn id_null(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if context.message.id.as_deref() == Some("null") {
+        report.add("the error answers the id null");
     }
 }
 
@@ -72,24 +68,24 @@ static WITHOUT_ID: Rule = Rule {
     layer: "jsonrpc",
     title: "An error response has no id although its request could be read",
     spec: "basic/index \"Error Responses\"",
-    why: "The client cannot match it: the request waits until it times out.",
+    why: "The client cannot match it to the request, which waits until it times out.",
     example: "POST with \"id\":1 answered with {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32602,…}}",
-    remedy: "Copy the id; leave it out only where the request could not be read.",
+    remedy: "Copy the id. Leave it out only if the request could not be read.",
     checks: &[Check::Message(ERRORS, &[], without_id)],
     ..Rule::BLANK
 };
 
-fn without_id(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if seen.message.id.is_some() || seen.is_from_client() {
+fn without_id(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if context.message.id.is_some() || context.is_from_client() {
         return;
     }
-    // "id: RequestId" of JSONRPCError is required in their schemas, whatever the error is about.
-    if seen.carried.is_none() && seen.revisions().within(Revisions::between(V2024_11_05, V2025_06_18)) {
-        return report.say("an error without \"id\" answers nothing");
+    // The schemas of these revisions require the id of every JSONRPCError.
+    if context.exchange.is_none() && context.revisions().within(Revisions::between(V2024_11_05, V2025_06_18)) {
+        return report.add("an error without \"id\" answers nothing");
     }
-    let Some(request) = seen.carried.and_then(|carried| carried.request()) else { return };
+    let Some(request) = context.exchange.and_then(|mcp| mcp.request()) else { return };
     if let Some(id) = request.id.as_deref().filter(|id| *id != "null") {
-        report.say_with(&[request.number], format!("the request (message {}) has the id {id}", request.number.0));
+        report.add_about(&[request.number], format!("the request (message {}) has the id {id}", request.number.0));
     }
 }
 
@@ -97,7 +93,7 @@ static RESERVED: Rule = Rule {
     id: "jsonrpc-error-code-reserved",
     severity: Severity::Warning,
     layer: "jsonrpc",
-    title: "An error code is one that JSON-RPC reserves and does not define",
+    title: "An error code that JSON-RPC reserves but does not define",
     spec: "JSON-RPC 2.0 section 5.1: \"-32768 to -32000 are reserved for pre-defined errors\"",
     why: "A later version may give it another meaning.",
     example: "\"code\":-32604",
@@ -106,15 +102,15 @@ static RESERVED: Rule = Rule {
     ..Rule::BLANK
 };
 
-fn code(seen: &Seen<'_, '_>) -> Option<i64> {
-    seen.body().get("code")?.parse().ok()
+fn code(context: &MessageContext<'_, '_>) -> Option<i64> {
+    context.body().get("code")?.parse().ok()
 }
 
-fn reserved(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(code @ -32_768..=-32_100) = code(seen) else { return };
+fn reserved(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(code @ -32_768..=-32_100) = code(context) else { return };
     let is_defined = matches!(code, -32_700 | -32_603..=-32_600);
     if !is_defined {
-        report.say(format!("{code} is reserved and not defined"));
+        report.add(format!("{code} is reserved and not defined"));
     }
 }
 
@@ -123,17 +119,17 @@ static RETIRED: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: "errors",
-    title: "An error code of earlier revisions that must not be sent any more",
+    title: "An error code of earlier revisions that must no longer be sent",
     spec: "2026-07-28 basic/index \"Error Codes\": \"MUST NOT emit these codes\"",
-    why: "Clients of this revision give it no meaning: a missing resource looks like a failure of the server.",
+    why: "Clients of this revision do not know the code: a missing resource looks like a failure of the server.",
     example: "\"code\":-32002 under 2026-07-28",
-    remedy: "Send -32602 for a resource that is not there, and an InputRequiredResult for an elicitation.",
+    remedy: "Send -32602 for a resource that does not exist, and an InputRequiredResult for an elicitation.",
     checks: &[Check::Message(ERRORS, &[], retired)],
 };
 
-fn retired(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if let Some(code @ (-32_002 | -32_042)) = code(seen) {
-        report.say(format!("{code} is retired"));
+fn retired(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if let Some(code @ (-32_002 | -32_042)) = code(context) {
+        report.add(format!("{code} is retired"));
     }
 }
 
@@ -142,18 +138,19 @@ static MCP_RESERVED: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: "errors",
-    title: "An error code that MCP reserves and does not define",
+    title: "An error code that MCP reserves but does not define",
     spec: "2026-07-28 basic/index \"Error Codes\": -32020 to -32099 are reserved for this specification",
-    why: "A later revision may give it another meaning, and clients will act on that.",
+    why: "A later revision may give it another meaning, and clients will act on that meaning.",
     example: "\"code\":-32050",
     remedy: "Use -32603 or a code outside -32768 to -32000.",
     checks: &[Check::Message(ERRORS, &[], mcp_reserved)],
 };
 
-fn mcp_reserved(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    // -32020 HeaderMismatch, -32021 MissingRequiredClientCapability, -32022 UnsupportedProtocolVersion; -32042 is retired.
-    match code(seen) {
-        Some(code @ -32_099..=-32_023) if code != -32_042 => report.say(format!("{code} is reserved and not defined")),
+fn mcp_reserved(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    // The defined codes are -32020 HeaderMismatch, -32021 MissingRequiredClientCapability and
+    // -32022 UnsupportedProtocolVersion. -32042 is retired.
+    match code(context) {
+        Some(code @ -32_099..=-32_023) if code != -32_042 => report.add(format!("{code} is reserved and not defined")),
         _ => {}
     }
 }
@@ -163,17 +160,17 @@ static LEGACY_RANGE: Rule = Rule {
     severity: Severity::Info,
     revisions: Revisions::MODERN,
     layer: "errors",
-    title: "An error code between -32000 and -32019, which mean nothing everywhere",
+    title: "An error code between -32000 and -32019, which has no common meaning",
     spec: "2026-07-28 basic/index \"Error Codes\": \"new implementations SHOULD NOT use\" them",
-    why: "Implementations used them for what they liked; a client can do nothing with it.",
+    why: "Implementations used these codes for different purposes, so a client cannot act on them.",
     example: "\"code\":-32000",
     remedy: "Use -32603 or a code outside -32768 to -32000.",
     checks: &[Check::Message(ERRORS, &[], legacy_range)],
 };
 
-fn legacy_range(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    match code(seen) {
-        Some(code @ -32_019..=-32_000) if code != -32_002 => report.say(format!("{code} has no portable meaning")),
+fn legacy_range(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    match code(context) {
+        Some(code @ -32_019..=-32_000) if code != -32_002 => report.add(format!("{code} has no portable meaning")),
         _ => {}
     }
 }
@@ -184,22 +181,23 @@ static LSP: Rule = Rule {
     layer: "errors",
     title: "An error code of the Language Server Protocol, which no revision of MCP defines",
     spec: "LSP 3.17 ErrorCodes; absent from all MCP schemas",
-    why: "MCP clients give it no meaning. A cancelled request should not be answered at all.",
-    example: "\"code\":-32800 in the answer to a request that was cancelled",
-    remedy: "Do not answer a cancelled request; use MCP's codes otherwise.",
+    why: "The code has no meaning in MCP. A cancelled request should not be answered at all.",
+    example: "\"code\":-32800 in the response to a cancelled request",
+    remedy: "Do not answer a cancelled request. Use the codes of MCP otherwise.",
     checks: &[Check::Message(ERRORS, &[], lsp)],
     ..Rule::BLANK
 };
 
-fn lsp(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let name = match code(seen) {
+fn lsp(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let name = match code(context) {
         Some(-32_800) => "RequestCancelled",
         Some(-32_801) => "ContentModified",
         Some(-32_802) => "ServerCancelled",
         Some(-32_803) => "RequestFailed",
         _ => return,
     };
-    report.say(format!("{} is LSP's {name}, and in no revision of MCP", seen.body().get("code").unwrap_or_default()));
+    report
+        .add(format!("{} is LSP's {name}, and in no revision of MCP", context.body().get("code").unwrap_or_default()));
 }
 
 #[cfg(test)]

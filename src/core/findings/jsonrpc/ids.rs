@@ -1,20 +1,15 @@
-//! Ids: their types, their reuse, and who answers whom.
+//! Rules about ids: their types, their reuse, and the pairing of responses.
 
 use crate::decode::exchange::Exchange;
 use crate::decode::json;
 use crate::decode::jsonrpc::Kind;
-use crate::findings::carried::{Carried, is_success};
-use crate::findings::history::History;
-use crate::findings::report::Report;
-use crate::findings::rule::{REQUESTS, RESULTS};
-use crate::findings::seen::Seen;
-use crate::findings::{Check, Rule, Severity};
+use crate::findings::mcp_exchange::is_success;
+use crate::findings::{Check, History, McpExchange, MessageContext, REQUESTS, RESULTS, Report, Rule, Severity};
 use crate::mcp::method::Method;
 use crate::mcp::pairing::Pending;
 use crate::mcp::revision::Revision::V2025_03_26;
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(in crate::findings) const RULES: &[&Rule] = &[
     &NULL,
     &TYPE,
@@ -35,9 +30,9 @@ pub(super) static NULL: Rule = Rule {
     layer: "jsonrpc",
     title: "The \"id\" of a request is null",
     spec: "basic/index \"Requests\": \"Unlike base JSON-RPC, the ID MUST NOT be null\"",
-    why: "The answer cannot be told from one to a request that could not be read: the client waits for ever.",
+    why: "The response looks like one to a request that could not be read. The client waits forever.",
     example: "{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"ping\"}",
-    remedy: "Count from 1, or leave \"id\" out where no answer is wanted.",
+    remedy: "Count from 1, or leave out \"id\" if no response is wanted.",
     ..Rule::BLANK
 };
 
@@ -47,21 +42,21 @@ static TYPE: Rule = Rule {
     layer: "jsonrpc",
     title: "An \"id\" is neither a string nor an integer",
     spec: "basic/index \"Requests\": \"Requests MUST include a string or integer ID\"",
-    why: "Typed SDKs refuse the message; fractions come back rounded and match nothing.",
+    why: "Typed SDKs refuse the message. Fractions may come back rounded and then match no request.",
     example: "{\"jsonrpc\":\"2.0\",\"id\":1.5,\"method\":\"ping\"}",
     remedy: "Use whole numbers or strings.",
     checks: &[Check::Message(&[Kind::Request, Kind::Response, Kind::Error], &[], id_type)],
     ..Rule::BLANK
 };
 
-fn id_type(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(id) = seen.message.id.as_deref() else { return };
+fn id_type(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(id) = context.message.id.as_deref() else { return };
     let digits = id.strip_prefix('-').unwrap_or(id);
     let is_integer = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    // An answer has to repeat the id of its request, whatever that is.
-    let repeats = seen.asked.is_some_and(|asked| asked.id == id);
+    // A response must repeat the id of its request, whatever that is.
+    let repeats = context.request.is_some_and(|request| request.id == id);
     if !is_integer && !id.starts_with('"') && id != "null" && !repeats {
-        report.say(format!("the id is {id}"));
+        report.add(format!("the id is {id}"));
     }
 }
 
@@ -71,20 +66,20 @@ static UNSAFE_INTEGER: Rule = Rule {
     layer: "jsonrpc",
     title: "An integer \"id\" is beyond 2^53 - 1",
     spec: "RFC 8259 section 6: integers in [-(2**53)+1, (2**53)-1] are interoperable",
-    why: "Peers written in JavaScript change it without a word, and their answer matches nothing.",
+    why: "Peers written in JavaScript round it silently, and their response matches no request.",
     example: "{\"jsonrpc\":\"2.0\",\"id\":9007199254740993,\"method\":\"ping\"}",
     remedy: "Count from 1, or use strings.",
     checks: &[Check::Message(REQUESTS, &[], unsafe_integer)],
     ..Rule::BLANK
 };
 
-fn unsafe_integer(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
+fn unsafe_integer(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     const SAFE: u64 = (1 << 53) - 1;
-    let digits = seen.id().trim_start_matches('-');
-    // Shorter numbers are safe, and nearly all are shorter.
+    let digits = context.id().trim_start_matches('-');
+    // Numbers of at most 15 digits are safe, and nearly all are shorter.
     let all_digits = digits.len() > 15 && digits.bytes().all(|byte| byte.is_ascii_digit());
     if all_digits && digits.parse::<u64>().map_or(true, |number| number > SAFE) {
-        report.say(format!("the id {} is not exact in JavaScript", seen.id()));
+        report.add(format!("JavaScript cannot represent the id {} exactly", context.id()));
     }
 }
 
@@ -93,22 +88,22 @@ static REUSED: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::LEGACY,
     layer: "jsonrpc",
-    title: "A request has an id that its sender used before in the session",
+    title: "A request has an id that its sender already used in the session",
     spec: "basic/index \"Requests\": \"MUST NOT have been previously used by the requestor within the same session\"",
-    why: "A late answer to the first request is taken for the answer to the second.",
+    why: "A late response to the first request can be mistaken for the response to the second.",
     example: "two requests with \"id\":1 in one session",
-    remedy: "Count up for each request, retries too; do not start again after a reconnect that keeps the session.",
+    remedy: "Use a new id for each request, also for retries. Continue counting after a reconnect that keeps the session.",
     checks: &[Check::Message(REQUESTS, &[], reused)],
 };
 
-fn reused(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let id = seen.id();
-    if id != "null" && seen.is_one_client() && seen.history.ids.contains(seen.message.direction, id) {
-        let text = format!("the id {id} of {} was used before", seen.method_name());
-        // It may be the copy of a request that was redirected, and the redirect was lost.
-        match seen.history.may_miss() {
-            true => report.say_as(Severity::Warning, format!("{text}; bytes of the session are missing")),
-            false => report.say(text),
+fn reused(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let id = context.id();
+    if id != "null" && context.is_one_client() && context.history.used_ids.contains(context.message.direction, id) {
+        let text = format!("the id {id} of {} was used before", context.method_name());
+        // It may be the copy of a request whose redirect is missing from the capture.
+        match context.history.may_lack_messages() {
+            true => report.add_as(Severity::Warning, format!("{text}; bytes of the session are missing")),
+            false => report.add(text),
         }
     }
 }
@@ -118,11 +113,11 @@ pub(super) static IN_FLIGHT: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: "jsonrpc",
-    title: "The id of a request is that of another that is still unanswered",
+    title: "A request has the id of another request that is still unanswered",
     spec: "2026-07-28 basic/index \"Requests\"",
-    why: "Two answers with one id will come, and nobody can tell which belongs to which.",
+    why: "Two responses with the same id will arrive, and nobody can tell which request each one answers.",
     example: "two requests with \"id\":1 on one pipe before either is answered",
-    remedy: "Use an id again only when its answer has come; better never.",
+    remedy: "Reuse an id only after its response has arrived, or better never.",
     ..Rule::BLANK
 };
 
@@ -132,24 +127,26 @@ pub(super) static UNKNOWN: Rule = Rule {
     layer: "jsonrpc",
     title: "A response matches no request of the other side",
     spec: "basic/index \"Responses\": \"MUST include the same ID as the request\"",
-    why: "The request that it was meant for waits for ever, and the receiver logs or drops what it cannot place.",
-    example: "\"id\":3 in an answer where only the request 1 was sent",
-    remedy: "Copy the id of the request unchanged; answer each request once and notifications never.",
-    checks: &[Check::Any(RESULTS, &[], of_nobody)],
+    why: "The intended request waits forever, and the receiver logs or drops the response.",
+    example: "a response with \"id\":3 when only request 1 was sent",
+    remedy: "Copy the id of the request unchanged. Answer each request once, and never answer notifications.",
+    checks: &[Check::Any(RESULTS, &[], result_without_request)],
     ..Rule::BLANK
 };
 
-/// JSON-RPC has null for errors about what could not be read; a result is about something.
-fn of_nobody(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    // That a notification was answered says more.
-    if seen.revisions().within(NOTIFICATION_ANSWERED.revisions) && seen.carried.is_some_and(Carried::is_notifying) {
+/// Only an error may have the id null: for a request that could not be read.
+fn result_without_request(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    // A notification that was answered has a more specific rule.
+    if context.revisions().within(NOTIFICATION_ANSWERED.revisions)
+        && context.exchange.is_some_and(McpExchange::is_notifying)
+    {
         return;
     }
-    match seen.message.id.as_deref() {
-        Some("null") if seen.message.answers.is_none() => {
-            report.say("the result has the id null, which no request has")
+    match context.message.id.as_deref() {
+        Some("null") if context.message.answers.is_none() => {
+            report.add("the result has the id null, which no request has")
         }
-        None => report.say("the result has no id"),
+        None => report.add("the result has no id"),
         Some(_) => {}
     }
 }
@@ -158,15 +155,15 @@ pub(super) static TYPE_CHANGED: Rule = Rule {
     id: "jsonrpc-response-id-type",
     severity: Severity::Error,
     layer: "jsonrpc",
-    title: "The id of a response matches a request only with its type changed",
+    title: "A response has the id of a request, but with another JSON type",
     spec: "basic/index \"Responses\": \"MUST include the same ID as the request\"",
     why: "Typed clients do not match \"1\" to 1 and wait until they time out.",
-    example: "\"id\":\"1\" in the answer to a request with \"id\":1",
-    remedy: "Keep the id as it was parsed, with its type; do not format it into a string.",
+    example: "\"id\":\"1\" in the response to a request with \"id\":1",
+    remedy: "Keep the id as it was parsed, including its type. Do not format it into a string.",
     ..Rule::BLANK
 };
 
-/// Whether these ids are the same but for their type.
+/// Whether these ids differ only in their JSON type.
 pub(super) fn is_coerced(one: &str, other: &str) -> bool {
     one.starts_with('"') != other.starts_with('"')
         && [(one, other), (other, one)].into_iter().any(|(text, number)| json::string(text).as_deref() == Some(number))
@@ -178,9 +175,9 @@ pub(super) static DUPLICATE: Rule = Rule {
     layer: "jsonrpc",
     title: "A request was answered twice",
     spec: "JSON-RPC 2.0 section 5",
-    why: "The second answer is dropped or, where ids are used again, taken for another one's.",
+    why: "The second response is dropped. If ids are reused, it can be mistaken for the response to another request.",
     example: "a result, and later an error for the same id after a timeout",
-    remedy: "Whatever ends a request first (result, error, timeout, cancellation) must forget it.",
+    remedy: "Whatever ends a request first (result, error, timeout, cancellation) must also remove it from the open requests.",
     ..Rule::BLANK
 };
 
@@ -188,10 +185,10 @@ pub(super) static AMBIGUOUS: Rule = Rule {
     id: "jsonrpc-response-ambiguous",
     severity: Severity::Warning,
     layer: "jsonrpc",
-    title: "A response fits several open requests with the same id",
+    title: "A response matches several open requests with the same id",
     spec: "basic/index \"Requests\"",
-    why: "Nobody can tell which request was answered; mcptap pairs none rather than guess.",
-    example: "two open requests with \"id\":1, and one answer to \"id\":1",
+    why: "Nobody can tell which request was answered. mcptap pairs none of them rather than guess.",
+    example: "two open requests with \"id\":1, and one response with \"id\":1",
     remedy: "Give each request an id of its own.",
     ..Rule::BLANK
 };
@@ -203,59 +200,57 @@ static NOTIFICATION_ANSWERED: Rule = Rule {
     layer: "jsonrpc",
     title: "A notification was answered with a JSON-RPC response",
     spec: "basic/index \"Notifications\": \"The receiver MUST NOT send a response\"",
-    why: "The client waits for no answer: it logs an error, or matches it to a request of the same id.",
+    why: "The client expects no response. It logs an error, or matches the response to a request with the same id.",
     example: "POST of notifications/initialized answered with {\"jsonrpc\":\"2.0\",\"id\":null,\"result\":{}}",
     remedy: "Answer the POST with 202 and no body.",
     checks: &[Check::Exchange(notification_answered)],
 };
 
-fn notification_answered(exchange: &Exchange, carried: &Carried, _: &History, report: &mut Report<'_>) {
-    let answer = carried.received.iter().find(|got| matches!(got.kind, Kind::Response | Kind::Error));
-    if let (true, true, Some(answer)) = (carried.is_notifying(), is_success(exchange), answer) {
-        let method = carried.sent[0].method_name.as_deref().unwrap_or_default();
-        report.say_with(
-            &[],
-            format!("{method} was answered with a {} (message {})", answer.kind.name(), answer.number.0),
-        );
+fn notification_answered(exchange: &Exchange, mcp: &McpExchange, _: &History, report: &mut Report<'_>) {
+    let answer = mcp.received.iter().find(|got| matches!(got.kind, Kind::Response | Kind::Error));
+    if let (true, true, Some(answer)) = (mcp.is_notifying(), is_success(exchange), answer) {
+        let method = mcp.sent[0].method_name.as_deref().unwrap_or_default();
+        report.add(format!("{method} was answered with a {} (message {})", answer.kind.name(), answer.number.0));
     }
 }
 
-/// Nobody answered.
+/// Reported by [`unanswered`], not by a check function.
 pub static UNANSWERED: Rule = Rule {
     id: "jsonrpc-request-unanswered",
     severity: Severity::Warning,
     layer: "jsonrpc",
     title: "A request was neither answered nor cancelled before its session ended",
     spec: "JSON-RPC 2.0 section 5; basic/transports \"Sending Messages\" 6",
-    why: "The caller waited until it gave up, or still does.",
+    why: "The caller waited until it gave up, or it still waits.",
     example: "tools/call with \"id\":4, and no message with that id until the capture ends",
-    remedy: "Look at what the server did then: a crash, a deadlock, an answer on another stream; or end the capture later.",
+    remedy: "Look at what the server did at that time: a crash, a deadlock, a response on another stream. Or end the capture later.",
     ..Rule::BLANK
 };
 
-/// Says that a request has no answer. A subscription stays open as long as its client wants it.
+/// Reports a request without a response. A subscription is not reported: it stays open as long as
+/// its client wants.
 pub fn unanswered(pending: &Pending, history: &History, report: &mut Report<'_>) {
     let method = pending.method.as_deref().unwrap_or("request");
-    let asked = history.requests.get(pending.number);
-    // An HTTP status is an answer too.
-    let is_over = asked.is_some_and(|asked| asked.refused.is_some() || asked.cancelled.is_some());
-    // A notification with an id wants no answer, whatever the id says.
+    let request = history.requests.get(pending.number);
+    // A request that HTTP refused, or that was cancelled, is not open any more.
+    let is_over = request.is_some_and(|request| request.refused.is_some() || request.cancelled.is_some());
+    // A notification with an id expects no response.
     if is_over || Method::named(method) == Method::SubscriptionsListen || method.starts_with("notifications/") {
         return;
     }
-    let packets = asked.map_or(&[][..], |asked| &asked.packets);
-    let mut report = Report { packets, ..report.again() };
+    let packets = request.map_or(&[][..], |request| &request.packets);
+    let mut report = Report { packets, ..report.reborrow() };
     let mut text = format!("{method} (message {}) has no answer", pending.number.0);
-    // What could not be read is told of where it stands.
-    if let Some(garbled) = asked.and_then(|asked| asked.garbled) {
-        text.push_str(&format!(" that is valid: message {} would be it", garbled.0));
-        return report.say_as_with(Severity::Info, &[pending.number, garbled], text);
+    // The unreadable response has its own finding.
+    if let Some(garbled) = request.and_then(|request| request.bad_answer) {
+        text.push_str(&format!("; message {} was probably meant to be it", garbled.0));
+        return report.add_as_about(Severity::Info, &[pending.number, garbled], text);
     }
     let severity = if history.has_gaps { Severity::Info } else { UNANSWERED.severity };
     if history.has_gaps {
-        text.push_str(" in what was captured; bytes of the session are missing");
+        text.push_str(" in the capture; bytes of the session are missing");
     }
-    report.say_as_with(severity, &[pending.number], text);
+    report.add_as_about(severity, &[pending.number], text);
 }
 
 #[cfg(test)]
@@ -296,10 +291,10 @@ mod tests {
         let list =
             |step: &str| format!(r#"> {{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}}{step}"#, modern(""));
         let answer = r#"< {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","tools":[],"ttlMs":0,"cacheScope":"public"}}"#;
-        let (asked, again) = (list(""), list(""));
-        fires("jsonrpc-id-in-flight", &[asked.as_str(), &again]);
-        silent("jsonrpc-id-in-flight", &[asked.as_str(), answer, &again, answer]);
-        silent("jsonrpc-id-reused", &[asked.as_str(), answer, &again, answer]);
+        let (request, reborrow) = (list(""), list(""));
+        fires("jsonrpc-id-in-flight", &[request.as_str(), &reborrow]);
+        silent("jsonrpc-id-in-flight", &[request.as_str(), answer, &reborrow, answer]);
+        silent("jsonrpc-id-reused", &[request.as_str(), answer, &reborrow, answer]);
     }
 
     #[test]

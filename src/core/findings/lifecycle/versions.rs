@@ -1,20 +1,12 @@
-//! Which versions the servers of a capture are known to speak.
+//! The rule about servers that do not agree to a version which they support.
 
-use std::hash::{Hash, Hasher};
-
-use rustc_hash::{FxHashMap, FxHasher};
-
-use crate::capture::{PacketNumber, Span};
-use crate::findings::history::fingerprint;
-use crate::findings::report::Report;
-use crate::findings::rule::RESULTS;
-use crate::findings::seen::Seen;
-use crate::findings::{Check, Rule, Severity};
+use crate::findings::history::{content_hash, fingerprint};
+use crate::findings::server_versions::{REFUSED, RefusedVersion, SERVERS};
+use crate::findings::{Check, MessageContext, RESULTS, Report, Rule, Severity};
+use crate::mcp::MessageNumber;
 use crate::mcp::method::Method;
 use crate::mcp::revision::{Revision, Revisions};
-use crate::mcp::{MessageNumber, SessionNumber};
 
-/// The rules of this file.
 pub(in crate::findings) const RULES: &[&Rule] = &[&NOT_HONOURED];
 
 static NOT_HONOURED: Rule = Rule {
@@ -22,85 +14,54 @@ static NOT_HONOURED: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::LEGACY,
     layer: "lifecycle",
-    title: "The server gave another version than the one asked for, which it gave elsewhere",
+    title: "The server refused a version to which it agreed in another session",
     spec: "basic/lifecycle \"Version Negotiation\": \"If the server supports the requested protocol version, it MUST respond with the same version\"",
-    why: "What works in one session is missing in the next, for no reason that the client could see.",
-    example: "2025-11-25 asked for and given in one session; asked for in the next, and 2025-03-26 given",
-    remedy: "Answer with the version that was asked for wherever the server speaks it, whoever asks.",
+    why: "Features of one session are missing in the next, for no reason that the client could see.",
+    example: "one session requests 2025-11-25 and gets it; the next requests it and gets 2025-03-26",
+    remedy: "Agree to every requested version that the server supports.",
     checks: &[Check::Any(RESULTS, &[Method::Initialize], not_honoured)],
 };
 
-/// Servers that are remembered: a capture of a proxy has many; a server that calls itself something else each time would be endless.
-const SERVERS: usize = 1_024;
-
-/// Answers of one server that withheld a version it may give later; further ones would say the same.
-const WITHHELD: usize = 16;
-
-/// A server's name and version in short, the host in short, and the version that was asked for.
-type Key = (u64, u64, Revision);
-
-/// What the servers of a capture gave of what they were asked for.
-#[derive(Debug, Default)]
-pub struct Versions {
-    /// The first answer that gave it.
-    given: FxHashMap<Key, MessageNumber>,
-    /// Answers that gave another, while none gave it.
-    withheld: FxHashMap<Key, Vec<Withheld>>,
-}
-
-/// An answer that gave another version than the one asked for: whether the server speaks that is not known yet.
-#[derive(Debug)]
-struct Withheld {
-    session: SessionNumber,
-    answer: MessageNumber,
-    packets: Vec<PacketNumber>,
-    span: Span,
-    /// What it gave instead.
-    given: String,
-}
-
-fn hash(text: &str) -> u64 {
-    let mut hasher = FxHasher::default();
-    text.hash(&mut hasher);
-    hasher.finish()
-}
-
-/// At the answer that gave another version, whichever of the two came first.
-fn not_honoured(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let initialize = seen.history.handshake.initialize.as_ref();
-    let asked = initialize.and_then(|initialize| Revision::named(initialize.version.as_deref()?));
-    let given = seen.body().text("protocolVersion");
-    let (Some(asked), Some(given)) = (asked, given) else { return };
-    // The same program at the same place: behind one name there may be an old and a new one.
-    let Some(server) = seen.body().get("serverInfo").and_then(fingerprint) else { return };
-    let host = seen.carried.and_then(|carried| carried.host.as_deref()).unwrap_or_default();
-    let key = (server, hash(host), asked);
-    let (message, versions) = (seen.message, &mut *seen.versions.borrow_mut());
+/// The finding is about the response with the other version, whichever response came first.
+fn not_honoured(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let initialize = context.history.handshake.initialize.as_ref();
+    let requested = initialize.and_then(|initialize| Revision::named(initialize.version.as_deref()?));
+    let given = context.body().text("protocolVersion");
+    let (Some(requested), Some(given)) = (requested, given) else { return };
+    // The same program at the same host. One host name may have an old and a new program.
+    let Some(server) = context.body().get("serverInfo").and_then(fingerprint) else { return };
+    let host = context.exchange.and_then(|mcp| mcp.host.as_deref()).unwrap_or_default();
+    let key = (server, content_hash(host), requested);
+    let (message, versions) = (context.message, &mut *context.versions.borrow_mut());
     let text = |given: &str, by: MessageNumber| {
-        format!("{} was asked for and {given} given; message {} gave it", asked.name(), by.0)
+        format!(
+            "{} was requested and {given} agreed on; message {} agreed to the requested version",
+            requested.name(),
+            by.0
+        )
     };
-    if asked.name() == given {
-        if versions.given.len() < SERVERS {
-            versions.given.entry(key).or_insert(message.number);
+    if requested.name() == given {
+        if versions.agreed.len() < SERVERS {
+            versions.agreed.entry(key).or_insert(message.number);
         }
-        for before in versions.withheld.remove(&key).unwrap_or_default() {
+        for before in versions.refused.remove(&key).unwrap_or_default() {
             let mut there = Report {
                 session: Some(before.session),
                 messages: &[before.answer],
                 packets: &before.packets,
                 span: Some(before.span),
-                ..report.again()
+                ..report.reborrow()
             };
-            there.say(text(&before.given, message.number));
+            there.add(text(&before.given, message.number));
         }
-    } else if let Some(by) = versions.given.get(&key) {
-        report.say_with(&[*by], text(&given, *by));
-    } else if versions.withheld.contains_key(&key) || versions.withheld.len() < SERVERS {
-        let withheld = versions.withheld.entry(key).or_default();
-        if withheld.len() < WITHHELD {
+    } else if let Some(by) = versions.agreed.get(&key) {
+        report.add_about(&[*by], text(&given, *by));
+    } else if versions.refused.contains_key(&key) || versions.refused.len() < SERVERS {
+        let refused = versions.refused.entry(key).or_default();
+        if refused.len() < REFUSED {
             let (session, answer, span) = (message.session, message.number, message.span);
             let (packets, given) = (message.packets.clone(), given.chars().take(40).collect());
-            withheld.push(Withheld { session, answer, packets, span, given });
+            refused.push(RefusedVersion { session, answer, packets, span, given });
         }
     }
 }
@@ -122,16 +83,20 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_is_spoken_is_given_to_all_who_ask_for_it() {
+    fn servers_agree_to_supported_versions() {
         let rule = "lifecycle-version-not-honoured";
         let [old, new] = ["2025-03-26", "2025-11-25"];
         let found = fires(rule, &[initialize(new, new, "a"), initialize(new, old, "a")].concat());
         assert_eq!((found.session, found.messages), (Some(SessionNumber(2)), vec![MessageNumber(2), MessageNumber(4)]));
-        // That it is spoken is seen later: the finding is about the answer that withheld it.
+        // A later response shows that the version is supported. The finding is about
+        // the earlier one.
         let later = [initialize(new, old, "a"), initialize(new, new, "a"), initialize(new, new, "a")].concat();
         let found = fires(rule, &later);
         assert_eq!((found.session, found.messages), (Some(SessionNumber(1)), vec![MessageNumber(2)]));
-        assert_eq!(found.text, "2025-11-25 was asked for and 2025-03-26 given; message 4 gave it");
+        assert_eq!(
+            found.text,
+            "2025-11-25 was requested and 2025-03-26 agreed on; message 4 agreed to the requested version"
+        );
         assert_eq!(findings(&later).iter().filter(|finding| finding.rule.id == rule).count(), 1);
         silent(rule, &[initialize(new, new, "a"), initialize(new, old, "b")].concat());
         silent(rule, &[initialize(old, old, "a"), initialize(new, old, "a")].concat());

@@ -1,38 +1,33 @@
-//! What an event carries, and under which name.
+//! Rules about the data and the type of events.
 
-use crate::decode::exchange::{Exchange, ExchangeNumber};
+use crate::decode::exchange::Exchange;
 use crate::decode::jsonrpc::{self, JsonRpcText};
 use crate::decode::sse;
-use crate::findings::carried::{Carried, media_type};
-use crate::findings::history::History;
 use crate::findings::http::is_streamable;
-use crate::findings::report::Report;
-use crate::findings::rule::INVALID;
-use crate::findings::seen::Seen;
-use crate::findings::{Check, Rule, Severity};
+use crate::findings::mcp_exchange::is_event_stream;
+use crate::findings::{Check, History, INVALID, McpExchange, MessageContext, Report, Rule, Severity};
 use crate::mcp::Transport;
 use crate::mcp::message::Carrier;
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(in crate::findings) const RULES: &[&Rule] = &[&NOT_JSONRPC, &EVENT_TYPE, &ID_IN_MODERN, &BUFFERING];
 
 static NOT_JSONRPC: Rule = Rule {
     id: "sse-data-not-jsonrpc",
     severity: Severity::Error,
     layer: "sse",
-    title: "The data of a server-sent event is no JSON-RPC message",
+    title: "The data of a server-sent event is not a JSON-RPC message",
     spec: "basic/transports \"Sending Messages to the Server\" 6; 2024-11-05 basic/transports \"HTTP with SSE\"",
-    why: "Clients fail to parse it: some log an error, others end the stream.",
+    why: "Clients fail to parse it. Some log an error, others end the stream.",
     example: "data: {} where a priming event was replayed",
-    remedy: "Send comments (a line that begins with a colon) to keep a stream alive, and an empty data line to prime it.",
+    remedy: "To keep a stream alive, send comments (a line that begins with a colon). To prime it, send an empty data line.",
     checks: &[Check::Any(INVALID, &[], not_jsonrpc)],
     ..Rule::BLANK
 };
 
-fn not_jsonrpc(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if seen.message.carrier == Carrier::SseEvent && seen.message.batch.is_none() {
-        report.say(format!("the event's {} bytes of data are no message", seen.message.raw.len()));
+fn not_jsonrpc(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if context.message.carrier == Carrier::SseEvent && context.message.batch.is_none() {
+        report.add(format!("the event's {} bytes of data are not a message", context.message.raw.len()));
     }
 }
 
@@ -40,16 +35,16 @@ static EVENT_TYPE: Rule = Rule {
     id: "sse-event-type",
     severity: Severity::Warning,
     layer: "sse",
-    title: "A server-sent event of a type that MCP does not know",
+    title: "A server-sent event has a type that MCP does not define",
     spec: "2024-11-05 basic/transports \"HTTP with SSE\": events endpoint and message; WHATWG HTML section 9.2.6",
-    why: "Official clients take events without a type and those of type message, and drop all others.",
+    why: "Official clients accept events without a type and events of type message. They drop all others.",
     example: "event: response, with a JSON-RPC result as its data",
-    remedy: "Leave the event line out, or say message.",
+    remedy: "Leave out the event line, or use message.",
     checks: &[Check::Event(event_type)],
     ..Rule::BLANK
 };
 
-fn event_type(event: &sse::Event<'_>, _: ExchangeNumber, _: &Carried, history: &History, report: &mut Report<'_>) {
+fn event_type(event: &sse::Event<'_>, _: &McpExchange, history: &History, report: &mut Report<'_>) {
     let Some(kind) = event.kind.filter(|kind| *kind != "message") else { return };
     let Some(data) = event.data.filter(|data| !data.is_empty()) else { return };
     if kind == "endpoint" && history.transport == Transport::HttpSse {
@@ -57,11 +52,11 @@ fn event_type(event: &sse::Event<'_>, _: ExchangeNumber, _: &Carried, history: &
     }
     let kind = &kind[..kind.floor_char_boundary(40)];
     match jsonrpc::parse(data, 64, 64) {
-        // Whatever else a server sends beside its messages is not lost on an MCP client.
+        // An MCP client loses nothing if this event is not a message.
         JsonRpcText::Invalid(_) => {
-            report.say_as(Severity::Info, format!("an event of type {kind:?}, which clients drop"))
+            report.add_as(Severity::Info, format!("an event of type {kind:?}, which clients drop"))
         }
-        _ => report.say(format!("a message in an event of type {kind:?}, which clients drop")),
+        _ => report.add(format!("a message in an event of type {kind:?}, which clients drop")),
     }
 }
 
@@ -70,23 +65,23 @@ static ID_IN_MODERN: Rule = Rule {
     severity: Severity::Info,
     revisions: Revisions::MODERN,
     layer: "sse",
-    title: "Event ids or retry times, which are no part of this revision",
+    title: "Event ids or retry times, which this revision does not have",
     spec: "2026-07-28 changelog 9; basic/transports/streamable-http \"Receiving Messages\"",
-    why: "No client resumes a stream any more: the server keeps events for nobody.",
+    why: "Clients no longer resume streams, so the server stores events for nobody.",
     example: "id: 7 before data under 2026-07-28",
-    remedy: "Leave both out; tasks and subscriptions take their place.",
+    remedy: "Leave both out. Tasks and subscriptions replace them.",
     checks: &[Check::Exchange(id_in_modern)],
 };
 
-fn id_in_modern(_: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
-    let what = match (carried.served.has_ids, carried.served.has_retry) {
+fn id_in_modern(_: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
+    let what = match (mcp.event_counts.has_ids, mcp.event_counts.has_retry) {
         (true, true) => "ids and retry times",
         (true, false) => "ids",
         (false, true) => "retry times",
         (false, false) => return,
     };
     if is_streamable(history) {
-        report.say(format!("the stream has {what}"));
+        report.add(format!("the stream has {what}"));
     }
 }
 
@@ -103,12 +98,13 @@ static BUFFERING: Rule = Rule {
     checks: &[Check::Response(buffering)],
 };
 
-/// At the first such response of a session only: the others are the same omission. A GET has no stream in these revisions at all.
-fn buffering(exchange: &Exchange, carried: &Carried, history: &History, report: &mut Report<'_>) {
-    let is_stream = !carried.is_get && media_type(&exchange.response).as_deref() == Some("text/event-stream");
+/// Reported only at the first stream of a session. The others show the same omission. A GET has no
+/// stream in these revisions.
+fn buffering(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
+    let is_stream = !mcp.is_get && is_event_stream(exchange);
     let is_buffered = exchange.response.fields.get("x-accel-buffering") != Some("no");
-    if is_streamable(history) && is_stream && is_buffered && history.streams.buffered == 0 {
-        report.say("the response does not say it");
+    if is_streamable(history) && is_stream && is_buffered && history.event_streams.buffered == 0 {
+        report.add("the response has no such header");
     }
 }
 
@@ -137,15 +133,15 @@ mod tests {
 
     #[test]
     fn streams_of_the_stateless_revision() {
-        let asked = |head: &str, events: &str| {
+        let request = |head: &str, events: &str| {
             let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}}"#, modern(""));
             let ask = post("MCP-Protocol-Version: 2026-07-28\nMcp-Method: tools/list\n", &body);
             vec![ask, format!("< 200\nContent-Type: text/event-stream\n{head}\n{events}")]
         };
-        fires("sse-id-in-modern", &asked("", &format!("id: 1\n{RESULT}")));
-        fires("sse-id-in-modern", &asked("", &format!("retry: 10\n\n{RESULT}")));
-        silent("sse-id-in-modern", &asked("", RESULT));
-        fires("sse-buffering-header", &asked("", RESULT));
-        silent("sse-buffering-header", &asked("X-Accel-Buffering: no\n", RESULT));
+        fires("sse-id-in-modern", &request("", &format!("id: 1\n{RESULT}")));
+        fires("sse-id-in-modern", &request("", &format!("retry: 10\n\n{RESULT}")));
+        silent("sse-id-in-modern", &request("", RESULT));
+        fires("sse-buffering-header", &request("", RESULT));
+        silent("sse-buffering-header", &request("X-Accel-Buffering: no\n", RESULT));
     }
 }

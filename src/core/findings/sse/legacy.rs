@@ -1,20 +1,13 @@
-//! HTTP+SSE, the transport of 2024-11-05, which later revisions keep for compatibility.
+//! Rules about HTTP+SSE, the transport of 2024-11-05, which later revisions keep for compatibility.
 
 use crate::decode::Direction;
-use crate::decode::exchange::ExchangeNumber;
 use crate::decode::sse;
 use crate::decode::uri::authority;
-use crate::findings::carried::Carried;
-use crate::findings::history::History;
-use crate::findings::report::Report;
-use crate::findings::rule::{MESSAGES, RESULTS};
-use crate::findings::seen::Seen;
-use crate::findings::{Check, Rule, Severity};
+use crate::findings::{Check, History, MESSAGES, McpExchange, MessageContext, RESULTS, Report, Rule, Severity};
 use crate::mcp::Transport;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::{self, V2025_03_26};
 
-/// The rules of this file.
 pub(in crate::findings) const RULES: &[&Rule] = &[&ENDPOINT_FIRST, &POST_URI, &DEPRECATED];
 
 static ENDPOINT_FIRST: Rule = Rule {
@@ -23,23 +16,17 @@ static ENDPOINT_FIRST: Rule = Rule {
     layer: "sse",
     title: "The first event of an HTTP+SSE stream is not endpoint",
     spec: "2024-11-05 basic/transports \"HTTP with SSE\": \"When a client connects, the server MUST send an endpoint event\"; later: \"Backwards Compatibility\" (\"as the first event\")",
-    why: "Clients of both transports tell them apart by the first event, and give up.",
+    why: "Clients of both transports distinguish them by the first event, and give up.",
     example: "event: message before event: endpoint",
-    remedy: "Send endpoint before anything else; comments do not count.",
+    remedy: "Send endpoint before any other event. Comments do not count.",
     checks: &[Check::Event(endpoint_first)],
     ..Rule::BLANK
 };
 
-fn endpoint_first(
-    event: &sse::Event<'_>,
-    _: ExchangeNumber,
-    carried: &Carried,
-    history: &History,
-    report: &mut Report<'_>,
-) {
-    let before = carried.served.dispatched;
+fn endpoint_first(event: &sse::Event<'_>, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
+    let before = mcp.event_counts.dispatched;
     if event.kind == Some("endpoint") && history.transport == Transport::HttpSse && before > 0 {
-        report.say(format!("endpoint is event {} of its stream", before + 1));
+        report.add(format!("endpoint is event {} of its stream", before + 1));
     }
 }
 
@@ -47,39 +34,40 @@ static POST_URI: Rule = Rule {
     id: "sse-legacy-post-uri",
     severity: Severity::Error,
     layer: "sse",
-    title: "The endpoint that an HTTP+SSE stream announces is at another origin, or messages are posted elsewhere",
+    title: "The endpoint that an HTTP+SSE stream announces has another origin, or messages are posted elsewhere",
     spec: "2024-11-05 basic/transports \"HTTP with SSE\": \"All subsequent client messages MUST be sent as HTTP POST requests to this endpoint\"; WHATWG Fetch section 3.2 \"origin\"",
-    why: "Official clients refuse to post to another origin: whoever writes the stream could have requests and tokens sent to themselves. What is posted elsewhere reaches nobody.",
-    example: "GET at Host: mcp.example, then event: endpoint, data: http://10.0.0.7:8000/messages; or a POST to /messages where /messages?session_id=1 was announced",
-    remedy: "Announce a path (/messages?session_id=…); behind a proxy, do not announce the inner address. Post to what was announced, query included.",
+    why: "Official clients refuse to post to another origin: an attacker who writes the stream could redirect requests and tokens. Messages that are posted elsewhere reach nobody.",
+    example: "GET at Host: mcp.example, then event: endpoint, data: http://10.0.0.7:8000/messages; or a POST to /messages although /messages?session_id=1 was announced",
+    remedy: "Announce a path (/messages?session_id=…), and never the inner address behind a proxy. Post to the announced endpoint, including its query.",
     checks: &[Check::Event(post_uri), Check::Any(MESSAGES, &[], posted_elsewhere)],
     ..Rule::BLANK
 };
 
-fn post_uri(event: &sse::Event<'_>, _: ExchangeNumber, carried: &Carried, history: &History, report: &mut Report<'_>) {
+fn post_uri(event: &sse::Event<'_>, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
     let is_endpoint = event.kind == Some("endpoint") && history.transport == Transport::HttpSse;
-    let Some(host) = carried.host.as_deref().filter(|_| is_endpoint) else { return };
+    let Some(host) = mcp.host.as_deref().filter(|_| is_endpoint) else { return };
     let Ok(uri) = std::str::from_utf8(event.data.unwrap_or_default()) else { return };
     let Some((scheme, authority)) = authority(uri.trim()) else { return };
-    // RFC 9110 section 4.2.3: "a normalized scheme-based default port is equivalent to a missing one".
+    // RFC 9110 section 4.2.3: "a normalized scheme-based default port is equivalent to
+    // a missing one".
     let port = if scheme.eq_ignore_ascii_case("https") { ":443" } else { ":80" };
     let bare = |authority: &str| authority.strip_suffix(port).unwrap_or(authority).to_ascii_lowercase();
     if bare(authority) != bare(host) {
         let announced = &authority[..authority.floor_char_boundary(80)];
-        report.say(format!("the stream was asked for at {host}, the endpoint is at {announced}"));
+        report.add(format!("the stream was requested at {host}, but the endpoint is at {announced}"));
     }
 }
 
-fn posted_elsewhere(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(carried) = seen.carried.filter(|_| seen.is_from_client() && seen.history.transport == Transport::HttpSse)
+fn posted_elsewhere(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(mcp) =
+        context.exchange.filter(|_| context.is_from_client() && context.history.transport == Transport::HttpSse)
     else {
         return;
     };
-    if let Some(announced) = seen.history.endpoint.announced.as_ref().filter(|announced| **announced != carried.target)
-    {
+    if let Some(announced) = context.history.endpoint.announced.as_ref().filter(|announced| **announced != mcp.target) {
         let shown = |target: &str| target.chars().take(80).collect::<String>();
-        let text = format!("posted to {}, the stream announced {}", shown(&carried.target), shown(announced));
-        report.say_once(POST_URI.severity, "posted elsewhere", text);
+        let text = format!("posted to {}, but the stream announced {}", shown(&mcp.target), shown(announced));
+        report.add_once(POST_URI.severity, "posted elsewhere", text);
     }
 }
 
@@ -87,32 +75,32 @@ static DEPRECATED: Rule = Rule {
     id: "transport-deprecated",
     severity: Severity::Info,
     layer: "sse",
-    title: "HTTP+SSE is in use, which Streamable HTTP replaced",
+    title: "The session uses HTTP+SSE, which Streamable HTTP replaced",
     spec: "2025-03-26 basic/transports \"Streamable HTTP\" (\"replaces the HTTP+SSE transport\"), \"Backwards Compatibility\"",
-    why: "New clients do not speak it, and its one stream cannot be resumed.",
+    why: "New clients do not support it, and its only stream cannot be resumed.",
     example: "GET /sse, event: endpoint, and 2025-11-25 agreed on",
-    remedy: "Serve Streamable HTTP at one path; keep HTTP+SSE beside it only for old clients.",
+    remedy: "Serve Streamable HTTP at one path. Offer HTTP+SSE only for old clients.",
     checks: &[Check::Any(RESULTS, &[Method::Initialize], deprecated), Check::End(deprecated_without_handshake)],
     ..Rule::BLANK
 };
 
-/// At the first handshake of a session that agrees on a revision. Under 2024-11-05 it is the
-/// transport that there is.
-fn deprecated(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let is_first = seen.history.handshake.answered.is_none();
-    let given = seen.body().text("protocolVersion").and_then(|given| Revision::named(&given));
-    let given = given.filter(|given| *given >= V2025_03_26 && seen.history.transport == Transport::HttpSse);
+/// Reported once, at the first handshake. It depends on the agreed revision: 2024-11-05 has no other
+/// transport.
+fn deprecated(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let is_first = context.history.handshake.answered.is_none();
+    let given = context.body().text("protocolVersion").and_then(|given| Revision::named(&given));
+    let given = given.filter(|given| *given >= V2025_03_26 && context.history.transport == Transport::HttpSse);
     if let Some(given) = given.filter(|_| is_first) {
-        report.say(format!("the session speaks {} over HTTP+SSE", given.name()));
+        report.add(format!("the session uses {} over HTTP+SSE", given.name()));
     }
 }
 
-/// At the end of a session that agreed on no revision.
+/// Reported at the end of a session without a handshake: the transport has been replaced since.
 fn deprecated_without_handshake(history: &History, report: &mut Report<'_>) {
-    let has_spoken = history.messages[Direction::ClientToServer as usize] > 0;
+    let has_messages = history.messages[Direction::ClientToServer as usize] > 0;
     let is_agreed = history.handshake.initialize.is_some();
-    if has_spoken && history.is_whole() && history.transport == Transport::HttpSse && !is_agreed {
-        report.say("HTTP+SSE, which 2025-03-26 replaced, and no revision was agreed on");
+    if has_messages && history.is_whole() && history.transport == Transport::HttpSse && !is_agreed {
+        report.add("the session uses HTTP+SSE, which 2025-03-26 replaced, and no revision was agreed on");
     }
 }
 
@@ -122,7 +110,7 @@ mod tests {
 
     const ENDPOINT: &str = "event: endpoint\ndata: /messages?session_id=1\n\n";
 
-    /// A stream with these events in front, and the handshake on it.
+    /// A stream with these events first, and then the handshake.
     fn opened(version: &str, events: &str) -> Vec<String> {
         let handshake = session(version, &[]);
         let post = format!("> POST /messages?session_id=1\nContent-Type: application/json\n\n{}", &handshake[0][2..]);
@@ -160,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_is_where_its_stream_is() {
+    fn endpoints_have_the_origin_of_their_stream() {
         let rule = "sse-legacy-post-uri";
         let at = |host: &str| opened("2024-11-05", &ENDPOINT.replace("data: ", &format!("data: http://{host}")));
         fires(rule, &at("192.0.2.1:8000"));
@@ -169,7 +157,7 @@ mod tests {
         silent(rule, &opened("2024-11-05", ENDPOINT));
     }
 
-    /// A stream that stays open, and what is posted beside it to these places.
+    /// A stream that stays open, and POSTs to these targets.
     fn beside(targets: &[&str]) -> Vec<String> {
         let get = "> GET /sse\nAccept: text/event-stream\n\n".to_owned();
         let stream = format!("<_HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n{ENDPOINT}");
@@ -188,14 +176,14 @@ mod tests {
         let announced = "/messages?session_id=1";
         silent(rule, &beside(&[announced, announced]));
         let found = fires(rule, &beside(&["/messages"]));
-        assert_eq!(found.text, "posted to /messages, the stream announced /messages?session_id=1");
+        assert_eq!(found.text, "posted to /messages, but the stream announced /messages?session_id=1");
         fires(rule, &beside(&[announced, "/sse"]));
         let twice = findings(&beside(&["/messages", "/messages?session_id=2", announced]));
         let texts: Vec<&str> = twice.iter().filter(|f| f.rule.id == rule).map(|f| f.text.as_str()).collect();
         assert_eq!(texts, [found.text.as_str(), "posted elsewhere once more, which is not listed"]);
-        // Another path is another service.
+        // Another path belongs to another service.
         silent(rule, &beside(&["/rpc"]));
-        // The attempt at Streamable HTTP.
+        // A client may first try Streamable HTTP at the same path.
         let accepts =
             |step: String| step.replace("\nContent", "\nAccept: application/json, text/event-stream\nContent");
         silent(rule, &beside(&["/sse"]).into_iter().map(accepts).collect::<Vec<_>>());

@@ -1,20 +1,17 @@
-//! One message a line, and nothing between the lines.
+//! Rules about framing on pipes: one message a line, and nothing between the lines.
 
 use serde_json::value::RawValue;
 
 use crate::decode::jsonrpc::{self, JsonRpcText};
-use crate::findings::report::Report;
-use crate::findings::rule::INVALID;
-use crate::findings::seen::Seen;
-use crate::findings::{Check, Rule, Severity};
+use crate::findings::{Check, INVALID, MessageContext, Report, Rule, Severity};
 use crate::mcp::Message;
 use crate::mcp::message::Carrier;
 
-/// The rules of this file.
 pub(in crate::findings) const RULES: &[&Rule] =
     &[&EMBEDDED_NEWLINE, &TWO_MESSAGES, &FRAMING_NOISE, &UNTERMINATED, &JSON_ON_STDERR];
 
-/// Nesting looked into, and members of a batch, where it only matters whether a text is a message.
+/// Limit of nesting, and of the members of a batch, when it only matters whether a text
+/// is a message.
 const DEPTH: usize = 64;
 
 pub(in crate::findings) static EMBEDDED_NEWLINE: Rule = Rule {
@@ -23,9 +20,9 @@ pub(in crate::findings) static EMBEDDED_NEWLINE: Rule = Rule {
     layer: "stdio",
     title: "One message is spread over several lines",
     spec: "basic/transports \"stdio\": \"Messages are delimited by newlines, and MUST NOT contain embedded newlines\"",
-    why: "The receiver reads each line by itself: none of them is a message, and the one that was meant is lost.",
-    example: "a message printed with an indent: JSON.stringify(message, null, 2)",
-    remedy: "Write JSON without line breaks, and one line break behind it; escape those in strings as \\n.",
+    why: "The receiver reads each line separately. No line is a message, so the intended message is lost.",
+    example: "a message printed with indentation: JSON.stringify(message, null, 2)",
+    remedy: "Write JSON without line breaks, and one line break after it. Escape line breaks in strings as \\n.",
     checks: &[Check::Any(INVALID, &[], embedded_newline)],
     ..Rule::BLANK
 };
@@ -38,20 +35,20 @@ fn is_message(text: &[u8]) -> bool {
     }
 }
 
-fn is_line(seen: &Seen<'_, '_>) -> bool {
-    seen.message.carrier == Carrier::Line && seen.message.batch.is_none()
+fn is_line(context: &MessageContext<'_, '_>) -> bool {
+    context.message.carrier == Carrier::Line && context.message.batch.is_none()
 }
 
-fn embedded_newline(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if !is_line(seen) {
+fn embedded_newline(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if !is_line(context) {
         return;
     }
-    let fragment = seen.history.fragments.get(seen.message.direction);
-    if let Some(joined) = fragment.joined(&seen.message.raw)
+    let fragment = context.history.multiline.get(context.message.direction);
+    if let Some(joined) = fragment.completed_by(&context.message.raw)
         && is_message(&joined)
     {
         let first = fragment.lines.first().map_or(0, |first| first.0);
-        report.say_with(&fragment.lines, format!("the lines from message {first} to this one are one message"));
+        report.add_about(&fragment.lines, format!("the lines from message {first} to this one are one message"));
     }
 }
 
@@ -59,16 +56,16 @@ static TWO_MESSAGES: Rule = Rule {
     id: "stdio-two-messages-one-line",
     severity: Severity::Error,
     layer: "stdio",
-    title: "Several messages stand on one line",
+    title: "One line contains several messages",
     spec: "basic/transports \"stdio\": \"Messages are delimited by newlines\"",
-    why: "The receiver takes the line for one text, which is no JSON: all of them are lost.",
+    why: "The receiver parses the line as one text, which is not valid JSON. All messages on it are lost.",
     example: "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",…}",
-    remedy: "Write the line break with the message, in one write; two threads need a lock.",
+    remedy: "Write each message and its line break in one write. Threads that share the pipe need a lock.",
     checks: &[Check::Any(INVALID, &[], two_messages)],
     ..Rule::BLANK
 };
 
-/// How many messages a line that is none begins with.
+/// The number of messages with which an invalid line begins.
 pub(in crate::findings) fn messages_on(line: &Message) -> usize {
     let Some(text) = line.raw.text() else { return 0 };
     if !text.trim_start().starts_with(['{', '[']) {
@@ -78,49 +75,49 @@ pub(in crate::findings) fn messages_on(line: &Message) -> usize {
     values.map_while(Result::ok).take_while(|value| is_message(value.get().as_bytes())).count()
 }
 
-fn two_messages(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let count = messages_on(seen.message);
-    if is_line(seen) && count > 1 {
-        report.say(format!("{count} messages stand on the line"));
+fn two_messages(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let count = messages_on(context.message);
+    if is_line(context) && count > 1 {
+        report.add(format!("{count} messages are on one line"));
     }
 }
 
-/// CR LF, blank lines, byte order marks: a decoder states it.
+/// Reported by a decoder.
 pub(in crate::findings) static FRAMING_NOISE: Rule = Rule {
     id: "stdio-framing-noise",
     severity: Severity::Info,
     layer: "stdio",
     title: "CR LF, blank lines or a byte order mark between messages",
     spec: "basic/transports \"stdio\": \"Messages are delimited by newlines\"",
-    why: "The official SDKs pass over it; a stricter peer does not.",
+    why: "The official SDKs ignore it. A stricter peer does not.",
     example: "console.log on a runtime that writes CR LF; print() of a text that ends in a line break",
     remedy: "Write the message and one LF.",
     ..Rule::BLANK
 };
 
-/// The end of a pipe inside a line: a decoder states it.
+/// Reported by a decoder.
 pub(in crate::findings) static UNTERMINATED: Rule = Rule {
     id: "stdio-unterminated-line",
     severity: Severity::Warning,
     layer: "stdio",
-    title: "A pipe was closed inside a line",
+    title: "A pipe was closed in the middle of a line",
     spec: "basic/transports \"stdio\": \"Messages are delimited by newlines\"",
-    why: "The receiver waits for the end of the line: the last message is lost, or cut off.",
-    example: "a server that ends while its last answer is being written",
-    remedy: "Write the line break with each message, and flush before ending.",
+    why: "The receiver waits for the end of the line. The last message is lost or incomplete.",
+    example: "a server that exits while it writes its last response",
+    remedy: "Write the line break with each message, and flush before the process exits.",
     ..Rule::BLANK
 };
 
-/// A message where people read: a decoder states it.
+/// Reported by a decoder.
 pub(in crate::findings) static JSON_ON_STDERR: Rule = Rule {
     id: "stdio-json-on-stderr",
     severity: Severity::Info,
     layer: "stdio",
     title: "A JSON-RPC message on stderr",
     spec: "basic/transports \"stdio\": \"The server MAY write UTF-8 strings to its standard error (stderr) for logging purposes\"",
-    why: "Nobody reads messages there: it is a log of them, or an answer that went astray.",
+    why: "Nobody reads messages on stderr. It is a log of messages, or a response on the wrong pipe.",
     example: "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}} on stderr",
-    remedy: "Write messages to stdout; in logs, put something before them.",
+    remedy: "Write messages to stdout. In logs, put a prefix before each message.",
     ..Rule::BLANK
 };
 
@@ -131,7 +128,7 @@ mod tests {
     const PING: &str = r#"> {"jsonrpc":"2.0","id":1,"method":"ping"}"#;
     const PONG: &str = r#"< {"jsonrpc":"2.0","id":1,"result":{}}"#;
 
-    fn told(steps: &[&str]) -> Vec<String> {
+    fn conversation(steps: &[&str]) -> Vec<String> {
         session("2025-06-18", steps)
     }
 
@@ -139,56 +136,60 @@ mod tests {
     fn a_message_is_one_line() {
         let rule = "stdio-embedded-newline";
         let pretty = ["< {", "<   \"jsonrpc\": \"2.0\",", "<   \"id\": 1,", "<   \"result\": {}", "< }"];
-        let found = fires(rule, &told(&[&[PING], pretty.as_slice()].concat()));
+        let found = fires(rule, &conversation(&[&[PING], pretty.as_slice()].concat()));
         assert_eq!(found.messages.len(), 5, "{found:?}");
-        fires(rule, &told(&[PING, "< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":1,\"message\":\"a", "< b\"}}"]));
-        // The lines by themselves are told of where they are no message together, and then all of them.
+        fires(
+            rule,
+            &conversation(&[PING, "< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":1,\"message\":\"a", "< b\"}}"]),
+        );
+        // The single lines are reported only if they are not one message together. Then all
+        // of them are.
         let lines = "stdio-stdout-not-mcp";
-        silent(lines, &told(&[&[PING], pretty.as_slice()].concat()));
+        silent(lines, &conversation(&[&[PING], pretty.as_slice()].concat()));
         let log = ["< {", "<   level: 1", "< }", "< done"];
-        let found = findings(&told(&[&[PING], log.as_slice(), &[PONG, "< {", "<  a"]].concat()));
+        let found = findings(&conversation(&[&[PING], log.as_slice(), &[PONG, "< {", "<  a"]].concat()));
         let at: Vec<u64> = found.iter().filter(|f| f.rule.id == lines).map(|f| f.messages[0].0).collect();
         assert_eq!(at, [5, 6, 7, 8, 10, 11]);
-        silent(rule, &told(&[PING, "< {", "< loading", PONG, "< }"]));
-        silent(rule, &told(&[PING, "< {", "< \"a\": 1", "< }"]));
-        silent(rule, &told(&[PING, PONG]));
+        silent(rule, &conversation(&[PING, "< {", "< loading", PONG, "< }"]));
+        silent(rule, &conversation(&[PING, "< {", "< \"a\": 1", "< }"]));
+        silent(rule, &conversation(&[PING, PONG]));
     }
 
     #[test]
     fn a_line_is_one_message() {
         let rule = "stdio-two-messages-one-line";
-        let found = fires(rule, &told(&[PING, &format!("{PONG} {}", &PONG[2..])]));
+        let found = fires(rule, &conversation(&[PING, &format!("{PONG} {}", &PONG[2..])]));
         assert!(found.text.starts_with("2 messages"), "{}", found.text);
-        silent(rule, &told(&[PING, PONG]));
-        silent(rule, &told(&[PING, &format!("{PONG} done")]));
+        silent(rule, &conversation(&[PING, PONG]));
+        silent(rule, &conversation(&[PING, &format!("{PONG} done")]));
     }
 
     #[test]
-    fn between_lines_is_nothing() {
+    fn nothing_is_between_lines() {
         let rule = "stdio-framing-noise";
-        fires(rule, &told(&[PING, &format!("{PONG}\r")]));
-        fires(rule, &told(&[PING, "< ", PONG]));
-        fires(rule, &told(&["> \u{feff}{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}", PONG]));
-        silent(rule, &told(&[PING, PONG]));
+        fires(rule, &conversation(&[PING, &format!("{PONG}\r")]));
+        fires(rule, &conversation(&[PING, "< ", PONG]));
+        fires(rule, &conversation(&["> \u{feff}{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}", PONG]));
+        silent(rule, &conversation(&[PING, PONG]));
     }
 
     #[test]
-    fn pipes_end_behind_a_line() {
+    fn pipes_end_after_a_line() {
         let rule = "stdio-unterminated-line";
         let cut = format!("<_{}", &PONG[2..]);
-        fires(rule, &told(&[PING, &cut, "<."]));
-        silent(rule, &told(&[PING, PONG, "<."]));
-        // Where recording stopped, nobody knows what followed.
-        silent(rule, &told(&[PING, &cut]));
+        fires(rule, &conversation(&[PING, &cut, "<."]));
+        silent(rule, &conversation(&[PING, PONG, "<."]));
+        // The rest of the line may have followed after the end of the recording.
+        silent(rule, &conversation(&[PING, &cut]));
     }
 
     #[test]
     fn stderr_is_for_people() {
         let rule = "stdio-json-on-stderr";
-        fires(rule, &told(&[PING, "2 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"]));
+        fires(rule, &conversation(&[PING, "2 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"]));
         silent(
             rule,
-            &told(&[PING, PONG, "2 {\"level\":\"info\",\"method\":\"ping\"}", "2 sent {\"jsonrpc\":\"2.0\"}"]),
+            &conversation(&[PING, PONG, "2 {\"level\":\"info\",\"method\":\"ping\"}", "2 sent {\"jsonrpc\":\"2.0\"}"]),
         );
     }
 }

@@ -1,23 +1,19 @@
-//! What becomes of a task: its status, how often it is asked for, how it ends.
+//! Rules about the status of tasks, about polling, and about their end.
 
-use super::{BOTH, CORE, LAYER, peer};
-use crate::findings::history::{Stated, Status, Task};
-use crate::findings::report::Report;
-use crate::findings::rule::{NOTIFICATIONS, REQUESTS, RESULTS};
-use crate::findings::seen::Seen;
-use crate::findings::{Check, Rule, Severity};
+use super::{BOTH, CORE, LAYER};
+use crate::findings::history::{Status, Task, TaskState};
+use crate::findings::{Check, MessageContext, NOTIFICATIONS, REQUESTS, RESULTS, Report, Rule, Severity};
 use crate::mcp::Transport;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(in crate::findings) const RULES: &[&Rule] =
     &[&TRANSITION, &POLL_INTERVAL, &CANCEL_TERMINAL, &FAILED_SEMANTICS, &INPUT_KEY];
 
-/// The task that a message states, as it was before.
-fn stated<'s, 'a>(seen: &Seen<'s, 'a>) -> Option<(Stated<'a>, &'s Task)> {
-    let now = Stated::of(seen)?;
-    let before = seen.history.tasks.get(seen.message.direction, &now.id)?;
+/// The task that a message describes, and its history.
+fn current_and_previous<'s, 'a>(context: &MessageContext<'s, 'a>) -> Option<(TaskState<'a>, &'s Task)> {
+    let now = TaskState::of(context)?;
+    let before = context.history.tasks.get(context.message.direction, &now.id)?;
     Some((now, before))
 }
 
@@ -26,27 +22,27 @@ static TRANSITION: Rule = Rule {
     severity: Severity::Error,
     revisions: BOTH,
     layer: LAYER,
-    title: "A task that was over has another status",
+    title: "The status of a finished task changed",
     spec: "2025-11-25 basic/utilities/tasks \"Task Status Lifecycle\": terminal states MUST NOT transition to any other status; ext-tasks",
-    why: "Clients stop asking once it is over, and never see what came after.",
+    why: "Clients stop polling when a task is finished, and never see the later status.",
     example: "completed, then working",
-    remedy: "Let completed, failed and cancelled be final.",
+    remedy: "Treat completed, failed and cancelled as final.",
     checks: &[
         Check::Message(NOTIFICATIONS, &[Method::TasksStatus, Method::TasksNotification], transition),
         Check::Message(RESULTS, &[Method::TasksGet, Method::TasksCancel], transition),
     ],
 };
 
-fn transition(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some((now, before)) = stated(seen) else { return };
+fn transition(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some((now, before)) = current_and_previous(context) else { return };
     let Some((was, is)) = before.status.zip(now.status) else { return };
-    // Over HTTP one answer may overtake another: what is no older than what was seen did not.
+    // Over HTTP one response may overtake another. `lastUpdatedAt` shows whether this one is newer.
     let is_later = match (&before.updated, &now.updated) {
         (Some(before), Some(now)) => now >= before,
         _ => false,
     };
-    if was.is_terminal() && was != is && (is_later || seen.history.transport == Transport::Stdio) {
-        report.say_with(&[before.number], format!("the task {:?} was {} and is {}", now.id, was.name(), is.name()));
+    if was.is_terminal() && was != is && (is_later || context.history.transport == Transport::Stdio) {
+        report.add_about(&[before.number], format!("the task {:?} was {} and is {}", now.id, was.name(), is.name()));
     }
 }
 
@@ -55,25 +51,24 @@ static POLL_INTERVAL: Rule = Rule {
     severity: Severity::Warning,
     revisions: BOTH,
     layer: LAYER,
-    title: "A task was asked for sooner than its receiver wants",
+    title: "A task was polled more often than its receiver asked for",
     spec: "2025-11-25 basic/utilities/tasks \"Getting Tasks\": pollInterval (SHOULD); ext-tasks pollIntervalMs",
-    why: "It costs both sides work, and is answered with what is already known.",
+    why: "It costs work on both sides and returns nothing new.",
     example: "tasks/get every 100 ms with \"pollInterval\":5000",
-    remedy: "Wait pollInterval between two tasks/get, or for a notification.",
+    remedy: "Wait for pollInterval between two tasks/get, or wait for a notification.",
     checks: &[Check::Message(REQUESTS, &[Method::TasksGet], poll_interval)],
 };
 
-fn poll_interval(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(id) = seen.body().text("taskId") else { return };
-    let Some(task) = seen.history.tasks.get(peer(seen.message.direction), &id) else { return };
+fn poll_interval(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(id) = context.body().text("taskId") else { return };
+    let Some(task) = context.history.tasks.get(context.message.direction.reversed(), &id) else { return };
     let Some(((number, polled), interval)) = task.polled.zip(task.interval) else { return };
-    let waited = seen.message.time.0.saturating_sub(polled.0);
+    let waited = context.message.time.0.saturating_sub(polled.0);
     let interval_ns = i64::try_from(interval).unwrap_or(i64::MAX).saturating_mul(1_000_000);
-    // Clocks and networks are a little off: nine tenths will do.
+    // Clocks and networks are inaccurate: nine tenths of the interval are accepted.
     if waited >= 0 && waited < interval_ns / 10 * 9 {
         let waited = waited / 1_000_000;
-        report
-            .say_with(&[number], format!("{id:?} was asked for after {waited} ms, and pollInterval is {interval} ms"));
+        report.add_about(&[number], format!("{id:?} was polled after {waited} ms, but pollInterval is {interval} ms"));
     }
 }
 
@@ -82,20 +77,22 @@ static CANCEL_TERMINAL: Rule = Rule {
     severity: Severity::Warning,
     revisions: CORE,
     layer: LAYER,
-    title: "A task that was over was cancelled, and the receiver agreed",
+    title: "The receiver accepted the cancellation of a finished task",
     spec: "2025-11-25 basic/utilities/tasks \"Task Cancellation\" 1: -32602",
-    why: "The client believes that it stopped what had already happened.",
+    why: "The client believes that it stopped work that was already done.",
     example: "a result for tasks/cancel of a completed task",
-    remedy: "Answer -32602 with the status that the task has.",
+    remedy: "Answer -32602 and name the task's status.",
     checks: &[Check::Message(RESULTS, &[Method::TasksCancel], cancel_terminal)],
 };
 
-fn cancel_terminal(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some((asked, id)) = seen.asked.and_then(|asked| Some((asked, asked.subject.as_deref()?))) else { return };
-    let Some(task) = seen.history.tasks.get(seen.message.direction, id) else { return };
-    if task.ended.is_some_and(|ended| ended < asked.time) {
+fn cancel_terminal(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some((request, id)) = context.request.and_then(|request| Some((request, request.subject.as_deref()?))) else {
+        return;
+    };
+    let Some(task) = context.history.tasks.get(context.message.direction, id) else { return };
+    if task.ended.is_some_and(|ended| ended < request.time) {
         let status = task.status.map_or("over", Status::name);
-        report.say_with(&[task.number, asked.number], format!("the task {id:?} was {status} before"));
+        report.add_about(&[task.number, request.number], format!("the task {id:?} was already {status}"));
     }
 }
 
@@ -104,11 +101,11 @@ static FAILED_SEMANTICS: Rule = Rule {
     severity: Severity::Error,
     revisions: BOTH,
     layer: LAYER,
-    title: "How a task ended and what it holds do not agree",
+    title: "The status of a finished task contradicts its content",
     spec: "2025-11-25 basic/utilities/tasks \"Task Execution Errors\" (SHOULD); extension io.modelcontextprotocol/tasks \"Task Status\"",
-    why: "The client takes a failure for success, or cannot find what it waited for.",
+    why: "The client mistakes a failure for success, or cannot find the result.",
     example: "2026-07-28: status failed with a result whose isError is true; completed without \"result\"",
-    remedy: "2025-11-25: a tool's isError makes the task failed. 2026-07-28: failed has an error, completed a result, isError or not.",
+    remedy: "2025-11-25: a result with isError makes the task failed. 2026-07-28: failed needs an error, and completed needs a result, with isError or without.",
     checks: &[
         Check::Message(RESULTS, &[Method::TasksResult], failed_result),
         Check::Message(RESULTS, &[Method::TasksGet], failed_state),
@@ -116,27 +113,29 @@ static FAILED_SEMANTICS: Rule = Rule {
     ],
 };
 
-fn failed_result(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some(id) = seen.asked.and_then(|asked| asked.subject.as_deref()) else { return };
-    let Some(task) = seen.history.tasks.get(seen.message.direction, id) else { return };
-    let is_error = seen.body().get("isError") == Some("true");
+fn failed_result(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(id) = context.request.and_then(|request| request.subject.as_deref()) else { return };
+    let Some(task) = context.history.tasks.get(context.message.direction, id) else { return };
+    let is_error = context.body().get("isError") == Some("true");
     if is_error && task.status == Some(Status::Completed) {
         let text = format!("the tool failed (isError), and the task {id:?} is completed");
-        report.say_as_with(Severity::Warning, &[task.number], text);
+        report.add_as_about(Severity::Warning, &[task.number], text);
     }
 }
 
-fn failed_state(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if !seen.revisions().within(Revisions::MODERN) {
+fn failed_state(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if !context.revisions().within(Revisions::MODERN) {
         return;
     }
-    let Some(now) = Stated::of(seen) else { return };
+    let Some(now) = TaskState::of(context) else { return };
     let (result, error) = (now.members.get("result"), now.members.get("error"));
     let failed = result.is_some() && now.members.object("result").get("isError") == Some("true");
     match now.status {
-        Some(Status::Failed) if failed => report.say("failed stands for isError; the task is completed"),
-        Some(Status::Failed) if error.is_none() => report.say("failed, without \"error\""),
-        Some(Status::Completed) if result.is_none() => report.say("completed, without \"result\""),
+        Some(Status::Failed) if failed => {
+            report.add("the status is failed, but a result with isError belongs to completed")
+        }
+        Some(Status::Failed) if error.is_none() => report.add("the status is failed, without \"error\""),
+        Some(Status::Completed) if result.is_none() => report.add("the status is completed, without \"result\""),
         _ => {}
     }
 }
@@ -146,9 +145,9 @@ static INPUT_KEY: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: LAYER,
-    title: "A task asks for another input under a key that it used before",
+    title: "A task reuses the key of an earlier input request for another question",
     spec: "extension io.modelcontextprotocol/tasks (SEP-2663) \"Task Update Requests\": keys are unique over the life of a task",
-    why: "The client has answered that key, and does not ask the person again.",
+    why: "The client has already answered that key, and does not ask the user again.",
     example: "inputRequests {\"a\":…} twice, with different questions",
     remedy: "Use a new key for every question.",
     checks: &[
@@ -157,11 +156,11 @@ static INPUT_KEY: Rule = Rule {
     ],
 };
 
-fn input_key(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some((now, before)) = stated(seen) else { return };
+fn input_key(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some((now, before)) = current_and_previous(context) else { return };
     for (key, input) in now.inputs() {
         if before.inputs.get(&key).is_some_and(|known| *known != input) {
-            report.say_with(&[before.number], format!("{key:?} asked for something else before"));
+            report.add_about(&[before.number], format!("{key:?} asked for something else before"));
         }
     }
 }
@@ -171,7 +170,7 @@ mod tests {
     use super::super::tests::{call, created, session, state};
     use crate::findings::testing::{fires, modern, silent};
 
-    /// A task `t`, and then these.
+    /// A session with the task `t`, and then these steps.
     fn after(steps: &[&str]) -> Vec<String> {
         let (call, created) = (call(2, "may", r#","task":{}"#), created(2, "t", "working"));
         session(&[&[call.as_str(), created.as_str()], steps].concat())
@@ -186,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_stays_over() {
+    fn a_final_status_is_final() {
         let rule = "task-transition";
         let then = |first: &str, second: &str| {
             after(&[&ask(3, "get"), &is(3, first), "+ 2000", &ask(4, "get"), &is(4, second)])
@@ -198,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn the_receiver_says_how_often() {
+    fn polls_respect_the_interval() {
         let rule = "task-poll-interval";
         let twice = |wait: &str| after(&[&ask(3, "get"), &is(3, "working"), wait, &ask(4, "get")]);
         fires(rule, &twice("+ 100"));
@@ -206,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_is_not_cancelled() {
+    fn finished_tasks_are_not_cancelled() {
         let rule = "task-cancel-terminal";
         let cancelled =
             |status: &str, answer: &str| after(&[&ask(3, "get"), &is(3, status), &ask(4, "cancel"), answer]);
@@ -217,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn endings_agree() {
+    fn the_final_status_matches_the_content() {
         let rule = "task-failed-semantics";
         let related = r#""_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t"}}"#;
         let ended = |status: &str| {
@@ -231,7 +230,7 @@ mod tests {
         silent(rule, &got(&[r#""status":"completed","result":{"content":[],"isError":true}"#]));
     }
 
-    /// Looks at a task of the extension.
+    /// Polls of a task of the extension, with these states.
     fn got(states: &[&str]) -> Vec<String> {
         let look = |(id, state): (usize, &&str)| {
             let params = modern(r#""taskId":"t""#);

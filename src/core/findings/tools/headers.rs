@@ -1,20 +1,17 @@
-//! `x-mcp-header`: parameters of a tool that a client repeats in HTTP headers (2026-07-28).
+//! Rules about `x-mcp-header`: parameters of a tool that a client repeats in
+//! HTTP headers (2026-07-28).
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
 use crate::findings::http::modern::decoded;
-use crate::findings::report::Report;
-use crate::findings::rule::{REQUESTS, RESULTS};
-use crate::findings::seen::Seen;
-use crate::findings::{Check, Rule, Severity};
+use crate::findings::{Check, MessageContext, REQUESTS, RESULTS, Report, Rule, Severity};
 use crate::mcp::Transport;
 use crate::mcp::contract::SCHEMA_BYTES;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(in crate::findings) const RULES: &[&Rule] = &[&ANNOTATION, &PARAM];
 
 static ANNOTATION: Rule = Rule {
@@ -22,11 +19,11 @@ static ANNOTATION: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: "tools",
-    title: "An x-mcp-header that breaks its constraints, or a call over HTTP of such a tool",
+    title: "An x-mcp-header annotation is invalid, or a tool with an invalid one was called over HTTP",
     spec: "2026-07-28 server/tools \"x-mcp-header\"",
-    why: "Clients over HTTP have to leave the tool out: its users never see it.",
-    example: "\"x-mcp-header\":\"My Header\"; the same name twice; one on a property of type array, or inside items",
-    remedy: "Name each header once, in letters, digits and hyphens, on properties of type string, integer or boolean.",
+    why: "Clients that use HTTP must leave the tool out, so their users never see it.",
+    example: "\"x-mcp-header\":\"My Header\"; the same name twice; an annotation on a property of type array, or inside items",
+    remedy: "Name each header once, with letters, digits and hyphens. Use it only on properties of type string, integer or boolean.",
     checks: &[
         Check::Message(RESULTS, &[Method::ToolsList], annotation),
         Check::Message(REQUESTS, &[Method::ToolsCall], called),
@@ -35,26 +32,26 @@ static ANNOTATION: Rule = Rule {
 
 const KEYWORD: &str = "x-mcp-header";
 
-fn annotation(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    for tool in seen.tools() {
+fn annotation(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    for tool in context.tools() {
         if let Some(fault) = tool.get("inputSchema").and_then(fault) {
-            report.say(format!("{}: {fault}", tool.text("name").unwrap_or_default()));
+            report.add(format!("{}: {fault}", tool.text("name").unwrap_or_default()));
         }
     }
 }
 
-fn called(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    if seen.message.transport != Transport::StreamableHttp {
+fn called(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if context.message.transport != Transport::StreamableHttp {
         return;
     }
-    let Some(name) = seen.body().text("name") else { return };
-    let schema = seen.history.tools.get(&name).and_then(|tool| tool.input.as_deref());
+    let Some(name) = context.body().text("name") else { return };
+    let schema = context.history.tools.get(&name).and_then(|tool| tool.input.as_deref());
     if let Some(fault) = schema.and_then(fault) {
-        report.say(format!("{name} was called although clients have to leave it out: {fault}"));
+        report.add(format!("{name} was called although clients must leave it out: {fault}"));
     }
 }
 
-/// What is wrong with the annotations of a schema.
+/// The first fault in the annotations of a schema.
 fn fault(schema: &str) -> Option<String> {
     let has_any = memchr::memmem::find(schema.as_bytes(), KEYWORD.as_bytes()).is_some();
     if !has_any || schema.len() > SCHEMA_BYTES {
@@ -62,8 +59,8 @@ fn fault(schema: &str) -> Option<String> {
     }
     let schema: Value = serde_json::from_str(schema).ok()?;
     let mut names = BTreeSet::new();
-    // Schemas still to be looked at, with whether a chain of "properties" alone leads to them, and whether they are a map of
-    // names to schemas.
+    // Schemas to visit. The first flag tells whether only "properties" lead to the schema. The
+    // second tells whether the value maps names to schemas.
     let mut open = vec![(&schema, true, false)];
     while let Some((value, is_reachable, is_map)) = open.pop() {
         match value {
@@ -79,7 +76,7 @@ fn fault(schema: &str) -> Option<String> {
                 }
                 for (name, below) in members {
                     match name.as_str() {
-                        // What these hold is no schema.
+                        // The values of these keywords are not schemas.
                         "default" | "examples" | "enum" | "const" if !is_map => {}
                         _ if is_map => open.push((below, is_reachable, false)),
                         "properties" => open.push((below, is_reachable, true)),
@@ -98,17 +95,17 @@ fn fault(schema: &str) -> Option<String> {
 }
 
 fn misplaced(name: &Value, kind: Option<&Value>, is_reachable: bool) -> Option<String> {
-    let Some(name) = name.as_str() else { return Some(format!("{KEYWORD} is no string")) };
+    let Some(name) = name.as_str() else { return Some(format!("{KEYWORD} is not a string")) };
     // RFC 9110 section 5.6.2: token = 1*tchar.
     let is_tchar = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     let kind = kind.and_then(Value::as_str);
     match kind {
         _ if name.is_empty() => Some(format!("{KEYWORD} is empty")),
-        _ if !name.bytes().all(is_tchar) => Some(format!("the header {name:?} is no token (RFC 9110)")),
-        _ if !is_reachable => Some(format!("the header {name:?} stands where no chain of properties leads")),
+        _ if !name.bytes().all(is_tchar) => Some(format!("the header {name:?} is not a token (RFC 9110)")),
+        _ if !is_reachable => Some(format!("the header {name:?} is on a schema that no chain of properties reaches")),
         Some("string" | "integer" | "boolean") => None,
-        Some(kind) => Some(format!("the header {name:?} stands on a value of type {kind}")),
-        None => Some(format!("the header {name:?} stands on a value without one primitive type")),
+        Some(kind) => Some(format!("the header {name:?} is on a value of type {kind}")),
+        None => Some(format!("the header {name:?} is on a value without a primitive type")),
     }
 }
 
@@ -117,22 +114,22 @@ static PARAM: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: "http",
-    title: "An Mcp-Param header is missing, contradicts its argument, or has none",
+    title: "An Mcp-Param header is missing, contradicts its argument, or has no argument",
     spec: "2026-07-28 basic/transports/streamable-http \"Custom Headers from Tool Parameters\"",
-    why: "Proxies route by the header, the server acts on the argument; servers must answer 400 with -32020.",
-    example: "Mcp-Param-Region: us above {\"arguments\":{\"region\":\"eu\"}}",
-    remedy: "Fill it from the argument, as =?base64?…?= where it is not plain ASCII; leave it out where the argument is null or absent.",
+    why: "Proxies route by the header, and the server acts on the argument. Servers must answer 400 with -32020 if they differ.",
+    example: "Mcp-Param-Region: us with the body {\"arguments\":{\"region\":\"eu\"}}",
+    remedy: "Fill the header from the argument, as =?base64?…?= if it is not plain ASCII. Leave it out if the argument is null or absent.",
     checks: &[Check::Message(REQUESTS, &[Method::ToolsCall], param)],
 };
 
-/// An argument that is repeated in a header.
+/// An argument that a header repeats.
 struct Mirrored {
     header: String,
-    /// The chain of properties that leads to it.
+    /// The path of property names to the argument.
     path: Vec<String>,
 }
 
-/// The arguments that a schema without [`fault`] wants repeated.
+/// The arguments that headers must repeat, according to a schema without a [`fault`].
 fn mirrored(schema: &str) -> Vec<Mirrored> {
     let has_any = memchr::memmem::find(schema.as_bytes(), KEYWORD.as_bytes()).is_some();
     let Ok(schema) = serde_json::from_str::<Value>(if has_any && schema.len() <= SCHEMA_BYTES { schema } else { "{}" })
@@ -151,37 +148,39 @@ fn mirrored(schema: &str) -> Vec<Mirrored> {
     found
 }
 
-fn param(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let (Some(carried), Some(name)) = (seen.carried, seen.body().text("name")) else { return };
-    let schema = seen.history.tools.get(&name).and_then(|tool| tool.input.as_deref());
-    // Annotations that break their constraints bind nobody.
+fn param(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let (Some(mcp), Some(name)) = (context.exchange, context.body().text("name")) else { return };
+    let schema = context.history.tools.get(&name).and_then(|tool| tool.input.as_deref());
+    // Invalid annotations have no effect.
     let Some(schema) = schema.filter(|schema| fault(schema).is_none()) else { return };
-    let arguments = seen.body().get("arguments").and_then(|text| serde_json::from_str(text).ok());
+    let arguments = context.body().get("arguments").and_then(|text| serde_json::from_str(text).ok());
     let arguments: Value = arguments.unwrap_or_default();
     for Mirrored { header, path } in mirrored(schema) {
         let argument = path.iter().try_fold(&arguments, |value, name| value.get(name)).filter(|value| !value.is_null());
-        let sent = carried.params.iter().find(|(name, _)| name.eq_ignore_ascii_case(&header));
-        let place = path.join("/");
+        let sent = mcp.params.iter().find(|(name, _)| name.eq_ignore_ascii_case(&header));
+        let argument_path = path.join("/");
         match (argument, sent) {
-            (Some(_), None) => report.say(format!("the argument {place} came without Mcp-Param-{header}")),
-            (None, Some(_)) => report.say(format!("Mcp-Param-{header} came without the argument {place}")),
+            (Some(_), None) => report.add(format!("the argument {argument_path} was sent without Mcp-Param-{header}")),
+            (None, Some(_)) => report.add(format!("Mcp-Param-{header} was sent without the argument {argument_path}")),
             (Some(argument), Some((_, value))) if !agrees(argument, value) => {
-                report.say(format!("Mcp-Param-{header} is {value:?}, the argument {place} {argument}"));
+                report.add(format!("Mcp-Param-{header} is {value:?}, but the argument {argument_path} is {argument}"));
             }
             _ => {}
         }
     }
 }
 
-/// Whether a header says what an argument says. Numbers are compared as such: 42.0 and 42 are one. A value that does not decode has a
-/// rule of its own.
+/// Whether a header has the same value as an argument. Numbers are compared by value: 42.0 equals
+/// 42. A header that cannot be decoded has its own rule.
 fn agrees(argument: &Value, header: &str) -> bool {
-    let Some(said) = decoded(header) else { return true };
+    let Some(decoded) = decoded(header) else { return true };
     match argument {
-        Value::String(text) => *text == said,
-        Value::Bool(truth) => said == truth.to_string(),
-        Value::Number(number) => said == number.to_string() || said.parse() == Ok(number.as_f64().unwrap_or(f64::NAN)),
-        // Schemas have a rule of their own for what is of another type.
+        Value::String(text) => *text == decoded,
+        Value::Bool(truth) => decoded == truth.to_string(),
+        Value::Number(number) => {
+            decoded == number.to_string() || decoded.parse() == Ok(number.as_f64().unwrap_or(f64::NAN))
+        }
+        // Arguments of other types are reported by the rule about schemas.
         Value::Null | Value::Array(_) | Value::Object(_) => true,
     }
 }

@@ -1,55 +1,51 @@
-//! Rules about the list of tools as a whole: whether it stays what it was.
+//! Rules about changes of the whole list of tools.
 
 use std::collections::BTreeMap;
 
 use crate::findings::history::Listing;
-use crate::findings::report::Report;
-use crate::findings::rule::RESULTS;
-use crate::findings::seen::Seen;
-use crate::findings::{Check, Rule, Severity};
+use crate::findings::{Check, MessageContext, RESULTS, Report, Rule, Severity};
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revisions;
 
-/// The rules of this file.
 pub(in crate::findings) const RULES: &[&Rule] = &[&CHANGED_SILENTLY, &ORDER_UNSTABLE];
 
-/// Names of tools that one finding tells of.
-const TOLD: usize = 5;
+/// Limit of tool names in one finding.
+const NAMED: usize = 5;
 
 static CHANGED_SILENTLY: Rule = Rule {
     id: "tools-changed-silently",
     severity: Severity::Info,
     layer: "tools",
-    title: "The list of tools changed within a session, and the server did not say so",
+    title: "The list of tools changed within a session without a notification",
     spec: "server/tools \"List Changed Notification\"",
     why: "Clients keep the old list. A description that changes after a person has read it is also how a tool is turned against them.",
     example: "the description of add differs between two tools/list results, with no notifications/tools/list_changed between",
-    remedy: "Declare tools.listChanged and send the notification; as a client show what changed before it is used.",
+    remedy: "Declare tools.listChanged and send the notification. Clients should show the changes before they use the tools.",
     checks: &[Check::Any(RESULTS, &[Method::ToolsList], changed_silently)],
     ..Rule::BLANK
 };
 
-/// The listing that a result completes, and the one before it.
-fn listings<'s>(seen: &Seen<'s, '_>) -> Option<(&'s Listing, Listing)> {
-    let before = seen.history.listings.tools.as_ref()?;
-    let now = seen.history.listings.completed(seen, seen.asked?.cursor.as_deref())?;
+/// The previous listing, and the one that this result completes.
+fn listings<'s>(context: &MessageContext<'s, '_>) -> Option<(&'s Listing, Listing)> {
+    let before = context.history.listings.tools.as_ref()?;
+    let now = context.history.listings.completed(context, context.request?.cursor.as_deref())?;
     Some((before, now))
 }
 
-fn changed_silently(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    // Another client may be shown other tools.
-    if !seen.is_one_client() || seen.history.has_gaps {
+fn changed_silently(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    // A server may show other tools to another client.
+    if !context.is_one_client() || context.history.has_gaps {
         return;
     }
-    let Some((before, now)) = listings(seen) else { return };
-    if seen.history.listings.is_announced_since(before) {
+    let Some((before, now)) = listings(context) else { return };
+    if context.history.listings.is_announced_since(before) {
         return;
     }
     let known: BTreeMap<_, _> = before.tools.iter().map(|(name, tool)| (name, tool)).collect();
     let current: BTreeMap<_, _> = now.tools.iter().map(|(name, tool)| (name, tool)).collect();
     let named = |names: Vec<&String>, what: &str| {
-        let shown: Vec<String> = names.iter().take(TOLD).map(|name| format!("{name:?}")).collect();
-        let more = names.len().saturating_sub(TOLD);
+        let shown: Vec<String> = names.iter().take(NAMED).map(|name| format!("{name:?}")).collect();
+        let more = names.len().saturating_sub(NAMED);
         let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
         (!names.is_empty()).then(|| format!("{what} {}{rest}", shown.join(", ")))
     };
@@ -61,7 +57,7 @@ fn changed_silently(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
     ];
     let text: Vec<String> = changes.into_iter().flatten().collect();
     if !text.is_empty() {
-        report.say_with(&[before.number], text.join("; "));
+        report.add_about(&[before.number], text.join("; "));
     }
 }
 
@@ -72,25 +68,25 @@ static ORDER_UNSTABLE: Rule = Rule {
     layer: "tools",
     title: "The same tools came in another order",
     spec: "2026-07-28 server/tools \"Capabilities\": the order SHOULD be deterministic",
-    why: "The list stands at the head of a model's prompt: another order empties its cache, which costs time and money.",
+    why: "The list is at the start of the model's prompt. Another order makes the prompt cache useless, which costs time and money.",
     example: "[add, sub], and [sub, add] on the next tools/list",
     remedy: "Sort the tools, by name or by order of registration.",
     checks: &[Check::Message(RESULTS, &[Method::ToolsList], order_unstable)],
 };
 
-fn order_unstable(seen: &Seen<'_, '_>, report: &mut Report<'_>) {
-    let Some((before, now)) = listings(seen) else { return };
+fn order_unstable(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some((before, now)) = listings(context) else { return };
     let names = |listing: &Listing| listing.tools.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
     let (mut known, mut current) = (names(before), names(&now));
     if known == current {
         return;
     }
     let first = known.iter().zip(&current).find(|(known, current)| known != current);
-    let text = first.map(|(known, current)| format!("{current:?} stands where {known:?} stood"));
+    let text = first.map(|(known, current)| format!("{current:?} is where {known:?} was"));
     known.sort_unstable();
     current.sort_unstable();
     if let Some(text) = text.filter(|_| known == current) {
-        report.say_with(&[before.number], text);
+        report.add_about(&[before.number], text);
     }
 }
 

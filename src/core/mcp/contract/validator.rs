@@ -1,4 +1,4 @@
-//! Compiled schemas, and the crate that holds values against them.
+//! A cache of compiled schemas, and checks of values by the crate `jsonschema`.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -7,21 +7,21 @@ use jsonschema::{Draft, PatternOptions, Validator};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use serde_json::Value;
 
-use super::work::Work;
-use super::{Revision, SCHEMA_BYTES, VALUE_BYTES, VIOLATIONS, Verdict, Violation, Why};
+use super::work::CheckCost;
+use super::{Revision, SCHEMA_BYTES, UncheckedReason, VALUE_BYTES, VIOLATIONS, Verdict, Violation};
 
-/// Schemas that are kept compiled. When there are more all are forgotten, and those in use compiled again.
-const KEPT: usize = 1024;
+/// Limit of cached schemas. Beyond it all are discarded, and those in use are compiled again.
+const CACHED: usize = 1024;
 
-/// Bytes that a compiled pattern may take, and the states of its automaton.
+/// Limit of the bytes of a compiled pattern, and of its automaton.
 const PATTERN_BYTES: usize = 1 << 20;
 
-/// Characters of what is said about one violation: the list of an enumeration may be long.
-const SAID: usize = 200;
+/// Limit of the characters of a violation's text. The list of an enumeration may be long.
+const TEXT_CHARS: usize = 200;
 
-/// Schemas by what they are: text, and whether a dialect is the default.
+/// Compiled schemas, by a hash of their text and of their default dialect.
 #[derive(Default)]
-pub struct Compiled {
+pub struct SchemaCache {
     schemas: FxHashMap<u64, Vec<Arc<Schema>>>,
     count: usize,
 }
@@ -29,35 +29,36 @@ pub struct Compiled {
 struct Schema {
     text: String,
     default_dialect: bool,
-    state: Result<Ready, Verdict>,
+    state: Result<CompiledSchema, Verdict>,
 }
 
-struct Ready {
+struct CompiledSchema {
     schema: Value,
-    work: Work,
+    work: CheckCost,
     validator: Validator,
 }
 
-impl Compiled {
+impl SchemaCache {
     pub fn schema(&mut self, revision: Revision, schema: &str) -> Verdict {
         if schema.len() > SCHEMA_BYTES {
-            return Verdict::Unchecked(Why::TooLarge);
+            return Verdict::Unchecked(UncheckedReason::TooLarge);
         }
         self.get(revision, schema).state.as_ref().err().cloned().unwrap_or(Verdict::Holds)
     }
 
     pub fn check(&mut self, revision: Revision, schema: &str, value: &str) -> Verdict {
         if schema.len() > SCHEMA_BYTES || value.len() > VALUE_BYTES {
-            return Verdict::Unchecked(Why::TooLarge);
+            return Verdict::Unchecked(UncheckedReason::TooLarge);
         }
         let schema = self.get(revision, schema);
         let ready = match &schema.state {
             Ok(ready) => ready,
             Err(verdict) => return verdict.clone(),
         };
-        // serde_json refuses what is nested deeper than 128, which the validator would follow by recursion.
-        let Ok(value) = serde_json::from_str(value) else { return Verdict::Unchecked(Why::TooLarge) };
-        if let Err(why) = ready.work.is_bearable(&ready.schema, &value) {
+        // serde_json refuses values nested deeper than 128. The validator would follow
+        // them by recursion.
+        let Ok(value) = serde_json::from_str(value) else { return Verdict::Unchecked(UncheckedReason::TooLarge) };
+        if let Err(why) = ready.work.check_cost(&ready.schema, &value) {
             return Verdict::Unchecked(why);
         }
         let violations: Vec<Violation> = ready.validator.iter_errors(&value).take(VIOLATIONS).map(violation).collect();
@@ -65,15 +66,15 @@ impl Compiled {
     }
 
     fn get(&mut self, revision: Revision, text: &str) -> Arc<Schema> {
-        // 2025-11-25 basic/index "JSON Schema Usage": "When a schema does not include a $schema field, it defaults to JSON
-        // Schema 2020-12".
+        // 2025-11-25 basic/index "JSON Schema Usage": "When a schema does not include a $schema
+        // field, it defaults to JSON Schema 2020-12".
         let default_dialect = revision >= Revision::V2025_11_25;
         let hash = FxBuildHasher.hash_one((text, default_dialect));
         let same = |schema: &&Arc<Schema>| schema.text == text && schema.default_dialect == default_dialect;
         if let Some(known) = self.schemas.get(&hash).and_then(|schemas| schemas.iter().find(same)) {
             return Arc::clone(known);
         }
-        if self.count >= KEPT {
+        if self.count >= CACHED {
             self.schemas.clear();
             self.count = 0;
         }
@@ -84,27 +85,29 @@ impl Compiled {
     }
 }
 
-fn compile(text: &str, default_dialect: bool) -> Result<Ready, Verdict> {
+fn compile(text: &str, default_dialect: bool) -> Result<CompiledSchema, Verdict> {
     let unchecked = Verdict::Unchecked;
-    let schema: Value = serde_json::from_str(text).map_err(|_| unchecked(Why::TooLarge))?;
+    let schema: Value = serde_json::from_str(text).map_err(|_| unchecked(UncheckedReason::TooLarge))?;
     if !schema.is_object() {
-        return Err(Verdict::NoSchema("a schema has to be an object".to_owned()));
+        return Err(Verdict::NoSchema("a schema must be an object".to_owned()));
     }
     let draft = match schema.get("$schema") {
         None => Some(Draft::Draft202012),
         Some(Value::String(dialect)) => match Draft::from_schema_uri(dialect) {
-            Draft::Unknown => return Err(unchecked(Why::Dialect(dialect.chars().take(SAID).collect()))),
+            Draft::Unknown => {
+                return Err(unchecked(UncheckedReason::Dialect(dialect.chars().take(TEXT_CHARS).collect())));
+            }
             draft => Some(draft),
         },
-        Some(_) => return Err(Verdict::NoSchema("$schema is no string".to_owned())),
+        Some(_) => return Err(Verdict::NoSchema("$schema is not a string".to_owned())),
     };
-    let work = Work::of(&schema).map_err(unchecked)?;
+    let work = CheckCost::of(&schema).map_err(unchecked)?;
     let built = build(&schema, draft).or_else(|error| {
         let undeclared = draft == Some(Draft::Draft202012) && schema.get("$schema").is_none() && !default_dialect;
         if undeclared { build(&schema, Some(Draft::Draft7)).map_err(|_| error) } else { Err(error) }
     });
     match built {
-        Ok(validator) => Ok(Ready { schema, work, validator }),
+        Ok(validator) => Ok(CompiledSchema { schema, work, validator }),
         Err(verdict) => Err(verdict),
     }
 }
@@ -118,14 +121,14 @@ fn build(schema: &Value, draft: Option<Draft>) -> Result<Validator, Verdict> {
     options().with_pattern_options(linear).build(schema).map_err(|error| {
         let any = PatternOptions::fancy_regex().size_limit(PATTERN_BYTES).dfa_size_limit(PATTERN_BYTES);
         match options().with_pattern_options(any).build(schema) {
-            Ok(_) => Verdict::Unchecked(Why::Pattern),
-            Err(_) if is_large_pattern(error.instance()) => Verdict::Unchecked(Why::Pattern),
+            Ok(_) => Verdict::Unchecked(UncheckedReason::Pattern),
+            Err(_) if is_large_pattern(error.instance()) => Verdict::Unchecked(UncheckedReason::Pattern),
             Err(_) => Verdict::NoSchema(violation(error).to_string()),
         }
     })
 }
 
-/// Whether this is a pattern that is written well and compiles to too much.
+/// Whether this is a valid pattern that exceeds [`PATTERN_BYTES`] when it is compiled.
 fn is_large_pattern(value: &Value) -> bool {
     let built = value.as_str().map(|pattern| regex::RegexBuilder::new(pattern).size_limit(PATTERN_BYTES).build());
     matches!(built, Some(Err(regex::Error::CompiledTooBig(_))))
@@ -133,7 +136,7 @@ fn is_large_pattern(value: &Value) -> bool {
 
 fn violation(error: jsonschema::ValidationError<'_>) -> Violation {
     let said = error.masked().to_string();
-    let text = match said.char_indices().nth(SAID) {
+    let text = match said.char_indices().nth(TEXT_CHARS) {
         Some((end, _)) => format!("{}…", &said[..end]),
         None => said,
     };
@@ -146,7 +149,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn check(schema: &str, value: &str) -> Verdict {
-        Compiled::default().check(Revision::V2025_11_25, schema, value)
+        SchemaCache::default().check(Revision::V2025_11_25, schema, value)
     }
 
     fn broken(path: &str, text: &str) -> Verdict {
@@ -166,18 +169,18 @@ mod tests {
 
     #[test]
     fn a_schema_may_be_none_or_out_of_reach() {
-        let schema = |revision, text: &str| Compiled::default().schema(revision, text);
+        let schema = |revision, text: &str| SchemaCache::default().schema(revision, text);
         let current = |text| schema(Revision::V2026_07_28, text);
         assert_eq!(current(r#"{"type":"object"}"#), Verdict::Holds);
         assert!(matches!(current(r#"{"type":"objekt"}"#), Verdict::NoSchema(_)));
         assert!(matches!(current("null"), Verdict::NoSchema(_)));
         assert!(matches!(current(r#"{"pattern":"("}"#), Verdict::NoSchema(_)));
-        assert_eq!(current(r#"{"pattern":"^(?!a)b"}"#), Verdict::Unchecked(Why::Pattern));
+        assert_eq!(current(r#"{"pattern":"^(?!a)b"}"#), Verdict::Unchecked(UncheckedReason::Pattern));
         let away = "https://example.com/schema.json";
         let refers = format!(r#"{{"properties":{{"a":{{"$ref":"{away}"}}}}}}"#);
-        assert_eq!(current(&refers), Verdict::Unchecked(Why::Reference(away.to_owned())));
+        assert_eq!(current(&refers), Verdict::Unchecked(UncheckedReason::Reference(away.to_owned())));
         let dialect = format!(r#"{{"$schema":"{away}"}}"#);
-        assert_eq!(current(&dialect), Verdict::Unchecked(Why::Dialect(away.to_owned())));
+        assert_eq!(current(&dialect), Verdict::Unchecked(UncheckedReason::Dialect(away.to_owned())));
         let tuple = r#"{"properties":{"a":{"items":[{"type":"string"}]}}}"#;
         assert!(matches!(current(tuple), Verdict::NoSchema(_)));
         assert_eq!(schema(Revision::V2025_06_18, tuple), Verdict::Holds);
@@ -185,7 +188,7 @@ mod tests {
 
     #[test]
     fn hostile_schemas_end() {
-        let too_much = Verdict::Unchecked(Why::TooMuchWork);
+        let too_much = Verdict::Unchecked(UncheckedReason::TooMuchWork);
         assert_eq!(check(r##"{"$ref":"#"}"##, "1"), too_much);
         assert_eq!(check(r##"{"anyOf":[{"$ref":"#"},{"$ref":"#"}]}"##, "1"), too_much);
         let doubling: Vec<String> = (0..40)
@@ -197,19 +200,22 @@ mod tests {
         assert_eq!(check(&doubling, "1"), too_much);
         let deep_value = "[".repeat(100) + &"]".repeat(100);
         assert_eq!(check(r##"{"allOf":[{"items":{"$ref":"#"}},{"items":{"$ref":"#"}}]}"##, &deep_value), too_much);
-        assert_eq!(check("{}", &("[".repeat(1000) + &"]".repeat(1000))), Verdict::Unchecked(Why::TooLarge));
+        assert_eq!(check("{}", &("[".repeat(1000) + &"]".repeat(1000))), Verdict::Unchecked(UncheckedReason::TooLarge));
         let chain: Vec<String> = (0..2000).map(|n| format!(r##""a{n}":{{"$ref":"#/$defs/a{}"}}"##, n + 1)).collect();
         let chain = format!(r##"{{"$ref":"#/$defs/a0","$defs":{{{},"a2000":true}}}}"##, chain.join(","));
-        assert_eq!(check(&chain, "1"), Verdict::Unchecked(Why::TooLarge));
+        assert_eq!(check(&chain, "1"), Verdict::Unchecked(UncheckedReason::TooLarge));
         let nested = r#"{"not":"#.repeat(1000) + "true" + &"}".repeat(1000);
-        assert_eq!(check(&nested, "1"), Verdict::Unchecked(Why::TooLarge));
+        assert_eq!(check(&nested, "1"), Verdict::Unchecked(UncheckedReason::TooLarge));
         let slow = format!(r#""{}!""#, "a".repeat(50_000));
         assert!(matches!(check(r#"{"pattern":"^(a+)+$"}"#, &slow), Verdict::Broken(_)));
-        assert_eq!(check(r#"{"pattern":"((a{1000}){1000}){1000}"}"#, "1"), Verdict::Unchecked(Why::Pattern));
+        assert_eq!(
+            check(r#"{"pattern":"((a{1000}){1000}){1000}"}"#, "1"),
+            Verdict::Unchecked(UncheckedReason::Pattern)
+        );
     }
 
     #[test]
-    fn what_is_bearable_is_as_deep_as_the_stack_bears() {
+    fn accepted_depth_fits_the_stack() {
         let chain: Vec<String> = (0..120).map(|n| format!(r##""a{n}":{{"$ref":"#/$defs/a{}"}}"##, n + 1)).collect();
         let chain = format!(r##"{{"$ref":"#/$defs/a0","$defs":{{{},"a120":{{"type":"string"}}}}}}"##, chain.join(","));
         assert!(matches!(check(&chain, "1"), Verdict::Broken(_)));
@@ -221,8 +227,8 @@ mod tests {
 
     #[test]
     fn compiled_schemas_are_bounded() {
-        let mut compiled = Compiled::default();
-        for number in 0..KEPT + 10 {
+        let mut compiled = SchemaCache::default();
+        for number in 0..CACHED + 10 {
             compiled.schema(Revision::V2026_07_28, &format!(r#"{{"maximum":{number}}}"#));
         }
         assert_eq!(compiled.count, 10);
@@ -230,7 +236,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
-        /// Schemas of every keyword that multiplies, whatever they refer to, end.
+        /// Checks end for schemas with every keyword that multiplies work, whatever they refer to.
         #[test]
         fn any_schema_ends(keywords in proptest::collection::vec((0..12_usize, 0..6_usize, 0..6_usize), 1..30), depth in 0..40_usize) {
             let mut definitions = serde_json::json!({"0": {}, "1": {}, "2": {}, "3": {}, "4": {}, "5": {}});

@@ -1,53 +1,55 @@
-//! The work of a check, counted before it is done.
+//! The cost of a check, counted before the check is done.
 //!
-//! A validator recurses along schema and value together. A schema of a hundred bytes can make that endless (`{"$ref": "#"}`)
-//! or exponential (each definition refers twice to the next). So the same steps are first taken here, without recursion and
-//! without validating anything, as far as the bounds go: what passes costs the validator at most about as many steps.
+//! A validator recurses along schema and value together. A schema of a hundred bytes can make that
+//! endless (`{"$ref": "#"}`) or exponential (each definition refers twice to the next). So the same
+//! steps are first counted here, without recursion and without validation, and only up to the
+//! bounds. A check that passes costs the validator about as many steps.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use serde_json::Value;
 
-use super::Why;
+use super::UncheckedReason;
 
-/// Steps of one check: a schema of a thousand nodes over a value of a hundred.
+/// Limit of the steps of a check. It allows a schema of a thousand nodes over a value of a hundred.
 const STEPS: usize = 100_000;
 
-/// Steps below each other: the validator takes some stack for each.
+/// Limit of nested steps. The validator uses stack for each.
 const DEPTH: usize = 128;
 
 /// Keywords whose schemas apply to the same value.
 const IN_PLACE: [&str; 5] = ["not", "if", "then", "else", "contentSchema"];
-/// Keywords with an array of such schemas.
+/// Keywords with an array of schemas for the same value.
 const IN_PLACE_LISTS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
-/// Keywords with an object of such schemas.
+/// Keywords with an object of schemas for the same value.
 const IN_PLACE_MAPS: [&str; 2] = ["dependentSchemas", "dependencies"];
 /// Keywords whose schema applies to members of an object.
 const MEMBERS: [&str; 3] = ["additionalProperties", "unevaluatedProperties", "propertyNames"];
 /// Keywords whose schema applies to elements of an array.
 const ELEMENTS: [&str; 4] = ["items", "additionalItems", "unevaluatedItems", "contains"];
-/// Keywords with an object of schemas that are only referred to.
+/// Keywords with an object of schemas that apply only by reference.
 const STORES: [&str; 2] = ["$defs", "definitions"];
-/// Keywords that refer.
+/// Keywords that are references.
 const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 
-/// What of a schema is needed to count: where its anchors are.
-pub struct Work {
+/// Counts the cost of checks with one schema. It stores where the anchors of the schema are.
+pub struct CheckCost {
     anchors: HashMap<String, String>,
 }
 
-impl Work {
-    /// Looks through a schema: every reference has to stay in it, and following them has to stay within [`DEPTH`].
-    pub fn of(schema: &Value) -> Result<Work, Why> {
+impl CheckCost {
+    /// Prepares a schema. An error if a reference leaves the schema, or if following
+    /// references exceeds [`DEPTH`].
+    pub fn of(schema: &Value) -> Result<CheckCost, UncheckedReason> {
         let mut anchors = HashMap::new();
         let mut open = vec![(String::new(), schema)];
         while let Some((place, value)) = open.pop() {
             for anchor in ["$anchor", "$dynamicAnchor"] {
                 if let Some(name) = value.get(anchor).and_then(Value::as_str) {
                     match anchors.entry(name.to_owned()) {
-                        // Which of two is meant depends on the way there.
-                        Entry::Occupied(_) => return Err(Why::Reference(format!("#{name}"))),
+                        // With two equal anchors, the meaning depends on the path to the reference.
+                        Entry::Occupied(_) => return Err(UncheckedReason::Reference(format!("#{name}"))),
                         Entry::Vacant(free) => free.insert(place.clone()),
                     };
                 }
@@ -64,18 +66,19 @@ impl Work {
                 _ => {}
             }
         }
-        let work = Work { anchors };
+        let work = CheckCost { anchors };
         work.follow(schema)?;
         Ok(work)
     }
 
-    /// Goes once through every schema inside, the way that a compiler goes: references as they are met.
-    fn follow(&self, root: &Value) -> Result<(), Why> {
+    /// Visits every subschema once in the order of a compiler: references are followed
+    /// where they occur.
+    fn follow(&self, root: &Value) -> Result<(), UncheckedReason> {
         let mut seen = std::collections::HashSet::new();
         let mut open = vec![(root, 0)];
         while let Some((schema, depth)) = open.pop() {
             if depth > DEPTH {
-                return Err(Why::TooLarge);
+                return Err(UncheckedReason::TooLarge);
             }
             if !seen.insert(std::ptr::from_ref(schema)) {
                 continue;
@@ -87,8 +90,8 @@ impl Work {
                 if REFERENCES.contains(&keyword) {
                     open.push((self.resolve(root, value)?, depth + 1));
                 } else if keyword == "$id" && !std::ptr::eq(schema, root) {
-                    // References below count from another base.
-                    return Err(Why::Reference(value.to_string()));
+                    // References below `$id` have another base.
+                    return Err(UncheckedReason::Reference(value.to_string()));
                 } else if IN_PLACE.contains(&keyword) || MEMBERS.contains(&keyword) || ELEMENTS.contains(&keyword) {
                     match value {
                         Value::Array(elements) => open.extend(elements.iter().map(inside)),
@@ -107,10 +110,13 @@ impl Work {
         Ok(())
     }
 
-    /// The schema that a reference means; one that leaves this schema is an error.
-    fn resolve<'v>(&self, root: &'v Value, reference: &Value) -> Result<&'v Value, Why> {
-        let outside =
-            || Why::Reference(reference.as_str().unwrap_or("a value that is no text").chars().take(100).collect());
+    /// The schema that a reference names. An error if it leaves this schema.
+    fn resolve<'v>(&self, root: &'v Value, reference: &Value) -> Result<&'v Value, UncheckedReason> {
+        let outside = || {
+            UncheckedReason::Reference(
+                reference.as_str().unwrap_or("a value that is no text").chars().take(100).collect(),
+            )
+        };
         let fragment = reference.as_str().and_then(|text| text.strip_prefix('#')).ok_or_else(outside)?;
         let place = match self.anchors.get(fragment) {
             Some(place) => place.clone(),
@@ -119,14 +125,14 @@ impl Work {
         root.pointer(&place).ok_or_else(outside)
     }
 
-    /// Whether holding a value against the schema stays within the bounds.
-    pub fn is_bearable(&self, root: &Value, value: &Value) -> Result<(), Why> {
+    /// Counts the steps of checking a value. An error if they exceed the bounds.
+    pub fn check_cost(&self, root: &Value, value: &Value) -> Result<(), UncheckedReason> {
         let mut steps = 0;
         let mut open = vec![(root, value, 0)];
         while let Some((schema, value, depth)) = open.pop() {
             steps += 1;
             if steps + open.len() > STEPS || depth > DEPTH {
-                return Err(Why::TooMuchWork);
+                return Err(UncheckedReason::TooMuchWork);
             }
             let Value::Object(keywords) = schema else { continue };
             for (keyword, inside) in keywords {
@@ -151,7 +157,7 @@ impl Work {
                         for schema in inside.as_object().into_iter().flat_map(|map| map.values()) {
                             open.extend(members.values().map(|member| (schema, member, depth + 1)));
                             if open.len() > STEPS {
-                                return Err(Why::TooMuchWork);
+                                return Err(UncheckedReason::TooMuchWork);
                             }
                         }
                     } else if MEMBERS.contains(&keyword) {
@@ -179,7 +185,7 @@ impl Work {
     }
 }
 
-/// The fragment of a URI as text (RFC 6901 section 6).
+/// A fragment of a URI, percent-decoded (RFC 6901 section 6).
 fn percent_decoded(fragment: &str) -> String {
     let mut bytes = Vec::with_capacity(fragment.len());
     let mut rest = fragment.as_bytes();

@@ -1,106 +1,90 @@
-//! Tables to shapes: names resolved, members of other objects taken in, unions flat and with their discriminator.
+//! Compiles tables to shapes: resolves names, copies spread members, and flattens unions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::language::{Entry, Table, Type};
+use super::language::{ObjectClause, ShapeTable, Type};
 
-/// A shape, by its place in the arena.
+/// A shape, as an index into the arena.
 pub type Id = usize;
 
-/// What a JSON value has to be.
+/// The requirements for a JSON value.
 #[derive(Clone, Debug)]
 pub enum Shape {
-    /// Anything.
     Any,
-    /// `null`.
     Null,
-    /// `true` or `false`.
     Boolean,
-    /// A number between two bounds.
+    /// A number, optionally within bounds.
     Number {
-        /// JSON Schema's integer: no fraction; `1.0` is one.
+        /// Whether it must be an integer as in JSON Schema: without a fraction, so
+        /// `1.0` is allowed.
         whole: bool,
-        /// The lower bound, inclusive.
         low: Option<i64>,
-        /// The upper bound, inclusive.
         high: Option<i64>,
     },
-    /// A string.
     String(Format),
     /// One of these strings.
     Texts(Vec<&'static str>),
-    /// This integer.
+    /// Exactly this integer.
     Code(i64),
-    /// An array.
     List {
-        /// Its elements.
         element: Id,
-        /// How many at most.
+        /// The maximum length.
         most: Option<usize>,
     },
-    /// An object.
     Object(Object),
-    /// One of several.
+    /// One of several shapes.
     Union(Union),
 }
 
-/// How a string is written.
+/// The format of a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Anyhow.
     Plain,
-    /// RFC 3986.
     Uri,
-    /// RFC 6570.
     UriTemplate,
-    /// RFC 4648 section 4.
     Base64,
 }
 
-/// The members that an object has to have or may have.
+/// The required and optional members of an object.
 #[derive(Clone, Debug, Default)]
 pub struct Object {
-    /// Members by name; at most 64, as a walk keeps which were seen in the bits of one word.
+    /// The members, at most 64: a walk marks the present ones in the bits of one word.
     pub members: Vec<Member>,
-    /// All other members, where something is said about them.
+    /// The shape of all other members, if the definition prescribes one.
     pub others: Option<Id>,
 }
 
-/// One member.
+/// A member of an object.
 #[derive(Clone, Copy, Debug)]
 pub struct Member {
-    /// Its name.
     pub name: &'static str,
-    /// Whether it has to be there.
+    /// Whether the member is required.
     pub required: bool,
-    /// Its value.
     pub value: Id,
 }
 
 /// One of several shapes.
 #[derive(Clone, Debug)]
 pub struct Union {
-    /// The shapes; none is a union itself.
+    /// The shapes. None of them is a union.
     pub branches: Vec<Id>,
-    /// The member that tells the objects among them apart: a string that each of them prescribes.
+    /// The discriminator: a member for which every object among the branches prescribes a string.
     pub tag: Option<&'static str>,
 }
 
 /// A request or notification.
 #[derive(Clone, Debug)]
 pub struct Method {
-    /// The whole message.
     pub message: Id,
-    /// The whole answers, the common one first; empty for a notification.
+    /// The shapes of whole responses, the usual one first. Empty for a notification.
     pub answers: Vec<Id>,
 }
 
 /// The shapes of one revision.
 #[derive(Debug, Default)]
 pub struct Arena {
-    /// All of them.
     pub shapes: Vec<Shape>,
-    /// Those that have a name.
+    /// Shapes with a name.
     pub definitions: BTreeMap<&'static str, Id>,
     /// Requests and notifications by method.
     pub methods: BTreeMap<&'static str, Method>,
@@ -109,7 +93,7 @@ pub struct Arena {
 }
 
 /// Compiles the tables read so far. An error names the definition.
-pub fn compile(table: &Table<'static>) -> Result<Arena, String> {
+pub fn compile(table: &ShapeTable<'static>) -> Result<Arena, String> {
     let mut compiler = Compiler { table, arena: Arena::default(), open: BTreeSet::new() };
     for name in table.definitions.keys() {
         compiler.definition(name)?;
@@ -123,7 +107,8 @@ pub fn compile(table: &Table<'static>) -> Result<Arena, String> {
             Type::Object(entries)
         };
         let id = || Some(required("id", Type::Name("RequestId")));
-        let params = Entry::Member { name: "params", required: !method.optional, value: Type::Name(method.params) };
+        let params =
+            ObjectClause::Member { name: "params", required: !method.optional, value: Type::Name(method.params) };
         let asks = !method.results.is_empty();
         let request = envelope(if asks { id() } else { None }, Some(required("method", Type::Text(name))), params);
         let message = compiler.lower(&request)?;
@@ -141,14 +126,15 @@ pub fn compile(table: &Table<'static>) -> Result<Arena, String> {
     Ok(compiler.arena)
 }
 
-fn required(name: &'static str, value: Type<'static>) -> Entry<'static> {
-    Entry::Member { name, required: true, value }
+fn required(name: &'static str, value: Type<'static>) -> ObjectClause<'static> {
+    ObjectClause::Member { name, required: true, value }
 }
 
 struct Compiler<'a> {
-    table: &'a Table<'static>,
+    table: &'a ShapeTable<'static>,
     arena: Arena,
-    /// Definitions that are being compiled: one that needs itself would make the walk recurse as deep as its input.
+    /// Definitions that are being compiled. A recursive definition is an error, because a walk
+    /// along it would recurse as deep as its input.
     open: BTreeSet<&'static str>,
 }
 
@@ -193,22 +179,22 @@ impl Compiler<'_> {
         Ok(self.arena.shapes.len() - 1)
     }
 
-    /// A member stated again, by hand or by another spread, replaces the one before.
-    fn object(&mut self, entries: &[Entry<'static>]) -> Result<Object, String> {
+    /// A member that is defined again, directly or by a spread, replaces the earlier one.
+    fn object(&mut self, entries: &[ObjectClause<'static>]) -> Result<Object, String> {
         let mut object = Object::default();
         for entry in entries {
             match entry {
-                Entry::Others(value) => object.others = Some(self.lower(value)?),
-                Entry::Member { name, required, value } => {
+                ObjectClause::Others(value) => object.others = Some(self.lower(value)?),
+                ObjectClause::Member { name, required, value } => {
                     let value = self.lower(value)?;
-                    object.state(Member { name, required: *required, value });
+                    object.set(Member { name, required: *required, value });
                 }
-                Entry::Spread(name) => {
+                ObjectClause::Spread(name) => {
                     let id = self.definition(name)?;
                     let Shape::Object(spread) = &self.arena.shapes[id] else {
                         return Err(format!("{name} is no object"));
                     };
-                    spread.members.iter().for_each(|member| object.state(*member));
+                    spread.members.iter().for_each(|member| object.set(*member));
                     object.others = spread.others.or(object.others);
                 }
             }
@@ -254,7 +240,7 @@ impl Compiler<'_> {
 }
 
 impl Arena {
-    /// Whether a shape says anything about a member of this name, or may have any members.
+    /// Whether a shape defines a member of this name, or prescribes a shape for other members.
     pub fn names(&self, shape: Id, member: &str) -> bool {
         match &self.shapes[shape] {
             Shape::Object(object) => object.others.is_some() || object.member(member).is_some(),
@@ -265,12 +251,11 @@ impl Arena {
 }
 
 impl Object {
-    /// The member of this name.
     pub fn member(&self, name: &str) -> Option<&Member> {
         self.members.iter().find(|member| member.name == name)
     }
 
-    fn state(&mut self, member: Member) {
+    fn set(&mut self, member: Member) {
         match self.members.iter_mut().find(|stated| stated.name == member.name) {
             Some(stated) => *stated = member,
             None => self.members.push(member),
@@ -283,7 +268,7 @@ mod tests {
     use super::*;
 
     fn compiled(text: &'static str) -> Result<Arena, String> {
-        let mut table = Table::default();
+        let mut table = ShapeTable::default();
         table.apply(text)?;
         compile(&table)
     }

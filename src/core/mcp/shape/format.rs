@@ -1,9 +1,9 @@
-//! The formats that the definitions name: `uri`, `uri-template` and `byte`.
+//! Checks of the string formats that the definitions name: `uri`, `uri-template` and `byte`.
 
 use super::compile::Format;
 
 impl Format {
-    /// Whether a text is written so.
+    /// Whether a text has this format.
     pub fn holds(self, text: &str) -> bool {
         match self {
             Format::Plain => true,
@@ -13,7 +13,7 @@ impl Format {
         }
     }
 
-    /// With its article and its standard.
+    /// The name of the format with an article and its standard.
     pub fn name(self) -> &'static str {
         match self {
             Format::Plain => "a string",
@@ -24,7 +24,8 @@ impl Format {
     }
 }
 
-/// RFC 3986 section 3: `URI = scheme ":" hier-part [ "?" query ] [ "#" fragment ]`.
+/// Whether a text is a URI. RFC 3986 section 3: `URI = scheme ":" hier-part [ "?" query ] [
+/// "#" fragment ]`.
 fn is_uri(text: &str) -> bool {
     let Some((scheme, rest)) = text.split_once(':') else { return false };
     // Section 3.1: scheme = ALPHA *( ALPHA / DIGIT / "+" / "-" / "." )
@@ -43,7 +44,8 @@ fn is_uri(text: &str) -> bool {
         && is_written_in(fragment, b"-._~!$&'()*+,;=:@/?")
 }
 
-/// Letters, digits, these signs, and `%` with two hexadecimal digits (RFC 3986 section 2.1).
+/// Whether a text consists of letters, digits, these signs, and `%` with two hexadecimal digits
+/// (RFC 3986 section 2.1).
 fn is_written_in(text: &str, signs: &[u8]) -> bool {
     let mut rest = text.as_bytes();
     while let Some((byte, after)) = rest.split_first() {
@@ -56,7 +58,8 @@ fn is_written_in(text: &str, signs: &[u8]) -> bool {
     true
 }
 
-/// RFC 6570 section 2: `URI-Template = *( literals / expression )`.
+/// Whether a text is a URI template. RFC 6570 section 2: `URI-Template = *( literals
+/// / expression )`.
 fn is_uri_template(text: &str) -> bool {
     let mut rest = text;
     while let Some(brace) = rest.find(['{', '}']) {
@@ -72,14 +75,15 @@ fn is_uri_template(text: &str) -> bool {
     are_literals(rest)
 }
 
-/// Section 2.1: any character "except: CTL, SP, DQUOTE, "'", "%" (aside from pct-encoded), "<", ">", "\", "^", "`", "{",
-/// "|", "}"". The apostrophe is let pass: RFC 6570's own errata allow it.
+/// Section 2.1: any character "except: CTL, SP, DQUOTE, "'", "%" (aside from pct-encoded), "<",
+/// ">", "\", "^", "`", "{", "|", "}"". The apostrophe is let pass: RFC 6570's own errata allow it.
 fn are_literals(text: &str) -> bool {
     let plain: String = text.chars().filter(char::is_ascii).collect();
     !text.chars().any(char::is_control) && is_written_in(&plain, b"-._~!$&'()*+,;=:@/?#[]")
 }
 
-/// Sections 2.2 to 2.4: an operator, then variables with a prefix length or `*`.
+/// Whether a text is an expression (sections 2.2 to 2.4): an operator, then variables with a prefix
+/// length or `*`.
 fn is_expression(text: &str) -> bool {
     let variables = text.strip_prefix(|c: char| "+#./;?&=,!@|".contains(c)).unwrap_or(text);
     variables.split(',').all(|variable| {
@@ -98,7 +102,7 @@ fn is_expression(text: &str) -> bool {
     })
 }
 
-/// RFC 4648 section 4, with its padding.
+/// Whether a text is base64 with padding (RFC 4648 section 4).
 fn is_base64(text: &[u8]) -> bool {
     let padding = text.iter().rev().take(2).take_while(|byte| **byte == b'=').count();
     let digits = &text[..text.len() - padding];
@@ -111,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_told_by_their_grammar() {
+    fn formats_follow_their_grammar() {
         let cases: &[(Format, &[&str], &[&str])] = &[
             (
                 Format::Uri,

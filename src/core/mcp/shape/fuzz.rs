@@ -1,21 +1,22 @@
 //! The body of the fuzz target.
 
-use super::{Fault, MISMATCHES, Revision, Role, check, methods};
+use super::{MISMATCHES, MismatchKind, Revision, Role, check, methods};
 use crate::decode::json::{is_json, locate};
 
-/// Holds any bytes against every shape of every revision: no more mismatches than the bound; every range lies in the text;
-/// in a text that is JSON each range holds one value, and where a place exists its pointer leads to that value.
+/// Checks any bytes against every shape of every revision. There are never more mismatches than the
+/// bound, and every range lies in the text. In a text that is JSON each range is one value, and the
+/// pointer of a mismatch leads to it if the value exists.
 ///
 /// # Panics
 ///
-/// Where a law is broken.
+/// If one of these properties does not hold.
 pub fn fuzz_shape(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let whole = is_json(text);
     for (revision, _) in Revision::NAMES {
-        let asked = methods(revision, true).chain(methods(revision, false)).map(Role::Method);
-        let answered = methods(revision, true).map(Role::AnswerTo);
-        for role in asked.chain(answered).chain([Role::Error]) {
+        let requests = methods(revision, true).chain(methods(revision, false)).map(Role::Method);
+        let results = methods(revision, true).map(Role::AnswerTo);
+        for role in requests.chain(results).chain([Role::Error]) {
             let mismatches = check(revision, role, text);
             assert!(mismatches.len() <= MISMATCHES, "mismatches are bounded");
             for mismatch in mismatches {
@@ -25,8 +26,8 @@ pub fn fuzz_shape(data: &[u8]) {
                 }
                 let cut = mismatch.path.contains('…');
                 if let Some(there) = locate(text, &mismatch.path).filter(|_| whole && !cut) {
-                    // A name that occurs twice leads to the last.
-                    assert!(mismatch.fault == Fault::Missing || there.start >= mismatch.range.start);
+                    // If a name occurs twice, the pointer leads to the last value.
+                    assert!(mismatch.kind == MismatchKind::Missing || there.start >= mismatch.range.start);
                 }
             }
         }

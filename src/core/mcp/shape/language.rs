@@ -1,36 +1,35 @@
-//! The language of the shape tables; `2024-11-05.shapes` begins with its manual.
+//! The parser of the shape tables. `2024-11-05.shapes` begins with the manual of the language.
 //!
-//! The tables are part of the program, so what is wrong in one is a mistake of ours: an error names the line, and a test
-//! reads them all.
+//! The tables are part of the program, so a mistake in one is a bug of this project. An error names
+//! the line, and a test parses all tables.
 
 use std::collections::BTreeMap;
 
-/// A type as it is written.
+/// A type as written in a table.
 #[derive(Clone, Debug)]
 pub enum Type<'t> {
     /// A definition, by name.
     Name(&'t str),
-    /// A word of the language and, for numbers, its bounds.
+    /// A keyword of the language and, for numbers, its bounds.
     Word(&'t str, Bounds),
-    /// A string that has to be this one.
+    /// Exactly this string.
     Text(&'t str),
-    /// An integer that has to be this one.
+    /// Exactly this integer.
     Code(i64),
-    /// An array of elements, and how many at most.
+    /// An array with the type of its elements and its maximum length.
     List(Box<Type<'t>>, Option<usize>),
-    /// An object.
-    Object(Vec<Entry<'t>>),
-    /// One of several.
+    Object(Vec<ObjectClause<'t>>),
+    /// One of several types.
     Union(Vec<Type<'t>>),
 }
 
 /// Lower and upper bound of a number, both inclusive.
 pub type Bounds = (Option<i64>, Option<i64>);
 
-/// What stands between the braces of an object.
+/// One clause between the braces of an object.
 #[derive(Clone, Debug)]
-pub enum Entry<'t> {
-    /// `name: T`, or `name?: T` where it is not required.
+pub enum ObjectClause<'t> {
+    /// `name: T`, or `name?: T` if it is optional.
     Member { name: &'t str, required: bool, value: Type<'t> },
     /// `*: T`
     Others(Type<'t>),
@@ -45,13 +44,13 @@ pub struct Method<'t> {
     pub params: &'t str,
     /// Whether params may be absent.
     pub optional: bool,
-    /// The definitions of its results; none for a notification.
+    /// The definitions of its results. Empty for a notification.
     pub results: Vec<&'t str>,
 }
 
-/// What the tables read so far say.
+/// The definitions of all tables read so far.
 #[derive(Clone, Debug, Default)]
-pub struct Table<'t> {
+pub struct ShapeTable<'t> {
     /// Types by name.
     pub definitions: BTreeMap<&'t str, Type<'t>>,
     /// Requests and notifications by method.
@@ -60,10 +59,10 @@ pub struct Table<'t> {
     pub errors: BTreeMap<i64, &'t str>,
 }
 
-impl<'t> Table<'t> {
-    /// Reads one more table: what it states replaces what was.
+impl<'t> ShapeTable<'t> {
+    /// Reads one more table. Its definitions replace earlier ones with the same name.
     pub fn apply(&mut self, text: &'t str) -> Result<(), String> {
-        let mut reader = Reader { text, at: 0 };
+        let mut reader = TableParser { text, at: 0 };
         while let Some(first) = reader.next_token() {
             match first {
                 "gone" => self.withdraw(reader.rest_of_line()),
@@ -96,13 +95,14 @@ impl<'t> Table<'t> {
     }
 }
 
-struct Reader<'t> {
+struct TableParser<'t> {
     text: &'t str,
     at: usize,
 }
 
-impl<'t> Reader<'t> {
-    /// A word, a string with its quotes, `...`, `->`, `..`, or one sign. Comments run from `#` to the end of the line.
+impl<'t> TableParser<'t> {
+    /// Returns the next token: a word, a string with its quotes, `...`, `->`, `..`, or one sign.
+    /// Comments run from `#` to the end of the line.
     fn next_token(&mut self) -> Option<&'t str> {
         loop {
             let rest = &self.text[self.at..];
@@ -140,8 +140,8 @@ impl<'t> Reader<'t> {
         &rest[..length]
     }
 
-    /// Takes the next token if it is this one.
-    fn takes(&mut self, wanted: &str) -> bool {
+    /// Consumes the next token if it is this one.
+    fn accept(&mut self, wanted: &str) -> bool {
         let before = self.at;
         let taken = self.next_token() == Some(wanted);
         if !taken {
@@ -151,7 +151,7 @@ impl<'t> Reader<'t> {
     }
 
     fn expect(&mut self, wanted: &str) -> Result<(), String> {
-        if self.takes(wanted) {
+        if self.accept(wanted) {
             return Ok(());
         }
         let found = self.token()?;
@@ -167,13 +167,13 @@ impl<'t> Reader<'t> {
         let name = self.token()?;
         self.expect("(")?;
         let params = self.token()?;
-        let optional = self.takes("?");
+        let optional = self.accept("?");
         self.expect(")")?;
         let mut results = Vec::new();
         if answered {
             self.expect("->")?;
             results.push(self.token()?);
-            while self.takes("|") {
+            while self.accept("|") {
                 results.push(self.token()?);
             }
         }
@@ -182,11 +182,11 @@ impl<'t> Reader<'t> {
 
     fn union(&mut self) -> Result<Type<'t>, String> {
         let first = self.single()?;
-        if !self.takes("|") {
+        if !self.accept("|") {
             return Ok(first);
         }
         let mut branches = vec![first, self.single()?];
-        while self.takes("|") {
+        while self.accept("|") {
             branches.push(self.single()?);
         }
         Ok(Type::Union(branches))
@@ -197,7 +197,7 @@ impl<'t> Reader<'t> {
         Ok(match token {
             "[" => {
                 let element = self.union()?;
-                let most = if self.takes("..") { Some(self.number()?) } else { None };
+                let most = if self.accept("..") { Some(self.number()?) } else { None };
                 self.expect("]")?;
                 Type::List(Box::new(element), most)
             }
@@ -211,7 +211,7 @@ impl<'t> Reader<'t> {
         })
     }
 
-    /// `0..1`, `0..`, or nothing.
+    /// Parses `0..1`, `0..`, or nothing.
     fn bounds(&mut self) -> Result<Bounds, String> {
         let before = self.at;
         let Some(low) = self.next_token().and_then(|token| token.parse().ok()) else {
@@ -236,22 +236,22 @@ impl<'t> Reader<'t> {
         token.parse().map_err(|_| self.wrong("a number", token))
     }
 
-    fn entries(&mut self) -> Result<Vec<Entry<'t>>, String> {
+    fn entries(&mut self) -> Result<Vec<ObjectClause<'t>>, String> {
         let mut entries = Vec::new();
         loop {
             entries.push(match self.token()? {
-                "..." => Entry::Spread(self.token()?),
+                "..." => ObjectClause::Spread(self.token()?),
                 "*" => {
                     self.expect(":")?;
-                    Entry::Others(self.union()?)
+                    ObjectClause::Others(self.union()?)
                 }
                 name => {
-                    let required = !self.takes("?");
+                    let required = !self.accept("?");
                     self.expect(":")?;
-                    Entry::Member { name: name.trim_matches('"'), required, value: self.union()? }
+                    ObjectClause::Member { name: name.trim_matches('"'), required, value: self.union()? }
                 }
             });
-            if !self.takes(",") {
+            if !self.accept(",") {
                 self.expect("}")?;
                 return Ok(entries);
             }
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn a_later_table_replaces_and_withdraws() {
-        let mut table = Table::default();
+        let mut table = ShapeTable::default();
         let base =
             "# base\nA = { a: [string ..3], b?: number 0..1, *: B }\nB = \"x\" | -5\nrequest x/y (A?) -> B | A\n";
         table.apply(base).expect("a table");
@@ -279,13 +279,13 @@ mod tests {
 
     #[test]
     fn an_error_names_its_line() {
-        for (text, said) in [
+        for (text, expected) in [
             ("A = {\n a string }", "line 2: : expected, found string"),
             ("A =", "line 1: more expected, found the end"),
             ("A = ]", "line 1: a type expected, found ]"),
             ("request x A", "line 1: ( expected, found A"),
         ] {
-            assert_eq!(Table::default().apply(text), Err(said.to_owned()));
+            assert_eq!(ShapeTable::default().apply(text), Err(expected.to_owned()));
         }
     }
 }

@@ -1,11 +1,11 @@
 use super::*;
 
-fn told(revision: Revision, role: Role<'_>, text: &str) -> Vec<String> {
+fn mismatches_of(revision: Revision, role: Role<'_>, text: &str) -> Vec<String> {
     check(revision, role, text).iter().map(Mismatch::to_string).collect()
 }
 
 #[test]
-fn every_revision_knows_its_methods() {
+fn every_revision_defines_its_methods() {
     let counts =
         Revision::NAMES.map(|(revision, _)| (methods(revision, true).count(), methods(revision, false).count()));
     assert_eq!(counts, [(15, 9), (15, 9), (16, 9), (20, 11), (10, 8)]);
@@ -14,7 +14,7 @@ fn every_revision_knows_its_methods() {
 #[test]
 fn a_call_is_held_against_its_revision() {
     use Revision::{V2024_11_05, V2026_07_28};
-    let call = |text| told(V2024_11_05, Role::Method("tools/call"), text);
+    let call = |text| mismatches_of(V2024_11_05, Role::Method("tools/call"), text);
     assert!(
         call(r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"a":[1]},"new":1}}"#)
             .is_empty()
@@ -25,7 +25,7 @@ fn a_call_is_held_against_its_revision() {
     );
     assert_eq!(call(r#"{"jsonrpc":"2.0","id":1,"method":"tools/call"}"#), ["/params is missing (an object)"]);
     assert_eq!(
-        told(
+        mismatches_of(
             V2026_07_28,
             Role::Method("tools/call"),
             r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","_meta":{}}}"#
@@ -38,10 +38,10 @@ fn a_call_is_held_against_its_revision() {
 }
 
 #[test]
-fn the_discriminator_says_which_branch_is_meant() {
+fn the_discriminator_selects_the_branch() {
     let result = |content: &str| {
         let text = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"content":[{content}]}}}}"#);
-        told(Revision::V2025_11_25, Role::AnswerTo("tools/call"), &text)
+        mismatches_of(Revision::V2025_11_25, Role::AnswerTo("tools/call"), &text)
     };
     assert!(result(r#"{"text":"a","type":"text"},{"type":"image","data":"YQ==","mimeType":"image/png"}"#).is_empty());
     assert_eq!(result(r#"{"type":"text"}"#), ["/result/content/0/text is missing (a string)"]);
@@ -60,9 +60,9 @@ fn the_discriminator_says_which_branch_is_meant() {
 }
 
 #[test]
-fn a_result_says_which_of_its_results_it_is() {
+fn the_result_type_selects_the_definition() {
     let stateless = |result: &str| {
-        told(
+        mismatches_of(
             Revision::V2026_07_28,
             Role::AnswerTo("tools/call"),
             &format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#),
@@ -79,12 +79,12 @@ fn a_result_says_which_of_its_results_it_is() {
         ]
     );
     let task = r#"{"jsonrpc":"2.0","id":1,"result":{"task":{"taskId":"1","status":"working","createdAt":"","lastUpdatedAt":"","ttl":null}}}"#;
-    assert!(told(Revision::V2025_11_25, Role::AnswerTo("tools/call"), task).is_empty());
+    assert!(mismatches_of(Revision::V2025_11_25, Role::AnswerTo("tools/call"), task).is_empty());
 }
 
 #[test]
 fn errors_have_the_shape_of_their_code() {
-    let error = |revision, text| told(revision, Role::Error, text);
+    let error = |revision, text| mismatches_of(revision, Role::Error, text);
     assert!(
         error(Revision::V2025_06_18, r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":""}}"#).is_empty()
     );
@@ -110,10 +110,10 @@ fn mismatches_are_few_and_stand_in_the_text() {
 }
 
 #[test]
-fn unknown_methods_and_broken_texts_say_nothing() {
-    assert!(told(Revision::V2026_07_28, Role::Method("initialize"), "{}").is_empty());
+fn unknown_methods_and_broken_texts_give_no_mismatch() {
+    assert!(mismatches_of(Revision::V2026_07_28, Role::Method("initialize"), "{}").is_empty());
     for text in ["", "{", r#"{"params"#, r#"{"params":{"name":"#, r#"{"params":{"name":1"#, "]", "\"", "\u{feff}"] {
-        assert!(told(Revision::V2025_11_25, Role::Method("tools/call"), text).len() <= 1, "{text}");
+        assert!(mismatches_of(Revision::V2025_11_25, Role::Method("tools/call"), text).len() <= 1, "{text}");
         check(Revision::V2025_11_25, Role::Error, text);
         check(Revision::V2025_11_25, Role::AnswerTo("tools/call"), text);
     }

@@ -1,34 +1,35 @@
-//! One walk over the text of a value along its shape: nothing is built, and on a valid value nothing is allocated.
+//! Compares the text of a value with its shape in one walk. Nothing is built, and a valid value
+//! causes no allocation.
 //!
-//! The walk recurses along the shape, which the compiler made sure is finite, never along the input: what a shape says
-//! nothing about is stepped over in one pass. Members of a union are looked at once more to find the discriminator, so the
-//! cost is linear, times the few unions that stand inside each other.
+//! The walk recurses along the shape, which the compiler guarantees to be finite, and never along
+//! the input. Parts without a shape are skipped in one pass. The members of a union are read once
+//! more to find the discriminator. So the time is linear, multiplied by the few nested unions.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use super::compile::{Arena, Format, Id, Object, Shape, Union};
-use super::{Fault, MISMATCHES, Mismatch};
+use super::{MISMATCHES, Mismatch, MismatchKind};
 use crate::decode::json;
 use crate::decode::json::scan::{JsonScanner, JsonType, Stop};
 
-/// Characters of a value or a member name that a mismatch quotes: enough to know it again.
+/// Limit of the characters of a value or member name in a mismatch: enough to recognise it.
 const QUOTED: usize = 60;
 
-/// A place in a text that was checked before.
-pub type Place<'a> = JsonScanner<'a, false>;
+/// A cursor in a text that is known to be JSON.
+pub type ValueCursor<'a> = JsonScanner<'a, false>;
 
-/// Holds the value at a place against a shape.
+/// Compares the value at an offset with a shape.
 pub fn walk(arena: &Arena, shape: Id, text: &str, at: usize) -> Vec<Mismatch> {
-    let json = Place::trusting(text, at);
+    let json = ValueCursor::trusting(text, at);
     let mut walk = Walk { arena, text, json, quiet: false, count: 0, most: MISMATCHES, found: Vec::new() };
-    // It ends early where enough was found, or where the text is no JSON.
-    let _ = walk.value(shape, &Step::Root);
+    // The walk ends early if the limit of mismatches is reached or the text is not JSON.
+    let _ = walk.value(shape, &ValuePath::Root);
     walk.found
 }
 
-/// The value of a member of the object at a place.
-pub fn find<'a>(mut json: Place<'a>, name: &str) -> Option<Place<'a>> {
+/// Finds a member of the object at the cursor, and returns a cursor at its value.
+pub fn find<'a>(mut json: ValueCursor<'a>, name: &str) -> Option<ValueCursor<'a>> {
     json.enter(b'{').ok()?;
     while let Some((token, escaped)) = json.name().ok()? {
         if content_of_name(token, escaped) == name {
@@ -39,20 +40,20 @@ pub fn find<'a>(mut json: Place<'a>, name: &str) -> Option<Place<'a>> {
     None
 }
 
-/// The way from the root to a value.
-enum Step<'a> {
+/// The path from the root to a value, as a linked list on the stack.
+enum ValuePath<'a> {
     Root,
-    Member(&'a Step<'a>, &'a str),
-    Index(&'a Step<'a>, usize),
+    Member(&'a ValuePath<'a>, &'a str),
+    Index(&'a ValuePath<'a>, usize),
 }
 
-impl Step<'_> {
-    /// As a JSON Pointer (RFC 6901).
+impl ValuePath<'_> {
+    /// The path as a JSON Pointer (RFC 6901).
     fn pointer(&self) -> String {
         match self {
-            Step::Root => String::new(),
-            Step::Index(above, index) => format!("{}/{index}", above.pointer()),
-            Step::Member(above, name) => {
+            ValuePath::Root => String::new(),
+            ValuePath::Index(above, index) => format!("{}/{index}", above.pointer()),
+            ValuePath::Member(above, name) => {
                 format!("{}/{}", above.pointer(), shortened(name).replace('~', "~0").replace('/', "~1"))
             }
         }
@@ -66,7 +67,7 @@ fn shortened(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// What the name of a member says; most have no escapes, and then nothing is looked at.
+/// The decoded name of a member. Most names have no escapes and are not scanned.
 fn content_of_name(token: &str, escaped: bool) -> Cow<'_, str> {
     match token.get(1..token.len().saturating_sub(1)) {
         Some(plain) if !escaped => Cow::Borrowed(plain),
@@ -74,7 +75,7 @@ fn content_of_name(token: &str, escaped: bool) -> Cow<'_, str> {
     }
 }
 
-/// What a string says, its quotes included in `token`.
+/// The decoded content of a string. `token` includes the quotes.
 pub fn content(token: &str) -> Cow<'_, str> {
     json::string(token).unwrap_or(Cow::Borrowed(token))
 }
@@ -82,27 +83,27 @@ pub fn content(token: &str) -> Cow<'_, str> {
 struct Walk<'a> {
     arena: &'a Arena,
     text: &'a str,
-    /// At the value, then at its end.
-    json: Place<'a>,
-    /// Mismatches are counted, not told: a branch is being tried.
+    /// The cursor: at the value to check, then after it.
+    json: ValueCursor<'a>,
+    /// Whether mismatches are only counted, because a branch of a union is being tried.
     quiet: bool,
     count: usize,
-    /// Mismatches after which the walk is over.
+    /// The number of mismatches that ends the walk.
     most: usize,
     found: Vec<Mismatch>,
 }
 
-/// `Err` ends the walk.
-type Walked = Result<(), Stop>;
+/// The result of a step of the walk. `Err` ends the walk.
+type WalkResult = Result<(), Stop>;
 
 impl<'a> Walk<'a> {
-    fn value(&mut self, id: Id, path: &Step<'_>) -> Walked {
+    fn value(&mut self, id: Id, path: &ValuePath<'_>) -> WalkResult {
         let arena = self.arena;
         let shape = &arena.shapes[id];
         let kind = self.json.kind().ok_or(Stop::NotJson)?;
         if !accepts(shape, kind, arena) {
             let range = self.json.value()?;
-            return self.report(path, range, Fault::Type, || (describe(arena, id), kind.name().to_owned()));
+            return self.report(path, range, MismatchKind::Type, || (describe(arena, id), kind.name().to_owned()));
         }
         match shape {
             Shape::Object(object) => self.object(object, path),
@@ -122,7 +123,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn object(&mut self, object: &Object, path: &Step<'_>) -> Walked {
+    fn object(&mut self, object: &Object, path: &ValuePath<'_>) -> WalkResult {
         if object.members.is_empty() && object.others.is_none() {
             return self.json.value().map(drop);
         }
@@ -136,52 +137,56 @@ impl<'a> Walk<'a> {
                 seen |= 1 << place;
             }
             match known.map(|place| object.members[place].value).or(object.others) {
-                Some(shape) => self.value(shape, &Step::Member(path, &name))?,
+                Some(shape) => self.value(shape, &ValuePath::Member(path, &name))?,
                 None => _ = self.json.value()?,
             }
         }
         let arena = self.arena;
         for (place, member) in object.members.iter().enumerate() {
             if member.required && seen & (1 << place) == 0 {
-                let path = Step::Member(path, member.name);
+                let path = ValuePath::Member(path, member.name);
                 let range = start..self.json.at;
-                self.report(&path, range, Fault::Missing, || (describe(arena, member.value), "nothing".to_owned()))?;
+                self.report(&path, range, MismatchKind::Missing, || {
+                    (describe(arena, member.value), "nothing".to_owned())
+                })?;
             }
         }
         Ok(())
     }
 
-    fn list(&mut self, element: Id, most: Option<usize>, path: &Step<'_>) -> Walked {
+    fn list(&mut self, element: Id, most: Option<usize>, path: &ValuePath<'_>) -> WalkResult {
         let start = self.json.at;
         self.json.enter(b'[')?;
         let mut count = 0;
         while self.json.element()? {
-            self.value(element, &Step::Index(path, count))?;
+            self.value(element, &ValuePath::Index(path, count))?;
             count += 1;
         }
         match most.filter(|most| count > *most) {
             Some(most) => {
                 let range = start..self.json.at;
-                self.report(path, range, Fault::Value, || (format!("at most {most} elements"), count.to_string()))
+                self.report(path, range, MismatchKind::Value, || {
+                    (format!("at most {most} elements"), count.to_string())
+                })
             }
             None => Ok(()),
         }
     }
 
-    /// Walks the one branch that the value can only be, or else the first that fits; where none does, the one that it
-    /// comes closest to.
-    fn union(&mut self, id: Id, union: &Union, kind: JsonType, path: &Step<'_>) -> Walked {
+    /// Walks along the only possible branch, or else along the first that fits. If none fits, the
+    /// branch with the fewest mismatches is reported.
+    fn union(&mut self, id: Id, union: &Union, kind: JsonType, path: &ValuePath<'_>) -> WalkResult {
         let arena = self.arena;
         let start = self.json.at;
         let tag = union.tag.filter(|_| kind == JsonType::Object);
-        let tag_at = tag.and_then(|tag| find(Place::trusting(self.text, start), tag)?.value().ok());
-        let said = tag_at.clone().map(|range| self.text.get(range).unwrap_or_default());
+        let tag_at = tag.and_then(|tag| find(ValueCursor::trusting(self.text, start), tag)?.value().ok());
+        let tag_value = tag_at.clone().map(|range| self.text.get(range).unwrap_or_default());
         let fits = |branch: &&Id| {
             let shape = &arena.shapes[**branch];
             let member = tag.and_then(|tag| if let Shape::Object(object) = shape { object.member(tag) } else { None });
             accepts(shape, kind, arena)
-                && member.is_none_or(|member| match said {
-                    Some(said) => fault(&arena.shapes[member.value], said).is_none(),
+                && member.is_none_or(|member| match tag_value {
+                    Some(tag_value) => fault(&arena.shapes[member.value], tag_value).is_none(),
                     None => !member.required,
                 })
         };
@@ -190,21 +195,21 @@ impl<'a> Walk<'a> {
             (None, _) => {
                 let range = self.json.value()?;
                 let Some(tag) = tag else { return Ok(()) };
-                let path = Step::Member(path, tag);
+                let path = ValuePath::Member(path, tag);
                 let expected = || tags(arena, union, tag);
-                match (tag_at, said) {
-                    (Some(range), Some(said)) => {
-                        let fault = if said.starts_with('"') { Fault::Value } else { Fault::Type };
-                        self.report(&path, range, fault, || (expected(), shortened(said).into_owned()))
+                match (tag_at, tag_value) {
+                    (Some(range), Some(tag_value)) => {
+                        let fault = if tag_value.starts_with('"') { MismatchKind::Value } else { MismatchKind::Type };
+                        self.report(&path, range, fault, || (expected(), shortened(tag_value).into_owned()))
                     }
-                    _ => self.report(&path, range, Fault::Missing, || (expected(), "nothing".to_owned())),
+                    _ => self.report(&path, range, MismatchKind::Missing, || (expected(), "nothing".to_owned())),
                 }
             }
             (Some(only), None) => self.value(*only, path),
             (Some(first), Some(second)) => {
                 let mut closest = (usize::MAX, first);
                 for branch in [first, second].into_iter().chain(branches) {
-                    let count = self.tried(*branch, path, closest.0);
+                    let count = self.count_mismatches(*branch, path, closest.0);
                     if count < closest.0 {
                         closest = (count, branch);
                     }
@@ -215,21 +220,23 @@ impl<'a> Walk<'a> {
                 if closest.0 > 0 && kind != JsonType::Object && kind != JsonType::Array {
                     let range = self.json.value()?;
                     let token = self.text.get(range.clone()).unwrap_or_default();
-                    return self
-                        .report(path, range, Fault::Value, || (describe(arena, id), shortened(token).into_owned()));
+                    return self.report(path, range, MismatchKind::Value, || {
+                        (describe(arena, id), shortened(token).into_owned())
+                    });
                 }
                 self.value(*closest.1, path)
             }
         }
     }
 
-    /// Mismatches of the value here with a branch, counted up to `enough`.
-    fn tried(&mut self, branch: Id, path: &Step<'_>, enough: usize) -> usize {
+    /// Counts the mismatches of the current value with a branch, up to `enough`.
+    fn count_mismatches(&mut self, branch: Id, path: &ValuePath<'_>, enough: usize) -> usize {
         let before = (self.json.at, self.quiet, self.count, self.most);
         self.quiet = true;
         self.count = 0;
         self.most = enough.min(MISMATCHES);
-        // Where the branch does not fit, the walk along it may end inside the value.
+        // If the branch does not fit, the walk may end inside the value. The cursor
+        // is restored below.
         let _ = self.value(branch, path);
         let count = self.count;
         (self.json.at, self.quiet, self.count, self.most) = before;
@@ -238,25 +245,26 @@ impl<'a> Walk<'a> {
 
     fn report(
         &mut self,
-        path: &Step<'_>,
+        path: &ValuePath<'_>,
         range: Range<usize>,
-        fault: Fault,
+        fault: MismatchKind,
         words: impl FnOnce() -> (String, String),
-    ) -> Walked {
+    ) -> WalkResult {
         self.count += 1;
-        if self.quiet && fault == Fault::Missing {
-            // A branch whose member is there, and wrong, is what was meant rather than one whose member is not there.
+        if self.quiet && fault == MismatchKind::Missing {
+            // A missing member counts twice: a branch whose member is present but wrong is more
+            // probably the intended one.
             self.count += 1;
         }
         if !self.quiet {
             let (expected, found) = words();
-            self.found.push(Mismatch { path: path.pointer(), range, fault, expected, found });
+            self.found.push(Mismatch { path: path.pointer(), range, kind: fault, expected, found });
         }
         if self.count >= self.most { Err(Stop::NotJson) } else { Ok(()) }
     }
 }
 
-/// Whether a value of this kind can have this shape at all.
+/// Whether a value of this JSON type can have this shape.
 fn accepts(shape: &Shape, kind: JsonType, arena: &Arena) -> bool {
     match shape {
         Shape::Any => true,
@@ -270,21 +278,21 @@ fn accepts(shape: &Shape, kind: JsonType, arena: &Arena) -> bool {
     }
 }
 
-/// What is wrong with a string or number of the right kind.
-fn fault(shape: &Shape, token: &str) -> Option<Fault> {
+/// The fault of a string or number whose JSON type is correct.
+fn fault(shape: &Shape, token: &str) -> Option<MismatchKind> {
     let (holds, fault) = match shape {
-        Shape::String(format) => (format.holds(&content(token)), Fault::Format),
-        Shape::Texts(texts) => (token.starts_with('"') && texts.contains(&&*content(token)), Fault::Value),
-        Shape::Code(code) => (number(token).is_some_and(|number| number == *code as f64), Fault::Value),
-        Shape::Number { whole, .. } if *whole && !is_whole(token) => (false, Fault::Type),
-        Shape::Number { low: None, high: None, .. } => (true, Fault::Value),
+        Shape::String(format) => (format.holds(&content(token)), MismatchKind::Format),
+        Shape::Texts(texts) => (token.starts_with('"') && texts.contains(&&*content(token)), MismatchKind::Value),
+        Shape::Code(code) => (number(token).is_some_and(|number| number == *code as f64), MismatchKind::Value),
+        Shape::Number { whole, .. } if *whole && !is_whole(token) => (false, MismatchKind::Type),
+        Shape::Number { low: None, high: None, .. } => (true, MismatchKind::Value),
         Shape::Number { low, high, .. } => {
             let within = |number: f64| {
                 low.is_none_or(|low| number >= low as f64) && high.is_none_or(|high| number <= high as f64)
             };
-            (number(token).is_none_or(within), Fault::Value)
+            (number(token).is_none_or(within), MismatchKind::Value)
         }
-        _ => (true, Fault::Value),
+        _ => (true, MismatchKind::Value),
     };
     (!holds).then_some(fault)
 }
@@ -321,7 +329,7 @@ fn describe(arena: &Arena, id: Id) -> String {
     }
 }
 
-/// The values that the branches prescribe for their discriminator.
+/// The values that the branches prescribe for the discriminator.
 fn tags(arena: &Arena, union: &Union, tag: &str) -> String {
     let members = union.branches.iter().filter_map(|branch| match &arena.shapes[*branch] {
         Shape::Object(object) => object.member(tag),
@@ -330,7 +338,7 @@ fn tags(arena: &Arena, union: &Union, tag: &str) -> String {
     one_of(members.map(|member| describe(arena, member.value)).collect())
 }
 
-/// `a, b or c`, each once.
+/// Joins names to `a, b or c`, without duplicates.
 fn one_of(mut names: Vec<String>) -> String {
     let mut known = std::collections::BTreeSet::new();
     names.retain(|name| known.insert(name.clone()));

@@ -1,11 +1,12 @@
-//! What an HTTP exchange carried, for the rules that hold heads and messages against each other.
+//! The MCP side of an HTTP exchange: its messages, and the header fields that rules
+//! compare with them.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::history::History;
-use super::seen::{Facts, InForce};
-use crate::decode::exchange::{Exchange, Half};
+use super::message_facts::{InForce, MessageFacts};
+use crate::decode::exchange::{Exchange, ExchangeNumber, Half};
 use crate::decode::jsonrpc::Kind;
 use crate::decode::secrets::masked_uri;
 use crate::decode::uri::origin_form;
@@ -14,44 +15,43 @@ use crate::mcp::meta;
 use crate::mcp::method::Method;
 use crate::mcp::{MessageNumber, SessionNumber};
 
-/// Messages of one direction remembered of an exchange: rules look at the first ones, and streams stay open for days.
+/// Messages that are remembered of one direction of an exchange. Rules look at the first ones, and
+/// streams stay open for days.
 const REMEMBERED: usize = 64;
 
 /// A message that an exchange carried.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Passed {
-    /// Its number.
+pub struct ExchangeMessage {
     pub number: MessageNumber,
-    /// What it is.
+    /// The kind of the message.
     pub kind: Kind,
-    /// Its method; for an answer that of its request.
+    /// The method. For a response, the method of its request.
     pub method: Method,
-    /// The method's name as sent.
     pub method_name: Option<Arc<str>>,
-    /// The JSON-RPC id, as sent.
+    /// The JSON-RPC id as JSON text.
     pub id: Option<Arc<str>>,
-    /// For a request: `name`, `uri` or `taskId` of its params, whichever `Mcp-Name` repeats.
+    /// For a request: the param that `Mcp-Name` repeats (`name`, `uri` or `taskId`).
     pub subject: Option<String>,
-    /// For a request: the revision that its `_meta` names.
+    /// For a request of the client: the revision that its `_meta` names.
     pub version: Option<String>,
-    /// For an error: its code.
+    /// For an error: the error code.
     pub code: Option<i64>,
 }
 
-/// Server-sent events of one response, in figures.
+/// Counts of the server-sent events of one response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Served {
-    /// Events, those without data too.
+pub struct EventCounts {
+    /// All events, including those without data.
     pub events: u64,
-    /// Events with data, which are dispatched.
+    /// Events with data, which a client dispatches.
     pub dispatched: u64,
-    /// Whether one set an id.
+    /// Whether an event set an id.
     pub has_ids: bool,
-    /// Whether one set the time to wait before reconnecting.
+    /// Whether an event set the time to wait before reconnecting (`retry`).
     pub has_retry: bool,
 }
 
-impl Served {
+impl EventCounts {
     pub(super) fn observe(&mut self, event: &sse::Event<'_>) {
         self.events += 1;
         self.dispatched += u64::from(event.data.is_some_and(|data| !data.is_empty()));
@@ -60,49 +60,53 @@ impl Served {
     }
 }
 
-/// An exchange as far as its messages are concerned.
+/// An HTTP exchange with what the rules need of it.
 #[derive(Debug, Default)]
-pub struct Carried {
-    /// The session that it belongs to.
+pub struct McpExchange {
+    pub number: ExchangeNumber,
+    /// The session of the exchange, if it is known.
     pub session: Option<SessionNumber>,
-    /// The connection, once its head is complete.
+    /// The connection. `None` only in the default value.
     pub connection: Option<ConnectionId>,
     /// `MCP-Protocol-Version` of the request.
     pub version: Option<String>,
     /// Whether it is HTTP/2, whose header fields may refer to earlier ones (RFC 7541).
     is_http2: bool,
-    /// Whether it is a GET: the stream by which a server speaks first, up to 2025-11-25.
+    /// Whether the method is GET. Up to 2025-11-25 the server sends its own messages on
+    /// such a stream.
     pub is_get: bool,
-    /// Whether the request resumes a stream (`Last-Event-ID`).
+    /// Whether the request resumes a stream: it has `Last-Event-ID`.
     pub resumes: bool,
-    /// The event behind which it resumes.
+    /// The value of `Last-Event-ID`: the stream resumes after this event.
     pub last_event_id: Option<String>,
-    /// Where the request went: path and query.
+    /// The path and query of the request, with secrets masked.
     pub target: String,
     /// `Host` of the request.
     pub host: Option<String>,
-    /// `Mcp-Param-…` of the request (2026-07-28): what stands behind the prefix, and the value.
+    /// The `Mcp-Param-…` headers of the request (2026-07-28): the name without the prefix,
+    /// and the value.
     pub params: Vec<(String, String)>,
     /// The server-sent events of the response so far.
-    pub served: Served,
-    /// Whether the request names a session.
+    pub event_counts: EventCounts,
+    /// Whether the request has `Mcp-Session-Id`.
     pub names_session: bool,
-    /// Whether the request's head names the method (`Mcp-Method`, 2026-07-28 on).
+    /// Whether the request has `Mcp-Method` (2026-07-28 on).
     pub names_method: bool,
-    /// The revision in force for its request.
+    /// The revision in force for the request.
     pub in_force: Option<InForce>,
     /// Messages in the request's body, the first 64.
-    pub sent: Vec<Passed>,
+    pub sent: Vec<ExchangeMessage>,
     /// Messages in the response's body, the first 64.
-    pub received: Vec<Passed>,
-    /// Whether the rules about the response's head have looked.
+    pub received: Vec<ExchangeMessage>,
+    /// Whether the rules about the head of the response have run.
     pub(super) is_judged: bool,
 }
 
-impl Carried {
-    /// At the head of the request.
-    pub(super) fn new(exchange: &Exchange) -> Carried {
-        Carried {
+impl McpExchange {
+    /// An exchange of which only the head of the request is known.
+    pub(super) fn new(exchange: &Exchange) -> McpExchange {
+        McpExchange {
+            number: exchange.number,
             connection: Some(exchange.connection),
             version: exchange.request.fields.get("mcp-protocol-version").map(str::to_owned),
             is_http2: exchange.http_version == "2",
@@ -114,46 +118,47 @@ impl Carried {
             params: exchange.request.fields.iter().filter_map(param).take(REMEMBERED).collect(),
             names_session: exchange.request.fields.get("mcp-session-id").is_some(),
             names_method: exchange.request.fields.get("mcp-method").is_some(),
-            ..Carried::default()
+            ..McpExchange::default()
         }
     }
 
     /// Whether header fields may be unknown because they refer to fields that were not captured.
     pub(super) fn may_hide_fields(&self, history: &History) -> bool {
-        self.is_http2 && (history.has_gaps || !history.begun)
+        self.is_http2 && (history.has_gaps || !history.saw_beginning)
     }
 
-    /// The only request that the client posted.
-    pub fn request(&self) -> Option<&Passed> {
+    /// The request in the body, if the body contains nothing else.
+    pub fn request(&self) -> Option<&ExchangeMessage> {
         match self.sent.as_slice() {
             [only] if only.kind == Kind::Request => Some(only),
             _ => None,
         }
     }
 
-    /// Whether the client posted notifications alone: no answer of any kind belongs to them.
+    /// Whether the body contains only notifications, which need no JSON-RPC response.
     pub fn is_notifying(&self) -> bool {
         !self.sent.is_empty() && self.sent.iter().all(|sent| sent.kind == Kind::Notification)
     }
 
-    /// The answer to that request, where the response held it.
-    pub fn answer(&self) -> Option<&Passed> {
+    /// The response to that request, if this exchange carried it.
+    pub fn answer(&self) -> Option<&ExchangeMessage> {
         let id = self.request()?.id.as_deref()?;
-        let answers = |got: &&Passed| matches!(got.kind, Kind::Response | Kind::Error);
+        let answers = |got: &&ExchangeMessage| matches!(got.kind, Kind::Response | Kind::Error);
         self.received.iter().filter(answers).find(|got| got.id.as_deref() == Some(id))
     }
 
-    /// Whether the response held as many messages as are remembered: what is missing may be behind them.
-    pub fn is_cut(&self) -> bool {
+    /// Whether messages of the response may have been left out, because
+    /// [`REMEMBERED`] were reached.
+    pub fn is_truncated(&self) -> bool {
         self.received.len() >= REMEMBERED
     }
 
     /// The numbers of the messages that the client posted.
-    pub fn numbers(&self) -> Vec<MessageNumber> {
+    pub fn sent_numbers(&self) -> Vec<MessageNumber> {
         self.sent.iter().map(|passed| passed.number).collect()
     }
 
-    pub(super) fn pass(&mut self, facts: &Facts<'_>) {
+    pub(super) fn add_message(&mut self, facts: &MessageFacts<'_>) {
         let message = facts.message;
         self.session.get_or_insert(message.session);
         let from_client = message.direction == Direction::ClientToServer;
@@ -176,7 +181,7 @@ impl Carried {
             _ => None,
         };
         let text = |name: &str| facts.body().text(name).map(|text| text.into_owned());
-        passed.push(Passed {
+        passed.push(ExchangeMessage {
             number: message.number,
             kind: message.kind,
             method: facts.method,
@@ -195,7 +200,7 @@ impl Carried {
     }
 }
 
-/// A header that repeats an argument of a tool: its name behind the prefix, and its value.
+/// A header that repeats an argument of a tool: its name without the prefix, and its value.
 fn param((name, value): (&str, &str)) -> Option<(String, String)> {
     const PREFIX: &str = "mcp-param-";
     let (prefix, rest) = name.split_at_checked(PREFIX.len())?;
@@ -210,7 +215,12 @@ pub fn media_type(half: &Half) -> Option<Cow<'_, str>> {
     Some(if is_lower { Cow::Borrowed(named) } else { Cow::Owned(named.to_ascii_lowercase()) })
 }
 
-/// Whether the response says that the request was taken.
+/// Whether the body of the response is a stream of server-sent events.
+pub fn is_event_stream(exchange: &Exchange) -> bool {
+    media_type(&exchange.response).as_deref() == Some("text/event-stream")
+}
+
+/// Whether the status is 2xx.
 pub fn is_success(exchange: &Exchange) -> bool {
     matches!(exchange.status, Some(200..=299))
 }

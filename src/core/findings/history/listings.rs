@@ -1,36 +1,35 @@
-//! Lists as a server gave them, page by page: what a later listing is compared with.
+//! Lists as a server returned them, page by page. Later listings are compared with them.
 
 use std::collections::BTreeMap;
 
 use super::fingerprint::fingerprint_without;
 use crate::decode::jsonrpc::Kind;
-use crate::findings::seen::Facts;
+use crate::findings::message_facts::MessageFacts;
 use crate::mcp::MessageNumber;
 use crate::mcp::contract::TOOLS;
 use crate::mcp::method::Method;
 
-/// Bytes of a name, and of a cursor, that is kept: names have at most 128. What is longer is not compared.
+/// Limits of the bytes of a name and of a cursor. Names have at most 128 characters. Longer ones
+/// are not compared.
 const NAME: usize = 256;
 const CURSOR: usize = 4_096;
 
-/// What a tool looked like: its name, and its definition in short.
-pub type Listed = (String, u64);
+/// A listed tool: its name, and a hash of its definition.
+pub type ListedTool = (String, u64);
 
 /// The tools of one listing, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
-    /// The request of its first page, where known.
-    pub asked: Option<MessageNumber>,
-    /// The page that completed it.
+    /// The request of the first page, if it is known.
+    pub request: Option<MessageNumber>,
+    /// The message of the last page.
     pub number: MessageNumber,
-    /// They.
-    pub tools: Vec<Listed>,
+    pub tools: Vec<ListedTool>,
 }
 
-/// The page of a list that came last.
+/// The latest page of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
-    /// The message.
     pub number: MessageNumber,
     /// `nextCursor`, as JSON text.
     pub next: Option<String>,
@@ -43,36 +42,37 @@ pub struct Page {
 pub struct Listings {
     /// The last complete listing of the tools.
     pub tools: Option<Listing>,
-    /// When the server last said that the tools changed.
+    /// The last notification that the tools changed.
     announced: Option<MessageNumber>,
-    /// The pages so far of one that is not complete.
+    /// The pages so far of an incomplete listing.
     open: Option<Listing>,
     /// The last page of each list.
     pages: BTreeMap<&'static str, Page>,
 }
 
 impl Listings {
-    /// Whether the server said since a listing was asked for that the tools changed.
+    /// Whether the server announced a change of the tools after this listing was requested.
     pub fn is_announced_since(&self, listing: &Listing) -> bool {
-        self.announced.is_some_and(|number| number > listing.asked.unwrap_or_default())
+        self.announced.is_some_and(|number| number > listing.request.unwrap_or_default())
     }
 
-    /// The page that a request of this method and cursor goes on from.
+    /// The page whose `nextCursor` a request of this method uses.
     pub fn before(&self, method: Method, cursor: Option<&str>) -> Option<&Page> {
         let page = self.pages.get(method.definition()?.name)?;
         (cursor.is_some() && page.next.as_deref() == cursor).then_some(page)
     }
 
     /// The listing that a `tools/list` result completes. `cursor` is that of its request.
-    pub fn completed(&self, facts: &Facts<'_>, cursor: Option<&str>) -> Option<Listing> {
+    pub fn completed(&self, facts: &MessageFacts<'_>, cursor: Option<&str>) -> Option<Listing> {
         let listing = self.with(facts, cursor)?;
         is_last(facts).then_some(listing)
     }
 
-    /// The pages up to this one; `None` where they do not follow each other or are too many.
-    fn with(&self, facts: &Facts<'_>, cursor: Option<&str>) -> Option<Listing> {
+    /// The listing up to this page. `None` if the pages do not follow each other or have
+    /// too many tools.
+    fn with(&self, facts: &MessageFacts<'_>, cursor: Option<&str>) -> Option<Listing> {
         let mut listing = match cursor {
-            None => Listing { asked: facts.message.answers, ..Listing::default() },
+            None => Listing { request: facts.message.answers, ..Listing::default() },
             Some(_) => self.before(Method::ToolsList, cursor).and(self.open.clone())?,
         };
         listing.number = facts.message.number;
@@ -84,7 +84,7 @@ impl Listings {
         (listing.tools.len() <= TOOLS).then_some(listing)
     }
 
-    pub(super) fn observe(&mut self, facts: &Facts<'_>, cursor: Option<&str>) {
+    pub(super) fn observe(&mut self, facts: &MessageFacts<'_>, cursor: Option<&str>) {
         if facts.message.kind == Kind::Notification {
             if facts.method == Method::ToolsListChanged {
                 self.announced = Some(facts.message.number);
@@ -108,6 +108,6 @@ impl Listings {
     }
 }
 
-fn is_last(facts: &Facts<'_>) -> bool {
+fn is_last(facts: &MessageFacts<'_>) -> bool {
     facts.body().get("nextCursor").is_none_or(|cursor| cursor == "null")
 }

@@ -1,45 +1,44 @@
-//! Which ids a side has used: whole numbers as runs, since nearly everybody counts; others one by one.
+//! The ids that each side has used. Whole numbers are stored as runs, because most implementations
+//! count. Others are stored one by one.
 
 use std::collections::BTreeMap;
-use std::hash::{Hash, Hasher};
 
-use rustc_hash::{FxHashSet, FxHasher};
+use rustc_hash::FxHashSet;
 
+use super::fingerprint::content_hash;
 use crate::decode::Direction;
 
-/// Runs of numbers, and other ids, remembered of one side. Clients that do not count use random ids; after so many of
-/// them the oldest knowledge is dropped at once, and reuse of those is not seen.
+/// Limits of remembered runs and of other ids, for each sender. Clients that do not count use
+/// random ids. Beyond the limit all are discarded, and reuse of them is not noticed.
 const REMEMBERED: usize = 8_192;
 
-/// Ids that were used, of both sides.
+/// The used ids of both sides.
 #[derive(Debug, Default)]
-pub struct Ids([Side; 2]);
-
-impl Ids {
-    /// Whether ids of this side were forgotten: those that are not there may have been used.
-    pub fn has_forgotten(&self, sender: Direction) -> bool {
-        self.0[sender as usize].forgot
-    }
-}
+pub struct UsedIds([SenderIds; 2]);
 
 #[derive(Debug, Default)]
-struct Side {
-    /// First to last number of each run.
+struct SenderIds {
+    /// First and last number of each run.
     runs: BTreeMap<i64, i64>,
-    /// Fingerprints of the others.
+    /// Hashes of the ids that are not whole numbers.
     others: FxHashSet<u64>,
-    /// Whether there were more than are remembered.
-    forgot: bool,
+    /// Whether ids were discarded.
+    discarded: bool,
 }
 
-impl Ids {
-    /// Whether this side used this id before. `id` is JSON text.
+impl UsedIds {
+    /// Whether this side already used this id (JSON text).
     pub fn contains(&self, sender: Direction, id: &str) -> bool {
         let side = &self.0[sender as usize];
         match id.parse::<i64>() {
             Ok(number) => side.run_of(number).is_some(),
-            Err(_) => side.others.contains(&fingerprint(id)),
+            Err(_) => side.others.contains(&content_hash(id)),
         }
+    }
+
+    /// Whether ids of this side were discarded. An id that is not found may have been used.
+    pub fn has_discarded(&self, sender: Direction) -> bool {
+        self.0[sender as usize].discarded
     }
 
     pub(super) fn insert(&mut self, sender: Direction, id: &str) {
@@ -49,26 +48,24 @@ impl Ids {
             Err(_) => {
                 if side.others.len() >= REMEMBERED {
                     side.others.clear();
-                    side.forgot = true;
+                    side.discarded = true;
                 }
-                side.others.insert(fingerprint(id));
+                side.others.insert(content_hash(id));
             }
         }
     }
-}
 
-impl Ids {
-    /// This use does not count: the request was sent elsewhere and will come again.
+    /// Removes an id: its request was redirected and will be sent again.
     pub(super) fn forget(&mut self, sender: Direction, id: &str) {
         let side = &mut self.0[sender as usize];
         match id.parse::<i64>() {
             Ok(number) => side.remove(number),
-            Err(_) => _ = side.others.remove(&fingerprint(id)),
+            Err(_) => _ = side.others.remove(&content_hash(id)),
         }
     }
 }
 
-impl Side {
+impl SenderIds {
     fn remove(&mut self, number: i64) {
         let Some((first, last)) = self.run_of(number) else { return };
         self.runs.remove(&first);
@@ -91,7 +88,7 @@ impl Side {
         }
         if self.runs.len() >= REMEMBERED {
             self.runs.clear();
-            self.forgot = true;
+            self.discarded = true;
         }
         let before = number.checked_sub(1).and_then(|before| self.run_of(before));
         let after = number.checked_add(1).and_then(|after| self.runs.remove(&after));
@@ -100,20 +97,14 @@ impl Side {
     }
 }
 
-fn fingerprint(id: &str) -> u64 {
-    let mut hasher = FxHasher::default();
-    id.hash(&mut hasher);
-    hasher.finish()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use Direction::{ClientToServer as C2S, ServerToClient as S2C};
 
     #[test]
-    fn numbers_are_kept_as_runs() {
-        let mut ids = Ids::default();
+    fn numbers_are_stored_as_runs() {
+        let mut ids = UsedIds::default();
         for id in ["1", "2", "4", "3", "9223372036854775807", "\"1\"", "1.0"] {
             assert!(!ids.contains(C2S, id), "{id}");
             ids.insert(C2S, id);
@@ -127,8 +118,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
-        let mut ids = Ids::default();
+    fn memory_is_bounded() {
+        let mut ids = UsedIds::default();
         for number in 0..100_000 {
             ids.insert(C2S, &(number * 2).to_string());
             ids.insert(C2S, &format!("\"{number}\""));

@@ -1,65 +1,67 @@
-//! Streams of server-sent events, and what may be resumed of them (2025-03-26 to 2025-11-25, basic/transports "Resumability and
-//! Redelivery").
+//! Streams of server-sent events, and the event ids by which they can be resumed (2025-03-26 to
+//! 2025-11-25, basic/transports "Resumability and Redelivery").
 
 use std::collections::BTreeMap;
-use std::hash::{Hash, Hasher};
 
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::FxHashMap;
 
+use super::fingerprint::content_hash;
 use crate::capture::Time;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::sse;
-use crate::findings::carried::media_type;
+use crate::findings::mcp_exchange::is_event_stream;
 
-/// Event ids remembered. Beyond, all are forgotten at once, and rules about unknown ones stay silent.
+/// Limit of remembered event ids. Beyond it all are discarded, and rules about unknown
+/// ids stay silent.
 const EVENTS: usize = 16_384;
 
-/// Streams remembered, the latest.
+/// Limit of remembered streams. The oldest is evicted.
 const STREAMS: usize = 1_024;
 
-/// An event that was sent under an id.
+/// An event that was sent with an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Issued {
-    /// The exchange that opened the stream it was first sent on.
+pub struct IssuedEvent {
+    /// The exchange that opened the stream on which the event was first sent.
     pub stream: ExchangeNumber,
-    /// A fingerprint of its data.
+    /// A hash of its data.
     pub data: u64,
 }
 
-/// A stream over all exchanges that carried it, named by the first.
+/// A logical stream. It may continue in later exchanges and is identified by the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventStream {
-    /// When the request that opened it was answered.
+    /// When the response to the request that opened it was sent.
     pub answered: Option<Time>,
-    /// The last `retry`, in milliseconds.
+    /// The latest `retry`, in milliseconds.
     pub retry: Option<u64>,
-    /// When the server closed the last exchange of it.
+    /// When the server closed the latest exchange of the stream.
     pub closed: Option<Time>,
 }
 
 /// The streams of a session.
 #[derive(Debug, Default)]
-pub struct Streams {
-    issued: FxHashMap<u64, Issued>,
-    /// Whether event ids were forgotten.
-    pub has_forgotten: bool,
+pub struct EventStreams {
+    issued: FxHashMap<u64, IssuedEvent>,
+    /// Whether event ids were discarded.
+    pub has_discarded: bool,
     streams: BTreeMap<ExchangeNumber, EventStream>,
-    /// Responses that are such streams and do not keep proxies from buffering.
+    /// Number of stream responses without `X-Accel-Buffering: no`.
     pub buffered: u64,
 }
 
-impl Streams {
-    /// The event that was sent under this id.
-    pub fn issued(&self, id: &str) -> Option<&Issued> {
-        self.issued.get(&fingerprint(id.as_bytes()))
+impl EventStreams {
+    /// The event that was sent with this id.
+    pub fn issued(&self, id: &str) -> Option<&IssuedEvent> {
+        self.issued.get(&content_hash(id))
     }
 
-    /// What is known of the stream that this exchange opened.
+    /// The stream that this exchange opened.
     pub fn get(&self, opened_by: ExchangeNumber) -> Option<&EventStream> {
         self.streams.get(&opened_by)
     }
 
-    /// The stream that an exchange carries: that of the event it resumes behind; `None` where that event is not known.
+    /// The exchange that opened the stream which this exchange carries. For a resumed stream it is
+    /// that of the event `last_event_id`. `None` if that event is unknown.
     pub fn carried_by(&self, exchange: ExchangeNumber, last_event_id: Option<&str>) -> Option<ExchangeNumber> {
         match last_event_id {
             None => Some(exchange),
@@ -67,15 +69,15 @@ impl Streams {
         }
     }
 
-    /// A response has its head.
-    pub(super) fn responded(&mut self, exchange: &Exchange) {
-        let is_stream = media_type(&exchange.response).as_deref() == Some("text/event-stream");
+    /// Records the head of a response.
+    pub(super) fn record_response_head(&mut self, exchange: &Exchange) {
+        let is_stream = is_event_stream(exchange);
         let is_buffered = exchange.response.fields.get("x-accel-buffering") != Some("no");
         self.buffered += u64::from(is_stream && is_buffered);
     }
 
-    /// An event of an exchange.
-    pub(in crate::findings) fn event(
+    /// Records an event of an exchange.
+    pub(in crate::findings) fn record_event(
         &mut self,
         exchange: ExchangeNumber,
         last_event_id: Option<&str>,
@@ -89,24 +91,24 @@ impl Streams {
         if let Some(id) = id {
             if self.issued.len() >= EVENTS {
                 self.issued.clear();
-                self.has_forgotten = true;
+                self.has_discarded = true;
             }
-            let data = fingerprint(event.data.unwrap_or_default());
-            self.issued.entry(fingerprint(id.as_bytes())).or_insert(Issued { stream, data });
+            let data = content_hash(event.data.unwrap_or_default());
+            self.issued.entry(content_hash(id)).or_insert(IssuedEvent { stream, data });
         }
         if event.retry.is_some() {
             self.stream(stream).retry = event.retry;
         }
     }
 
-    /// The request of this exchange was answered on a stream.
-    pub(super) fn answered(&mut self, exchange: ExchangeNumber, time: Time) {
+    /// Records that the request of this exchange was answered on its stream.
+    pub(super) fn record_answer(&mut self, exchange: ExchangeNumber, time: Time) {
         self.stream(exchange).answered.get_or_insert(time);
     }
 
-    /// An exchange is over.
-    pub(super) fn over(&mut self, exchange: &Exchange, last_event_id: Option<&str>) {
-        let is_stream = media_type(&exchange.response).as_deref() == Some("text/event-stream");
+    /// Records the end of an exchange.
+    pub(super) fn exchange_ended(&mut self, exchange: &Exchange, last_event_id: Option<&str>) {
+        let is_stream = is_event_stream(exchange);
         if is_stream && exchange.response.complete {
             let closed = exchange.response.ended;
             if let Some(stream) = self.carried_by(exchange.number, last_event_id) {
@@ -121,11 +123,4 @@ impl Streams {
         }
         self.streams.entry(opened_by).or_default()
     }
-}
-
-/// To compare data of events with.
-pub fn fingerprint(bytes: &[u8]) -> u64 {
-    let mut hasher = FxHasher::default();
-    bytes.hash(&mut hasher);
-    hasher.finish()
 }

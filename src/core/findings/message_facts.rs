@@ -1,60 +1,54 @@
-//! A message as a rule sees it: what is asked again and again is computed once, what is rarely asked only when it is.
+//! A message with everything that is derived from it alone. Each value is computed when it
+//! is first used.
 
-use std::cell::{OnceCell, RefCell};
-use std::ops::Deref;
+use std::cell::OnceCell;
 
-use super::carried::Carried;
-use super::history::{Asked, History};
-use super::lifecycle::versions::Versions;
 use crate::decode::Direction;
 use crate::decode::json::{self, Object};
 use crate::decode::jsonrpc::Kind;
-use crate::mcp::contract::{self, TOOLS};
+use crate::mcp::Message;
+use crate::mcp::contract::TOOLS;
 use crate::mcp::facts::body;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revisions;
 use crate::mcp::shape::{self, Mismatch, Role};
-use crate::mcp::{Message, Transport};
 
-/// By what the revision in force for a message is known, best first.
+/// The source that names the revision in force, strongest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Evidence {
-    /// The request itself says it (`_meta`, 2026-07-28 on).
+    /// The `_meta` of the request (2026-07-28 on).
     Meta,
-    /// The answer to `initialize` said it.
+    /// The response to `initialize`.
     Negotiated,
-    /// `initialize` asked for it and is not answered yet.
+    /// The version that `initialize` requests, while it has no response.
     Requested,
-    /// The header `MCP-Protocol-Version` says it.
+    /// The header `MCP-Protocol-Version`.
     Header,
-    /// It is among those of this era: the transport or other requests of the session say so.
+    /// The era, which the transport or other requests of the session show.
     Era,
-    /// Nothing says it.
+    /// No source names a revision.
     None,
 }
 
-/// The revisions that may be in force for a message, and why these.
+/// The revisions that may be in force for a message, and the source that names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InForce {
-    /// They: one, where it is known.
+    /// The candidates. There is only one if the revision is known.
     pub revisions: Revisions,
-    /// Why.
     pub evidence: Evidence,
 }
 
 impl InForce {
-    /// Nothing is known.
+    /// Any revision may be in force.
     pub const UNKNOWN: InForce = InForce { revisions: Revisions::ALL, evidence: Evidence::None };
 }
 
-/// What is computed of a message alone.
+/// A message with its lazily parsed parts.
 #[derive(Debug)]
-pub struct Facts<'a> {
-    /// The message.
+pub struct MessageFacts<'a> {
     pub message: &'a Message,
-    /// Its method; for an answer that of the request it answers.
+    /// The method. For a response, the method of its request.
     pub method: Method,
-    /// The revision in force.
     pub in_force: InForce,
     body: OnceCell<Object<'a>>,
     meta: OnceCell<Object<'a>>,
@@ -62,35 +56,35 @@ pub struct Facts<'a> {
     mismatches: OnceCell<Vec<Mismatch>>,
 }
 
-impl<'a> Facts<'a> {
-    pub(super) fn new(message: &'a Message) -> Facts<'a> {
+impl<'a> MessageFacts<'a> {
+    pub(super) fn new(message: &'a Message) -> MessageFacts<'a> {
         let method = message.method.as_deref().map_or(Method::Other, Method::named);
         let in_force = InForce::UNKNOWN;
         let (body, meta, tools, mismatches) = Default::default();
-        Facts { message, method, in_force, body, meta, tools, mismatches }
+        MessageFacts { message, method, in_force, body, meta, tools, mismatches }
     }
 
-    /// The revisions that may be in force.
     pub fn revisions(&self) -> Revisions {
         self.in_force.revisions
     }
 
-    /// The text of `params`, `result` or `error`: whatever makes the message what it is.
-    pub fn text(&self) -> Option<&'a str> {
+    /// The JSON text of `params`, `result` or `error`. `None` if the message has none of them.
+    pub fn body_text(&self) -> Option<&'a str> {
         self.message.envelope.place_of_body().map(|_| self.body().json())
     }
 
-    /// The members of that; empty where it is no object.
+    /// The members of the body. Empty if the body is not an object.
     pub fn body(&self) -> &Object<'a> {
         self.body.get_or_init(|| body(self.message))
     }
 
-    /// The members of its `_meta`.
+    /// The members of `_meta` in the body.
     pub fn meta(&self) -> &Object<'a> {
         self.meta.get_or_init(|| self.body().object("_meta"))
     }
 
-    /// The tools that a `tools/list` result lists; one more than are kept of a session, at most.
+    /// The tools of a `tools/list` result: at most one more than [`TOOLS`], so that an
+    /// excess is noticed.
     pub fn tools(&self) -> &[Object<'a>] {
         self.tools.get_or_init(|| {
             let listed = self.body().get("tools").unwrap_or_default();
@@ -98,8 +92,8 @@ impl<'a> Facts<'a> {
         })
     }
 
-    /// Whether it is the result of a paged request and holds the list that was asked for. An error, or
-    /// a result that asks for input (2026-07-28), holds none.
+    /// Whether it is the result of a paged request and holds the requested list. An error, or a
+    /// result that asks for input (2026-07-28), holds none.
     pub fn is_listing(&self) -> bool {
         let list = match self.method {
             Method::ToolsList => "tools",
@@ -112,8 +106,11 @@ impl<'a> Facts<'a> {
         self.message.kind == Kind::Response && self.body().get(list).is_some_and(|list| list.starts_with('['))
     }
 
-    /// How it differs from its definition, whichever revision is in force: what one of several possible revisions allows is no
-    /// difference. Ids and the version field have rules of their own, as has a body that is no object.
+    /// The differences from the definition of the message, in the revision in force. A message that
+    /// is valid in one of several possible revisions has no differences.
+    ///
+    /// Ids, the version field and a body that is not an object have their own rules and
+    /// are not included.
     pub fn mismatches(&self) -> &[Mismatch] {
         self.mismatches.get_or_init(|| {
             let role = match self.message.kind {
@@ -121,7 +118,7 @@ impl<'a> Facts<'a> {
                 Kind::Response if self.message.answers.is_some() => Role::AnswerTo(self.method_name()),
                 _ => return Vec::new(),
             };
-            if self.text().is_some_and(|text| !text.starts_with('{')) {
+            if self.body_text().is_some_and(|text| !text.starts_with('{')) {
                 return Vec::new();
             }
             let mut found = Vec::new();
@@ -136,54 +133,35 @@ impl<'a> Facts<'a> {
         })
     }
 
+    /// Whether the result has this `resultType` (2026-07-28 on).
+    pub fn has_result_type(&self, name: &str) -> bool {
+        self.body().text("resultType").is_some_and(|kind| kind == name)
+    }
+
+    /// The params of each request of this method that an `input_required` result
+    /// holds (2026-07-28 on).
+    pub fn input_requests(&self, method: &str) -> Vec<Object<'a>> {
+        if !self.has_result_type("input_required") {
+            return Vec::new();
+        }
+        let requests = self.body().object("inputRequests");
+        let requests = requests.iter().map(|(_, request)| Object::read(request));
+        let is_wanted = |request: &Object<'a>| request.text("method").is_some_and(|name| name == method);
+        requests.filter(is_wanted).map(|request| request.object("params")).collect()
+    }
+
     /// The JSON-RPC id as text, for people.
     pub fn id(&self) -> &'a str {
         self.message.id.as_deref().unwrap_or("null")
     }
 
-    /// Whether the client sent it.
+    /// Whether the client sent the message.
     pub fn is_from_client(&self) -> bool {
         self.message.direction == Direction::ClientToServer
     }
 
-    /// The name of its method as sent.
+    /// The name of the method as sent. Empty if there is none.
     pub fn method_name(&self) -> &'a str {
         self.message.method.as_deref().unwrap_or_default()
-    }
-}
-
-/// A message with everything a rule may look at.
-pub struct Seen<'s, 'a> {
-    pub(super) facts: &'s Facts<'a>,
-    /// The request it answers, where that is known and still remembered.
-    pub asked: Option<&'s Asked>,
-    /// The HTTP exchange that carries it.
-    pub carried: Option<&'s Carried>,
-    /// Schemas of tools, compiled when first asked for.
-    pub schemas: &'s RefCell<contract::Checker>,
-    /// Which versions the servers of this capture gave.
-    pub versions: &'s RefCell<Versions>,
-    /// The session before this message.
-    pub history: &'s History,
-}
-
-impl Seen<'_, '_> {
-    /// Whether all that the history holds is one client's: a server that keeps no session is known by its client's address alone,
-    /// which several clients may share.
-    pub fn is_one_client(&self) -> bool {
-        match self.history.transport {
-            Transport::Stdio | Transport::HttpSse => true,
-            Transport::StreamableHttp | Transport::Http | Transport::WebSocket => {
-                self.carried.is_some_and(|carried| carried.names_session)
-            }
-        }
-    }
-}
-
-impl<'a> Deref for Seen<'_, 'a> {
-    type Target = Facts<'a>;
-
-    fn deref(&self) -> &Facts<'a> {
-        self.facts
     }
 }
