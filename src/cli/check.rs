@@ -5,7 +5,7 @@ mod config;
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -70,9 +70,7 @@ fn saved(opened: &Opened) -> Result<Vec<FindingRow>> {
 fn json(out: &mut Output, findings: &[(Severity, FindingRow)]) -> Result<()> {
     let mut line = Vec::new();
     for (severity, row) in findings {
-        line.clear();
-        jsonl::write_finding_row(&mut line, row, *severity);
-        out.write_all(&line)?;
+        output::json_line(out, &mut line, |line| jsonl::write_finding_row(line, row, *severity))?;
     }
     Ok(())
 }
@@ -129,12 +127,4 @@ fn fits(pattern: &str, id: &str) -> bool {
         Some(prefix) => id.starts_with(prefix),
         None => pattern == id,
     }
-}
-
-/// Where the choices of a project stand, unless told otherwise.
-const CONFIG: &str = "mcptap.toml";
-
-fn default_config() -> Option<&'static Path> {
-    let path = Path::new(CONFIG);
-    path.is_file().then_some(path)
 }

@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 
 use super::args::{Export, Format};
 use super::filter;
+use super::output::json_line;
 use super::target::{self, Opened};
 use crate::export::har::Har;
 use crate::export::html::{self, Html};
@@ -53,24 +54,17 @@ fn lines(opened: &Opened, session: &Session, filter: Option<&Filter>, out: &mut 
     let scope = Scope::Session(session.number);
     let mut line = Vec::new();
     messages(opened, session.number, scope, filter, &mut |message| {
-        line.clear();
-        jsonl::write_message(&mut line, message);
-        Ok(out.write_all(&line)?)
+        Ok(json_line(out, &mut line, |line| jsonl::write_message(line, message))?)
     })?;
     for exchange in opened.reader.all_exchanges(session.number) {
-        line.clear();
-        jsonl::write_exchange(&mut line, &exchange?);
-        out.write_all(&line)?;
+        let exchange = exchange?;
+        json_line(out, &mut line, |line| jsonl::write_exchange(line, &exchange))?;
     }
     for row in opened.reader.all_findings(Scope::Session(session.number)) {
         let Some(finding) = row?.finding() else { continue };
-        line.clear();
-        jsonl::write_finding(&mut line, &finding);
-        out.write_all(&line)?;
+        json_line(out, &mut line, |line| jsonl::write_finding(line, &finding))?;
     }
-    line.clear();
-    jsonl::write_session(&mut line, session);
-    Ok(out.write_all(&line)?)
+    Ok(json_line(out, &mut line, |line| jsonl::write_session(line, session))?)
 }
 
 /// The HTTP exchanges of the sessions; with a filter those that carried a message that fits it.

@@ -38,17 +38,14 @@ pub fn run(arguments: Layers, db: Option<PathBuf>, colour: Colour) -> Result<Exi
 }
 
 fn message(opened: &Opened, number: MessageNumber, json: bool, colour: Colour, out: &mut Output) -> Result<()> {
-    let session = opened.session.map(|_| opened.one_session()).transpose()?;
-    let (session, message) = super::show::find(opened, session, number)?;
+    let (session, message) = super::show::find(opened, number)?;
     let capture = opened.reader.capture_of(session.number)?.context("the session belongs to no capture")?;
     let place = Place { reader: &opened.reader, capture, session: &session };
     let paint = output::paint(colour);
     let mut line = Vec::new();
     for layer in layers::layers(&place, &message)? {
         if json {
-            line.clear();
-            jsonl::write_layer(&mut line, &layer);
-            out.write_all(&line)?;
+            output::json_line(out, &mut line, |line| jsonl::write_layer(line, &layer))?;
         } else {
             let block = layers::block(&layer);
             let (head, rest) = block.split_once('\n').unwrap_or((&block, ""));
@@ -67,9 +64,7 @@ fn table(opened: &Opened, session: &Session, json: bool, colour: Colour, out: &m
         let mut line = Vec::new();
         for steps in pages {
             for step in &steps? {
-                line.clear();
-                jsonl::write_step(&mut line, step);
-                out.write_all(&line)?;
+                output::json_line(out, &mut line, |line| jsonl::write_step(line, step))?;
             }
         }
         return Ok(());

@@ -17,6 +17,13 @@ pub fn stdout() -> Output {
     BufWriter::with_capacity(BUFFER, io::stdout())
 }
 
+/// Writes one JSON line, made in `buffer` so that many lines need no memory of their own.
+pub fn json_line(out: &mut dyn Write, buffer: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
+    buffer.clear();
+    write(buffer);
+    out.write_all(buffer)
+}
+
 /// Whether to colour what goes to standard output (<https://no-color.org>).
 pub fn paint(colour: Colour) -> Paint {
     let on = match colour {

@@ -110,10 +110,7 @@ impl Printer {
     }
 
     fn write(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
-        self.line.clear();
-        write(&mut self.line);
-        self.out.write_all(&self.line)?;
-        Ok(())
+        Ok(output::json_line(&mut self.out, &mut self.line, write)?)
     }
 }
 

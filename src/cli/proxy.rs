@@ -19,7 +19,7 @@ use super::{filter, stop, target};
 use crate::capture::{Limits, Packet};
 use crate::decode::uri;
 use crate::engine::queue::Queue;
-use crate::engine::saver::{self, Saver};
+use crate::engine::saver::Saver;
 use crate::engine::{self, Both, Listener};
 use crate::event::{Detail, Event};
 use crate::http::{connect, listen};
@@ -28,7 +28,7 @@ use crate::proxy::{Proxy, Record};
 use crate::source;
 use crate::source::overflow::Overflow;
 use crate::source::tape::{self, Loss};
-use crate::store::{self, CaptureInfo, CaptureKind, Place, Writer};
+use crate::store::{self, CaptureKind, Place, Writer};
 use crate::view::command_line;
 
 /// How long a connection to the server may take to be made.
@@ -135,8 +135,7 @@ fn writer(arguments: &args::Proxy, place: Place, stop: &AtomicBool) -> Result<Wr
     } else {
         command_line::masked(&[arguments.to.clone().into()]).concat()
     };
-    let (process, started) = (std::process::id(), saver::now());
-    let info = CaptureInfo { kind: CaptureKind::Proxy, source, process, started };
+    let info = target::capture_info(CaptureKind::Proxy, source);
     let options = store::Options { keep_secrets: arguments.keep_secrets, ..store::Options::default() };
     let mut is_told = false;
     target::create_patiently(&place, &info, options, |error| {

@@ -25,9 +25,7 @@ pub fn run(arguments: Sessions, db: Option<PathBuf>, colour: Colour) -> Result<E
     if arguments.json {
         let mut line = Vec::new();
         for session in &sessions {
-            line.clear();
-            jsonl::write_session(&mut line, session);
-            out.write_all(&line)?;
+            output::json_line(&mut out, &mut line, |line| jsonl::write_session(line, session))?;
         }
         out.flush()?;
         return Ok(ExitCode::SUCCESS);

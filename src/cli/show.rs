@@ -38,11 +38,7 @@ pub fn run(arguments: Show, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
     let opened = target::open(Some(&arguments.target), arguments.session, &arguments.decoding, db)?;
     let mut timeline = Timeline::new(arguments.json, colour, filter);
     if let Some(number) = arguments.message {
-        let session = match opened.session {
-            Some(_) => Some(opened.one_session()?),
-            None => None,
-        };
-        let (session, message) = find(&opened, session, MessageNumber(number))?;
+        let (session, message) = find(&opened, MessageNumber(number))?;
         timeline.whole(&opened, &session, &message)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -68,7 +64,8 @@ pub fn run(arguments: Show, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
 }
 
 /// The message of this number: of the session, or of the only capture of the store.
-pub fn find(opened: &Opened, session: Option<Session>, number: MessageNumber) -> Result<(Session, Message)> {
+pub fn find(opened: &Opened, number: MessageNumber) -> Result<(Session, Message)> {
+    let session = opened.session.map(|_| opened.one_session()).transpose()?;
     let message = match &session {
         Some(session) => opened.reader.message_of(session.number, number)?,
         None => opened.reader.message(Key::new(CaptureId(1), number.0))?,
@@ -271,8 +268,6 @@ impl Timeline {
     }
 
     fn write(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
-        self.line.clear();
-        write(&mut self.line);
-        Ok(self.out.write_all(&self.line)?)
+        Ok(output::json_line(&mut self.out, &mut self.line, write)?)
     }
 }

@@ -14,11 +14,10 @@ use anyhow::{Context, Result};
 
 use super::args::{Colour, Sniff};
 use super::printer::Printer;
-use super::read::options;
 use super::{filter, output, stop, target};
 use crate::capture::{Limits, Packet};
 use crate::engine::queue::{Gauge, Queue};
-use crate::engine::saver::{self, Saver};
+use crate::engine::saver::Saver;
 use crate::engine::{self, Both, Listener};
 use crate::event::{Detail, Event};
 use crate::export::pcapng;
@@ -26,7 +25,7 @@ use crate::pipeline::{Options, Pipeline};
 use crate::source::keylog::WithKeyLog;
 use crate::source::live::{self, Live, LiveOptions, Statistics};
 use crate::source::overflow::Overflow;
-use crate::store::{CaptureInfo, CaptureKind, Place, Writer};
+use crate::store::{CaptureKind, Place, Writer};
 use crate::view::units;
 
 pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
@@ -51,8 +50,7 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     let saver = if arguments.no_save {
         None
     } else {
-        let (process, started) = (std::process::id(), saver::now());
-        let info = CaptureInfo { kind: CaptureKind::Sniff, source: interface.clone(), process, started };
+        let info = target::capture_info(CaptureKind::Sniff, interface.clone());
         let place = Place::file(target::database(db)?);
         folder = place.path().parent().map_or(folder, Path::to_owned);
         let writer = Writer::create(place, &info, target::store_options(&arguments.decoding))?;
@@ -60,7 +58,7 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     };
     eprintln!("mcptap: capturing on {interface}; Ctrl-C ends it");
     let detail = if saver.is_some() { Detail::Store } else { Detail::Messages };
-    let options = Options { limits: Limits::live(), ..options(&arguments.decoding, false, detail) };
+    let options = Options { limits: Limits::live(), ..target::pipeline_options(&arguments.decoding, false, detail) };
     let mut pipeline = Pipeline::new(options);
     let queue = Queue::start(live, Arc::clone(&stop), Overflow::new(&folder, true))?;
     let gauge = queue.gauge();
@@ -85,7 +83,7 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     }
     let Both(Both(mut printer, _), Both(raw, saver)) = listeners;
     let saved = saver.map(|saver| saver.finish(target::summary(&counts))).transpose();
-    raw.map(Raw::finish).transpose()?;
+    raw.map(|mut raw| raw.0.flush()).transpose()?;
     run?;
     printer.finish(&counts)?;
     let Statistics { captured, dropped: by_kernel, dropped_by_interface: by_interface } = statistics?;
@@ -176,10 +174,6 @@ impl Raw {
     fn create(path: &Path) -> Result<Raw> {
         let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
         Ok(Raw(pcapng::Writer::new(BufWriter::new(file))?))
-    }
-
-    fn finish(mut self) -> Result<()> {
-        Ok(self.0.flush()?)
     }
 }
 

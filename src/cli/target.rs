@@ -11,12 +11,12 @@ use anyhow::{Context, Result, bail};
 
 use super::args::Decoding;
 use super::output::Progress;
-use super::read::options;
+use crate::capture::Limits;
 use crate::engine::saver::{self, Saver};
 use crate::engine::{self, Both, Listener};
 use crate::event::{Detail, Event};
 use crate::mcp::{Session, SessionNumber};
-use crate::pipeline::{Counts, Pipeline};
+use crate::pipeline::{self, Counts, Pipeline};
 use crate::source::file::Files;
 use crate::source::keylog::WithKeyLog;
 use crate::store::{self, CaptureInfo, CaptureKind, Options, Place, Reader, Summary, Writer};
@@ -74,10 +74,7 @@ pub fn open(target: Option<&str>, session: Option<u32>, decoding: &Decoding, db:
     };
     let reader = Reader::open(place)?;
     let session = match (named, session) {
-        (Some(Named::Latest), _) => match reader.latest_session()? {
-            Some(session) => Some(session.number),
-            None => bail!("no session is saved yet: wrap a server, or read a capture with --save"),
-        },
+        (Some(Named::Latest), _) => Some(latest(&reader)?),
         (Some(Named::Session(number)), _) => Some(number),
         (_, number) => number.map(SessionNumber),
     };
@@ -87,6 +84,13 @@ pub fn open(target: Option<&str>, session: Option<u32>, decoding: &Decoding, db:
         bail!("there is no session {}: \"mcptap sessions\" lists them", number.0);
     }
     Ok(Opened { reader, session })
+}
+
+/// The session that began last.
+pub fn latest(reader: &Reader) -> Result<SessionNumber> {
+    let latest = reader.latest_session()?;
+    let latest = latest.context("no session is saved yet: wrap a server, or read a capture with --save")?;
+    Ok(latest.number)
 }
 
 impl Opened {
@@ -113,14 +117,8 @@ impl Opened {
 pub fn import(files: &[PathBuf], place: Place, decoding: &Decoding) -> Result<Counts> {
     let keys = decoding.key_log(false);
     let mut source = WithKeyLog::new(Files::open(files, false)?, keys.as_deref(), false)?;
-    let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
-    let info = CaptureInfo {
-        kind: CaptureKind::Import,
-        source: names.join(" "),
-        process: std::process::id(),
-        started: saver::now(),
-    };
-    let options = options(decoding, false, Detail::Store);
+    let info = capture_info(CaptureKind::Import, joined(files));
+    let options = pipeline_options(decoding, false, Detail::Store);
     let writer = Writer::create(place, &info, store_options(decoding))?;
     let mut pipeline = Pipeline::new(options);
     let mut listeners = Both(Watch(Progress::new()), Saver::new(writer, false));
@@ -131,6 +129,21 @@ pub fn import(files: &[PathBuf], place: Place, decoding: &Decoding) -> Result<Co
     run?;
     saved?;
     Ok(pipeline.counts().clone())
+}
+
+/// The record with which a capture begins: this process, now. `source` is its name in lists.
+pub fn capture_info(kind: CaptureKind, source: String) -> CaptureInfo {
+    CaptureInfo { kind, source, process: std::process::id(), started: saver::now() }
+}
+
+/// The names of files, in one line.
+pub fn joined(files: &[PathBuf]) -> String {
+    files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(" ")
+}
+
+/// How the pipeline works for a command.
+pub fn pipeline_options(decoding: &Decoding, hash: bool, detail: Detail) -> pipeline::Options {
+    pipeline::Options { limits: Limits::default(), detail, hash, keep_secrets: decoding.keep_secrets }
 }
 
 /// How the store is written for a command.

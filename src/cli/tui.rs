@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 
 use super::args::{Colour, Tui};
-use super::target::{Named, database, named};
+use super::target::{Named, database, latest, named};
 use crate::store::Reader;
 use crate::tui::import::Decoding;
 use crate::tui::theme::Theme;
@@ -52,10 +52,8 @@ fn target(targets: &[String], db: Option<PathBuf>) -> Result<Target> {
         Named::Session(number) => Target::Session(existing(database(db)?)?, number.0),
         Named::Latest => {
             let path = existing(database(db)?)?;
-            match Reader::open(path.clone())?.latest_session()? {
-                Some(session) => Target::Session(path, session.number.0),
-                None => bail!("no session is saved yet: wrap a server, or read a capture with --save"),
-            }
+            let number = latest(&Reader::open(path.clone())?)?;
+            Target::Session(path, number.0)
         }
     })
 }

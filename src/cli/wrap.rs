@@ -10,11 +10,11 @@ use anyhow::Result;
 use super::args::Wrap;
 use super::target;
 use crate::engine;
-use crate::engine::saver::{self, Recorder};
+use crate::engine::saver::Recorder;
 use crate::event::Detail;
 use crate::pipeline::{Options, Pipeline};
 use crate::source::stdio::{self, Observations, Server};
-use crate::store::{self, CaptureInfo, CaptureKind, Place};
+use crate::store::{self, CaptureKind, Place};
 use crate::view::command_line;
 
 pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
@@ -35,8 +35,7 @@ pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
 
 /// Decodes and saves what is observed until the server has ended. Nothing here can reach the server.
 fn record(mut observations: Observations, source: String, place: Place) -> Result<()> {
-    let (process, started) = (std::process::id(), saver::now());
-    let info = CaptureInfo { kind: CaptureKind::Wrap, source, process, started };
+    let info = target::capture_info(CaptureKind::Wrap, source);
     let writer = target::create_patiently(&place, &info, store::Options::default(), |_| true)?;
     let mut pipeline = Pipeline::new(Options { detail: Detail::Store, ..Options::default() });
     let mut recorder = Recorder::new(writer);

@@ -285,9 +285,6 @@ fn facts_of(session: &Session) -> Vec<(&'static str, String)> {
         Peers::Process { process, command, .. } => ("command", format!("{} (process {process})", command.join(" "))),
     };
     let calls = session.responses + session.errors + session.unanswered;
-    // Never claim wholeness by rounding.
-    let complete = session.completeness() * 100.0;
-    let complete = if complete < 100.0 { complete.min(99.9) } else { complete };
     let mut facts = vec![
         ("client", parties::party(&session.client).unwrap_or_else(unknown)),
         ("server", parties::party(&session.server).unwrap_or_else(unknown)),
@@ -306,7 +303,7 @@ fn facts_of(session: &Session) -> Vec<(&'static str, String)> {
                 session.unanswered
             ),
         ),
-        ("captured", format!("{complete:.1} % of its bytes")),
+        ("captured", format!("{} of its bytes", units::percent(session.completeness()))),
     ];
     facts.extend(session.session_id.iter().map(|id| ("session id", id.clone())));
     facts

@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-use super::Field;
-use super::fields::Type;
-use super::literal::print_duration;
+use super::fields::{Field, Type};
+use super::print::{print_duration, print_time, quote};
 use crate::capture::Time;
 
 /// A filter expression. Its depth is bounded by the parser, so walking it by recursion is safe.
@@ -172,24 +171,6 @@ impl PartialEq for Search {
     }
 }
 
-/// A text in double quotes, so that the parser reads the same text back.
-pub(super) fn quote(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            '\n' => quoted.push_str("\\n"),
-            '\r' => quoted.push_str("\\r"),
-            '\t' => quoted.push_str("\\t"),
-            c if c.is_control() => quoted.extend(c.escape_unicode()),
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
-}
-
 impl fmt::Display for Expr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -245,9 +226,7 @@ impl Value {
             Value::Text(word) if kind == Type::Word => f.write_str(word),
             Value::Text(text) | Value::Json(Scalar::Text(text)) => f.write_str(&quote(text)),
             Value::Integer(nanoseconds) if kind == Type::Duration => f.write_str(&print_duration(*nanoseconds)),
-            Value::Integer(nanoseconds) if kind == Type::Time => {
-                f.write_str(&super::literal::print_time(Time(*nanoseconds)))
-            }
+            Value::Integer(nanoseconds) if kind == Type::Time => f.write_str(&print_time(Time(*nanoseconds))),
             Value::Integer(number) => write!(f, "{number}"),
             Value::Flag(flag) | Value::Json(Scalar::Bool(flag)) => write!(f, "{flag}"),
             Value::Json(Scalar::Null) => f.write_str("null"),

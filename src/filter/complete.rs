@@ -3,7 +3,8 @@
 use super::fields::{FIELDS, Field, HEADER};
 use super::lex::{Operator, Token, is_word_character, token};
 use super::path::ROOTS;
-use super::{ast, lex, parse};
+use super::print::quote;
+use super::{lex, parse};
 
 /// One way to go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,8 +58,8 @@ pub fn complete(filter: &str, cursor: usize) -> Vec<Completion> {
         Place::Value(field, _) => {
             // A bare word that the language would read as something else needs its quotes.
             let plain = |text: &str| text.chars().all(is_word_character);
-            let value = |&text: &&'static str| if plain(text) { text.to_owned() } else { ast::quote(text) };
-            field.values().iter().map(|text| (value(text), value_help(&field))).collect()
+            let value = |&text: &&'static str| if plain(text) { text.to_owned() } else { quote(text) };
+            field.values().iter().map(|text| (value(text), field.help())).collect()
         }
         Place::Next => conjunctions().collect(),
     };
@@ -82,13 +83,6 @@ fn operator_help(sign: &str) -> &'static str {
         "contains" => "contains this text, letter for letter",
         "matches" => "matches this regular expression, in any case",
         _ => "",
-    }
-}
-
-fn value_help(field: &Field) -> &'static str {
-    match field {
-        Field::Known(entry) => entry.help,
-        Field::Header(_) | Field::Path(_) => "",
     }
 }
 

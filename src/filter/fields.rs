@@ -271,6 +271,14 @@ impl Field {
         }
     }
 
+    /// What it is, in one line; empty for header fields and paths.
+    pub fn help(&self) -> &'static str {
+        match self {
+            Field::Known(entry) => entry.help,
+            Field::Header(_) | Field::Path(_) => "",
+        }
+    }
+
     /// The field of the table with this name.
     pub fn known(name: &str) -> Option<Field> {
         FIELDS.iter().find(|entry| entry.name == name).map(Field::Known)

@@ -92,10 +92,6 @@ pub(super) fn word(input: &str) -> Parsed<'_, &str> {
 /// `\n`, `\r`, `\t`, `\u{202e}`, `\\` and a quote behind a backslash mean what they mean elsewhere; before anything
 /// else a backslash stays, so that `"\d+\.json"` need not be written with eight of them.
 pub(super) fn quoted(input: &str) -> Parsed<'_, String> {
-    enum Fragment<'a> {
-        Run(&'a str),
-        Escaped(char),
-    }
     let (rest, quote) = one_of("\"'")(input)?;
     let code = map_opt(
         map_res(delimited(tag("u{"), take_while1(|c: char| c.is_ascii_hexdigit()), char('}')), |digits| {
@@ -105,18 +101,11 @@ pub(super) fn quoted(input: &str) -> Parsed<'_, String> {
     );
     let escape = alt((value('\n', char('n')), value('\r', char('r')), value('\t', char('t')), one_of("\\\"'"), code));
     let fragment = alt((
-        take_while1(|c| c != quote && c != '\\').map(Fragment::Run),
-        preceded(char('\\'), escape).map(Fragment::Escaped),
-        tag("\\").map(Fragment::Run),
+        take_while1(|c| c != quote && c != '\\').map(str::to_owned),
+        preceded(char('\\'), escape).map(String::from),
+        tag("\\").map(str::to_owned),
     ));
-    let (rest, text) = fold_many0(fragment, String::new, |mut text, fragment| {
-        match fragment {
-            Fragment::Run(run) => text.push_str(run),
-            Fragment::Escaped(c) => text.push(c),
-        }
-        text
-    })
-    .parse(rest)?;
+    let (rest, text) = fold_many0(fragment, String::new, |text, fragment: String| text + &fragment).parse(rest)?;
     match rest.strip_prefix(quote) {
         Some(rest) => Ok((rest, text)),
         None => Fault::new(&input[..quote.len_utf8()], format!("this {quote} is not closed")).fatal(),

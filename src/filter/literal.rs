@@ -8,9 +8,9 @@ use nom::combinator::{all_consuming, opt, recognize};
 use nom::{IResult, Parser};
 
 use super::ast::{Scalar, Value};
-use super::fields::{Key, Type};
-use super::{Field, error};
-use crate::capture::Time;
+use super::error;
+use super::fields::{Field, Key, Type};
+use super::print::{SECOND, quote};
 
 /// A value as it stands in a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub(super) struct Mismatch {
 pub(super) fn read(field: &Field, literal: &Literal) -> Result<Value, Mismatch> {
     let text = literal.text.as_str();
     let wrong = |expected: &str| Mismatch {
-        message: format!("{} is no {} for {field}", super::ast::quote(text), field.kind().name()),
+        message: format!("{} is no {} for {field}", quote(text), field.kind().name()),
         expected: vec![expected.to_owned()],
     };
     let integer = |value: Option<i64>, expected: &str| value.map(Value::Integer).ok_or_else(|| wrong(expected));
@@ -68,7 +68,7 @@ fn word(field: &Field, text: &str) -> Result<Value, Mismatch> {
     }
     let near = error::nearest(text, field.values().iter().copied());
     let expected = if near.is_empty() { field.values().iter().map(|&word| word.to_owned()).collect() } else { near };
-    Err(Mismatch { message: format!("{field} is never {}", super::ast::quote(text)), expected })
+    Err(Mismatch { message: format!("{field} is never {}", quote(text)), expected })
 }
 
 /// Without quotes a value is what JSON would call it; what JSON has no name for is text.
@@ -124,8 +124,6 @@ fn size(text: &str) -> Option<i64> {
     decimal(number, scale)
 }
 
-const SECOND: i64 = 1_000_000_000;
-
 fn duration(text: &str) -> Option<i64> {
     let (number, unit) = unit(text);
     let scale = match unit {
@@ -142,14 +140,6 @@ fn duration(text: &str) -> Option<i64> {
     decimal(number, scale)
 }
 
-/// A duration in the largest unit that says it exactly.
-pub(super) fn print_duration(nanoseconds: i64) -> String {
-    [(SECOND, "s"), (1_000_000, "ms"), (1_000, "us")]
-        .iter()
-        .find(|(scale, _)| nanoseconds % scale == 0)
-        .map_or_else(|| format!("{nanoseconds}ns"), |(scale, unit)| format!("{}{unit}", nanoseconds / scale))
-}
-
 /// RFC 3339; a date alone is its midnight; without an offset it is UTC, as in the JSON lines.
 fn time(text: &str) -> Option<i64> {
     let moment = text.parse::<Timestamp>().ok().or_else(|| {
@@ -159,15 +149,11 @@ fn time(text: &str) -> Option<i64> {
     i64::try_from(moment.as_nanosecond()).ok()
 }
 
-/// A moment as RFC 3339 in UTC.
-pub(super) fn print_time(time: Time) -> String {
-    // 64-bit nanoseconds end in the year 2262, well inside the range of `Timestamp`.
-    Timestamp::from_nanosecond(i128::from(time.0)).map_or_else(|_| time.0.to_string(), |moment| moment.to_string())
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::print::print_time;
     use super::*;
+    use crate::capture::Time;
 
     #[test]
     fn units() {

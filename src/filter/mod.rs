@@ -21,6 +21,7 @@ mod lex;
 mod literal;
 mod parse;
 mod path;
+mod print;
 mod stream;
 #[cfg(test)]
 pub(crate) mod tests;

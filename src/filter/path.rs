@@ -4,7 +4,7 @@
 use std::fmt;
 use std::ops::ControlFlow;
 
-use super::ast::quote;
+use super::print::quote;
 use crate::decode::json::{self, elements, member, members};
 
 /// Where every path begins: a member that messages have, or `json` for the message itself.

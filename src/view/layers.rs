@@ -21,7 +21,7 @@ pub use network::of_packet;
 pub const JSON_RPC: &str = "JSON-RPC 2.0";
 
 /// A layer of a message.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Layer {
     /// `link`, `network`, `transport`, `tls`, `http`, `sse`, `json-rpc`, `mcp`; `pipe` for STDIO.
     pub layer: &'static str,
@@ -85,16 +85,7 @@ impl Field {
 impl Layer {
     /// A layer without fields and bytes.
     fn new(layer: &'static str, protocol: impl Into<String>) -> Layer {
-        Layer {
-            layer,
-            protocol: protocol.into(),
-            summary: String::new(),
-            fields: Vec::new(),
-            stream: None,
-            range: None,
-            packets: Vec::new(),
-            odd: false,
-        }
+        Layer { layer, protocol: protocol.into(), ..Layer::default() }
     }
 
     /// Where its bytes stand.

@@ -16,7 +16,7 @@ use crate::view::{safe, units};
 pub use index::Index;
 
 /// A row of the table.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Step {
     /// 1-based.
     pub number: usize,
@@ -84,7 +84,6 @@ impl Place {
 
     fn step(&self, layer: &'static str, from: Side, packets: Vec<PacketNumber>, detail: String) -> Step {
         Step {
-            number: 0,
             session: self.session,
             layer,
             from: self.addresses[from.index()].clone(),
@@ -93,9 +92,7 @@ impl Place {
             port: Some(self.port),
             packets,
             detail,
-            role: None,
-            messages: Vec::new(),
-            about: String::new(),
+            ..Step::default()
         }
     }
 }
@@ -174,7 +171,7 @@ pub fn of_request(place: &Place, exchange: &Exchange, messages: &[&MessageRow]) 
 pub fn of_response(place: &Place, exchange: &Exchange, messages: &[&MessageRow], has_events: bool) -> Option<Step> {
     let status = exchange.status?;
     let reason = safe::visible(exchange.reason.as_deref().unwrap_or_default());
-    let location = field(&exchange.response, "location").map(|to| format!(" → {}", safe::visible(to)));
+    let location = exchange.response.fields.get("location").map(|to| format!(" → {}", safe::visible(to)));
     // What follows a switch of protocols is no content of the response, so that there is no end of it.
     let switched = status == 101;
     let detail =
@@ -195,12 +192,8 @@ pub fn of_frame(place: &Place, message: &MessageRow) -> Step {
     with_messages(place.step("L7", from, message.packets.clone(), detail), &[message])
 }
 
-fn field<'e>(half: &'e Half, name: &str) -> Option<&'e str> {
-    half.fields.get(name)
-}
-
 fn content(half: &Half, has_end: bool) -> String {
-    let media = field(half, "content-type").map(|value| value.split(';').next().unwrap_or(value));
+    let media = half.fields.get("content-type").map(|value| value.split(';').next().unwrap_or(value));
     let media = media.map(|media| format!("  {}", safe::visible(media))).unwrap_or_default();
     let size = if half.body_bytes > 0 { format!("  {}", units::size(half.body_bytes)) } else { String::new() };
     let cut = if half.complete || half.head_end == 0 || !has_end { "" } else { "  (cut)" };
@@ -216,20 +209,13 @@ fn pipe(session: &Session) -> Step {
         }
         Peers::Network { .. } => "link, network, transport: none".to_owned(),
     };
-    let (from, to) = ("host".to_owned(), "server".to_owned());
     Step {
-        number: 0,
         session: session.number,
         layer: "-",
-        from,
-        to,
-        direction: None,
-        port: None,
-        packets: Vec::new(),
+        from: "host".to_owned(),
+        to: "server".to_owned(),
         detail,
-        role: None,
-        messages: Vec::new(),
-        about: String::new(),
+        ..Step::default()
     }
 }
 
@@ -242,18 +228,13 @@ pub fn of_line(message: &MessageRow) -> Step {
     let line = message.line.unwrap_or_default();
     let (start, end) = (message.span.start, message.span.end);
     let step = Step {
-        number: 0,
         session: message.session,
         layer: "L7",
         from: from.to_owned(),
         to: to.to_owned(),
         direction: Some(message.direction),
-        port: None,
-        packets: Vec::new(),
         detail: format!("{pipe}, line {line}, bytes {start}..{end}"),
-        role: None,
-        messages: Vec::new(),
-        about: String::new(),
+        ..Step::default()
     };
     with_messages(step, &[message])
 }

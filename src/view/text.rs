@@ -11,6 +11,7 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use super::safe::{fit, fit_bytes};
+use super::units::count;
 use crate::decode::json::{elements, is, members, string};
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::Message;
@@ -236,12 +237,12 @@ fn some<'a, const N: usize>(object: &'a str, names: [&str; N]) -> [Option<&'a st
 
 /// `3 tools`
 fn number_of(list: &str, noun: &str) -> String {
-    let mut number = 0_usize;
+    let mut number = 0;
     elements(list, &mut |_| {
         number += 1;
         ControlFlow::Continue(())
     });
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+    count(number, noun)
 }
 
 /// A value: a string as it is where it is one word, else in quotes; of an object or array only that it is one.

@@ -10,7 +10,7 @@ use super::outcome::look;
 use super::paint::{Paint, Tone};
 use super::safe::{self, Align};
 use super::text::about;
-use super::units::{count, duration, relative};
+use super::units::{count, duration, percent, relative};
 use crate::capture::pipe::Exit;
 use crate::capture::{PacketNumber, Time};
 use crate::decode::Direction;
@@ -253,9 +253,7 @@ impl Totals {
             _ => String::new(),
         };
         let (seen, sent) = self.bytes;
-        let complete = if sent == 0 { 100.0 } else { seen as f64 * 100.0 / sent as f64 };
-        // Never claim wholeness by rounding.
-        let complete = if seen < sent { complete.min(99.9) } else { complete };
+        let complete = percent(if sent == 0 { 1.0 } else { seen as f64 / sent as f64 });
         let findings: u64 = self.findings.iter().sum();
         let errors = match self.findings[Severity::Error as usize] {
             0 => String::new(),
@@ -263,7 +261,7 @@ impl Totals {
         };
         let some = |number: u64, words: String| if number == 0 { String::new() } else { format!(", {words}") };
         let text = format!(
-            "{} · {} · {} ({} ok, {}{}{}, {} unanswered){latency} · complete {complete:.1} % · {}{errors}",
+            "{} · {} · {} ({} ok, {}{}{}, {} unanswered){latency} · complete {complete} · {}{errors}",
             count(self.sessions, "session"),
             count(self.messages, "message"),
             count(self.responses + self.errors + self.unanswered, "call"),

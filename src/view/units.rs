@@ -46,6 +46,12 @@ pub fn count(number: u64, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
+/// A share from 0 to 1 in percent, with one digit: `100.0` only where nothing at all is missing.
+pub fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    format!("{:.1} %", if percent < 100.0 { percent.min(99.9) } else { percent })
+}
+
 /// Seconds since the beginning: `12.004310`.
 pub fn relative(time: Time, start: Time) -> String {
     let nanoseconds = time.since(start);

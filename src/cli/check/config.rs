@@ -13,7 +13,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
+use clap::ValueEnum;
 use serde::Deserialize;
 
 use super::fits;
@@ -55,8 +56,8 @@ pub struct Config {
 impl Config {
     /// Reads the file that was asked for, else `mcptap.toml` in the working directory where there is one.
     pub fn read(path: Option<&Path>) -> Result<Config> {
-        let default = super::default_config();
-        let Some(path) = path.or(default) else { return Config::of(Table::default()) };
+        let default = Path::new("mcptap.toml");
+        let Some(path) = path.or(default.is_file().then_some(default)) else { return Config::of(Table::default()) };
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         let mut config = Config::parse(&text).with_context(|| format!("cannot use {}", path.display()))?;
         // A path in the file is meant from where the file stands.
@@ -74,11 +75,9 @@ impl Config {
 
     fn of(table: Table) -> Result<Config> {
         let fail_on = match table.fail_on.as_deref() {
-            None | Some("error") => FailOn::Error,
-            Some("warning") => FailOn::Warning,
-            Some("info") => FailOn::Info,
-            Some("never") => FailOn::Never,
-            Some(other) => bail!("fail-on is error, warning, info or never, not {other:?}"),
+            None => FailOn::Error,
+            Some(name) => FailOn::from_str(name, false)
+                .map_err(|_| anyhow!("fail-on is error, warning, info or never, not {name:?}"))?,
         };
         let mut severities = BTreeMap::new();
         for (rule, name) in table.severity {

@@ -23,80 +23,51 @@ const YOUNG: usize = 256;
 const OPEN: usize = 4_096;
 
 /// Messages of one body that a step names.
-const NAMED: u64 = 10_000;
+const NAMED: u16 = 10_000;
 
-/// Where a step comes from. What shares its first packet stands in this order.
+/// What a step was made from.
+///
+/// Steps with the same first packet are in the order of these variants, then of their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum From {
-    /// The `nth` step of a connection by itself.
+enum StepOrigin {
+    /// The `nth` step (from 0) of a connection's own: its handshakes. `at` is its place in
+    /// [`StepTable::connections`].
     Connection { at: u32, nth: u16 },
-    /// The request of an exchange.
+    /// The request of the exchange with this number.
     Request(u64),
-    /// The response.
+    /// The response of the exchange with this number.
     Response(u64),
-    /// A message that is an event, or a frame of a WebSocket.
+    /// The message with this number: a server-sent event, or a frame of a WebSocket.
     Event(u64),
 }
 
-/// A step in the order of the table: its first packet (0: none), and where it comes from, both as numbers. A session of a million messages
-/// has a million of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Entry {
-    packet: u64,
-    from: u64,
-}
+/// The sort key of a step: its first packet (0 where it has none), then its origin.
+type StepKey = (PacketNumber, StepOrigin);
 
-impl Entry {
-    /// The kind stands in the upper two bits: entries are in the order of [`From`].
-    fn new(packet: Option<PacketNumber>, from: From) -> Entry {
-        let (kind, number) = match from {
-            From::Connection { at, nth } => (0, u64::from(at) << 16 | u64::from(nth)),
-            From::Request(exchange) => (1, exchange),
-            From::Response(exchange) => (2, exchange),
-            From::Event(message) => (3, message),
-        };
-        Entry { packet: packet.map_or(0, |packet| packet.0), from: kind << 62 | number }
-    }
-
-    fn from(self) -> From {
-        let number = self.from & (u64::MAX >> 2);
-        match self.from >> 62 {
-            0 => From::Connection { at: (number >> 16) as u32, nth: number as u16 },
-            1 => From::Request(number),
-            2 => From::Response(number),
-            _ => From::Event(number),
-        }
-    }
-}
-
-/// Messages of a body: the number of the first and, in the lower 16 bits, how many there are.
+/// The messages of one body: the number of the first, and how many there are.
+///
+/// Members of a batch have consecutive numbers, so no list of them is needed.
 #[derive(Clone, Copy, Debug, Default)]
-struct Carried(u64);
+struct BodyMessages {
+    first: u64,
+    count: u16,
+}
 
-impl Carried {
+impl BodyMessages {
     fn add(&mut self, message: u64) {
-        match self.0 {
-            0 => self.0 = message << 16 | 1,
-            // More than are ever named are not counted.
-            _ if self.count() < NAMED => self.0 += 1,
-            _ => {}
+        if self.count == 0 {
+            self.first = message;
         }
-    }
-
-    fn first(self) -> u64 {
-        self.0 >> 16
-    }
-
-    fn count(self) -> u64 {
-        self.0 & 0xFFFF
+        // A step names no more than this.
+        self.count = (self.count + 1).min(NAMED);
     }
 }
 
 /// What bodies of an exchange carried.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bodies {
-    request: Carried,
-    response: Carried,
+    request: BodyMessages,
+    response: BodyMessages,
     events: bool,
     is_request_known: bool,
     is_response_known: bool,
@@ -111,7 +82,7 @@ pub struct Index {
     /// By exchange.
     bodies: Vec<(u64, Bodies)>,
     /// Those of connections are set anew each time.
-    order: Vec<Entry>,
+    order: Vec<StepKey>,
     open: BTreeSet<u64>,
     next_exchange: u64,
     /// Position of the first message that was not looked at.
@@ -159,7 +130,7 @@ impl Index {
             return Ok(true);
         }
         let old = self.connections.len().saturating_sub(YOUNG);
-        self.order.retain(|entry| !matches!(entry.from(), From::Connection { at, .. } if at as usize >= old));
+        self.order.retain(|entry| !matches!(entry.1, StepOrigin::Connection { at, .. } if at as usize >= old));
         self.connections.truncate(old);
         let is_full = self.order.len() >= self.most;
         // Of each kind there is some, or none would ever be done.
@@ -182,11 +153,11 @@ impl Index {
         let mut rows = Vec::new();
         for (at, entry) in self.order.iter().enumerate().skip(first).take(limit) {
             let bodies = |exchange| self.place_of(exchange).map_or(Bodies::default(), |at| self.bodies[at].1);
-            let step = match entry.from() {
-                From::Connection { at, nth } => made.connection(self.connections.get(at as usize), nth.into())?,
-                From::Request(exchange) => made.exchange(exchange, Carrier::RequestBody, bodies(exchange))?,
-                From::Response(exchange) => made.exchange(exchange, Carrier::ResponseBody, bodies(exchange))?,
-                From::Event(message) => made.event(message)?,
+            let step = match entry.1 {
+                StepOrigin::Connection { at, nth } => made.connection(self.connections.get(at as usize), nth.into())?,
+                StepOrigin::Request(exchange) => made.exchange(exchange, Carrier::RequestBody, bodies(exchange))?,
+                StepOrigin::Response(exchange) => made.exchange(exchange, Carrier::ResponseBody, bodies(exchange))?,
+                StepOrigin::Event(message) => made.event(message)?,
             };
             rows.extend(step.map(|step| Step { number: at + 1, ..step }));
         }
@@ -213,7 +184,7 @@ impl Index {
                 self.connections.push(connection.id);
                 // Which there are, and where, is the same where they are made up.
                 let own = of_connection(record, &connection, false);
-                let entry = |(nth, step): (u16, &Step)| Entry::new(first(&step.packets), From::Connection { at, nth });
+                let entry = |(nth, step): (u16, &Step)| (first(&step.packets), StepOrigin::Connection { at, nth });
                 self.order.extend((0..).zip(&own).map(entry));
             }
             if stop() {
@@ -245,12 +216,13 @@ impl Index {
         let is_new_request = exchange.method.is_some() && !std::mem::replace(&mut bodies.is_request_known, true);
         let is_new_response = exchange.status.is_some() && !std::mem::replace(&mut bodies.is_response_known, true);
         if is_new_request {
-            self.order.push(Entry::new(first(&exchange.request.packets), From::Request(number)));
+            self.order.push((first(&exchange.request.packets), StepOrigin::Request(number)));
         }
         if is_new_response {
             let response = &exchange.response;
-            let packet = first(&response.head_packets).or(first(&response.packets));
-            self.order.push(Entry::new(packet, From::Response(number)));
+            let head = &response.head_packets;
+            let packets = if head.is_empty() { &response.packets } else { head };
+            self.order.push((first(packets), StepOrigin::Response(number)));
         }
         if exchange.response.complete || exchange.status.is_some() {
             self.open.remove(&number);
@@ -299,15 +271,15 @@ impl Index {
             Carrier::ResponseBody => bodies.response.add(row.number.0),
             Carrier::SseEvent | Carrier::WebSocket => {
                 bodies.events = true;
-                self.order.push(Entry::new(first(&row.packets), From::Event(row.number.0)));
+                self.order.push((first(&row.packets), StepOrigin::Event(row.number.0)));
             }
             Carrier::Line => {}
         }
     }
 }
 
-fn first(packets: &[PacketNumber]) -> Option<PacketNumber> {
-    packets.iter().min().copied()
+fn first(packets: &[PacketNumber]) -> PacketNumber {
+    packets.iter().min().copied().unwrap_or_default()
 }
 
 /// A session of pipes: no network, then its lines in their order.
@@ -363,8 +335,8 @@ impl Made<'_> {
         let Some((exchange, place)) = self.within(ExchangeNumber(number))? else { return Ok(None) };
         let carried = if carrier == Carrier::RequestBody { bodies.request } else { bodies.response };
         // Members of a batch are complete at the same time, so that their numbers follow one another.
-        let page = Page::from(Key::new(capture, carried.first()), carried.count() as usize);
-        let messages = match carried.count() {
+        let page = Page::from(Key::new(capture, carried.first), carried.count.into());
+        let messages = match carried.count {
             0 => Vec::new(),
             _ => reader.message_rows(Scope::Capture(capture), page)?,
         };
@@ -394,24 +366,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_keep_the_order_of_what_they_stand_for() {
-        let most = (1 << 40) - 1;
-        let all = [
-            From::Connection { at: 0, nth: 0 },
-            From::Connection { at: 0, nth: u16::MAX },
-            From::Connection { at: u32::MAX, nth: 7 },
-            From::Request(0),
-            From::Request(most),
-            From::Response(3),
-            From::Event(most),
+    fn steps_are_sorted_by_packet_then_by_origin() {
+        let sorted = [
+            StepOrigin::Connection { at: 0, nth: 0 },
+            StepOrigin::Connection { at: 0, nth: u16::MAX },
+            StepOrigin::Connection { at: u32::MAX, nth: 7 },
+            StepOrigin::Request(0),
+            StepOrigin::Request(9),
+            StepOrigin::Response(3),
+            StepOrigin::Event(1),
         ];
-        for pair in all.windows(2) {
-            assert!(Entry::new(None, pair[0]) < Entry::new(None, pair[1]), "{pair:?}");
-            assert!(Entry::new(None, pair[1]) < Entry::new(Some(PacketNumber(1)), pair[0]), "{pair:?}");
-        }
-        assert_eq!(all.map(|from| Entry::new(None, from).from()), all);
-        let mut carried = Carried::default();
-        (most..most + NAMED + 2).for_each(|message| carried.add(message));
-        assert_eq!((carried.first(), carried.count()), (most, NAMED));
+        assert!(sorted.is_sorted());
+        assert!((PacketNumber(0), sorted[6]) < (PacketNumber(1), sorted[0]));
+    }
+
+    #[test]
+    fn messages_of_a_body_are_counted_up_to_those_that_are_named() {
+        let mut messages = BodyMessages::default();
+        (5..5 + u64::from(NAMED) + 2).for_each(|message| messages.add(message));
+        assert_eq!((messages.first, messages.count), (5, NAMED));
     }
 }
